@@ -9,19 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from audit.api import Audit, load_audit, load_result
-    from audit.stored_result import StoredResult
+    from audit.api.audits import Audit, load_audit, load_result
+    from audit.api.stored_result import StoredResult
 
 __all__ = ["Audit", "StoredResult", "load_audit", "load_result"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "StoredResult":
-        from audit.stored_result import StoredResult
+        from audit.api.stored_result import StoredResult
 
         return StoredResult
     if name in __all__:
-        from audit import api
+        from audit.api import audits
 
-        return getattr(api, name)
+        return getattr(audits, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

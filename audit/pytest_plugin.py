@@ -135,8 +135,8 @@ class AuditFixture:
         options
             Options of `audit.Audit`: ``limit``, ``seed``, ``confidence``, ``db`` to keep the answers beyond the test…
         """
-        from audit.adhoc import load_suite
-        from audit.api import Audit
+        from audit.api.adhoc import load_suite
+        from audit.api.audits import Audit
         from backends import named_backend
 
         self._runs += 1  # in one store another model would count as another night of this one

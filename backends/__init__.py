@@ -12,12 +12,12 @@ from backends.errors import AuditError, BackendError, ConfigError, MissingExtra
 
 if TYPE_CHECKING:
     from backends.anthropic import AnthropicBackend
+    from backends.catalogue.named import named_backend
     from backends.classifiers import LLMRater, Rubric, text_classifier
-    from backends.fake import FakeBackend, PlantedBias
     from backends.llamacpp import LlamaCppBackend
-    from backends.named import named_backend
     from backends.openai import OpenAIBackend, PriceTable
-    from backends.recorded import RecordedBackend
+    from backends.stand_ins.fake import FakeBackend, PlantedBias
+    from backends.stand_ins.recorded import RecordedBackend
     from backends.transformers import HFBackend
 
 __all__ = [
@@ -41,16 +41,16 @@ __all__ = [
 
 _MODULES = {
     "AnthropicBackend": "backends.anthropic",
-    "FakeBackend": "backends.fake",
+    "FakeBackend": "backends.stand_ins.fake",
     "HFBackend": "backends.transformers",
     "LLMRater": "backends.classifiers",
     "LlamaCppBackend": "backends.llamacpp",
     "OpenAIBackend": "backends.openai",
-    "PlantedBias": "backends.fake",
+    "PlantedBias": "backends.stand_ins.fake",
     "PriceTable": "backends.openai",
-    "RecordedBackend": "backends.recorded",
+    "RecordedBackend": "backends.stand_ins.recorded",
     "Rubric": "backends.classifiers",
-    "named_backend": "backends.named",
+    "named_backend": "backends.catalogue.named",
     "text_classifier": "backends.classifiers",
 }
 

@@ -9,7 +9,7 @@ occupation's real share of women. The report must show exactly that.
 from collections.abc import Mapping
 
 from audit import Audit
-from backends.fake import FakeBackend, PlantedBias
+from backends.stand_ins.fake import FakeBackend, PlantedBias
 from suites import OccuGender
 
 suite = OccuGender()

@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from audit import Audit
-from audit.stored_result import StoredResult
+from audit.api.stored_result import StoredResult
 from backends import HFBackend
 from backends.embedded import smollm2_path
 from suites import GenderPair, GeneralAbility, OccuGender

@@ -21,29 +21,40 @@ FILES = {name: path for package in (*PACKAGES, "tests") for name, path in module
 #: What each part of `audit` may import of the others. `audit/__init__` binds the parts together.
 LAYERS = {
     "logs": (),
-    "signatures": (),
-    "results": ("signatures",),
+    "results": (),
     "store": ("results",),
     "collect": ("logs", "store"),
-    "analysis": ("results", "signatures", "store"),
-    "report": ("analysis", "rehearsal", "results", "store"),
+    "analysis": ("results", "store"),
+    "report": ("analysis", "prepare.rehearsal", "results", "store"),
     "config": (),
-    "resolve": ("collect", "config", "results", "store"),
-    "forecast": ("analysis", "collect", "config", "resolve", "results", "store"),
-    "stored_result": ("report", "results", "store"),
-    "api": ("collect", "config", "run", "store", "stored_result"),
-    "pytest_plugin": ("analysis", "adhoc", "api", "report", "results", "store"),
-    "adhoc": ("api", "config"),
-    "rehearsal": ("analysis", "collect", "config", "results"),
-    "run": ("analysis", "collect", "config", "logs", "rehearsal", "report", "resolve", "results", "store"),
-    "schedule": ("analysis", "collect", "config", "report", "results", "run", "store"),
-    "cli": (
-        "adhoc",
+    "prepare": (),
+    "prepare.resolve": ("collect", "config", "results", "store"),
+    "prepare.rehearsal": ("analysis", "collect", "config", "results"),
+    "prepare.forecast": ("analysis", "collect", "config", "prepare.resolve", "results", "store"),
+    "api": (),
+    "api.stored_result": ("report", "results", "store"),
+    "api.audits": ("api.stored_result", "collect", "config", "run", "store"),
+    "api.adhoc": ("api.audits", "config"),
+    "pytest_plugin": ("analysis", "api.adhoc", "api.audits", "report", "results", "store"),
+    "run": (
         "analysis",
         "collect",
         "config",
-        "forecast",
-        "rehearsal",
+        "logs",
+        "prepare.rehearsal",
+        "prepare.resolve",
+        "report",
+        "results",
+        "store",
+    ),
+    "schedule": ("analysis", "collect", "config", "report", "results", "run", "store"),
+    "cli": (
+        "analysis",
+        "api.adhoc",
+        "collect",
+        "config",
+        "prepare.forecast",
+        "prepare.rehearsal",
         "report",
         "results",
         "run",
@@ -51,6 +62,12 @@ LAYERS = {
         "store",
     ),
 }
+
+
+def part(module: str) -> str:
+    """The part of `audit` that a module belongs to: ``audit.prepare.resolve`` to ``prepare.resolve``."""
+    names = module.split(".")[1:]
+    return ".".join(names[:2] if names[:1] in (["prepare"], ["api"]) else names[:1])
 
 
 #: Factors whose names are plain words, or keys of chart specifications, a model card or other tools' formats too.
@@ -80,7 +97,7 @@ def test_backends_import_nothing_else_of_the_project():
 
 
 def test_suites_import_only_the_types_of_backends():
-    names = ("base", "errors", "options", "plugins", "toml_lines", "words")
+    names = ("base", "errors", "options", "options.toml_lines", "catalogue.plugins", "reading.words")
     types = {f"backends.{name}" for name in names}
     foreign = [pair for pair in imports_of("suites") if pair[1].split(".")[0] != "suites" and pair[1] not in types]
     # `backends` gives text classifiers by their names and language models as raters: no suite names a module of one.
@@ -95,7 +112,7 @@ def test_the_product_imports_no_tests():
 def test_audit_imports_downwards():
     broken = []
     for name, imported in imports_of("audit"):
-        here, there = (f"{module}.".split(".")[1] for module in (name, imported))
+        here, there = part(name), part(imported)
         if imported.split(".")[0] == "audit" and here and there not in (here, "", *LAYERS[here]):
             broken.append((name, imported))
     assert broken == []
@@ -109,7 +126,8 @@ def test_the_readmes_picture_names_every_room():
     """Each module and folder at the level of the picture, and no other."""
     text = (ROOT / "README.md").read_text("utf-8")
     picture = text.split("## Architecture")[1].split("```")[1]
-    folders = ["audit", "backends", "suites", *(f"audit/{name}" for name in ("analysis", "collect", "report", "store"))]
+    pictured = ("analysis", "api", "collect", "prepare", "report", "store")
+    folders = ["audit", "backends", "suites", *(f"audit/{name}" for name in pictured)]
     rooms = {
         path.stem
         for folder in folders
@@ -132,7 +150,13 @@ def test_audit_imports_no_concrete_suite_or_backend():
         "backends.base",
         "backends.errors",
     )
-    allowed += ("backends.files", "backends.options", "backends.plugins", "backends.toml_lines", "backends.words")
+    allowed += (
+        "backends.files",
+        "backends.options",
+        "backends.catalogue.plugins",
+        "backends.options.toml_lines",
+        "backends.reading.words",
+    )
     named = [pair for pair in imports_of("audit") if pair[1].split(".")[0] in ("suites", "backends")]
     assert [pair for pair in named if pair[1] not in allowed] == []
 

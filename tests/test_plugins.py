@@ -10,8 +10,8 @@ import pytest
 
 from audit import load_audit
 from backends import named_backend
+from backends.catalogue.plugins import plugins
 from backends.errors import ConfigError
-from backends.plugins import plugins
 from suites import from_file
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "plugin"
@@ -80,14 +80,14 @@ def test_a_package_that_cannot_be_imported_is_named(tmp_path, monkeypatch):
 
 def test_two_packages_of_one_name_are_refused(tmp_path, monkeypatch):
     for name in ("one-package", "other-package"):
-        install(tmp_path, name, {"bias_audit.backends": {"mine": "backends.fake:FakeBackend"}})
+        install(tmp_path, name, {"bias_audit.backends": {"mine": "backends.stand_ins.fake:FakeBackend"}})
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(ConfigError, match="several packages register this name"):
         named_backend("mine")
 
 
 def test_a_plugin_that_is_no_suite_is_refused(tmp_path, monkeypatch):
-    install(tmp_path, "odd-one", {"bias_audit.suites": {"Odd": "backends.fake:FakeBackend"}})
+    install(tmp_path, "odd-one", {"bias_audit.suites": {"Odd": "backends.stand_ins.fake:FakeBackend"}})
     monkeypatch.syspath_prepend(str(tmp_path))
     config = '[models.m]\nbackend = "fake"\n[suites.s]\nsuite = "Odd"\n'
     (tmp_path / "audit.toml").write_text(config, "utf-8")
@@ -100,7 +100,7 @@ def test_two_plugins_of_a_shipped_name_are_listed_unused(kind, name, tmp_path, m
     from audit.cli import main
 
     for package in ("one-package", "other-package"):
-        install(tmp_path, package, {f"bias_audit.{kind}": {name: "backends.fake:FakeBackend"}})
+        install(tmp_path, package, {f"bias_audit.{kind}": {name: "backends.stand_ins.fake:FakeBackend"}})
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(SystemExit):
         main(["ls", kind, "--json"])
@@ -113,7 +113,11 @@ def test_two_plugins_of_a_shipped_name_are_listed_unused(kind, name, tmp_path, m
 def test_a_plugin_of_a_shipped_suites_name_is_listed_beside_it(tmp_path, monkeypatch, capsys):
     from audit.cli import main
 
-    install(tmp_path, "odd-one", {"bias_audit.suites": {"OccuGender": "backends.fake:FakeBackend", "Odd": "sys:path"}})
+    install(
+        tmp_path,
+        "odd-one",
+        {"bias_audit.suites": {"OccuGender": "backends.stand_ins.fake:FakeBackend", "Odd": "sys:path"}},
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(SystemExit):
         main(["ls", "suites", "--json"])

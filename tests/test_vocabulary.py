@@ -63,18 +63,30 @@ AS_NAMES = """
 """
 #: Modules and folders that have another name now.
 PLACES = """
-    audit/named → audit/adhoc                                 audit/drift → audit/analysis/comparing/engine_noise
+    audit/named → audit/api/adhoc                             audit/drift → audit/analysis/comparing/engine_noise
     audit/rounds → audit/run/answer_collector                 audit/answer_collector → audit/run/answer_collector
     audit/decided → audit/run/stopping_rule                   audit/stopping_rule → audit/run/stopping_rule
-    audit/paces → audit/forecast/request_timing               audit/request_timing → audit/forecast/request_timing
-    audit/estimate → audit/forecast/estimate                  audit/collect/work → audit/forecast/estimate
-    audit/planning → audit/forecast/planning                  audit/collect/looks → audit/collect/interim_looks
+    audit/paces → audit/prepare/forecast/request_timing
+    audit/request_timing → audit/prepare/forecast/request_timing
+    audit/estimate → audit/prepare/forecast/estimate          audit/collect/work → audit/prepare/forecast/estimate
+    audit/planning → audit/prepare/forecast/planning          audit/collect/looks → audit/collect/interim_looks
     audit/collect/second_asking → audit/collect/repeated_questions
     audit/collect/useful_sample → audit/collect/sample_requirement
-    backends/openai/sent_along → backends/openai/request_extras
+    backends/openai/sent_along → backends/openai/protocol/request_extras
     backends/openai/whole_sequence → backends/openai/scoring/prompt_logprobs
     backends/local/options → backends/local/backend           suites/own → suites/custom
-    suites/exclusive → suites/common/probabilities
+    suites/exclusive → suites/common/probabilities            audit/resolve → audit/prepare/resolve
+    audit/rehearsal → audit/prepare/rehearsal                 audit/forecast → audit/prepare/forecast
+    audit/adhoc → audit/api/adhoc                             audit/stored_result → audit/api/stored_result
+    audit/signatures → audit/results/signatures
+    audit/analysis/table → audit/analysis/rows/table          audit/analysis/design → audit/analysis/rows/design
+    audit/analysis/missing → audit/analysis/rows/missing      audit/analysis/examples → audit/analysis/rows/examples
+    audit/analysis/responses → audit/analysis/rows/responses  backends/named → backends/catalogue/named
+    backends/plugins → backends/catalogue/plugins             backends/fake → backends/stand_ins/fake
+    backends/recorded → backends/stand_ins/recorded           backends/words → backends/reading/words
+    backends/reasoning → backends/reading/reasoning           backends/toml_lines → backends/options/toml_lines
+    backends/openai/api → backends/openai/protocol/api
+    backends/openai/parameters → backends/openai/protocol/parameters
 """
 
 

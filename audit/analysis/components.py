@@ -18,9 +18,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from audit.analysis.design import strata_of, undefined_strata, usable
 from audit.analysis.estimators import Codes, Floats, Strata
-from audit.analysis.table import Bools, Levels, RowTable, item_index
+from audit.analysis.rows.design import strata_of, undefined_strata, usable
+from audit.analysis.rows.table import Bools, Levels, RowTable, item_index
 from audit.results import VarianceComponents
 from suites.base import MeasureSpec, Row
 

@@ -16,9 +16,9 @@ import numpy as np
 from audit.analysis.comparing.comparisons import compare_models, rank_models
 from audit.analysis.comparing.engine_noise import engine_drift, with_engine_noise
 from audit.analysis.measures import measure_rows
-from audit.analysis.responses import ParsedResponses
+from audit.analysis.rows.responses import ParsedResponses
+from audit.analysis.rows.table import Bools, RowTable
 from audit.analysis.self_check import with_foreign_share
-from audit.analysis.table import Bools, RowTable
 from audit.results import Comparison, DataQuality, EngineDrift, Measure, Ranking, SelfCheck, Where, where_key
 from suites.base import MeasureSpec, Suite
 

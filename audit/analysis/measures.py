@@ -3,7 +3,7 @@
 A row that is known only by bounds leaves its figure without a value: the figure is computed once
 with all rows at their lower bounds and once at their upper, and its interval reaches from the
 lower end of the one to the upper end of the other. A row without an answer is bounded by what the quantity
-can be (`audit.analysis.missing`); the value is that of the rows with an answer, whose own interval stands beside.
+can be (`audit.analysis.rows.missing`); the value is that of the rows with an answer, whose own interval stands beside.
 """
 
 from __future__ import annotations
@@ -18,15 +18,6 @@ import numpy as np
 from audit.analysis.comparing.significance import false_discovery, holm
 from audit.analysis.correlations import correlation, correlation_interval, extreme_items
 from audit.analysis.decisions import FEWEST_CLUSTERS
-from audit.analysis.design import (
-    correlated,
-    fewest_levels,
-    layout_of,
-    sampled_levels,
-    undefined_strata,
-    value_kind,
-    weighted_levels,
-)
 from audit.analysis.estimators import (
     UNSEEN_LOG_ODDS,
     Estimate,
@@ -40,10 +31,19 @@ from audit.analysis.estimators import (
     together,
     unseen_share,
 )
-from audit.analysis.missing import completed
-from audit.analysis.table import Bools, Quantity, RowTable
+from audit.analysis.rows.design import (
+    correlated,
+    fewest_levels,
+    layout_of,
+    sampled_levels,
+    undefined_strata,
+    value_kind,
+    weighted_levels,
+)
+from audit.analysis.rows.missing import completed
+from audit.analysis.rows.table import Bools, Quantity, RowTable
 from audit.results import FigureName, Measure
-from audit.signatures import encode_parts, write_signature
+from audit.results.signatures import encode_parts, write_signature
 from suites.base import MeasureSpec
 
 #: Raise it when an estimator or its interval changes: signatures then differ.

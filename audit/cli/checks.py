@@ -26,7 +26,7 @@ def check(
     Local models are not loaded; only their tokenizers are, to check how they split prompt and continuation. Exits
     with 2 if there is a mistake. Without a config: audit check --suite pairs.csv
     """
-    from audit.rehearsal import check_audit, tokenizer_checks
+    from audit.prepare.rehearsal import check_audit, tokenizer_checks
     from audit.report.phrases.rehearsal import boundary_lines, rehearsal_lines
 
     audit = given_audit(config, suite or (), model or (("fake",) if suite else ()), None)

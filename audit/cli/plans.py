@@ -35,7 +35,7 @@ def plan(
     from. For models that are asked by drawn answers, --within 0.03 says how many items and draws of each bring the
     sampling error of the primary means to ±0.03, and --draws 4000 what is best done with 4,000 draws.
     """
-    from audit.forecast import allocate_draws, plan_audit
+    from audit.prepare.forecast import allocate_draws, plan_audit
 
     wishes = {"--detect": detect, "--within": within, "--draws": draws}
     given = [name for name, wish in wishes.items() if wish is not None]

@@ -11,8 +11,8 @@ import typer
 from audit.cli.shared import DEFAULT_DB, Db, Json, RunName, Subgroups, folder_for, open_store, print_rows
 from audit.config import own_kinds
 from audit.report.formatting import say, say_json
+from backends.catalogue.plugins import PluginKind, plugins
 from backends.errors import ConfigError
-from backends.plugins import PluginKind, plugins
 from suites import shipped_scorers
 
 #: The package of everything that is not a plugin.

@@ -141,7 +141,7 @@ def given_audit(config: Path | None, suites: Sequence[str], models: Sequence[str
         return load_audit(config)
     if not (suites or models):
         raise ConfigError("CONFIG", None, "no audit config", "Give a .py or .toml file, or --suite and --model")
-    from audit.adhoc import adhoc_audit
+    from audit.api.adhoc import adhoc_audit
 
     return adhoc_audit(suites, models, api_key_env=api_key_env)
 
@@ -156,7 +156,7 @@ def _limit_cost(audit: Audit, max_cost: float) -> None:
 
 
 def _estimate(audit: Audit, as_json: bool) -> None:
-    from audit.forecast import dry_run_audit, sample_power
+    from audit.prepare.forecast import dry_run_audit, sample_power
 
     estimate = asyncio.run(dry_run_audit(audit))
     if as_json:

@@ -10,8 +10,8 @@ from typing import Any, Literal
 import backends
 import suites as suite_package
 from backends.base import Backend
+from backends.catalogue.plugins import plugins
 from backends.errors import ConfigError
-from backends.plugins import plugins
 from suites.base import Suite
 
 #: Names of backends in a TOML config.

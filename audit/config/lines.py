@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from backends.errors import ConfigError
-from backends.toml_lines import lines_of
+from backends.options.toml_lines import lines_of
 
 
 def with_line(error: ConfigError, path: Path) -> ConfigError:

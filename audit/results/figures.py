@@ -9,7 +9,7 @@ from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict
 
-from audit.signatures import canonical_json
+from audit.results.signatures import canonical_json
 
 Scalar = str | int | float | bool | None
 Where = frozenset[tuple[str, tuple[bool, Scalar]]]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from audit.results.figures import FigureName
-from audit.signatures import encode_parts, read_signature, write_signature
+from audit.results.signatures import encode_parts, read_signature, write_signature
 from suites.base import MeasureSpec, Row
 
 #: Older names of measures, by suite.

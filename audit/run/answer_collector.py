@@ -11,11 +11,11 @@ import dataclasses
 import itertools
 from collections.abc import Collection, Iterator, Sequence
 
-from audit.analysis.responses import ParsedResponses, Place, Responses
+from audit.analysis.rows.responses import ParsedResponses, Place, Responses
 from audit.collect import CHUNK, Job, OnEvent, Outcome, Plan, Question, ShutdownRequest, look_up, run_jobs
 from audit.collect.items import estimate_work
 from audit.collect.repeated_questions import RepeatedQuestions
-from audit.resolve import DescribedBackend, ResolvedAudit
+from audit.prepare.resolve import DescribedBackend, ResolvedAudit
 from audit.store import Store, keyed_request
 from backends.base import Answer, ScoreRequest, SupportsSecondAnswers
 from suites.base import Item

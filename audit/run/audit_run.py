@@ -23,18 +23,18 @@ from audit.analysis.comparing.comparisons import compare_models
 from audit.analysis.comparing.reproduction import reproductions
 from audit.analysis.components import suite_components
 from audit.analysis.evaluate import EvaluationOptions, SuiteResponses, SuiteResult, evaluate_suite
-from audit.analysis.examples import read_examples
 from audit.analysis.gate.rows import stored_rows
 from audit.analysis.gate.rules import GateRules, check_rules
 from audit.analysis.gate.stored import check_run, find_baseline
-from audit.analysis.responses import ParsedResponses, Responses
+from audit.analysis.rows.examples import read_examples
+from audit.analysis.rows.responses import ParsedResponses, Responses
 from audit.analysis.self_check import EXACT_WITHIN, disagreeing, self_check
 from audit.collect import OnEvent, Outcome, ShutdownRequest, stop_on_signals
 from audit.config import AuditConfig
 from audit.logs import run_log
-from audit.rehearsal import refuse_mistakes
+from audit.prepare.rehearsal import refuse_mistakes
+from audit.prepare.resolve import ResolvedAudit, resolve_audit
 from audit.report.phrases import contradictions, with_words
-from audit.resolve import ResolvedAudit, resolve_audit
 from audit.results import (
     AuditResult,
     Example,

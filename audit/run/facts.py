@@ -12,7 +12,7 @@ from typing import Any
 
 from audit.collect import SAMPLE_VERSION, Outcome
 from audit.config import AuditConfig
-from audit.resolve import DescribedBackend, ResolvedAudit
+from audit.prepare.resolve import DescribedBackend, ResolvedAudit
 from audit.results import AuditSource, ModelInfo, SuiteInfo
 from backends.base import SupportsPrices, SupportsRunNotes, count_tokens
 from suites.base import Suite

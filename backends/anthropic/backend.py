@@ -10,7 +10,7 @@ from backends.anthropic.client import MessagesClient
 from backends.openai.backend import AtLeastOne, CostLimit, OpenAIBackend, OptionalPath, OptionalText, Seconds
 from backends.openai.http.address import server_url
 from backends.openai.http.client import HttpClient
-from backends.openai.request_extras import ExtraBody, Headers
+from backends.openai.protocol.request_extras import ExtraBody, Headers
 from backends.openai.usage import PriceTable
 from backends.options import OnError, checked_options
 

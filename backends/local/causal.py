@@ -28,7 +28,7 @@ from backends.local.fingerprint import text_sha256
 from backends.local.generation import TextGenerator
 from backends.local.scoring import Scorer, boundaries, score_requests
 from backends.local.thinking import with_extra_tokens, without_thought
-from backends.reasoning import DEFAULT_REASONING_TOKENS
+from backends.reading.reasoning import DEFAULT_REASONING_TOKENS
 
 
 @dataclass(frozen=True, slots=True)

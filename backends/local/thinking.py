@@ -7,7 +7,7 @@ from typing import Protocol
 
 from backends.base import GenerateRequest, GenerateResponse, Prompt
 from backends.errors import BackendError
-from backends.reasoning import UnfinishedThoughtError, opens_thought, split_reasoning, stopped
+from backends.reading.reasoning import UnfinishedThoughtError, opens_thought, split_reasoning, stopped
 
 
 class PromptRenderer(Protocol):

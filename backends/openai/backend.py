@@ -35,7 +35,6 @@ from backends.base import (
     ScoreRequest,
 )
 from backends.errors import BackendError, ConfigError
-from backends.openai.api import ServerApi
 from backends.openai.batches import BatchedClient, Journal
 from backends.openai.batches.batched import MOST_LINES, PRICE
 from backends.openai.capabilities import ServerCapabilities
@@ -65,7 +64,8 @@ from backends.openai.probe import (
 )
 from backends.openai.probe.own_questions import Drawn, OwnQuestions, check_own, requests_at_the_end
 from backends.openai.probe.report import Watched
-from backends.openai.request_extras import RETIRED, ExtraBody, Headers, Query, RequestExtras
+from backends.openai.protocol.api import ServerApi
+from backends.openai.protocol.request_extras import RETIRED, ExtraBody, Headers, Query, RequestExtras
 from backends.openai.response_ids import ModelChangedError
 from backends.openai.scoring import ONE_AT_A_TIME, RemoteTokenizer, Routes, tokens_drawn
 from backends.openai.usage import PriceTable, Usage

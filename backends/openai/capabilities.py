@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from backends.openai.parameters import LimitName
+from backends.openai.protocol.parameters import LimitName
 
 Dialect = Literal["llama.cpp", "llama-cpp-python", "vllm"]
 TextRoute = Literal["prompt_logprobs", "echo", "top_k_ids", "top_k", "sampled"]

@@ -11,13 +11,13 @@ from typing import Any
 
 from backends.base import GenerateRequest, GenerateResponse, Message
 from backends.errors import BackendError
-from backends.openai.api import FINISH_REASONS, ServerApi, check_finished, single_choice
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.http.errors import inconsistent
-from backends.openai.parameters import sampling_options
-from backends.openai.responses_api import MIN_TOKENS
+from backends.openai.protocol.api import FINISH_REASONS, ServerApi, check_finished, single_choice
+from backends.openai.protocol.parameters import sampling_options
+from backends.openai.protocol.responses_api import MIN_TOKENS
 from backends.openai.usage import generated_tokens, reasoning_tokens, reported_tokens
-from backends.reasoning import UnfinishedThoughtError, reported_thought, split_reasoning, stopped
+from backends.reading.reasoning import UnfinishedThoughtError, reported_thought, split_reasoning, stopped
 
 #: Maximum draws of one request.
 MOST_CHOICES = 50

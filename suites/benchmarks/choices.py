@@ -31,7 +31,7 @@ from pydantic import Field
 
 import backends.base as base
 from backends.options import checked_options, some_of
-from backends.words import begins_with_words
+from backends.reading.words import begins_with_words
 from suites.base import Factor, IdentifiedInterval, Item, Row, Suite
 from suites.benchmarks.files import Folder
 from suites.common.conditions import CONDITIONS

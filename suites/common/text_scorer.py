@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from backends import LLMRater, Rubric, named_backend, text_classifier
 from backends.base import Backend, ClassifyResponse, SupportsLabelNames
+from backends.catalogue.plugins import plugins
 from backends.errors import ConfigError
-from backends.plugins import plugins
 from suites.common.data_files import load
 from suites.common.raters import labelled_sha256
 
@@ -110,9 +110,9 @@ def text_scorer(field: str, choice: object) -> TextScorer:
     field : str
     choice : str, path, Backend or TextScorer
         The name of the embedded scorer (``profanity``, ``vader``); ``paper`` or the id of the paper's; the name of a
-        plugin (`backends.plugins`); a folder, or an id with "/", of a sequence classifier whose labels are recognised
-        by their names; a language model's backend, which is asked by this project's rubric; or an `LLMRater` with a
-        rubric of its own.
+        plugin (`backends.catalogue.plugins`); a folder, or an id with "/", of a sequence classifier whose labels are
+        recognised by their names; a language model's backend, which is asked by this project's rubric; or an
+        `LLMRater` with a rubric of its own.
 
     Raises
     ------

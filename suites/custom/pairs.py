@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from backends.words import comparable
+from backends.reading.words import comparable
 from suites.base import MeasureSpec, Row
 from suites.benchmarks.sentences import LikelierSentence, SentenceSet, given_start, share
 from suites.common.data_files import content_sha256, load

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from backends.errors import ConfigError
 from backends.options import Place
-from backends.toml_lines import lines_of
-from backends.words import comparable
+from backends.options.toml_lines import lines_of
+from backends.reading.words import comparable
 
 T = TypeVar("T")
 

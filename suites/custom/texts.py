@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import backends.base as base
 from backends.errors import ConfigError
-from backends.words import finder_of
+from backends.reading.words import finder_of
 from suites.base import Factor, Item, MeasureSpec, Row, flag
 from suites.benchmarks.texts import ContinuedTexts, Contrasts, Opening
 from suites.common.data_files import content_sha256

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from backends.errors import ConfigError
 from backends.options import AS_TUPLE, OnError
-from backends.words import comparable
+from backends.reading.words import comparable
 from suites.common.groups.declared import Group as DeclaredGroup
 from suites.common.groups.declared import Name, Sentence, refuse_option
 from suites.common.groups.design import GroupDesign

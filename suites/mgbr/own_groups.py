@@ -10,7 +10,7 @@ from pydantic import Field
 
 from backends.errors import ConfigError
 from backends.options import AS_TUPLE
-from backends.words import comparable
+from backends.reading.words import comparable
 from suites.common.data_files import content_sha256, load
 from suites.common.groups.declared import Group, refuse_option
 from suites.common.groups.design import NEUTRAL, GroupDesign

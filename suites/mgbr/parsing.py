@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from backends.words import comparable
+from backends.reading.words import comparable
 from suites.mgbr.wording import Wording
 
 _MARKUP = r"[*_`\"'“”‘’]*"

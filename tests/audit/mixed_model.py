@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from backends.base import Answer, Request, ScoreRequest
-from backends.fake import FakeBackend
+from backends.stand_ins.fake import FakeBackend
 
 #: (number of the request, requests in flight, random number in [0, 1)) → whether another model answers it.
 Foreign = Callable[[int, int, float], bool]

@@ -6,7 +6,7 @@ import pytest
 from audit import Audit, load_audit
 from backends.base import ScoreRequest
 from backends.errors import ConfigError
-from backends.fake import FakeBackend
+from backends.stand_ins.fake import FakeBackend
 from suites import MGBR, GenderPair
 from suites.base import Item, Row, Suite
 

@@ -11,9 +11,9 @@ import pytest
 from audit.analysis.gate.rules import check_rules
 from audit.analysis.gate.stored import with_current_names
 from audit.analysis.measures import measure_rows
-from audit.analysis.table import RowTable
+from audit.analysis.rows.table import RowTable
 from audit.results import AuditResult, FigureName, SuiteInfo, renamed_quantities, renamed_row
-from audit.signatures import encode_parts, read_signature, write_signature
+from audit.results.signatures import encode_parts, read_signature, write_signature
 from backends.errors import ConfigError
 from suites.base import IdentifiedInterval, MeasureSpec, Row
 

@@ -8,11 +8,11 @@ import dataclasses
 import pytest
 
 from audit import Audit
-from audit.forecast.estimate import dry_run_audit
+from audit.prepare.forecast.estimate import dry_run_audit
 from audit.report.figures import Figures
 from audit.report.phrases import summary
 from audit.store import Store
-from backends.fake import FakeBackend
+from backends.stand_ins.fake import FakeBackend
 from suites import OccuGender
 from tests.audit.mixed_model import Foreign, MixedBackend
 

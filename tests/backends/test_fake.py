@@ -4,7 +4,7 @@ import pytest
 
 from backends.base import ContinuationScore, GenerateRequest, Message, ScoreRequest, TokenLogprob
 from backends.errors import BackendError, ConfigError
-from backends.fake import FakeBackend, Faults, PlantedBias
+from backends.stand_ins.fake import FakeBackend, Faults, PlantedBias
 
 WORDS = {"male": ("Male", "male"), "female": ("Female", "female"), "diverse": ("They", "they")}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backends.reasoning import begins_with_reasoning, has_reasoned, split_reasoning
+from backends.reading.reasoning import begins_with_reasoning, has_reasoned, split_reasoning
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """The line of each value of a TOML text, whatever its form."""
 
-from backends.toml_lines import lines_of
+from backends.options.toml_lines import lines_of
 
 TEXT = '''a = 1 # one
 "b c".d = [

@@ -18,7 +18,7 @@ import numpy as np
 
 from audit.analysis.comparing.comparisons import compare_models, rank_models
 from audit.analysis.measures import measure_rows
-from audit.analysis.table import RowTable
+from audit.analysis.rows.table import RowTable
 from audit.store import Store, StoredRow
 from suites.base import IdentifiedInterval, MeasureSpec, Row
 

@@ -10,9 +10,9 @@ import pytest
 
 import suites
 from audit.analysis.measures import measure_rows
-from audit.analysis.table import RowTable
-from audit.rehearsal.check import check_items
-from backends.fake import FakeBackend
+from audit.analysis.rows.table import RowTable
+from audit.prepare.rehearsal.check import check_items
+from backends.stand_ins.fake import FakeBackend
 from suites.base import Item, Suite
 from suites.genderpair.pairs import PairSet
 from suites.mgbr.bolukbasi import BolukbasiLists, Profession

@@ -17,7 +17,7 @@ import numpy as np
 from audit.analysis.comparing.differences import paired_differences
 from audit.analysis.decisions import Claim, decide
 from audit.analysis.gate.changes import Change
-from audit.analysis.table import Levels, RowTable, item_index
+from audit.analysis.rows.table import Levels, RowTable, item_index
 from audit.results import FigureName
 from suites import MGBR, DebiasingPositions, GenderPair, OccuGender
 from suites.base import IdentifiedInterval, MeasureSpec, Row, Suite, flag

@@ -24,7 +24,7 @@ from typing import Any
 from scipy import special
 
 from audit import Audit
-from audit.forecast import allocate_draws
+from audit.prepare.forecast import allocate_draws
 from audit.results import AuditResult, Measure
 from backends.base import ScoreRequest
 from backends.openai import OpenAIBackend

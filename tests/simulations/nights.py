@@ -22,7 +22,7 @@ from audit.analysis.estimators import ValueKind, mean_of_kind
 from audit.analysis.gate.changes import Change, sums_of
 from audit.analysis.gate.limits import limit_verdict
 from audit.analysis.gate.over_nights import share_of_look
-from audit.analysis.table import Quantity, RowTable
+from audit.analysis.rows.table import Quantity, RowTable
 from audit.results import FigureName
 from suites.base import IdentifiedInterval, MeasureSpec, Row
 

@@ -22,8 +22,8 @@ from audit.analysis.comparing.differences import paired_differences
 from audit.analysis.components import components
 from audit.analysis.decisions import Claim, decide
 from audit.analysis.power import with_pilot_error
-from audit.analysis.table import RowTable
-from audit.forecast.planning import ALPHA, needed
+from audit.analysis.rows.table import RowTable
+from audit.prepare.forecast.planning import ALPHA, needed
 from suites.base import MeasureSpec
 from tests.simulations.decisions import grid
 

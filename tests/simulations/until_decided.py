@@ -20,7 +20,7 @@ import numpy as np
 from audit.analysis.comparing.differences import paired_differences
 from audit.analysis.decisions import decide
 from audit.analysis.gate.changes import Change, sums_of
-from audit.analysis.table import Levels, RowTable, item_index
+from audit.analysis.rows.table import Levels, RowTable, item_index
 from audit.collect import InterimLook, Sample, assign_looks, plan_looks
 from audit.results import FigureName
 from backends.base import GenerateRequest

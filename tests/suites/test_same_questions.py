@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from audit.signatures import canonical_json, encode_parts, write_signature
+from audit.results.signatures import canonical_json, encode_parts, write_signature
 from audit.store.keys import answer_keys
 from suites import MGBR, GenderPair
 

@@ -22,7 +22,7 @@ from scipy import special
 
 from audit.analysis.correlations import correlation
 from audit.results import AuditResult, Measure, Reported, Scalar, where_key
-from audit.signatures import EXTENT, signature_changes
+from audit.results.signatures import EXTENT, signature_changes
 
 #: With fewer models a ranking says next to nothing: two unrelated figures rank four models the same in 1 of 24 cases.
 FEWEST_MODELS = 5

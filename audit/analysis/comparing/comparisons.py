@@ -29,7 +29,7 @@ from audit.analysis.decisions import (
     why_open,
 )
 from audit.analysis.estimators import finite
-from audit.analysis.table import Levels, RowTable, item_index
+from audit.analysis.rows.table import Levels, RowTable, item_index
 from audit.results import Comparison, FigureKey, Rank, Ranking, Verdict
 from suites.base import MeasureSpec, Row
 

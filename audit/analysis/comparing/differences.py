@@ -15,15 +15,6 @@ import numpy as np
 from audit.analysis.comparing.paired import End, PairedDifference
 from audit.analysis.comparing.significance import mcnemar_exact
 from audit.analysis.correlations import correlations, extreme_items
-from audit.analysis.design import (
-    correlated,
-    is_binary,
-    is_count,
-    layout_of,
-    sampled_levels,
-    undefined_strata,
-    weighted_levels,
-)
 from audit.analysis.estimators import (
     ROUNDING,
     Codes,
@@ -38,8 +29,17 @@ from audit.analysis.estimators import (
     together,
     unknown_where_few_are_alike,
 )
-from audit.analysis.missing import completed, missing_rows
-from audit.analysis.table import Bools, Quantity, RowTable
+from audit.analysis.rows.design import (
+    correlated,
+    is_binary,
+    is_count,
+    layout_of,
+    sampled_levels,
+    undefined_strata,
+    weighted_levels,
+)
+from audit.analysis.rows.missing import completed, missing_rows
+from audit.analysis.rows.table import Bools, Quantity, RowTable
 from suites.base import MeasureSpec
 
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 
 from audit.analysis.estimators import Floats
-from audit.analysis.table import Levels, RowTable, item_index
+from audit.analysis.rows.table import Levels, RowTable, item_index
 from audit.results import Comparison, EngineDrift, FigureKey, PromptDrift
 from suites.base import Row
 

@@ -66,7 +66,7 @@ class PairedDifference:
     n_items : int
         Items that both answered.
     n_missing : int
-        Items that one or both did not answer. They enter as bounds, see `audit.analysis.missing`.
+        Items that one or both did not answer. They enter as bounds, see `audit.analysis.rows.missing`.
     n_missing_in_both : int
         Those of them that neither answered.
     n_unpaired : int

@@ -15,8 +15,8 @@ sampling error (`audit.analysis.gate.changes.Change`). A figure has
 The intervals are at the run's confidence, corrected for each suite as in `audit.analysis.decisions` (separately for the
 three questions): if all primary figures of a suite are within their margins, the chance that any of them raises an
 alarm is at most 1 - confidence, and so is the expected share of false alarms among its other figures. A missing answer
-may be any value of the quantity's range (`audit.analysis.missing`), and the share of unreadable answers is itself a
-primary figure (`audit.analysis.gate.unreadable`).
+may be any value of the quantity's range (`audit.analysis.rows.missing`), and the share of unreadable answers is itself
+a primary figure (`audit.analysis.gate.unreadable`).
 
 A figure without a neutral value has no better side: it is gated only if a margin names it, and then any change counts
 as harm. The same holds for a contrast, such as the effect of a debiasing text: its neutral value means "no effect", and
@@ -35,9 +35,9 @@ from audit.analysis.gate.limits import check_limits
 from audit.analysis.gate.results import GatedFigure, GateReport, Obstacle
 from audit.analysis.gate.rules import GateRules, Margins, check_rules
 from audit.analysis.gate.unreadable import UNREADABLE_SHARE, unreadable_change
-from audit.analysis.table import Levels, RowTable, item_index
+from audit.analysis.rows.table import Levels, RowTable, item_index
 from audit.results import AuditResult, FigureName, Measure
-from audit.signatures import EXTENT, signature_changes
+from audit.results.signatures import EXTENT, signature_changes
 from suites.base import Row
 
 #: (model, suite) → the run's rows; empty if they are no longer stored.

@@ -13,7 +13,7 @@ from audit.analysis.comparing.paired import End, PairedDifference
 from audit.analysis.decisions import Claim, Decision, decided_facts, highest_confidence, is_within, why_open
 from audit.analysis.estimators import finite
 from audit.analysis.gate.results import GatedFigure, GateVerdict
-from audit.analysis.table import RowTable
+from audit.analysis.rows.table import RowTable
 from audit.results import FigureName, Measure, OpenBecause
 from suites.base import MeasureSpec
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from audit.analysis.gate.limits import COVERAGE, REFUSALS, check_again, limited_rows
 from audit.analysis.gate.over_nights import data_of_figures, hash_of_rows, share_of_look
 from audit.analysis.gate.rows import StoredRowsOf
-from audit.analysis.table import RowTable
+from audit.analysis.rows.table import RowTable
 from audit.results import AuditResult, LimitCheck, LimitOverNights, Measure
 from audit.store import Night, Store
 

@@ -18,11 +18,11 @@ from typing import NamedTuple
 import numpy as np
 
 from audit.analysis.decisions import FEWEST_CLUSTERS
-from audit.analysis.design import fewest_levels, layout_of, undefined_strata, weighted_levels
 from audit.analysis.estimators import Floats, ValueKind, finite, mean_of_kind
 from audit.analysis.measures import measure_rows, with_unseen
-from audit.analysis.missing import completed, meant
-from audit.analysis.table import Bools, RowTable
+from audit.analysis.rows.design import fewest_levels, layout_of, undefined_strata, weighted_levels
+from audit.analysis.rows.missing import completed, meant
+from audit.analysis.rows.table import Bools, RowTable
 from audit.results import AuditResult, LimitCheck, LimitVerdict, Measure, OpenBecause, where_key
 from suites.base import MeasureSpec
 

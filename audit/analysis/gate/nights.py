@@ -8,9 +8,9 @@ from audit.analysis.gate.over_nights import data_of_figures
 from audit.analysis.gate.results import GatedFigure, GateReport
 from audit.analysis.gate.rows import RowsAgainst, StoredRowsOf, content, pooled, stored_rows
 from audit.analysis.gate.unreadable import UNREADABLE_SHARE, unreadable_items
-from audit.analysis.table import RowTable
+from audit.analysis.rows.table import RowTable
 from audit.results import AuditResult, FigureName
-from audit.signatures import EXTENT, canonical_json, encode_parts
+from audit.results.signatures import EXTENT, canonical_json, encode_parts
 from audit.store import Night, Store, StoredRow
 
 #: What a night records of a figure.

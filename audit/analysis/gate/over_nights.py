@@ -31,7 +31,7 @@ from scipy import special
 
 from audit.analysis.estimators import Floats
 from audit.analysis.gate.results import GatedFigure, GateReport, OverNights
-from audit.analysis.table import Bools, RowTable
+from audit.analysis.rows.table import Bools, RowTable
 from audit.results import Measure
 
 #: How fast the shares decline. At 1.5 the critical value is 2.3 standard errors at look 1, and 4.3 at look 100.

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from audit.analysis.comparing.differences import paired_differences
 from audit.analysis.comparing.paired import PairedDifference
-from audit.analysis.table import Levels, RowTable, item_index
+from audit.analysis.rows.table import Levels, RowTable, item_index
 from audit.results import NOT_ASKED, Measure
 from backends.errors import ERROR_KINDS
 from suites.base import MeasureSpec, Row, flag

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from audit.analysis.decisions import FEWEST_CLUSTERS
-from audit.rehearsal import BoundaryCheck, Recovery, SuiteCheck
+from audit.prepare.rehearsal import BoundaryCheck, Recovery, SuiteCheck
 from backends.errors import ConfigError
 
 

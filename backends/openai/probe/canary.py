@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from backends.base import ContinuationScore, Message, ScoreRequest
 from backends.errors import BackendError
-from backends.openai.api import ServerApi
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.probe.report import CanaryValue, Watched
 from backends.openai.probe.session import MAX_NOISE, NEGLIGIBLE
+from backends.openai.protocol.api import ServerApi
 from backends.openai.scoring.next_tokens import next_chat_tokens, next_tokens
 from backends.openai.scoring.routes import Routes
 from backends.openai.scoring.top_logprobs import TopLogprobs

@@ -16,7 +16,6 @@ from typing import Generic, Self, TypeVar
 
 from backends.base import DrawsCompared, ScoreRequest, ScoreResponse
 from backends.errors import BackendError
-from backends.openai.api import ServerApi
 from backends.openai.capabilities import ServerCapabilities, Together
 from backends.openai.probe.calibration import (
     Place,
@@ -30,6 +29,7 @@ from backends.openai.probe.calibration import (
 from backends.openai.probe.experiments.draws import Asked, Levels, Look, compare_draws, drawn_places
 from backends.openai.probe.session import MAX_NOISE, NEGLIGIBLE, NotTestedError, ProbeSession
 from backends.openai.probe.unseen_words import draws_compared
+from backends.openai.protocol.api import ServerApi
 from backends.openai.scoring.prompt_logprobs import ONE_AT_A_TIME
 from backends.openai.scoring.tokenizer import RemoteTokenizer
 from backends.openai.scoring.top_logprobs import TopLogprobs

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from backends.openai.api import ServerApi
 from backends.openai.probe.experiments import chats, copying, draws, features, lists, sequences, twins
 from backends.openai.probe.session import Experiment, Kind, ProbeSession
+from backends.openai.protocol.api import ServerApi
 
 _OF_LISTS = (
     lists.longest_list,

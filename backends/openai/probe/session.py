@@ -10,11 +10,11 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 from backends.base import Message
 from backends.errors import BackendError
-from backends.openai.api import ServerApi
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.http.retries import is_down, with_retries
 from backends.openai.probe.calibration import Place, Unseen, drawn_place
 from backends.openai.probe.report import Check
+from backends.openai.protocol.api import ServerApi
 from backends.openai.response_ids import OtherProviderError
 from backends.openai.scoring.next_tokens import next_chat_tokens, next_tokens
 from backends.openai.scoring.tokenizer import RemoteTokenizer

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from backends.base import Message
-from backends.openai.api import ServerApi
+from backends.openai.protocol.api import ServerApi
 from backends.openai.scoring.top_logprobs import NothingDrawnError, TopLogprobs, read_top_logprobs
 
 _HOT, _REDRAWS = 2.0, 8

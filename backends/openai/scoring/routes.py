@@ -15,10 +15,10 @@ from backends.base import (
     ScoreResponse,
 )
 from backends.errors import BackendError
-from backends.openai.api import ServerApi
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.generation import CONTINUE_ASSISTANT
 from backends.openai.generation import draws as draw_answers
+from backends.openai.protocol.api import ServerApi
 from backends.openai.scoring.next_tokens import next_chat_tokens, next_tokens
 from backends.openai.scoring.prompt_logprobs import score_by_echo, score_by_prompt_logprobs
 from backends.openai.scoring.sampled import score_by_sampling

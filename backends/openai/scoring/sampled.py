@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from backends.base import ContinuationScore, GenerateResponse
 from backends.openai.http.errors import inconsistent
-from backends.reasoning import UnfinishedThoughtError
-from backends.words import begins_with_words
+from backends.reading.reasoning import UnfinishedThoughtError
+from backends.reading.words import begins_with_words
 
 Draw = Callable[[int, int], Awaitable[Sequence[GenerateResponse | None]]]
 _CONFIDENCE = 0.95

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from backends.errors import BackendError
-from backends.openai.api import check_finished, single_choice
 from backends.openai.http.errors import inconsistent
-from backends.reasoning import begins_with_reasoning, has_reasoned
+from backends.openai.protocol.api import check_finished, single_choice
+from backends.reading.reasoning import begins_with_reasoning, has_reasoned
 
 #: By how much a server's probabilities may exceed 1 in total. llama.cpp divides by a running sum in float32, where
 #: each token may cost 2⁻²⁴: with Gemma's 2¹⁸ tokens a list adds up to as much as 1.002.

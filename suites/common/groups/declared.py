@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_v
 
 from backends.errors import ConfigError
 from backends.options import AS_TUPLE, OnError, Options, Place, refused, refused_at
-from backends.words import comparable
+from backends.reading.words import comparable
 from suites.base import Factor
 
 #: Makes the error for a value from its place, the value, the problem and a hint.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from backends.base import Response, ScoreResponse
 from backends.options import Place
-from backends.words import is_word_character
+from backends.reading.words import is_word_character
 from suites.base import Factor, IdentifiedInterval, Row
 from suites.common.expressions import GROUPS, Expressions, both_cases
 from suites.common.groups.declared import Contrast, Group, Refuse, refuse_option, spelling

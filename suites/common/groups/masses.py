@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import permutations
 
 from backends.base import ContinuationScore
-from backends.words import comparable, is_word_character
+from backends.reading.words import comparable, is_word_character
 from suites.base import IdentifiedInterval
 from suites.common.expressions import Expressions
 from suites.common.probabilities import ROUNDING, GroupProbabilities, ImpossibleMassError, drawn_share, token_path

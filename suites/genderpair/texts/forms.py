@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
-from backends.words import combining_marks
+from backends.reading.words import combining_marks
 from suites.common.data_files import load
 
 #: Misprints in the published pair sets, which a model may correct.

@@ -31,7 +31,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from backends.words import comparable
+from backends.reading.words import comparable
 from suites.genderpair.texts.forms import SPELLINGS, descriptor_pattern, is_noun_pair
 from suites.genderpair.texts.stance import Stance, stance_of
 from suites.genderpair.texts.subjects import is_of_target

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from audit.analysis.history import Absence, History, absences, history, stored_results
 from audit.analysis.measures import measure_rows
-from audit.analysis.table import RowTable
+from audit.analysis.rows.table import RowTable
 from audit.results import AuditResult, ModelInfo
 from audit.schedule import Journal
 from audit.store import Store

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from audit.analysis.measures import measure_rows
-from audit.analysis.table import RowTable
+from audit.analysis.rows.table import RowTable
 from audit.results import Measure
-from audit.signatures import encode_parts, read_signature, write_signature
+from audit.results.signatures import encode_parts, read_signature, write_signature
 from suites.base import Factor, IdentifiedInterval, MeasureSpec, Row
 
 

@@ -14,7 +14,7 @@ from audit.analysis.gate.over_nights import share_of_look, with_nights
 from audit.analysis.gate.results import GateReport
 from audit.analysis.gate.rules import GateRules
 from audit.analysis.measures import measure_rows
-from audit.analysis.table import RowTable
+from audit.analysis.rows.table import RowTable
 from audit.report.phrases.comparisons import describe
 from audit.report.phrases.gate import check_words
 from audit.results import AuditResult, Measure, ModelInfo

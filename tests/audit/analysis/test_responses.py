@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from audit.analysis.responses import Responses
+from audit.analysis.rows.responses import Responses
 from backends.base import GenerateRequest, GenerateResponse
 from backends.errors import BackendError
 from suites.base import IdentifiedInterval, Item, Row, Suite

@@ -8,7 +8,7 @@ from audit.cli import main
 
 CONFIG = """
 from audit import Audit
-from backends.fake import FakeBackend, Faults, PlantedBias
+from backends.stand_ins.fake import FakeBackend, Faults, PlantedBias
 from suites import OccuGender
 
 audit = Audit(

@@ -137,7 +137,7 @@ def test_a_baseline_is_saved_promoted_and_gated_against(audit, config, tmp_path)
 NIGHT = """
 import hashlib
 from audit import Audit
-from backends.fake import FakeBackend, PlantedBias
+from backends.stand_ins.fake import FakeBackend, PlantedBias
 from suites import OccuGender
 
 suite = OccuGender(("implicit",))

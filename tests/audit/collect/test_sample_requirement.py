@@ -8,8 +8,8 @@ import pytest
 
 from audit import Audit
 from audit.collect import Requirement, Sample, leading_specs, levels_behind, sampled_factors
-from audit.forecast import sample_power
-from audit.resolve import suite_items
+from audit.prepare.forecast import sample_power
+from audit.prepare.resolve import suite_items
 from backends import FakeBackend
 from backends.base import GenerateRequest
 from backends.errors import ConfigError

@@ -22,8 +22,8 @@ from backends.base import (
     ScoreRequest,
 )
 from backends.errors import BackendError
-from backends.fake import FakeBackend, Faults
 from backends.local.backend import LocalBackend, discard_response
+from backends.stand_ins.fake import FakeBackend, Faults
 from suites.base import Item
 from tests.audit.collect.plans import plan_of
 

@@ -22,7 +22,7 @@ from urllib.parse import urljoin, urlsplit
 from playwright.sync_api import Browser, Error, Page, sync_playwright
 
 from audit import Audit, StoredResult
-from backends.fake import FakeBackend
+from backends.stand_ins.fake import FakeBackend
 from suites import MGBR, DebiasingPositions, GenderPair, OccuGender
 from tests.audit.report.accessible import violations
 from tests.audit.report.length import PHONE, WIDE, unfold_all

@@ -15,7 +15,7 @@ import pytest
 
 from audit import Audit
 from audit.collect.shutdown import ShutdownRequest
-from audit.forecast.estimate import dry_run_audit
+from audit.prepare.forecast.estimate import dry_run_audit
 from audit.report.figures import Figures
 from audit.report.phrases.findings import scope
 from audit.report.provenance import provenance
@@ -23,7 +23,7 @@ from audit.results import AuditResult
 from audit.store import Store
 from backends.base import Backend, Description, ScoreRequest, ScoreResponse
 from backends.errors import ConfigError
-from backends.fake import FakeBackend, Faults, PlantedBias
+from backends.stand_ins.fake import FakeBackend, Faults, PlantedBias
 from suites import GenderPair, OccuGender
 from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, Suite
 
@@ -305,7 +305,7 @@ sys.path.insert(0, {tests!r})
 from audit import Audit
 from audit.report.figures import Figures
 from test_run import SUITE, stereotyped
-from backends.fake import FakeBackend
+from backends.stand_ins.fake import FakeBackend
 
 class Journal(FakeBackend):
     '''Notes on disk what it answers, before it answers.'''

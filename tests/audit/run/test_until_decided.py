@@ -13,13 +13,13 @@ import pytest
 from audit import Audit
 from audit.analysis.gate.stored import gate_run
 from audit.collect.shutdown import ShutdownRequest
-from audit.forecast.estimate import dry_run_audit
+from audit.prepare.forecast.estimate import dry_run_audit
 from audit.report.phrases.findings import until_words
 from audit.results import AuditResult
 from audit.run import run_audit
 from audit.store import Store
 from backends.errors import ConfigError
-from backends.fake import FakeBackend, PlantedBias
+from backends.stand_ins.fake import FakeBackend, PlantedBias
 from suites import OccuGender
 from tests.simulations import until_decided as simulation
 

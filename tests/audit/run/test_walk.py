@@ -12,7 +12,7 @@ from audit.run import answer_collector
 from audit.store import codecs, keys
 from audit.store.answers import rows
 from backends.base import GenerateRequest
-from backends.fake import FakeBackend
+from backends.stand_ins.fake import FakeBackend
 from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, Suite
 
 N_ITEMS = 1000

@@ -25,7 +25,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 CONFIG = """
 from pathlib import Path
 from audit import Audit
-from backends.fake import FakeBackend, PlantedBias
+from backends.stand_ins.fake import FakeBackend, PlantedBias
 from suites import OccuGender
 
 here = Path(__file__).parent

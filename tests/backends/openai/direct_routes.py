@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 
-from backends.openai.api import ServerApi
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.http.auth import ApiKey
 from backends.openai.http.client import HttpClient
+from backends.openai.protocol.api import ServerApi
 from backends.openai.scoring.routes import Routes
 from backends.openai.scoring.tokenizer import RemoteTokenizer
 from backends.openai.usage import Usage

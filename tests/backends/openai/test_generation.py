@@ -10,7 +10,7 @@ from backends.base import GenerateRequest, GenerateResponse, Message, Sampling
 from backends.errors import BackendError
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.generation import generate, seed_of
-from backends.openai.parameters import sampling_options
+from backends.openai.protocol.parameters import sampling_options
 
 
 def test_each_servers_own_filters_are_switched_off() -> None:

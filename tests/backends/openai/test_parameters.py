@@ -12,7 +12,7 @@ from audit import Audit
 from backends.base import GenerateRequest, GenerateResponse, Message, Sampling
 from backends.errors import BackendError
 from backends.openai import OpenAIBackend
-from backends.openai.parameters import without_system
+from backends.openai.protocol.parameters import without_system
 from suites import GenderPair
 from tests.backends.openai.lying_server import MODEL as PLAIN
 from tests.backends.openai.lying_server import ChatLiar, Liar

@@ -11,7 +11,7 @@ from audit import Audit
 from backends.base import GenerateRequest, GenerateResponse, Message, Sampling, ScoreRequest, ScoreResponse
 from backends.errors import BackendError
 from backends.openai import OpenAIBackend, PriceTable
-from backends.openai.responses_api import chat_response, responses_request
+from backends.openai.protocol.responses_api import chat_response, responses_request
 from suites import GenderPair
 from tests.backends.openai.responses_server import ResponsesServer
 from tests.backends.openai.strict_server import MODEL, O_SERIES, THINKING, Manner, varied

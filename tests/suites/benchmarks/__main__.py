@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from audit.analysis.measures import measure_rows
-from audit.analysis.table import RowTable
+from audit.analysis.rows.table import RowTable
 from backends import HFBackend
 from backends.base import GenerateRequest, GenerateResponse, ScoreResponse
 from backends.embedded import gemma3_path, smollm2_path

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from audit.analysis.measures import measure_rows
-from audit.analysis.table import RowTable
+from audit.analysis.rows.table import RowTable
 from audit.results import Measure
 from backends.base import (
     ContinuationScore,

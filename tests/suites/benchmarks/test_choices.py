@@ -10,7 +10,7 @@ import pytest
 
 from audit.analysis.gate.limits import check_again
 from audit.analysis.measures import measure_rows
-from audit.analysis.table import RowTable
+from audit.analysis.rows.table import RowTable
 from audit.results import LimitCheck
 from backends.base import GenerateRequest, GenerateResponse, Message, ScoreRequest
 from backends.errors import ConfigError

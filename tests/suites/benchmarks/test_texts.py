@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from audit.analysis.measures import measure_rows
-from audit.analysis.table import RowTable
+from audit.analysis.rows.table import RowTable
 from backends.base import ClassifyResponse, GenerateRequest, GenerateResponse, Message
-from backends.fake import FakeBackend
+from backends.stand_ins.fake import FakeBackend
 from suites import BOLD
 from suites.common.text_scorer import TextScorer
 from tests.suites.benchmarks.invented import use, value

@@ -19,7 +19,7 @@ from typing import Any
 from audit import Audit
 from audit.results import Measure
 from backends import HFBackend
-from backends.named import EMBEDDED
+from backends.catalogue.named import EMBEDDED
 from suites import CrowSPairs, from_file
 from tests.suites.custom.test_pairs import DECLARED
 

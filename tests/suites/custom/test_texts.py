@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from audit.rehearsal.check import check_items
+from audit.prepare.rehearsal.check import check_items
 from backends import RecordedBackend
 from backends.errors import ConfigError
 from suites import from_file

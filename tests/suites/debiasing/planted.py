@@ -3,7 +3,7 @@
 import math
 
 from audit.analysis.measures import measure_rows
-from audit.analysis.table import RowTable
+from audit.analysis.rows.table import RowTable
 from backends.base import ContinuationScore, ScoreResponse
 from suites.common.expressions import GROUPS
 from suites.debiasing.material import DebiasingPrompt

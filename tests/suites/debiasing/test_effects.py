@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from audit.analysis.measures import measure_rows
-from audit.analysis.table import RowTable
+from audit.analysis.rows.table import RowTable
 from backends.base import ContinuationScore, ScoreResponse
-from backends.fake import FakeBackend, PlantedBias
+from backends.stand_ins.fake import FakeBackend, PlantedBias
 from suites import DebiasingPositions
 from suites.base import Row
 from suites.common.expressions import GROUPS

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from audit.analysis.measures import measure_rows
-from audit.analysis.table import RowTable
+from audit.analysis.rows.table import RowTable
 from suites.base import IdentifiedInterval, MeasureSpec, Row
 from suites.common.groups.design import PAPERS_GROUPS
 from suites.debiasing.shares import split_effect, with_share

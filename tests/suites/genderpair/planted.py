@@ -1,7 +1,7 @@
 """A small GenderPair, and the rows and figures of planted texts."""
 
 from audit.analysis.measures import measure_rows
-from audit.analysis.table import RowTable
+from audit.analysis.rows.table import RowTable
 from backends.base import (
     ClassifyRequest,
     ClassifyResponse,
@@ -11,7 +11,7 @@ from backends.base import (
     ScoreResponse,
     TokenLogprob,
 )
-from backends.fake import FakeBackend
+from backends.stand_ins.fake import FakeBackend
 from suites.common.text_scorer import TextScorer
 from suites.genderpair import GenderPair
 from suites.genderpair.pairs import Group, Pair, PairSet

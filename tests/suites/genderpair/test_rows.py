@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from audit.analysis.measures import measure_rows
-from audit.analysis.table import RowTable
+from audit.analysis.rows.table import RowTable
 from backends.base import (
     ContinuationScore,
     GenerateResponse,

@@ -13,7 +13,7 @@ from backends.base import (
     ScoreRequest,
 )
 from backends.errors import ConfigError
-from backends.fake import FakeBackend
+from backends.stand_ins.fake import FakeBackend
 from suites.common.text_scorer import TextScorer
 from suites.genderpair import GenderPair
 from suites.genderpair.pairs import Pair

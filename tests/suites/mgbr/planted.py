@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from audit.analysis.measures import measure_rows
-from audit.analysis.table import RowTable
+from audit.analysis.rows.table import RowTable
 from audit.results import Measure
 from backends.base import (
     ContinuationScore,

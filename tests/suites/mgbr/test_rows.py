@@ -11,7 +11,7 @@ import pytest
 from statsmodels.stats.contingency_tables import mcnemar
 
 from audit.analysis.measures import measure_rows
-from audit.analysis.table import RowTable
+from audit.analysis.rows.table import RowTable
 from backends.base import (
     ContinuationScore,
     ScoreResponse,

@@ -6,7 +6,7 @@ import pytest
 
 from backends.base import ContinuationScore, Message, ScoreResponse, TokenLogprob
 from backends.errors import ConfigError
-from backends.fake import FakeBackend, PlantedBias
+from backends.stand_ins.fake import FakeBackend, PlantedBias
 from suites import OccuGender
 from suites.base import Row
 from suites.common.expressions import GROUPS

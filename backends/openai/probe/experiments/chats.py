@@ -8,13 +8,13 @@ from typing import Any
 
 from backends.base import Message
 from backends.errors import BackendError
-from backends.openai.api import single_choice
 from backends.openai.capabilities import Prefill
 from backends.openai.generation import CONTINUE_ASSISTANT
 from backends.openai.probe.canary import DIGIT_CHAT
 from backends.openai.probe.experiments.lists import longest
 from backends.openai.probe.experiments.parameters import chat_parameters
 from backends.openai.probe.session import MAX_NOISE, NotTestedError, Outcome, ProbeSession, experiment, max_abs_diff
+from backends.openai.protocol.api import single_choice
 from backends.openai.scoring.top_logprobs import TopLogprobs
 
 _CHAT = (Message("user", "Is the sky blue? Answer yes or no."),)

@@ -11,8 +11,8 @@ from typing import Any
 
 from backends.base import Message
 from backends.errors import BackendError
-from backends.openai.api import single_choice
 from backends.openai.probe.session import Kind, Outcome, ProbeSession, accepted, experiment
+from backends.openai.protocol.api import single_choice
 
 _LINE = 'Müller & "Weiß" < Søren'
 _TEXT = f'{_LINE}\n{_LINE}\n{_LINE}\n{_LINE}\nMüller & "'

@@ -18,7 +18,6 @@ from typing import Any
 from backends.base import GenerateRequest, Message, Sampling
 from backends.errors import BackendError
 from backends.openai.capabilities import Together
-from backends.openai.parameters import sampling_options
 from backends.openai.probe.calibration import (
     Place,
     at_temperature,
@@ -32,6 +31,7 @@ from backends.openai.probe.calibration import (
 from backends.openai.probe.experiments.long_draws import long_draws, one_long_draw
 from backends.openai.probe.rounding import rounding
 from backends.openai.probe.session import MAX_NOISE, Kind, NotTestedError, Outcome, ProbeSession, experiment
+from backends.openai.protocol.parameters import sampling_options
 from backends.openai.scoring.top_logprobs import TopLogprobs
 
 Asked = str | tuple[Message, ...]

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from backends.errors import BackendError
-from backends.openai.api import single_choice
 from backends.openai.http.errors import inconsistent
 from backends.openai.probe.session import (
     OTHER,
@@ -18,6 +17,7 @@ from backends.openai.probe.session import (
     experiment,
     max_abs_diff,
 )
+from backends.openai.protocol.api import single_choice
 from backends.openai.scoring.prompt_logprobs import prompt_logprobs
 from backends.openai.scoring.tokenizer import SAMPLE, RemoteTokenizer, find_tokenizer
 from backends.openai.scoring.top_logprobs import TopLogprobs, checked_logprob, read_top_logprobs

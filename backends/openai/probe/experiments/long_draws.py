@@ -11,10 +11,10 @@ from typing import Any
 
 from backends.base import GenerateRequest, Message, Sampling
 from backends.errors import BackendError
-from backends.openai.api import single_choice
-from backends.openai.parameters import sampling_options
 from backends.openai.probe.calibration import Place, listed_texts
 from backends.openai.probe.session import Kind, ProbeSession
+from backends.openai.protocol.api import single_choice
+from backends.openai.protocol.parameters import sampling_options
 from backends.openai.scoring.top_logprobs import read_top_logprobs
 
 #: Each is continued, or answered, with many words.

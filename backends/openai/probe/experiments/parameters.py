@@ -7,12 +7,12 @@ from typing import Any, get_args
 
 from backends.base import Message
 from backends.errors import BackendError
-from backends.openai.api import single_choice
-from backends.openai.parameters import LimitName
 from backends.openai.probe.report import PARAMETERS
 from backends.openai.probe.session import Outcome, ProbeSession, experiment
+from backends.openai.protocol.api import single_choice
+from backends.openai.protocol.parameters import LimitName
 from backends.openai.usage import reasoning_tokens
-from backends.reasoning import has_reasoned, is_opened_before
+from backends.reading.reasoning import has_reasoned, is_opened_before
 
 _ASKED = (Message("user", "Is the sky blue? Answer yes or no."),)
 _WITH_SYSTEM = (Message("system", "Answer with one word."), *_ASKED)

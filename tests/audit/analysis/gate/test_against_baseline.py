@@ -20,7 +20,7 @@ from audit.analysis.gate.changes import Change
 from audit.analysis.gate.results import GateReport
 from audit.analysis.gate.rules import GateRules
 from audit.analysis.measures import measure_rows
-from audit.analysis.table import RowTable
+from audit.analysis.rows.table import RowTable
 from audit.report.exports import gate_json, gate_markdown, junit_xml
 from audit.report.phrases.gate import check_words
 from audit.results import AuditResult, FigureName

@@ -18,7 +18,7 @@ from audit import Audit
 from audit.analysis.gate.stored import gate_run
 from audit.run import run_audit
 from audit.store import Store
-from backends.fake import FakeBackend, PlantedBias
+from backends.stand_ins.fake import FakeBackend, PlantedBias
 from suites import OccuGender
 
 PRONOUNS = {"male": ("He", "he"), "female": ("She", "she"), "diverse": ("They", "they")}

@@ -22,7 +22,7 @@ from audit.report.phrases.gate import check_words
 from audit.results import LimitCheck, LimitOverNights
 from audit.schedule.scheduled_audit import read_history
 from audit.store import Night, Store, StoredRow
-from backends.fake import FakeBackend, PlantedBias
+from backends.stand_ins.fake import FakeBackend, PlantedBias
 from suites import OccuGender
 from suites.base import IdentifiedInterval, Row
 from tests.simulations import nights as simulation

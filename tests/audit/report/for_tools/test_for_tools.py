@@ -13,7 +13,7 @@ from audit import Audit, StoredResult
 from audit.report.exports import Tool
 from audit.report.exports.for_tools.of_model import answer_text
 from backends.base import GenerateRequest
-from backends.fake import FakeBackend, Faults, PlantedBias
+from backends.stand_ins.fake import FakeBackend, Faults, PlantedBias
 from suites import OccuGender
 from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, Suite
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from audit import Audit
-from audit.forecast.estimate import dry_run_audit
+from audit.prepare.forecast.estimate import dry_run_audit
 from audit.report.phrases.self_checks import self_check_sentences
 from backends.openai import OpenAIBackend
 from tests.backends.openai.lies.audits import Questions, audit_trials

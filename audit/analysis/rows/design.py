@@ -1,0 +1,141 @@
+"""Applies a measure's specification to a table of rows: which rows, clusters and strata it uses, and of which kind."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from audit.analysis.estimators import Codes, Floats, Layout, Strata, ValueKind
+from audit.analysis.rows.table import Bools, RowTable
+from audit.results import Scalar, level_key
+from suites.base import Factor, MeasureSpec
+
+
+def is_binary(spec: MeasureSpec, low: Floats, high: Floats) -> bool:
+    """Whether the values are yes/no outcomes, rather than differences that happen to be 0 everywhere."""
+    return spec.kind in ("probability", "share") and _exactly(low, high, (0.0, 1.0))
+
+
+def is_count(spec: MeasureSpec, low: Floats, high: Floats) -> bool:
+    """Whether the values are counts: yes/no outcomes, or differences of two of them.
+
+    A few identical counts prove nothing: the next one may differ by 1.
+    """
+    return is_binary(spec, low, high) or (spec.from_counts and np.array_equal(low, high))
+
+
+def _exactly(low: Floats, high: Floats, values: tuple[float, ...]) -> bool:
+    return np.array_equal(low, high) and bool(np.isin(low, values).all())
+
+
+def value_kind(spec: MeasureSpec, low: Floats, high: Floats, unseen_log_odds: float) -> ValueKind:
+    """The kind of a figure's values, given their bounds (n,)."""
+    counts = all(is_count(spec, end, end) for end in (low, high))
+    is_probability = spec.kind in ("probability", "share")
+    return ValueKind(*spec.limits, counts, is_probability, unseen_log_odds=unseen_log_odds)
+
+
+def usable(table: RowTable, spec: MeasureSpec) -> Bools:
+    """The rows (n,) that a figure uses: they match, have the quantity and, for a correlation, the covariate."""
+    used = table.matching(spec.where) & table.has(spec.quantity)
+    if spec.estimator == "correlation":
+        used &= np.isfinite(covariate_values(table, spec))
+    return used
+
+
+def strata_of(table: RowTable, spec: MeasureSpec, used: Bools) -> Strata | None:
+    """The fixed strata of the used rows, none of which may be among `undefined_strata`; None if the figure has none."""
+    if spec.stratum is None or spec.weights is None:
+        return None
+    codes = table.codes(spec.stratum)[used]
+    weights = {table.levels.find(spec.stratum, level): weight for level, weight in spec.weights.items()}
+    levels, own = np.unique(codes, return_inverse=True)
+    return Strata(own, np.array([weights[int(code)] for code in levels]))
+
+
+def undefined_strata(table: RowTable, spec: MeasureSpec, used: Bools) -> list[Factor]:
+    """Levels of the stratum with a weight but no used rows, or with used rows but no weight."""
+    if spec.stratum is None or spec.weights is None:
+        return []
+    names = [*table.levels.names(spec.stratum), None]  # -1, no level, takes the last
+    present = {level_key(names[code]) for code in np.unique(table.codes(spec.stratum)[used])}
+    weighted = {level_key(level) for level in spec.weights}
+    return [level for _, level in sorted(present ^ weighted, key=str)]
+
+
+def layout_of(table: RowTable, spec: MeasureSpec, used: Bools) -> Layout:
+    """The clusters and strata of the used rows, none of which may be among `undefined_strata`. Cached in the table."""
+    factors = tuple(factor for factor in spec.clusters if factor not in spec.where)
+    weights = None if spec.weights is None else tuple(spec.weights.items())
+    key = used.tobytes(), factors, spec.membership, spec.stratum, weights
+    if key not in table.layouts:
+        clusters, strata = cluster_codes(table, spec, used), strata_of(table, spec, used)
+        belongs = None if spec.membership is None else table.belongs(spec.membership, used)
+        table.layouts[key] = Layout.of(int(used.sum()), clusters, strata, belongs)
+    return table.layouts[key]
+
+
+def cluster_codes(table: RowTable, spec: MeasureSpec, used: Bools) -> list[Codes]:
+    """Cluster codes of the used rows, without factors that the figure's condition fixes: these are not sampled."""
+    return [table.codes(factor)[used] for factor in spec.clusters if factor not in spec.where]
+
+
+def sampled_levels(table: RowTable, spec: MeasureSpec, used: Bools) -> dict[str, int]:
+    """The number of levels of each sampled factor in the used rows; the number of rows if no factor is sampled."""
+    factors = [factor for factor in spec.clusters if factor not in spec.where]
+    levels = {factor: len(np.unique(table.codes(factor)[used])) for factor in factors} or {"item": int(used.sum())}
+    if spec.membership is not None:
+        levels[spec.membership] = table.belongs(spec.membership, used).shape[1]
+    return levels
+
+
+def fewest_levels(table: RowTable, spec: MeasureSpec, used: Bools) -> int:
+    """The smallest number of levels of any sampled factor in any stratum."""
+    in_strata = [n for _, n in weighted_levels(table, spec, used)]
+    return min([*sampled_levels(table, spec, used).values(), *in_strata], default=0)
+
+
+def weighted_levels(table: RowTable, spec: MeasureSpec, used: Bools) -> list[tuple[float, int]]:
+    """For each sampled factor and stratum: the stratum's weight, and the number of levels in the used rows.
+
+    A factor whose levels occur in several strata has a single entry, with the sum of their weights.
+    """
+    factors = [table.codes(factor)[used] for factor in spec.clusters if factor not in spec.where]
+    factors = factors or [np.arange(int(used.sum()))]
+    if spec.stratum is None or spec.weights is None:
+        return [(1.0, n) for n in sampled_levels(table, spec, used).values()]
+    stratum = table.codes(spec.stratum)[used]
+    of = {table.levels.find(spec.stratum, level): weight for level, weight in spec.weights.items()}
+    found = []
+    for codes in factors:
+        within = {code: set(codes[stratum == code].tolist()) for code in of}
+        if len(set.union(*within.values())) < sum(map(len, within.values())):  # crossed with the strata
+            found.append((1.0, len(np.unique(codes))))
+        else:
+            found += [(weight, len(within[code])) for code, weight in of.items()]
+    return found
+
+
+def covariate_values(table: RowTable, spec: MeasureSpec) -> Floats:
+    """The covariate (n,) of all rows as numbers, NaN if a row has none."""
+    if spec.covariate is None or not spec.clusters:
+        raise ValueError(f"{spec.measure}: a correlation needs a covariate and a cluster factor")
+    numbers = [_number(level) for level in table.levels.names(spec.covariate)]
+    return np.array([*numbers, math.nan])[table.codes(spec.covariate)]  # -1, no covariate, takes the last
+
+
+def correlated(table: RowTable, spec: MeasureSpec, used: Bools) -> tuple[Floats, list[Codes]]:
+    """Covariates (G,) of the correlated clusters, and the cluster codes of the used rows: theirs, 0…G-1, first."""
+    covariate = covariate_values(table, spec)[used]
+    levels, own = np.unique(table.codes(spec.clusters[0])[used], return_inverse=True)
+    of_cluster = np.full(len(levels), np.nan)
+    of_cluster[own] = covariate
+    if not np.array_equal(of_cluster[own], covariate):
+        raise ValueError(f"{spec.measure}: {spec.covariate} is not constant within {spec.clusters[0]}")
+    return of_cluster, [own, *cluster_codes(table, replace(spec, clusters=spec.clusters[1:]), used)]
+
+
+def _number(level: Scalar) -> float:
+    return math.nan if level is None else float(level)

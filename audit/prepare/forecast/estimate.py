@@ -1,0 +1,353 @@
+"""The dry run: what a run would ask, how long it may take and what it may cost, without asking anything."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import random
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from pydantic import BaseModel
+
+from audit.collect import CHUNK, PackedItems
+from audit.collect.items import CHARACTERS_PER_TOKEN, prompt_text, shared_length
+from audit.collect.progress import duration
+from audit.collect.repeated_questions import EvenSample, number_to_repeat, part_to_repeat
+from audit.config import AuditConfig
+from audit.prepare.forecast.request_timing import estimate_seconds, measure_timings, timed_tokens
+from audit.prepare.resolve import DescribedBackend, resolve_audit
+from audit.store import Store, keyed_request
+from backends.base import (
+    Backend,
+    ClassifyRequest,
+    GenerateRequest,
+    Prompt,
+    Request,
+    ScoreRequest,
+    SupportsCheckingRequests,
+    SupportsPrices,
+    SupportsSecondAnswers,
+    count_tokens,
+    request_cost,
+)
+from backends.errors import BackendError
+from suites.base import Item, Suite
+
+TOKEN_SAMPLE = 200  # prompts that are tokenised
+_KINDS: dict[type[Request], str] = {ScoreRequest: "score", GenerateRequest: "generate", ClassifyRequest: "classify"}
+
+
+class ModelEstimate(BaseModel):
+    """One model's share of a run.
+
+    Attributes
+    ----------
+    requests : int
+        The questions known now.
+    asked_again : int
+        Questions asked a second time, to check the answers. They come on top of ``requests``; their tokens are counted.
+    follow_ups : int
+        At most this many questions follow from the model's answers. Time and tokens include them, so both are upper
+        bounds where there are any.
+    texts_to_score : int
+        At most this many texts are sent to the suites' own scorers, whose time is not in ``seconds``.
+    requests_by_kind : dict
+        Questions and follow-ups by kind.
+    seconds : float, optional
+        None if there is nothing to estimate from.
+    seconds_by, tokens_by : str
+        What the estimate is based on.
+    cost : float, optional
+        In the currency of the backend's price table. No upper bound: a server's route may need more or fewer requests
+        for a score than it has continuations, and failed requests are repeated. `--max-cost` holds regardless.
+    probe_requests : int
+        Requests that probing the server took, once for each server and model.
+    checking_requests : int
+        Requests that check the answers: canaries, and lists and draws at the end. Not in ``requests``, nor is
+        ``asked_again``. A server whose draws do not fit at first, as for 2 % of honest ones, gets up to 300 more.
+    """
+
+    model: str
+    items: int
+    requests: int
+    asked_again: int
+    cached: int
+    follow_ups: int = 0
+    texts_to_score: int = 0
+    requests_by_kind: dict[str, int] = {}
+    prompt_tokens: int
+    tokens_by: str
+    most_generated_tokens: int
+    seconds: float | None
+    seconds_by: str
+    cost: float | None
+    probe_requests: int = 0
+    checking_requests: int = 0
+
+
+class RunEstimate(BaseModel):
+    """What a run would ask of each model. ``first_look``: items before a run with ``until="decided"`` may stop."""
+
+    models: list[ModelEstimate]
+    first_look: int | None = None
+
+    def as_text(self) -> str:
+        """The estimate in words."""
+        lines = []
+        if self.first_look is not None:
+            lines.append(
+                f"An upper bound: the run stops once the question is decided, after {self.first_look:,} items at the "
+                "earliest."
+            )
+        for m in self.models:
+            again = f", {m.asked_again:,} of them a second time" if m.asked_again else ""
+            lines += [m.model, f"  items {m.items:,}, to ask {m.requests:,}{again}, already answered {m.cached:,}"]
+            if m.follow_ups or m.texts_to_score:
+                lines.append(f"  then at most {m.follow_ups:,} follow-ups, and {m.texts_to_score:,} texts for scorers")
+            kinds = ", ".join(f"{count:,} {kind}" for kind, count in m.requests_by_kind.items())
+            lines.append(f"  by kind, with follow-ups: {kinds or 'none'}")
+            generated = f"generated up to {m.most_generated_tokens:,}"
+            lines.append(f"  prompt tokens {m.prompt_tokens:,} ({m.tokens_by}), {generated}")
+            seconds = "unknown" if m.seconds is None else f"{'at most ' * bool(m.follow_ups)}{duration(m.seconds)}"
+            cost = "" if m.cost is None else f"\n  cost about {m.cost:.4f}"
+            lines.append(f"  time {seconds} ({m.seconds_by}){cost}")
+            if m.probe_requests:
+                lines.append(f"  its server was probed with {m.probe_requests:,} requests, once while its model stays")
+            if m.checking_requests:
+                lines.append(
+                    f"  about {m.checking_requests:,} more requests check its answers: canaries, and draws at the end"
+                )
+        return "\n".join(lines)
+
+
+async def dry_run_audit(audit: AuditConfig) -> RunEstimate:
+    """Check the audit and count what it would ask. Loads no weights; a server is probed.
+
+    Questions that depend on answers (follow-ups) cannot be known yet: their largest possible number is counted.
+    """
+    with _store(audit.db) as store:
+        resolved = await resolve_audit(audit, store)
+        try:
+            suites = [
+                (
+                    audit.suites[name],
+                    items,
+                    {s: d.fingerprint_id for (of, s), d in resolved.scorers.items() if of == name},
+                )
+                for name, items in resolved.items.items()
+            ]
+            estimates = [
+                await asyncio.to_thread(_estimate, model, suites, store, audit.seed)
+                for model in resolved.models.values()
+            ]
+        finally:
+            await resolved.close()
+    first = sum(len(resolved.places(suite, range(1, 2))) for suite in resolved.items)
+    return RunEstimate(models=estimates, first_look=None if audit.until is None else first)
+
+
+@contextlib.contextmanager
+def _store(db: Path) -> Iterator[Store]:
+    """The audit's store, or an empty temporary one: `--fresh` would refuse a store that a dry run had created."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = db if db.exists() else Path(folder, "empty.db")
+        with Store.open(path) as store:
+            yield store
+
+
+def _estimate(
+    model: DescribedBackend, suites: Sequence[tuple[Suite, PackedItems, Mapping[str, str]]], store: Store, seed: int
+) -> ModelEstimate:
+    counted, scored = RequestCounts(), sum(sum(items.scored) for _, items, _ in suites)
+    again = EvenSample(number_to_repeat(scored), scored, seed)
+    for suite, items, scorers in suites:
+        count_requests(
+            items, model.fingerprint_id, model.backend, store, again, suite=suite, scorers=scorers, counts=counted
+        )
+    prompt_tokens, tokens_by = counted.prompt_tokens(model.backend)
+    timings = measure_timings(store, model.fingerprint_id)
+    seconds = estimate_seconds(counted.tokens_by_kind, timings)
+    if not counted.requests and not counted.follow_ups:
+        seconds_by = "nothing to ask"
+    elif seconds is None:
+        seconds_by = "too few stored answers of this model to measure its speed"
+    else:
+        seconds_by = "; ".join(f"{kind}: {timings[kind].source}" for kind in counted.tokens_by_kind)
+    cost = None
+    if isinstance(model.backend, SupportsPrices):
+        cost = model.backend.highest_cost(prompt_tokens, counted.generated_tokens)
+    return ModelEstimate(
+        model=model.name,
+        items=counted.items,
+        requests=counted.requests,
+        asked_again=counted.asked_again,
+        cached=counted.items - counted.requests,
+        follow_ups=counted.follow_ups,
+        texts_to_score=counted.texts_to_score,
+        requests_by_kind=dict(counted.requests_by_kind),
+        prompt_tokens=prompt_tokens,
+        tokens_by=tokens_by,
+        most_generated_tokens=counted.generated_tokens,
+        seconds=seconds,
+        seconds_by=seconds_by,
+        cost=cost,
+        probe_requests=model.description.requests,
+        checking_requests=_checking_requests(model.backend, counted),
+    )
+
+
+def _checking_requests(backend: Backend, counts: RequestCounts) -> int:
+    """Requests that check the answers, beside those that are asked twice."""
+    if not isinstance(backend, SupportsCheckingRequests):
+        return 0
+    return backend.checking_requests(counts.requests + counts.follow_ups, counts.requests_by_kind["score"])
+
+
+@dataclass
+class RequestCounts:
+    """What a run would ask of one model.
+
+    Attributes
+    ----------
+    items, requests : int
+        Items, and the unanswered ones among them.
+    asked_again : int
+        Requests that are sent a second time, to check the answers.
+    follow_ups, texts_to_score : int
+        The most questions that may follow, to the model itself and to scorers.
+    requests_by_kind, tokens_by_kind : mapping
+        Number of questions and follow-ups to the model, and the tokens that determine their duration (`timed_tokens`).
+    prompt_characters : int
+        Characters of all prompts, counted as often as they are sent.
+    generated_tokens : int
+        Upper bound: each text at its full length.
+    sample : list of (prompt, int)
+        A uniform random sample of the prompts, and how often each is sent.
+    """
+
+    items: int = 0
+    requests: int = 0
+    asked_again: int = 0
+    follow_ups: int = 0
+    texts_to_score: int = 0
+    requests_by_kind: Counter[str] = field(default_factory=Counter)
+    tokens_by_kind: dict[str, float] = field(default_factory=dict)
+    previous_text: str = ""
+    prompt_characters: int = 0
+    generated_tokens: int = 0
+    sample: list[tuple[Prompt, int]] = field(default_factory=list)
+
+    def prompt_tokens(self, backend: Backend) -> tuple[int, str]:
+        """Tokens of all prompts sent, and how the number was obtained: only the sample is tokenised."""
+        counts = count_tokens(backend, [prompt for prompt, _ in self.sample]) if self.sample else []
+        if counts is None:
+            tokens = round(self.prompt_characters / CHARACTERS_PER_TOKEN)
+            return tokens, f"estimated: {CHARACTERS_PER_TOKEN:g} characters per token"
+        sent = sum(count * times for count, (_, times) in zip(counts, self.sample, strict=True))
+        asked = self.requests + self.follow_ups
+        if len(self.sample) == asked and not self.asked_again:
+            return sent, "counted"
+        sampled = sum(times * _length(prompt) for prompt, times in self.sample)
+        tokens = round(sent * self.prompt_characters / max(sampled, 1))
+        return tokens, f"estimated from {len(self.sample)} of {asked} prompts"
+
+
+def count_requests(
+    items: Iterable[Item],
+    fingerprint: str,
+    backend: Backend,
+    store: Store,
+    again: EvenSample | None = None,
+    *,
+    suite: Suite | None = None,
+    scorers: Mapping[str, str] = MappingProxyType({}),
+    counts: RequestCounts | None = None,
+) -> RequestCounts:
+    """Count what is unanswered under a fingerprint and, given ``suite``, what may follow. Asks nothing.
+
+    ``again`` selects the questions that are asked a second time, if the backend supports that. ``scorers`` are the
+    fingerprint ids of the suite's scorers by name. The counts are added to ``counts``.
+    """
+    counts, draw, source = counts or RequestCounts(), random.Random(0), iter(items)
+    seen: set[str] = set()  # follow-ups that many items share
+    while taken := list(itertools.islice(source, CHUNK)):
+        counts.items += len(taken)
+        chunk = [(item, keyed_request(item.request, fingerprint)) for item in taken if item.scorer is None]
+        stored = store.answers.read(keyed for _, keyed in chunk)
+        following = [item for item in taken if item.scorer is not None]  # asked of a scorer from the start
+        for item, keyed in chunk:
+            answer = stored.answer(keyed)
+            if answer is None or isinstance(answer, BackendError):
+                counts.requests += 1
+                part = keyed.without(stored.parts(keyed))
+                is_checked = isinstance(backend, SupportsSecondAnswers) and backend.repeats_itself(part.request)
+                is_twice = again is not None and is_checked and again.takes_next()
+                _count_request(counts, part.request, backend, draw, is_twice=is_twice)
+                following += suite.most_follow_ups(item) if suite is not None else ()
+            elif suite is not None:
+                following += suite.follow_ups(item, answer)
+        _count_scored(counts, following, scorers, store)
+        _count_following(counts, following, fingerprint, backend, store, seen, draw)
+    return counts
+
+
+def _count_scored(counts: RequestCounts, following: Sequence[Item], scorers: Mapping[str, str], store: Store) -> None:
+    texts = [item for item in following if item.scorer is not None]
+    keyed = [keyed_request(i.request, scorers[i.scorer]) for i in texts if i.scorer and i.scorer in scorers]
+    answered = store.answers.answered(keyed)
+    counts.texts_to_score += len(texts) - sum(one.keys[0] in answered for one in keyed)
+
+
+def _count_following(
+    counts: RequestCounts,
+    following: Sequence[Item],
+    fingerprint: str,
+    backend: Backend,
+    store: Store,
+    seen: set[str],
+    draw: random.Random,
+) -> None:
+    asked = [keyed_request(item.request, fingerprint) for item in following if item.scorer is None]
+    answered = store.answers.answered(asked) | seen
+    for keyed in asked:
+        if not answered.issuperset(keyed.keys):
+            answered.update(keyed.keys)
+            seen.update(keyed.keys)
+            counts.follow_ups += 1
+            _count_request(counts, keyed.request, backend, draw)
+
+
+def _count_request(
+    counts: RequestCounts, request: Request, backend: Backend, draw: random.Random, *, is_twice: bool = False
+) -> None:
+    prompt = request.text if isinstance(request, ClassifyRequest) else request.prompt
+    text = prompt_text(request)
+    cost = request_cost(backend, request)
+    kind = _KINDS[type(request)]
+    counts.requests_by_kind[kind] += 1
+    shared = shared_length(counts.previous_text, text)
+    asked = [request]
+    if is_twice:
+        counts.asked_again += 1
+        asked.append(part_to_repeat(backend, request))
+    for one in asked:
+        sent = request_cost(backend, one)
+        counts.tokens_by_kind[kind] = counts.tokens_by_kind.get(kind, 0.0) + timed_tokens(one, shared)
+        counts.prompt_characters += sent.times_sent * _length(prompt)
+        counts.generated_tokens += sent.times_sent * sent.generated_tokens
+    counts.previous_text = text
+    counted = counts.requests + counts.follow_ups
+    if len(counts.sample) < TOKEN_SAMPLE:  # reservoir sampling: each prompt is equally likely to be in it
+        counts.sample.append((prompt, cost.times_sent))
+    elif (place := draw.randrange(counted)) < TOKEN_SAMPLE:
+        counts.sample[place] = prompt, cost.times_sent
+
+
+def _length(prompt: Prompt) -> int:
+    return len(prompt) if isinstance(prompt, str) else sum(len(message.content) for message in prompt)

@@ -1,0 +1,319 @@
+"""Sample size: from a pilot's variance components to a design that detects a given difference, and its cost."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from audit.analysis.components import POWER, Components
+from audit.analysis.power import Design, smallest_found, with_pilot_error
+from audit.collect import levels_behind
+from audit.collect.progress import duration
+from audit.config import AuditConfig
+from audit.prepare.forecast.estimate import dry_run_audit
+from audit.results import AuditResult, FigureName, VarianceComponents, where_key
+from audit.store import Store
+from backends.errors import ConfigError
+from suites.base import Item
+
+#: Chance of even one false claim among a suite's primary figures and pairs of models.
+ALPHA = 0.05
+#: The range of designs that is searched: levels of a factor, and draws per question.
+_LEAST_LEVELS, _MOST_LEVELS = 5, 100_000
+_DRAWS = (1, 2, 4, 8, 16)
+
+
+class FigurePlan(BaseModel):
+    """The design that one figure needs.
+
+    Attributes
+    ----------
+    basis : str
+        Whose variance components the plan rests on.
+    alpha : float
+        Level of the test: Bonferroni's share of 5 % for one of the suite's primary figures and one pair of models,
+        which is what Holm's correction demands of the first claim.
+    minimum_detectable_effect : float
+        The smallest difference that the pilot's own design detects with 80 % power at ``alpha``; inf if none.
+    levels, draws : optional
+        A small design that detects the given difference, allowing for the estimation error of the components
+        (`audit.analysis.power`), with strata (the levels of ``stratum``) of equal size. None if no design does.
+    items : int, optional
+        The suite's items for each model in that design.
+    available : dict
+        The levels that the suite has: a design within these is preferred.
+    """
+
+    suite: str
+    figure: str
+    basis: str
+    alpha: float
+    pilot_levels: dict[str, int]
+    minimum_detectable_effect: float
+    levels: dict[str, int] | None
+    draws: int | None
+    items: int | None
+    stratum: str | None = None
+    available: dict[str, int] = {}
+
+    @property
+    def lacking(self) -> dict[str, int]:
+        """How many levels of each factor the design needs beyond those that the suite has."""
+        beyond = {name: n - self.available.get(name, n) for name, n in (self.levels or {}).items()}
+        return {name: n for name, n in beyond.items() if n > 0}
+
+
+class ModelCost(BaseModel):
+    """What the planned items cost for one model. ``seconds`` is None if unknown, ``cost`` if there are no prices."""
+
+    model: str
+    requests: int
+    seconds: float | None
+    cost: float | None
+
+
+class SamplePlan(BaseModel):
+    """The designs that detect a difference of ``detect``, by figure, and the cost of the largest one of each suite."""
+
+    detect: float
+    run_id: str
+    figures: list[FigurePlan]
+    costs: list[ModelCost]
+
+    def as_text(self) -> str:
+        """The plan in words."""
+        lines = [f"To detect a difference of {self.detect:g} with {POWER:.0%} power, from the pilot {self.run_id}:"]
+        for one in self.figures:
+            now = ", ".join(f"{n:,} {factor}s" for factor, n in one.pilot_levels.items())
+            finds = one.minimum_detectable_effect
+            found = f"{finds:.3f}" if math.isfinite(finds) else "nothing"
+            lines.append(f"{one.figure}\n  pilot: {now}; it detects {found} ({one.basis})")
+            if one.levels is None:
+                lines.append("  no number of levels is enough")
+            else:
+                needed = ", ".join(f"{n:,} {factor}s" for factor, n in one.levels.items())
+                needed += f" (equally many of each {one.stratum})" if one.stratum else ""
+                draws = f", each drawn {one.draws} times" if (one.draws or 1) > 1 else ""
+                lines.append(f"  needed: {needed}{draws}: {one.items:,} items")
+                lines += [
+                    f"  the suite has {one.available[factor]:,} {factor}s: you would have to write {n:,} more"
+                    for factor, n in one.lacking.items()
+                ]
+        lines.append(
+            "Planned for a two-sided test of one primary figure and pair of models, corrected for all of a suite's "
+            f"(alpha {', '.join(sorted({f'{one.alpha:.2g}' for one in self.figures}))}). It uses upper limits of the "
+            "components estimated from the pilot, as these are uncertain themselves.\n"
+            "A gate reports only what is worse by more than its margin: add the margin to the difference you want to "
+            "detect.\n"
+            "To call two models equivalent takes more: an allowance for kinds of clusters that were not asked, which "
+            "`largest_change` bounds (by default 150 levels of each factor for ±0.02 of a probability)."
+        )
+        for cost in self.costs:
+            seconds = "time unknown" if cost.seconds is None else duration(cost.seconds)
+            lines.append(
+                f"{cost.model}: {cost.requests:,} requests, {seconds}"
+                + ("" if cost.cost is None else f", cost about {cost.cost:.4f}")
+            )
+        return "\n".join(lines)
+
+
+async def plan_audit(audit: AuditConfig, detect: float, run_id: str = "last") -> SamplePlan:
+    """The designs that detect a difference of ``detect`` in each primary figure.
+
+    Raises
+    ------
+    ConfigError
+        If ``detect`` is not above 0, or the store has no run with variance components of the audit's suites.
+    """
+    if not detect > 0:
+        raise ConfigError("--detect", detect, "no difference", "Give a number above 0, e.g. 0.02")
+    if not audit.db.exists():
+        raise ConfigError("db", str(audit.db), "no such store", "Run the audit with --limit first: that is the pilot")
+    with Store.open(audit.db, read_only=True) as store:
+        pilot = store.runs.finished_result(store.runs.find(run_id))
+    components = by_figure(pilot.components, audit)
+    primaries = Counter(suite for suite, *_ in components)
+    pairs = max(1, math.comb(len(audit.models), 2))
+    for suite in primaries:
+        compared = [one for one in pilot.comparisons if one.suite == suite and one.primary and one.p is not None]
+        tested = {(one.measure, where_key(one.where)) for one in compared}
+        primaries[suite] = max(primaries[suite], len(tested))
+    items = {name: list(audit.suites[name].items()) for name in primaries}
+    figures = [
+        _figure_plan(pilot, of_figure, detect, ALPHA / (primaries[suite] * pairs), items[suite])
+        for (suite, *_), of_figure in components.items()
+    ]
+    if not figures:
+        raise ConfigError(
+            "--run", pilot.run_id, "holds no variance components of this audit's suites", "Run the audit once more"
+        )
+    return SamplePlan(detect=detect, run_id=pilot.run_id, figures=figures, costs=await _costs(audit, pilot, figures))
+
+
+def by_figure(
+    components: Iterable[VarianceComponents], audit: AuditConfig
+) -> dict[tuple[str, str, Any], list[VarianceComponents]]:
+    """The components of the audit's suites by (suite, measure, condition)."""
+    found: dict[tuple[str, str, Any], list[VarianceComponents]] = {}
+    for one in components:
+        if one.suite in audit.suites:
+            found.setdefault((one.suite, one.measure, where_key(one.where)), []).append(one)
+    return found
+
+
+def as_components(one: VarianceComponents, times: float = 1.0) -> Components:
+    def scaled(variance: float | None) -> float | None:
+        return None if variance is None else times * variance
+
+    return Components(
+        {name: times * v for name, v in one.factors.items()},
+        scaled(one.cross),
+        scaled(one.sampling),
+        {name: times * v for name, v in one.in_figure.items()},
+        one.per_item,
+    )
+
+
+def basis_of(of_figure: Sequence[VarianceComponents]) -> tuple[Components, VarianceComponents, str]:
+    """The components of the least precise difference: between a pair of models, or else between two unrelated ones."""
+    pairs = [one for one in of_figure if one.against is not None]
+    candidates = [(as_components(one, 1.0 if pairs else 2.0), one) for one in pairs or of_figure]
+    found, one = max(
+        candidates, key=lambda pair: pair[0].minimum_detectable_effect(pair[1].levels, uneven=pair[1].uneven)
+    )
+    if one.against is not None:
+        return found, one, f"between {one.against} and {one.model}, item by item"
+    return found, one, f"between two models like {one.model} with unrelated answers: the worst case"
+
+
+def _figure_plan(
+    pilot: AuditResult, of_figure: Sequence[VarianceComponents], detect: float, alpha: float, all_items: Sequence[Item]
+) -> FigurePlan:
+    found, one, basis = basis_of(of_figure)
+    place = one.suite, one.measure, where_key(one.where)
+    spec = next((m.spec for m in pilot.measures if (m.suite, m.measure, where_key(m.where)) == place), None)
+    is_count = spec is not None and spec.from_counts
+    behind = {} if spec is None else levels_behind(all_items, spec)
+    available = {name: behind[name] for name in one.levels if name in behind}
+    careful = with_pilot_error(found, one.levels, detect)
+    design = needed(careful, detect, alpha, is_count=is_count, available=available)
+    (info,) = [info for info in pilot.suites if info.name == one.suite]
+    shared = None if spec is None else spec.membership
+    if shared is not None:  # a membership has no variance component of its own
+        basis += f"; for the same {shared}s, new ones take more"
+    items = None
+    if design is not None:
+        items = math.ceil(math.prod(design[0].values()) * design[1] * info.n_items / one.n_items)
+    return FigurePlan(
+        suite=one.suite,
+        figure=str(FigureName(one.suite, one.measure, one.where)),
+        basis=basis,
+        alpha=alpha,
+        pilot_levels=one.levels,
+        minimum_detectable_effect=smallest_found(
+            found, Design(one.levels, uneven=one.uneven), alpha=alpha, is_count=is_count
+        ),
+        levels=None if design is None else design[0],
+        draws=None if design is None else design[1],
+        items=items,
+        stratum=None if spec is None else spec.stratum,
+        available=available,
+    )
+
+
+def needed(
+    found: Components,
+    detect: float,
+    alpha: float = ALPHA,
+    *,
+    is_count: bool = False,
+    available: Mapping[str, int] | None = None,
+) -> tuple[dict[str, int], int] | None:
+    """Levels of each factor and draws of each question that detect a difference of ``detect``; None if none do.
+
+    Starts from the design with the fewest items by the formula, and enlarges it until the comparison's own test has
+    the power too. A design within the ``available`` levels is preferred.
+    """
+    for most in ([dict(available)] if available else []) + [{}]:
+        design = _by_formula(found, detect, alpha, most)
+        while design is not None:
+            levels, draws = design
+            finds = smallest_found(found, Design(levels, draws), alpha=alpha, is_count=is_count)
+            if finds <= detect:
+                return design
+            times = max(1.05, min(1.5, 1 + (finds / detect - 1) / 2))
+            larger = {name: min(math.ceil(n * times), most.get(name, _MOST_LEVELS)) for name, n in levels.items()}
+            design = None if larger == levels else (larger, draws)
+    return None
+
+
+def _by_formula(
+    found: Components, detect: float, alpha: float, most: Mapping[str, int]
+) -> tuple[dict[str, int], int] | None:
+    """The smallest design that detects it with at most ``most`` levels of each factor; None if none does."""
+    names = list(found.factors)
+    designs = []
+    for draws in _DRAWS if found.sampling else (1,):
+        # The number of levels of the first factor follows from those of the others, which grow together.
+        others = [{name: min(n, most.get(name, n)) for name in names[1:]} for n in _grid()] if len(names) > 1 else [{}]
+        for fixed in others:
+            first = _least(found, names[0], fixed, (draws, alpha), detect)
+            if first is not None and first <= most.get(names[0], first):
+                designs.append(({names[0]: first, **fixed}, draws))
+    return min(designs, key=lambda design: math.prod(design[0].values()) * design[1], default=None)
+
+
+def _grid() -> Iterator[int]:
+    n = float(_LEAST_LEVELS)
+    while n <= _MOST_LEVELS:
+        yield round(n)
+        n = max(n + 1, n * 1.1)
+
+
+def _least(
+    found: Components, name: str, fixed: Mapping[str, int], asked: tuple[int, float], detect: float
+) -> int | None:
+    """The fewest levels of a factor that detect it while the others are fixed; None if none do.
+
+    ``asked``: the draws of each question, and the level of the test.
+    """
+    draws, alpha = asked
+
+    def finds(n: int) -> bool:
+        return found.minimum_detectable_effect({name: n, **fixed}, repeats=draws, alpha=alpha) <= detect
+
+    if not finds(_MOST_LEVELS):
+        return None
+    low, high = _LEAST_LEVELS - 1, _MOST_LEVELS
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if finds(middle) else (middle, high)
+    return high
+
+
+async def _costs(audit: AuditConfig, pilot: AuditResult, figures: Sequence[FigurePlan]) -> list[ModelCost]:
+    """The cost of each suite's largest design: prices from what the suites ask now, time from the pilot's speed."""
+    wanted: dict[str, int] = {}
+    for one in figures:
+        wanted[one.suite] = max(wanted.get(one.suite, 0), one.items or 0)
+    items = sum(wanted.values())
+    measured = {m.fingerprint_id: m.seconds / m.asked for m in pilot.models if m.asked >= 20}
+    seconds_per_request = {m.name: measured.get(m.fingerprint_id) for m in pilot.models}
+    with tempfile.TemporaryDirectory() as folder:
+        asked = audit.only(suites=list(wanted), db=Path(folder, "empty.db"))
+        estimate = await dry_run_audit(asked)
+    return [
+        ModelCost(
+            model=model.model,
+            requests=items,
+            seconds=None if (seconds := seconds_per_request.get(model.model)) is None else seconds * items,
+            cost=None if model.cost is None else model.cost * items / model.requests,
+        )
+        for model in estimate.models
+    ]

@@ -1,0 +1,54 @@
+"""Made-up answers: those that a suite plants, or else random ones."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable
+
+from audit.analysis.rows.responses import ParsedResponses, Place, Responses
+from backends.base import (
+    ContinuationScore,
+    GenerateRequest,
+    GenerateResponse,
+    Response,
+    ScoreRequest,
+    ScoreResponse,
+    TokenLogprob,
+)
+from suites.base import Item, Suite
+
+#: Follow-ups of follow-ups are answered to this depth, since a suite could ask for ever.
+_MAX_DEPTH = 6
+
+
+def rehearse(suite: Suite, items: Iterable[Item], bias: float = 0.0, draw: int = 0) -> ParsedResponses:
+    """The answers of a made-up model to a suite. ``bias`` (0 to 1) is the planted bias, ``draw`` the seed."""
+    responses = Responses(suite)
+    for number, item in enumerate(items):
+        _answer(responses, (number,), item, bias, draw)
+    return responses.parsed()
+
+
+def _answer(responses: Responses, place: Place, item: Item, bias: float, draw: int) -> None:
+    response = responses.suite.planted(item, bias, draw) or random_answer(item, draw)
+    follow_ups = responses.record(place, item, (), response)
+    for number, follow_up in enumerate(follow_ups if len(place) < _MAX_DEPTH else ()):
+        _answer(responses, (*place, number), follow_up, bias, draw)
+
+
+def random_answer(item: Item, draw: int) -> Response | None:
+    """A meaningless answer; None for classifiers, whose labels are unknown."""
+    match item.request:
+        case ScoreRequest(continuations=texts):
+            return ScoreResponse(tuple(_score(text, item.id, draw, len(texts)) for text in texts))
+        case GenerateRequest():
+            return GenerateResponse(" This is a made-up text.", "stop")
+        case _:
+            return None
+
+
+def _score(text: str, item_id: str, draw: int, of: int) -> ContinuationScore:
+    digest = hashlib.sha256(f"{draw}\n{item_id}\n{text}".encode("utf-8", "surrogatepass")).digest()
+    share = 0.1 + 0.8 * int.from_bytes(digest[:8], "big") / 2**64
+    return ContinuationScore.exact([TokenLogprob(text, 0, len(text), math.log(share / of))], route="planted")

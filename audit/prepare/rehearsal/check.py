@@ -1,0 +1,215 @@
+"""`audit check`, and the checks that every run makes before it asks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from audit.analysis.gate.rules import check_rules
+from audit.analysis.rows.design import fewest_levels
+from audit.analysis.rows.table import RowTable
+from audit.collect import levels_behind
+from audit.config import AuditConfig
+from audit.prepare.rehearsal import mistakes
+from audit.prepare.rehearsal.answers import rehearse
+from audit.prepare.rehearsal.boundaries import BoundaryCheck, check_boundaries
+from audit.prepare.rehearsal.recovery import Recovery, recoveries
+from backends.base import ScoreRequest
+from backends.errors import ConfigError
+from suites.base import Item, MeasureSpec, Suite
+from suites.own_code import items_of, raised
+
+#: Items per suite that a run rehearses before it starts; if they show a mistake, all items are rehearsed.
+_SAMPLE_SIZE = 200
+#: Items per suite that a run makes again, to see that they stay the same.
+_AGAIN = 20
+
+
+@dataclass
+class SuiteCheck:
+    """What the rehearsal of one suite found.
+
+    Attributes
+    ----------
+    mistakes : list of ConfigError
+        Each would make figures wrong, or leave them without a value.
+    n_items, n_figures : int
+    levels : mapping of str to mapping
+        For each primary figure, the number of levels of each sampled factor.
+    fewest : mapping of str to (int, str or None)
+        For each primary figure, the fewest levels of a sampled factor in any level of its stratum, and the stratum.
+    unreadable : Counter
+        Made-up answers that could not be read, by reason.
+    unseen : list of str
+        Measures with figures that no made-up answer gave a value.
+    unused : list of str
+        Factors of the items that no figure, stratum or sample uses.
+    plants_bias : bool
+        Whether the suite says what a biased model would answer.
+    """
+
+    suite: str
+    mistakes: list[ConfigError] = field(default_factory=list)
+    n_items: int = 0
+    n_figures: int = 0
+    levels: dict[str, dict[str, int]] = field(default_factory=dict)
+    fewest: dict[str, tuple[int, str | None]] = field(default_factory=dict)
+    unreadable: Counter[str] = field(default_factory=Counter)
+    unseen: list[str] = field(default_factory=list)
+    unused: list[str] = field(default_factory=list)
+    plants_bias: bool = False
+    recovered: list[Recovery] = field(default_factory=list)
+    specs: list[MeasureSpec] = field(default_factory=list)
+
+
+def check_audit(audit: AuditConfig, bias: float) -> tuple[list[SuiteCheck], list[ConfigError]]:
+    """Rehearse every suite in full. Returns a check for each suite, and the mistakes in the config itself."""
+    found = []
+    for name, suite in audit.suites.items():
+        try:
+            items: Sequence[Item] = list(items_of(suite))
+        except ConfigError as error:
+            found.append(SuiteCheck(name, [error]))
+            continue
+        checked = check_items(name, suite, items)
+        checked.mistakes += mistakes.of_repetition(suite, items, items_of(suite))
+        if not checked.mistakes:
+            checked.recovered = recoveries(suite, items, checked.specs, bias, audit.confidence, audit.unseen_log_odds)
+        found.append(checked)
+    return found, [*_of_config(audit, found)]
+
+
+def tokenizer_checks(audit: AuditConfig) -> tuple[list[BoundaryCheck], list[ConfigError]]:
+    """Ask every model's tokenizer about a sample of every suite. Returns what was found, and mistakes."""
+    found, told = [], []
+    for model, backend in audit.models.items():
+        for name, suite in audit.suites.items():
+            try:
+                checked = check_boundaries(model, backend, name, _sample(suite, list(items_of(suite))))
+            except ConfigError as error:
+                told.append(error)
+                break  # it would fail for every suite
+            if checked is not None:
+                found.append(checked)
+                told += checked.mistakes()
+    return found, told
+
+
+def _of_config(audit: AuditConfig, found: Sequence[SuiteCheck]) -> Iterator[ConfigError]:
+    if not any(one.mistakes for one in found):
+        try:
+            check_rules([spec for one in found for spec in one.specs], audit.margins, audit.limits)
+        except ConfigError as error:
+            yield audit.located(error)
+
+
+def refuse_mistakes(audit: AuditConfig, items: Mapping[str, Collection[Item]], others: Collection[str] = ()) -> None:
+    """Rehearse a sample of each suite's items before a run asks them.
+
+    Parameters
+    ----------
+    others : collection of str
+        Measures of a baseline, which margins may name too.
+
+    Raises
+    ------
+    ConfigError
+        The first mistake found.
+    """
+    samples = {name: _sample(suite, items[name]) for name, suite in audit.suites.items()}
+    specs: list[MeasureSpec] = []
+    for name, suite in audit.suites.items():
+        checked = check_items(name, suite, samples[name], all_items=items[name])
+        if checked.mistakes:  # a limited run may lack levels that the whole suite has
+            checked = _check_whole(name, suite)
+        first, again = (list(islice(items_of(suite), _AGAIN)) for _ in range(2))
+        for mistake in (*checked.mistakes, *mistakes.of_repetition(suite, first, again)):
+            raise mistake
+        specs += checked.specs
+    try:
+        check_rules(specs, audit.margins, audit.limits, others=others)
+    except ConfigError:  # some figures may exist only for items outside the sample
+        for name, suite in audit.suites.items():
+            specs += _check_whole(name, suite).specs
+        try:
+            check_rules(specs, audit.margins, audit.limits, others=others)
+        except ConfigError as error:
+            raise audit.located(error) from None
+
+
+def _check_whole(name: str, suite: Suite) -> SuiteCheck:
+    """Check for certain mistakes in the whole suite, regardless of the audit's ``limit``."""
+    items = list(items_of(suite))
+    return check_items(name, suite, items, all_items=items)
+
+
+def _sample(suite: Suite, items: Collection[Item]) -> list[Item]:
+    """About `_SAMPLE_SIZE` items from all over the suite, in complete sets of those that belong together.
+
+    The first item of each kind is among them, however rare: an item with a misspelt factor is a kind of its own.
+    """
+    sets: dict[object, list[int]] = {}
+    kinds: dict[frozenset[str], object] = {}
+    for number, item in enumerate(items):
+        together = not item.is_control and suite.sampled_together
+        key = tuple(item.factors.get(name) for name in suite.sampled_together) if together else number
+        sets.setdefault(key, []).append(number)
+        kinds.setdefault(frozenset(item.factors), key)
+    step = max(1, len(items) // _SAMPLE_SIZE)
+    chosen = {number for key in (*list(sets)[::step], *kinds.values()) for number in sets[key]}
+    return [item for number, item in enumerate(items) if number in chosen]
+
+
+def check_items(
+    name: str, suite: Suite, items: Collection[Item], *, all_items: Collection[Item] | None = None
+) -> SuiteCheck:
+    """Rehearse a suite on these items. If they are a sample of ``all_items``, only certain mistakes are reported."""
+    found = SuiteCheck(name, n_items=len(items))
+    try:
+        found.mistakes += [*mistakes.of_needs(suite), *mistakes.of_signature(suite)]
+        found.mistakes += mistakes.of_items(suite, items if all_items is None else all_items)
+        if found.mistakes:
+            return found
+        parsed = rehearse(suite, items)
+        found.mistakes += mistakes.of_rows(suite, parsed)
+        if found.mistakes:
+            return found
+        found.specs = list(suite.measures(parsed.rows))
+        found.mistakes += mistakes.of_levels(suite, items if all_items is None else all_items, found.specs)
+        asked = {type(item.request) for item in items}
+        is_scored = asked == {ScoreRequest}
+        found.mistakes += mistakes.of_measures(
+            suite, parsed.rows, found.specs, of_all=all_items is None, is_scored=is_scored
+        )
+    except Exception as error:
+        found.mistakes.append(raised(suite, error))
+        return found
+    first = next(iter(items), None)
+    found.plants_bias = first is not None and suite.planted(first, 0.0, 0) is not None
+    found.n_figures = len(found.specs)
+    table = RowTable(parsed.rows)
+    found.unseen = sorted({spec.measure for spec in found.specs if mistakes.without_value(spec, table)})
+    found.unused = _unused_factors(suite, items, found.specs)
+    reasons = [one.row.missing for one in parsed.by_item.values() if one.failure is None]
+    found.unreadable = Counter(reason for reason in reasons if reason is not None)
+    found.levels = {spec.measure: levels_behind(items, spec) for spec in found.specs if spec.primary}
+    found.fewest = {
+        spec.measure: (n, spec.stratum)
+        for spec in found.specs
+        if spec.primary and (n := fewest_levels(table, spec, table.matching(spec.where) & table.has(spec.quantity)))
+    }
+    return found
+
+
+def _unused_factors(suite: Suite, items: Collection[Item], specs: Sequence[MeasureSpec]) -> list[str]:
+    """Factors that nothing uses. One with a different level for each item counts as a name, and is left out."""
+    used = {*suite.strata, *suite.sampled_together, suite.failures_factor}
+    for spec in specs:
+        used |= {*spec.where, *spec.clusters, spec.stratum, spec.covariate, spec.membership}
+    levels: dict[str, set[object]] = {}
+    for item in items:
+        for name, level in item.factors.items():
+            levels.setdefault(name, set()).add(level)
+    return [name for name, of in levels.items() if name not in used and 1 < len(of) < len(items)]

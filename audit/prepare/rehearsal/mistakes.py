@@ -1,0 +1,239 @@
+"""Mistakes in a suite that made-up answers reveal, each with the file and line of the method responsible."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
+from typing import get_args
+
+import numpy as np
+
+from audit.analysis.rows.design import undefined_strata, usable
+from audit.analysis.rows.responses import ParsedResponses
+from audit.analysis.rows.table import RowTable
+from audit.results import level_key, where_key
+from backends.base import Capability
+from backends.errors import ConfigError
+from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, Suite
+from suites.own_code import placed
+
+#: Tolerance for rounding at the ends of a quantity's range.
+_ROUNDING = 1e-9
+
+
+def of_items(suite: Suite, items: Collection[Item]) -> Iterator[ConfigError]:
+    """No items, ids that are used twice, levels that are no names, and factors that the suite names but no item has."""
+    if not items:
+        yield placed(suite, "items", suite.name, "it has no items", "Yield at least one")
+        return
+    levels: Iterable[tuple[str, str, object]] = ((item.id, *level) for item in items for level in item.factors.items())
+    for owner, factor, level in levels:
+        if not isinstance(level, str | int | float | None):
+            problem = f"level of {factor!r} of item {owner!r}: a {type(level).__name__}"
+            yield placed(suite, "items", level, problem, "Use a text or a number")
+            return
+    ids = Counter(item.id for item in items)
+    for item_id, n in ids.items():
+        if n > 1:
+            yield placed(
+                suite, "items", item_id, f"{n} items have this id: one answer would count for all", "Make it unique"
+            )
+    factors = {factor for item in items for factor in item.factors}
+    named = {"strata": suite.strata, "sampled_together": suite.sampled_together}
+    for option, names in {**named, "failures_factor": (suite.failures_factor,)}.items():
+        for name in names:
+            if name is not None and name not in factors:
+                yield placed(suite, None, name, f"{option}: no item has this factor", _close(name, factors))
+
+
+def of_levels(suite: Suite, items: Collection[Item], specs: Sequence[MeasureSpec]) -> Iterator[ConfigError]:
+    """Two levels of a sampled factor that ask the same: one answer would count as two independent ones."""
+    for factor in dict.fromkeys(factor for spec in specs for factor in spec.clusters):
+        figures = [spec for spec in specs if factor in spec.clusters]
+        asked: dict[object, list[Item]] = {}
+        for item in items:
+            if item.is_control or item.factors.get(factor) is None:
+                continue
+            alike = asked.setdefault((item.request, item.scorer), [])
+            other = next((one for one in alike if _count_as_two(one, item, factor, figures)), None)
+            if other is not None:
+                problem = (
+                    f"this level of {factor!r} asks the same as {other.factors[factor]!r}: it would count as another"
+                )
+                hint = f"Is a part of the prompt of {item.id!r} missing? Or give both one level"
+                yield placed(suite, "items", item.factors[factor], problem, hint)
+                break
+            alike.append(item)
+
+
+def _count_as_two(one: Item, other: Item, factor: str, figures: Iterable[MeasureSpec]) -> bool:
+    """Whether two items with one request are different levels of a factor in the same figure."""
+    if one.factors[factor] == other.factors[factor]:
+        return False
+    both = (one.factors, other.factors)
+    return any(all(have.get(name) == level for have in both for name, level in spec.where.items()) for spec in figures)
+
+
+def of_repetition(suite: Suite, items: Collection[Item], again: Iterable[Item]) -> Iterator[ConfigError]:
+    """Items that differ when they are made again: each run would ask, and report, something else."""
+    for before, now in zip_longest(items, again):
+        if before != now:
+            item_id = (before or now).id
+            hint = "Draw from random.Random(seed), and sort what comes from a set"
+            yield placed(suite, "items", item_id, "another question each time that items are made", hint)
+            return
+
+
+def of_rows(suite: Suite, parsed: ParsedResponses) -> Iterator[ConfigError]:
+    """Values that are no rows or intervals, rows with an id other than their item's, and several with the same id."""
+    for item_id, found in parsed.by_item.items():
+        row: object = found.row
+        if not isinstance(row, Row):
+            yield placed(suite, "read", row, f"returned for {item_id!r} instead of a Row", "Return a Row")
+            return
+        values: Mapping[str, object] = row.values
+        for name, value in values.items():
+            if not isinstance(value, IdentifiedInterval):
+                problem = f"value of {name!r} for {item_id!r}: a {type(value).__name__}"
+                yield placed(suite, "read", value, problem, "Use IdentifiedInterval.exact(number)")
+                return
+        if row.item_id != item_id:
+            problem = f"read gave the answer to {item_id!r} a row with this id"
+            yield placed(suite, "read", row.item_id, problem, "Use the item's id")
+            return
+    for row_id, n in Counter(row.item_id for row in parsed.rows).items():
+        if n > 1:
+            yield placed(suite, "derive", row_id, f"{n} rows have this id", "Give each row its own")
+            return
+
+
+def of_measures(
+    suite: Suite, rows: Sequence[Row], specs: Sequence[MeasureSpec], *, of_all: bool, is_scored: bool
+) -> Iterator[ConfigError]:
+    """Figures that no row can give a value, and values outside the range of a figure's kind.
+
+    With ``of_all`` (the rows are those of all items) everything that looks wrong is reported. Otherwise only certain
+    mistakes are, which do not depend on what other items there are, and only if the suite derives no rows, since
+    derived rows may need other answers than these. Quantities that depend on what a model writes are checked only
+    with ``is_scored`` (all requests ask for probabilities).
+    """
+    if not specs:
+        yield placed(suite, "measures", suite.name, "it reports no figure", "Yield at least one MeasureSpec")
+    seen: set[object] = set()
+    table = RowTable(rows)
+    quantities = {name for row in rows for name in row.values}
+    factors = {name for row in rows for name in row.factors} | {name for row in rows for name in row.memberships}
+    for spec in specs:
+        name = (spec.measure, where_key(spec.where))
+        if name in seen:
+            yield placed(suite, "measures", _named(spec), "the same figure twice", "Give it another name or where")
+        seen.add(name)
+        if not of_all and type(suite).derive is not Suite.derive:
+            continue
+        unknown = [*_unknown_factors(suite, spec, factors)]
+        if not unknown and is_scored:
+            unknown = [*_unknown_quantities(suite, spec, quantities)]
+        yield from unknown or _of_measure(suite, spec, table, of_all)
+
+
+def _unknown_factors(suite: Suite, spec: MeasureSpec, factors: Collection[str]) -> Iterator[ConfigError]:
+    figure = _named(spec)
+    fields = {"where": [*spec.where], "clusters": spec.clusters, "stratum": [spec.stratum]}
+    fields |= {"covariate": [spec.covariate], "membership": [spec.membership]}
+    for field, names in fields.items():
+        for name in names:
+            if name and name not in factors:
+                yield placed(
+                    suite, "measures", name, f"{field} of {figure}: no row has this factor", _close(name, factors)
+                )
+
+
+def _unknown_quantities(suite: Suite, spec: MeasureSpec, quantities: Collection[str]) -> Iterator[ConfigError]:
+    for quantity in (spec.quantity, spec.probability_mass):
+        if quantity is not None and quantities and quantity not in quantities and not suite.may_lack(quantity):
+            problem = f"{_named(spec)}: no row has this quantity"
+            yield placed(suite, "measures", quantity, problem, _close(quantity, quantities))
+
+
+def _of_measure(suite: Suite, spec: MeasureSpec, table: RowTable, of_all: bool) -> Iterator[ConfigError]:
+    figure = _named(spec)
+    matching = table.matching(spec.where)
+    if of_all and not matching.any():
+        levels = [dict(spec.where)] if len(spec.where) > 1 else [*spec.where.values()]
+        known = {name: table.levels.names(name)[:8] for name in spec.where}
+        yield placed(suite, "measures", levels[0], f"where of {figure} matches no row", f"Levels: {known}")
+        return
+    readable = matching & table.answered
+    if not readable.any():  # made-up answers that cannot be read are reported separately
+        return
+    if (readable & table.has(spec.quantity)).any():
+        yield from _of_values(suite, spec, table, of_all)
+
+
+def _of_values(suite: Suite, spec: MeasureSpec, table: RowTable, of_all: bool) -> Iterator[ConfigError]:
+    figure = _named(spec)
+    if spec.covariate is not None and not all(map(_is_number, table.levels.names(spec.covariate))):
+        problem = f"{figure}: not all levels of this covariate are numbers"
+        yield placed(suite, "measures", spec.covariate, problem, "Use numbers as its levels")
+        return
+    used = usable(table, spec)
+    for factor in spec.clusters:
+        lacking = table.codes(factor)[used] < 0
+        if lacking.any() and not lacking.all():
+            problem = f"{figure}: {int(lacking.sum())} of {lacking.size} rows lack this sampled factor"
+            yield placed(suite, "items", factor, problem, "Give it to every item of the figure")
+            return
+    quantity = table.quantity(spec.quantity)
+    low, high = float(np.nanmin(quantity.low[used])), float(np.nanmax(quantity.high[used]))
+    least, most = spec.limits
+    if spec.neutral is not None and spec.estimator == "mean" and not least <= spec.neutral <= most:
+        problem = f"neutral value of {figure}, of kind {spec.kind!r}: outside {least:g} to {most:g}"
+        yield placed(suite, "measures", spec.neutral, problem, "Give it in the unit of the rows")
+    if low < least - _ROUNDING or high > most + _ROUNDING:
+        problem = (
+            f"{figure} is of kind {spec.kind!r}, {least:g} to {most:g}, but its rows range from {low:g} to {high:g}"
+        )
+        yield placed(suite, "measures", spec.quantity, problem, "Give another kind, or its range")
+    if of_all and (undefined := undefined_strata(table, spec, used)):
+        weighted = {level_key(level) for level in spec.weights or ()}
+        side = "a weight but no rows" if level_key(undefined[0]) in weighted else "rows but no weight"
+        problem = f"{figure}: this level of {spec.stratum!r} has {side}"
+        yield placed(suite, "measures", undefined[0], problem, "Give weights to exactly the levels that rows have")
+
+
+def _is_number(level: object) -> bool:
+    return level is None or (isinstance(level, int | float) and not isinstance(level, bool))
+
+
+def without_value(spec: MeasureSpec, table: RowTable) -> bool:
+    """Whether some of a figure's rows could be read, but none has its quantity; other answers might give one."""
+    readable = table.matching(spec.where) & table.answered
+    return bool(readable.any()) and not bool((readable & table.has(spec.quantity)).any())
+
+
+def of_needs(suite: Suite) -> Iterator[ConfigError]:
+    """Abilities that no backend can have."""
+    for name in sorted(suite.needs - set(get_args(Capability))):
+        problem, known = "needs: no such ability of a model", get_args(Capability)
+        yield placed(suite, None, name, problem, _close(name, known))
+
+
+def of_signature(suite: Suite) -> Iterator[ConfigError]:
+    """A signature that cannot be stored."""
+    try:
+        json.dumps(suite.signature())
+    except (TypeError, ValueError) as error:
+        problem = f"it cannot be written as JSON: {error}"
+        yield placed(suite, "signature", suite.name, problem, "Use texts, numbers, lists")
+
+
+def _named(spec: MeasureSpec) -> str:
+    return spec.measure + (f" {dict(spec.where)}" if spec.where else "")
+
+
+def _close(name: str, names: Iterable[str]) -> str:
+    close = difflib.get_close_matches(str(name), [str(one) for one in names], n=1)
+    return f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(sorted(map(str, names))) or 'none'}"

@@ -1,0 +1,70 @@
+"""A backend from one string, as models are named on the command line."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import backends
+from backends.base import Backend
+from backends.catalogue.plugins import plugins
+from backends.embedded import EMBEDDED, resolve_embedded
+from backends.errors import ConfigError
+
+_KNOWN = (
+    "Give a Hugging Face id (org/name), a folder, a .gguf file, a .jsonl file of completions, URL#model, "
+    f"{', '.join(f'embedded:{name}' for name in EMBEDDED)} or fake"
+)
+
+
+def named_backend(name: str, *, api_key_env: str | None = None) -> Backend:
+    """The backend of a Hugging Face id, a folder, a .gguf file, a .jsonl file of completions, ``URL#model``,
+    ``embedded:NAME``, ``fake`` or a plugin.
+
+    Parameters
+    ----------
+    api_key_env : str, optional
+        The environment variable that holds a server's key. Default: ``OPENAI_API_KEY`` for https, none for http.
+
+    Raises
+    ------
+    ConfigError
+        If the name is none of these, or its file does not exist.
+    """
+    if name == "fake":
+        return backends.FakeBackend()
+    if name.startswith("embedded:"):
+        return _of_gguf(Path(resolve_embedded(name)))
+    if name.startswith(("http://", "https://")):
+        return _of_server(name, api_key_env)
+    if name.casefold().endswith(".gguf"):
+        return _of_gguf(Path(name).expanduser())
+    if name.casefold().endswith(".jsonl"):
+        return backends.RecordedBackend(name)
+    if name in (added := plugins("backends")):
+        backend: Backend = added[name].load()()
+        return backend
+    is_folder = bool(name) and Path(name).expanduser().is_dir()
+    is_id = name.count("/") == 1 and not name.startswith((".", "/", "~")) and not name.endswith("/")
+    if is_folder or is_id:
+        return backends.HFBackend(name)
+    raise ConfigError("--model", name, "neither a folder nor a model's name", _KNOWN)
+
+
+def _of_server(name: str, api_key_env: str | None) -> Backend:
+    url, _, model = name.partition("#")
+    if not model:
+        raise ConfigError("--model", name, "does not name a model of the server", f"Write it as {url}#MODEL")
+    default = "OPENAI_API_KEY" if url.startswith("https://") else None
+    options: dict[str, Any] = {"model": model, "api_key_env": api_key_env or default}
+    return backends.OpenAIBackend(url, **options)
+
+
+def _of_gguf(path: Path) -> Backend:
+    """On llama.cpp if it is installed, else on transformers."""
+    if not path.is_file():
+        raise ConfigError("--model", str(path), "no such file", _KNOWN)
+    if importlib.util.find_spec("llama_cpp") is None and importlib.util.find_spec("transformers") is not None:
+        return backends.HFBackend(path)
+    return backends.LlamaCppBackend(path)

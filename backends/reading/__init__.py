@@ -1,0 +1,1 @@
+"""Reading what a model wrote: where a word stands in a text, and what was thought before the answer."""

@@ -1,0 +1,1 @@
+"""Backends without a model: planted answers, and completions recorded elsewhere."""

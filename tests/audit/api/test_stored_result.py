@@ -1,0 +1,160 @@
+"""Results in Python: files, data frames, items with their texts, and what a notebook shows."""
+
+import asyncio
+import json
+import stat
+
+import pandas
+import pytest
+
+from audit import Audit, load_result
+from audit.store import Store
+from backends.errors import ConfigError
+from backends.stand_ins.fake import FakeBackend, PlantedBias
+from suites import OccuGender, from_file
+
+WORDS = OccuGender(("implicit",)).expressions["implicit"]
+NESTED = ("answers", "factors", "prompt")
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stored")
+    models = {
+        "planted": FakeBackend(
+            "planted", score=PlantedBias(lambda _: {"female": 0.6, "male": 0.3, "diverse": 0.1}, WORDS)
+        ),
+        "even": FakeBackend("even"),
+    }
+    audit = Audit(models, [OccuGender(("implicit",))], db=folder / "a.db", out=folder / "out", limit=100)
+    return audit.run_sync()
+
+
+def test_the_report_is_written_where_the_audit_says(result):
+    files = result.write()
+    assert files["html"].read_text("utf-8").startswith("<!doctype html>")
+    assert files["html"].parent.name == "out"
+    assert json.loads(files["json"].read_text("utf-8"))["run_id"] == result.run_id
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files.values()} == {0o600}
+
+
+def test_a_report_opened_to_others_stays_so(result, tmp_path):
+    page = result.write(tmp_path, formats=["html"])["html"]
+    page.chmod(0o644)
+    result.write(tmp_path, formats=["html"])
+    assert stat.S_IMODE(page.stat().st_mode) == 0o644
+
+
+def test_measures_df_has_a_row_for_each_figure(result):
+    frame = result.measures_df()
+    assert len(frame) == len(result.measures)
+    row = frame[(frame.measure == "stereotype_gap") & (frame.model == "planted") & ~frame.is_subgroup].iloc[0]
+    measure = next(m for m in result.measures if m.id == row.id)
+    assert (row.value, row.low, row.high) == (measure.value, measure.low, measure.high)
+
+
+def test_means_of_items_df_are_the_figures(result):
+    frame = result.items_df()
+    asked = frame[frame.p_female.notna() & (frame.model == "planted")]
+    figure = next(m for m in result.measures if m.measure == "p_female" and m.model == "planted")
+    for factor, level in figure.where.items():
+        asked = asked[asked[factor].isna() if level is None else asked[factor] == level]
+    assert len(asked) == figure.n_items >= 50
+    assert asked.p_female.mean() == pytest.approx(figure.value, abs=1e-12)
+    assert set(frame.suite) == {"OccuGender"}
+    assert {"occupation", "template"} <= set(frame.columns)
+
+
+def test_factors_named_like_other_columns_keep_both(tmp_path):
+    rows = "".join(f"s{n},c{n},M{n},I{n},no,9\n" for n in range(6))
+    (tmp_path / "p.csv").write_text(f"stereotype,counterpart,model,item,missing,given_start_differs\n{rows}", "utf-8")
+    audit = Audit({"even": FakeBackend("even")}, [from_file(tmp_path / "p.csv")], db=tmp_path / "a.db")
+    frame = audit.run_sync().items_df()
+    assert set(frame.model) == {"even"}
+    assert list(frame.item) == ["1", "2", "3", "4", "5", "6"]
+    assert frame.missing.isna().all()
+    assert list(frame["factor.model"]) == [f"M{n}" for n in range(6)]
+    assert set(frame["factor.missing"]) == {"no"}
+    assert set(frame["factor.given_start_differs"]) == {"9"}
+    assert set(frame.given_start_differs) == {0.0}
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+def test_exported_items_hold_prompts_and_answers(result, tmp_path, ending):
+    path = result.write_items(tmp_path / f"items.{ending}")
+    if ending == "jsonl":
+        records = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    else:
+        records = [
+            {name: json.loads(cell) if name in NESTED and isinstance(cell, str) else cell for name, cell in r.items()}
+            for r in pandas.read_parquet(path).to_dict("records")
+        ]
+    asked = [record for record in records if record["answers"]]
+    assert len(asked) == 200
+    with Store.open(result._db, read_only=True) as store:
+        rows = list(store.runs.read_rows(result.run_id, "planted", "OccuGender"))
+        stored = store.answers.inspect(rows[0].keys[0])
+    first = next(record for record in asked if record["model"] == "planted" and record["item"] == rows[0].row.item_id)
+    assert first["prompt"] == stored["prompt"]
+    assert first["factors"] == dict(rows[0].row.factors)
+    assert len(first["answers"]) == len(rows[0].keys)
+    assert all(answer["exactness"] == "exact" and answer["logprob"] < 0 for answer in first["answers"])
+
+
+def test_a_file_of_another_kind_is_refused(result, tmp_path):
+    with pytest.raises(ConfigError, match=r"End it in \.jsonl or \.parquet"):
+        result.write_items(tmp_path / "items.xlsx")
+    with pytest.raises(ConfigError, match="Known: OccuGender"):
+        result.items_df(suite="MGBR")
+
+
+def test_a_result_is_short_here_and_a_table_in_a_notebook(result):
+    assert (
+        repr(result)
+        == f"<StoredResult {result.run_id}: planted, even on OccuGender; {len(result.measures)} figures, complete>"
+    )
+    shown = result._repr_html_()
+    assert "<pre" in shown
+    assert "planted" in shown
+    assert len(shown) < 50_000
+
+
+def test_a_stored_result_is_read_again(result):
+    again = load_result(result._db)
+    assert again.run_id == result.run_id
+    assert again.items_df().equals(result.items_df())
+    with pytest.raises(ConfigError, match="0 runs match"):
+        load_result(result._db, run="nothing")
+
+
+def test_a_result_is_read_by_its_config_and_written_there(result, tmp_path):
+    config = tmp_path / "mine.py"
+    config.write_text(
+        "from audit import Audit\nfrom backends import FakeBackend\nfrom suites import OccuGender\n"
+        f"audit = Audit({{'even': FakeBackend('even')}}, [OccuGender()], "
+        f"db={str(result._db)!r}, out={str(tmp_path / 'here')!r})\n"
+    )
+    again = load_result(config)
+    assert again.run_id == result.run_id
+    assert again.write(formats=["markdown"])["markdown"].parent == tmp_path / "here"
+
+
+def test_run_sync_works_where_a_loop_runs(tmp_path):
+    audit = Audit({"even": FakeBackend("even")}, [OccuGender(("implicit",))], db=tmp_path / "a.db", limit=100)
+
+    async def cell():
+        return audit.run_sync()
+
+    assert asyncio.run(cell()).complete
+
+
+def test_an_answer_that_was_damaged_keeps_its_place_in_an_export(tmp_path):
+    planted = FakeBackend("even")
+    result = Audit({"even": planted}, [OccuGender(("implicit",))], db=tmp_path / "a.db", limit=30).run_sync()
+    with Store.open(tmp_path / "a.db", read_only=True) as store:
+        stored = next(iter(store.runs.read_rows(result.run_id, "even", "OccuGender")))
+    with Store.open(tmp_path / "a.db") as store:
+        store.answers.quarantine([stored.keys[1]], "damaged")
+    lines = result.write_items(tmp_path / "items.jsonl").read_text("utf-8").splitlines()
+    (record,) = [r for r in map(json.loads, lines) if r["item"] == stored.row.item_id]
+    assert [("error" in answer) for answer in record["answers"]] == [place == 1 for place in range(len(stored.keys))]

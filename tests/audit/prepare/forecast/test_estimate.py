@@ -1,0 +1,151 @@
+"""Estimates of what a run would ask."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from audit import Audit
+from audit.prepare.forecast.estimate import count_requests, dry_run_audit
+from audit.prepare.forecast.request_timing import estimate_seconds, measure_timings
+from audit.store import Entry, Store, keyed_request
+from backends.base import (
+    ContinuationScore,
+    GenerateRequest,
+    GenerateResponse,
+    RequestCost,
+    Sampling,
+    ScoreRequest,
+    ScoreResponse,
+    TokenLogprob,
+)
+from backends.stand_ins.fake import FakeBackend
+from suites.base import Item
+from suites.genderpair import GenderPair
+from tests.audit.collect.plans import FP, answer, items
+from tests.suites.genderpair.planted import SMALL
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store.open(tmp_path / "audit.db") as opened:
+        yield opened
+
+
+async def test_an_estimate_counts_what_is_missing(store):
+    await answer(store, ScoreRequest("prompt 0", (" a", " b")))
+    await answer(store, ScoreRequest("prompt 1", (" a",)))
+    found = count_requests(items(4)(), FP, FakeBackend(), store)
+    assert (found.items, found.requests) == (4, 3)
+    assert found.prompt_tokens(FakeBackend()) == (6, "counted")  # "prompt 1" is two words to the fake
+
+
+def test_an_estimate_scales_a_sample_and_says_so(store):
+    def long_items():
+        return (Item(f"i{i}", GenerateRequest("word " * (i % 7 + 1), Sampling(max_tokens=9)), {}) for i in range(3000))
+
+    found = count_requests(long_items(), FP, FakeBackend(), store)
+    truth = sum(i % 7 + 1 for i in range(3000))
+    tokens, tokens_by = found.prompt_tokens(FakeBackend())
+    assert tokens == pytest.approx(truth, rel=0.02)
+    assert tokens_by == "estimated from 200 of 3000 prompts"
+    assert found.generated_tokens == 27_000
+
+
+class Hosted(FakeBackend):
+    """A server, which is sent a prompt once for each continuation and generates two tokens each time."""
+
+    def request_cost(self, request):
+        return RequestCost(len(request.continuations), 2)
+
+
+@pytest.mark.parametrize(("backend", "sent", "generated"), [(FakeBackend(), 1, 0), (Hosted(), 3, 6)])
+def test_an_estimate_counts_a_prompt_as_often_as_it_is_sent(store, backend, sent, generated):
+    def few():
+        return iter([Item("i", ScoreRequest("one two three four", (" a", " b", " girl")), {})])
+
+    def many():
+        return (Item(f"i{i}", ScoreRequest(f"one two three {i}", (" a", " b", " girl")), {}) for i in range(1000))
+
+    found = count_requests(few(), FP, backend, store)
+    assert (found.requests, found.prompt_tokens(backend)[0], found.generated_tokens) == (1, 4 * sent, generated)
+    found = count_requests(many(), FP, backend, store)
+    assert found.prompt_tokens(backend)[0] == pytest.approx(1000 * 4 * sent, rel=0.01)
+    assert found.generated_tokens == 1000 * generated
+
+
+def test_an_estimate_without_a_tokenizer_says_so(store):
+    class NoTokenizer(FakeBackend):
+        def count_tokens(self, prompts):
+            return None
+
+    tokens, tokens_by = count_requests(items(8)(), FP, NoTokenizer(), store).prompt_tokens(NoTokenizer())
+    assert tokens == 16
+    assert "4 characters per token" in tokens_by
+
+
+def a_pair_suite(**options):
+    return GenderPair(**{"pairs": SMALL, "toxicity": "profanity", "regard": None, **options})
+
+
+def test_follow_ups_are_counted_as_a_bound(store):
+    suite = a_pair_suite()
+    found = count_requests(suite.items(), FP, FakeBackend(), store, suite=suite)
+    # of 36 texts: a preference each, three versions to a scorer; bare words once for each of six pairs
+    assert (found.requests, found.follow_ups, found.texts_to_score) == (36, 36 + 6, 3 * 36)
+    assert found.requests_by_kind == {"generate": 36, "score": 42}
+    rated = a_pair_suite(toxicity=FakeBackend("rater"))  # which reads 40 labelled texts about three identities first
+    found = count_requests(rated.items(), FP, FakeBackend(), store, suite=rated)
+    assert (found.requests, found.texts_to_score) == (36, 3 * 36 + 120)
+    plain = a_pair_suite(fallback="none", toxicity=None)
+    found = count_requests(plain.items(), FP, FakeBackend(), store, suite=plain)
+    assert (found.requests, found.follow_ups, found.texts_to_score) == (36, 0, 0)
+
+
+@pytest.mark.parametrize("toxicity", ["profanity", FakeBackend("rater")], ids=["classifier", "rater"])
+def test_a_run_asks_no_more_than_its_estimate_and_then_nothing(tmp_path, toxicity):
+    def texts(prompt, seed):  # a third of the texts picks nothing
+        return "The man walks." if "rude" in prompt else "He is {lazy}, she is {vain}."
+
+    audit = Audit(
+        models={"m": FakeBackend(generate=texts)}, suites=[a_pair_suite(toxicity=toxicity)], db=tmp_path / "a.db"
+    )
+    before = asyncio.run(dry_run_audit(audit)).models[0]
+    asked = audit.run_sync().models[0].asked
+    after = asyncio.run(dry_run_audit(audit)).models[0]
+    assert 36 < asked <= before.requests + before.follow_ups
+    assert (after.requests, after.follow_ups, after.texts_to_score, after.seconds) == (0, 0, 0, 0.0)
+
+
+async def test_each_kind_of_request_has_the_pace_of_its_own_answers(store, monkeypatch):
+    clock = [1000.0]
+    monkeypatch.setattr("audit.store.answers.answers.time.time", lambda: clock[0])
+    for batch in range(6):
+        clock[0] += 2.0  # a score of 40 characters, ten tokens, takes 2 s
+        await store.answers.write([entry(ScoreRequest(f"{batch}" + "a" * 37, (" b",)), scored())])
+    clock[0] += 5000  # the model was idle
+    for batch in range(6):
+        clock[0] += 10.0  # a text of 20 tokens, of at most 100, takes 10 s
+        text = GenerateResponse("t", "stop", 3, 20)
+        await store.answers.write([entry(GenerateRequest(f"{batch}", Sampling(max_tokens=100)), text)])
+    timings = measure_timings(store, FP)
+    score, generate = timings["score"], timings["generate"]
+    assert score.seconds_per_token == pytest.approx(0.2)
+    assert (generate.seconds_per_token, generate.length) == (pytest.approx(0.5), pytest.approx(0.2))
+    assert estimate_seconds({"score": 100, "generate": 1000}, timings) == pytest.approx(20 + 100)
+
+
+async def test_without_enough_answers_there_is_no_timing(store):
+    await answer(store, ScoreRequest("prompt 0", (" a", " b")))
+    assert measure_timings(store, FP) == {}
+    assert estimate_seconds({"score": 10}, {}) is None
+    assert estimate_seconds({}, {}) == 0
+
+
+def entry(request, response):
+    return Entry(keyed_request(request, FP), response)
+
+
+def scored():
+    return ScoreResponse((ContinuationScore.exact([TokenLogprob("b", 0, 1, -1.0)]),))

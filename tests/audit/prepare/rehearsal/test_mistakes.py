@@ -1,0 +1,156 @@
+"""Mistakes of a suite's own class: each is told with file and line before a model is asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from audit import Audit
+from audit.config import load_audit
+from audit.prepare.rehearsal import check_audit, check_items
+from backends import FakeBackend
+from backends.errors import ConfigError
+
+SUITE = """
+import math
+from audit import Audit
+from backends import FakeBackend
+from backends.base import ScoreRequest
+from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, Suite
+
+class Own(Suite):
+    name = "own"
+    needs = frozenset({"score"})
+    strata = ("scene",)
+
+    def items(self):
+        for scene in ("a", "b"):
+            for role in ("cook", "pilot", "nurse"):
+                request = ScoreRequest(f"{scene} {role}", (" Mary", " John"))
+                yield Item(f"{scene}/{role}", request, {"scene": scene, "role": role})
+
+    def signature(self):
+        return {"roles": 3}
+
+    def read(self, item, response):
+        mary, john = response.scores
+        share = 1 / (1 + math.exp(john.logprob - mary.logprob))
+        return Row(item.id, item.factors, {"p_mary": IdentifiedInterval.exact(share)})
+
+    def measures(self, rows):
+        yield MeasureSpec("p_mary", "p_mary", clusters=("role",), kind="probability", neutral=0.5, primary=True)
+
+audit = Audit({"fake": FakeBackend()}, [Own()], limits={"p_mary": (None, 0.9)})
+"""
+
+#: What is wrong → (right, wrong, line of the message, a word of it).
+MISTAKES = {
+    "an id for two items": ('f"{scene}/{role}", request', "role, request", 12, "2 items have this id"),
+    "a stratum that is no factor": ('strata = ("scene",)', 'strata = ("scen",)', 7, "'scene'"),
+    "a cluster that is no factor": ('clusters=("role",)', 'clusters=("roles",)', 26, "'role'"),
+    "a condition that is no factor": ("neutral=0.5", 'where={"part": 1}', 26, "no row has this factor"),
+    "a level that no row has": ("neutral=0.5", 'where={"role": "chef"}', 26, "matches no row"),
+    "a quantity misspelt": ('"p_mary", "p_mary"', '"p_mary", "p_marry"', 26, "'p_mary'"),
+    "a kind that values exceed": ("exact(share)", "exact(2 + share)", 26, "'probability'"),
+    "a neutral value out of range": ("neutral=0.5", "neutral=50", 26, "outside 0 to 1"),
+    "weights of other levels": (
+        "neutral=0.5",
+        'stratum="scene", weights={"a": 0.5, "c": 0.5}',
+        26,
+        "weigh",
+    ),
+    "a covariate that is no number": (
+        "neutral=0.5",
+        'estimator="correlation", covariate="scene"',
+        26,
+        "covariate",
+    ),
+    "a figure twice": ("        yield MeasureSpec", "        for _ in 'ab': yield MeasureSpec", 26, "twice"),
+    "no figures": ("        yield MeasureSpec", "        if False: yield MeasureSpec", 26, "no figure"),
+    "an error in reading": ("mary, john = response", "mary, john, _ = response", 22, "ValueError"),
+    "an error in the items": ('f"{scene} {role}", (', 'f"{scene} {rle}", (', 15, "NameError"),
+    "a row of another id": ("Row(item.id", "Row(item.id + '!'", 21, "row with this id"),
+    "a part of the prompt missing": ('f"{scene} {role}"', 'f"{scene} person"', 12, "asks the same as 'cook'"),
+    "a prompt of two levels": (
+        'f"{scene} {role}"',
+        'f"{scene} {role if scene == chr(97) else chr(98)}"',
+        12,
+        "asks the same",
+    ),
+    "another question each time": (
+        'f"{scene} {role}"',
+        "f\"{scene} {role} {id(object())} {__import__('random').random()}\"",
+        12,
+        "another question each time",
+    ),
+    "a factor that one item lacks": (
+        '{"scene": scene, "role": role}',
+        '{"scene": scene, "role" if role + scene != "nurseb" else "rol": role}',
+        12,
+        "lack this sampled factor",
+    ),
+    "a number for an interval": (
+        "IdentifiedInterval.exact(share)",
+        "share",
+        21,
+        "value of 'p_mary' for 'a/cook': a float",
+    ),
+    "no row": ("return Row(", "Row(", 21, "returned for 'a/cook' instead of a Row"),
+    "a level that is a list": ('"role": role}', '"role": [role]}', 12, "level of 'role' of item 'a/cook': a list"),
+    "an ability misspelt": ('frozenset({"score"})', 'frozenset({"scores"})', 7, "Did you mean 'score'"),
+    "no item": ("yield Item(", "yield (", 12, "a tuple, not an Item"),
+    "no items": ('in ("a", "b")', "in ()", 12, "no items"),
+    "a signature that is no JSON": ('{"roles": 3}', '{"roles": {3}}', 18, "JSON"),
+}
+
+
+def written(tmp_path, right, wrong):
+    assert SUITE.count(right) == 1
+    path = tmp_path / "own.py"
+    path.write_text(SUITE.replace(right, wrong).lstrip("\n"), "utf-8")
+    return path
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_told_with_file_and_line(mistake, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    right, wrong, line, said = MISTAKES[mistake]
+    ((found,), _) = check_audit(load_audit(written(tmp_path, right, wrong), Audit), 0.2)
+    assert found.mistakes[0].field.split(": ")[0] == f"own.py:{line}"
+    assert said in str(found.mistakes[0])
+
+
+def test_a_right_suite_has_no_mistakes(tmp_path):
+    ((found,), of_config) = check_audit(load_audit(written(tmp_path, "roles", "roles"), Audit), 0.2)
+    assert (found.mistakes, of_config, found.n_items, found.levels) == ([], [], 6, {"p_mary": {"role": 3}})
+
+
+#: A limited run may lack levels that the suite has, so that only the whole check tells these.
+OF_THE_WHOLE = {"a level that no row has", "weights of other levels", "no items", "an ability misspelt"}
+
+
+@pytest.mark.parametrize("mistake", [mistake for mistake in MISTAKES if mistake not in OF_THE_WHOLE])
+def test_a_run_tells_it_before_it_asks(mistake, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    right, wrong, line, said = MISTAKES[mistake]
+    audit = load_audit(written(tmp_path, right, wrong), Audit)
+    with pytest.raises(ConfigError, match=rf"own\.py:{line}.*{said}"):
+        audit.run_sync()
+    assert not audit.models["fake"].asked
+
+
+@pytest.mark.parametrize("option", ["margins", "limits"])
+def test_a_margin_misspelt_is_told_before_a_run_asks(option, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    suite = load_audit(written(tmp_path, "roles", "roles"), Audit).suites["own"]
+    model = FakeBackend()
+    given = {"margins": {"p_marry": 0.1}, "limits": {"p_marry": (None, 0.9)}}
+    with pytest.raises(ConfigError, match=rf"{option}\.p_marry"):
+        Audit({"fake": model}, [suite], **{option: given[option]}).run_sync()
+    assert not model.asked
+
+
+def test_answers_that_cannot_be_read_are_counted(tmp_path):
+    path = written(tmp_path, "mary, john = response.scores", "return Row(item.id, item.factors, {}, missing='odd')")
+    suite = load_audit(path, Audit).suites["own"]
+    found = check_items("own", suite, list(suite.items()))
+    assert (dict(found.unreadable), found.mistakes) == ({"odd": 6}, [])
