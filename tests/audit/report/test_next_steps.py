@@ -11,7 +11,7 @@ from audit import Audit, load_audit
 from audit.report.figures import Figures
 from audit.report.phrases import next_steps
 from audit.results import AuditResult, AuditSource, DataQuality, LimitCheck, VarianceComponents
-from backends.fake import FakeBackend
+from backends.stand_ins.fake import FakeBackend
 from suites import OccuGender
 from tests.audit.report import made_up as mu
 
