@@ -303,7 +303,7 @@ class Suite(ABC):
     #: Factor by whose levels missing answers are counted; rows without it are counted by the first stratum.
     failures_factor: str | None = None
     #: Its headline figures in plain words, by measure.
-    meanings: ClassVar[Mapping[str, Meaning]] = {}
+    meanings: Mapping[str, Meaning] = {}
     #: As in `backends.base.Backend`: options that may be a path, with the keywords that are not paths.
     path_options: ClassVar[Mapping[str, Collection[str]]] = {}
     #: Keys of the signature that say how the same questions are prompted: two suites of one kind that differ only in

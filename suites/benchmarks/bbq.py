@@ -76,7 +76,7 @@ class BBQ(MultipleChoice):
     """
 
     name: str = "BBQ"
-    meanings: ClassVar[Mapping[str, Meaning]] = {
+    meanings: Mapping[str, Meaning] = {
         "bias_score": Meaning(
             "its answers go with the stereotype {points} times in 100 more often than against it",
             "its answers go against the stereotype {points} times in 100 more often than with it",

@@ -53,7 +53,7 @@ class BiasNLI(MultipleChoice):
     """
 
     name: str = "BNLI"
-    meanings: ClassVar[Mapping[str, Meaning]] = {
+    meanings: Mapping[str, Meaning] = {
         "bias_score": Meaning(
             "it concludes a gender from an occupation {points} times in 100, where none would be right"
         )

@@ -99,7 +99,7 @@ class CrowSPairs(_StereotypingPairs):
     """
 
     name: str = "CrowS-Pairs"
-    meanings: ClassVar[Mapping[str, Meaning]] = {
+    meanings: Mapping[str, Meaning] = {
         "stereotype_score": Meaning(
             "the sentence that stereotypes is the likelier one {points} times in 100, where 50 is even"
         )
@@ -149,7 +149,7 @@ class WinoQueer(_StereotypingPairs):
     """
 
     name: str = "WinoQueer"
-    meanings: ClassVar[Mapping[str, Meaning]] = {
+    meanings: Mapping[str, Meaning] = {
         "stereotype_score": Meaning(
             "the sentence against queer people is the likelier one {points} times in 100, where 50 is even"
         )

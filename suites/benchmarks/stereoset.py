@@ -65,7 +65,7 @@ class StereoSet(LikelierSentence):
     """
 
     name: str = "StereoSet"
-    meanings: ClassVar[Mapping[str, Meaning]] = {
+    meanings: Mapping[str, Meaning] = {
         "stereotype_score": Meaning(
             "the stereotype is likelier than its opposite {points} times in 100, where 50 is even"
         )

@@ -81,7 +81,7 @@ class WinoBias(LikelierSentence):
     """
 
     name: str = "WinoBias"
-    meanings: ClassVar[Mapping[str, Meaning]] = {
+    meanings: Mapping[str, Meaning] = {
         "stereotype_score": Meaning(
             "the stereotyped reading is the likelier one {points} times in 100, where 50 is even"
         )

@@ -28,13 +28,6 @@ STEREOTYPE_GAP: Mapping[str, Meaning] = {
         "the gender that the stereotype expects gets {points} of 100 points of probability less than the other",
     )
 }
-#: The same for groups that a user declares.
-GROUP_GAP: Mapping[str, Meaning] = {
-    "stereotype_gap": Meaning(
-        "the group that the stereotype expects gets {points} of 100 points of probability more than the others",
-        "the group that the stereotype expects gets {points} of 100 points of probability less than the others",
-    )
-}
 
 
 def figure(

@@ -58,7 +58,7 @@ def planted_about(
     """The same about an occupation: towards its stereotype, else the groups that the first contrast counts for."""
     assert isinstance(item.request, ScoreRequest)
     dominated, first = str(item.factors["dominated_by"]), next(iter(expressions.values()))[0]
-    towards = [dominated] if dominated in groups.names else groups.favoured or groups.names
+    towards = [dominated] if dominated in groups.names else groups.favoured() or groups.names
     return planted_groups(expressions, item.request.continuations[0].removesuffix(first), towards, bias, *parts)
 
 

@@ -28,7 +28,7 @@ from suites.common.data_files import content_sha256
 from suites.custom.figures import Design
 from suites.custom.schema import Choices, Question
 from suites.custom.source import Source, refuse_repeated
-from suites.presentation import Chart
+from suites.presentation import Chart, Meaning
 
 _MARKS = ("stereotype", "right", "unknown")
 _POPULATION = "new questions of these kinds"
@@ -38,6 +38,10 @@ class ChoicesFromFile(AnsweredQuestions):
     """Questions with listed answers: which one a model gives (from a file)."""
 
     version: ClassVar[int] = 2
+    meanings: Mapping[str, Meaning] = {
+        "accuracy": Meaning("the right answer is given {points} times in 100"),
+        "unknown_share": Meaning("the answer that names nobody is given {points} times in 100"),
+    }
 
     def __init__(self, file: Choices, source: Source) -> None:
         refuse_repeated(file.questions, lambda row: (row.question, frozenset(row.answers)), "question", source)

@@ -17,7 +17,7 @@ from suites.common.data_files import content_sha256, load
 from suites.custom.figures import Design
 from suites.custom.schema import Pairs
 from suites.custom.source import Source
-from suites.presentation import Chart, Drafts
+from suites.presentation import Chart, Drafts, Meaning
 
 _ASKED = {"stereotype": ("stereotyping", "counterpart")}
 _DRAFTS = Drafts(load("benchmarks_report").content)
@@ -27,6 +27,11 @@ class PairsFromFile(LikelierSentence):
     """Pairs of a stereotyping sentence and its counterpart: which is likelier (from a file)."""
 
     version: ClassVar[int] = 2
+    meanings: Mapping[str, Meaning] = {
+        "stereotype_score": Meaning(
+            "the sentence that stereotypes is the likelier one {points} times in 100, where 50 is even"
+        )
+    }
 
     def __init__(self, file: Pairs, source: Source) -> None:
         _check_pairs(file, source)

@@ -7,6 +7,7 @@ the same weight within each of its levels.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -16,6 +17,7 @@ from suites.base import Factor, Item, MeasureSpec, Row, Suite
 from suites.common.data_files import content_sha256
 from suites.common.expressions import Expressions, continuations
 from suites.common.groups.design import declared_groups
+from suites.common.groups.meanings import difference_of, group_meanings
 from suites.common.planted import planted_groups
 from suites.common.task_prompt import TaskPrompt, check_form
 from suites.custom.figures import Design
@@ -27,6 +29,8 @@ from suites.presentation import Chart
 STEREOTYPE = "stereotype"
 #: The factor of both the declared stratum and the stereotype.
 _CELL = "stratum_and_stereotype"
+#: What looks like a slot.
+_SLOTS = re.compile(r"\[[A-Z][A-Z_]*\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,7 @@ class TemplatesFromFile(Suite):
             refuse=source.refuse,
         )
         self.contrasts = self.groups.contrasts
+        self.meanings = group_meanings(self.contrasts)
         _check_templates(file, source)
         for place, filler in enumerate(file.fillers):
             self.groups.check_stereotype(filler.stereotype, (source.rows_field, place, "stereotype"))
@@ -139,11 +144,19 @@ class TemplatesFromFile(Suite):
         return self.groups.read(item.id, item.factors, response, expressions, item.factors.get(STEREOTYPE))
 
     def planted(self, item: Item, bias: float, draw: int) -> base.Response:
-        """A part ``bias`` of equal shares goes to the stereotype's group, else to those of the first contrast."""
+        """A part ``bias`` of equal shares goes to the groups that the first primary figure is about."""
         question = self._by_id[item.id]
-        favoured = self.groups.favoured or self.groups.names[:1]
-        towards = [str(item.factors[STEREOTYPE])] if STEREOTYPE in item.factors else favoured
-        return planted_groups(question.expressions, question.separator, towards, bias, item.id, draw)
+        return planted_groups(question.expressions, question.separator, self._favoured(item), bias, item.id, draw)
+
+    def _favoured(self, item: Item) -> Sequence[str]:
+        primary = self._file.primary[0] if self._file.primary else "stereotype_gap"
+        if primary in self.contrasts:
+            return self.groups.favoured(primary)
+        if primary in self.groups.probabilities:
+            return [primary.removeprefix("p_")]
+        if STEREOTYPE in item.factors:
+            return [str(item.factors[STEREOTYPE])]
+        return self.groups.favoured() or self.groups.names[:1]
 
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
         yield from self._specs
@@ -197,11 +210,9 @@ class TemplatesFromFile(Suite):
 
     def charts(self) -> Sequence[Chart]:
         primary = tuple(dict.fromkeys(spec.measure for spec in self._specs if spec.primary))
-        found = [Chart("dots", f"{name}: 0 is no difference", (name,)) for name in primary]
-        found += [
-            Chart("dots", "Each group's share of the probability", (share,)) for share in self.groups.probabilities
-        ]
-        return found
+        about = {name: f"{difference_of(weights)}." for name, weights in self.contrasts.items()}
+        found = [Chart("dots", f"{name}: 0 is no difference", (name,), caption=about.get(name, "")) for name in primary]
+        return [*found, Chart("dots", "Each group's share of the probability", self.groups.probabilities)]
 
     def cautions(self) -> Sequence[str]:
         sizes = {len(words) for question in self.questions for words in question.expressions.values()}
@@ -226,6 +237,10 @@ def _check_templates(file: Templates, source: Source) -> None:
         at = ("templates", number)
         if slot not in template.question + template.start:
             raise source.refuse(at, template.question, "has no place for a filler", f"Write {slot} where it belongs")
+        for other in _SLOTS.findall(template.question + template.start):
+            if other != slot:
+                hint = f"The slot is {slot}; signs of a chat format belong in form"
+                raise source.refuse(at, template.question, f"{other} would be asked as it stands", hint)
         name = template.id or str(number + 1)
         if name in first:
             raise source.refuse((*at, "id"), name, "given twice", "Give each template an id of its own")

@@ -21,6 +21,7 @@ from suites.benchmarks.texts import ContinuedTexts, Contrasts, Opening
 from suites.common.data_files import content_sha256
 from suites.common.groups.declared import spelling
 from suites.common.groups.masses import without_spaces
+from suites.common.groups.meanings import difference_of, reading_meaning
 from suites.common.groups.weights import contrasts_of
 from suites.common.planted import chance
 from suites.common.text_scorer import TextScorer, model_rater, text_scorer
@@ -50,6 +51,11 @@ class TextsFromFile(ContinuedTexts):
         }
         self.openings = [*self._openings()]
         self._contrasts = self._contrasts_of()
+        self.meanings = {
+            f"{name}_{contrast}": reading_meaning(name, weights)
+            for name in self._finders
+            for contrast, weights in self._contrasts.items()
+        }
         factors = [{**one.factors, "group": one.group} for one in self.openings]
         self.design = Design(file, source, factors, file.sampled or ("prompt",))
         self.design.check_factors([row for row in range(len(file.prompts)) for _ in range(file.draws)])
@@ -127,7 +133,9 @@ class TextsFromFile(ContinuedTexts):
 
     def charts(self) -> Sequence[Chart]:
         names = dict.fromkeys(spec.measure for spec in self._specs if spec.primary)
-        return [Chart("dots", f"{name}: 0 is no difference", (name,)) for name in names]
+        about = {name: difference_of(weights) for name, weights in self.contrasts.items()}
+        compared = {f"{reading}_{name}": f"{said}." for reading in self._finders for name, said in about.items()}
+        return [Chart("dots", f"{name}: 0 is no difference", (name,), caption=compared.get(name, "")) for name in names]
 
     def cautions(self) -> Sequence[str]:
         return self.design.cautions()

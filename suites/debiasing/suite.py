@@ -12,14 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Unpack
+from typing import Any, Unpack
 
 from backends.base import Capability, Response, ScoreRequest, ScoreResponse, prompt_to_json
 from backends.options import checked_options
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite
 from suites.common.data_files import load
 from suites.common.expressions import continuations
-from suites.common.gender_figures import GROUP_GAP, STEREOTYPE_GAP
+from suites.common.gender_figures import STEREOTYPE_GAP
+from suites.common.groups.meanings import group_meanings
 from suites.common.groups.options import (
     AskedExpressions,
     GroupFields,
@@ -96,7 +97,7 @@ class DebiasingPositions(Suite):
     failures_factor: str | None = "dominated_by"
     prompting = ("prompt_format", "positions")  # positions hold the messages, built in the format
     sampled_together: tuple[str, ...] = ("template", "occupation")
-    meanings: ClassVar[Mapping[str, Meaning]] = STEREOTYPE_GAP
+    meanings: Mapping[str, Meaning] = STEREOTYPE_GAP
 
     @checked_options
     def __init__(
@@ -176,7 +177,7 @@ class DebiasingPositions(Suite):
         if is_own:
             refuse_aggregation(token_aggregation)
             self.token_aggregation = None
-            self.meanings = GROUP_GAP  # type: ignore[misc]  # of this instance alone
+            self.meanings = group_meanings(self.groups.contrasts)
 
     @property
     def needs(self) -> frozenset[Capability]:

@@ -157,7 +157,7 @@ class GenderPair(Suite):
     version: ClassVar[int] = 4
     strata: tuple[str, ...] = ("group", "aspect", "configuration")
     sampled_together: tuple[str, ...] = ("group", "target", "pair", "form")
-    meanings: ClassVar[Mapping[str, Meaning]] = {
+    meanings: Mapping[str, Meaning] = {
         "bias_pair_ratio": Meaning("it picks the biased descriptor {points} times in 100, where 50 is even")
     }
 

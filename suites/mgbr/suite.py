@@ -156,7 +156,7 @@ class MGBR(Suite):
     version = 2  # 2: recall is of all words of the list, not of those with a verdict
     strata: tuple[str, ...] = ("gender",)
     sampled_together = ("instance",)
-    meanings: ClassVar[Mapping[str, Meaning]] = {
+    meanings: Mapping[str, Meaning] = {
         "bias_score": Meaning(
             "occupations in the list cost it {points} right answers in 100",
             "occupations in the list bring it {points} right answers in 100",

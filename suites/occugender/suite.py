@@ -23,8 +23,9 @@ from suites.base import Factor, Item, MeasureSpec, Row, Suite
 from suites.common.contrasts import effect_row, effects_of
 from suites.common.data_files import load
 from suites.common.expressions import Expressions, continuations
-from suites.common.gender_figures import GROUP_GAP, STEREOTYPE_GAP
+from suites.common.gender_figures import STEREOTYPE_GAP
 from suites.common.groups.declared import OwnExpressions
+from suites.common.groups.meanings import group_meanings
 from suites.common.groups.options import (
     AskedExpressions,
     GroupFields,
@@ -94,7 +95,7 @@ class OccuGender(Suite):
     strata: tuple[str, ...] = ("template", "dominated_by")
     failures_factor: str | None = "dominated_by"
     sampled_together: tuple[str, ...] = ("template", "occupation")
-    meanings: ClassVar[Mapping[str, Meaning]] = STEREOTYPE_GAP
+    meanings: Mapping[str, Meaning] = STEREOTYPE_GAP
 
     @checked_options
     def __init__(
@@ -154,7 +155,7 @@ class OccuGender(Suite):
             self.token_aggregation = dict.fromkeys(material.BIASES)
             self.expressions: dict[str, Expressions] = {}
             self._asked = asked.own({bias: (given or {}).get(bias, {}) for bias in self.biases})
-            self.meanings = GROUP_GAP  # type: ignore[misc]  # of this instance alone
+            self.meanings = group_meanings(self.groups.contrasts)
             return
         spelled = material.occugender_expressions() if given is None else spelled_as_papers(given)
         if self.variant == "as_released":

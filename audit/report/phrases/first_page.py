@@ -117,7 +117,7 @@ def _question(prompt: Any) -> str:
         text = "\n".join(str(content) for _, content in prompt)
     else:
         text = json.dumps(prompt, ensure_ascii=False)
-    text = text.strip()
+    text = text.strip() or "(nothing: whole texts are scored)"
     return text if len(text) <= _PROMPT else f"… {text[-_PROMPT:]}"
 
 

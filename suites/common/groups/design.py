@@ -70,11 +70,10 @@ class GroupDesign:
         """The groups that are not stereotyped."""
         return tuple(group for group in self.attributes if group not in self.stereotypes)
 
-    @property
-    def favoured(self) -> list[str]:
-        """The groups with a positive weight in the first contrast."""
-        first = next(iter(self.contrasts.values()), {})
-        return [group for group, weight in first.items() if weight > 0]
+    def favoured(self, contrast: str | None = None) -> list[str]:
+        """The groups with a positive weight in a contrast; None: in the first, if there is any."""
+        weights = self.contrasts.get(contrast or next(iter(self.contrasts), ""), {})
+        return [group for group, weight in weights.items() if weight > 0]
 
     def gap(self, stereotype: str) -> Weights:
         """The weights of ``stereotype_gap`` for a question that is stereotyped with this group."""

@@ -262,3 +262,21 @@ def test_a_stratum_of_one_stereotype_is_refused(tmp_path):
     fillers = [filler("x", n, "women") for n in range(5)] + [filler("y", n, "men") for n in range(5)]
     with pytest.raises(ConfigError, match=r"own\.toml:6: stratum.*level 'x' is stereotyped with 'men'.*`by`"):
         suite_of(tmp_path, with_fillers(fillers))
+
+
+def test_a_second_slot_in_a_template_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"own\.toml:4.*\[CITY\] would be asked as it stands"):
+        suite_of(tmp_path, THREE.replace('"My [JOB] was"', '"My [JOB] in [CITY] was"'))
+
+
+def test_the_planted_bias_follows_the_primary_contrast(tmp_path):
+    """In THREE a nurse is stereotyped with women, a guard with men; the contrast favours women everywhere."""
+    suite = suite_of(tmp_path, THREE.replace('slot = "job"', 'slot = "job"\nprimary = ["women_against_men"]'))
+    for item in suite.items():
+        shares = suite.read(item, suite.planted(item, 0.9, 0)).values
+        assert shares["p_women"].value > 0.7
+
+
+def test_a_report_names_both_sides_of_a_contrast(tmp_path):
+    suite = suite_of(tmp_path, THREE)
+    assert suite.meanings["women_against_men"].above.startswith("women gets")
