@@ -211,6 +211,9 @@ class TemplatesFromFile(Suite):
     def charts(self) -> Sequence[Chart]:
         primary = tuple(dict.fromkeys(spec.measure for spec in self._specs if spec.primary))
         about = {name: f"{difference_of(weights)}." for name, weights in self.contrasts.items()}
+        about["stereotype_gap"] = (
+            "The stereotyped group's share minus the mean of the others'; each stereotype has the same weight in total."
+        )
         found = [Chart("dots", f"{name}: 0 is no difference", (name,), caption=about.get(name, "")) for name in primary]
         return [*found, Chart("dots", "Each group's share of the probability", self.groups.probabilities)]
 
