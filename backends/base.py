@@ -229,8 +229,9 @@ class ClassifyResponse:
 Response = ScoreResponse | GenerateResponse | ClassifyResponse
 Answer = Response | BackendError
 
-Capability = Literal["score", "score_alone", "generate", "chat", "classify"]
-"""What a backend can do. ``score_alone``: also texts with nothing before them (`ScoreRequest.first_given`)."""
+Capability = Literal["score", "score_alone", "generate", "chat", "classify", "recorded"]
+"""What a backend can do. ``score_alone``: also texts with nothing before them (`ScoreRequest.first_given`).
+``recorded``: give back texts that were written elsewhere, for suites that bring these."""
 
 Scalar = str | int | float | bool | None
 

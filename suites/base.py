@@ -304,6 +304,8 @@ class Suite(ABC):
     failures_factor: str | None = None
     #: Its headline figures in plain words, by measure.
     meanings: Mapping[str, Meaning] = {}
+    #: (prompt, completion) of texts that the suite brings along: `backends.RecordedBackend` answers with them.
+    recorded: Sequence[tuple[str, str]] = ()
     #: As in `backends.base.Backend`: options that may be a path, with the keywords that are not paths.
     path_options: ClassVar[Mapping[str, Collection[str]]] = {}
     #: Keys of the signature that say how the same questions are prompted: two suites of one kind that differ only in

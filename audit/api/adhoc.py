@@ -31,11 +31,14 @@ def adhoc_audit(
     """
     if not suites:
         raise ConfigError("--suite", None, "no suite", "Give a file, or a name that `audit ls suites` prints")
-    if not models:
-        hint = "Give one or more, e.g. --model embedded:smollm2, or the .jsonl file of stored completions"
-        raise ConfigError("--model", None, "no model", hint)
     chosen = [load_suite(name) for name in suites]
     by_name: dict[str, Backend] = {}
+    if not models:
+        if not all(suite.recorded for suite in chosen):
+            hint = "Give one or more, e.g. --model embedded:smollm2; only files of stored completions need none"
+            raise ConfigError("--model", None, "no model", hint)
+        completions = [text for suite in chosen for text in suite.recorded]
+        by_name[Path(suites[0]).stem] = backends.RecordedBackend(suites[0], completions=completions)
     for given in models:
         name, spec = _split(given)
         if name in by_name:

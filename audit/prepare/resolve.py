@@ -206,6 +206,13 @@ def _check_capabilities(model: DescribedBackend, suite_name: str, suite: Suite) 
     def with_reason(capability: Capability) -> str:
         return f"{capability} ({absent[capability]})" if capability in absent else capability
 
+    if "recorded" in missing:
+        raise ConfigError(
+            f"models.{model.name}",
+            type(model.backend).__name__,
+            f"suites.{suite_name} brings texts that were written elsewhere, which this model would not be asked for",
+            "Leave --model out, or give RecordedBackend; to ask this model, remove the completions",
+        )
     if missing:
         raise ConfigError(
             f"models.{model.name}",

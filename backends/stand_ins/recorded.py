@@ -29,14 +29,18 @@ class RecordedBackend(Backend):
         A .jsonl file, see `backends.stand_ins.recorded`.
     name : str
         The model that wrote the texts, for the report. Default: the file's name.
+    completions : sequence of (prompt, completion), optional
+        What a file of another form holds, see `suites.base.Suite.recorded`. Default: read from ``file``.
     """
 
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"file": ()}
     batch_size = 64
 
     @checked_options
-    def __init__(self, file: str | Path, *, name: str = "") -> None:
-        self.file = Path(file).expanduser()
+    def __init__(
+        self, file: str | Path, *, name: str = "", completions: Sequence[tuple[str, str]] | None = None
+    ) -> None:
+        self.file, self._given = Path(file).expanduser(), completions
         self.name = name or self.file.stem
         self._asked: dict[tuple[str, int], tuple[Any, ...]] = {}
 
@@ -45,7 +49,7 @@ class RecordedBackend(Backend):
         self._completions  # noqa: B018 - read once, here
 
     async def describe(self) -> Description:
-        capabilities: frozenset[Capability] = frozenset({"generate", "chat"})
+        capabilities: frozenset[Capability] = frozenset({"generate", "chat", "recorded"})
         texts = [text for of_prompt in self._completions.values() for text in of_prompt]
         stated = f"the texts of {self.name} were written elsewhere: how they were asked for is not known"
         return Description(
@@ -76,6 +80,8 @@ class RecordedBackend(Backend):
 
     @functools.cached_property
     def _raw(self) -> bytes:
+        if self._given is not None:
+            return json.dumps(list(self._given), ensure_ascii=False).encode()
         try:
             return self.file.read_bytes()
         except OSError as error:
@@ -85,6 +91,10 @@ class RecordedBackend(Backend):
     def _completions(self) -> Mapping[str, Sequence[str]]:
         """Prompt → its completions, in the file's order."""
         found: dict[str, list[str]] = defaultdict(list)
+        for prompt, completion in self._given or ():
+            found[_key(prompt)].append(completion)
+        if self._given is not None:
+            return dict(found)
         for number, line in enumerate(self._raw.decode("utf-8-sig", "replace").split("\n"), 1):
             if line.strip():
                 prompt, completion = self._row(number, line)

@@ -140,7 +140,9 @@ def text_scorer(field: str, choice: object) -> TextScorer:
         f'Use "{kind.embedded}", "paper", a plugin\'s name, a classifier\'s id (owner/name) or folder, a backend that '
         "is a language model, or a TextScorer with your labels"
     )
-    raise ConfigError(field, choice, "no scorer of that name", hint)
+    of_other = next((name for name, other in _KINDS.items() if choice == other.embedded), None)
+    problem = "no scorer of that name" if of_other is None else f"scores {of_other}"
+    raise ConfigError(field, choice, problem, hint)
 
 
 def model_rater(
@@ -197,5 +199,7 @@ def _by_quantity(field: str, model: str, labels: list[str], kind: _Kind) -> Mapp
     found = {q: [label for label in labels if label.casefold() in names] for q, names in kind.label_names.items()}
     if any(len(candidates) != 1 for candidates in found.values()):
         problem = f"its labels {labels} do not show which one is {' or '.join(kind.label_names)}"
-        raise ConfigError(field, model, problem, "Pass a TextScorer that maps each quantity to a label")
+        names = "; ".join(f"{q}: {', '.join(known)}" for q, known in kind.label_names.items())
+        hint = f"Known names of labels: {names}. In Python, a TextScorer maps each quantity to any label"
+        raise ConfigError(field, model, problem, hint)
     return {quantity: label for quantity, (label,) in found.items()}

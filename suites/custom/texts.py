@@ -50,6 +50,7 @@ class TextsFromFile(ContinuedTexts):
             name: finder_of(words, whole=file.match != "anywhere") for name, words in file.readings.items()
         }
         self.openings = [*self._openings()]
+        self.recorded = [(row.prompt, row.completion) for row in file.prompts if row.completion is not None]
         self._contrasts = self._contrasts_of()
         self.meanings = {
             f"{name}_{contrast}": reading_meaning(name, weights)
@@ -67,6 +68,10 @@ class TextsFromFile(ContinuedTexts):
     @property
     def contrasts(self) -> Contrasts:
         return self._contrasts
+
+    @property
+    def needs(self) -> frozenset[base.Capability]:
+        return super().needs | {"recorded"} if self.recorded else super().needs
 
     def signature(self) -> Mapping[str, Any]:
         return {

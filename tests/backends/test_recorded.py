@@ -7,6 +7,7 @@ import json
 import pytest
 
 from audit import Audit
+from audit.api.adhoc import adhoc_audit
 from backends import RecordedBackend, named_backend
 from backends.base import GenerateRequest, Message, Sampling, ScoreRequest
 from backends.errors import BackendError, ConfigError
@@ -101,3 +102,31 @@ def test_rows_without_a_completion_among_others_are_refused(text, said, tmp_path
     (tmp_path / "a.toml").write_text('kind = "texts"\ndata = "a.jsonl"\n[readings]\nr = ["y"]\n', "utf-8")
     with pytest.raises(ConfigError, match=rf"a\.jsonl:2.*{said}"):
         from_file(tmp_path / "a.toml")
+
+
+STORED = """
+kind = "texts"
+data = "stored.csv"
+[readings]
+steals = ["steals"]
+"""
+
+
+def stored_suite(tmp_path):
+    rows = "About A?,He steals.,a\nAbout A?,She works.,a\nAbout B?,He works.,b\nAbout B?,She works.,b\n"
+    (tmp_path / "stored.csv").write_text("prompt,completion,group\n" + rows, "utf-8")
+    (tmp_path / "stored.toml").write_text(STORED, "utf-8")
+    return str(tmp_path / "stored.toml")
+
+
+async def test_completions_of_any_table_need_no_model(tmp_path):
+    audit = adhoc_audit([stored_suite(tmp_path)], [], db=tmp_path / "a.db", out=tmp_path / "out")
+    result = await audit.run()
+    shares = {m.where["group"]: m.value for m in result.measures if m.measure == "steals" and "group" in m.where}
+    assert shares == {"a": 0.5, "b": 0.0}
+
+
+async def test_stored_texts_are_not_asked_of_a_model(tmp_path):
+    audit = adhoc_audit([stored_suite(tmp_path)], ["fake"], db=tmp_path / "a.db", out=tmp_path / "out")
+    with pytest.raises(ConfigError, match="brings texts that were written elsewhere"):
+        await audit.run()
