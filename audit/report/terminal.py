@@ -23,7 +23,7 @@ from audit.report.formatting import (
     where_label,
     with_interval,
 )
-from audit.report.phrases import absence_line, changed_notes, limit_lines, limits_overview, scope, summary
+from audit.report.phrases import absence_line, changed_notes, gate_lines, limit_lines, limits_overview, scope, summary
 from audit.report.phrases.trend import NO_FIGURE, series_title
 from audit.results import VERDICT_WORDS, AuditResult, Comparison
 
@@ -101,6 +101,8 @@ def print_history(history: History) -> None:
                 Text(changed_notes(point), style="yellow"),
             )
         console.print(table)
+    for line in gate_lines(history) if history.sequences else ():
+        console.print(Text(f"• {line}"))
     for gap in history.absences:
         console.print(Text(f"• {absence_line(gap)}"), style="yellow")
     if not history.series:

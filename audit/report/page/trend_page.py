@@ -10,7 +10,7 @@ from audit.report.charts import time_ends, trend_pictures
 from audit.report.charts import vega_specs as specs
 from audit.report.formatting import bounded, one_line
 from audit.report.page.rendering import render_page
-from audit.report.phrases import trend_scope
+from audit.report.phrases import gate_lines, trend_scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,8 @@ def trend_page(history: History, title: str, *, report: bool = False) -> str:
         data,
         title=title,
         report=report,
-        scope=trend_scope(history, len(changes)),
+        scope=trend_scope(history),
+        decided=gate_lines(history),
         history=history,
         pictures=pictures,
         changes=changes,

@@ -20,7 +20,7 @@ from audit.report.phrases.methods import DATA_QUALITY_TERMS, method_terms
 from audit.report.phrases.next_steps import next_steps
 from audit.report.phrases.pairs import PAIR_SENTENCES, compared_in_short
 from audit.report.phrases.self_checks import contradictions
-from audit.report.phrases.trend import absence_line, changed_notes, trend_scope
+from audit.report.phrases.trend import absence_line, changed_notes, gate_lines, trend_scope
 
 __all__ = [
     "DATA_QUALITY_TERMS",
@@ -34,6 +34,7 @@ __all__ = [
     "compared_in_short",
     "contradictions",
     "first_rows",
+    "gate_lines",
     "gate_outcome",
     "is_weak",
     "limit_lines",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from audit.report.formatting import measure_label, one_line
+from audit.report.formatting import measure_label, one_line, where_label
+from audit.report.phrases.counted import count
 from audit.report.phrases.gate import limit_phrase
 
 if TYPE_CHECKING:
@@ -13,6 +16,14 @@ if TYPE_CHECKING:
 NO_FIGURE = "No figure in this store matches."
 #: Marks of a night on which a gate found a regression or a broken limit, by the verdict.
 ALARMS = {"regressed": "regressed, over all nights since the baseline", "broken": "limit broken, over all nights"}
+
+#: A gate's last verdict on a figure, the gravest first; other verdicts claim nothing.
+_DECIDED: Mapping[str, str] = {
+    "regressed": "significantly worse",
+    "broken": "limit broken",
+    "improved": "significantly better",
+}
+_LISTED = 4  # more models or figures than this are counted, not listed
 
 
 def series_title(series: Series) -> str:
@@ -28,20 +39,63 @@ def series_title(series: Series) -> str:
     return f"{title}, change since {one_line(series.baseline)} (intervals that hold over all nights{margin})"
 
 
-def trend_scope(history: History, changes: int) -> str:
-    """How many runs, gaps and changes the trend page shows, and how to read its lines."""
+def trend_scope(history: History) -> str:
+    """How many runs, gaps and changes there are, and how to read the lines."""
     runs, gaps = len(history.runs), len(history.absences)
-    counted = f"{runs} run{'' if runs == 1 else 's'} with a result"
-    counted += f", {gaps} gap{'' if gaps == 1 else 's'}" if gaps else ""
-    changed = (
-        f"models, engines or suites changed {'once' if changes == 1 else f'{changes} times'}"
-        if changes
-        else "no model, engine or suite changed"
-    )
+    counted = f"{count(runs, 'run')} with a result" + (f", {count(gaps, 'gap')}" if gaps else "")
     return (
-        f"{counted}; {changed}. A line ends where a run is missing or the questions are no longer the same; "
-        "nothing is filled in."
+        f"{counted}; {_what_changed(history)}. A line ends where a run is missing or the questions are no longer the "
+        "same; nothing is filled in."
     )
+
+
+def _what_changed(history: History) -> str:
+    """At how many runs each model, with its engine, was another one than before, and at how many the questions."""
+    of_model: dict[str, set[str]] = {name: set() for name in history.models}
+    of_suites: set[str] = set()
+    for series in history.series:
+        for point in series.points:
+            for change in point.changes:
+                (of_model[series.model] if change.startswith("model ") else of_suites).add(point.run_id)
+    said = [f"{one_line(name)} at {count(len(runs), 'run')}" for name, runs in of_model.items() if runs]
+    if len(said) > _LISTED:
+        said = [f"{len(said)} of {len(of_model)} models or their engines"]
+    parts = [f"another model or engine: {', '.join(said)}"] if said else []
+    parts += [f"other questions at {count(len(of_suites), 'run')}"] if of_suites else []
+    return "; ".join(parts) or "no model, engine or suite changed"
+
+
+def gate_lines(history: History) -> list[str]:
+    """For each model, which of its figures got worse or better by the gate's rule, and which limits it broke."""
+    return [f"{one_line(model)}: {_decided(history, model)}" for model in history.models]
+
+
+def _decided(history: History, model: str) -> str:
+    checked = [series for series in history.sequences if series.model == model and series.points]
+    if not checked:
+        return "no gate has checked it, so that a jump in its lines may be chance."
+    said = []
+    for verdict, words in _DECIDED.items():
+        found = [series for series in checked if series.points[-1].verdict == verdict]
+        if found:
+            said.append(f"{words} in {len(found)} ({'; '.join(map(_since, found[:_LISTED]))}{_more(found)})")
+    rest = len(checked) - sum(series.points[-1].verdict in _DECIDED for series in checked)
+    said += [f"no change or break shown in {rest}"] if rest else []
+    return f"of {count(len(checked), 'check')}, over all nights: {', '.join(said)}."
+
+
+def _since(series: Series) -> str:
+    """The figure, what it was checked against, and the first night of its last verdict."""
+    points = list(takewhile(lambda point: point.verdict == series.points[-1].verdict, reversed(series.points)))
+    against = f"limit {limit_phrase(series.at_least, series.at_most)}"
+    if series.limit is None:
+        against = f"against {one_line(series.baseline or 'the baseline')}"
+    named = f"{one_line(series.suite)} {measure_label(series.measure)}, {where_label(series.where)}"
+    return f"{named}, {against}, since {points[-1].at[:10]}"
+
+
+def _more(found: Sequence[Series]) -> str:
+    return f"; {len(found) - _LISTED} more" if len(found) > _LISTED else ""
 
 
 def changed_notes(point: Point) -> str:

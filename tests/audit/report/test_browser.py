@@ -151,7 +151,7 @@ def test_value_axes_say_what_they_measure(opened: Opened) -> None:
     titles = "all => all.map(c => [...c.querySelectorAll('.role-axis-title text')].map(t => t.textContent).join())"
     hero = page.locator("#plot-0 .canvas").evaluate_all(titles)
     assert hero
-    assert set(hero) == {"probability", "difference", "difference of probabilities"}
+    assert set(hero) == {"difference", "difference of probabilities"}
     forest = page.locator(".forest .canvas").first
     forest.scroll_into_view_if_needed()
     assert re.match("difference in .+", forest.locator(".role-axis-title text").inner_text())
