@@ -1,6 +1,7 @@
 """The commands assembled, and the entry point that turns errors into messages and exit codes.
 
-Exit codes: 0 done; 1 incomplete or failed; 2 usage or config; 3 a gate found a regression; 130 interrupted.
+Exit codes: 0 done; 1 incomplete or failed; 2 usage or config; 3 a gate found a regression; 130 interrupted; 141 nobody
+reads the output any more (``| head``).
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import gc
 import importlib.metadata
 import os
+import select
 import sys
 from collections.abc import Sequence
 from typing import Annotated, NoReturn
@@ -22,7 +24,7 @@ from audit.cli.plans import plan
 from audit.cli.run import run
 from audit.cli.schedules import schedule
 from audit.cli.servers import probe
-from audit.cli.shared import FAILED, OK, USAGE
+from audit.cli.shared import CLOSED_PIPE, FAILED, OK, USAGE
 from audit.cli.views import view
 from audit.report.formatting import make_encodable, say
 from backends.errors import AuditError, ConfigError
@@ -82,13 +84,24 @@ def run_command(arguments: Sequence[str] | None = None) -> NoReturn:
         _fail(f"Error: {error}", USAGE)
     except AuditError as error:
         _fail(f"Error: {error}", FAILED)
+    except SystemExit as left:  # what typer makes of a closed pipe
+        raise SystemExit(CLOSED_PIPE if left.code == FAILED and _reader_is_gone() else left.code) from None
     except BrokenPipeError:
-        os._exit(OK)
+        os._exit(CLOSED_PIPE)
     except OSError as error:
         if error.filename is None:
             raise
         _fail(f"Error: {error.filename}: {error.strerror}. Use another path, or make this one accessible.", FAILED)
     sys.exit(OK)
+
+
+def _reader_is_gone() -> bool:
+    """Whether stdout is a pipe that nobody reads any more."""
+    if not hasattr(select, "poll"):
+        return False
+    stdout = select.poll()
+    stdout.register(1, 0)  # an error is reported without being asked for
+    return any(event & select.POLLERR for _, event in stdout.poll(0))
 
 
 def _fail(message: str, code: int) -> NoReturn:

@@ -200,4 +200,4 @@ def _follow_ups(result: AuditResult, store: Path) -> Iterator[str]:
     shown = next((m for m in result.measures if m.spec.primary and m.value is not None), None)
     if shown is not None:
         yield f"  audit show {shown.id} {of_store}"
-    yield f"  audit baseline save NAME {of_store}"
+    yield f"  audit baseline save first {of_store}"

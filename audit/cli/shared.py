@@ -15,7 +15,7 @@ from backends.errors import ConfigError
 if TYPE_CHECKING:
     from audit.store import Store
 
-OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130  # a gate that found a regression exits with 3
+OK, FAILED, USAGE, INTERRUPTED, CLOSED_PIPE = 0, 1, 2, 130, 141  # a gate that found a regression exits with 3
 
 ConfigFile = Annotated[
     Path, typer.Argument(metavar="CONFIG", help="Audit config: a .py file with an Audit, or a .toml file.")

@@ -152,6 +152,8 @@ class AuditConfig:
         self.models = dict(models)
         self.suites = dict(cast(Mapping[str, Suite], suites))
         self.title = title or f"Bias audit: {', '.join(suite.title or suite.name for suite in self.suites.values())}"
+        if any("\ud800" <= char <= "\udfff" for char in self.title):
+            raise ConfigError("title", self.title, "holds half a character, which no file can hold", "Remove it")
         self.db, self.out = Path(db).expanduser(), Path(out).expanduser()
         self.seed, self.limit, self.confidence = seed, limit, confidence
         self.margins, self.limits = margins, dict(limits or {})

@@ -29,6 +29,7 @@ from audit.results.limits import (
 from audit.results.measures import Agreement, Measure, Reproduction, VarianceComponents
 from audit.results.older import RENAMED_MEASURES, renamed_row
 from audit.results.steps import AttributionStep, EngineDrift, ItemChange, PromptDrift, Rung
+from audit.results.writable import writable
 
 __all__ = [
     "HIDDEN",
@@ -73,4 +74,5 @@ __all__ = [
     "renamed_quantities",
     "renamed_row",
     "where_key",
+    "writable",
 ]

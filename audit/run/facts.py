@@ -13,7 +13,7 @@ from typing import Any
 from audit.collect import SAMPLE_VERSION, Outcome
 from audit.config import AuditConfig
 from audit.prepare.resolve import DescribedBackend, ResolvedAudit
-from audit.results import AuditSource, ModelInfo, SuiteInfo
+from audit.results import AuditSource, ModelInfo, SuiteInfo, writable
 from backends.base import SupportsPrices, SupportsRunNotes, count_tokens
 from suites.base import Suite
 
@@ -65,14 +65,16 @@ def model_info(described: DescribedBackend, rounds: Sequence[Outcome]) -> ModelI
     return ModelInfo(
         name=described.name,
         backend=type(backend).__name__,
-        fingerprint=dict(described.description.fingerprint),
+        fingerprint=writable(dict(described.description.fingerprint)),
         fingerprint_id=described.fingerprint_id,
-        notes={
-            **described.description.notes,
-            **(backend.notes_of_run() if isinstance(backend, SupportsRunNotes) else {}),
-        },
-        statements=list(described.description.statements),
-        limits=list(described.description.limits),
+        notes=writable(
+            {
+                **described.description.notes,
+                **(backend.notes_of_run() if isinstance(backend, SupportsRunNotes) else {}),
+            }
+        ),
+        statements=writable(list(described.description.statements)),
+        limits=writable(list(described.description.limits)),
         asked=sum(outcome.answered for outcome in rounds),
         cached=sum(outcome.cached for outcome in rounds),
         failed=sum(outcome.failed for outcome in rounds),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from audit.analysis.rows.responses import ParsedResponses
-from audit.results import Example
+from audit.results import Example, writable
 from audit.store import Store
 from backends.base import ClassifyRequest, prompt_to_json
 from backends.errors import BackendError
@@ -46,8 +46,8 @@ def read_examples(
             item_id=item_id,
             factors=dict(response.factors),
             figures=list(ids),
-            prompt=_writable(prompt),
-            answer=_writable(_answer_of(response.keys, stored)),
+            prompt=writable(prompt),
+            answer=writable(_answer_of(response.keys, stored)),
         )
 
 
@@ -83,15 +83,3 @@ def _score_of(score: Sequence[Any]) -> dict[str, Any]:
     del named["samples"]
     tokens = [[text, logprob, exact] for text, _, _, logprob, _, exact in named.pop("tokens")]
     return {**named, "tokens": tokens}
-
-
-def _writable(shown: Any) -> Any:
-    """Escape lone surrogates, which UTF-8 cannot encode."""
-    match shown:
-        case str():
-            return shown.encode("utf-8", "backslashreplace").decode("utf-8")
-        case dict():
-            return {name: _writable(value) for name, value in shown.items()}
-        case list():
-            return [_writable(value) for value in shown]
-    return shown

@@ -6,13 +6,13 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from audit.analysis.estimators import Floats
 from audit.analysis.self_check import within_noise
-from audit.results import NOT_ASKED
+from audit.results import NOT_ASKED, writable
 from backends.base import Answer, ScoreResponse
 from backends.errors import BackendError
 from suites.base import Factor, Item, Row, Suite
@@ -76,7 +76,7 @@ class Responses:
             self._found[place] = _unanswered(item.id, item.factors, keys, reason)
             return ()
         with _reading:
-            row = self.suite.read(item, within_noise(answer, self.noise))
+            row = _writable(self.suite.read(item, within_noise(answer, self.noise)))
             follow_ups = tuple(self.suite.follow_ups(item, answer))
         boundaries = [score.boundary for score in answer.scores] if isinstance(answer, ScoreResponse) else []
         self._found[place] = ItemResponse(
@@ -153,6 +153,13 @@ def exact_logprobs(response: ScoreResponse) -> Floats:
 
 def _unanswered(item_id: str, factors: Mapping[str, Factor], keys: tuple[str, ...], reason: str) -> ItemResponse:
     return ItemResponse(item_id, factors, keys, Row(item_id, factors, {}, missing=reason), failure=reason)
+
+
+def _writable(row: Row) -> Row:
+    """The row; why it is missing may quote the model, which may write half a character that no file can hold."""
+    if not isinstance(row, Row) or row.missing is None or row.missing.isascii():
+        return row
+    return replace(row, missing=writable(row.missing))
 
 
 def _in_blocks(place: Place) -> tuple[int, int, Place]:

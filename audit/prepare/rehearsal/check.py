@@ -168,7 +168,7 @@ def check_items(
     """Rehearse a suite on these items. If they are a sample of ``all_items``, only certain mistakes are reported."""
     found = SuiteCheck(name, n_items=len(items))
     try:
-        found.mistakes += [*mistakes.of_needs(suite), *mistakes.of_signature(suite)]
+        found.mistakes += [*mistakes.of_needs(suite), *mistakes.of_signature(suite), *mistakes.of_texts(suite)]
         found.mistakes += mistakes.of_items(suite, items if all_items is None else all_items)
         if found.mistakes:
             return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import json
 from collections import Counter
@@ -22,6 +23,8 @@ from suites.own_code import placed
 
 #: Tolerance for rounding at the ends of a quantity's range.
 _ROUNDING = 1e-9
+#: What is wrong with a name that has a lone surrogate, and the mend. In prompts and answers they do no harm.
+_HALF = "half a character (a lone surrogate), which no file can hold", "Remove it"
 
 
 def of_items(suite: Suite, items: Collection[Item]) -> Iterator[ConfigError]:
@@ -35,6 +38,9 @@ def of_items(suite: Suite, items: Collection[Item]) -> Iterator[ConfigError]:
             problem = f"level of {factor!r} of item {owner!r}: a {type(level).__name__}"
             yield placed(suite, "items", level, problem, "Use a text or a number")
             return
+        if broken := _broken(owner, factor, level):
+            yield placed(suite, "items", broken, *_HALF)
+            return
     ids = Counter(item.id for item in items)
     for item_id, n in ids.items():
         if n > 1:
@@ -47,6 +53,34 @@ def of_items(suite: Suite, items: Collection[Item]) -> Iterator[ConfigError]:
         for name in names:
             if name is not None and name not in factors:
                 yield placed(suite, None, name, f"{option}: no item has this factor", _close(name, factors))
+
+
+def of_texts(suite: Suite) -> Iterator[ConfigError]:
+    """What a suite says of itself, with a character that no report can hold."""
+    said = {
+        "title": suite.title,
+        "signature": suite.signature(),
+        "meanings": {name: dataclasses.asdict(meaning) for name, meaning in suite.meanings.items()},
+        "cautions": suite.cautions(),
+        "charts": [dataclasses.asdict(chart) for chart in suite.charts()],
+    }
+    for source, texts in said.items():
+        if broken := _broken(texts):
+            yield placed(suite, source if callable(getattr(suite, source)) else None, broken, *_HALF)
+            return
+
+
+def _broken(*said: object) -> str | None:
+    """The first text with a lone surrogate, also within lists and mappings."""
+    for one in said:
+        if isinstance(one, str):
+            if not one.isascii() and any("\ud800" <= char <= "\udfff" for char in one):
+                return one
+        elif isinstance(one, Mapping | Sequence):
+            inner = [*one, *one.values()] if isinstance(one, Mapping) else one
+            if broken := _broken(*inner):
+                return broken
+    return None
 
 
 def of_levels(suite: Suite, items: Collection[Item], specs: Sequence[MeasureSpec]) -> Iterator[ConfigError]:
@@ -127,6 +161,9 @@ def of_measures(
     quantities = {name for row in rows for name in row.values}
     factors = {name for row in rows for name in row.factors} | {name for row in rows for name in row.memberships}
     for spec in specs:
+        if broken := _broken(spec.measure, spec.quantity, spec.unit, spec.family, spec.population, spec.where):
+            yield placed(suite, "measures", broken, *_HALF)
+            return
         name = (spec.measure, where_key(spec.where))
         if name in seen:
             yield placed(suite, "measures", _named(spec), "the same figure twice", "Give it another name or where")

@@ -25,10 +25,17 @@ def say_json(data: Any, *, indent: int | None = None) -> None:
 
 
 def plain_console() -> Console:
-    """A console that interprets nothing as markup or emoji names, and colours no numbers."""
+    """A console that interprets nothing as markup or emoji names, and colours no numbers.
+
+    A closed pipe raises `BrokenPipeError`, as when printing otherwise.
+    """
     from rich.console import Console
 
-    return Console(markup=False, emoji=False, highlight=False)
+    class Plain(Console):
+        def on_broken_pipe(self) -> None:
+            raise
+
+    return Plain(markup=False, emoji=False, highlight=False)
 
 
 def make_encodable() -> None:

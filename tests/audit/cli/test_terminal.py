@@ -58,6 +58,24 @@ def test_a_baseline_needs_a_name(audit, config, name):
     assert "\x1b" not in err
 
 
+@pytest.mark.parametrize(
+    "command", [["ls", "runs"], ["history"], ["cache", "stats"], ["gate"], ["--help"]], ids=" ".join
+)
+def test_a_closed_pipe_ends_a_command_quietly(audit, config, command):
+    path = config()
+    audit("run", path)
+    of_store = [] if command == ["--help"] else ["--db", path]
+    reader, pipe = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "audit.cli", *command, *of_store], stdout=pipe, stderr=subprocess.PIPE, check=False
+        )
+    finally:
+        os.close(pipe)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
 @pytest.mark.parametrize("after", [0.05, 0.2, 0.4])
 def test_ctrl_c_while_it_starts_ends_quietly(after):
     started = subprocess.Popen(

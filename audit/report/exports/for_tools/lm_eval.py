@@ -20,6 +20,7 @@ from audit.report.exports.for_tools.of_model import (
     numbers,
     prompt_text,
 )
+from audit.report.formatting import encoded
 
 
 def lm_eval_files(of: OfModel) -> Iterator[tuple[str, str]]:
@@ -98,4 +99,4 @@ def _sample(number: int, record: Record) -> dict[str, Any]:
 
 
 def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(encoded(text)).hexdigest()
