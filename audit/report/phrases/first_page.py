@@ -25,7 +25,7 @@ EVIDENCE_NOT_CONFORMITY = (
 _PROMPT = 300  # characters of a question: its end, where the answer begins
 _ANSWER = 200  # characters of a text that a model wrote
 _LIKELIEST = 3  # continuations that are named
-_MOST_NAMED = 4  # where some are equally likely; of more it is said how many
+_MOST_NAMED = 8  # where some are equally likely; of more it is said how many
 _ROUNDING = 1e-9  # relative: sums of a word's spellings in another order
 _ROWS_OF_A_SUITE, _ROWS_OF_ONE_SUITE = 3, 8
 

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator
 
 from audit.report.figures import Figures
+from audit.report.formatting import one_line
 from audit.report.phrases.cautions import is_weak
 from audit.results import NOT_ASKED, AuditResult, AuditSource, Comparison
 from backends.errors import ERROR_KINDS, ErrorKind
@@ -27,7 +28,8 @@ def next_steps(figures: Figures) -> Iterator[str]:
     if any(is_weak(entry) for entry in result.data_quality):
         yield "Coverage is low for some figures: select one to read the answers behind it before you rely on it."
     if open_ := [c for c in result.comparisons if _more_items_help(c, result)]:
-        yield f"Some comparisons are open: {_plan(result, open_[0])}"
+        first = open_[0]
+        yield f"Some comparisons are open, among them {one_line(first.figure.title)}: {_plan(result, first)}"
     if result.shard is not None:
         yield (
             f"This was part {result.shard[0]} of {result.shard[1]}: `audit cache merge` joins the parts' stores, and "

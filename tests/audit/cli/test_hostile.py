@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -15,7 +15,7 @@ from audit import Audit
 from audit.cli import main
 from backends.base import GenerateRequest, Sampling, ScoreRequest
 from backends.errors import ConfigError
-from backends.fake import FakeBackend
+from backends.stand_ins.fake import FakeBackend
 from suites.base import Item, MeasureSpec, Row, Suite, flag
 from suites.presentation import Chart, Meaning
 
@@ -32,7 +32,7 @@ class Hostile(Suite):
     needs = frozenset({"score", "generate"})
     version = 1
     strata = ()
-    meanings = {f"m{ACTS}": Meaning("gets {points} " + ACTS, "")}
+    meanings: ClassVar = {f"m{ACTS}": Meaning("gets {points} " + ACTS, "")}
 
     def signature(self) -> dict[str, Any]:
         return {"version": 1, ACTS: ACTS}
