@@ -23,7 +23,7 @@ from suites.own_code import placed
 
 #: Tolerance for rounding at the ends of a quantity's range.
 _ROUNDING = 1e-9
-#: What is wrong with a name that has a lone surrogate, and the mend. In prompts and answers they do no harm.
+#: What is wrong with a name that has a lone surrogate, and the hint. In prompts and answers they do no harm.
 _HALF = "half a character (a lone surrogate), which no file can hold", "Remove it"
 
 
