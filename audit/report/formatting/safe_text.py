@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 _NOT_WITHIN_WORD = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
@@ -37,7 +38,7 @@ def one_line(text: str) -> str:
 def encodable(data: Any) -> Any:
     """JSON-like data with lone surrogates replaced in all texts, since no file encoding can represent them."""
     if isinstance(data, str):
-        return "".join(visible(c) if "\ud800" <= c <= "\udfff" else c for c in data)
+        return data if data.isascii() else _LONE_SURROGATE.sub(lambda found: visible(found[0]), data)
     if isinstance(data, dict):
         return {encodable(key): encodable(value) for key, value in data.items()}
     return [encodable(value) for value in data] if isinstance(data, list | tuple) else data

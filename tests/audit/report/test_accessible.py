@@ -45,9 +45,10 @@ def test_the_report_has_no_serious_violation(tmp_path: Path, browser: Browser) -
 
 
 def test_the_certificate_has_no_serious_violation(tmp_path: Path, browser: Browser) -> None:
-    page = browser.new_page(bypass_csp=True)
-    page.goto(write_report(one_suite(), tmp_path, formats=["certificate"])["certificate"].as_uri())
+    page = browser.new_page(bypass_csp=True, viewport={"width": 390, "height": 844})
+    page.goto(write_report(mu.four_suites(3), tmp_path, formats=["certificate"])["certificate"].as_uri())
     assert violations(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth + 1"), "a telephone shows all of it"
     page.close()
 
 

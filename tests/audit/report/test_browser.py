@@ -154,7 +154,7 @@ def test_value_axes_say_what_they_measure(opened: Opened) -> None:
     assert set(hero) == {"difference", "difference of probabilities"}
     forest = page.locator(".forest .canvas").first
     forest.scroll_into_view_if_needed()
-    assert re.match("difference in .+", forest.locator(".role-axis-title text").inner_text())
+    assert re.match("difference in .+", forest.locator(".role-axis-title text").text_content() or "")
 
 
 def test_differences_of_another_figure_can_be_chosen(opened: Opened) -> None:
@@ -342,3 +342,12 @@ def test_ten_models_still_open(browser: Browser, tmp_path: Path) -> None:
     assert opened.page.locator(".chip").count() == 10
     assert opened.complaints == []
     opened.page.close()
+
+
+def test_paper_has_the_run_and_its_models_and_no_empty_chapter(browser: Browser, report: Path) -> None:
+    page = Opened(browser, report, unfold=False).page
+    page.emulate_media(media="print")
+    assert page.locator("#methods summary:visible").all_inner_texts()[-1].startswith("run-1")
+    assert page.locator("#methods details.model summary:visible").count() == len(MODELS)
+    assert not page.locator("#all").is_visible()
+    page.close()
