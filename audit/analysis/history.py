@@ -40,7 +40,8 @@ class Series(Reported):
 
     With a ``baseline`` it is the figure's change since then, as seen by the gate: the intervals of all nights hold
     jointly at the runs' confidence (`audit.analysis.gate.over_nights`). Changes within ± ``margin`` do not matter.
-    With a ``limit`` it is the limited quantity: the figure, or its ``coverage`` or ``refusals``.
+    With a ``limit`` it is the limited quantity: the figure, or its ``coverage`` or ``refusals``. ``primary``: whether
+    the latest run that has the figure declares it so.
     """
 
     id: str
@@ -51,6 +52,7 @@ class Series(Reported):
     unit: str
     neutral: float | None
     points: list[Point]
+    primary: bool = False
     baseline: str | None = None
     margin: float | None = None
     limit: str | None = None
@@ -181,6 +183,7 @@ def history(results: Iterable[AuditResult], absences: Sequence[Absence] = (), *,
         Include figures of single levels (one occupation).
     """
     series: dict[str, Series] = {}
+    primary: dict[str, bool] = {}
     runs: list[Run] = []
     names: list[str] = []
     last: dict[str, tuple[Measure, ModelInfo | None]] = {}
@@ -216,7 +219,9 @@ def history(results: Iterable[AuditResult], absences: Sequence[Absence] = (), *,
                     **measure.model_dump(include={"id", "model", "suite", "measure", "where", "unit", "neutral"}),
                 )
             series[measure.id].points.append(point)
-    return History(models=names, runs=runs, series=list(series.values()), absences=list(absences))
+            primary[measure.id] = measure.spec.primary
+    found = [one.model_copy(update={"primary": primary[one.id]}) for one in series.values()]
+    return History(models=names, runs=runs, series=found, absences=list(absences))
 
 
 def with_sequences(found: History, store: Store) -> History:

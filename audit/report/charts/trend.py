@@ -27,27 +27,37 @@ class Line:
 
 @dataclass(slots=True)
 class Picture:
-    """A measure of a suite under all its conditions. Its panels share the value axis, from ``ends`` to ``ends``."""
+    """A measure of a suite under several conditions. Its panels share the value axis, from ``ends`` to ``ends``.
+
+    ``folded``: the reader unfolds it. Drawing takes a moment a panel, and a store of four suites has more than 1,500.
+    """
 
     title: str
     unit: str
     ends: list[float]
+    folded: bool
     panels: list[Panel] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
 
 
 def trend_pictures(history: History) -> list[Picture]:
-    """One chart for each measure of each suite, with a panel for each condition; then changes and limits."""
+    """One chart for each measure of each suite, with a panel for each condition; then changes and limits.
+
+    Figures that are not primary, and gated ones without an alarm, have charts of their own, which are folded.
+    """
+    leading = {series.id for series in history.series if series.primary}
+    leading |= {s.id for s in history.sequences if any(point.verdict in ALARMS for point in s.points)}
     number = {name: i for i, name in enumerate(history.models)}
-    grouped: dict[tuple[str, ...], dict[Where, list[Series]]] = {}
+    grouped: dict[tuple[str, str, str, bool], dict[Where, list[Series]]] = {}
     for series in (*history.series, *history.sequences):
-        conditions = grouped.setdefault((series_title(series), series.suite, series.measure), {})
+        folded = bool(leading) and series.id not in leading
+        conditions = grouped.setdefault((series_title(series), series.suite, series.measure, folded), {})
         conditions.setdefault(where_key(series.where), []).append(series)
     pictures = []
-    for conditions in grouped.values():
+    for (*_, folded), conditions in grouped.items():
         everything = [series for of_condition in conditions.values() for series in of_condition]
         title = series_title(everything[0])
-        picture = Picture(title, unit_label(everything[0].unit), _value_axis(everything))
+        picture = Picture(title, unit_label(everything[0].unit), _value_axis(everything), folded)
         for of_condition in conditions.values():
             where = where_label(of_condition[0].where)
             of_condition.sort(key=lambda series: number[series.model])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 from audit.analysis.history import Absence, History, Point, Series, history
 from audit.report import write_trend
+from audit.report.charts import trend_pictures
 from audit.report.page import trend_page
 from audit.report.phrases import gate_lines, trend_scope
 from audit.results import AuditResult
@@ -154,3 +156,22 @@ def test_changes_are_counted_by_run_not_by_field() -> None:
         "2 runs with a result; another model or engine: one at 1 run; other questions at 1 run. A line ends"
     )
     assert "no model, engine or suite changed" in trend_scope(history(nights(["one"])))
+
+
+def test_only_primary_figures_and_alarms_are_drawn_at_once() -> None:
+    first, second = nights(["one"], 2)
+    gap = first.measures[0].measure
+    primary = [
+        m.model_copy(update={"spec": dataclasses.replace(m.spec, primary=m.measure == gap)}) for m in first.measures
+    ]
+    found = history([first, second.model_copy(update={"measures": primary})])
+    checks = [looked("one", ["unchanged"]), looked("one", ["regressed"], measure="score")]
+    pictures = trend_pictures(found.model_copy(update={"sequences": checks}))
+    shown = [picture.title for picture in pictures if not picture.folded]
+    assert len(shown) == 2
+    assert shown[0] == "toy: P̃(female)"
+    assert shown[1].startswith("toy: score, change since first")
+    assert len(pictures) > 3
+    page = trend_page(found, "Nightly")
+    assert page.count('<details class="fold">') == sum(picture.folded for picture in trend_pictures(found))
+    assert not any(picture.folded for picture in trend_pictures(history([first]))), "no figure is primary"
