@@ -68,7 +68,7 @@ def mean_of_kind(
     probabilities      the same, at least as far as a logit-normal model's: `widened_by_logit_model`
     of sampled levels, bent by skewness, and wider by what few levels do not show of it:
     no changes         `allow_for_unseen_skewness`; with a range, at least as far as a kind that was
-                       not drawn may lie: `allow_for_unseen_kinds`
+                       not drawn may lie: `allow_for_unseen_kinds`. Not if counted, one of each level
     =================  ==============================================================================
 
     Values beyond their range are taken for any number. Parameters as for `clustered_mean`; ``belongs`` as for
@@ -78,7 +78,8 @@ def mean_of_kind(
     estimate = clustered_mean(columns, clusters, strata)
     if belongs is not None:
         estimate = with_memberships(estimate, columns, clusters, belongs)
-    is_of_sample = not kind.is_change and bool(crossed_factors(clusters))
+    factors = crossed_factors(clusters)
+    is_of_sample = not kind.is_change and bool(factors)
     if not kind.holds(columns):
         bent = allow_for_unseen_skewness(bent_by_skewness(estimate)) if is_of_sample else estimate
         return unknown_where_few_are_alike(bent)
@@ -92,10 +93,13 @@ def mean_of_kind(
         estimate = allow_for_unseen_outcomes(estimate, *arguments)
     estimate = estimate.where(is_count, counted)
     if is_of_sample:
-        estimate = allow_for_unseen_skewness(estimate)
+        sampled, estimate = estimate, allow_for_unseen_skewness(estimate)
         ends, groups = (kind.least, kind.most), strata or Strata.one(len(columns))
         is_probability = kind.is_probability & ~is_count  # a kind in which every answer is yes is no rarity
         estimate = allow_for_unseen_kinds(
             estimate, clusters, *ends, groups, is_probability=is_probability, log_odds=kind.unseen_log_odds
         )
+        if len(factors) == 1 and factors[0].max() + 1 == len(columns):
+            # One yes or no of each level: a score interval holds whatever kinds of levels there are.
+            estimate = estimate.where(is_count, sampled)
     return unknown_where_few_are_alike(estimate)

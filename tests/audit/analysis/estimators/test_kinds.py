@@ -179,3 +179,12 @@ def test_skewed_levels_near_0_are_held_in_samples_hiding_them() -> None:
     low, high = mean_of_kind(y, [a, b], PROBABILITY).interval(0.95)
     truth = special.expit(-6 + odds).mean()
     assert ((low <= truth) & (truth <= high)).mean() > 0.945
+
+
+def test_one_yes_or_no_of_each_level_is_as_if_unclustered():
+    """A level that is one answer adds nothing to it: the same pairs with and without a factor have one interval."""
+    answers = np.array([1.0, 0, 1, 1, 1, 0, 1, 1, 0, 1])[:, None]
+    kind = ValueKind(0.0, 1.0, is_count=True, is_probability=True)
+    alone, of_levels = (mean_of_kind(answers, clusters, kind) for clusters in ([], [np.arange(10)]))
+    assert alone.interval(0.95) == of_levels.interval(0.95)
+    assert not of_levels.is_of_unseen.any()
