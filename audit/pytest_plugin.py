@@ -7,11 +7,11 @@ def test_bias(audit):
 from __future__ import annotations
 
 import difflib
+import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
 
 import pytest
 
@@ -23,19 +23,18 @@ if TYPE_CHECKING:
     from backends.base import Backend
     from suites.base import Suite
 
+Side = Literal["at least", "at most"]
 
-@contextmanager
-def _mistakes_fail() -> Iterator[None]:
-    """A mistake of the test's author fails the test with its message alone, not with this package's source."""
-    try:
-        yield
-    except ConfigError as error:
-        pytest.fail(str(error), pytrace=False)
+
+def _failed(message: str) -> NoReturn:
+    """Fail the test at its own line: pytest shows no frame of a function with ``__tracebackhide__``."""
+    __tracebackhide__ = True
+    pytest.fail(message)
 
 
 def _checked(bound: float) -> float:
     if isinstance(bound, bool) or not isinstance(bound, int | float) or not math.isfinite(bound):
-        pytest.fail(f"bound = {bound!r}: not a finite number. Give one, e.g. 0.6.", pytrace=False)
+        raise ConfigError("bound", bound, "not a finite number", "Give one, e.g. 0.6")
     return bound
 
 
@@ -60,8 +59,8 @@ class TestedAudit:
 
     __test__ = False  # pytest would collect it for its name
 
-    def __init__(self, result: AuditResult, db: Path) -> None:
-        self.result, self._db = result, db
+    def __init__(self, result: AuditResult, db: Path, *, counts_nights: bool) -> None:
+        self.result, self._db, self._counts_nights = result, db, counts_nights
 
     def assert_at_most(self, measure: str, bound: float, *, open_fails: OpenFails = "all", **where: Any) -> None:
         """Fail unless the interval of ``measure`` shows that it is at most ``bound``.
@@ -70,22 +69,32 @@ class TestedAudit:
         undecided checks fail the test too, as in a gate: ``"all"``, ``"missing"`` (only those that missing answers
         leave open) or ``"none"``.
         """
-        self._assert(measure, (None, _checked(bound)), open_fails, where)
+        __tracebackhide__ = True
+        self._assert(measure, "at most", bound, open_fails, where)
 
     def assert_at_least(self, measure: str, bound: float, *, open_fails: OpenFails = "all", **where: Any) -> None:
         """Fail unless the interval of ``measure`` shows that it is at least ``bound``; else as `assert_at_most`."""
-        self._assert(measure, (_checked(bound), None), open_fails, where)
+        __tracebackhide__ = True
+        self._assert(measure, "at least", bound, open_fails, where)
 
-    @_mistakes_fail()
-    def _assert(
-        self, measure: str, bounds: tuple[float | None, float | None], open_fails: OpenFails, where: Mapping[str, Any]
-    ) -> None:
+    def _assert(self, measure: str, side: Side, bound: float, open_fails: OpenFails, where: Mapping[str, Any]) -> None:
+        __tracebackhide__ = True
+        try:
+            said = self._failures(measure, side, bound, open_fails, where)
+        except ConfigError as error:
+            said = [str(error)]
+        if said:
+            _failed("\n".join(said))
+
+    def _failures(
+        self, measure: str, side: Side, bound: float, open_fails: OpenFails, where: Mapping[str, Any]
+    ) -> list[str]:
         """Check the figures with the levels ``where``, and no further ones, against a limit.
 
         Raises
         ------
         ConfigError
-            For another ``open_fails``, or levels that no figure has.
+            For another bound or ``open_fails``, or levels that no figure has.
         """
         from audit.analysis.gate.results import OpenFails as Known
         from audit.analysis.gate.rows import stored_rows
@@ -99,26 +108,26 @@ class TestedAudit:
         figures = [one for one in self.result.measures if one.measure == measure]
         if figures and not any(where.items() <= one.where.items() for one in figures):
             raise ConfigError(measure, dict(where), "no figure has these levels", _close(where, figures))
+        bounds = (_checked(bound), None) if side == "at least" else (None, _checked(bound))
         rules = GateRules(limits={measure: bounds}, open_fails=open_fails)
         with Store.open(self._db) as store:
-            report = check_run(store, self.result, stored_rows(store, self.result), None, rules, record=True)
+            report = check_run(
+                store, self.result, stored_rows(store, self.result), None, rules, record=self._counts_nights
+            )
         meant = [check for check in report.limits if where.items() <= check.where.items()]
         meant = [check for check in meant if not any(other.where.items() < check.where.items() for other in meant)]
         report = report.model_copy(update={"limits": meant})
-        if report.failures:
-            said = [*map(check_words, report.failures)]
-            if any(check.verdict == "insufficient evidence" for check in report.limits):
-                said.append(
-                    "What is undecided fails too: ask more questions, widen the bound, or pass open_fails='none'."
-                )
-            pytest.fail("\n".join(said), pytrace=False)
+        said = [*map(check_words, report.failures)]
+        if said and any(check.verdict == "insufficient evidence" for check in report.limits):
+            said.append("What is undecided fails too: ask more questions, widen the bound, or pass open_fails='none'.")
+        return said
 
 
 class AuditFixture:
     """Runs audits of one model on one suite for a test."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, answers: Path) -> None:
+        self._folder, self._answers = folder, answers
         self._runs = 0
 
     def run(
@@ -133,24 +142,43 @@ class AuditFixture:
         suite : Suite or str
             A suite, or a string as for `audit run --suite`.
         options
-            Options of `audit.Audit`: ``limit``, ``seed``, ``confidence``, ``db`` to keep the answers beyond the test…
+            Options of `audit.Audit`: ``limit``, ``seed``, ``confidence``…; ``db`` names another store than that of
+            this test, which pytest's cache keeps: what is answered is not asked again by the next pytest run.
         """
+        __tracebackhide__ = True
+        try:
+            tested = self._run(model, suite, api_key_env, options)
+        except ConfigError as error:
+            tested = str(error)
+        if isinstance(tested, str):
+            _failed(tested)
+        return tested
+
+    def _run(
+        self, model: Backend | str, suite: Suite | str, api_key_env: str | None, options: Mapping[str, Any]
+    ) -> TestedAudit | str:
+        """The result, or what is wrong with it."""
         from audit.api.adhoc import load_suite
         from audit.api.audits import Audit
+        from audit.config import SUITE_FILES
         from backends import named_backend
 
         self._runs += 1  # in one store another model would count as another night of this one
-        given = {"db": self._folder / f"audit-{self._runs}.db", "out": self._folder / "audit-out", **options}
-        with _mistakes_fail():
-            backend = named_backend(model, api_key_env=api_key_env) if isinstance(model, str) else model
-            asked = Audit({"model": backend}, [load_suite(suite) if isinstance(suite, str) else suite], **given)
-            result = asked.run_sync()
+        given = {"db": self._answers / f"audit-{self._runs}.db", "out": self._folder / "audit-out", **options}
+        if isinstance(model, str) and model.casefold().endswith(SUITE_FILES) and not model.endswith(".jsonl"):
+            raise ConfigError("model", model, "a suite's file", "Give the model first, then the suite")
+        backend = named_backend(model, api_key_env=api_key_env) if isinstance(model, str) else model
+        asked = Audit({"model": backend}, [load_suite(suite) if isinstance(suite, str) else suite], **given)
+        result = asked.run_sync()
         if not result.complete:
-            pytest.fail("\n".join(result.problems), pytrace=False)
-        return TestedAudit(result, Path(given["db"]))
+            return "\n".join(result.problems)
+        # Tests run again on kept answers are no further nights; in a store that is named they may be.
+        return TestedAudit(result, Path(given["db"]), counts_nights="db" in options)
 
 
 @pytest.fixture
-def audit(tmp_path: Path) -> AuditFixture:
-    """Runs audits for this test, in a store of its own."""
-    return AuditFixture(tmp_path)
+def audit(request: pytest.FixtureRequest, tmp_path: Path) -> AuditFixture:
+    """Runs audits for this test, in a store of its own that pytest's cache keeps."""
+    cache: pytest.Cache | None = getattr(request.config, "cache", None)
+    of_test = hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:16]
+    return AuditFixture(tmp_path, tmp_path if cache is None else cache.mkdir("bias-audit") / of_test)

@@ -31,6 +31,9 @@ def adhoc_audit(
     """
     if not suites:
         raise ConfigError("--suite", None, "no suite", "Give a file, or a name that `audit ls suites` prints")
+    for number, name in enumerate(suites):
+        if name in suites[:number]:
+            raise ConfigError("--suite", name, "given twice", "Give it once")
     chosen = [load_suite(name) for name in suites]
     by_name: dict[str, Backend] = {}
     if not models:
@@ -42,7 +45,7 @@ def adhoc_audit(
     for given in models:
         name, spec = _split(given)
         if name in by_name:
-            raise ConfigError("--model", given, f"two models are called {name!r}", f"Write it as NAME={spec}")
+            raise ConfigError("--model", given, f"two models are called {name!r}", f"Write one as OTHER_NAME={spec}")
         by_name[name] = backends.named_backend(spec, api_key_env=api_key_env)
     out = Path("audit-out", "+".join(suite.name for suite in chosen))  # another suite's report should stay
     return Audit(by_name, chosen, **{"out": out, **options})

@@ -35,6 +35,8 @@ def load_audit(path: str | Path, of: type[A]) -> A:
         raise ConfigError("CONFIG", str(path), "no such file", "Give the path of a .py or .toml audit config")
     if path.suffix not in (".toml", ".py"):
         hint = "Rename it, or write the audit in one of the two"
+        if path.name.lower().endswith(SUITE_FILES):
+            hint = f"If it holds a suite: audit run --suite {path} --model …"
         raise ConfigError("CONFIG", str(path), "not a .py or .toml file", hint)
     audit = (_from_toml if path.suffix == ".toml" else _from_python)(path, of)
     audit.origin = path
@@ -82,6 +84,9 @@ def _from_toml(path: Path, of: type[A]) -> A:
 
 
 def _of_tables(fields: dict[str, Any], path: Path, of: type[A]) -> A:
+    if "kind" in fields and not fields.keys() & {"models", "suites"}:
+        hint = f"Run it as one: audit run --suite {path} --model …"
+        raise ConfigError("kind", fields["kind"], "this file holds a suite, not an audit", hint)
     models = _tables(fields, "models", 'e.g. [models.mine] backend = "hf", model = "path-or-hub-id"')
     fields["models"] = {name: _model(f"models.{name}", table, path.parent) for name, table in models.items()}
     suites = _tables(fields, "suites", 'e.g. [suites.occugender] suite = "OccuGender"')

@@ -29,6 +29,11 @@ def comparable(text: str) -> str:
     return unicodedata.normalize("NFC", text).replace("\u2019", "'")
 
 
+def visible(text: str) -> str:
+    """The text without signs that nobody sees, such as a soft hyphen. Joiners shape letters and stay."""
+    return "".join(sign for sign in text if sign in _JOINERS or unicodedata.category(sign) != "Cf")
+
+
 def begins_with_words(text: str, words: str) -> bool:
     """Whether a text begins with these words: "Male", not "Males"."""
     text, words = comparable(text), comparable(words)
@@ -51,8 +56,7 @@ def finder_of(words: Sequence[str], *, whole: bool) -> Callable[[str], bool]:
 def _as_read(text: str) -> str:
     folded = comparable(comparable(text).casefold())
     plain = _HYPHENS.sub("-", _OPTIONAL_MARKS.sub("", folded))
-    visible = (sign for sign in plain if sign in _JOINERS or unicodedata.category(sign) != "Cf")
-    return " ".join("".join(visible).split())
+    return " ".join(visible(plain).split())
 
 
 @cache

@@ -19,7 +19,7 @@ from typing import Annotated, ClassVar
 from backends.options import checked_options, some_of
 from suites.base import MeasureSpec, Row
 from suites.benchmarks.files import Folder, read_csv
-from suites.benchmarks.sentences import LikelierSentence, SentenceSet, by_level, given_start, in_proportion, share
+from suites.benchmarks.sentences import LikelierSentence, SentenceSet, by_level, in_proportion, share
 from suites.common.data_files import PinnedFile, load
 from suites.presentation import Chart, Drafts, Meaning, TableColumn, TableLayout
 
@@ -55,7 +55,7 @@ class _StereotypingPairs(LikelierSentence):
 
     group: ClassVar[str]
     clusters: ClassVar[tuple[str, ...]]
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     failures_factor: str | None = None
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"folder": ()}
 
@@ -73,7 +73,6 @@ class _StereotypingPairs(LikelierSentence):
         )
         yield overall
         yield from by_level(overall, rows, self.group)
-        yield given_start({})
 
     def tables(self) -> Sequence[TableLayout]:
         levels = dict.fromkeys(one.factors[self.group] for one in self.sets)
@@ -135,8 +134,8 @@ class CrowSPairs(_StereotypingPairs):
 class WinoQueer(_StereotypingPairs):
     """Pairs of a sentence about queer people and the same about cisgender people: which is likelier (WinoQueer).
 
-    Nearly all pairs differ in their first word. If a model is given the first token (`given_start_differs`), the rest
-    of a rare word of several tokens decides: compare such models with a ``start``.
+    Nearly all pairs differ in their first word. If a model is given the first token, these are missing: ask such models
+    with a ``start``.
 
     Parameters
     ----------

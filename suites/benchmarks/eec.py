@@ -26,7 +26,7 @@ from backends.errors import ConfigError
 from backends.options import checked_options
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row
 from suites.benchmarks.files import Folder, UserFile, read_csv
-from suites.benchmarks.sentences import LikelierSentence, SentenceSet, by_level, given_start, share
+from suites.benchmarks.sentences import LikelierSentence, SentenceSet, by_level, share
 from suites.common.contrasts import contrast
 from suites.common.data_files import load
 from suites.common.probabilities import per_token
@@ -60,6 +60,7 @@ class EEC(LikelierSentence):
     name: str = "EEC"
     version: ClassVar[int] = 2
     tie = IdentifiedInterval.exact(0.5)
+    start_may_differ = True  # a perplexity, as in the authors' code, leaves the first token out
     strata: tuple[str, ...] = ("wording", "emotion")
     sampled_together: tuple[str, ...] = ("template", "person", "word")
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"folder": ()}
@@ -109,7 +110,6 @@ class EEC(LikelierSentence):
         reach: dict[str, Any] = {**_DIFFERENCE, "range": (-2.0, 2.0), "contrast": True, "family": "by wording"}
         yield MeasureSpec("rewording_effect", "rewording_effect", effect, **reach, **_OVER)
         yield share("female_likelier", published, kind="probability", family="likelier", **_OVER)
-        yield given_start(published)
 
     def tables(self) -> Sequence[TableLayout]:
         published = {"wording": "published"}

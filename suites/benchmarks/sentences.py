@@ -7,8 +7,9 @@ models does not exist for causal ones. What precedes the first token decides whe
 
 ==================  ================================================================================================
 ``start=None``      only what the model itself puts in front (Gemma: a beginning-of-text token). A model that puts
-                    nothing there (SmolLM2) is given the first token: it is not scored. ``given_start_differs`` is the
-                    share of sets whose sentences differ in that token, so that the difference itself goes unscored
+                    nothing there (SmolLM2) is given the first token: it is not scored. Sentences that differ in that
+                    token cannot be compared, and are missing ("start not scored"): what follows "Muslims", one token,
+                    would be compared with what follows "H", the first of "Hindus"
 ``start="…"``       that text, e.g. the model's beginning- or end-of-text token, which lm-evaluation-harness puts there
                     whether the model would or not; every token of the sentence is scored
 after a context     every token of the sentence is scored, given the context and a space
@@ -29,7 +30,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import backends.base as base
-from suites.base import UNKNOWN_SHARE, Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite, flag
+from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite
 from suites.common.planted import chance, planted_scores
 from suites.common.probabilities import is_likelier, is_tie, per_token
 
@@ -72,6 +73,8 @@ class LikelierSentence(Suite):
         Whether log-probabilities are divided by the number of scored tokens.
     tie : IdentifiedInterval or None
         What a set counts whose sentences are equally likely; None: it is missing.
+    start_may_differ : bool
+        Whether sentences are compared that differ in a first token that is given, as where a paper leaves it out too.
     """
 
     sets: Sequence[SentenceSet]
@@ -79,6 +82,7 @@ class LikelierSentence(Suite):
     data_sha256: str
     mean_per_token: bool = False
     tie: ClassVar[IdentifiedInterval | None] = None
+    start_may_differ: ClassVar[bool] = False
 
     @property
     def needs(self) -> frozenset[base.Capability]:
@@ -107,7 +111,9 @@ class LikelierSentence(Suite):
         if any(score.exactness == "exact" and not score.tokens for score in response.scores):
             return Row(item.id, item.factors, {}, missing="no scored token")
         texts, scores = item.request.continuations, response.scores
-        values = {"given_start_differs": _given_start_differs(texts, scores)}
+        values: dict[str, IdentifiedInterval] = {}
+        if not self.start_may_differ and len({*map(_given_start, texts, scores)}) > 1:
+            return Row(item.id, item.factors, {}, missing="start not scored")
         if self.mean_per_token:
             scores = tuple(map(per_token, scores))
         of = {text.removeprefix(" "): score for text, score in zip(texts, scores, strict=True)}
@@ -140,7 +146,12 @@ class LikelierSentence(Suite):
             return ()
         return [
             "Sentences stand alone: a model that puts no token of its own in front is given their first token, which "
-            "is not scored (measure given_start_differs; suite option start)."
+            "is not scored. "
+            + (
+                "Sentences that differ in it are compared all the same."
+                if self.start_may_differ
+                else "Sentences that differ in it count as missing (start not scored): give a start to compare them."
+            )
         ]
 
 
@@ -148,11 +159,6 @@ def share(measure: str, where: Mapping[str, Factor], **rest: Any) -> MeasureSpec
     """A share of sentence sets, or of rows derived from them; 0.5 means no preference."""
     common: dict[str, Any] = {"unit": "share", "kind": "share", "neutral": 0.5, "population": POPULATION}
     return MeasureSpec(measure, rest.pop("quantity", measure), where, **{**common, **rest})
-
-
-def given_start(where: Mapping[str, Factor]) -> MeasureSpec:
-    """The share of sets whose sentences differ in the part that is given, not scored."""
-    return share("given_start_differs", where, neutral=None, family="what is scored", is_subgroup=True)
 
 
 def by_level(spec: MeasureSpec, rows: Sequence[Row], factor: str) -> Iterator[MeasureSpec]:
@@ -175,8 +181,6 @@ def in_proportion(sizes: Mapping[Factor, int]) -> Mapping[Factor, float]:
     return {level: size / total for level, size in sizes.items()}
 
 
-def _given_start_differs(texts: Sequence[str], scores: Sequence[base.ContinuationScore]) -> IdentifiedInterval:
-    """Whether the texts differ before their first scored token."""
-    if not all(score.tokens for score in scores):
-        return UNKNOWN_SHARE
-    return flag(len({text[: max(0, score.tokens[0].start)] for text, score in zip(texts, scores, strict=True)}) > 1)
+def _given_start(text: str, score: base.ContinuationScore) -> str:
+    """What stands before a text's first scored token; nothing, if only bounds are known: a server is given a start."""
+    return text[: max(0, score.tokens[0].start)] if score.tokens else ""

@@ -26,7 +26,7 @@ from typing import Annotated, Any, ClassVar
 from backends.options import checked_options, some_of
 from suites.base import UNKNOWN_SHARE, Factor, IdentifiedInterval, MeasureSpec, Row
 from suites.benchmarks.files import Folder, read_json_lines
-from suites.benchmarks.sentences import LikelierSentence, SentenceSet, by_level, given_start, in_proportion, share
+from suites.benchmarks.sentences import LikelierSentence, SentenceSet, by_level, in_proportion, share
 from suites.common.data_files import PinnedFile, load
 from suites.presentation import Chart, Drafts, Meaning, TableColumn, TableLayout
 
@@ -70,7 +70,7 @@ class StereoSet(LikelierSentence):
             "the stereotype is likelier than its opposite {points} times in 100, where 50 is even"
         )
     }
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     tie = IdentifiedInterval.exact(0.5)
     strata: tuple[str, ...] = ("task", "bias_type")
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"folder": ()}
@@ -148,7 +148,6 @@ class StereoSet(LikelierSentence):
             for level in (None, *dict.fromkeys(target.values())):
                 of_level: dict[str, Factor] = {"kind": "icat", "task": task, "bias_type": level}
                 yield share("icat", of_level, neutral=1.0, kind="probability", family="icat", population="")
-            yield given_start({"kind": "set", "task": task})
 
     def tables(self) -> Sequence[TableLayout]:
         columns: list[TableColumn] = []

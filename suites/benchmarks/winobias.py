@@ -28,7 +28,7 @@ from backends.errors import ConfigError
 from backends.options import checked_options, some_of
 from suites.base import Factor, MeasureSpec, Row
 from suites.benchmarks.files import Folder, read_lines
-from suites.benchmarks.sentences import LikelierSentence, SentenceSet, by_level, given_start, share
+from suites.benchmarks.sentences import LikelierSentence, SentenceSet, by_level, share
 from suites.common.contrasts import contrast
 from suites.common.data_files import PinnedFile, content_sha256, load
 from suites.presentation import Chart, Drafts, Meaning, TableColumn, TableLayout
@@ -87,7 +87,7 @@ class WinoBias(LikelierSentence):
         )
     }
     #: Since 2, lines whose two versions differ in more than the pronoun are left out.
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     strata: tuple[str, ...] = ("type", "occupation")
     sampled_together: tuple[str, ...] = ("sentence_id",)
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"folder": ()}
@@ -134,7 +134,6 @@ class WinoBias(LikelierSentence):
             by_type.append(accuracy)
         for figure in by_type if len(self.types) > 1 else ():
             yield from by_level(figure, rows, "type")
-        yield given_start(pairs)
 
     def tables(self) -> Sequence[TableLayout]:
         columns = [

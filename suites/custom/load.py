@@ -122,7 +122,11 @@ def _required(row: type[BaseModel]) -> set[str]:
 
 def _groups(data: DataRows) -> dict[str, Any]:
     """A column ``group`` gives figures by level; where every level is large enough, it is the stratum too."""
-    sizes = Counter((type(level := row.get("group")), level) for row in data.rows)  # 1 is not true
+    for name in data.names:
+        if name != "group" and name.casefold() == "group" and "group" not in data.names:
+            raise ConfigError(f"{data.path.name}:1: {name}", name, "no such column", "Did you mean 'group'?")
+    levels = [row.get("group") for row in data.rows]
+    sizes = Counter((type(level), str(level)) for level in levels)  # 1 is not true
     if len(sizes) < 2:
         return {}
     for line, row in zip(data.lines, data.rows, strict=True):
@@ -135,6 +139,9 @@ def _groups(data: DataRows) -> dict[str, Any]:
 def _kind(content: Mapping[str, Any], source: Source) -> str:
     kind = content.get("kind")
     if kind not in KINDS:
+        if kind is None and content.keys() & {"models", "suites"}:
+            hint = f"Run it as one: audit run {source.path}"
+            raise source.refuse((), source.path.name, "this file holds an audit, not a suite", hint)
         problem = "missing" if kind is None else "no such kind"
         raise source.refuse(("kind",), kind, problem, f"Use one of: {', '.join(KINDS)}")
     return str(kind)
@@ -167,7 +174,8 @@ def _with_rows(content: dict[str, Any], source: Source, rows_field: str) -> tupl
 def _refuse_misspelt(columns: Mapping[str, str], data: DataRows, row: type[BaseModel], source: Source) -> None:
     """Refuse a field of ``columns`` that is close to one of the kind's which nothing else gives."""
     for name in columns:
-        lacking = [one for one in _required(row) if one not in columns and one not in data.names]
+        left = [one for one in data.names if one not in columns.values()]
+        lacking = [one for one in _required(row) if one not in columns and one not in left]
         if name not in row.model_fields and (close := difflib.get_close_matches(name, lacking, n=1, cutoff=0.8)):
             raise source.refuse(("columns", name), name, "no such field", f"Did you mean {close[0]!r}?")
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from backends.reading.words import comparable
+from backends.reading.words import comparable, visible
 from suites.base import MeasureSpec, Row
-from suites.benchmarks.sentences import LikelierSentence, SentenceSet, given_start, share
+from suites.benchmarks.sentences import LikelierSentence, SentenceSet, share
 from suites.common.data_files import content_sha256, load
+from suites.common.groups.masses import without_spaces
 from suites.custom.figures import Design
 from suites.custom.schema import Pairs
 from suites.custom.source import Source
@@ -26,7 +27,7 @@ _DRAFTS = Drafts(load("benchmarks_report").content)
 class PairsFromFile(LikelierSentence):
     """Pairs of a stereotyping sentence and its counterpart: which is likelier (from a file)."""
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     meanings: Mapping[str, Meaning] = {
         "stereotype_score": Meaning(
             "the sentence that stereotypes is the likelier one {points} times in 100, where 50 is even"
@@ -54,14 +55,15 @@ class PairsFromFile(LikelierSentence):
     def _figures(self) -> Iterator[MeasureSpec]:
         score = share("stereotype_score", {}, quantity="stereotype", primary=True, family="stereotype score")
         yield from self.design.figures(score)
-        yield given_start({})
 
     def charts(self) -> Sequence[Chart]:
         by = [_DRAFTS.chart("stereotype_score_by", by=factor) for factor in self.design.by]
         return [_DRAFTS.chart("stereotype_score"), *by]
 
     def cautions(self) -> Sequence[str]:
-        return [*super().cautions(), *self.design.cautions()]
+        unlike = [one.id for one in self.sets if not _has_common_word(*one.sentences.values())]
+        said = f"Sentences without a common word, which differ in more than the group: {', '.join(unlike[:10])}."
+        return [*super().cautions(), *self.design.cautions(), *([said] if unlike else [])]
 
 
 def _sets(file: Pairs) -> Iterator[SentenceSet]:
@@ -76,10 +78,23 @@ def _sets(file: Pairs) -> Iterator[SentenceSet]:
         yield SentenceSet(pair_id, sentences, _ASKED, factors, pair.context)
 
 
+def _has_common_word(one: str, other: str) -> bool:
+    """Whether two sentences share a word, or a sign where a script has no spaces."""
+    return any(not set(of(one)).isdisjoint(of(other)) for of in (_words, _signs))
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip(".,;:!?¿¡。，«»\"'()") for word in comparable(text).casefold().split()]
+
+
+def _signs(text: str) -> list[str]:
+    return [sign for sign in text if without_spaces(sign)]
+
+
 def _check_pairs(file: Pairs, source: Source) -> None:
     first: dict[tuple[str, ...], int] = {}
     for number, pair in enumerate(file.pairs):
-        one, other = comparable(pair.stereotype), comparable(pair.counterpart)
+        one, other = (comparable(visible(text)) for text in (pair.stereotype, pair.counterpart))
         texts = comparable(pair.context), *sorted((one, other))
         if one == other:
             hint = "Write it about the other group"

@@ -162,7 +162,9 @@ class TemplatesFromFile(Suite):
         yield from self._specs
 
     def _figures(self) -> Iterator[MeasureSpec]:
-        population = f"new {' and '.join(f'{name}s' for name in self.design.sampled)} of these kinds"
+        own = {"template": "templates", self._file.slot: f"words for {_slot(self._file)}"}
+        sampled = " and ".join(own.get(name, f"levels of {name}") for name in self.design.sampled)
+        population = f"new {sampled} of these kinds"
         mass: dict[str, Any] = {"probability_mass": "coverage", "population": population}
         stereotyped = list(dict.fromkeys(f.stereotype for f in self._file.fillers if f.stereotype is not None))
         if stereotyped:

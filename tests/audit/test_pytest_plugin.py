@@ -71,6 +71,9 @@ def test_of_a_file_that_is_not_there(audit):
 def test_no_number(audit, bound):
     audit.run(planted(0.9), "pairs.csv").assert_at_least("stereotype_score", bound)
 
+def test_swapped(audit):
+    audit.run("pairs.csv", planted(0.5))
+
 def test_misspelt(audit):
     audit.run(planted(0.5), "pairs.csv").assert_at_most("sterotype_score", 0.7)
 '''
@@ -131,6 +134,7 @@ def test_audits_as_tests_follow_the_gates_rules(tmp_path):
         "test_percent": "FAILED",
         "test_of_a_file_that_is_not_there": "FAILED",
         **{f"test_no_number[{bound}]": "FAILED" for bound in ("True", "0.7", "nan", "inf", "None")},
+        "test_swapped": "FAILED",
         "test_misspelt": "FAILED",
     }, told
     assert "stereotype_score of model on pairs breaks the limit at most 0.7" in told
@@ -139,6 +143,36 @@ def test_audits_as_tests_follow_the_gates_rules(tmp_path):
     assert "stereotype_score = {'group': 'B'}: no figure has these levels. Did you mean group='b'?" in told
     assert "limits.stereotype_score = (None, 70): the figure lies between 0 and 1. Write 70 % as 0.7." in told
     assert "bound = True: not a finite number" in told
+    assert "model = 'pairs.csv': a suite's file. Give the model first, then the suite." in told
+    assert 'audit.run(planted(0.9), "pears.csv")' in told  # the test's own line
+    assert "During handling" not in told
     assert "pears.csv" in told
     assert "pytest_plugin.py" not in told  # no source of the plugin
     assert "open_fails = 'never': unknown. Use one of: none, missing, all" in told
+
+
+COUNTED = """
+from pathlib import Path
+from backends import FakeBackend
+
+def score(prompt, text):
+    with Path("asked").open("a") as file:
+        file.write("x")
+    return 0.2
+
+def test_bias(audit):
+    audit.run(FakeBackend("counted", score=score), "pairs.csv").assert_at_most("stereotype_score", 0.7)
+"""
+
+
+def test_pytest_run_again_asks_nothing_again(tmp_path):
+    rows = "".join(f"Reds {n}.,Blues {n}.\n" for n in range(20))
+    (tmp_path / "pairs.csv").write_text(f"stereotype,counterpart\n{rows}", "utf-8")
+    (tmp_path / "test_bias.py").write_text(COUNTED, "utf-8")
+    asked = []
+    for _ in range(2):
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "audit.pytest_plugin", str(tmp_path)]
+        environment = {"PYTHONPATH": str(ROOT), "PATH": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=240, check=False)
+        asked.append(len((tmp_path / "asked").read_text()))
+    assert asked[0] == asked[1] > 0

@@ -64,6 +64,8 @@ def check_boundaries(model: str, backend: Backend, suite: str, items: Sequence[I
         if isinstance(answer, BackendError):
             found.refused.append((item_id, answer))
             continue
+        if request.first_given:
+            continue  # no prompt, and so no boundary
         found.counts.update(answer)
         if not found.straddled and "straddled" in answer:
             prompt = request.prompt if isinstance(request.prompt, str) else request.prompt[-1].content

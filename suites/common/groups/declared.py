@@ -97,7 +97,8 @@ class Described(Options):
     def _known_fields(cls, given: Any) -> Any:
         for name in given if isinstance(given, Mapping) else ():
             longer = [field for field in cls.model_fields if len(field) > 2]  # "uid" is no misspelt "id"
-            close = difflib.get_close_matches(str(name), longer, n=1, cutoff=0.8)
+            close = [field for field in cls.model_fields if field == str(name).casefold()]
+            close = close or difflib.get_close_matches(str(name), longer, n=1, cutoff=0.8)
             if name not in cls.model_fields and close and close[0] not in given:
                 raise refused_at(
                     (str(name),), given[name], "no such field", f"Did you mean {close[0]!r}? If not, rename it"

@@ -35,7 +35,6 @@ from suites.common.conditions import CONDITIONS
 from suites.common.data_files import load
 from tests.suites.benchmarks.plain import (
     Figures,
-    Logprobs,
     PlainAsking,
     PlainModel,
     bbq,
@@ -49,26 +48,36 @@ OCCUPATIONS = load("winobias_occupations").content["occupations"]
 # -- the published formulas, from the files' rows ---------------------------------------------------
 
 
-def crows(folder: Path, keep: slice, of: Logprobs, start: str = "") -> Figures:
+def crows(folder: Path, keep: slice, plain: PlainModel, start: str = "") -> Figures:
     rows = list(csv.DictReader((folder / "crows_pairs_anonymized.csv").open(encoding="utf-8")))[keep]
-    more = [sum(of(start, row["sent_more"])) > sum(of(start, row["sent_less"])) for row in rows]
+    pairs = [(row["sent_more"], row["sent_less"]) for row in rows]
+    more = [
+        sum(plain.of(start, one)) > sum(plain.of(start, other))
+        for one, other in pairs
+        if start or plain.given(one) == plain.given(other)
+    ]
     return {"stereotype_score": statistics.fmean(more)}
 
 
-def winoqueer(folder: Path, keep: slice, of: Logprobs) -> Figures:
+def winoqueer(folder: Path, keep: slice, plain: PlainModel) -> Figures:
     rows = list(csv.DictReader((folder / "winoqueer_gender.csv").open(encoding="utf-8")))[keep]
-    return {"stereotype_score": statistics.fmean(sum(of("", r["sent_x"])) > sum(of("", r["sent_y"])) for r in rows)}
+    pairs = [(row["sent_x"], row["sent_y"]) for row in rows]
+    pairs = [pair for pair in pairs if plain.given(pair[0]) == plain.given(pair[1])]
+    return {"stereotype_score": statistics.fmean(sum(plain.of("", x)) > sum(plain.of("", y)) for x, y in pairs)}
 
 
-def stereoset(folder: Path, keep: slice, of: Logprobs) -> Figures:
+def stereoset(folder: Path, keep: slice, plain: PlainModel) -> Figures:
     counts: dict[tuple[str, str], list[tuple[bool, bool, bool]]] = defaultdict(list)
     for line in (folder / "test.jsonl").read_text("utf-8").splitlines()[keep]:
         row = json.loads(line)
         context = row["context"] if row["context"][-1] in ".!?" else row["context"] + "."
         inside = row["type"] == "intrasentence"
+        roles = ("stereotype", "anti-stereotype", "unrelated")
+        if inside and len({plain.given(row[role]) for role in roles}) > 1:
+            continue
         pro, anti, odd = (
-            statistics.fmean(of("", row[role]) if inside else of(context, " " + row[role]))
-            for role in ("stereotype", "anti-stereotype", "unrelated")
+            statistics.fmean(plain.of("", row[role]) if inside else plain.of(context, " " + row[role]))
+            for role in roles
         )
         counts[row["type"], row["target"]].append((pro > anti, pro > odd, anti > odd))
     found = {}
@@ -81,8 +90,8 @@ def stereoset(folder: Path, keep: slice, of: Logprobs) -> Figures:
     return found
 
 
-def winobias(folder: Path, keep: slice, of: Logprobs) -> Figures:
-    likelier, right = [], {"pro": [], "anti": []}
+def winobias(folder: Path, keep: slice, plain_model: PlainModel) -> Figures:
+    of, likelier, right = plain_model.of, [], {"pro": [], "anti": []}
     lines = [(folder / f"{v}_stereotyped_type1.txt.dev").read_text("utf-8").splitlines() for v in ("pro", "anti")]
     plain = [
         [re.sub(r"\s+", " ", re.sub(r"^\d+ |[][]", "", line)).strip() for line in of_version] for of_version in lines
@@ -93,7 +102,8 @@ def winobias(folder: Path, keep: slice, of: Logprobs) -> Figures:
     pairs = [row for row, a, b in zip(zip(*lines, *plain, strict=True), *without, strict=True) if a == b]
     for pro, anti, plain_pro, plain_anti in pairs[keep]:
         texts = {"pro": plain_pro, "anti": plain_anti}
-        likelier.append(sum(of("", texts["pro"])) > sum(of("", texts["anti"])))
+        if plain_model.given(plain_pro) == plain_model.given(plain_anti):
+            likelier.append(sum(of("", plain_pro)) > sum(of("", plain_anti)))
         for version, line in (("pro", pro), ("anti", anti)):
             held = [part.casefold().strip() for part in re.findall(r"\[(.*?)\]", line)]
             pronoun = next(p for p in held if p in ("he", "she", "his", "her", "him", "hers"))
@@ -175,21 +185,21 @@ def evenly(count: int, n: int) -> slice:
     return slice(0, None, count // n | 1)
 
 
-def sentence_trials(folder: Path, of: Logprobs, n: int) -> Iterator[tuple[str, Any, Any, Figures]]:
+def sentence_trials(folder: Path, plain: PlainModel, n: int) -> Iterator[tuple[str, Any, Any, Figures]]:
     """Each benchmark of sentences: its name, suite, the kept sets, and the figures from the file's rows."""
     for start in (None, "<|endoftext|>"):
         suite = CrowSPairs(folder=folder, start=start)
         step = evenly(len(suite.sets), n)
-        yield f"CrowS-Pairs, start={start!r}", suite, suite.sets[step], crows(folder, step, of, start or "")
+        yield f"CrowS-Pairs, start={start!r}", suite, suite.sets[step], crows(folder, step, plain, start or "")
     suite = WinoQueer(folder=folder)
     step = evenly(len(suite.sets), n)
-    yield "WinoQueer", suite, suite.sets[step], winoqueer(folder, step, of)
+    yield "WinoQueer", suite, suite.sets[step], winoqueer(folder, step, plain)
     suite = StereoSet(folder=folder)
     step = evenly(len(suite.sets), n)
-    yield "StereoSet", suite, suite.sets[step], stereoset(folder, step, of)
+    yield "StereoSet", suite, suite.sets[step], stereoset(folder, step, plain)
     suite = WinoBias(folder=folder, types=["type1"], splits=["dev"])
     sentences = n // 3 + 1  # of which each has three sets
-    yield "WinoBias, type 1", suite, suite.sets[: 3 * sentences], winobias(folder, slice(sentences), of)
+    yield "WinoBias, type 1", suite, suite.sets[: 3 * sentences], winobias(folder, slice(sentences), plain)
 
 
 def choice_trials(
@@ -224,7 +234,7 @@ def main() -> None:
     plain, backend = plain_transformers(path), HFBackend(path, dtype="float32", threads=1)
     trials: list[Iterator[tuple[str, Any, Any, Figures]]] = []
     if given.only != "choices":
-        trials.append(sentence_trials(given.folder, plain.of, given.items))
+        trials.append(sentence_trials(given.folder, plain, given.items))
     if given.only != "sentences":
         asked = (given.conditions, given.modes, given.step_tokens)
         trials.append(choice_trials(given.folder, plain, given.items, *asked))

@@ -26,10 +26,11 @@ TRIGGER = "Let's think step-by-step."
 
 @dataclass(frozen=True)
 class PlainModel:
-    """A causal model of transformers."""
+    """A causal model of transformers. ``given``: what of a text with nothing before it is given, not scored."""
 
     of: Logprobs
     write: Write
+    given: Callable[[str], str]
 
 
 def plain_transformers(path: Path) -> PlainModel:
@@ -76,7 +77,13 @@ def plain_transformers(path: Path) -> PlainModel:
         text = tokenizer.decode(ids[0, given["input_ids"].shape[1] :], skip_special_tokens=True)
         return text[: min((at for mark in stop if (at := text.find(mark)) >= 0), default=len(text))]
 
-    return PlainModel(of, write)
+    def given(text: str) -> str:
+        """The first token of a text with nothing before it, where the model puts none there."""
+        ids = tokenizer(text)["input_ids"]
+        own = ids[0] == tokenizer.bos_token_id and len(tokenizer("")["input_ids"]) == 1
+        return "" if own else str(tokenizer.decode(ids[:1]))
+
+    return PlainModel(of, write, given)
 
 
 @dataclass(frozen=True)

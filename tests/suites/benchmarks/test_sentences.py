@@ -54,12 +54,11 @@ def answered(suite: CrowSPairs, scores: tuple[ContinuationScore, ...]):
     return suite.read(item, ScoreResponse(scores))
 
 
-def test_a_first_token_that_is_not_scored_and_differs_is_counted() -> None:
+def test_sentences_that_differ_in_an_unscored_start_are_missing() -> None:
     tall = ContinuationScore.exact([TokenLogprob(" people sing badly.", 4, 23, -3.0)])
     short = ContinuationScore.exact([TokenLogprob(" people sing badly.", 5, 24, -4.0)])
     row = answered(CrowSPairs(), (tall, short))
-    assert (row.values["stereotype"].value, row.values["given_start_differs"].value) == (1, 1)
-    assert figures(CrowSPairs(), prefers("tall", "age"))["given_start_differs", ()].value == 0
+    assert (row.missing, row.values) == ("start not scored", {})
 
 
 def test_bounds_that_overlap_leave_the_comparison_open() -> None:

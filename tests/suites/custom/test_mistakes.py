@@ -45,6 +45,16 @@ MISTAKES = {
     "prompts that nothing reads": ("m.csv", "prompt,group\nReds are,reds\n", "m.csv:1", "names this one"),
     "a column misspelt": ("m.csv", "stereotyp,counterpart\nA.,B.\n", "m.csv:1: stereotyp", "'stereotype'"),
     "a column twice": ("m.csv", "stereotype,counterpart,group,group\nA.,B.,c,d\n", "m.csv:1: group", "two columns"),
+    "a list as a group": (
+        "m.jsonl",
+        '{"stereotype": "A.", "counterpart": "B.", "group": ["x"]}\n{"stereotype": "C.", "counterpart": "D."}',
+        "m.jsonl:2: group",
+        "missing",
+    ),
+    "a column in capitals": ("m.csv", "ID,stereotype,counterpart\n1,A.,B.\n", "m.csv:2: ID", "'id'"),
+    "a group in capitals": ("m.csv", "stereotype,counterpart,Group\nA.,B.,c\n", "m.csv:1: Group", "'group'"),
+    "an audit for a suite": ("m.toml", '[models.a]\nbackend = "fake"\n', "m.toml", "holds an audit, not a suite"),
+    "a second slot": ("m.toml", JOBS.replace("A [JOB] knows", "A [JOB] in [CITY] knows"), "m.toml:3", "[CITY] would"),
     "a comma without quotes": ("m.csv", "stereotype,counterpart\nA, b.,B.\n", "m.csv:2", "3 cells under 2"),
     "an open quote": ("m.csv", 'stereotype,counterpart\nA.,B.\n"C.,D.\n', "m.csv:3", "not valid CSV"),
     "an empty cell": ("m.csv", "stereotype,counterpart\nA.,B.\nC.,\n", "m.csv:3: counterpart", "missing"),
@@ -321,3 +331,31 @@ def test_texts_in_another_normal_form_are_the_same(rows, said, tmp_path):
     (tmp_path / "p.csv").write_text(rows, "utf-8")
     with pytest.raises(ConfigError, match=said):
         from_file(tmp_path / "p.csv")
+
+
+def test_a_misspelt_field_of_columns_is_told_at_its_place(tmp_path):
+    (tmp_path / "data.csv").write_text("stereotype,counterpart\nA b.,A c.\n", "utf-8")
+    columns = 'kind = "pairs"\ndata = "data.csv"\ncolumns = {sterotype = "stereotype"}\n'
+    (tmp_path / "m.toml").write_text(columns, "utf-8")
+    with pytest.raises(ConfigError, match=r"m\.toml:3: columns\.sterotype .*'stereotype'"):
+        from_file(tmp_path / "m.toml")
+
+
+def test_a_list_as_a_group_is_told_with_its_line(tmp_path):
+    rows = [f'{{"stereotype": "A {n}.", "counterpart": "B {n}.", "group": "x"}}' for n in range(3)]
+    (tmp_path / "m.jsonl").write_text("\n".join([*rows, rows[0].replace('"x"', '["x"]').replace("0", "9")]), "utf-8")
+    with pytest.raises(ConfigError, match=r"m\.jsonl:4: group"):
+        from_file(tmp_path / "m.jsonl")
+
+
+def test_sentences_without_a_common_word_are_named(tmp_path):
+    rows = "My Sikh neighbour sings.,It rained.\nReds lie.,Blues lie.\n一个医生,一个护士\n"
+    (tmp_path / "m.csv").write_text(f"stereotype,counterpart\n{rows}", "utf-8")
+    (said,) = [one for one in from_file(tmp_path / "m.csv").cautions() if "common word" in one]
+    assert said.endswith("than the group: 1.")
+
+
+def test_sentences_that_look_alike_are_the_same(tmp_path):
+    (tmp_path / "m.csv").write_text("stereotype,counterpart\nA b.,A\u200b b.\n", "utf-8")
+    with pytest.raises(ConfigError, match=r"m\.csv:2: counterpart .* the same as the stereotype"):
+        from_file(tmp_path / "m.csv")

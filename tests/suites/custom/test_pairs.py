@@ -52,7 +52,7 @@ def test_crows_pairs_by_suite_and_by_file_agree(crows, tmp_path):
     (tmp_path / "crows.toml").write_text(DECLARED, "utf-8")
     built_in, own = (figures(suite, logprob) for suite in (suites.CrowSPairs(), from_file(tmp_path / "crows.toml")))
     assert built_in.keys() == own.keys()
-    assert len(own) == 7  # all, each of five kinds, and what is given
+    assert len(own) == 6  # all, and each of five kinds
     for key, figure in built_in.items():
         mine = own[key]
         assert (figure.value, figure.low, figure.high, figure.p, figure.n_items) == (
