@@ -20,7 +20,7 @@ def pairs(tmp_path, monkeypatch):
 def test_check_tells_what_bias_a_suite_would_find(pairs, audit):
     code, out, _ = audit("check", "--suite", "pairs.csv", "--bias", "0.8")
     assert code == 0
-    assert "pairs: 60 questions, 4 figures" in out
+    assert "pairs: 60 questions, 3 figures" in out
     assert "in 40 of 40 made-up models with bias" in out
     code, out, _ = audit("check", "--suite", "pairs.csv", "--json")
     (suite,) = json.loads(out)["suites"]
