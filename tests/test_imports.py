@@ -35,7 +35,7 @@ LAYERS = {
     "api.stored_result": ("report", "results", "store"),
     "api.audits": ("api.stored_result", "collect", "config", "run", "store"),
     "api.adhoc": ("api.audits", "config"),
-    "pytest_plugin": ("analysis", "api.adhoc", "api.audits", "report", "results", "store"),
+    "pytest_plugin": ("analysis", "api.adhoc", "api.audits", "config", "report", "results", "store"),
     "run": (
         "analysis",
         "collect",
