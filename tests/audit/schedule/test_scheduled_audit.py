@@ -18,6 +18,7 @@ from playwright.sync_api import sync_playwright
 
 from audit.cli import main
 from audit.schedule import Journal
+from tests.audit.report.length import unfold_all
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -159,6 +160,8 @@ def test_the_trend_is_drawn_with_its_gaps_and_changes(night: tuple[Path, dict[st
         address = (folder / "out" / "trend.html").as_uri()
         page.goto(address)
         page.wait_for_selector("html[data-plots=drawn]", timeout=60_000)
+        assert page.locator("details.fold .canvas svg").count() == 0, "what is folded waits"
+        unfold_all(page)
         panels = page.locator(".panel")
         assert panels.count() >= 4
         assert page.locator(".canvas svg").count() == panels.count()

@@ -69,12 +69,12 @@ const page = (() => {
     return view;
   }
 
-  /** Draw each panel once, as it comes near or is unfolded; when all that have a size are drawn, the root has
+  /** Draw each panel once, as it comes near or is unfolded; when all that are not folded are drawn, the root has
    *  `data-plots=drawn`. Returns the function that draws a panel unless it is drawn already. */
   function drawWhenSeen(panels, drawInto) {
     const draw = async (panel) => {
       const canvas = panel.querySelector(".canvas");
-      if (canvas.dataset.drawn || !canvas.offsetWidth) return;
+      if (canvas.dataset.drawn || !canvas.offsetWidth || canvas.closest("details:not([open])")) return;
       canvas.dataset.drawn = "yes";
       await drawInto(panel, canvas);
       canvas.dataset.drawn = "done";
