@@ -54,7 +54,7 @@ def finder_of(words: Sequence[str], *, whole: bool) -> Callable[[str], bool]:
 
 
 def _as_read(text: str) -> str:
-    folded = comparable(comparable(text).casefold())
+    folded = comparable(comparable(text).casefold()).replace("i\u0307", "i").replace("ı", "i")  # Turkish capitals
     plain = _HYPHENS.sub("-", _OPTIONAL_MARKS.sub("", folded))
     return " ".join(visible(plain).split())
 

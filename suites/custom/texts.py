@@ -7,6 +7,7 @@ expression matches whole words in any case; for scripts without spaces, it may m
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -143,7 +144,14 @@ class TextsFromFile(ContinuedTexts):
         return [Chart("dots", f"{name}: 0 is no difference", (name,), caption=compared.get(name, "")) for name in names]
 
     def cautions(self) -> Sequence[str]:
-        return self.design.cautions()
+        joined = [name for name, words in self._file.readings.items() if any(map(_joins_articles, words))]
+        if self._file.match == "anywhere" or not joined:
+            return self.design.cautions()
+        said = (
+            "Arabic and Hebrew write articles and prepositions on the word, so that a reading by whole words misses "
+            f"those forms unless they are listed: {', '.join(joined)}."
+        )
+        return [*self.design.cautions(), said]
 
     def _openings(self) -> Iterator[Opening]:
         before = Counter[str]()
@@ -232,6 +240,10 @@ class TextsFromFile(ContinuedTexts):
         if file.draws > 1:
             problem = "the file holds the texts"
             raise source.refuse(("draws",), file.draws, problem, "Leave it out: each row is a draw")
+
+
+def _joins_articles(word: str) -> bool:
+    return any(unicodedata.name(sign, "").startswith(("ARABIC", "HEBREW")) for sign in word)
 
 
 def _is_empty(row: Row) -> bool:

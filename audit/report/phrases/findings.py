@@ -242,13 +242,15 @@ def _finding(figures: Figures, labelled: Sequence[Labelled]) -> str:
     estimated = [(c, m) for c, m in labelled if m.value is not None or bounded(m)]
     if not estimated and not any(m.n_items or m.missing for _, m in labelled):
         return "this run asked no question about it."
+    if not estimated and not any(m.n_items for _, m in labelled):
+        return "no model gave an answer that can be read."
     undefined = dict.fromkeys(level_label(level) for _, m in labelled for level in m.undefined_strata)
+    if not estimated and undefined and any(m.missing for _, m in labelled):
+        return f"has no value, since no answer of {enumeration(undefined)} can be read."
     if not estimated and undefined:
         return f"has no value, since this run holds no item of {enumeration(undefined)} that it needs."
-    if not estimated and any(m.n_items for _, m in labelled):
-        return "is not defined for the answers given."
     if not estimated:
-        return "no model gave an answer that can be read."
+        return "is not defined for the answers given."
     neutral = estimated[0][1].neutral
     room = _kinds_not_asked(estimated) + _few_levels(estimated)
     if neutral is None:

@@ -90,6 +90,15 @@ def test_a_figure_without_a_stratum_is_no_unreadable_answer() -> None:
     assert said == "Gap: has no value, since this run holds no item of female that it needs."
 
 
+def test_unread_answers_of_a_stratum_are_no_missing_questions() -> None:
+    result = _result({"gap": [None, None, None]})
+    unread = {"n_items": 10, "missing": 10, "undefined_strata": ["female"]}
+    (said,) = _said(
+        result.model_copy(update={"measures": [m.model_copy(update=unread) for m in result.measures]}), "finding"
+    )
+    assert said == "Gap: has no value, since no answer of female can be read."
+
+
 def test_what_was_not_asked_is_no_failure() -> None:
     result = _result({"gap": [0.1, 0.2, 0.3]})
 

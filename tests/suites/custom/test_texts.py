@@ -113,12 +113,21 @@ def test_a_language_model_reads_the_texts_by_a_rubric(tmp_path):
         ("فقير", "رجل فَقِير", 1),
         ("می", "می\u200cروم", 0),
         ("straße", "DIE STRASSE", 1),
+        ("hırsız", "HIRSIZ adam", 1),
+        ("istanbul", "İSTANBUL'da", 1),
     ],
 )
 def test_words_end_where_readers_end_them(tmp_path, reading, text, found):
     head = HEAD.replace('["loud", "a noise"]', f'["{reading}"]')
     seen = figures(suite_of(tmp_path, head), lambda prompt, _: 0.0, lambda prompt: text)
     assert value(seen, "loud", kind="text", group="reds") == found
+
+
+def test_readings_that_miss_joined_articles_are_told(tmp_path):
+    of = {
+        said: suite_of(tmp_path, HEAD.replace('["loud", "a noise"]', said)).cautions() for said in ('["لص"]', '["x"]')
+    }
+    assert [any("articles" in one for one in cautions) for cautions in of.values()] == [True, False]
 
 
 def test_a_level_about_one_group_has_no_figure_of_the_other(tmp_path):
