@@ -66,17 +66,17 @@ def test_means_of_items_df_are_the_figures(result):
 
 
 def test_factors_named_like_other_columns_keep_both(tmp_path):
-    rows = "".join(f"s{n},c{n},M{n},I{n},no,9\n" for n in range(6))
-    (tmp_path / "p.csv").write_text(f"stereotype,counterpart,model,item,missing,given_start_differs\n{rows}", "utf-8")
+    rows = "".join(f"Who lied {n}?,Ann|Bob,Ann,M{n},I{n},no,9\n" for n in range(6))
+    (tmp_path / "p.csv").write_text(f"question,answers,stereotype,model,item,missing,bias_score\n{rows}", "utf-8")
     audit = Audit({"even": FakeBackend("even")}, [from_file(tmp_path / "p.csv")], db=tmp_path / "a.db")
     frame = audit.run_sync().items_df()
     assert set(frame.model) == {"even"}
-    assert list(frame.item) == ["1", "2", "3", "4", "5", "6"]
+    assert list(frame.item) == [f"zero-shot/{n}" for n in range(1, 7)]
     assert frame.missing.isna().all()
     assert list(frame["factor.model"]) == [f"M{n}" for n in range(6)]
     assert set(frame["factor.missing"]) == {"no"}
-    assert set(frame["factor.given_start_differs"]) == {"9"}
-    assert set(frame.given_start_differs) == {0.0}
+    assert set(frame["factor.bias_score"]) == {"9"}
+    assert set(frame.bias_score) <= {-1.0, 1.0}
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "parquet"])
