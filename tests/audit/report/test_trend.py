@@ -8,6 +8,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+from playwright.sync_api import Browser
+
 from audit.analysis.history import Absence, History, Point, Series, history
 from audit.report import write_trend
 from audit.report.charts import trend_pictures
@@ -15,6 +18,7 @@ from audit.report.page import trend_page
 from audit.report.phrases import gate_lines, trend_scope
 from audit.results import AuditResult
 from tests.audit.report import made_up as mu
+from tests.audit.report.opened import CHROMIUM
 
 
 def nights(models: list[str], count: int = 4, **changes: Any) -> list[AuditResult]:
@@ -175,3 +179,31 @@ def test_only_primary_figures_and_alarms_are_drawn_at_once() -> None:
     page = trend_page(found, "Nightly")
     assert page.count('<details class="fold">') == sum(picture.folded for picture in trend_pictures(found))
     assert not any(picture.folded for picture in trend_pictures(history([first]))), "no figure is primary"
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+def test_folded_pictures_cost_no_turn_until_unfolded(browser: Browser, tmp_path: Path) -> None:
+    """A browser draws one picture in each idle turn: a trend of four suites folds 1,500, which took 90 seconds."""
+    first, second = nights(["one"], 2)
+    gap = first.measures[0].measure
+    primary = [
+        m.model_copy(update={"spec": dataclasses.replace(m.spec, primary=m.measure == gap)}) for m in first.measures
+    ]
+    found = history([first, second.model_copy(update={"measures": primary})])
+    page = browser.new_page()
+    page.add_init_script(
+        "window.turns = 0; const idle = window.requestIdleCallback.bind(window);"
+        "window.requestIdleCallback = (work) => { window.turns += 1; return idle(work); }"
+    )
+    page.goto(write_trend(found, tmp_path / "trend.html", title="Nightly").as_uri())
+    page.wait_for_selector("html[data-plots=drawn]")
+    shown, folded = page.locator(".canvas:visible").count(), page.locator("details.fold .canvas").count()
+    assert shown > 0
+    assert folded > 1
+    assert page.evaluate("turns") == shown + 1
+    page.evaluate("document.querySelectorAll('details.fold').forEach((part) => { part.open = true; })")
+    page.wait_for_function(
+        "n => document.querySelectorAll('.canvas[data-drawn=done]').length === n", arg=shown + folded
+    )
+    page.close()

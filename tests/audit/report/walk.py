@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import functools
 import re
 import socket
 import subprocess
@@ -16,6 +18,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 
@@ -58,7 +61,7 @@ def served_pages(page: Page, address: str) -> Iterator[str]:
     left, seen, times = [address], {address}, dict[str, int]()
     while left:
         url = left.pop(0)
-        kind = re.sub(r"[^/]*\d[^/]*", "#", urlsplit(url).path)
+        kind = re.sub(r"(?<=/item/).*|[^/]*\d[^/]*", "#", urlsplit(url).path)  # items are named by words, too
         times[kind] = times.get(kind, 0) + 1
         if times[kind] > EACH:
             continue
@@ -101,11 +104,34 @@ def serve(result: StoredResult) -> tuple[subprocess.Popen[str], str]:
     return served, served.stdout.readline().split(" is shown at ")[1].split()[0]
 
 
+class Quiet(SimpleHTTPRequestHandler):
+    """A folder's files, without a line for each on the terminal."""
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def site_of(folder: Path) -> Iterator[list[str]]:
+    """The addresses of a built site's pages while it is served; the page of errors finds its style in no other way."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    pages = sorted(folder.rglob("*.html"))
+    try:
+        yield [f"http://127.0.0.1:{server.server_port}/{page.relative_to(folder).as_posix()}" for page in pages]
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
 def walk(browser: Browser, folder: Path, site: Path | None, limit: int) -> list[str]:
     """Every violation found."""
     result = audited(folder, limit)
     files = result.write()
-    found = [one for key in ("html", "certificate") for one in read(browser, files[key].as_uri())]
+    written = [files["html"], files["certificate"], folder / "agreement.html"]
+    asked = [sys.executable, "-m", "audit.cli", "correlate", "--db", str(result._db), "--html", str(written[-1])]
+    subprocess.run(asked, check=True, stdout=subprocess.DEVNULL)
+    found = [one for file in written for one in read(browser, file.as_uri())]
     served, address = serve(result)
     try:
         page = browser.new_page()
@@ -120,8 +146,9 @@ def walk(browser: Browser, folder: Path, site: Path | None, limit: int) -> list[
     finally:
         served.terminate()
         served.wait(20)
-    for file in sorted(site.rglob("*.html")) if site is not None else ():
-        found += read(browser, file.resolve().as_uri())
+    if site is not None:
+        with site_of(site) as pages:
+            found += [one for url in pages for one in read(browser, url)]
     return found
 
 

@@ -11,7 +11,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -120,9 +119,7 @@ def test_the_hosted_ci_fails_when_a_figure_regressed(home: Path) -> None:
     (job,) = workflow["jobs"].values()
     steps = {step["name"]: step["run"] for step in job["steps"] if "run" in step and "name" in step}
     (install,) = [step["run"] for step in job["steps"] if "run" in step and "name" not in step]
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert install == 'pip install ".[all]"'
-    assert "all" in extras
+    assert install.startswith('pip install "bias_audit-'), "test_wheel.py runs it"
     assert list(steps) == ["Audit", "Gate", "Trend and summary"]
     assert cron_trigger(workflow[True]["schedule"][0]["cron"]) is not None  # YAML 1.1 reads the key `on` as true
     repository, summary = home / "audits", home / "summary.md"

@@ -72,9 +72,10 @@ const page = (() => {
   /** Draw each panel once, as it comes near or is unfolded; when all that are not folded are drawn, the root has
    *  `data-plots=drawn`. Returns the function that draws a panel unless it is drawn already. */
   function drawWhenSeen(panels, drawInto) {
+    const isFolded = (panel) => panel.closest("details:not([open])");
     const draw = async (panel) => {
       const canvas = panel.querySelector(".canvas");
-      if (canvas.dataset.drawn || !canvas.offsetWidth || canvas.closest("details:not([open])")) return;
+      if (canvas.dataset.drawn || !canvas.offsetWidth || isFolded(panel)) return;
       canvas.dataset.drawn = "yes";
       await drawInto(panel, canvas);
       canvas.dataset.drawn = "done";
@@ -94,7 +95,7 @@ const page = (() => {
     };
     const drawSoon = (more) => {
       const isResting = !waiting.length && root.dataset.plots !== "drawing";
-      waiting.push(...more);
+      waiting.push(...more.filter((panel) => !isFolded(panel))); // a trend folds thousands: none of them costs a turn
       root.dataset.plots = "drawing";
       if (isResting) idle(drawNext);
     };
