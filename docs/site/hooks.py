@@ -1,4 +1,4 @@
-"""The hooks that mkdocs calls: they add the generated pages, and let the keyboard scroll wide tables."""
+"""The hooks that mkdocs calls: generated pages, and what the theme keeps from keyboards and screen readers."""
 
 from __future__ import annotations
 
@@ -26,3 +26,15 @@ def on_page_content(html: str, **_: Any) -> str:
     """The page with each table in a part that the keyboard can scroll: the theme's own takes no focus."""
     reached = '<div class="scroll" tabindex="0" role="group" aria-label="Table"><table>'
     return html.replace("<table>", reached).replace("</table>", "</table></div>")
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """The page with a name for its search: the theme's dialog has none."""
+    return output.replace(
+        'data-md-component="search" role="dialog"', 'data-md-component="search" role="dialog" aria-label="Search"'
+    )
+
+
+def on_post_template(output_content: str, **_: Any) -> str:
+    """The same for the page of errors."""
+    return on_post_page(output_content)
