@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
+from backends.checked_fields import wrong_field
 from backends.errors import BackendError
 
 _ROUNDING = 1e-6  # nats above 0 that a sum of logarithms may come to
@@ -55,6 +56,11 @@ class ScoreRequest:
             raise ValueError(
                 f"ScoreRequest.prompt = {self.prompt!r}: first_given is for texts with nothing before them"
             )
+        # A text would be iterated letter by letter, and requests are compared by their hash.
+        given: object = self.continuations
+        if not isinstance(given, tuple):
+            kind = "one text, which would be split into letters" if isinstance(given, str) else "no tuple"
+            raise ValueError(f"ScoreRequest.continuations = {given!r}: {kind}: give a tuple of texts")
         if not self.continuations:
             raise ValueError("ScoreRequest.continuations = (): at least one is needed")
         if "" in self.continuations:
@@ -80,6 +86,8 @@ class Sampling:
     stop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if (wrong := wrong_field(self)) is not None:
+            raise ValueError(f"{wrong.place} = {wrong.value!r}: {wrong.problem}: {wrong.hint}")
         for name, ok, hint in (
             ("temperature", self.temperature >= 0, "at least 0"),
             ("top_p", 0 < self.top_p <= 1, "in (0, 1]"),
@@ -89,8 +97,7 @@ class Sampling:
         ):
             if not ok:
                 raise ValueError(f"Sampling.{name} = {getattr(self, name)!r}: must be {hint}")
-        # A bare string would be iterated letter by letter, and each letter would end a text.
-        if not isinstance(self.stop, tuple) or not all(isinstance(text, str) and text for text in self.stop):
+        if not isinstance(self.stop, tuple) or not all(self.stop):
             raise ValueError(f"Sampling.stop = {self.stop!r}: must be a tuple of texts, none of them empty")
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 from backends.base import Backend, Capability, Request, Response
+from backends.checked_fields import wrong_field
 from backends.errors import ConfigError
 from suites.presentation import Chart, Factor, Meaning, PublishedFigure, TableLayout
 
@@ -64,9 +65,16 @@ class IdentifiedInterval:
 
     def __post_init__(self) -> None:
         value = self.low if self.value is None else self.value
-        if not -math.inf < self.low <= value <= self.high < math.inf:
+        try:
+            is_valid = -math.inf < self.low <= value <= self.high < math.inf
+        except TypeError:
+            is_valid = False
+        if not is_valid:
+            wrong = wrong_field(self)
             raise ValueError(
                 f"IdentifiedInterval({self.value!r}, {self.low!r}, {self.high!r}): needs finite low <= value <= high"
+                if wrong is None
+                else f"{wrong.place} = {wrong.value!r}: {wrong.problem}. {wrong.hint}"
             )
 
     @classmethod
@@ -232,6 +240,8 @@ class MeasureSpec:
     membership: str | None = None
 
     def __post_init__(self) -> None:
+        if (wrong := wrong_field(self)) is not None:
+            raise ConfigError(*wrong)
         self._check_quantity()
         self._check_strata()
 
@@ -256,8 +266,8 @@ class MeasureSpec:
         return self.is_count or self.kind == "share"
 
     def _check_quantity(self) -> None:
-        if self.kind not in _RANGES:
-            raise self._refused("kind", self.kind, "no such kind", f"Use one of: {', '.join(_RANGES)}")
+        if self.neutral is not None and math.isinf(self.neutral):
+            raise self._refused("neutral", self.neutral, "infinite", "Give a number, or leave it out")
         if self.range is None:
             return
         low, high = self.range

@@ -97,7 +97,7 @@ def test_backends_import_nothing_else_of_the_project():
 
 
 def test_suites_import_only_the_types_of_backends():
-    names = ("base", "errors", "options", "options.toml_lines", "catalogue.plugins", "reading.words")
+    names = ("base", "checked_fields", "errors", "options", "options.toml_lines", "catalogue.plugins", "reading.words")
     types = {f"backends.{name}" for name in names}
     foreign = [pair for pair in imports_of("suites") if pair[1].split(".")[0] != "suites" and pair[1] not in types]
     # `backends` gives text classifiers by their names and language models as raters: no suite names a module of one.
@@ -144,10 +144,12 @@ def test_audit_imports_no_concrete_suite_or_backend():
     allowed = (
         "suites",
         "suites.base",
+        "suites.own_attributes",
         "suites.own_code",
         "suites.presentation",
         "backends",
         "backends.base",
+        "backends.checked_fields",
         "backends.errors",
     )
     allowed += (

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 import backends
 import suites as suite_package
 from audit.config.kinds import BACKENDS, SUITE_FILES, class_by_name
-from audit.config.lines import with_line
+from audit.config.lines import has_line, with_line
 from audit.config.options import AuditConfig
 from backends.base import Backend
 from backends.errors import ConfigError
@@ -51,12 +51,15 @@ def _from_python(path: Path, of: type[A]) -> A:
     sys.path.insert(0, str(path.resolve().parent))
     try:
         spec.loader.exec_module(module)
+    except SystemExit as error:
+        raise ConfigError("CONFIG", str(path), f"it calls sys.exit({error.code!r})", "Remove that call") from None
     except Exception as error:
         # The loader gives the code an absolute file name, however the path was written.
         line = next((f.lineno for f in reversed(inspect.trace()) if f.filename == spec.origin), None)
         where = f"{path}:{line}" if line else str(path)
         if isinstance(error, ConfigError):
-            raise ConfigError(f"{where}: {error.field}", error.value, error.problem, error.hint) from None
+            field = error.field if has_line(error.field) else f"{where}: {error.field}"
+            raise ConfigError(field, error.value, error.problem, error.hint) from None
         raise ConfigError(
             "CONFIG", where, f"running it raised {type(error).__name__}: {error}", "Fix that line"
         ) from error

@@ -13,7 +13,7 @@ from backends.options.toml_lines import lines_of
 
 def with_line(error: ConfigError, path: Path) -> ConfigError:
     """The error with the file and line of its field, or of what the field is missing from, if they can be told."""
-    if re.search(r":\d+(: |$)", error.field):  # of another file, named with its own line
+    if has_line(error.field):  # of another file
         return error
     try:
         text = path.read_text("utf-8")
@@ -23,6 +23,11 @@ def with_line(error: ConfigError, path: Path) -> ConfigError:
     if line is None:
         return error
     return ConfigError(f"{path.name}:{line}: {error.field}", error.value, error.problem, error.hint)
+
+
+def has_line(field: str) -> bool:
+    """Whether a field is named with a file and line of its own."""
+    return re.search(r":\d+(: |$)", field) is not None
 
 
 def _toml_line(text: str, field: str) -> int | None:

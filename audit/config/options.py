@@ -17,6 +17,7 @@ from backends.base import Backend
 from backends.errors import ConfigError
 from backends.options import AS_TUPLE, OnError, checked_options, refused, refused_at
 from suites.base import Suite
+from suites.own_attributes import refuse_attributes
 from suites.own_code import items_of
 
 _SUITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
@@ -54,6 +55,7 @@ def _name_suites(suites: Any) -> dict[str, Suite]:
             raise refused_at(
                 (place,), suite, "not a suite", "Use one of the package `suites`, `suites.from_file`, or your own"
             )
+        refuse_attributes(suite)
         name = suite.name if isinstance(place, int) else place
         if not isinstance(name, str) or not _SUITE_NAME.fullmatch(name):
             raise refused(f"{name!r} is not a valid suite name", "Use letters, digits and . _ + -")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -137,7 +138,11 @@ def _shard_of(item: Item, of: int) -> int:
 
 
 def _sampled_items(name: str, suite: Suite, audit: AuditConfig) -> PackedItems:
-    items = PackedItems(items_of(suite))
+    try:
+        items = PackedItems(items_of(suite))
+    except (AttributeError, TypeError):  # a field that cannot be packed: it is told by its name
+        list(items_of(suite, checked=math.inf))
+        raise
     if not items:
         raise ConfigError(f"suites.{name}", type(suite).__name__, "the suite has no items", "Widen its options")
     if audit.limit is None:

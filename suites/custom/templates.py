@@ -65,6 +65,7 @@ class TemplatesFromFile(Suite):
         for place, filler in enumerate(file.fillers):
             self.groups.check_stereotype(filler.stereotype, (source.rows_field, place, "stereotype"))
         self.questions = [*self._questions()]
+        self.groups.check_shared(question.expressions for question in self.questions)
         self._by_id = {question.id: question for question in self.questions}
         rows = [row for _ in file.templates for row in range(len(file.fillers))]
         several = {file.slot: len(file.fillers), "template": len(file.templates)}

@@ -15,6 +15,7 @@ from backends.reading.words import comparable
 from suites.common.groups.declared import Group as DeclaredGroup
 from suites.common.groups.declared import Name, Sentence, refuse_option
 from suites.common.groups.design import GroupDesign
+from suites.common.groups.masses import refuse_unknown_shared
 from suites.common.groups.options import GroupDetails, GroupOptions, refuse_meaningless
 from suites.common.groups.weights import Weights
 from suites.common.task_prompt import PromptFormat, check_form
@@ -140,6 +141,8 @@ def own_pair_set(
     for name in of_groups:
         if name not in groups:
             raise ConfigError(f"pairs.{name}", name, "no such group", f"Groups: {', '.join(groups)}")
+    known = {comparable(word): word for group in groups.values() for word in group.expressions or ()}
+    refuse_unknown_shared(shared, known, refuse_option)
     found, owner = {}, {comparable(word): "" for word in shared}
     for name, group in groups.items():
         if group.expressions is None:

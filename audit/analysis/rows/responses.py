@@ -157,7 +157,7 @@ def _unanswered(item_id: str, factors: Mapping[str, Factor], keys: tuple[str, ..
 
 def _writable(row: Row) -> Row:
     """The row; why it is missing may quote the model, which may write half a character that no file can hold."""
-    if not isinstance(row, Row) or row.missing is None or row.missing.isascii():
+    if row.missing is None or row.missing.isascii():
         return row
     return replace(row, missing=writable(row.missing))
 

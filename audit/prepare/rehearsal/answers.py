@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
 
 from audit.analysis.rows.responses import ParsedResponses, Place, Responses
 from backends.base import (
@@ -16,25 +17,57 @@ from backends.base import (
     ScoreResponse,
     TokenLogprob,
 )
-from suites.base import Item, Suite
+from suites.base import Item, Row, Suite
+from suites.own_attributes import returned
 
 #: Follow-ups of follow-ups are answered to this depth, since a suite could ask for ever.
 _MAX_DEPTH = 6
 
 
+class _Tried:
+    """A suite whose answers are read as in a run; a method that fails, or returns another type, is told by its line."""
+
+    def __init__(self, suite: Suite) -> None:
+        self._suite = suite
+
+    def read(self, item: Item, response: Response) -> Row:
+        row: Row = returned(self._suite, "read", item, response)
+        return row
+
+    def follow_ups(self, item: Item, response: Response) -> Iterable[Item]:
+        found: Iterable[Item] = returned(self._suite, "follow_ups", item, response)
+        return found
+
+    def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
+        found: Sequence[Row] = returned(self._suite, "derive", rows)
+        return found
+
+
 def rehearse(suite: Suite, items: Iterable[Item], bias: float = 0.0, draw: int = 0) -> ParsedResponses:
-    """The answers of a made-up model to a suite. ``bias`` (0 to 1) is the planted bias, ``draw`` the seed."""
-    responses = Responses(suite)
+    """The answers of a made-up model to a suite. ``bias`` (0 to 1) is the planted bias, ``draw`` the seed.
+
+    Raises
+    ------
+    ConfigError
+        Where a method of the suite fails, or returns something else than it should.
+    """
+    responses = Responses(cast(Any, _Tried(suite)))
     for number, item in enumerate(items):
-        _answer(responses, (number,), item, bias, draw)
+        _answer(suite, responses, (number,), item, bias, draw)
     return responses.parsed()
 
 
-def _answer(responses: Responses, place: Place, item: Item, bias: float, draw: int) -> None:
-    response = responses.suite.planted(item, bias, draw) or random_answer(item, draw)
+def planted(suite: Suite, item: Item, bias: float, draw: int) -> Response | None:
+    """The answer that the suite plants, if it plants any."""
+    found: Response | None = returned(suite, "planted", item, bias, draw)
+    return found
+
+
+def _answer(suite: Suite, responses: Responses, place: Place, item: Item, bias: float, draw: int) -> None:
+    response = planted(suite, item, bias, draw) or random_answer(item, draw)
     follow_ups = responses.record(place, item, (), response)
     for number, follow_up in enumerate(follow_ups if len(place) < _MAX_DEPTH else ()):
-        _answer(responses, (*place, number), follow_up, bias, draw)
+        _answer(suite, responses, (*place, number), follow_up, bias, draw)
 
 
 def random_answer(item: Item, draw: int) -> Response | None:

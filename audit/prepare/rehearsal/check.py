@@ -13,13 +13,14 @@ from audit.analysis.rows.table import RowTable
 from audit.collect import levels_behind
 from audit.config import AuditConfig
 from audit.prepare.rehearsal import mistakes
-from audit.prepare.rehearsal.answers import rehearse
+from audit.prepare.rehearsal.answers import planted, rehearse
 from audit.prepare.rehearsal.boundaries import BoundaryCheck, check_boundaries
 from audit.prepare.rehearsal.recovery import Recovery, recoveries
 from backends.base import ScoreRequest
 from backends.errors import ConfigError
 from suites.base import Item, MeasureSpec, Suite
-from suites.own_code import items_of, raised
+from suites.own_attributes import returned
+from suites.own_code import items_of
 
 #: Items per suite that a run rehearses before it starts; if they show a mistake, all items are rehearsed.
 _SAMPLE_SIZE = 200
@@ -167,27 +168,32 @@ def check_items(
 ) -> SuiteCheck:
     """Rehearse a suite on these items. If they are a sample of ``all_items``, only certain mistakes are reported."""
     found = SuiteCheck(name, n_items=len(items))
+    asked = items if all_items is None else all_items
     try:
-        found.mistakes += [*mistakes.of_needs(suite), *mistakes.of_signature(suite), *mistakes.of_texts(suite)]
-        found.mistakes += mistakes.of_items(suite, items if all_items is None else all_items)
+        found.mistakes += mistakes.of_sayings(suite)
+        found.mistakes += mistakes.of_items(suite, asked)
+        if not found.mistakes:
+            found.mistakes += mistakes.of_needs(suite, asked)
         if found.mistakes:
             return found
+        is_scored = {type(item.request) for item in items} == {ScoreRequest}
         parsed = rehearse(suite, items)
-        found.mistakes += mistakes.of_rows(suite, parsed)
+        found.mistakes += mistakes.of_rows(suite, parsed, is_scored=is_scored)
         if found.mistakes:
             return found
-        found.specs = list(suite.measures(parsed.rows))
-        found.mistakes += mistakes.of_levels(suite, items if all_items is None else all_items, found.specs)
-        asked = {type(item.request) for item in items}
-        is_scored = asked == {ScoreRequest}
+        found.specs = returned(suite, "measures", parsed.rows)
+        found.mistakes += mistakes.of_levels(suite, asked, found.specs)
+        if all_items is not None:  # else the rows are those of all items
+            found.mistakes += mistakes.of_conditions(suite, asked, parsed.rows, found.specs)
         found.mistakes += mistakes.of_measures(
             suite, parsed.rows, found.specs, of_all=all_items is None, is_scored=is_scored
         )
-    except Exception as error:
-        found.mistakes.append(raised(suite, error))
+        first = next(iter(items))
+        returned(suite, "most_follow_ups", first)
+        found.plants_bias = planted(suite, first, 0.0, 0) is not None
+    except ConfigError as error:
+        found.mistakes.append(error)
         return found
-    first = next(iter(items), None)
-    found.plants_bias = first is not None and suite.planted(first, 0.0, 0) is not None
     found.n_figures = len(found.specs)
     table = RowTable(parsed.rows)
     found.unseen = sorted({spec.measure for spec in found.specs if mistakes.without_value(spec, table)})

@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
-from typing import get_args
+from typing import Any
 
 import numpy as np
 
@@ -16,10 +16,12 @@ from audit.analysis.rows.design import undefined_strata, usable
 from audit.analysis.rows.responses import ParsedResponses
 from audit.analysis.rows.table import RowTable
 from audit.results import level_key, where_key
-from backends.base import Capability
+from backends.base import ClassifyRequest, GenerateRequest, Request, ScoreRequest
+from backends.checked_fields import matches, wrong_value
 from backends.errors import ConfigError
-from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, Suite
-from suites.own_code import placed
+from suites.base import Item, MeasureSpec, Row, Suite
+from suites.own_attributes import refuse_sayings
+from suites.own_code import misfit, placed
 
 #: Tolerance for rounding at the ends of a quantity's range.
 _ROUNDING = 1e-9
@@ -32,13 +34,14 @@ def of_items(suite: Suite, items: Collection[Item]) -> Iterator[ConfigError]:
     if not items:
         yield placed(suite, "items", suite.name, "it has no items", "Yield at least one")
         return
-    levels: Iterable[tuple[str, str, object]] = ((item.id, *level) for item in items for level in item.factors.items())
-    for owner, factor, level in levels:
-        if not isinstance(level, str | int | float | None):
-            problem = f"level of {factor!r} of item {owner!r}: a {type(level).__name__}"
-            yield placed(suite, "items", level, problem, "Use a text or a number")
+    is_right = matches(Item)
+    for item in items:
+        if not is_right(item):  # those that the suite made first were checked where they were made
+            wrong = wrong_value(item, Item, "Item")
+            assert wrong is not None
+            yield misfit(suite, "items", wrong)
             return
-        if broken := _broken(owner, factor, level):
+        if broken := _broken(item.id, *item.factors, *item.factors.values()):
             yield placed(suite, "items", broken, *_HALF)
             return
     ids = Counter(item.id for item in items)
@@ -55,19 +58,31 @@ def of_items(suite: Suite, items: Collection[Item]) -> Iterator[ConfigError]:
                 yield placed(suite, None, name, f"{option}: no item has this factor", _close(name, factors))
 
 
-def of_texts(suite: Suite) -> Iterator[ConfigError]:
-    """What a suite says of itself, with a character that no report can hold."""
-    said = {
-        "title": suite.title,
-        "signature": suite.signature(),
-        "meanings": {name: dataclasses.asdict(meaning) for name, meaning in suite.meanings.items()},
-        "cautions": suite.cautions(),
-        "charts": [dataclasses.asdict(chart) for chart in suite.charts()],
-    }
-    for source, texts in said.items():
-        if broken := _broken(texts):
+def of_sayings(suite: Suite) -> Iterator[ConfigError]:
+    """What a suite says of itself: a signature that cannot be stored, and a character that no report can hold."""
+    said = refuse_sayings(suite)
+    try:
+        json.dumps(said["signature"])
+    except (TypeError, ValueError) as error:
+        problem = f"it cannot be written as JSON: {error}"
+        yield placed(suite, "signature", suite.name, problem, "Use texts, numbers, lists")
+    meanings = {name: dataclasses.asdict(meaning) for name, meaning in suite.meanings.items()}
+    for source, texts in {"title": suite.title, "meanings": meanings, **said}.items():
+        if broken := _broken(*_plain(texts)):
             yield placed(suite, source if callable(getattr(suite, source)) else None, broken, *_HALF)
             return
+
+
+def _plain(said: Any) -> Iterator[object]:
+    """A text, a mapping, or dataclasses as mappings."""
+    yield from (
+        [said]
+        if isinstance(said, str | Mapping)
+        else (
+            dataclasses.asdict(one) if dataclasses.is_dataclass(one) and not isinstance(one, type) else one
+            for one in said
+        )
+    )
 
 
 def _broken(*said: object) -> str | None:
@@ -103,6 +118,27 @@ def of_levels(suite: Suite, items: Collection[Item], specs: Sequence[MeasureSpec
             alike.append(item)
 
 
+def of_conditions(
+    suite: Suite, items: Collection[Item], rows: Sequence[Row], specs: Sequence[MeasureSpec]
+) -> Iterator[ConfigError]:
+    """Figures of levels that no item has, if rows take these factors over from their items."""
+    if type(suite).derive is not Suite.derive:
+        return
+    levels: dict[str, set[object]] = {}
+    for item in items:
+        for name, level in item.factors.items():
+            levels.setdefault(name, set()).add(level)
+    taken_over = {name for name in levels if all(row.factors.get(name) in {None, *levels[name]} for row in rows)}
+    for spec in specs:
+        for name, level in spec.where.items():
+            if name in taken_over and level is not None and level not in levels[name]:
+                problem = f"where of {_named(spec)} matches no row"
+                yield placed(
+                    suite, "measures", level, problem, _close(str(level), [str(one) for one in levels[name]][:8])
+                )
+                return
+
+
 def _count_as_two(one: Item, other: Item, factor: str, figures: Iterable[MeasureSpec]) -> bool:
     """Whether two items with one request are different levels of a factor in the same figure."""
     if one.factors[factor] == other.factors[factor]:
@@ -121,27 +157,21 @@ def of_repetition(suite: Suite, items: Collection[Item], again: Iterable[Item]) 
             return
 
 
-def of_rows(suite: Suite, parsed: ParsedResponses) -> Iterator[ConfigError]:
-    """Values that are no rows or intervals, rows with an id other than their item's, and several with the same id."""
+def of_rows(suite: Suite, parsed: ParsedResponses, *, is_scored: bool) -> Iterator[ConfigError]:
+    """Rows with an id other than their item's, several with the same id, and scores of which none can be read."""
     for item_id, found in parsed.by_item.items():
-        row: object = found.row
-        if not isinstance(row, Row):
-            yield placed(suite, "read", row, f"returned for {item_id!r} instead of a Row", "Return a Row")
-            return
-        values: Mapping[str, object] = row.values
-        for name, value in values.items():
-            if not isinstance(value, IdentifiedInterval):
-                problem = f"value of {name!r} for {item_id!r}: a {type(value).__name__}"
-                yield placed(suite, "read", value, problem, "Use IdentifiedInterval.exact(number)")
-                return
-        if row.item_id != item_id:
+        if found.row.item_id != item_id:
             problem = f"read gave the answer to {item_id!r} a row with this id"
-            yield placed(suite, "read", row.item_id, problem, "Use the item's id")
+            yield placed(suite, "read", found.row.item_id, problem, "Use the item's id")
             return
     for row_id, n in Counter(row.item_id for row in parsed.rows).items():
         if n > 1:
             yield placed(suite, "derive", row_id, f"{n} rows have this id", "Give each row its own")
             return
+    reasons = Counter(found.row.missing for found in parsed.by_item.values())
+    if is_scored and None not in reasons:
+        named = ", ".join(str(reason) for reason, _ in reasons.most_common(3))
+        yield placed(suite, "read", suite.name, f"no answer could be read: {named}", "Exact scores can be read")
 
 
 def of_measures(
@@ -251,20 +281,27 @@ def without_value(spec: MeasureSpec, table: RowTable) -> bool:
     return bool(readable.any()) and not bool((readable & table.has(spec.quantity)).any())
 
 
-def of_needs(suite: Suite) -> Iterator[ConfigError]:
-    """Abilities that no backend can have."""
-    for name in sorted(suite.needs - set(get_args(Capability))):
-        problem, known = "needs: no such ability of a model", get_args(Capability)
-        yield placed(suite, None, name, problem, _close(name, known))
+def of_needs(suite: Suite, items: Collection[Item]) -> Iterator[ConfigError]:
+    """Scorers that the suite lacks, and questions that ask for an ability which its ``needs`` leave out."""
+    for name in sorted({item.scorer for item in items if item.scorer is not None} - set(suite.scorers)):
+        yield placed(suite, "items", name, "asked of a scorer that the suite lacks", _close(name, suite.scorers))
+    asked: set[str] = set()
+    for item in items:
+        asked |= _abilities(item.request) if item.scorer is None else set()
+    for name in sorted(asked - suite.needs) if "recorded" not in suite.needs else ():
+        problem = "its items ask for this ability of a model, and its needs leave it out"
+        yield placed(suite, None, name, problem, "Add it to needs")
 
 
-def of_signature(suite: Suite) -> Iterator[ConfigError]:
-    """A signature that cannot be stored."""
-    try:
-        json.dumps(suite.signature())
-    except (TypeError, ValueError) as error:
-        problem = f"it cannot be written as JSON: {error}"
-        yield placed(suite, "signature", suite.name, problem, "Use texts, numbers, lists")
+def _abilities(request: Request) -> set[str]:
+    match request:
+        case ClassifyRequest():
+            return {"classify"}
+        case ScoreRequest():
+            own = {"score_alone"} if request.first_given else {"score"}
+        case GenerateRequest():
+            own = {"generate"}
+    return own if isinstance(request.prompt, str) else own | {"chat"}
 
 
 def _named(spec: MeasureSpec) -> str:

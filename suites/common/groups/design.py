@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 from backends.base import Response, ScoreResponse
 from backends.options import Place
-from backends.reading.words import is_word_character
+from backends.reading.words import comparable, is_word_character
 from suites.base import Factor, IdentifiedInterval, Row
 from suites.common.expressions import GROUPS, Expressions, both_cases
 from suites.common.groups.declared import Contrast, Group, Refuse, refuse_option, spelling
-from suites.common.groups.masses import read_groups, refuse_double, without_spaces
+from suites.common.groups.masses import read_groups, refuse_double, refuse_unknown_shared, without_spaces
 from suites.common.groups.weights import Weights, contrasts_of
 from suites.common.probabilities import ImpossibleMassError, TokenAggregation, group_probabilities
 
@@ -116,6 +116,13 @@ class GroupDesign:
         shared = both_cases(self.shared) if self.both_cases else self.shared
         refuse_double(found, shared, lambda group, *rest: self.refuse((*at, group), *rest))
         return found
+
+    def check_shared(self, asked: Iterable[Expressions]) -> None:
+        """Refuse a shared expression that no group has in any question: a misspelt one would allow nothing."""
+        if self.shared:
+            known = {comparable(word): word for of in asked for words in of.values() for word in words}
+            shared = [both_cases([word])[-1] if self.both_cases else word for word in self.shared]
+            refuse_unknown_shared(shared, known, self.refuse)
 
     def check_separated(self, found: Expressions, prompts: Iterable[str], place: Place) -> None:
         """Refuse an expression that would run into the last word of a prompt, for want of a separator."""

@@ -10,6 +10,7 @@ whatever group they belong to, if the tokens of the longer one begin with those 
 
 from __future__ import annotations
 
+import difflib
 import math
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -42,6 +43,17 @@ def refuse_double(
         if other.startswith(word) and not is_word_character(other[len(word)]):
             problem = f"continues {word!r} of {group!r}: a model that says the latter may go on to the former"
             raise refusal(other_group, other, problem, f'Remove one of the two, or allow it: shared = ["{word}"]')
+
+
+def refuse_unknown_shared(
+    shared: Sequence[str], expressions: Mapping[str, str], refuse: Callable[..., Exception]
+) -> None:
+    """Refuse an expression of ``shared`` that no group has. ``expressions``: by comparable form, of all groups."""
+    for place, word in enumerate(shared):
+        if comparable(word) not in expressions:
+            close = difflib.get_close_matches(word, expressions.values(), n=1)
+            hint = f"Did you mean {close[0]!r}?" if close else "Leave it out, or add it to the groups that share it"
+            raise refuse(("shared", place), word, "no group has this expression", hint)
 
 
 def without_spaces(character: str) -> bool:

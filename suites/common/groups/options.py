@@ -198,6 +198,7 @@ class AskedExpressions:
                 spelled = self.groups.spelled({**of_kind, **occupation.expressions}, at, occupation.name)
                 self._check_separated(kind, occupation, spelled)
                 found[kind, occupation.name] = spelled
+        self.groups.check_shared(found.values())
         return found
 
     def papers(self, of_kinds: Mapping[str, Expressions]) -> dict[tuple[str, str], Expressions]:

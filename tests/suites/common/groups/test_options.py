@@ -223,6 +223,7 @@ MISTAKES = {
         "contrasts.c.weights",
         "0",
     ),
+    "a shared word that no group has": ({"groups": TWO, "shared": ["rad"]}, "shared[0]", "Did you mean 'red'?"),
     "a contrast's name that is taken": (
         {"groups": TWO, "contrasts": {"effect": {"of": "a"}}},
         "contrasts.effect",
