@@ -105,7 +105,7 @@ def test_a_contrast_is_missing_where_either_row_is(first, second, reason):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"kind": "percentage"}, "gap.kind = 'percentage': no such kind"),
+        ({"kind": "percentage"}, "MeasureSpec.kind = 'percentage': unknown"),
         ({"range": (1.0, 1.0)}, "gap.range"),
         ({"kind": "probability", "range": (-1.0, 1.0)}, "gap.range = (-1.0, 1.0): a probability is from 0 to 1"),
         ({"stratum": "group"}, "gap.weights = None"),

@@ -127,7 +127,10 @@ HYPHENED = WordLists.checked(**{**dict(WORDS), "masculine": (*WORDS.masculine, "
         ({"mode": "generation", "repeats": 2}, "repeats = 2: greedy texts are all the same"),
         ({"mode": "generation", "sampling": {"temprature": 1}}, "sampling"),
         ({"mode": "generation", "sampling": {"top_p": 0}}, "sampling .*top_p"),
-        ({"mode": "generation", "sampling": {"stop": "END"}}, "stop = 'END': must be a tuple of texts"),
+        (
+            {"mode": "generation", "sampling": {"stop": "END"}},
+            "stop = 'END': one text",
+        ),
         ({"mode": "generation", "sampling": "greedy"}, "sampling = 'greedy': not a table"),
         ({"wording": {"answr": "x"}}, "wording"),
         ({"wording": "x"}, "wording = 'x': not a wording"),

@@ -35,7 +35,7 @@ from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, Suite
 
 class Questions(Suite):
     name = "questions"
-    needs = frozenset({"generate"})
+    needs = frozenset({"generate", "chat"})
     def items(self):
         for at in range(N_ITEMS):
             turns = (Message("user", f"Question {at}?"),)

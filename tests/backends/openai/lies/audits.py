@@ -46,7 +46,7 @@ class Questions(Suite):
 
     @property
     def needs(self) -> frozenset[Capability]:
-        return frozenset({"score"})
+        return frozenset({"score", "chat"} if self._style == "chat" else {"score"})
 
     def signature(self) -> Mapping[str, Any]:
         return {"n": self._n}
