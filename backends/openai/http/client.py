@@ -260,24 +260,36 @@ async def _body(response: httpx.Response, longest: int) -> bytes:
 
 
 async def _drop_connection(response: httpx.Response) -> None:
-    """Close the socket under a response, so that the pool never uses the connection again."""
-    stream = response.extensions.get("network_stream")
-    if stream is not None:
-        await stream.aclose()
+    """Close the socket under a response, so that the pool never uses the connection again.
+
+    The pool must not have the connection back yet: what has already arrived on it can be read after the close.
+    """
+    stream = response.extensions["network_stream"]
+    await stream.aclose()
+    # By this the pool knows a closed connection. No event tells it, and it takes a turn of the loop or two.
+    while not stream.get_extra_info("is_readable"):  # noqa: ASYNC110
+        await asyncio.sleep(0)
+
+
+async def _raw(response: httpx.Response) -> AsyncIterator[bytes]:
+    """The body as sent. Unlike ``aiter_raw``, its end does not return the connection to the pool."""
+    assert isinstance(response.stream, httpx.AsyncByteStream)
+    async for part in response.stream:
+        yield part
 
 
 async def _decompressed(response: httpx.Response) -> AsyncIterator[bytes]:
     """The body in chunks of bounded size: httpx would decompress a whole network read at once."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding in ("", "identity"):
-        async for part in response.aiter_raw():
+        async for part in _raw(response):
             yield part
         return
     if encoding not in ("gzip", "x-gzip", "deflate"):
         raise BackendError("malformed", "a body in a compression that was not requested")
     decompressor = zlib.decompressobj(wbits=47)  # 47: either a gzip or a zlib header
     try:
-        async for compressed in response.aiter_raw():
+        async for compressed in _raw(response):
             rest = compressed
             while rest and not decompressor.eof:
                 yield decompressor.decompress(rest, 2**20)

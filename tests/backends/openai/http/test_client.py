@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import logging
 import time
 import traceback
@@ -16,6 +17,7 @@ import pytest
 from backends.errors import BackendError
 from backends.openai.http.auth import ApiKey
 from backends.openai.http.client import HttpClient
+from backends.openai.http.errors import inconsistent
 
 KEY = "sk-canary-7f3a91d2c4"
 
@@ -178,3 +180,44 @@ async def test_the_key_is_sent_and_shown_nowhere(
     assert b"authorization: bearer " + KEY.encode() in scripted.seen.lower()
     shown = [str(error), repr(error), str(error.to_json()), caplog.text, "".join(traceback.format_exception(error))]
     assert not any(KEY in text for text in shown)
+
+
+def answered(number: int) -> bytes:
+    body = json.dumps({"to": number}).encode()
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+
+
+async def test_what_follows_a_refused_answer_reaches_nobody() -> None:
+    """0 is answered twice, so 1 receives the copy and refuses it; 2, waiting for a connection, must not get 1's."""
+    connections = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        said = [answered(0) + answered(0) + answered(1), b"", b""] if connections == 1 else []
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+                length = int(head.partition("content-length: ")[2].split()[0])
+                asked = json.loads(await reader.readexactly(length))["number"]
+                writer.write(said.pop(0) if said else answered(asked))
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            writer.close()
+
+    given: set[int] = set()
+
+    def accept(answer: dict[str, Any]) -> None:
+        if answer["to"] in given:
+            raise inconsistent("given before")
+        given.add(answer["to"])
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    client = HttpClient(url, ApiKey(None, None), timeout=5, max_connections=1)
+    asked = (client.post("completions", {"number": number}, accept=accept) for number in range(3))
+    first, second, third = await asyncio.gather(*asked, return_exceptions=True)
+    await client.close()
+    server.close()
+    assert (first, third) == ({"to": 0}, {"to": 2})
+    assert isinstance(second, BackendError)
+    assert second.kind == "inconsistent"
