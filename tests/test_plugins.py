@@ -95,6 +95,37 @@ def test_a_plugin_that_is_no_suite_is_refused(tmp_path, monkeypatch):
         load_audit(tmp_path / "audit.toml")
 
 
+def test_a_plugins_suite_may_be_a_function_that_returns_one(tmp_path, monkeypatch, capsys):
+    from audit.cli import main
+
+    install(
+        tmp_path, "with-a-file", {"bias_audit.suites": {"Cards": "with_a_file:cards", "Nothing": "with_a_file:nothing"}}
+    )
+    (tmp_path / "cards.csv").write_text("stereotype,counterpart\nReds lie.,Blues lie.\n", "utf-8")
+    (tmp_path / "with_a_file.py").write_text(
+        "from pathlib import Path\nfrom suites import from_file\n"
+        "def cards(**options):\n    'Which of two lies is likelier.'\n"
+        "    return from_file(Path(__file__).parent / 'cards.csv', **options)\n"
+        "def nothing():\n    pass\n",
+        "utf-8",
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    config = '[models.m]\nbackend = "fake"\n[suites.s]\nsuite = "{}"\n{}'
+    (tmp_path / "audit.toml").write_text(config.format("Cards", 'start = "So: "'), "utf-8")
+    (item,) = load_audit(tmp_path / "audit.toml").suites["s"].items()
+    assert item.request.prompt == "So: "
+    (tmp_path / "wrong.toml").write_text(config.format("Cards", 'strat = "So: "'), "utf-8")
+    with pytest.raises(ConfigError, match=r"wrong.toml:5: suites\.s\.strat = 'So: ': .*'stratum'"):
+        load_audit(tmp_path / "wrong.toml")
+    (tmp_path / "none.toml").write_text(config.format("Nothing", ""), "utf-8")
+    with pytest.raises(ConfigError, match=r"suites\.s = 'nothing': nothing returned a NoneType, not a suite"):
+        load_audit(tmp_path / "none.toml")
+    with pytest.raises(SystemExit):
+        main(["ls", "suites", "--json"])
+    listed = json.loads(capsys.readouterr().out)
+    assert next(row for row in listed if row["suite"] == "Cards")["about"] == "Which of two lies is likelier."
+
+
 @pytest.mark.parametrize(("kind", "name"), [("scorers", "profanity"), ("backends", "fake"), ("suites", "OccuGender")])
 def test_two_plugins_of_a_shipped_name_are_listed_unused(kind, name, tmp_path, monkeypatch, capsys):
     from audit.cli import main

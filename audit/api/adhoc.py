@@ -10,7 +10,7 @@ from typing import Any
 import backends
 import suites as suite_package
 from audit.api.audits import Audit
-from audit.config import SUITE_FILES, class_by_name
+from audit.config import SUITE_FILES, made, maker_by_name
 from backends.base import Backend
 from backends.errors import ConfigError
 from suites.base import Suite
@@ -55,7 +55,7 @@ def load_suite(name: str) -> Suite:
     """Load a suite from a file, or by its name. Raises `ConfigError` if it is neither."""
     if name.lower().endswith(SUITE_FILES):
         return suite_package.from_file(name)
-    suite: Suite = class_by_name("suite", name, "--suite")()
+    suite: Suite = made("suite", maker_by_name("suite", name, "--suite"), {}, "--suite")
     return suite
 
 

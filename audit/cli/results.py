@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from inspect import isfunction
 from pathlib import Path
 from typing import Annotated, Any, cast, get_args
 
@@ -219,6 +220,6 @@ def _about(what: PluginKind, load: Callable[[], Any]) -> str:
         found = load()
     except ConfigError as error:
         return str(error)
-    if what != "scorers" and not isinstance(found, type):
-        return f"not used: it is no class of {what}, but {found!r:.60}"
+    if what != "scorers" and not isinstance(found, type) and not isfunction(found):
+        return f"not used: it is neither a class of {what} nor a function, but {found!r:.60}"
     return (found.__doc__ or "").strip().split("\n")[0]

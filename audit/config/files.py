@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
 import inspect
+import re
 import sys
 import tomllib
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import backends
 import suites as suite_package
-from audit.config.kinds import BACKENDS, SUITE_FILES, class_by_name
+from audit.config.kinds import BACKENDS, SUITE_FILES, Kind, made, maker_by_name
 from audit.config.lines import has_line, with_line
 from audit.config.options import AuditConfig
 from backends.base import Backend
@@ -20,6 +22,8 @@ from backends.errors import ConfigError
 from suites.base import Suite
 
 A = TypeVar("A", bound=AuditConfig)
+#: The fields of which a table needs one.
+_NAMING: Mapping[Kind, tuple[str, ...]] = {"backend": ("backend", "model"), "suite": ("suite", "file")}
 
 
 def load_audit(path: str | Path, of: type[A]) -> A:
@@ -136,11 +140,16 @@ def _from_file(field: str, table: Mapping[str, Any], folder: Path) -> Suite:
     try:
         suite: Suite = suite_package.from_file(folder / file, **options)
     except ConfigError as error:
-        option = error.field.removeprefix(f"{Path(file).name}: ")
-        if option != error.field and option.split(".")[0] in options:  # it is written here, not in the suite's file
-            raise ConfigError(f"{field}.{option}", error.value, error.problem, error.hint) from None
-        raise error.within(field) from None
+        raise _placed(error, field, options) from None
     return suite
+
+
+def _placed(error: ConfigError, field: str, options: Mapping[str, Any]) -> ConfigError:
+    """The error under its table's field; of an option that is written there, without the name of a suite's file."""
+    option = re.sub(r"^[^:]+: ", "", error.field)
+    if option.split(".")[0] in options:
+        return ConfigError(f"{field}.{option}", error.value, error.problem, error.hint)
+    return error if error.field == field else error.within(field)
 
 
 def _tables(fields: Mapping[str, Any], name: str, example: str) -> Mapping[str, Any]:
@@ -150,19 +159,21 @@ def _tables(fields: Mapping[str, Any], name: str, example: str) -> Mapping[str, 
     return tables
 
 
-def _build(field: str, table: Any, kind_field: Literal["backend", "suite"], folder: Path) -> Any:
+def _build(field: str, table: Any, kind_field: Kind, folder: Path) -> Any:
     """The backend or suite that a table describes; ``kind_field`` is the field with its class."""
     if not isinstance(table, Mapping):
         raise ConfigError(field, table, "not a table", f"Write it as [{field}]")
     options = dict(table)
     kind = options.pop(kind_field, None)
-    found = class_by_name(kind_field, kind, f"{field}.{kind_field}")
+    if kind is None:
+        for name in options:
+            if close := difflib.get_close_matches(name, _NAMING[kind_field], n=1, cutoff=0.7):
+                raise ConfigError(f"{field}.{name}", options[name], "unknown field", f"Did you mean {close[0]!r}?")
+    maker = maker_by_name(kind_field, kind, f"{field}.{kind_field}")
     try:
-        return found(**_relative_to(folder, options, found.path_options))
+        return made(kind_field, maker, _relative_to(folder, options, getattr(maker, "path_options", {})), field)
     except ConfigError as error:
-        raise error.within(field) from None
-    except (TypeError, ValueError) as error:
-        raise ConfigError(field, options, f"{kind} rejected it: {error}", "Fix that value") from error
+        raise _placed(error, field, options) from None
 
 
 def _relative_to(folder: Path, options: Mapping[str, Any], paths: Mapping[str, Collection[str]]) -> dict[str, Any]:

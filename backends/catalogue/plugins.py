@@ -1,7 +1,7 @@
 """Suites, backends and scorers of other installed packages: found by their entry points, imported when named.
 
-[project.entry-points."bias_audit.suites"]      a `suites.base.Suite`
-[project.entry-points."bias_audit.backends"]    a `backends.base.Backend`
+[project.entry-points."bias_audit.suites"]      a class of `suites.base.Suite`, or a function that returns one
+[project.entry-points."bias_audit.backends"]    a class of `backends.base.Backend`, or a function that returns one
 [project.entry-points."bias_audit.scorers"]     a function without arguments that returns a
                                                 `suites.common.text_scorer.TextScorer`
 """

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from backends.options import AS_TUPLE, OnError, Options
+from backends.options import AS_TUPLE, OnError, Options, refused
 from suites.base import Factor
 from suites.common.groups.declared import (
     Contrasts,
@@ -118,12 +118,15 @@ class Filler(Row):
     expressions: OwnExpressions | None = Field(None, description="Group → expressions that replace the group's own.")
 
 
-def _template(given: Any) -> Any:
-    return {"question": given} if isinstance(given, str) else given
+def _text_as(field: str, table: type[Options]) -> BeforeValidator:
+    """A text stands for a table with this field alone."""
 
+    def table_of(given: Any) -> Any:
+        if not isinstance(given, str | Mapping | table):
+            raise refused("neither a text nor a table", "Write the text in quotes")
+        return {field: given} if isinstance(given, str) else given
 
-def _filler(given: Any) -> Any:
-    return {"text": given} if isinstance(given, str) else given
+    return BeforeValidator(table_of, json_schema_input_type=str | table)
 
 
 class Templates(Head):
@@ -131,14 +134,14 @@ class Templates(Head):
 
     kind: Literal["templates"]
     templates: Annotated[
-        tuple[Annotated[Template, BeforeValidator(_template, json_schema_input_type=str | Template)], ...],
+        tuple[Annotated[Template, _text_as("question", Template)], ...],
         Field(min_length=1),
         AS_TUPLE,
     ]
     slot: Name = Field("filler", description="The factor of the fillers; in templates, in capitals: [FILLER].")
-    fillers: Annotated[
-        tuple[Annotated[Filler, BeforeValidator(_filler, json_schema_input_type=str | Filler)], ...], AS_TUPLE
-    ] = Field((), description="The fillers, unless data names a file.")
+    fillers: Annotated[tuple[Annotated[Filler, _text_as("text", Filler)], ...], AS_TUPLE] = Field(
+        (), description="The fillers, unless data names a file."
+    )
     groups: Groups
     shared: Shared = Field((), description="Expressions that several groups may have.")
     both_cases: bool = Field(False, description="Score each expression with a capital and a small first letter.")

@@ -255,6 +255,16 @@ def test_a_folder_beside_the_config_takes_no_name_of_an_option(tmp_path):
             "c.toml:3: models.a.latncy",
             "latency",
         ),
+        (
+            '[models.a]\nbackend = "fake"\n[suites.s]\nfil = "pairs.csv"',
+            "c.toml:4: suites.s.fil",
+            "Did you mean 'file'",
+        ),
+        (
+            'limits = {s.gap = {at_most = 0.1}}\n[models.a]\nbackend = "fake"\n[suites.s]\nsuite = "OccuGender"',
+            "c.toml:1: limits.s",
+            "in each suite that has the figure: write limits = {gap",
+        ),
         ('sed = 1\n[models.a]\nbackend = "fake"\n[suites.s]\nsuite = "OccuGender"', "c.toml:1: sed", "seed"),
         (
             '[models.a]\nbackend = "fake"\n[suites.s]\nsuite = "OccuGender"\n[suites.s.groups]\na = ["x"]\nb = ["x"]',
@@ -267,6 +277,15 @@ def test_a_wrong_toml_config_names_field_and_hint(tmp_path, text, field, says):
     with pytest.raises(ConfigError, match=says) as caught:
         load_audit(write(tmp_path / "c.toml", text))
     assert caught.value.field == field
+
+
+def test_an_option_misspelt_beside_a_suites_file_is_told_there(tmp_path):
+    write(tmp_path / "pairs.csv", "stereotype,counterpart\nA.,B.\n")
+    text = '[models.a]\nbackend = "fake"\n[suites.s]\nfile = "pairs.csv"\nstrat = "teller"\n'
+    with pytest.raises(
+        ConfigError, match=r"c.toml:5: suites.s.strat = 'teller': unknown field. Did you mean 'stratum'"
+    ):
+        load_audit(write(tmp_path / "c.toml", text))
 
 
 @pytest.mark.parametrize("name", ["nowhere.py", "config.yaml"])

@@ -108,6 +108,12 @@ MISTAKES = {
         "between 0 and 1",
     ),
     "a template without its slot": ("m.toml", JOBS.replace("A [JOB]", "A JOB"), "m.toml:3: templates[1]", "[JOB]"),
+    "a number for a template": (
+        "m.toml",
+        JOBS.replace('"A [JOB]', '3, "A [JOB]'),
+        "m.toml:3: templates[1]",
+        "in quotes",
+    ),
     "a template that ends in a space": (
         "m.toml",
         JOBS.replace("said that", "said "),
