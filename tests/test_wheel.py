@@ -33,6 +33,8 @@ def test_the_wheel_holds_every_file_of_the_packages(tmp_path):
         for path in (ROOT / package).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
+    assert {f"audit/examples/{name}" for name in ("fake.py", "demo.py", "suites/religion.csv")} <= held
+    assert not [name for name in held if "__pycache__" in name or "audit-out" in name]
     assert {"suites/data/occugender.json", "audit/report/page/templates/report.html.j2"} <= wanted
     assert wanted - held == set()
     assert "audit = audit.cli:main" in entry_points
@@ -86,9 +88,11 @@ def test_wheels_work_in_a_clean_environment(tmp_path):
     install = [sys.executable, "-m", "pip", "--python", bin_ / "python", "install", "--quiet", "--no-compile"]
     run(*install, "--constraint", ROOT / "constraints.txt", *wheels, "pytest", cwd=tmp_path)
     assert "bias-audit-example" in run(bin_ / "audit", "ls", "suites", cwd=tmp_path)
+    assert "audit run examples/fake.py" in run(bin_ / "audit", "init", cwd=tmp_path)
     for config in ("fake.py", "audit.toml"):
-        (tmp_path / config).write_text((ROOT / "examples" / config).read_text("utf-8"), "utf-8")
-        run(bin_ / "audit", "run", config, "--limit", "200", "--small-sample", cwd=tmp_path)
+        run(bin_ / "audit", "run", f"examples/{config}", "--limit", "200", "--small-sample", cwd=tmp_path)
+    religion = ("--suite", "examples/suites/religion.csv", "--model", "fake")
+    run(bin_ / "audit", "run", *religion, "--db", "religion.db", cwd=tmp_path)
     run(bin_ / "audit", "run", "--suite", "Siblings", "--model", "even", "--db", "own.db", cwd=tmp_path)
     rows = "".join(f"Reds {n} lie.,Blues {n} lie.\n" for n in range(10))
     (tmp_path / "pairs.csv").write_text(f"stereotype,counterpart\n{rows}", "utf-8")
@@ -157,8 +161,8 @@ def test_each_printed_install_command_works(extra, tmp_path):
 @pytest.mark.timeout(2400)
 def test_the_demo_config_runs_where_all_is_installed(tmp_path):
     bin_ = installed_with("all", tmp_path)
-    (tmp_path / "demo.py").write_text((ROOT / "examples" / "demo.py").read_text("utf-8"), "utf-8")
-    run(bin_ / "audit", "run", "demo.py", "--limit", "60", "--small-sample", cwd=tmp_path)
+    run(bin_ / "audit", "init", cwd=tmp_path)
+    run(bin_ / "audit", "run", "examples/demo.py", "--limit", "60", "--small-sample", cwd=tmp_path)
     assert (tmp_path / "audit-out" / "demo" / "report.html").stat().st_size > 100_000
 
 

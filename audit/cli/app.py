@@ -20,6 +20,7 @@ from audit.cli import results
 from audit.cli.cache import cache
 from audit.cli.checks import check, suite_schema
 from audit.cli.gates import baseline, gate
+from audit.cli.init import init
 from audit.cli.plans import plan
 from audit.cli.run import run
 from audit.cli.schedules import schedule
@@ -38,6 +39,7 @@ app = typer.Typer(
     epilog="Start with: audit run --suite OccuGender --model fake --limit 200",
 )
 app.command()(run)
+app.command()(init)
 app.command()(check)
 app.command()(plan)
 app.command()(results.report)

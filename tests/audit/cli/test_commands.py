@@ -334,3 +334,13 @@ def test_a_limit_that_names_no_figure_is_refused_before_it(audit, config):
     assert code == 2
     assert "limits.p_divers" in err
     assert not (path.parent / "audit-out" / "report.html").exists()
+
+
+def test_init_writes_examples_that_run(audit, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = audit("init", "mine")
+    assert (code, out.startswith("Examples are in mine.")) == (0, True)
+    assert not [*tmp_path.rglob("__pycache__"), *tmp_path.rglob("*.png")]
+    assert audit("run", "mine/fake.py", "--limit", "200", "--small-sample")[0] == 0
+    code, _, err = audit("init", "mine")
+    assert (code, "FOLDER = 'mine': exists already" in err) == (2, True)
