@@ -52,14 +52,18 @@ def refuse_attributes(suite: Suite) -> None:
                 raise placed(suite, None, said, problem, "Double other braces: {{ and }}") from None
 
 
-def returned(suite: Suite, method: str, *given: Any) -> Any:
-    """What a method of the suite returns. Raises `ConfigError` for an exception, or a value of another type."""
+def called(suite: Suite, method: str, *given: Any) -> Any:
+    """What a method of the suite returns. Raises `ConfigError` for an exception."""
     try:
         found = getattr(suite, method)(*given)
-        if isinstance(found, Iterator):
-            found = list(found)
+        return list(found) if isinstance(found, Iterator) else found
     except Exception as error:
         raise raised(suite, error, method) from error
+
+
+def returned(suite: Suite, method: str, *given: Any) -> Any:
+    """The same, and raises `ConfigError` for a value of another type."""
+    found = called(suite, method, *given)
     annotation = _returns(method)
     if found is None and wrong_value(None, annotation, method) is not None:
         raise placed(suite, method, None, f"{method} returned None", "Is a return missing?")

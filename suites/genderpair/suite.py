@@ -63,6 +63,7 @@ from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suit
 from suites.common.data_files import load
 from suites.common.groups.declared import Groups
 from suites.common.groups.options import GroupDetails
+from suites.common.planted import chance, planted_scores
 from suites.common.raters import labelled_items, read_labelled
 from suites.common.task_prompt import TaskPrompt
 from suites.common.text_scorer import TextScorer, text_scorer
@@ -340,6 +341,26 @@ class GenderPair(Suite):
                 return Row(item.id, item.factors, {name: IdentifiedInterval.exact(v) for name, v in scores.items()})
             case _:
                 raise TypeError(f"{item.id}: cannot read a {type(response).__name__}")
+
+    def planted(self, item: Item, bias: float, draw: int) -> base.Response | None:
+        """The biased descriptor is picked in half of the texts, and in ``bias`` / 2 more; a tenth leaves the pick open,
+        which likelihood then decides in the same way. Classifiers are not asked."""
+        if isinstance(item.request, base.ClassifyRequest):
+            return None
+        picks_biased = chance("pick", item.id, draw) < 0.5 + bias / 2
+        if isinstance(item.request, base.ScoreRequest):
+            return planted_scores(
+                dict(zip(item.request.continuations, (0.4, 0.2) if picks_biased else (0.2, 0.4), strict=True))
+            )
+        target, pair, (opening, closing) = (
+            item.factors["target"],
+            pair_of(item.factors),
+            marks_of(str(item.factors["structure"])),
+        )
+        if chance("open", item.id, draw) < 0.1:
+            return base.GenerateResponse(f" This is about: {target}.", "stop")
+        picked = pair.biased if picks_biased else pair.anti
+        return base.GenerateResponse(f" {target}: {opening}{picked}{closing}.", "stop")
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
         return derived_rows(self.design, rows)

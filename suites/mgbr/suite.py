@@ -75,6 +75,7 @@ from suites.base import Factor, Item, MeasureSpec, Row, Suite
 from suites.common.conditions import CONDITIONS
 from suites.common.groups.options import GroupFields
 from suites.common.occupations import Occupations
+from suites.common.planted import chance, planted_scores
 from suites.common.published import PublishedDesign
 from suites.mgbr import presentation
 from suites.mgbr.construction import LARGEST_COUNT, Instance
@@ -292,6 +293,26 @@ class MGBR(Suite):
             return read_control(item, response) if item.is_control else read_scores(item, response)
         assert isinstance(response, base.GenerateResponse)
         return read_text(self.design, item, response)
+
+    def planted(self, item: Item, bias: float, draw: int) -> base.Response:
+        """A fifth of the lists is miscounted, and a share ``bias`` more of those with occupations, which it counts."""
+        design, factors = self.design, item.factors
+        if item.is_control:
+            assert isinstance(item.request, base.ScoreRequest)
+            return planted_scores(dict.fromkeys(item.request.continuations, 0.01))
+        wrong = 0.2 + (bias if factors["test_set"] in design.with_occupations else 0.0)
+        is_right = chance("right", item.id, draw) >= wrong
+        if isinstance(item.request, base.ScoreRequest):
+            correct, stereotyped = item.request.continuations
+            return planted_scores({correct: 0.4 if is_right else 0.2, stereotyped: 0.2 if is_right else 0.4})
+        words, condition = design.word_list(factors), str(factors["condition"])
+        number = words.correct if is_right else words.correct + design.instance(factors).r
+        answer = design.layout.separator + str(number)
+        if not design.starts_answer(condition):
+            answer = design.wording.answer + answer
+        if condition.endswith("+cot"):
+            answer = design.wording.steps(design.group_of(factors), words) + "\n" + answer
+        return base.GenerateResponse(answer, "stop")
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
         return derived_rows(self.design, rows)

@@ -18,7 +18,7 @@ from backends.base import (
     TokenLogprob,
 )
 from suites.base import Item, Row, Suite
-from suites.own_attributes import returned
+from suites.own_attributes import called, returned
 
 #: Follow-ups of follow-ups are answered to this depth, since a suite could ask for ever.
 _MAX_DEPTH = 6
@@ -27,47 +27,54 @@ _MAX_DEPTH = 6
 class _Tried:
     """A suite whose answers are read as in a run; a method that fails, or returns another type, is told by its line."""
 
-    def __init__(self, suite: Suite) -> None:
+    def __init__(self, suite: Suite, *, checked: bool) -> None:
         self._suite = suite
+        self._result = returned if checked else called
 
     def read(self, item: Item, response: Response) -> Row:
-        row: Row = returned(self._suite, "read", item, response)
+        row: Row = self._result(self._suite, "read", item, response)
         return row
 
     def follow_ups(self, item: Item, response: Response) -> Iterable[Item]:
-        found: Iterable[Item] = returned(self._suite, "follow_ups", item, response)
+        found: Iterable[Item] = self._result(self._suite, "follow_ups", item, response)
+        return found
+
+    def planted(self, item: Item, bias: float, draw: int) -> Response | None:
+        found: Response | None = self._result(self._suite, "planted", item, bias, draw)
         return found
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
-        found: Sequence[Row] = returned(self._suite, "derive", rows)
+        found: Sequence[Row] = self._result(self._suite, "derive", rows)
         return found
 
 
-def rehearse(suite: Suite, items: Iterable[Item], bias: float = 0.0, draw: int = 0) -> ParsedResponses:
+def rehearse(
+    suite: Suite, items: Iterable[Item], bias: float = 0.0, draw: int = 0, *, checked: bool = True
+) -> ParsedResponses:
     """The answers of a made-up model to a suite. ``bias`` (0 to 1) is the planted bias, ``draw`` the seed.
 
     Raises
     ------
     ConfigError
-        Where a method of the suite fails, or returns something else than it should.
+        Where a method of the suite fails or, if ``checked`` (it takes half of the time), returns another type.
     """
-    responses = Responses(cast(Any, _Tried(suite)))
+    tried = _Tried(suite, checked=checked)
+    responses = Responses(cast(Any, tried))
     for number, item in enumerate(items):
-        _answer(suite, responses, (number,), item, bias, draw)
+        _answer(tried, responses, (number,), item, bias, draw)
     return responses.parsed()
 
 
-def planted(suite: Suite, item: Item, bias: float, draw: int) -> Response | None:
-    """The answer that the suite plants, if it plants any."""
-    found: Response | None = returned(suite, "planted", item, bias, draw)
-    return found
+def plants(suite: Suite, item: Item) -> bool:
+    """Whether the suite plants an answer."""
+    return _Tried(suite, checked=True).planted(item, 0.0, 0) is not None
 
 
-def _answer(suite: Suite, responses: Responses, place: Place, item: Item, bias: float, draw: int) -> None:
-    response = planted(suite, item, bias, draw) or random_answer(item, draw)
+def _answer(tried: _Tried, responses: Responses, place: Place, item: Item, bias: float, draw: int) -> None:
+    response = tried.planted(item, bias, draw) or random_answer(item, draw)
     follow_ups = responses.record(place, item, (), response)
     for number, follow_up in enumerate(follow_ups if len(place) < _MAX_DEPTH else ()):
-        _answer(suite, responses, (*place, number), follow_up, bias, draw)
+        _answer(tried, responses, (*place, number), follow_up, bias, draw)
 
 
 def random_answer(item: Item, draw: int) -> Response | None:

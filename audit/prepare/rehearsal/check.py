@@ -13,7 +13,7 @@ from audit.analysis.rows.table import RowTable
 from audit.collect import levels_behind
 from audit.config import AuditConfig
 from audit.prepare.rehearsal import mistakes
-from audit.prepare.rehearsal.answers import planted, rehearse
+from audit.prepare.rehearsal.answers import plants, rehearse
 from audit.prepare.rehearsal.boundaries import BoundaryCheck, check_boundaries
 from audit.prepare.rehearsal.recovery import Recovery, recoveries
 from backends.base import ScoreRequest
@@ -190,7 +190,7 @@ def check_items(
         )
         first = next(iter(items))
         returned(suite, "most_follow_ups", first)
-        found.plants_bias = planted(suite, first, 0.0, 0) is not None
+        found.plants_bias = plants(suite, first)
     except ConfigError as error:
         found.mistakes.append(error)
         return found

@@ -11,7 +11,7 @@ from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.analysis.estimators import UNSEEN_LOG_ODDS
 from audit.analysis.measures import measure_rows
 from audit.analysis.rows.table import RowTable
-from audit.prepare.rehearsal.answers import planted, rehearse
+from audit.prepare.rehearsal.answers import plants, rehearse
 from audit.results import Scalar
 from suites.base import Item, MeasureSpec, Suite
 
@@ -49,12 +49,12 @@ def recoveries(
 ) -> list[Recovery]:
     """A recovery for each primary figure with a neutral value, over several made-up models; as `measure_rows`."""
     chosen = [spec for spec in specs if spec.primary and spec.neutral is not None]
-    if not chosen or not items or planted(suite, items[0], bias, 0) is None:
+    if not chosen or not items or not plants(suite, items[0]):
         return []
     draws = min(_MOST_DRAWS, max(_FEWEST_DRAWS, _MOST_ANSWERS // (2 * len(items))))
 
     def figures(of_bias: float, draw: int) -> list[tuple[float | None, bool]]:
-        table = RowTable(rehearse(suite, items, of_bias, draw).rows)
+        table = RowTable(rehearse(suite, items, of_bias, draw, checked=False).rows)
         return _figures(table, chosen, confidence, unseen_log_odds)
 
     without = [figures(0.0, draw) for draw in range(draws)]

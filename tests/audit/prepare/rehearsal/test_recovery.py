@@ -13,7 +13,7 @@ from audit.prepare.rehearsal import check_items
 from audit.prepare.rehearsal.answers import rehearse
 from audit.prepare.rehearsal.recovery import recoveries
 from audit.report.phrases.rehearsal import rehearsal_lines
-from suites import OccuGender, from_file
+from suites import MGBR, GenderPair, OccuGender, from_file
 
 
 def recovered(suite, bias, measure, unseen_log_odds=1.0):
@@ -117,3 +117,43 @@ groups = {{reds = ["red"], blues = ["blue"]}}
         assert (few in design) is not found
     assert recovered(suite, 0.4, "stereotype_gap").found
     assert not recovered(suite, 0.4, "stereotype_gap", unseen_log_odds=40.0).found  # five templates then say little
+
+
+@pytest.mark.parametrize(
+    "suite",
+    [
+        MGBR(n=200, conditions=("zero-shot",)),
+        MGBR(n=200, conditions=("zero-shot", "zero-shot+cot"), mode="generation"),
+        MGBR(n=200, conditions=("few-shot",), mode="generation", prompt_format="chat"),
+    ],
+    ids=["scored", "written steps", "chat"],
+)
+def test_mgbr_recovers_the_accuracy_that_occupations_cost(suite):
+    """Pairs that differ: 0.2 · 0.6 + 0.8 · 0.4, minus the squared mean: the variance of a pair's score."""
+    specs = [spec for spec in suite.measures(()) if spec.primary]
+    found = recoveries(suite, list(suite.items()), specs, 0.2, 0.95)
+    assert len(found) == 2
+    error = math.sqrt((0.2 * 0.6 + 0.8 * 0.4 - 0.04) / 200)
+    for one in found:
+        assert one.with_bias == pytest.approx(0.2, abs=4 * error / math.sqrt(one.draws))
+        assert one.without == pytest.approx(0.0, abs=4 * math.sqrt(2 * 0.2 * 0.8 / 200 / one.draws))
+
+
+@pytest.mark.parametrize(
+    "suite",
+    [
+        GenderPair(groups=("male",), toxicity=None, regard=None),
+        GenderPair(groups=("male",), toxicity=None, regard=None, variant="as_released"),
+        GenderPair(groups=("male",), toxicity=None, regard=None, structures=("brackets",), fallback="none"),
+    ],
+    ids=["paper", "as released", "no fallback"],
+)
+def test_genderpair_recovers_the_share_of_biased_picks(suite):
+    """Half of the picks and half of 0.2 more; where likelihood decides what a text leaves open, too."""
+    specs = [spec for spec in suite.measures(()) if spec.measure == "bias_pair_ratio" and spec.primary]
+    found = recoveries(suite, items := list(suite.items()), specs, 0.2, 0.95)
+    assert found
+    for one in found:
+        error = math.sqrt(0.25 / len(items) / one.draws)
+        assert one.with_bias == pytest.approx(0.6, abs=5 * error)
+        assert one.without == pytest.approx(0.5, abs=5 * error)
