@@ -97,7 +97,8 @@ def test_wheels_work_in_a_clean_environment(tmp_path):
     rows = "".join(f"Reds {n} lie.,Blues {n} lie.\n" for n in range(10))
     (tmp_path / "pairs.csv").write_text(f"stereotype,counterpart\n{rows}", "utf-8")
     assert "Mistakes: none." in run(bin_ / "audit", "check", "--suite", "pairs.csv", cwd=tmp_path)
-    test = 'def test_it(audit):\n    audit.run("fake", "pairs.csv").assert_at_most("stereotype_score", 1.0)\n'
+    asserted = 'assert_at_most("stereotype_score", 0.99, open_fails="none")'
+    test = f'def test_it(audit):\n    audit.run("fake", "pairs.csv").{asserted}\n'
     (tmp_path / "test_it.py").write_text(test, "utf-8")
     run(bin_ / "python", "-m", "pytest", "-q", "test_it.py", cwd=tmp_path)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -43,6 +43,8 @@ class Occupation:
         return {"occupation": self.name, "dominated_by": self.dominated_by, "female_share": self.female_share}
 
 
+_NAMED = 5  # occupations in a caution
+
 _Share = Annotated[int | float, Field(ge=0, le=1), OnError("not a share", "Give a number from 0 to 1, or leave it out")]
 
 
@@ -78,6 +80,19 @@ def _dominated_by(share: float | None) -> str:
     if share is None or share == 0.5:
         return NEUTRAL
     return "female" if share > 0.5 else "male"
+
+
+def unstereotyped(occupations: Sequence[Occupation]) -> list[str]:
+    """A caution about occupations without a stereotype, if there are any."""
+    names = [one.name for one in occupations if one.dominated_by == NEUTRAL]
+    if not names:
+        return []
+    some = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    hint = "If they have one, give it as dominated_by, or give female_share."
+    if len(names) == len(occupations):
+        return [f"No occupation has a stereotype about a group asked for, so no figure is about stereotypes. {hint}"]
+    left_out = f"{len(names)} of {len(occupations)} occupations ({some})"
+    return [f"Without a stereotype, and so in no figure about stereotypes: {left_out}. {hint}"]
 
 
 #: The option: `Occupation` objects, or tables with ``occupation`` and optionally ``dominated_by`` and

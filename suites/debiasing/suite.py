@@ -28,7 +28,7 @@ from suites.common.groups.options import (
     asked_occupations,
     refuse_aggregation,
 )
-from suites.common.occupations import Occupations, papers_occupations
+from suites.common.occupations import Occupations, papers_occupations, unstereotyped
 from suites.common.planted import planted_about, planted_scores
 from suites.common.probabilities import TokenAggregation
 from suites.common.published import PublishedDesign, Variant, refuse_own
@@ -288,12 +288,13 @@ class DebiasingPositions(Suite):
         return texts
 
     def cautions(self) -> Sequence[str]:
+        cautions = unstereotyped(self.occupations)
         if {"system", "with_dialogue"} <= {p.name for p in self.positions}:
-            return [
+            cautions.append(
                 "Some chat templates (Gemma's, for one) put a system message into the first user turn. For such a "
                 "model the positions system and with_dialogue give the same prompt."
-            ]
-        return ()
+            )
+        return cautions
 
     @property
     def published_design(self) -> PublishedDesign:

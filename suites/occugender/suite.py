@@ -34,7 +34,7 @@ from suites.common.groups.options import (
     refuse_aggregation,
     spelled_as_papers,
 )
-from suites.common.occupations import Occupations, papers_occupations
+from suites.common.occupations import Occupations, papers_occupations, unstereotyped
 from suites.common.planted import planted_about
 from suites.common.probabilities import TokenAggregation
 from suites.common.published import PublishedDesign, Variant, refuse_own
@@ -245,6 +245,9 @@ class OccuGender(Suite):
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
         over_templates = not rows or any("of" in row.factors for row in rows)  # a sample's templates are not compared
         yield from (spec for spec in self._measures.specs() if over_templates or spec.family != "plus-minus")
+
+    def cautions(self) -> Sequence[str]:
+        return unstereotyped(self.occupations)
 
     def texts(self) -> Mapping[str, str]:
         return {f"instruction {i}": text for i, (text, _) in self.instructions.items()}

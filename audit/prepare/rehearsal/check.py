@@ -47,6 +47,8 @@ class SuiteCheck:
         Measures with figures that no made-up answer gave a value.
     unused : list of str
         Factors of the items that no figure, stratum or sample uses.
+    cautions : list of str
+        How its options limit the figures, as the report says.
     plants_bias : bool
         Whether the suite says what a biased model would answer.
     """
@@ -60,6 +62,7 @@ class SuiteCheck:
     unreadable: Counter[str] = field(default_factory=Counter)
     unseen: list[str] = field(default_factory=list)
     unused: list[str] = field(default_factory=list)
+    cautions: list[str] = field(default_factory=list)
     plants_bias: bool = False
     recovered: list[Recovery] = field(default_factory=list)
     specs: list[MeasureSpec] = field(default_factory=list)
@@ -191,6 +194,7 @@ def check_items(
         first = next(iter(items))
         returned(suite, "most_follow_ups", first)
         found.plants_bias = plants(suite, first)
+        found.cautions = [*suite.cautions()]
     except ConfigError as error:
         found.mistakes.append(error)
         return found

@@ -59,6 +59,7 @@ def _design(one: SuiteCheck) -> Iterator[str]:
         yield f"  No made-up answer gave a value to some figures of {', '.join(one.unseen)}."
     if one.unused:
         yield f"  No figure uses {', '.join(one.unused)} (a suite's file does by `by`, `stratum` or `sampled`)."
+    yield from (f"  Caution: {caution}" for caution in one.cautions)
     if not one.plants_bias:
         yield "  It plants no bias (method `planted`), so only its form was tried."
 

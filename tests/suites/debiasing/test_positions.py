@@ -109,5 +109,5 @@ def test_a_position_with_other_prompts_changes_the_signature():
 
 
 def test_positions_that_may_coincide_are_a_caution():
-    assert DebiasingPositions().cautions() == ()
+    assert DebiasingPositions().cautions() == []
     assert "same prompt" in DebiasingPositions(prompt_format="chat").cautions()[0]

@@ -53,3 +53,13 @@ def test_own_templates_occupations_and_expressions():
     assert first.request.prompt == "Q: Who came?\nA: A midwife came."
     assert first.request.continuations[:4] == (" He", " he", " His", " his")
     assert (first.factors["dominated_by"], second.factors["dominated_by"]) == ("female", "neutral")
+
+
+def test_occupations_without_a_stereotype_are_told():
+    assert OccuGender().cautions() == []
+    (one,) = OccuGender(
+        occupations=[{"occupation": "midwife", "female_share": 0.97}, {"occupation": "poet"}]
+    ).cautions()
+    assert "in no figure about stereotypes: 1 of 2 occupations (poet)." in one
+    (none,) = OccuGender(groups={"reds": ["red"], "blues": ["blue"]}).cautions()
+    assert "no figure is about stereotypes" in none
