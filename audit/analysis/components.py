@@ -57,17 +57,14 @@ class Components(NamedTuple):
     in_figure: dict[str, float]
     per_item: float
 
-    def variance(self, levels: Mapping[str, float], repeats: float = 1.0, uneven: Uneven | None = None) -> float:
-        """The variance of the figure in a design with these numbers of levels and draws, and strata of equal size.
-
-        ``uneven``: factors with unequal numbers of levels in the strata.
-        """
-        return sum(part for part, _ in self._parts(levels, repeats, uneven or {}))
-
     def minimum_detectable_effect(
         self, levels: Mapping[str, float], *, repeats: float = 1.0, alpha: float = 0.05, uneven: Uneven | None = None
     ) -> float:
-        """The smallest difference that such a design detects with `POWER`, by t with Satterthwaite's df."""
+        """The smallest difference that a design with these numbers of levels and draws detects with `POWER`.
+
+        By t with Satterthwaite's df, and strata of equal size. ``uneven``: factors with unequal numbers of levels in
+        the strata.
+        """
         total, df = self._total(levels, repeats, uneven or {})
         return float(special.stdtrit(df, 1 - alpha / 2) + special.stdtrit(df, POWER)) * math.sqrt(total)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.formula.api as smf
+from scipy import special
 
 from audit.analysis.components import Components, components
 
@@ -85,8 +86,9 @@ def test_a_template_that_favours_one_gender_cancels_in_the_gap() -> None:
 
 def test_the_planned_variance_is_that_of_new_designs() -> None:
     truth = Components({"a": 0.09, "b": 0.04}, 0.01, None, {"a": 0.09, "b": 0.04}, 1.0)
-    means = [crossed(seed, 15, 8)[0].mean() for seed in range(2000)]
-    assert truth.variance({"a": 15, "b": 8}) == pytest.approx(np.var(means), rel=0.1)
+    means = np.array([crossed(seed, 60, 60)[0].mean() for seed in range(2000)])
+    t = special.stdtrit(59 * (0.09 + 0.04) ** 2 / (0.09**2 + 0.04**2), 0.975)  # about: each factor has 59 df
+    assert truth.half_width({"a": 60, "b": 60}, confidence=0.95) == pytest.approx(t * means.std(), rel=0.04)
     assert (
         truth.minimum_detectable_effect({"a": 15, "b": 8})
         > truth.minimum_detectable_effect({"a": 30, "b": 8})
