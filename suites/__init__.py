@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from suites.benchmarks import BBQ, BOLD, EEC, BiasNLI, CrowSPairs, GeneralAbility, StereoSet, WinoBias, WinoQueer
     from suites.common.text_scorer import shipped_scorers as shipped_scorers
     from suites.custom import from_file as from_file
+    from suites.custom import labelled_texts as labelled_texts
     from suites.custom import suite_schema as suite_schema
     from suites.debiasing import DebiasingPositions
     from suites.genderpair import GenderPair
@@ -47,6 +48,7 @@ _MODULES = {
     "OccuGender": "suites.occugender",
     "Suite": "suites.base",
     "from_file": "suites.custom",
+    "labelled_texts": "suites.custom",
     "shipped_scorers": "suites.common.text_scorer",
     "suite_schema": "suites.custom",
 }

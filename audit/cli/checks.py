@@ -39,6 +39,7 @@ def check(
             {
                 "suite": one.suite,
                 "questions": one.n_items,
+                "rater_tests": dict(one.rater_tests),
                 "figures": one.n_figures,
                 "levels": one.levels,
                 "unreadable": dict(one.unreadable),

@@ -180,7 +180,10 @@ def list_entries(
     db: Db = DEFAULT_DB,
     as_json: Json = False,
 ) -> None:
-    """List the runs of a store, the models whose answers it holds, or the available suites, backends and scorers."""
+    """List the runs of a store, the models whose answers it holds, or the available suites, backends and scorers.
+
+    A scorer may also be a rater with a question of your own: [scorers.NAME] in a suite's file (audit suite-schema).
+    """
     if what in ("suites", "backends", "scorers"):
         rows = [*_available(cast(PluginKind, what))]
     elif what == "runs":

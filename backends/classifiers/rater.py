@@ -104,6 +104,9 @@ class Rubric(Options):
         """The rubric in a JSON file. Raises `ConfigError` if it cannot be read."""
         try:
             return cls.of(json.loads(Path(path).expanduser().read_text("utf-8")))
+        except ConfigError as error:
+            place = f"{Path(path).name}: {error.field}"
+            raise ConfigError(place, error.value, error.problem, error.hint) from None
         except (OSError, ValueError, TypeError, AttributeError) as error:
             problem = f"no rubric ({type(error).__name__})"
             raise ConfigError("rubric", str(path), problem, "Give a JSON file of question and answers") from error

@@ -8,16 +8,19 @@ the two groups. The classifier is part of the figure: the embedded ones measure 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
+from pydantic import SkipValidation
+
 import backends.base as base
+from backends.errors import ConfigError
 from backends.options import checked_options
 from suites.benchmarks.files import Folder, read_csv
 from suites.benchmarks.texts import ContinuedTexts, Opening, ScorerOption
 from suites.common.data_files import PinnedFile, content_sha256, load
-from suites.common.raters import rater_table
-from suites.common.text_scorer import text_scorer
+from suites.common.raters import rater_cautions, rater_table
+from suites.common.text_scorer import TextScorer, text_scorer
 from suites.options import sampling_option
 from suites.presentation import Chart, Drafts, TableColumn, TableLayout
 
@@ -38,6 +41,8 @@ INSTRUCTION = "Please complete the following sentence: "
 #: Greedy, and about as long as a sentence.
 DEFAULT_SAMPLING = base.Sampling(max_tokens=32)
 
+#: Scorers with questions of one's own, by name.
+OwnRaters = Annotated[Mapping[str, TextScorer] | None, SkipValidation]
 _DRAFTS = Drafts(load("benchmarks_report").content)
 
 
@@ -55,6 +60,8 @@ class BOLD(ContinuedTexts):
     seed : int
     toxicity, regard : str, path, Backend, TextScorer or None
         As in GenderPair; None leaves the figure out.
+    raters : mapping of str to TextScorer, optional
+        Scorers with questions of your own, by name. A language model is tested by the scorer's ``labelled`` texts.
     """
 
     name: str = "BOLD"
@@ -72,9 +79,13 @@ class BOLD(ContinuedTexts):
         seed: int = 0,
         toxicity: ScorerOption = "profanity",
         regard: ScorerOption = "vader",
+        raters: OwnRaters = None,
     ) -> None:
         self.prompt_format, self.sampling, self.seed = prompt_format, sampling, seed
-        chosen = {"toxicity": toxicity, "regard": regard}
+        for rater in raters or {}:
+            if rater in ("text", "empty", "gap", "toxicity", "regard"):
+                raise ConfigError("raters", rater, "a reserved name", "Give it another")
+        chosen = {"toxicity": toxicity, "regard": regard, **(raters or {})}
         self.text_scorers = {name: text_scorer(name, given) for name, given in chosen.items() if given is not None}
         self.data_sha256 = content_sha256([file.sha256 for file in FILES.values()])
         self.openings = [
@@ -94,7 +105,10 @@ class BOLD(ContinuedTexts):
                 columns.append(TableColumn("difference", f"{quantity}_gap", {"kind": "gap", "scorer": name}, label))
         what = "; ".join(f"{name}: {scorer.what}" for name, scorer in self.text_scorers.items())
         layouts = [_DRAFTS.table("bold", columns, what=what)]
-        return [*layouts, rater_table({name: s.labels for name, s in self.raters.items()})] if self.raters else layouts
+        return [*layouts, rater_table(self.raters.values())] if self.raters else layouts
+
+    def cautions(self) -> Sequence[str]:
+        return [*rater_cautions(self.raters.values(), ())]
 
     def charts(self) -> Sequence[Chart]:
         return [

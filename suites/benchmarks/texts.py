@@ -28,15 +28,16 @@ import backends.base as base
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite, flag
 from suites.common.groups.between import between_groups, signed
 from suites.common.raters import (
+    Rater,
     Trust,
     labelled_items,
+    only_trusted,
     rater_measures,
     rater_rows,
     read_labelled,
-    refuse_untrusted,
     trust,
 )
-from suites.common.text_scorer import TextScorer
+from suites.common.text_scorer import TextScorer, raters_among
 
 #: A scorer: its name, hub id or folder, a language model, or the object; see `suites.common.text_scorer.text_scorer`.
 ScorerOption = Annotated[str | Path | TextScorer | base.Backend | None, SkipValidation]
@@ -111,9 +112,9 @@ class ContinuedTexts(Suite):
         }
 
     @property
-    def raters(self) -> Mapping[str, TextScorer]:
-        """The scorers that are language models."""
-        return {name: scorer for name, scorer in self.text_scorers.items() if scorer.is_rater}
+    def raters(self) -> Mapping[str, Rater]:
+        """The scorers that are language models, which are tested first."""
+        return raters_among(self.text_scorers)
 
     def items(self) -> Iterator[Item]:
         for opening in self.openings:
@@ -121,8 +122,8 @@ class ContinuedTexts(Suite):
             factors = {**opening.factors, "kind": "text", "group": opening.group}
             request = base.GenerateRequest(prompt, self.sampling, self._seed_of(opening), opening.repeat)
             yield Item(opening.id, request, factors)
-        for name in self.raters:
-            yield from labelled_items(name)
+        for rater in self.raters.values():
+            yield from labelled_items(rater)
 
     def _seed_of(self, opening: Opening) -> int:
         """If texts are sampled, each opening has its own seed, below 2^31 so that every server accepts it."""
@@ -147,7 +148,7 @@ class ContinuedTexts(Suite):
         assert isinstance(response, base.ClassifyResponse)
         assert item.scorer is not None
         if item.is_control:
-            return read_labelled(item, self.text_scorers[item.scorer].labels, response)
+            return read_labelled(item, self.raters[item.scorer], response)
         scores = self.text_scorers[item.scorer].read(response)
         if scores is None:
             return Row(item.id, item.factors, {}, missing="unparsable")
@@ -156,10 +157,10 @@ class ContinuedTexts(Suite):
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
         found: dict[str, Mapping[str, Trust]] = {}
         of_raters: list[Row] = []
-        for name, scorer in self.raters.items():
-            found[name] = trust(rows, name, scorer.labels)
-            of_raters += rater_rows(rows, name, scorer.labels)
-            rows = refuse_untrusted(rows, name, found[name])
+        for name, rater in self.raters.items():
+            found[name] = trust(rows, rater)
+            of_raters += rater_rows(rows, rater)
+            rows = only_trusted(rows, rater, found[name])
         read = {row.item_id for row in rows if row.factors["kind"] != "text"}
         unread = [
             Row(f"{row.item_id}#{name}", {**row.factors, "kind": name}, {}, row.missing or "empty", row.items)
@@ -192,8 +193,8 @@ class ContinuedTexts(Suite):
                 for group in self.groups:
                     of_group = {"kind": name, "group": group}
                     yield MeasureSpec(quantity, quantity, of_group, kind="probability", family=name, **over)
-            if scorer.is_rater:
-                yield from rater_measures(name, scorer.labels, rows)
+            if name in self.raters:
+                yield from rater_measures(self.raters[name], rows)
         for group in self.groups:
             empty = {"kind": "text", "group": group}
             yield MeasureSpec("empty_share", "empty", empty, unit="share", kind="share", family="texts", **over)

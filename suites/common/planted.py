@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from statistics import NormalDist
 
-from backends.base import ContinuationScore, ScoreRequest, ScoreResponse, TokenLogprob
+from backends.base import ANSWER_MASS, ClassifyResponse, ContinuationScore, ScoreRequest, ScoreResponse, TokenLogprob
 from suites.base import Item
 from suites.common.expressions import Expressions
 from suites.common.groups.design import GroupDesign
@@ -30,6 +30,18 @@ def planted_scores(probabilities: Mapping[str, float]) -> ScoreResponse:
             ContinuationScore.exact([TokenLogprob(text, 0, len(text), math.log(p))], route="planted")
             for text, p in probabilities.items()
         )
+    )
+
+
+def planted_labels(labels: Sequence[str], chosen: str, share: float, *parts: object) -> ClassifyResponse:
+    """A classifier's labels: ``share`` for the chosen one, give or take a tenth by ``parts``; the rest for the others.
+
+    With one label, the rest is not shown.
+    """
+    first = min(1.0, max(0.0, share + 0.2 * (chance(*parts) - 0.5)))
+    others = max(1, len(labels) - 1)
+    return ClassifyResponse(
+        {label: first if label == chosen else (1 - first) / others for label in labels} | {ANSWER_MASS: 1.0}
     )
 
 

@@ -1,24 +1,29 @@
 """A language model as a scorer of texts (a rater): what it is asked, and whether its scores can be trusted.
 
-Before its labels count, a rater reads texts that people have labelled. Each comes in three versions, about a woman, a
-man and a nonbinary person, that differ in nothing else. This gives two figures for each of its quantities:
+Before its labels count, a rater reads texts that people have labelled (`suites.common.labelled_texts`). Each comes in
+versions about several groups that differ in nothing else: of the texts that ship, about a woman, a man and a nonbinary
+person. This gives two figures for each of its quantities:
 
     separation   mean on the texts with the label minus mean on the others: how well it measures what it claims to
-    swap gap     mean difference between two identities on the same text: what it adds for the identity, 0 if fair
+    swap gap     mean difference between two groups on the same text: what it adds for the group, 0 if fair
 
 with 95 % limits over the texts (Student's t). A gap may show only on texts of one label (those that nobody finds
 toxic), and the texts of an audit may all be of that kind: so it is taken within each label, and the largest counts. A
 rater is refused, and all its scores are missing, unless the lower limit of every separation lies above the upper limit
-of the largest swap gap: else what it adds for an identity could be as large as what it measures. A trusted rater still
+of the largest swap gap: else what it adds for a group could be as large as what it measures. A trusted rater still
 has a swap gap, and a difference between groups is known only up to that gap (`Trust.swap_gap`): its bounds are that
 much wider.
+
+If the texts are about no groups, the separation must lie above 0, and a difference between groups may be anything. A
+rater without labelled texts is not tested at all: each of its scores may be anything, so that its figures are shown and
+decide nothing.
 
 The factor ``kind`` says what a row is, for a scorer called NAME:
 
 ======================  ======================================================================================
-labelled NAME           one text about one identity: the quantities, ``agrees``, ``answer_mass``
-separation of NAME      one text and quantity: its mean over the identities, twice, with the sign of its label
-swap gap of NAME        one text, quantity and pair of identities: the difference
+labelled NAME           one text, about one group: the quantities, ``agrees``, ``answer_mass``
+separation of NAME      one text and quantity: its mean over the groups, twice, with the sign of its label
+swap gap of NAME        one text, quantity and pair of groups: the difference
 ======================  ======================================================================================
 """
 
@@ -28,50 +33,55 @@ import itertools
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from backends.base import ANSWER_MASS, ClassifyRequest, ClassifyResponse
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, flag
 from suites.common.data_files import load
+from suites.common.labelled_texts import LabelledTexts
 from suites.presentation import Drafts, TableColumn, TableLayout
 
 #: The reason for which a refused rater's rows are missing.
 NOT_TRUSTED = "rater not believed"
-_LABELLED = load("labelled_texts")
 _CONFIDENCE = 0.95
 _DRAFTS = Drafts(load("raters_report").content)
 #: Quantities that are only the remainder of the others: no separation is required of them.
 _REST = ("regard_neutral",)
 
 
-def labelled_sha256() -> str:
-    """The hash of the labelled texts, for signatures."""
-    return _LABELLED.sha256
+@dataclass(frozen=True)
+class Rater:
+    """What is tested of a rater: its name as a scorer, the label of each quantity, and the texts; None: not tested."""
+
+    name: str
+    labels: Mapping[str, str]
+    labelled: LabelledTexts | None
+
+    def has(self, quantity: str, label: str) -> bool:
+        """Whether a text with this label has the quantity."""
+        return self.labelled is not None and self.labelled.has(quantity, label, self.labels)
 
 
-def labelled_items(name: str) -> Iterator[Item]:
-    """The labelled texts as requests to the scorer ``name``, part of every sample."""
-    for number, entry in enumerate(_LABELLED.content["texts"]):
-        for identity, words in _LABELLED.content["identities"].items():
-            capitals = {word.capitalize(): said[0].upper() + said[1:] for word, said in words.items()}
-            text = entry["text"].format(**words, **capitals)
-            factors: dict[str, Factor] = {
-                "kind": f"labelled {name}",
-                "text": str(number),
-                "identity": identity,
-                "label": entry[name],
-            }
-            yield Item(f"labelled/{name}/{number}/{identity}", ClassifyRequest(text), factors, name, is_control=True)
+def labelled_items(rater: Rater) -> Iterator[Item]:
+    """The labelled texts as requests to the scorer, part of every sample."""
+    for one in rater.labelled.texts if rater.labelled is not None else ():
+        factors: dict[str, Factor] = {"kind": f"labelled {rater.name}", "text": one.number}
+        about = {} if one.group is None else {"identity": one.group}
+        item_id = "/".join(("labelled", rater.name, one.number, *about.values()))
+        yield Item(
+            item_id, ClassifyRequest(one.text), {**factors, **about, "label": one.label}, rater.name, is_control=True
+        )
 
 
-def read_labelled(item: Item, labels: Mapping[str, str], response: ClassifyResponse) -> Row:
-    """The row of one labelled text. ``labels`` maps quantities to the rater's labels."""
+def read_labelled(item: Item, rater: Rater, response: ClassifyResponse) -> Row:
+    """The row of one labelled text."""
+    labels = rater.labels
     scores = {quantity: response.labels[label] for quantity, label in labels.items()}
     values = {quantity: IdentifiedInterval.exact(score) for quantity, score in scores.items()}
     of_labels = {label: score for label, score in response.labels.items() if label != ANSWER_MASS}
-    wanted = [labels[quantity] for quantity in labels if _says(quantity, str(item.factors["label"]))]
+    wanted = [labels[quantity] for quantity in labels if rater.has(quantity, str(item.factors["label"]))]
     highest = max(of_labels.values())
     agrees = of_labels[wanted[0]] == highest if wanted else all(of_labels[labels[q]] < highest for q in labels)
     values["agrees"] = flag(agrees)
@@ -89,60 +99,72 @@ class Trust:
     separation : float
         Lower limit of the separation; -inf where it cannot be computed.
     swap_gap : float
-        Upper limit of the largest absolute swap gap between two identities on texts of one label; inf where it cannot
-        be computed.
+        Upper limit of the largest absolute swap gap between two groups on texts of one label; inf where it cannot be
+        computed, or no text is about a group.
+    is_trusted : bool
     """
 
     separation: float
     swap_gap: float
-
-    @property
-    def is_trusted(self) -> bool:
-        return self.separation > self.swap_gap
+    is_trusted: bool
 
 
-def trust(rows: Sequence[Row], name: str, labels: Mapping[str, str]) -> Mapping[str, Trust]:
-    """Quantity → its `Trust`, from the labelled texts that were read about every identity."""
-    return {quantity: _trust(_texts(rows, name, quantity)) for quantity in labels}
+def trust(rows: Sequence[Row], rater: Rater) -> Mapping[str, Trust]:
+    """Quantity → its `Trust`, from the labelled texts that were read about every group; empty for an untested one."""
+    labelled = rater.labelled
+    return {} if labelled is None else {q: _trust(_texts(rows, rater, q), labelled) for q in rater.labels}
 
 
-def refuse_untrusted(rows: Sequence[Row], name: str, found: Mapping[str, Trust]) -> list[Row]:
-    """The rows; where the rater is not trusted, those of its scores become missing. Labelled texts stay as they are."""
+def only_trusted(rows: Sequence[Row], rater: Rater, found: Mapping[str, Trust]) -> list[Row]:
+    """The rows; the scores of a rater that is not trusted are missing, and of an untested one anything from 0 to 1.
+
+    Rows of labelled texts stay as they are.
+    """
+    own = (rater.name, f"swapped {rater.name}")
+    if rater.labelled is None:
+        return [replace(row, values=_anything(row.values)) if row.factors["kind"] in own else row for row in rows]
     if all(one.is_trusted for quantity, one in found.items() if quantity not in _REST):
         return list(rows)
-    own = (name, f"swapped {name}")
     return [
         replace(row, values={}, missing=row.missing or NOT_TRUSTED) if row.factors["kind"] in own else row
         for row in rows
     ]
 
 
-def rater_rows(rows: Sequence[Row], name: str, labels: Mapping[str, str]) -> Iterator[Row]:
+def _anything(values: Mapping[str, IdentifiedInterval]) -> dict[str, IdentifiedInterval]:
+    return {quantity: IdentifiedInterval(value.value, 0.0, 1.0) for quantity, value in values.items()}
+
+
+def rater_rows(rows: Sequence[Row], rater: Rater) -> Iterator[Row]:
     """The rows of separations and swap gaps, text by text."""
-    for quantity in labels:
-        for text, read in _texts(rows, name, quantity).items():
+    name, pairs = rater.name, rater.labelled.pairs if rater.labelled is not None else {}
+    for quantity in rater.labels:
+        for text, read in _texts(rows, rater, quantity).items():
             sources = tuple(row.item_id for row in read.rows)
             factors: dict[str, Factor] = {"text": text, "of": quantity, "label": read.label}
             signed = IdentifiedInterval.exact((2 if read.says else -2) * statistics.fmean(read.scores.values()))
             says = {**factors, "kind": f"separation of {name}", "says": read.says}
             yield Row(f"separation/{quantity}/{text}", says, {"separation": signed}, sources=sources)
-            for pair, (one, other) in _pairs().items():
+            for pair, (one, other) in pairs.items():
                 gap = IdentifiedInterval.exact(read.scores[one] - read.scores[other])
                 of_pair = {**factors, "kind": f"swap gap of {name}", "pair": pair}
                 yield Row(f"swap/{quantity}/{text}/{pair}", of_pair, {"swap_gap": gap}, sources=sources)
 
 
-def rater_measures(name: str, labels: Mapping[str, str], rows: Sequence[Row]) -> Iterator[MeasureSpec]:
-    """A rater's agreement with people; and its separations and swap gaps, where it read texts about every identity."""
+def rater_measures(rater: Rater, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
+    """A rater's agreement with people; and its separations and swap gaps, where it read texts about every group."""
+    name, labels, labelled = rater.name, rater.labels, rater.labelled
+    if labelled is None:
+        return
     over: dict[str, Any] = {
         "clusters": ("text",),
         "population": "new texts of these kinds",
         "family": f"rater of {name}",
     }
     difference: dict[str, Any] = {"kind": "difference", "unit": "difference", **over}
-    labelled = {"kind": f"labelled {name}"}
-    yield MeasureSpec("rater_agreement", "agrees", labelled, unit="share", kind="share", **over)
-    yield MeasureSpec("rater_answer_mass", "answer_mass", labelled, kind="probability", **over)
+    kind = {"kind": f"labelled {name}"}
+    yield MeasureSpec("rater_agreement", "agrees", kind, unit="share", kind="share", **over)
+    yield MeasureSpec("rater_answer_mass", "answer_mass", kind, kind="probability", **over)
     read = any(row.factors["kind"] == f"separation of {name}" for row in rows)
     for quantity in labels if read else ():
         separated = {"kind": f"separation of {name}", "of": quantity}
@@ -150,36 +172,59 @@ def rater_measures(name: str, labels: Mapping[str, str], rows: Sequence[Row]) ->
         yield MeasureSpec(
             "rater_separation", "separation", separated, range=(-2.0, 2.0), stratum="says", weights=halves, **difference
         )
-        for pair in _pairs():
+        for pair in labelled.pairs:
             where = {"kind": f"swap gap of {name}", "of": quantity, "pair": pair}
             overall = MeasureSpec("rater_swap_gap", "swap_gap", where, neutral=0.0, **difference)
             yield overall
-            for label in dict.fromkeys(entry[name] for entry in _LABELLED.content["texts"]):
+            for label in labelled.labels:
                 yield replace(overall, where={**where, "label": label}, is_subgroup=True)
 
 
-def rater_table(raters: Mapping[str, Mapping[str, str]]) -> TableLayout:
-    """The table of the raters' checks; ``raters`` maps a scorer's name to its quantities' labels."""
-    columns = []
-    for name, labels in raters.items():
-        labelled = {"kind": f"labelled {name}"}
-        columns.append(TableColumn("agreement", "rater_agreement", labelled, name))
-        columns.append(TableColumn("answer mass", "rater_answer_mass", labelled, name))
-        for quantity in labels:
+def rater_table(raters: Iterable[Rater]) -> TableLayout:
+    """The table of the raters' checks."""
+    columns, tested = [], []
+    for rater in raters:
+        if rater.labelled is None:
+            tested.append(f"{rater.name}: not tested")
+            continue
+        about = f", each about {', '.join(rater.labelled.groups)}" if rater.labelled.groups else ""
+        tested.append(f"{rater.name}: {len({one.number for one in rater.labelled.texts})} texts{about}")
+        labelled = {"kind": f"labelled {rater.name}"}
+        columns.append(TableColumn("agreement", "rater_agreement", labelled, rater.name))
+        columns.append(TableColumn("answer mass", "rater_answer_mass", labelled, rater.name))
+        for quantity in rater.labels:
             title, of = quantity.replace("_", " "), {"of": quantity}
-            columns.append(
-                TableColumn("separation", "rater_separation", {"kind": f"separation of {name}", **of}, title)
-            )
+            separated = {"kind": f"separation of {rater.name}", **of}
+            columns.append(TableColumn("separation", "rater_separation", separated, title))
+            swapped = {"kind": f"swap gap of {rater.name}", **of}
             columns += [
-                TableColumn(pair, "rater_swap_gap", {"kind": f"swap gap of {name}", **of, "pair": pair}, title)
-                for pair in _pairs()
+                TableColumn(pair, "rater_swap_gap", {**swapped, "pair": pair}, title) for pair in rater.labelled.pairs
             ]
-    return _DRAFTS.table("raters", columns)
+    return _DRAFTS.table("raters", columns, tested="; ".join(tested))
+
+
+def rater_cautions(raters: Iterable[Rater], groups: Sequence[str]) -> Iterator[str]:
+    """What the tests of the raters leave open about texts on these groups."""
+    for rater in raters:
+        of = f"scorer {rater.name}"
+        if rater.labelled is None:
+            yield (
+                f"The rater of {of} was not tested on texts that people have labelled, so its figures are shown and "
+                "decide nothing. Give it such texts: labelled (a file with the columns text, label and group)."
+            )
+        elif not rater.labelled.pairs:
+            yield (
+                f"The rater of {of} was tested on texts about no group: what it adds for a group alone is unknown, so "
+                "its differences between groups decide nothing. Give its labelled texts a column group."
+            )
+        elif not set(groups) <= set(rater.labelled.groups):
+            about = ", ".join(rater.labelled.groups)
+            yield f"The rater of {of} was tested on texts about {about}, not about {', '.join(groups)}."
 
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """One labelled text: its label, whether that is the quantity's (``says``), and its score for each identity."""
+    """One labelled text: its label, whether that is the quantity's (``says``), and its score for each group."""
 
     label: str
     says: bool
@@ -187,50 +232,42 @@ class _Text:
     rows: Sequence[Row]
 
 
-def _texts(rows: Sequence[Row], name: str, quantity: str) -> dict[str, _Text]:
+def _texts(rows: Sequence[Row], rater: Rater, quantity: str) -> dict[str, _Text]:
     by_text: dict[str, dict[str, Row]] = defaultdict(dict)
     for row in rows:
-        if row.factors["kind"] == f"labelled {name}" and quantity in row.values:
-            by_text[str(row.factors["text"])][str(row.factors["identity"])] = row
-    identities = set(_LABELLED.content["identities"])
+        if row.factors["kind"] == f"labelled {rater.name}" and quantity in row.values:
+            by_text[str(row.factors["text"])][str(row.factors.get("identity"))] = row
+    groups = set(rater.labelled.groups if rater.labelled is not None else ()) or {str(None)}
     labels = {text: str(next(iter(read.values())).factors["label"]) for text, read in by_text.items()}
     return {
         text: _Text(
             labels[text],
-            _says(quantity, labels[text]),
-            {identity: row.values[quantity].low for identity, row in read.items()},
+            rater.has(quantity, labels[text]),
+            {group: row.values[quantity].low for group, row in read.items()},
             list(read.values()),
         )
         for text, read in by_text.items()
-        if set(read) == identities
+        if set(read) == groups
     }
 
 
-def _says(quantity: str, label: str) -> bool:
-    """Whether a text with this label has the quantity: ``toxic`` has ``toxicity``, ``negative`` ``regard_negative``."""
-    return label == {"toxicity": "toxic"}.get(quantity, quantity.removeprefix("regard_"))
-
-
-def _pairs() -> dict[str, tuple[str, str]]:
-    identities = list(_LABELLED.content["identities"])
-    return {f"{one} minus {other}": (one, other) for one, other in itertools.combinations(identities, 2)}
-
-
-def _trust(texts: Mapping[str, _Text]) -> Trust:
+def _trust(texts: Mapping[str, _Text], labelled: LabelledTexts) -> Trust:
     means = {says: [statistics.fmean(t.scores.values()) for t in texts.values() if t.says == says] for says in (1, 0)}
     if min(map(len, means.values())) < 2:
-        return Trust(-math.inf, math.inf)
+        return Trust(-math.inf, math.inf, is_trusted=False)
     variances = [statistics.variance(values) / len(values) for values in means.values()]
     df = min(map(len, means.values())) - 1
     separation = statistics.fmean(means[1]) - statistics.fmean(means[0]) - _t(df) * math.sqrt(math.fsum(variances))
+    if not labelled.pairs:
+        return Trust(separation, math.inf, separation > 0)
     gaps = []
-    for label, (one, other) in itertools.product({t.label for t in texts.values()}, _pairs().values()):
+    for label, (one, other) in itertools.product({t.label for t in texts.values()}, labelled.pairs.values()):
         moved = [t.scores[one] - t.scores[other] for t in texts.values() if t.label == label]
         if len(moved) < 2:
-            return Trust(separation, math.inf)
+            return Trust(separation, math.inf, is_trusted=False)
         error = _t(len(moved) - 1) * statistics.stdev(moved) / math.sqrt(len(moved))
         gaps.append(abs(statistics.fmean(moved)) + error)
-    return Trust(separation, max(gaps))
+    return Trust(separation, max(gaps), separation > max(gaps))
 
 
 def _t(df: int) -> float:

@@ -1,9 +1,9 @@
-"""Scorers of toxicity and regard, and how a text classifier's labels become these quantities."""
+"""Scorers of texts: of toxicity, of regard, or by a question of one's own; and how labels become quantities."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,8 +12,11 @@ from backends.base import Backend, ClassifyResponse, SupportsLabelNames
 from backends.catalogue.plugins import plugins
 from backends.errors import ConfigError
 from suites.common.data_files import load
-from suites.common.raters import labelled_sha256
+from suites.common.labelled_texts import LabelledTexts, shipped_texts
+from suites.common.raters import Rater
 
+#: A question and its answers, or a JSON file of them.
+RubricOption = str | Rubric
 #: The classifiers of the paper, by their hub ids.
 TOXICITY_OF_THE_PAPER = "facebook/roberta-hate-speech-dynabench-r4-target"
 REGARD_OF_THE_PAPER = "sasha/regardv3"
@@ -31,13 +34,32 @@ class TextScorer:
         Quantity → label, e.g. ``{"toxicity": "hate"}``.
     what : str
         What it really measures, shown wherever its figures are.
+    labelled : LabelledTexts, optional
+        The texts by which a language model (`LLMRater`) is tested first, see `suites.common.raters`: of
+        `suites.labelled_texts`. For toxicity and regard, None is this project's own; for any other question, None
+        leaves it untested, and its figures decide nothing.
 
-    A language model (`LLMRater`) must first read labelled texts, see `suites.common.raters`.
+    Raises
+    ------
+    ConfigError
+        For a label that the language model's rubric or the labelled texts lack.
     """
 
     backend: Backend
     labels: Mapping[str, str]
     what: str
+    labelled: LabelledTexts | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.backend, LLMRater):
+            return
+        known = self.backend.label_names()
+        for quantity, label in self.labels.items():
+            if label not in known:
+                hint = f"Use one of: {', '.join(known)}"
+                raise ConfigError(f"quantities.{quantity}", label, "no label of the rubric", hint)
+        if self.labelled is not None:
+            self.labelled.check(known, self.labels)
 
     @property
     def is_rater(self) -> bool:
@@ -48,7 +70,7 @@ class TextScorer:
         """Everything about it that may change a figure, except the weights."""
         parts: dict[str, Any] = {"what": self.what, "labels": dict(self.labels)}
         if isinstance(self.backend, LLMRater):
-            parts |= {**self.backend.asking, "labelled_sha256": labelled_sha256()}
+            parts |= {**self.backend.asking, "labelled_sha256": self.labelled.sha256 if self.labelled else None}
         return parts
 
     def read(self, response: ClassifyResponse) -> dict[str, float] | None:
@@ -96,18 +118,28 @@ _KINDS = {
 }
 
 
+def raters_among(scorers: Mapping[str, TextScorer]) -> dict[str, Rater]:
+    """Name → what is tested, of the scorers that are language models."""
+    return {name: Rater(name, one.labels, one.labelled) for name, one in scorers.items() if one.is_rater}
+
+
 def shipped_scorers() -> dict[str, str]:
-    """The names of scorers that need no plugin → what each scores."""
+    """The scorers that need no plugin → what each scores."""
     own = {of.embedded: f"{field}: {of.embedded_what}" for field, of in _KINDS.items()}
-    return {**own, "paper": "; ".join(f"{field}: {of.paper}" for field, of in _KINDS.items())}
+    own["paper"] = "; ".join(f"{field}: {of.paper}" for field, of in _KINDS.items())
+    return {
+        **own,
+        "a rater": "a question of your own: [scorers.NAME] model, rubric, quantities, labelled in a suite's file",
+    }
 
 
 def text_scorer(field: str, choice: object) -> TextScorer:
-    """The scorer of one figure, ``toxicity`` or ``regard``, by name.
+    """The scorer of one figure, by name.
 
     Parameters
     ----------
     field : str
+        ``toxicity``, ``regard``, or another name: then ``choice`` is a `TextScorer`, an `LLMRater`, or a plugin's name.
     choice : str, path, Backend or TextScorer
         The name of the embedded scorer (``profanity``, ``vader``); ``paper`` or the id of the paper's; the name of a
         plugin (`backends.catalogue.plugins`); a folder, or an id with "/", of a sequence classifier whose labels are
@@ -119,12 +151,16 @@ def text_scorer(field: str, choice: object) -> TextScorer:
     ConfigError
         For an unknown scorer, or labels that do not match the quantities.
     """
+    if field not in _KINDS:
+        return _of_own_question(field, choice)
     kind = _KINDS[field]
     if isinstance(choice, TextScorer):
         quantities = set(choice.labels)
         if not set(kind.label_names) <= quantities <= set(kind.paper_labels):
             hint = f"Map each of {sorted(kind.label_names)} to a label"
             raise ConfigError(f"{field}.labels", dict(choice.labels), "does not name the quantities", hint)
+        if choice.is_rater and choice.labelled is None:
+            return replace(choice, labelled=shipped_texts(field))
         return choice
     if choice == kind.embedded:
         return TextScorer(text_classifier(kind.embedded), kind.embedded_labels, kind.embedded_what)
@@ -148,21 +184,34 @@ def text_scorer(field: str, choice: object) -> TextScorer:
 def model_rater(
     field: str,
     model: str,
-    rubric: str | Path | None = None,
+    rubric: RubricOption | None = None,
     *,
     answer: Literal["likelihood", "text"] = "likelihood",
     prompt_format: Literal["raw", "chat"] = "raw",
+    quantities: Mapping[str, str] | None = None,
+    labelled: LabelledTexts | None = None,
 ) -> TextScorer:
     """A language model as the scorer of a figure; ``model`` is a name as on the command line (`named_backend`).
+
+    Parameters
+    ----------
+    quantities : mapping, optional
+        Quantity → label of the rubric. Default: for toxicity and regard, labels known by their names; else each label
+        by its own name, of two labels the first.
 
     Raises
     ------
     ConfigError
-        For an unknown model, or a rubric whose labels do not match the quantities.
+        For an unknown model, a rubric whose labels do not match the quantities, or none for a question of one's own.
     """
-    asked = Rubric.of(load("rubrics").content["rubrics"][field]) if rubric is None else rubric
-    rater = LLMRater(named_backend(model), asked, answer=answer, prompt_format=prompt_format)
-    return text_scorer(field, rater)
+    if rubric is None:
+        if field not in _KINDS:
+            hint = 'Give one: {question = "… {text}", answers = {label = "what it says", …}}, or a JSON file of these'
+            raise ConfigError("rubric", None, f"only {' and '.join(_KINDS)} have one that ships", hint)
+        rubric = Rubric.of(load("rubrics").content["rubrics"][field])
+    rater = LLMRater(named_backend(model), rubric, answer=answer, prompt_format=prompt_format)
+    scorer = TextScorer(rater, quantities, _asked(rater)) if quantities else text_scorer(field, rater)
+    return text_scorer(field, scorer if labelled is None else replace(scorer, labelled=labelled))
 
 
 def _is_classifier(choice: object) -> bool:
@@ -191,7 +240,28 @@ def _rater(field: str, model: Backend, kind: _Kind) -> TextScorer:
         model if isinstance(model, LLMRater) else LLMRater(model, Rubric.of(load("rubrics").content["rubrics"][field]))
     )
     labels = _by_quantity(field, rater.name, rater.label_names(), kind)
-    return TextScorer(rater, labels, f"{rater.name}, a language model asked by a rubric")
+    return TextScorer(rater, labels, _asked(rater), shipped_texts(field))
+
+
+def _asked(rater: LLMRater) -> str:
+    return f"{rater.name}, a language model asked by a rubric"
+
+
+def _of_own_question(field: str, choice: object) -> TextScorer:
+    """A scorer with a question of its own, whose quantities are labels of its rubric."""
+    if isinstance(choice, TextScorer):
+        return choice
+    if isinstance(choice, str) and choice in (added := plugins("scorers")):
+        return _of_own_question(field, added[choice].load()())
+    if isinstance(choice, LLMRater):
+        return TextScorer(choice, _own_quantities(choice.label_names()), _asked(choice))
+    hint = 'Give a rater, {model = "…", rubric = "…"}, or the name of a plugin; in Python, a TextScorer or an LLMRater'
+    raise ConfigError(field, choice, f"scorers by name are only for {' and '.join(_KINDS)}", hint)
+
+
+def _own_quantities(labels: Sequence[str]) -> dict[str, str]:
+    """A quantity for each label; of two labels, the first: the other is what remains."""
+    return {label: label for label in (labels[:1] if len(labels) == 2 else labels)}
 
 
 def _by_quantity(field: str, model: str, labels: list[str], kind: _Kind) -> Mapping[str, str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, InstanceOf
+from pydantic.json_schema import SkipJsonSchema
 
 from backends.options import AS_TUPLE, OnError, Options, refused
 from suites.base import Factor
@@ -23,6 +24,7 @@ from suites.common.groups.declared import (
     Words,
 )
 from suites.common.task_prompt import PromptFormat
+from suites.common.text_scorer import RubricOption, TextScorer
 
 
 class Row(Described):
@@ -209,13 +211,25 @@ class Rater(Options):
     model: Annotated[str, Field(min_length=1)] = Field(
         description="As on the command line: an id, a folder, a .gguf file, URL#model, embedded:smollm2."
     )
-    rubric: str | None = Field(
-        None, description="A JSON file with the question and its answers. Default: this project's."
+    rubric: RubricOption | None = Field(
+        None,
+        description="The question, with {text} where the text stands, and its answers (label → what the model says); "
+        "or a JSON file of these. Default, for toxicity and regard: this project's.",
     )
     answer: Literal["likelihood", "text"] = Field(
         "likelihood", description="Score the answers' labels, or read a written answer."
     )
     prompt_format: PromptFormat = "raw"
+    quantities: dict[Name, str] = Field(
+        {},
+        description="Quantity → label of the rubric whose probability it is. Default: each label by its own name, of "
+        "two the first; for toxicity and regard, labels known by their names.",
+    )
+    labelled: Annotated[str, Field(min_length=1)] | None = Field(
+        None,
+        description="A .csv, .jsonl or .parquet file of texts that people have labelled (text, label, group), by which "
+        "the rater is tested first. Without it, only toxicity and regard are tested; other figures decide nothing.",
+    )
 
 
 class Attributes(Described):
@@ -234,8 +248,10 @@ class Texts(Head):
     prompts: Annotated[tuple[PromptRow, ...], AS_TUPLE] = Field((), description="Unless data names a file.")
     readings: dict[Name, Words] = Field({}, description="Quantity → expressions; 1 where a text contains one of them.")
     match: Literal["words", "anywhere"] = Field("words", description="Whole words, or any part of the text.")
-    scorers: dict[Literal["toxicity", "regard"], str | Rater] = Field(
-        {}, description="A classifier's name, id or folder, or a language model as a rater."
+    scorers: dict[Name, str | Rater | SkipJsonSchema[InstanceOf[TextScorer]]] = Field(
+        {},
+        description="toxicity, regard: a classifier's name, id or folder, or a language model as a rater. Any other "
+        "name: a rater with a rubric of your own, or a plugin's name.",
     )
     contrasts: Contrasts = Field(
         {}, description="Differences between groups. Default for two groups: the first minus the second."

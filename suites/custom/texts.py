@@ -20,19 +20,21 @@ from backends.reading.words import finder_of
 from suites.base import Factor, Item, MeasureSpec, Row, flag
 from suites.benchmarks.texts import ContinuedTexts, Contrasts, Opening
 from suites.common.data_files import content_sha256
-from suites.common.groups.declared import spelling
+from suites.common.groups.declared import is_name, spelling
 from suites.common.groups.masses import without_spaces
-from suites.common.groups.meanings import difference_of, reading_meaning
+from suites.common.groups.meanings import difference_of, reading_meaning, score_meaning
 from suites.common.groups.weights import contrasts_of
-from suites.common.planted import chance
+from suites.common.planted import chance, planted_labels
+from suites.common.raters import rater_cautions, rater_table
 from suites.common.text_scorer import TextScorer, model_rater, text_scorer
 from suites.custom.figures import Design
-from suites.custom.schema import Texts
+from suites.custom.labelled import labelled_texts
+from suites.custom.schema import Rater, Texts
 from suites.custom.source import Source, refuse_repeated
-from suites.presentation import Chart
+from suites.presentation import Chart, TableLayout
 
 #: Names that rows and measures already use.
-_TAKEN = ("text", "empty", "toxicity", "regard")
+_TAKEN = ("text", "empty", "toxicity", "regard", "agrees", "answer_mass")
 
 
 class TextsFromFile(ContinuedTexts):
@@ -56,6 +58,11 @@ class TextsFromFile(ContinuedTexts):
         self.meanings = {
             f"{name}_{contrast}": reading_meaning(name, weights)
             for name in self._finders
+            for contrast, weights in self._contrasts.items()
+        } | {
+            f"{quantity}_{contrast}": score_meaning(quantity, weights)
+            for scorer in self.text_scorers.values()
+            for quantity in scorer.labels
             for contrast, weights in self._contrasts.items()
         }
         factors = [{**one.factors, "group": one.group} for one in self.openings]
@@ -92,14 +99,25 @@ class TextsFromFile(ContinuedTexts):
 
     def planted(self, item: Item, bias: float, draw: int) -> base.Response | None:
         """A text contains an expression of each reading with a probability of 0.3, which ``bias`` raises for one side
-        of the first contrast and lowers for the other; classifiers are not asked."""
-        if not isinstance(item.request, base.GenerateRequest):
-            return None
+        of the first contrast and lowers for the other; so for the first quantity of each scorer, whose rater is nearly
+        right about labelled texts."""
+        if item.scorer is not None and item.is_control:
+            return self._rated_right(item, draw)
         first = next(iter(self.contrasts.values()), {})
         side = (first.get(str(item.factors["group"]), 0.0) > 0) - (first.get(str(item.factors["group"]), 0.0) < 0)
         share = min(1.0, max(0.0, 0.3 + side * bias / 2))
+        if item.scorer is not None:
+            labels = [*self.text_scorers[item.scorer].labels.values()]
+            return planted_labels(labels, labels[0], share, item.id, draw)
         said = [w[0] for name, w in self._file.readings.items() if chance(name, item.id, draw) < share]
         return base.GenerateResponse(f"This is made up: {', '.join(said) or 'nothing'}.", "stop")
+
+    def _rated_right(self, item: Item, draw: int) -> base.ClassifyResponse:
+        rater = self.raters[str(item.scorer)]
+        labels = [*rater.labels.values()]
+        own = [label for quantity, label in rater.labels.items() if rater.has(quantity, str(item.factors["label"]))]
+        chosen, share = (own[0], 0.9) if own else (labels[0], 0.1)
+        return planted_labels(labels, chosen, share, item.id, draw)
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
         """The readings of an empty text are missing, not 0."""
@@ -143,15 +161,19 @@ class TextsFromFile(ContinuedTexts):
         compared = {f"{reading}_{name}": f"{said}." for reading in self._finders for name, said in about.items()}
         return [Chart("dots", f"{name}: 0 is no difference", (name,), caption=compared.get(name, "")) for name in names]
 
+    def tables(self) -> Sequence[TableLayout]:
+        return [rater_table(self.raters.values())] if self.raters else []
+
     def cautions(self) -> Sequence[str]:
+        return [*self.design.cautions(), *self._of_readings(), *rater_cautions(self.raters.values(), self.groups)]
+
+    def _of_readings(self) -> Iterator[str]:
         joined = [name for name, words in self._file.readings.items() if any(map(_joins_articles, words))]
-        if self._file.match == "anywhere" or not joined:
-            return self.design.cautions()
-        said = (
-            "Arabic and Hebrew write articles and prepositions on the word, so that a reading by whole words misses "
-            f"those forms unless they are listed: {', '.join(joined)}."
-        )
-        return [*self.design.cautions(), said]
+        if self._file.match == "words" and joined:
+            yield (
+                "Arabic and Hebrew write articles and prepositions on the word, so that a reading by whole words "
+                f"misses those forms unless they are listed: {', '.join(joined)}."
+            )
 
     def _openings(self) -> Iterator[Opening]:
         before = Counter[str]()
@@ -172,15 +194,46 @@ class TextsFromFile(ContinuedTexts):
         found = {}
         for name, choice in self._file.scorers.items():
             try:
-                if isinstance(choice, str):
-                    found[str(name)] = text_scorer(name, self._near(choice, Path.is_dir))
-                else:
-                    rubric = choice.rubric and self._near(choice.rubric, Path.is_file)
-                    how: dict[str, Any] = {"answer": choice.answer, "prompt_format": choice.prompt_format}
-                    found[str(name)] = model_rater(name, str(self._near(choice.model, Path.exists)), rubric, **how)
+                found[name] = (
+                    self._by_rubric(name, choice) if isinstance(choice, Rater) else self._by_name(name, choice)
+                )
             except ConfigError as error:
-                raise self._source.refuse(("scorers", name), error.value, error.problem, error.hint) from None
+                if ":" in error.field:  # a line of another file
+                    raise
+                inner = error.field.removeprefix(f"{name}.").split(".")
+                place = ("scorers", name, *(inner if inner[0] in Rater.model_fields else ()))
+                raise self._source.refuse(place, error.value, error.problem, error.hint) from None
+        self._check_quantities(found)
         return found
+
+    def _check_quantities(self, scorers: Mapping[str, TextScorer]) -> None:
+        """Refuse two quantities of one name, and one whose name no measure may have."""
+        known = {**dict.fromkeys(_TAKEN, "a reserved name"), **dict.fromkeys(self._file.readings, "also a reading")}
+        for name, scorer in scorers.items():
+            for quantity, label in scorer.labels.items():
+                hint = f'Name it: quantities = {{NAME = "{label}"}}'
+                place = ("scorers", name, "quantities", quantity)
+                if name != "toxicity" and quantity in known:
+                    raise self._source.refuse(place, quantity, known[quantity], hint)
+                if not is_name(quantity):
+                    raise self._source.refuse(place, quantity, "no name for a measure", hint)
+                known[quantity] = f"also a quantity of scorers.{name}"
+
+    def _by_name(self, name: str, choice: str | TextScorer) -> TextScorer:
+        return text_scorer(name, self._near(choice, Path.is_dir) if isinstance(choice, str) else choice)
+
+    def _by_rubric(self, name: str, rater: Rater) -> TextScorer:
+        rubric = str(self._near(rater.rubric, Path.is_file)) if isinstance(rater.rubric, str) else rater.rubric
+        labelled = rater.labelled and labelled_texts(self._near(rater.labelled, Path.is_file))
+        return model_rater(
+            name,
+            str(self._near(rater.model, Path.exists)),
+            rubric,
+            answer=rater.answer,
+            prompt_format=rater.prompt_format,
+            quantities=rater.quantities,
+            labelled=labelled or None,
+        )
 
     def _near(self, name: str, is_one: Callable[[Path], bool]) -> str | Path:
         """The path of that name in the folder of the suite's file, if there is one; else the name itself."""
@@ -194,7 +247,8 @@ class TextsFromFile(ContinuedTexts):
                 hint = f"Groups: {', '.join(self.groups)}"
                 raise self._source.refuse(("groups", group), group, "no prompt is of this group", hint)
         groups = {name: described[name].attributes if name in described else {} for name in self.groups}
-        declared = contrasts_of(self._file.contrasts, groups, _TAKEN, self._source.refuse)
+        taken = {*_TAKEN, *self._file.scorers}
+        declared = contrasts_of(self._file.contrasts, groups, taken, self._source.refuse)
         return {"gap" if name not in self._file.contrasts else name: weights for name, weights in declared.items()}
 
     def _check(self) -> None:
@@ -215,6 +269,9 @@ class TextsFromFile(ContinuedTexts):
             raise source.refuse(("stratum",), file.stratum, "is not for texts", hint)
         if file.draws > 1 and file.sampling.temperature == 0:
             raise source.refuse(("draws",), file.draws, "identical at temperature 0", "Give sampling.temperature")
+        for name in file.scorers:
+            if name in (*_TAKEN[:2], *_TAKEN[4:], *file.readings, "gap"):
+                raise source.refuse(("scorers", name), name, "a reserved name, or that of a reading", "Give it another")
         for name, words in file.readings.items():
             if name in _TAKEN:
                 raise source.refuse(("readings", name), name, "a reserved name", "Give it another")

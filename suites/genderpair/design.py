@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from suites.common.groups.weights import Weights
-from suites.common.text_scorer import TextScorer
+from suites.common.raters import Rater
+from suites.common.text_scorer import TextScorer, raters_among
 from suites.genderpair.pairs import PairSet
 
 Fallback = Literal["probability", "perplexity", "none"]
@@ -45,9 +46,9 @@ class Design:
         return self.variant == "as_released" or self.fallback != "none"
 
     @property
-    def raters(self) -> Mapping[str, Mapping[str, str]]:
-        """The labels of the scorers that are language models."""
-        return {name: scorer.labels for name, scorer in self.text_scorers.items() if scorer.is_rater}
+    def raters(self) -> Mapping[str, Rater]:
+        """The scorers that are language models, which are tested first."""
+        return raters_among(self.text_scorers)
 
     @property
     def scored(self) -> list[tuple[str, str]]:

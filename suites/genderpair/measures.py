@@ -91,8 +91,8 @@ def measure_specs(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
     for figure in (*picks, *_of_scorers(design)):
         yield from figure.specs(design)
     yield from _between_groups(design)
-    for name, labels in design.raters.items():
-        yield from rater_measures(name, labels, rows)
+    for rater in design.raters.values():
+        yield from rater_measures(rater, rows)
     yield from _deviations(design)
     yield from _by_structure(design)
     yield from _by_level(design, rows)

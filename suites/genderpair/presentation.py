@@ -96,7 +96,7 @@ def tables(design: Design) -> Iterator[TableLayout]:
     if gaps and design.audit_scorers:
         yield _DRAFTS.table("scorer_gap", gaps)
     if design.raters:
-        yield rater_table(design.raters)
+        yield rater_table(design.raters.values())
 
 
 def _columns(design: Design, measure: str, kind: str, title: str) -> list[TableColumn]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from suites.base import Factor, IdentifiedInterval, Row, flag
 from suites.common.contrasts import contrast
 from suites.common.groups.between import signed
-from suites.common.raters import Trust, rater_rows, refuse_untrusted, trust
+from suites.common.raters import Trust, only_trusted, rater_rows, trust
 from suites.genderpair.design import Design, contrast_kind, deviation_kind, figure_of
 from suites.genderpair.pairs import GROUPS
 
@@ -22,10 +22,10 @@ def derived_rows(design: Design, rows: Sequence[Row]) -> list[Row]:
     """The rows that are reported. Preferences and swapped texts appear only as sources of other rows."""
     derived: list[Row] = []
     found: dict[str, Mapping[str, Trust]] = {}
-    for name, labels in design.raters.items():
-        derived += rater_rows(rows, name, labels)
-        found[name] = trust(rows, name, labels)
-        rows = refuse_untrusted(rows, name, found[name])
+    for name, rater in design.raters.items():
+        derived += rater_rows(rows, rater)
+        found[name] = trust(rows, rater)
+        rows = only_trusted(rows, rater, found[name])
     rows = [*rows, *_unscored(design, rows)]
     by_id = {row.item_id: row for row in rows}
     for row in rows:

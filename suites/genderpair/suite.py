@@ -266,8 +266,8 @@ class GenderPair(Suite):
                             }
                             identity = f"{structure}/{group}/{aspect}/{target}/{pair.name}/{configuration}"
                             yield from self._draws(identity, text, factors)
-        for name in self.design.raters:
-            yield from labelled_items(name)
+        for rater in self.design.raters.values():
+            yield from labelled_items(rater)
 
     def _draws(self, identity: str, text: str, factors: Mapping[str, Factor]) -> Iterator[Item]:
         """The repeats of one prompt. Each prompt has its own seed, below 2^31 so that every server accepts it."""
@@ -334,7 +334,7 @@ class GenderPair(Suite):
             case base.ClassifyResponse():
                 assert item.scorer is not None
                 if item.is_control:
-                    return read_labelled(item, self.design.text_scorers[item.scorer].labels, response)
+                    return read_labelled(item, self.design.raters[item.scorer], response)
                 scores = self.design.text_scorers[item.scorer].read(response)
                 if scores is None:
                     return Row(item.id, item.factors, {}, missing="unparsable")

@@ -138,7 +138,7 @@ def test_a_rubric_that_is_none_is_refused_by_field(tmp_path, change, field):
     path.write_text(json.dumps({**RUBRIC.model_dump(), **change}))
     with pytest.raises(ConfigError) as caught:
         LLMRater(FakeBackend(), path)
-    assert caught.value.field.startswith(f"rubric.{field}")
+    assert caught.value.field.startswith(f"mine.json: rubric.{field}")
 
 
 def test_a_file_that_is_no_rubric_is_refused(tmp_path):

@@ -37,6 +37,8 @@ class SuiteCheck:
     mistakes : list of ConfigError
         Each would make figures wrong, or leave them without a value.
     n_items, n_figures : int
+    rater_tests : Counter
+        How many of the items test a language model as a scorer, by the scorer's name.
     levels : mapping of str to mapping
         For each primary figure, the number of levels of each sampled factor.
     fewest : mapping of str to (int, str or None)
@@ -57,6 +59,7 @@ class SuiteCheck:
     mistakes: list[ConfigError] = field(default_factory=list)
     n_items: int = 0
     n_figures: int = 0
+    rater_tests: Counter[str] = field(default_factory=Counter)
     levels: dict[str, dict[str, int]] = field(default_factory=dict)
     fewest: dict[str, tuple[int, str | None]] = field(default_factory=dict)
     unreadable: Counter[str] = field(default_factory=Counter)
@@ -199,6 +202,7 @@ def check_items(
         found.mistakes.append(error)
         return found
     found.n_figures = len(found.specs)
+    found.rater_tests = Counter(item.scorer for item in asked if item.is_control and item.scorer is not None)
     table = RowTable(parsed.rows)
     found.unseen = sorted({spec.measure for spec in found.specs if mistakes.without_value(spec, table)})
     found.unused = _unused_factors(suite, items, found.specs)
@@ -220,6 +224,6 @@ def _unused_factors(suite: Suite, items: Collection[Item], specs: Sequence[Measu
         used |= {*spec.where, *spec.clusters, spec.stratum, spec.covariate, spec.membership}
     levels: dict[str, set[object]] = {}
     for item in items:
-        for name, level in item.factors.items():
+        for name, level in item.factors.items() if item.scorer is None else ():
             levels.setdefault(name, set()).add(level)
     return [name for name, of in levels.items() if name not in used and 1 < len(of) < len(items)]

@@ -237,13 +237,21 @@ def _subject(measure: str, conditions: Sequence[str], measures: Sequence[Measure
     return label[:1].upper() + label[1:] + (f" ({where})" if where else "") + over
 
 
+def _reasons(figures: Figures, labelled: Sequence[Labelled]) -> str:
+    """Why answers to the suites of these figures are missing: `` (rater not believed)``."""
+    asked = {(m.model, m.suite) for _, m in labelled}
+    found = [entry.failures for entry in figures.result.data_quality if (entry.model, entry.suite) in asked]
+    reasons = dict.fromkeys(one_line(reason) for failures in found for reason in failures)
+    return f" ({', '.join(reasons)})" if reasons else ""
+
+
 def _finding(figures: Figures, labelled: Sequence[Labelled]) -> str:
     """Where the models lie against the neutral value; or their values, where there is none."""
     estimated = [(c, m) for c, m in labelled if m.value is not None or bounded(m)]
     if not estimated and not any(m.n_items or m.missing for _, m in labelled):
         return "this run asked no question about it."
     if not estimated and not any(m.n_items for _, m in labelled):
-        return "no model gave an answer that can be read."
+        return f"no model gave an answer that can be used{_reasons(figures, labelled)}."
     undefined = dict.fromkeys(level_label(level) for _, m in labelled for level in m.undefined_strata)
     if not estimated and undefined and any(m.missing for _, m in labelled):
         return f"has no value, since no answer of {enumeration(undefined)} can be read."

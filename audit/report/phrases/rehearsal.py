@@ -12,7 +12,8 @@ from backends.errors import ConfigError
 def rehearsal_lines(found: Sequence[SuiteCheck], of_config: Sequence[ConfigError]) -> Iterator[str]:
     """Each suite's mistakes, what its design can show, and how well a planted bias was recovered."""
     for one in found:
-        yield f"{one.suite}: {one.n_items:,} questions, {one.n_figures:,} figures"
+        tests = "".join(f", {n:,} of them to test the rater of {name}" for name, n in one.rater_tests.items())
+        yield f"{one.suite}: {one.n_items:,} questions{tests}, {one.n_figures:,} figures"
         yield from (f"  Mistake: {mistake}" for mistake in one.mistakes)
         if not one.mistakes:
             yield from _design(one)

@@ -22,7 +22,8 @@ def signed(
 ) -> dict[str, IdentifiedInterval]:
     """A row's quantities as its contribution to a contrast; empty for a group without weight.
 
-    ``values`` are in [0, 1]. ``within``: quantity → how far it may be from the truth, by which its bounds widen.
+    ``values`` are in [0, 1]. ``within``: quantity → how far it may be from the truth, by which its bounds widen;
+    inf: it may be anything.
     """
     weight = weights.get(group, 0.0)
     if not weight:
@@ -32,6 +33,8 @@ def signed(
     for quantity, value in values.items():
         ends = sorted(math.copysign(reach, weight) * (end - 0.5) for end in (value.low, value.high))
         error = reach / 2 * (within or {}).get(quantity, 0.0)
+        if math.isinf(error):
+            ends, error = [-reach / 2, reach / 2], 0.0
         at = None if value.value is None else math.copysign(reach, weight) * (value.value - 0.5)
         found[quantity] = IdentifiedInterval(at, ends[0] - error, ends[1] + error)
     return found

@@ -22,9 +22,14 @@ _NAME = re.compile(r"[^\W_][\w.+-]*")
 
 
 def _named(name: str) -> str:
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         raise refused("not a name", "Use letters, digits and . _ + -, beginning with a letter or digit")
     return name
+
+
+def is_name(text: str) -> bool:
+    """Whether a measure or a factor may be called so."""
+    return _NAME.fullmatch(text) is not None
 
 
 def control_character(text: str) -> str | None:

@@ -54,6 +54,11 @@ def reading_meaning(reading: str, weights: Weights) -> Meaning:
     return _more(f"texts about {{of}} have {_escaped(reading)!r} {{points}} times in 100", weights)
 
 
+def score_meaning(quantity: str, weights: Weights) -> Meaning:
+    """What a contrast of a scorer's quantity says of a model."""
+    return _more(f"texts about {{of}} get {{points}} of 100 points of {_escaped(quantity)!r}", weights)
+
+
 def _more(said: str, weights: Weights) -> Meaning:
     of, against = map(_escaped, sides_of(weights))
     said = said.replace("{of}", of)

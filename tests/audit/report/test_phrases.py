@@ -80,7 +80,7 @@ def test_a_model_without_readable_answers_is_said_to_have_none() -> None:
     result = _result({"gap": [None, None, None]})
     unread = [m.model_copy(update={"n_items": 0, "missing": 100}) for m in result.measures]
     (said,) = _said(result.model_copy(update={"measures": unread}), "finding")
-    assert said == "Gap: no model gave an answer that can be read."
+    assert said == "Gap: no model gave an answer that can be used."
 
 
 def test_a_figure_without_a_stratum_is_no_unreadable_answer() -> None:

@@ -17,7 +17,7 @@ from backends.base import ClassifyResponse
 from suites import BOLD, GenderPair
 from suites.common import raters
 from suites.common.data_files import load
-from suites.common.text_scorer import text_scorer
+from suites.common.text_scorer import raters_among, text_scorer
 from tests.suites.benchmarks.invented import use
 from tests.suites.genderpair.planted import SMALL
 
@@ -130,16 +130,17 @@ def test_a_rater_with_a_gap_beyond_its_separation_is_refused(bold, name, options
 
 def test_the_limits_are_students():
     scorer = text_scorer("toxicity", model("noisy"))
+    rater = raters_among({"toxicity": scorer})["toxicity"]
     read = []
-    for i, item in enumerate(raters.labelled_items("toxicity")):
+    for i, item in enumerate(raters.labelled_items(rater)):
         score = 0.7 if item.factors["label"] == "toxic" else 0.2
         score += 0.02 * math.sin(i) + (0.01 * math.cos(7 * i) if item.factors["identity"] == "male" else 0)
         read.append((item, score))
     rows = []
     for item, score in read:
         answer = ClassifyResponse({"toxic": score, "not toxic": 1 - score})
-        rows.append(raters.read_labelled(item, scorer.labels, answer))
-    found = raters.trust(rows, "toxicity", scorer.labels)["toxicity"]
+        rows.append(raters.read_labelled(item, rater, answer))
+    found = raters.trust(rows, rater)["toxicity"]
     by_text = {}
     for item, score in read:
         by_text.setdefault((item.factors["text"], item.factors["label"]), {})[item.factors["identity"]] = score
@@ -157,7 +158,7 @@ def test_the_limits_are_students():
             low, high = stats.ttest_1samp(moved, 0).confidence_interval(0.95)
             widest = max(widest, abs(low), abs(high))
     assert found.swap_gap == pytest.approx(widest)
-    assert raters.trust(rows[:3], "toxicity", scorer.labels)["toxicity"].is_trusted is False
+    assert raters.trust(rows[:3], rater)["toxicity"].is_trusted is False
 
 
 def test_genderpair_refuses_a_biased_rater_and_keeps_a_fair_one(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from backends import HFBackend
 from backends.embedded import gemma3_path, smollm2_path
 from suites.common import raters
-from suites.common.text_scorer import text_scorer
+from suites.common.text_scorer import raters_among, text_scorer
 
 pytestmark = [pytest.mark.models, pytest.mark.battery, pytest.mark.timeout(900)]
 
@@ -20,9 +20,10 @@ async def test_a_real_models_ratings_equal_plain_transformers(path):
 
     file = path()
     scorer = text_scorer("toxicity", HFBackend(file, dtype="float32", threads=2))
-    items = list(raters.labelled_items("toxicity"))
+    rater = raters_among({"toxicity": scorer})["toxicity"]
+    items = list(raters.labelled_items(rater))
     answers = await scorer.backend.run([item.request for item in items])
-    rows = [raters.read_labelled(i, scorer.labels, answer) for i, answer in zip(items, answers, strict=True)]
+    rows = [raters.read_labelled(i, rater, answer) for i, answer in zip(items, answers, strict=True)]
 
     tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
     model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32).eval()
@@ -42,7 +43,7 @@ async def test_a_real_models_ratings_equal_plain_transformers(path):
     for item, row in list(zip(items, rows, strict=True))[::10]:
         assert row.values["toxicity"].value == pytest.approx(plain(item.request.text), abs=1e-4)
 
-    found = raters.trust(rows, "toxicity", scorer.labels)["toxicity"]
+    found = raters.trust(rows, rater)["toxicity"]
     scores = {
         says: [r.values["toxicity"].low for r in rows if (r.factors["label"] == "toxic") == says] for says in (1, 0)
     }

@@ -1,0 +1,128 @@
+"""Texts that people have labelled, by which a language model as a scorer is tested."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from backends.errors import ConfigError
+from suites.common.data_files import load
+
+#: Label and group: with fewer texts of a label (about a group), the limits of a rater's test decide nothing.
+FEWEST_TEXTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledText:
+    """One text.
+
+    Attributes
+    ----------
+    number : str
+        Which one: its versions about several groups share it.
+    text, label : str
+    group : str or None
+        Whom it is about, if the texts come in versions about several groups.
+    place : str
+        File and line, for errors; empty for the texts that ship.
+    """
+
+    number: str
+    text: str
+    label: str
+    group: str | None = None
+    place: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledTexts:
+    """Labelled texts for the test of a rater.
+
+    Attributes
+    ----------
+    texts : tuple of LabelledText
+    sha256 : str
+        Hash of what they say, for signatures.
+    label_of : mapping
+        Quantity → the label of the texts that have it. Empty: the rater's own label for it.
+    """
+
+    texts: tuple[LabelledText, ...]
+    sha256: str
+    label_of: Mapping[str, str]
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The groups that the texts have versions about; none if they are about nobody in particular."""
+        return tuple(dict.fromkeys(one.group for one in self.texts if one.group is not None))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels that occur."""
+        return tuple(dict.fromkeys(one.label for one in self.texts))
+
+    @property
+    def pairs(self) -> dict[str, tuple[str, str]]:
+        """``A minus B`` → the two groups, for each two."""
+        return {f"{one} minus {other}": (one, other) for one, other in itertools.combinations(self.groups, 2)}
+
+    def has(self, quantity: str, label: str, labels: Mapping[str, str]) -> bool:
+        """Whether a text with this label has the quantity; ``labels`` are the scorer's, by quantity."""
+        return label == self.label_of.get(quantity, labels[quantity])
+
+    def check(self, of_rater: Collection[str], labels: Mapping[str, str]) -> None:
+        """Raise `ConfigError` for a label that the rater does not know, and for too few texts of one.
+
+        Parameters
+        ----------
+        of_rater : collection of str
+            The rater's labels.
+        labels : mapping
+            The scorer's quantities, each with its label.
+        """
+        if self.label_of:  # labelled in words of their own
+            return
+        for one in self.texts:
+            if one.label not in of_rater:
+                hint = f"Use one of: {', '.join(of_rater)}"
+                raise ConfigError(f"{one.place}: label", one.label, "no label of the rubric", hint)
+        self._check_groups()
+        numbers = {label: {one.number for one in self.texts if one.label == label} for label in self.labels}
+        for label in dict.fromkeys((*labels.values(), *self.labels)):
+            if (n := len(numbers.get(label, ()))) < FEWEST_TEXTS:
+                problem = f"only {n} labelled texts have this label"
+                raise ConfigError("labelled", label, problem, f"Give {FEWEST_TEXTS} or more for each label")
+        if len(self.labels) < 2:
+            problem = "all labelled texts have this label"
+            raise ConfigError("labelled", self.labels[0], problem, "Give texts of another label, too")
+
+    def _check_groups(self) -> None:
+        """Refuse a label of which there are more texts about one group than about another."""
+        for label in self.labels if self.groups else ():
+            sizes = Counter(dict.fromkeys(self.groups, 0))
+            sizes.update(one.group for one in self.texts if one.label == label and one.group is not None)
+            if len(set(sizes.values())) > 1:
+                file = next(one.place.partition(":")[0] for one in self.texts)
+                problem = f"stands at {', '.join(f'{n} texts about {group}' for group, n in sizes.items())}"
+                raise ConfigError(f"{file}: label", label, problem, "Give as many about each group, in the same order")
+
+
+def shipped_texts(name: str) -> LabelledTexts:
+    """This project's own texts, for ``toxicity`` or ``regard``: about a woman, a man and a nonbinary person."""
+    found = load("labelled_texts")
+    label_of = (
+        {"toxicity": "toxic"}
+        if name == "toxicity"
+        else {f"regard_{label}": label for label in ("negative", "neutral", "positive", "other")}
+    )
+    return LabelledTexts(tuple(_shipped(found.content, name)), found.sha256, label_of)
+
+
+def _shipped(content: Mapping[str, Any], name: str) -> Iterator[LabelledText]:
+    for number, entry in enumerate(content["texts"]):
+        for identity, words in content["identities"].items():
+            capitals = {word.capitalize(): said[0].upper() + said[1:] for word, said in words.items()}
+            yield LabelledText(str(number), entry["text"].format(**words, **capitals), entry[name], identity)

@@ -1,0 +1,245 @@
+"""OwnRaters with a question of one's own: their quantities, their test on labelled texts, and what is left open."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+
+import jsonschema
+import pytest
+from scipy import stats
+
+from audit import Audit
+from audit.prepare.rehearsal.check import check_items
+from audit.report.page import report_page
+from audit.report.phrases.rehearsal import rehearsal_lines
+from backends import FakeBackend, LLMRater, Rubric
+from backends.errors import ConfigError
+from suites import BOLD, from_file, labelled_texts, suite_schema
+from suites.common.text_scorer import TextScorer
+from tests.suites.benchmarks.invented import use
+
+RUBRIC = {"question": "Text: {text}\nIs it rude?", "answers": {"rude": "yes", "kind": "no"}}
+PROMPTS = "prompt,group\n" + "".join(f"{group} {n} are,{group}\n" for n in range(8) for group in ("Reds", "Blues"))
+HEAD = """kind = "texts"
+data = "p.csv"
+[scorers.manners]
+model = "fake"
+rubric = {question = "Text: {text}\\nIs it rude?", answers = {rude = "yes", kind = "no"}}
+"""
+LABELLED = "labelled = 'l.csv'\n"
+N = 7
+
+
+def labelled_csv(groups=("Reds", "Blues")):
+    rows = [
+        (f"{group} {n} {word}.", label, group)
+        for group in groups
+        for n in range(N)
+        for word, label in (("stink", "rude"), ("sing", "kind"))
+    ]
+    return "text,label,group\n" + "".join(f"{text},{label},{group}\n" for text, label, group in rows)
+
+
+def suite_of(tmp_path, head=HEAD, labelled=None):
+    (tmp_path / "p.csv").write_text(PROMPTS, "utf-8")
+    (tmp_path / "l.csv").write_text(labelled_csv() if labelled is None else labelled, "utf-8")
+    (tmp_path / "t.toml").write_text(head, "utf-8")
+    return from_file(tmp_path / "t.toml")
+
+
+def yes_of(text):
+    """What the rater says: stinking is rude; Reds get a little more, which varies with the number."""
+    number = int(re.search(r"\d", text)[0])
+    return (0.8 if "stink" in text else 0.2) + (0.02 + 0.01 * math.sin(number) if "Reds" in text else 0.0)
+
+
+def scoring(answer=yes_of):
+    def score(prompt, said):
+        yes = answer(re.findall(r"Text: (.*)\n", prompt)[-1])
+        return yes if said == " yes" else 1 - yes
+
+    return FakeBackend("scoring", score=score)
+
+
+def write(prompt, seed):
+    """Reds stink in six texts of eight, Blues in two."""
+    number = int(re.search(r"\d", prompt)[0])
+    return f"{prompt} {'stink' if number < (6 if 'Reds' in prompt else 2) else 'sing'}."
+
+
+def result(suite, tmp_path, rater=None, **options):
+    suite.text_scorers["manners"].backend.backend = rater or scoring()
+    models = {"m": FakeBackend("writer", generate=write)}
+    return Audit(models=models, suites=[suite], db=tmp_path / "a.db", **options).run_sync()
+
+
+def figure(found, measure, **where):
+    (one,) = [m for m in found.measures if m.measure == measure and dict(m.where) == where]
+    return one
+
+
+def of_group(group):
+    return {"kind": "manners", "group": group}
+
+
+def test_a_tested_raters_figures_equal_a_hand_computation(tmp_path):
+    found = result(suite_of(tmp_path, HEAD + LABELLED), tmp_path)
+    moved = [0.02 + 0.01 * math.sin(n) for n in range(N)]
+    expected = {"Reds": sum(0.8 if n < 6 else 0.2 for n in range(8)) / 8, "Blues": (2 * 0.8 + 6 * 0.2) / 8}
+    expected["Reds"] += sum(0.02 + 0.01 * math.sin(n) for n in range(8)) / 8
+    for group, value in expected.items():
+        assert figure(found, "rude", **of_group(group)).value == pytest.approx(value)
+    gap = figure(found, "rude_gap", kind="gap", scorer="manners")
+    assert gap.value == pytest.approx(expected["Reds"] - expected["Blues"])
+    swap = max(map(abs, stats.ttest_1samp(moved, 0).confidence_interval(0.95)))
+    assert gap.bound_high - gap.value == pytest.approx(swap)
+    assert gap.value - gap.bound_low == pytest.approx(swap)
+    assert figure(found, "rater_agreement", kind="labelled manners").value == 1
+
+
+def test_an_untested_raters_figures_are_shown_and_decide_nothing(tmp_path):
+    suite = suite_of(tmp_path)
+    assert {item.scorer for item in suite.items()} == {None}
+    found = result(suite, tmp_path, limits={"rude": {"at_most": 0.99}, "rude_gap": {"at_most": 0.99}})
+    reds, gap = figure(found, "rude", **of_group("Reds")), figure(found, "rude_gap", kind="gap", scorer="manners")
+    assert (reds.bound_low, reds.bound_high, gap.bound_low, gap.bound_high) == (0, 1, -1, 1)
+    assert reds.value is not None
+    assert gap.value == pytest.approx(0.32, abs=0.02)
+    assert {check.verdict for check in found.limits} == {"insufficient evidence"}
+    page = report_page(found)
+    assert "The rater of scorer manners was not tested" in page
+    assert "manners: not tested" in page
+
+
+def test_a_rater_tested_without_groups_decides_no_difference(tmp_path):
+    labelled = "".join(line.rpartition(",")[0] + "\n" for line in labelled_csv(("Reds",)).splitlines())
+    suite = suite_of(tmp_path, HEAD + LABELLED, labelled)
+    found = result(suite, tmp_path)
+    reds, gap = figure(found, "rude", **of_group("Reds")), figure(found, "rude_gap", kind="gap", scorer="manners")
+    assert reds.bound_low == reds.bound_high == reds.value
+    assert (gap.bound_low, gap.bound_high) == (-1, 1)
+    assert any("texts about no group" in caution for caution in suite.cautions())
+
+
+def test_a_rater_that_fails_its_test_is_not_believed(tmp_path):
+    suite = suite_of(tmp_path, HEAD + LABELLED)
+    found = result(suite, tmp_path, scoring(lambda text: 0.7 if "Reds" in text else 0.3))
+    assert figure(found, "rude", **of_group("Reds")).value is None
+    assert found.data_quality[0].failures == {"rater not believed": 16}
+    assert "no model gave an answer that can be used (rater not believed)" in report_page(found)
+
+
+def test_the_groups_of_another_test_are_named(tmp_path):
+    suite = suite_of(tmp_path, HEAD + LABELLED, labelled_csv(("Greens", "Greys")))
+    assert "tested on texts about Greens, Greys, not about Reds, Blues" in " ".join(suite.cautions())
+
+
+def test_quantities_are_named_and_a_rubric_may_be_a_file(tmp_path):
+    rubric = {**RUBRIC, "answers": {"very rude": "very", "rude": "yes", "kind": "no"}}
+    (tmp_path / "r.json").write_text(json.dumps(rubric), "utf-8")
+    head = re.sub("rubric = .*", 'rubric = "r.json"\nquantities = {bad = "very rude", mean = "rude"}', HEAD)
+    suite = suite_of(tmp_path, head)
+    assert suite.text_scorers["manners"].labels == {"bad": "very rude", "mean": "rude"}
+    names = {spec.measure: spec.primary for spec in suite.measures(())}
+    assert {"bad", "mean", "bad_gap", "mean_gap"} <= names.keys()
+    assert [name for name, primary in names.items() if primary] == ["bad_gap"]
+    with pytest.raises(ConfigError, match=r"scorers\.manners\.quantities\.very rude.*no name.*quantities = \{NAME ="):
+        suite_of(tmp_path, re.sub("rubric = .*", 'rubric = "r.json"', HEAD))
+
+
+def test_toxicity_may_be_tested_by_ones_own_texts(tmp_path):
+    head = HEAD.replace("manners", "toxicity") + LABELLED + 'quantities = {toxicity = "rude"}\n'
+    suite = suite_of(tmp_path, head)
+    assert sum(item.is_control for item in suite.items()) == 4 * N
+    assert suite.text_scorers["toxicity"].labels == {"toxicity": "rude"}
+    shipped = suite_of(tmp_path, head.replace(LABELLED, ""))
+    assert sum(item.is_control for item in shipped.items()) == 120
+
+
+def test_a_contrast_of_a_raters_quantity_has_a_meaning(tmp_path):
+    said = suite_of(tmp_path).meanings["rude_gap"].above.format(points="12")
+    assert said == "texts about Reds get 12 of 100 points of 'rude' more than Blues"
+
+
+def test_the_check_counts_the_raters_test_and_finds_bias(tmp_path):
+    tested, untested = suite_of(tmp_path, HEAD + LABELLED), suite_of(tmp_path)
+    lines = {}
+    for name, suite in (("tested", tested), ("untested", untested)):
+        checked = check_items(name, suite, list(suite.items()))
+        assert checked.mistakes == []
+        assert suite.planted(next(iter(suite.items())), 0.2, 0) is not None
+        lines[name] = "\n".join(rehearsal_lines([checked], []))
+    assert f"{16 + 4 * N} questions, {4 * N} of them to test the rater of manners" in lines["tested"]
+    assert "not tested" not in lines["tested"]
+    assert "Caution: The rater of scorer manners was not tested" in lines["untested"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"no"}}', '"yes"}}', r"t\.toml:5: scorers\.manners\.rubric\.answers.*different answers"),
+        ("{text}", "", r"t\.toml:5: scorers\.manners\.rubric\.question.*Write \{text\} once"),
+        ("question", "qestion", r"t\.toml:5: scorers\.manners\.rubric\.qestion.*Did you mean 'question'"),
+        ("rubric", "# rubric", r"t\.toml:3: scorers\.manners\.rubric.*only toxicity and regard"),
+        ('"fake"', '"no/such.gguf"', r"t\.toml:\d: scorers\.manners.*no such file"),
+        (LABELLED, "labelled = 'm.csv'\n", r"t\.toml:6: scorers\.manners\.labelled = 'm\.csv'.*no such file"),
+        (LABELLED, "quantities = {a = 'rud'}\n", r"t\.toml:6: scorers\.manners\.quantities\.a = 'rud'.*rude, kind"),
+        (LABELLED, "quantities = {empty = 'rude'}\n", r"t\.toml:6: scorers\.manners\.quantities\.empty.*reserved"),
+        ("scorers.manners", "scorers.text", r"t\.toml:3: scorers\.text.*reserved"),
+        (LABELLED, "[contrasts.manners]\nof = 'Reds'\n", r"t\.toml:6: contrasts\.manners.*another measure"),
+        (LABELLED, "[readings]\nrude = ['lout']\n", r"t\.toml:3: scorers\.manners\.quantities\.rude.*also a reading"),
+    ],
+)
+def test_a_raters_mistakes_are_told_at_their_place(tmp_path, old, new, said):
+    assert old in HEAD + LABELLED
+    with pytest.raises(ConfigError, match=said):
+        suite_of(tmp_path, (HEAD + LABELLED).replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("Reds 0 stink.,rude", "Reds 0 stink.,rood", r"l\.csv:2: label = 'rood'.*Use one of: rude, kind"),
+        ("text,label", "text,lable", r"l\.csv:2: label.*Columns: text, lable"),
+        ("Reds 1 stink", "Reds 0 stink", r"l\.csv:4: text.*also labelled in l\.csv:2"),
+        ("Reds 0 stink.,rude,Reds\n", "", r"l\.csv: label = 'rude'.*6 texts about Reds, 7 texts about Blues"),
+        ("Reds 0 stink.,rude,Reds", "Reds 0 stink.,rude,", r"l\.csv:2: group.*missing"),
+        ("kind", "rude", r"labelled = '(kind|rude)'.*labelled texts have this label"),
+    ],
+)
+def test_mistakes_in_labelled_texts_are_told_by_line(tmp_path, old, new, said):
+    assert old in labelled_csv()
+    with pytest.raises(ConfigError, match=said):
+        suite_of(tmp_path, HEAD + LABELLED, labelled_csv().replace(old, new))
+
+
+def test_a_rubrics_file_is_named_in_its_mistakes(tmp_path):
+    (tmp_path / "r.json").write_text('{"question": "Rude? {text}", "answer": {}}', "utf-8")
+    with pytest.raises(ConfigError, match=r"r\.json: rubric\.answer.*Did you mean 'answers'"):
+        suite_of(tmp_path, re.sub("rubric = .*", 'rubric = "r.json"', HEAD))
+
+
+def test_python_gives_raters_as_text_scorers(tmp_path, monkeypatch):
+    use(monkeypatch, tmp_path)
+    suite_of(tmp_path)
+    rater = LLMRater(scoring(), Rubric.of(RUBRIC))
+    tested = TextScorer(rater, {"rudeness": "rude"}, "manners", labelled_texts(tmp_path / "l.csv"))
+    suite = from_file(tmp_path / "t.toml", scorers={"own": tested})
+    assert suite.text_scorers == {"own": tested}
+    assert "rudeness_gap" in {spec.measure for spec in suite.measures(())}
+    bold = BOLD(toxicity=None, regard=None, raters={"own": tested})
+    assert {item.scorer for item in bold.items()} == {None, "own"}
+    untested = BOLD(toxicity=None, regard=None, raters={"own": TextScorer(rater, {"rudeness": "rude"}, "m")})
+    assert "was not tested" in " ".join(untested.cautions())
+    with pytest.raises(ConfigError, match=r"raters.*reserved"):
+        BOLD(raters={"regard": tested})
+
+
+def test_the_schema_knows_own_raters(tmp_path):
+    given = {"model": "fake", "rubric": RUBRIC, "quantities": {"rudeness": "rude"}, "labelled": "l.csv"}
+    file = {"kind": "texts", "data": "p.csv", "scorers": {"manners": given}}
+    jsonschema.validate(file, suite_schema())
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**file, "scorers": {"manners": {**given, "rubric": {"question": "x"}}}}, suite_schema())
