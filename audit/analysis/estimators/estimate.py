@@ -177,12 +177,11 @@ class Estimate:
 
     def where(self, columns: NDArray[np.bool_], other: Estimate) -> Estimate:
         """This estimate with the errors of another in some columns (k,)."""
-        sides = (
-            Reach(*(np.where(columns, theirs, own) for own, theirs in zip(mine, others, strict=True)))
-            for mine, others in zip(self.reach, other.reach, strict=True)
-        )
-        low, high = sides
-        return replace(self, below=low, above=high)
+        below, above = _where(columns, other.reach, self.reach)
+        sampled = None
+        if self.sampled is not None or other.sampled is not None:
+            sampled = _where(columns, other.sampled or other.reach, self.sampled or self.reach)
+        return replace(self, below=below, above=above, sampled=sampled)
 
     @property
     def reach(self) -> tuple[Reach, Reach]:
@@ -190,6 +189,14 @@ class Estimate:
         assert self.below is not None
         assert self.above is not None
         return self.below, self.above
+
+
+def _where(columns: NDArray[np.bool_], theirs: tuple[Reach, Reach], own: tuple[Reach, Reach]) -> tuple[Reach, Reach]:
+    below, above = (
+        Reach(*(np.where(columns, a, b) for a, b in zip(one, other, strict=True)))
+        for one, other in zip(theirs, own, strict=True)
+    )
+    return below, above
 
 
 def finite(number: float) -> float | None:

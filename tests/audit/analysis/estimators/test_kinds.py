@@ -187,4 +187,21 @@ def test_one_yes_or_no_of_each_level_is_as_if_unclustered():
     kind = ValueKind(0.0, 1.0, is_count=True, is_probability=True)
     alone, of_levels = (mean_of_kind(answers, clusters, kind) for clusters in ([], [np.arange(10)]))
     assert alone.interval(0.95) == of_levels.interval(0.95)
+    assert of_levels.interval_of_sample(0.95) == of_levels.interval(0.95)
     assert not of_levels.is_of_unseen.any()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_sampling_error_never_reaches_beyond_the_interval(seed):
+    """A limit is broken by the sampling interval: one wider than the whole would keep broken limits open."""
+    rng = np.random.default_rng(seed)
+    n_a, n_b = rng.integers(5, 40), rng.integers(1, 6)
+    a, b = grid(n_a, n_b)
+    shares = rng.beta(0.5, 0.5, n_a)[a]
+    is_count, is_probability, is_change = rng.random(3) < 0.5
+    values = (rng.random(a.size) < shares).astype(float) if is_count else shares * rng.random(a.size)
+    kind = ValueKind(0.0, 1.0, is_count=is_count, is_probability=is_probability, is_change=is_change)
+    estimate = mean_of_kind(values[:, None], [a, b][: rng.integers(1, 3)], kind)
+    (low, high), (inner_low, inner_high) = estimate.interval(0.95), estimate.interval_of_sample(0.95)
+    assert not inner_low < low - 1e-12
+    assert not inner_high > high + 1e-12
