@@ -137,6 +137,12 @@ def _line_of_class(suite: Suite, code: CodeType) -> int:
     return code.co_firstlineno
 
 
+def is_own(suite: Suite, name: str) -> bool:
+    """Whether an attribute or a method comes from a class that does not ship."""
+    defined = next((of for of in type(suite).__mro__ if name in vars(of)), type(suite))
+    return not _ships(defined)
+
+
 def _ships(of: type) -> bool:
     return of.__module__.startswith("suites.")
 

@@ -136,7 +136,8 @@ def _from_file(field: str, table: Mapping[str, Any], folder: Path) -> Suite:
         raise ConfigError(f"{field}.suite", table["suite"], "a file is given as well", "Keep one of the two")
     options = {name: value for name, value in table.items() if name not in ("file", "suite")}
     if not isinstance(file, str) or not (folder / file).is_file():
-        raise ConfigError(f"{field}.file", file, "no such file", f"Looked in {folder}")
+        hint = f"Looked for {(folder / file).absolute()}" if isinstance(file, str) else "Give a path in quotes"
+        raise ConfigError(f"{field}.file", file, "no such file", hint)
     try:
         suite: Suite = suite_package.from_file(folder / file, **options)
     except ConfigError as error:

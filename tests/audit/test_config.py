@@ -294,3 +294,13 @@ def test_a_config_that_is_not_there_or_of_another_kind_is_told(tmp_path, name):
         (tmp_path / name).touch()
     with pytest.raises(ConfigError, match=name):
         load_audit(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("file", "said"), [('"nofile.csv"', "Looked for /.*/nofile.csv"), ("3", "Give a path in quotes")]
+)
+def test_a_suites_file_that_is_missing_is_told_in_full(tmp_path, monkeypatch, file, said):
+    monkeypatch.chdir(tmp_path)
+    Path("a.toml").write_text(f'[models.m]\nbackend = "fake"\n[suites.s]\nfile = {file}\n', "utf-8")
+    with pytest.raises(ConfigError, match=rf"a\.toml:4: suites\.s\.file.*{said}"):
+        load_audit(Path("a.toml"))

@@ -194,6 +194,8 @@ def check_items(
         found.mistakes += mistakes.of_measures(
             suite, parsed.rows, found.specs, of_all=all_items is None, is_scored=is_scored
         )
+        if all_items is None:  # a sample may lack figures
+            found.mistakes += mistakes.of_presentation(suite, found.specs)
         first = next(iter(items))
         returned(suite, "most_follow_ups", first)
         found.plants_bias = plants(suite, first)

@@ -21,7 +21,7 @@ from backends.checked_fields import matches, wrong_value
 from backends.errors import ConfigError
 from suites.base import Item, MeasureSpec, Row, Suite
 from suites.own_attributes import refuse_sayings
-from suites.own_code import misfit, placed
+from suites.own_code import is_own, misfit, placed
 
 #: Tolerance for rounding at the ends of a quantity's range.
 _ROUNDING = 1e-9
@@ -96,6 +96,22 @@ def _broken(*said: object) -> str | None:
             if broken := _broken(*inner):
                 return broken
     return None
+
+
+def of_presentation(suite: Suite, specs: Sequence[MeasureSpec]) -> Iterator[ConfigError]:
+    """Measures that the suite's own class charts, tabulates or words, and no figure has."""
+    measures = {spec.measure for spec in specs}
+    named = {
+        "charts": [measure for chart in suite.charts() for measure in chart.measures],
+        "tables": [column.measure for table in suite.tables() for column in table.columns],
+        "published": [figure.measure for figure in suite.published()],
+        "meanings": [*suite.meanings],
+    }
+    for source, names in named.items():
+        for name in dict.fromkeys(names) if is_own(suite, source) else ():
+            if name not in measures and not suite.may_lack(name):
+                method = source if callable(getattr(suite, source)) else None
+                yield placed(suite, method, name, f"{source}: no figure is called so", _close(name, measures))
 
 
 def of_levels(suite: Suite, items: Collection[Item], specs: Sequence[MeasureSpec]) -> Iterator[ConfigError]:

@@ -118,6 +118,24 @@ def test_a_mistake_is_told_with_file_and_line(mistake, tmp_path, monkeypatch):
     assert said in str(found.mistakes[0])
 
 
+@pytest.mark.parametrize(
+    ("added", "line", "said"),
+    [
+        ("    def charts(self):\n        return [Chart('dots', 'T', ('p_marry',))]\n", 29, "charts: no figure"),
+        ("    meanings = {'p_marry': Meaning('more', 'less')}\n", 8, "meanings: no figure"),
+    ],
+)
+def test_a_figure_that_is_shown_and_not_made_is_told(added, line, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = SUITE.replace("\n\naudit =", f"\n{added}\naudit =")
+    text = text.replace("import math", "import math; from suites.presentation import Chart, Meaning")
+    (tmp_path / "own.py").write_text(text, "utf-8")
+    found, of_config = check_audit(load_audit(tmp_path / "own.py", Audit), 0.2)
+    (mistake,) = [*(mistake for one in found for mistake in one.mistakes), *of_config]
+    assert str(mistake).startswith(f"own.py:{line}: own = 'p_marry': {said}")
+    assert "Did you mean 'p_mary'?" in str(mistake)
+
+
 def test_a_right_suite_has_no_mistakes(tmp_path):
     ((found,), of_config) = check_audit(load_audit(written(tmp_path, "roles", "roles"), Audit), 0.2)
     assert (found.mistakes, of_config, found.n_items, found.levels) == ([], [], 6, {"p_mary": {"role": 3}})
