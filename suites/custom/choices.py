@@ -18,9 +18,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import permutations
 from typing import Any, ClassVar
 
 import backends.base as base
+from backends.reading.words import comparable, is_word_character
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, flag
 from suites.benchmarks.choices import AnsweredQuestions, Asking
 from suites.benchmarks.choices import Question as Asked
@@ -47,6 +49,8 @@ class ChoicesFromFile(AnsweredQuestions):
         refuse_repeated(file.questions, lambda row: (row.question, frozenset(row.answers)), "question", source)
         for number, row in enumerate(file.questions):
             _check_question(number, row, source)
+            if (file.mode, file.answers) == ("likelihood", "text"):
+                _refuse_beginnings(number, row, source)
         self._mark = file.answer_mark
         self.asking = Asking(("zero-shot",), file.mode, file.answers, file.prompt_format)
         self._rows = {row.id or str(number): row for number, row in enumerate(file.questions, 1)}
@@ -174,3 +178,13 @@ def _check_question(number: int, row: Question, source: Source) -> None:
         raise source.refuse((*place, "unknown"), row.unknown, "also the stereotype", "Name it in one of the two")
     if row.stereotype is not None and len(row.answers) - (row.unknown is not None) < 2:
         raise source.refuse((*place, "answers"), list(row.answers), "names only one person", "Add another")
+
+
+def _refuse_beginnings(number: int, row: Question, source: Source) -> None:
+    """Refuse an answer that begins another one: every text with the longer one begins with the shorter."""
+    for shorter, longer in permutations(row.answers, 2):
+        begins = comparable(longer).startswith(comparable(shorter))
+        if begins and not is_word_character(comparable(longer)[len(comparable(shorter))]):
+            problem = f"begins with the answer {shorter!r}, which no model can find less likely"
+            hint = 'End both differently (e.g. with a full stop), or give answers = "letter"'
+            raise source.refuse((source.rows_field, number, "answers"), longer, problem, hint)

@@ -70,8 +70,6 @@ class Design:
             place, level = (self.source.rows_field, row, name), one.get(name)
             if level is None or level != level or not spelling(level):  # NaN equals nothing
                 raise self.source.refuse(place, level, f"missing, but {field} names it", "Give it in every row")
-            if field == "sampled":
-                continue
             spelt = spelling(level) if isinstance(level, str) else str(float(level))  # 3 is 3.0
             alike, before = first.setdefault(spelt, (level, row))
             if alike != level or type(alike) is not type(level):

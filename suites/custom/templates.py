@@ -173,7 +173,8 @@ class TemplatesFromFile(Suite):
             gap = replace(gap, unit="difference of probabilities", family="stereotype")
             if len(stereotyped) > 1:
                 gap = self._balanced(gap, stereotyped)
-            yield from self.design.figures(gap, having=[STEREOTYPE in one.factors for one in self.questions])
+            figures = self.design.figures(gap, having=[STEREOTYPE in one.factors for one in self.questions])
+            yield from (figure for figure in figures if self._balances(figure, stereotyped))
         for name in self.contrasts:
             ends = self.groups.reach(name)
             contrast = MeasureSpec(
@@ -202,6 +203,20 @@ class TemplatesFromFile(Suite):
             weights |= {_cell(level, name): share / len(stereotyped) for name in stereotyped}
         return replace(gap, stratum=_CELL, weights=weights)
 
+    def _balances(self, gap: MeasureSpec, stereotyped: Sequence[str]) -> bool:
+        """Whether a level's gap has fillers of every stereotype, in each level of a declared stratum that it has.
+
+        Without, it would be the model's general preference for a group.
+        """
+        stratum = self.design.head.stratum
+        within: dict[object, set[object]] = {}
+        for question in self.questions:
+            factors = question.factors
+            if STEREOTYPE in factors and all(factors[name] == level for name, level in gap.where.items()):
+                level = factors[stratum] if stratum is not None else None
+                within.setdefault(level, set()).add(factors[STEREOTYPE])
+        return all(found == {*stereotyped} for found in within.values())
+
     def _by_filler(self, mass: Mapping[str, Any]) -> Iterator[MeasureSpec]:
         """The groups' probabilities for each filler."""
         slot = self._file.slot
@@ -225,7 +240,25 @@ class TemplatesFromFile(Suite):
         counted = (
             ["Groups have different numbers of expressions, which affects their shares."] if len(sizes) > 1 else []
         )
-        return [*counted, *self.design.cautions()]
+        return [*counted, *self._of_one_stereotype(), *self.design.cautions()]
+
+    def _of_one_stereotype(self) -> Iterator[str]:
+        """Cautions about gaps that would be, or are, a general preference for one group."""
+        stereotyped = list(dict.fromkeys(f.stereotype for f in self._file.fillers if f.stereotype is not None))
+        if len(stereotyped) == 1:
+            yield (
+                f"All fillers with a stereotype have the same, {stereotyped[0]}: stereotype_gap is then also a "
+                "model's preference for that group whatever the filler. Add fillers of other stereotypes."
+            )
+        gaps = [spec.where for spec in self._specs if spec.measure == "stereotype_gap"]
+        for factor in self.design.by if stereotyped else ():
+            levels = dict.fromkeys(q.factors[factor] for q in self.questions if STEREOTYPE in q.factors)
+            without = [str(level) for level in levels if not any(where.get(factor) == level for where in gaps)]
+            if without:
+                yield (
+                    f"stereotype_gap has no figure for {', '.join(without)} ({factor}): it needs fillers of every "
+                    "stereotype there."
+                )
 
 
 def _cell(level: Factor, stereotype: str) -> str:

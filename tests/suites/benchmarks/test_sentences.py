@@ -10,6 +10,8 @@ import pytest
 from backends.base import ContinuationScore, ScoreRequest, ScoreResponse, TokenLogprob
 from backends.errors import ConfigError
 from suites import CrowSPairs, StereoSet, WinoBias, WinoQueer
+from suites.base import IdentifiedInterval, Row
+from suites.benchmarks import stereoset
 from suites.benchmarks.stereoset import STEREOSET
 from suites.benchmarks.winobias import Line, Sentence, read_sentence
 from tests.suites.benchmarks.invented import figures, use, value
@@ -159,6 +161,33 @@ def test_a_missing_stereoset_set_counts_as_anything() -> None:
     icat = found["icat", (("bias_type", None), ("kind", "icat"), ("task", "intrasentence"))]
     # ss: a tie, and the missing one, 0.25 to 0.75; lms 0.5 to 1.
     assert (icat.bound_low, icat.bound_high) == (0.5 * 0.25 / 0.5, 1)
+
+
+def test_icat_of_a_sample_is_that_of_its_weighted_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three terms about gender and one about a profession, of which a sample asked one each: weights 3/4 and 1/4."""
+    monkeypatch.setattr(stereoset, "_FEWEST_TERMS", 1)
+    suite = StereoSet(tasks=["intrasentence"])
+    (example,) = [one for one in suite.sets if one.factors["target"] == "cook"]
+    of = {"aunt": "gender", "niece": "gender", "uncle": "gender", "cook": "profession"}
+    suite.sets = [
+        replace(example, id=term, factors={**example.factors, "target": term, "bias_type": kind})
+        for term, kind in of.items()
+    ]
+    shares = {"aunt": (1.0, 1.0, 0.5), "cook": (0.0, 0.5, 0.5)}  # stereotype, and both meaningful sentences
+    rows = [
+        Row(
+            term,
+            {"kind": "set", "task": "intrasentence", "bias_type": of[term], "target": term},
+            {name: IdentifiedInterval.exact(share) for name, share in zip(asked, shares[term], strict=True)},
+        )
+        for asked in [[*stereoset._ASKED]]
+        for term in shares
+    ]
+    (icat,) = [row for row in suite.derive(rows) if row.item_id == "icat/intrasentence/None"]
+    ss, lms = 3 / 4 * 1 + 1 / 4 * 0, 3 / 4 * 0.75 + 1 / 4 * 0.5
+    assert icat.values["icat"].value == pytest.approx(lms * (1 - ss) / 0.5)
+    (unknown,) = [row for row in suite.derive(rows[:1]) if row.item_id == "icat/intrasentence/None"]
+    assert unknown.values["icat"].value is None  # the figures have no value either: no profession was asked
 
 
 def test_a_bias_type_of_three_terms_shares_a_stratum() -> None:

@@ -114,6 +114,18 @@ MISTAKES = {
         "m.toml:3: templates[1]",
         "in quotes",
     ),
+    "levels of a sampled factor that read alike": (
+        "m.toml",
+        'sampled = "teller"\n' + PAIRS + '[[pairs]]\nstereotype = "A."\ncounterpart = "B."\nteller = "ANN "\n',
+        "m.toml:10: pairs[1].teller",
+        "another level than",
+    ),
+    "an answer that begins another": (
+        "m.toml",
+        'answers = "text"\n' + ASKED.replace('"Bob"', '"Ann, I think"'),
+        "m.toml:5: questions[0].answers",
+        "begins with the answer 'Ann'",
+    ),
     "a template that ends in a space": (
         "m.toml",
         JOBS.replace("said that", "said "),
@@ -195,7 +207,7 @@ MISTAKES = {
     "unmarked answers": (
         "m.toml",
         ASKED.replace("stereotype", "about").replace("unknown =", "none ="),
-        "m.toml:4: questions[0].answers",
+        "m.toml:5: questions[0].answers",
         "marked",
     ),
     "a factor with a reserved name": ("m.toml", TEXTS + 'draw = "x"\n', "m.toml:10: prompts[1].draw", "Rename"),

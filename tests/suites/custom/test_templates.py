@@ -264,6 +264,25 @@ def test_a_stratum_of_one_stereotype_is_refused(tmp_path):
         suite_of(tmp_path, with_fillers(fillers))
 
 
+def test_a_level_of_one_stereotype_has_no_gap_of_its_own(tmp_path):
+    """A model that says "she" everywhere has no stereotype: of such a level the gap would be that preference."""
+    fillers = [filler("x", n, "women") for n in range(5)] + [filler("y", n, "men") for n in range(5)]
+    fillers += [filler("z", n, group) for n in range(5) for group in ("women", "men")]
+    suite = suite_of(
+        tmp_path, with_fillers(fillers).replace('stratum = "sector"\nweights = "equal"', 'by = ["sector"]')
+    )
+    found = figures(suite, lambda prompt, text: math.log(0.5 if text.strip() == "she" else 0.1))
+    gaps = {where: found[name, where].value for name, where in found if name == "stereotype_gap"}
+    assert gaps == {(): pytest.approx(0), (("sector", "z"),): pytest.approx(0)}
+    assert [said for said in suite.cautions() if "no figure for x, y (sector)" in said]
+
+
+def test_a_single_stereotype_is_told(tmp_path):
+    text = THREE.replace('stereotype = "men"', 'stereotype = "women"')
+    assert [said for said in suite_of(tmp_path, text).cautions() if "have the same, women" in said]
+    assert not [said for said in suite_of(tmp_path, THREE).cautions() if "have the same" in said]
+
+
 def test_a_second_slot_in_a_template_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"own\.toml:4.*\[CITY\] would be asked as it stands"):
         suite_of(tmp_path, THREE.replace('"My [JOB] was"', '"My [JOB] in [CITY] was"'))
