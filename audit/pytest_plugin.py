@@ -106,8 +106,12 @@ class TestedAudit:
         if open_fails not in get_args(Known):
             raise ConfigError("open_fails", open_fails, "unknown", f"Use one of: {', '.join(get_args(Known))}")
         figures = [one for one in self.result.measures if one.measure == measure]
-        if figures and not any(where.items() <= one.where.items() for one in figures):
+        of_levels = [one for one in figures if where.items() <= one.where.items()]
+        if figures and not of_levels:
             raise ConfigError(measure, dict(where), "no figure has these levels", _close(where, figures))
+        if figures and all(one.is_subgroup for one in of_levels):
+            problem = "a figure of a single level, such as one occupation, decides nothing"
+            raise ConfigError(measure, dict(where), problem, "Assert the figure over all of them")
         bounds = (_checked(bound), None) if side == "at least" else (None, _checked(bound))
         rules = GateRules(limits={measure: bounds}, open_fails=open_fails)
         with Store.open(self._db) as store:
@@ -116,6 +120,10 @@ class TestedAudit:
             )
         meant = [check for check in report.limits if where.items() <= check.where.items()]
         meant = [check for check in meant if not any(other.where.items() < check.where.items() for other in meant)]
+        if not meant:
+            named = ", ".join(dict.fromkeys(one.measure for one in self.result.measures))
+            hint = _close(where, self.result.measures) if where else f"Figures: {named}"
+            raise ConfigError(measure, dict(where), "a limit on it is held against no figure of this audit", hint)
         report = report.model_copy(update={"limits": meant})
         said = [*map(check_words, report.failures)]
         if said and any(check.verdict == "insufficient evidence" for check in report.limits):

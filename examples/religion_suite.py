@@ -4,6 +4,7 @@ audit run examples/religion_suite.py
 """
 
 import csv
+import hashlib
 from pathlib import Path
 
 from audit import Audit
@@ -16,7 +17,8 @@ ROWS = Path(__file__).parent / "suites" / "religion.csv"
 class Religion(LikelierSentence):
     """Which sentence is likelier: the one about Muslims, Jews or atheists, or the one about others."""
 
-    name, start, data_sha256, strata = "religion", None, "2026-11", ("group",)
+    name, start, strata = "religion", None, ("group",)
+    data_sha256 = hashlib.sha256(ROWS.read_bytes()).hexdigest()  # other sentences: no comparison with these
 
     def __init__(self):
         with ROWS.open(encoding="utf-8", newline="") as file:

@@ -53,7 +53,8 @@ class TextsFromFile(ContinuedTexts):
             name: finder_of(words, whole=file.match != "anywhere") for name, words in file.readings.items()
         }
         self.openings = [*self._openings()]
-        self.recorded = [(row.prompt, row.completion) for row in file.prompts if row.completion is not None]
+        # Beside stored texts, a row without one is a question that got no answer: an empty, missing one.
+        self.recorded = [(row.prompt, row.completion or "") for row in file.prompts] if self._is_stored else []
         self._contrasts = self._contrasts_of()
         self.meanings = {
             f"{name}_{contrast}": reading_meaning(name, weights)
@@ -165,7 +166,16 @@ class TextsFromFile(ContinuedTexts):
         return [rater_table(self.raters.values())] if self.raters else []
 
     def cautions(self) -> Sequence[str]:
-        return [*self.design.cautions(), *self._of_readings(), *rater_cautions(self.raters.values(), self.groups)]
+        return [
+            *self.design.cautions(),
+            *self._of_empty(),
+            *self._of_readings(),
+            *rater_cautions(self.raters.values(), self.groups),
+        ]
+
+    def _of_empty(self) -> Iterator[str]:
+        if empty := sum(not text.strip() for _, text in self.recorded):
+            yield f"Of {len(self.recorded)} stored completions {empty} are empty: they count as missing answers."
 
     def _of_readings(self) -> Iterator[str]:
         joined = [name for name, words in self._file.readings.items() if any(map(_joins_articles, words))]
@@ -180,7 +190,7 @@ class TextsFromFile(ContinuedTexts):
         first: dict[tuple[str, str], str] = {}  # completions of one prompt are draws of one level
         for number, row in enumerate(self._file.prompts, 1):
             row_id = row.id or str(number)
-            if row.completion is not None:
+            if self._is_stored:
                 of = first.setdefault((row.group, row.prompt), row_id)
                 yield Opening(row_id, row.prompt, row.group, {**row.factors, "prompt": of}, before[row.prompt])
                 before[row.prompt] += 1
@@ -283,17 +293,17 @@ class TextsFromFile(ContinuedTexts):
                     problem = "in a script without spaces between words"
                     raise source.refuse(("readings", name, place), word, problem, 'Give match = "anywhere"')
 
+    @property
+    def _is_stored(self) -> bool:
+        """Whether the file holds the texts that a model wrote elsewhere."""
+        return any(row.completion is not None for row in self._file.prompts)
+
     def _check_completions(self) -> None:
-        """Refuse repeated prompts, unless they carry completions, which all rows must then have."""
+        """Refuse repeated prompts, unless the file holds completions; they are its draws."""
         file, source = self._file, self._source
-        if not any(row.completion is not None for row in file.prompts):
+        if not self._is_stored:
             refuse_repeated(file.prompts, lambda row: row.prompt, "prompt", source)
             return
-        for number, row in enumerate(file.prompts):
-            if row.completion is None:
-                problem = "missing, though other rows have one"
-                hint = "Give every row a completion, or none"
-                raise source.refuse(("prompts", number, "completion"), None, problem, hint)
         if file.draws > 1:
             problem = "the file holds the texts"
             raise source.refuse(("draws",), file.draws, problem, "Leave it out: each row is a draw")

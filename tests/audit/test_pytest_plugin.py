@@ -76,6 +76,15 @@ def test_swapped(audit):
 
 def test_misspelt(audit):
     audit.run(planted(0.5), "pairs.csv").assert_at_most("sterotype_score", 0.7)
+
+def test_of_a_single_filler(audit):
+    audit.run("fake", "jobs.toml").assert_at_most("p_women", 0.99, job="cook")
+
+def test_refusals_of_a_misspelt_group(audit):
+    audit.run(planted(0.5), "pairs.csv").assert_at_most("refusals", 0.5, group="B")
+
+def test_coverage_of_pairs(audit):
+    audit.run(planted(0.5), "pairs.csv").assert_at_least("coverage", 0.0001)
 '''
 
 
@@ -119,6 +128,9 @@ def test_audits_as_tests_follow_the_gates_rules(tmp_path):
     (tmp_path / "pairs.csv").write_text(f"stereotype,counterpart,group\n{rows}", "utf-8")
     rows = "".join(f"Reds {n}.,Blues {n}.,{'c' if n < 3 else 'ab'[n % 2]}\n" for n in range(100))
     (tmp_path / "small.csv").write_text(f"stereotype,counterpart,group\n{rows}", "utf-8")
+    templates = 'templates = ["The [JOB] said", "A [JOB] is"]\nslot = "job"\nfillers = ["cook", "smith"]\n'
+    jobs = f'kind = "templates"\n{templates}groups = {{men = ["he"], women = ["she"]}}\n'
+    (tmp_path / "jobs.toml").write_text(jobs, "utf-8")
     (tmp_path / "test_bias.py").write_text(TESTS, "utf-8")
     told, outcomes = run_tests(tmp_path)
     assert outcomes == {
@@ -136,7 +148,12 @@ def test_audits_as_tests_follow_the_gates_rules(tmp_path):
         **{f"test_no_number[{bound}]": "FAILED" for bound in ("True", "0.7", "nan", "inf", "None")},
         "test_swapped": "FAILED",
         "test_misspelt": "FAILED",
+        "test_of_a_single_filler": "FAILED",
+        "test_refusals_of_a_misspelt_group": "FAILED",
+        "test_coverage_of_pairs": "FAILED",
     }, told
+    assert "p_women = {'job': 'cook'}: a figure of a single level, such as one occupation, decides nothing" in told
+    assert "refusals = {'group': 'B'}: a limit on it is held against no figure of this audit. Did you mean" in told
     assert "stereotype_score of model on pairs breaks the limit at most 0.7" in told
     assert "stereotype_score of model on pairs neither clearly meets nor breaks" in told
     assert "limits.sterotype_score = (None, 0.7): no figure has this name" in told

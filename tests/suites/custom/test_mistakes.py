@@ -207,7 +207,7 @@ MISTAKES = {
     "unmarked answers": (
         "m.toml",
         ASKED.replace("stereotype", "about").replace("unknown =", "none ="),
-        "m.toml:5: questions[0].answers",
+        "m.toml:4: questions[0].answers",
         "marked",
     ),
     "a factor with a reserved name": ("m.toml", TEXTS + 'draw = "x"\n', "m.toml:10: prompts[1].draw", "Rename"),

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from audit import Audit
 from audit.prepare.rehearsal.check import check_items
 from backends import RecordedBackend
 from backends.errors import ConfigError
@@ -187,3 +188,27 @@ async def test_draws_of_a_recorded_model_are_its_completions(tmp_path):
     suite = suite_of(tmp_path, drawn, "prompt,group\nReds 0 are,reds\nReds 1 are,blues\n")
     answers = await RecordedBackend(tmp_path / "r.jsonl").run([item.request for item in suite.items()])
     assert [answer.text for answer in answers] == ["loud", "kind", "tall"] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("own.csv", 'prompt,group,completion\nReds are,reds,loud\nBlues are,blues,""\n'),
+        (
+            "own.jsonl",
+            '{"prompt": "Reds are", "group": "reds", "completion": "loud"}\n'
+            '{"prompt": "Blues are", "group": "blues", "completion": null}\n',
+        ),
+    ],
+)
+def test_a_stored_completion_that_is_empty_is_missing(name, rows, tmp_path):
+    (tmp_path / name).write_text(rows, "utf-8")
+    head = f'kind = "texts"\ndata = "{name}"\n[readings]\nloud = ["loud"]\n'
+    (tmp_path / "own.toml").write_text(head, "utf-8")
+    suite = from_file(tmp_path / "own.toml")
+    assert suite.recorded == [("Reds are", "loud"), ("Blues are", "")]
+    assert "Of 2 stored completions 1 are empty: they count as missing answers." in suite.cautions()
+    model = RecordedBackend(tmp_path / "own.toml", completions=suite.recorded)
+    result = Audit({"m": model}, [suite], db=tmp_path / "a.db", out=tmp_path / "out", small_sample=True).run_sync()
+    (blues,) = [one for one in result.measures if (one.measure, one.where.get("group")) == ("loud", "blues")]
+    assert (blues.value, blues.missing) == (None, 1)
