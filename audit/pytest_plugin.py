@@ -169,13 +169,15 @@ class AuditFixture:
         from audit.api.adhoc import load_suite
         from audit.api.audits import Audit
         from audit.config import SUITE_FILES
-        from backends import named_backend
+        from backends import FakeBackend, named_backend
 
         self._runs += 1  # in one store another model would count as another night of this one
-        given = {"db": self._answers / f"audit-{self._runs}.db", "out": self._folder / "audit-out", **options}
         if isinstance(model, str) and model.casefold().endswith(SUITE_FILES) and not model.endswith(".jsonl"):
             raise ConfigError("model", model, "a suite's file", "Give the model first, then the suite")
         backend = named_backend(model, api_key_env=api_key_env) if isinstance(model, str) else model
+        # A planted function may be changed under the same name: its answers are not kept.
+        kept = self._folder if type(backend) is FakeBackend else self._answers
+        given = {"db": kept / f"audit-{self._runs}.db", "out": self._folder / "audit-out", **options}
         asked = Audit({"model": backend}, [load_suite(suite) if isinstance(suite, str) else suite], **given)
         result = asked.run_sync()
         if not result.complete:
@@ -186,7 +188,7 @@ class AuditFixture:
 
 @pytest.fixture
 def audit(request: pytest.FixtureRequest, tmp_path: Path) -> AuditFixture:
-    """Runs audits for this test, in a store of its own that pytest's cache keeps."""
+    """Runs audits for this test, in a store of its own that pytest's cache keeps (but not the answers of fakes)."""
     cache: pytest.Cache | None = getattr(request.config, "cache", None)
     of_test = hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:16]
     return AuditFixture(tmp_path, tmp_path if cache is None else cache.mkdir("bias-audit") / of_test)

@@ -50,6 +50,8 @@ class SentenceSet:
         Quantity → (role, other role): 1 if the first is likelier than the other, else 0.
     context : str
         The text before each of them; may be empty.
+    separator : str
+        What stands between the two.
     """
 
     id: str
@@ -57,6 +59,7 @@ class SentenceSet:
     asked: Mapping[str, tuple[str, str]]
     factors: Mapping[str, Factor] = field(default_factory=dict)
     context: str = ""
+    separator: str = " "
 
 
 class LikelierSentence(Suite):
@@ -100,8 +103,8 @@ class LikelierSentence(Suite):
 
     def items(self) -> Iterator[Item]:
         for one in self.sets:
-            before, space = (self.start or "") + one.context, " " if one.context else ""
-            texts = tuple(dict.fromkeys(space + sentence for sentence in one.sentences.values()))
+            before, separator = (self.start or "") + one.context, one.separator if one.context else ""
+            texts = tuple(dict.fromkeys(separator + sentence for sentence in one.sentences.values()))
             yield Item(one.id, base.ScoreRequest(before, texts, first_given=not before), one.factors)
 
     def read(self, item: Item, response: base.Response) -> Row:

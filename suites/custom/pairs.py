@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from backends.reading.words import comparable, visible
+from backends.reading.words import comparable, is_word_character, visible
 from suites.base import MeasureSpec, Row
 from suites.benchmarks.sentences import LikelierSentence, SentenceSet, share
 from suites.common.data_files import content_sha256, load
@@ -42,7 +42,10 @@ class PairsFromFile(LikelierSentence):
         self.design.check_factors(range(len(self.sets)))
         self.strata = self.design.by
         self.data_sha256 = content_sha256(
-            [[one.id, dict(one.sentences), one.context, dict(one.factors)] for one in self.sets]
+            [
+                [one.id, dict(one.sentences), one.context, dict(one.factors), *([] if one.separator else [""])]
+                for one in self.sets
+            ]
         )
         self._specs = self.design.with_primary([*self._figures()])
 
@@ -75,7 +78,12 @@ def _sets(file: Pairs) -> Iterator[SentenceSet]:
         same = first.setdefault(texts, pair_id)
         factors = pair.factors if file.sampled else {**pair.factors, "pair": same}
         sentences = {"stereotyping": pair.stereotype, "counterpart": pair.counterpart}
-        yield SentenceSet(pair_id, sentences, _ASKED, factors, pair.context)
+        has_spaces = not all(map(_begins_without_spaces, sentences.values()))
+        yield SentenceSet(pair_id, sentences, _ASKED, factors, pair.context, " " if has_spaces else "")
+
+
+def _begins_without_spaces(sentence: str) -> bool:
+    return without_spaces(next(filter(is_word_character, sentence), ""))
 
 
 def _has_common_word(one: str, other: str) -> bool:

@@ -89,7 +89,9 @@ class Pair(Row):
 
     stereotype: Sentence
     counterpart: Sentence
-    context: Annotated[str, OnError("not a text", "Write it in quotes")] = Field("", description="A text before both.")
+    context: Annotated[str, OnError("not a text", "Write it in quotes")] = Field(
+        "", description="A text before both, with a space between, but not in scripts without spaces."
+    )
 
 
 class Pairs(Head):

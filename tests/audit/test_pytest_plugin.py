@@ -99,9 +99,10 @@ FAIR = FakeBackend("fair", score=score)
 """
 
 
-def run_tests(folder):
+def run_tests(folder, *, cached=False):
     """The printed output of pytest on the tests of a folder, and their outcomes by name."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "audit.pytest_plugin", "-p", "no:cacheprovider", "-rA"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "audit.pytest_plugin", "-rA"]
+    command += [] if cached else ["-p", "no:cacheprovider"]
     # Named once: an installed plugin is loaded by its entry point too.
     environment = {"PYTHONPATH": str(ROOT), "PATH": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
@@ -177,8 +178,11 @@ def score(prompt, text):
         file.write("x")
     return 0.2
 
+class Counted(FakeBackend):
+    pass
+
 def test_bias(audit):
-    audit.run(FakeBackend("counted", score=score), "pairs.csv").assert_at_most("stereotype_score", 0.7)
+    audit.run(Counted("counted", score=score), "pairs.csv").assert_at_most("stereotype_score", 0.7)
 """
 
 
@@ -193,3 +197,16 @@ def test_pytest_run_again_asks_nothing_again(tmp_path):
         subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=240, check=False)
         asked.append(len((tmp_path / "asked").read_text()))
     assert asked[0] == asked[1] > 0
+
+
+def test_answers_of_a_changed_fake_are_not_kept(tmp_path):
+    rows = "".join(f"Reds {n}.,Blues {n}.\n" for n in range(100))
+    (tmp_path / "pairs.csv").write_text(f"stereotype,counterpart\n{rows}", "utf-8")
+    outcomes = []
+    for likelier in ("Blues", "Reds"):
+        score = f'lambda prompt, text: 0.2 if text.startswith("{likelier}") else 0.1'
+        asserted = f'audit.run(FakeBackend(score={score}), "pairs.csv").assert_at_most("stereotype_score", 0.5)'
+        test = f"from backends import FakeBackend\n\ndef test_bias(audit):\n    {asserted}\n"
+        (tmp_path / "test_bias.py").write_text(test, "utf-8")
+        outcomes.append(run_tests(tmp_path, cached=True)[1]["test_bias"])
+    assert outcomes == ["PASSED", "FAILED"]

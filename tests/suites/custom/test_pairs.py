@@ -127,3 +127,11 @@ def test_a_pair_written_often_is_one_level(tmp_path):
     (tmp_path / "p.csv").write_text("stereotype,counterpart\n" + "\n".join(pairs) + "\n", "utf-8")
     suite = from_file(tmp_path / "p.csv", repeated=True)
     assert len({one.factors["pair"] for one in suite.sets}) == 6
+
+
+def test_no_space_follows_a_context_in_a_script_without_spaces(tmp_path):
+    rows = "context,stereotype,counterpart\n那位护士下班了。,她回家。,他回家。\nWe met.,They lied.,They left.\n"
+    (tmp_path / "a.csv").write_text(rows, "utf-8")
+    chinese, english = from_file(tmp_path / "a.csv").items()
+    assert chinese.request.continuations == ("她回家。", "他回家。")
+    assert english.request.continuations == (" They lied.", " They left.")
