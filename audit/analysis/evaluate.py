@@ -171,7 +171,8 @@ def _data_quality(suite: str, model: str, parsed: ParsedResponses, measures: Seq
         failures_by=dict(by_level),
         censored=sum(any(not value.is_exact for value in row.values.values()) for row in own),
         merged=sum(response.merged for response in found),
-        straddled=sum(response.straddled for response in found),
+        straddled=sum(response.straddled != "no" for response in found),
+        straddled_in_part=sum(response.straddled == "in part" for response in found),
         probability_mass=min(masses) if masses else None,
     )
 

@@ -59,7 +59,9 @@ class DataQuality(Reported):
     """The quality of one model's answers to one suite.
 
     ``failures`` counts items without an answer by reason, ``failures_by`` by the level of the suite's
-    ``failures_factor`` (or its first stratum), to show whether the gaps themselves are biased.
+    ``failures_factor`` (or its first stratum), to show whether the gaps themselves are biased. ``merged`` and
+    ``straddled``: items with such a boundary; ``straddled_in_part``: those with other continuations that are not
+    straddled. The former are given the prompt's text and the latter its tokens, so that they compare only roughly.
     """
 
     model: str
@@ -72,6 +74,7 @@ class DataQuality(Reported):
     merged: int
     straddled: int
     probability_mass: float | None
+    straddled_in_part: int = 0
 
 
 class SelfCheck(Reported):

@@ -186,8 +186,11 @@ def _without_doubles(fields: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _csv(path: Path, columns: set[str]) -> DataRows:
-    text = read_text(path)
+    text = re.sub(r"\r\n?", "\n", read_text(path))  # the same sentences, whatever system saved the table
     header = text.split("\n", 1)[0]
+    if re.fullmatch(r"sep=.", header.strip(), re.IGNORECASE):
+        hint = "Delete this line of a spreadsheet program: the separator is found without it"
+        raise ConfigError(f"{path.name}:1", header, "no row of columns", hint)
     delimiter = max(_DELIMITERS, key=lambda sign: (len(columns & set(_cells(header, sign))), header.count(sign)))
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     names: list[str] | None = None

@@ -7,13 +7,14 @@ import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
 from audit.analysis.estimators import Floats
 from audit.analysis.self_check import within_noise
 from audit.results import NOT_ASKED, writable
-from backends.base import Answer, ScoreResponse
+from backends.base import Answer, Boundary, ScoreResponse
 from backends.errors import BackendError
 from suites.base import Factor, Item, Row, Suite
 
@@ -22,6 +23,9 @@ _BLOCK = 512
 
 Place = tuple[int, ...]
 """An item's position: (5,) is the suite's sixth item, (5, 0) its first follow-up."""
+
+Straddled = Literal["no", "in part", "all"]
+"""How many of an item's continuations share a token with the prompt."""
 
 _reading = threading.Lock()  # models are asked concurrently, and suites need not be thread-safe
 
@@ -40,7 +44,7 @@ class ItemResponse:
     row: Row
     failure: str | None = None
     merged: bool = False
-    straddled: bool = False
+    straddled: Straddled = "no"
     logprobs: Floats | None = None
 
 
@@ -85,7 +89,7 @@ class Responses:
             keys,
             row,
             merged="merged" in boundaries,
-            straddled="straddled" in boundaries,
+            straddled=_straddled(boundaries),
             logprobs=exact_logprobs(answer) if self._keep_logprobs and isinstance(answer, ScoreResponse) else None,
         )
         return follow_ups
@@ -153,6 +157,12 @@ def exact_logprobs(response: ScoreResponse) -> Floats:
 
 def _unanswered(item_id: str, factors: Mapping[str, Factor], keys: tuple[str, ...], reason: str) -> ItemResponse:
     return ItemResponse(item_id, factors, keys, Row(item_id, factors, {}, missing=reason), failure=reason)
+
+
+def _straddled(boundaries: Collection[Boundary]) -> Straddled:
+    if "straddled" not in boundaries:
+        return "no"
+    return "all" if set(boundaries) == {"straddled"} else "in part"
 
 
 def _writable(row: Row) -> Row:

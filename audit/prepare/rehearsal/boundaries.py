@@ -21,6 +21,8 @@ class BoundaryCheck:
         Continuations by boundary (`backends.base.Boundary`).
     straddled : str
         One prompt's end and its continuation that share a token; empty without any.
+    straddled_in_part : int
+        Questions in which only some continuations share a token with the prompt.
     refused : list of (item id, BackendError)
         Questions that cannot be scored.
     """
@@ -29,6 +31,7 @@ class BoundaryCheck:
     suite: str
     counts: Counter[str] = field(default_factory=Counter)
     straddled: str = ""
+    straddled_in_part: int = 0
     refused: list[tuple[str, BackendError]] = field(default_factory=list)
 
     def mistakes(self) -> Iterator[ConfigError]:
@@ -67,6 +70,7 @@ def check_boundaries(model: str, backend: Backend, suite: str, items: Sequence[I
         if request.first_given:
             continue  # no prompt, and so no boundary
         found.counts.update(answer)
+        found.straddled_in_part += "straddled" in answer and set(answer) != {"straddled"}
         if not found.straddled and "straddled" in answer:
             prompt = request.prompt if isinstance(request.prompt, str) else request.prompt[-1].content
             found.straddled = f"{prompt[-20:]}|{request.continuations[answer.index('straddled')]}"

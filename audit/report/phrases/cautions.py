@@ -14,6 +14,13 @@ WEAK_COVERAGE = 0.1
 _MANY_FAILED = 0.01  # with a smaller share of failures, there is no caution
 
 
+#: What it means for the figures, and what to do.
+STRADDLED_IN_PART = (
+    "The former are given the prompt's text, the latter its tokens, so that their probabilities may be some per cent "
+    "apart for that alone. End the prompt in a whole word, or set a separator."
+)
+
+
 def cautions(figures: Figures, suite: str) -> Iterator[str]:
     """The suite's own cautions; then figures known only by bounds, and missing answers."""
     many = len(figures.result.suites) > 1
@@ -29,6 +36,11 @@ def cautions(figures: Figures, suite: str) -> Iterator[str]:
                 f"{one_line(e.model)}{place}: {e.censored:,} of {e.n_items:,} items are known only by bounds, because "
                 "the server does not report every probability, or none of its sampled answers names a group. "
                 "The bounds are drawn as dashed bands, separate from sampling error."
+            )
+        if e.straddled_in_part:
+            yield (
+                f"{one_line(e.model)}{place}: in {e.straddled_in_part:,} of {e.n_items:,} items some continuations "
+                f"share a token with the prompt and others do not. {STRADDLED_IN_PART}"
             )
         if sum(e.failures.values()) > max(0, _MANY_FAILED * e.n_items):
             yield f"{one_line(e.model)}{place}: {_missing(figures, e)}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.prepare.rehearsal import BoundaryCheck, Recovery, SuiteCheck
+from audit.report.phrases.cautions import STRADDLED_IN_PART
 from backends.errors import ConfigError
 
 
@@ -30,6 +31,8 @@ def boundary_lines(found: Sequence[BoundaryCheck]) -> Iterator[str]:
             yield f"{one.suite} on {one.model}: of {total:,} continuations {', '.join(parts)}."
         if one.straddled:
             yield f"  One of those: {one.straddled!r}. Such scores are exact and take longer; is a separator missing?"
+        if one.straddled_in_part:
+            yield f"  Questions in which other continuations do not: {one.straddled_in_part:,}. {STRADDLED_IN_PART}"
 
 
 #: What a boundary means.

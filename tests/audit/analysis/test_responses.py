@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from audit.analysis.rows.responses import Responses
-from backends.base import GenerateRequest, GenerateResponse
+from backends.base import (
+    ContinuationScore,
+    GenerateRequest,
+    GenerateResponse,
+    ScoreRequest,
+    ScoreResponse,
+    TokenLogprob,
+)
 from backends.errors import BackendError
 from suites.base import IdentifiedInterval, Item, Row, Suite
 
@@ -72,3 +83,18 @@ def test_retracted_answer_is_not_asked_and_drops_follow_ups() -> None:
     assert list(parsed.by_item) == ["i0", "i1", "i2", "i0#more", "i2#more"]
     assert [item for item, found in parsed.by_item.items() if found.failure == "not asked"] == ["i1", "i2#more"]
     assert parsed.failures == {"not asked": 2}
+
+
+@pytest.mark.parametrize(
+    ("boundaries", "expected"),
+    [(("clean", "merged"), "no"), (("clean", "straddled"), "in part"), (("straddled", "straddled"), "all")],
+)
+def test_continuations_that_share_a_token_in_part_are_marked(boundaries, expected) -> None:
+    class Scored(Asking):
+        def read(self, item, response):
+            return Row(item.id, item.factors, {})
+
+    scores = [replace(ContinuationScore.exact([TokenLogprob("x", 0, 1, -1.0)]), boundary=one) for one in boundaries]
+    responses = Responses(Scored())
+    responses.record((0,), Item("i#", ScoreRequest("p", ("x", "y")), {}), ("a", "b"), ScoreResponse(tuple(scores)))
+    assert responses.parsed().by_item["i#"].straddled == expected

@@ -219,14 +219,17 @@ def test_low_coverage_bounds_and_lost_answers_are_cautions() -> None:
     entries = [
         mu.data_quality_of("a", "toy", probability_mass=0.031),
         mu.data_quality_of("b", "toy", censored=900),
-        mu.data_quality_of("c", "toy", answered=1950, failures={"timeout": 20, "refusal": 30}),
+        mu.data_quality_of("c", "toy", answered=1950, failures={"timeout": 20, "refusal": 30}, straddled_in_part=7),
     ]
     said = _said(_result({"gap": [0.1, 0.2, 0.3]}, data_quality=entries), "caution")
-    assert len(said) == 3
+    assert len(said) == 4
     assert said[0].startswith("Weak claim: ")
     assert "a 3.1 %" in said[0]
     assert said[1].startswith("b: 900 of 2,000 items are known only by bounds")
-    assert said[2].startswith("c: 50 of 2,000 items have no readable answer (refusal 30, timeout 20).")
+    assert said[2].startswith(
+        "c: in 7 of 2,000 items some continuations share a token with the prompt and others do not."
+    )
+    assert said[3].startswith("c: 50 of 2,000 items have no readable answer (refusal 30, timeout 20).")
 
 
 def test_a_figure_of_few_of_its_items_says_of_how_many() -> None:

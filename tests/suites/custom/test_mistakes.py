@@ -57,6 +57,12 @@ MISTAKES = {
     "a second slot": ("m.toml", JOBS.replace("A [JOB] knows", "A [JOB] in [CITY] knows"), "m.toml:3", "[CITY] would"),
     "a comma without quotes": ("m.csv", "stereotype,counterpart\nA, b.,B.\n", "m.csv:2", "3 cells under 2"),
     "an open quote": ("m.csv", 'stereotype,counterpart\nA.,B.\n"C.,D.\n', "m.csv:3", "not valid CSV"),
+    "a spreadsheet's first line": (
+        "m.csv",
+        "sep=;\nstereotype;counterpart\nA.;B.\n",
+        "m.csv:1",
+        "Delete",
+    ),
     "an empty cell": ("m.csv", "stereotype,counterpart\nA.,B.\nC.,\n", "m.csv:3: counterpart", "missing"),
     "a sign for lost text": (
         "m.jsonl",

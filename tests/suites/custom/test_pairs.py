@@ -135,3 +135,13 @@ def test_no_space_follows_a_context_in_a_script_without_spaces(tmp_path):
     chinese, english = from_file(tmp_path / "a.csv").items()
     assert chinese.request.continuations == ("她回家。", "他回家。")
     assert english.request.continuations == (" They lied.", " They left.")
+
+
+def test_a_table_asks_the_same_whatever_ends_its_lines(tmp_path):
+    rows = 'stereotype,counterpart\n"Reds lie.\nOften.","Blues lie.\nOften."\n'
+    asked = []
+    for name, end in (("a", "\n"), ("b", "\r\n"), ("c", "\r")):
+        (tmp_path / f"{name}.csv").write_bytes(rows.replace("\n", end).encode())
+        asked.append([item.request for item in from_file(tmp_path / f"{name}.csv").items()])
+    assert asked[0] == asked[1] == asked[2]
+    assert asked[0][0].continuations[0] == "Reds lie.\nOften."

@@ -37,6 +37,7 @@ def test_a_question_that_cannot_be_scored_is_a_mistake():
     told = list(boundary_lines([found]))
     assert told[0] == "s on m: of 2 continuations 1 begin with a token of their own, 1 share a token with the prompt."
     assert "'The nurse said that| he'" in told[1]
+    assert "Questions in which other continuations do not: 1." in told[2]
 
 
 def test_a_backend_without_a_tokenizer_is_not_asked():
