@@ -48,7 +48,9 @@ def headline_plot(figures: Figures, table: FigureTable) -> Plot | None:
     if not panels:
         return None
     spec = specs.dots(len(figures.models), [0, 1], max(heights), "")
-    return Plot(captions.HEADLINE_TITLE, "", spec, panels, "dots", heights=heights, marks=figure_marks(drawn))
+    whole = Plot(captions.HEADLINE_TITLE, "", spec, panels, "dots", heights=heights, marks=figure_marks(drawn))
+    plot = _without_empty_panels(whole)
+    return plot if plot.panels else None
 
 
 def suite_plots(figures: Figures, table: FigureTable, suite: str, charts: Sequence[Mapping[str, Any]]) -> list[Plot]:

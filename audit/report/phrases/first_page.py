@@ -226,7 +226,7 @@ def _is_known(figures: Figures, suite: str, measure: str, where: Condition) -> b
 
 
 def _left_out(figures: Figures, suite: str, left_out: Sequence[Leading]) -> str:
-    """How many figures a table has no room for, and for how many of them some model lies off neutral; or nothing."""
+    """How many figures a table leaves out, and how many of them lie off neutral for some model, or have no value."""
     if not left_out:
         return ""
     alpha = 1 - figures.result.confidence
@@ -238,13 +238,19 @@ def _left_out(figures: Figures, suite: str, left_out: Sequence[Leading]) -> str:
         for one in left_out
     )
     more = f"{len(left_out)} more {'figure' if len(left_out) == 1 else 'figures'}"
-    return f"{more}, {off or 'none'} of them off the neutral value"
+    without = sum(not _is_known(figures, suite, one.measure, one.where) for one in left_out)
+    if without == len(left_out):
+        return f"{more}, none of them with a value"
+    said = f"{more}, {off or 'none'} of them off the neutral value"
+    return said + (f", {without} without a value" if without else "")
 
 
 def _cell(measure: Measure, meaning: Mapping[str, str] | None, alpha: float) -> PlainCell:
     neutral = measure.neutral
     remark = "" if neutral is None else _REMARKS.get(side_of(measure, neutral, alpha), "")
     remark = remark or ("rests on few" if measure.is_of_few else "")
+    if measure.value is None and measure.bound_low is None:
+        remark = "no value"
     if meaning is None:
         return PlainCell(measure, figure(measure), remark.format(neutral=number(neutral, 2)))
     origin = (neutral or 0.0) if meaning["below"] else 0.0

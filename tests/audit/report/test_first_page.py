@@ -320,11 +320,11 @@ def test_of_several_suites_rows_with_a_value_come_first() -> None:
     some = [m.model_copy(update=unknown) if m.where.get("bias") == "explicit" else m for m in measured]
     found, *_ = first_rows(Figures(mu.result(["a"], infos, [*some, *mu.toy_measures(["a"])])))
     assert [row.condition.split(",")[0] for row in found.rows] == ["implicit"] * 3
-    assert found.left_out == "3 more figures, none of them off the neutral value"
+    assert found.left_out == "3 more figures, none of them with a value"
     found, *_ = first_rows(
         Figures(mu.result(["a"], infos, [m.model_copy(update=unknown) for m in measured] + mu.toy_measures(["a"])))
     )
-    assert [row.cells[0].points for row in found.rows] == ["–"]  # what was asked in vain is not left out
+    assert [(row.cells[0].points, row.cells[0].remark) for row in found.rows] == [("–", "no value")]
 
 
 def test_of_several_suites_comparisons_and_cautions_are_short() -> None:
@@ -350,3 +350,18 @@ def test_the_first_page_of_four_suites_is_short(tmp_path: Path, browser: Browser
     assert found["as it opens"].words < 8000
     assert found["as it opens"].sheets < 18
     assert found["all unfolded"].words > found["as it opens"].words > found["first page"].words > 100
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("models", [2, 3, 4])
+def test_the_first_table_shows_the_column_of_each_model(browser: Browser, tmp_path: Path, models: int) -> None:
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    page.goto(write_report(mu.four_suites(models), tmp_path, formats=["html"])["html"].as_uri())
+    hidden = (
+        "document.querySelector('#answer .scroll').scrollWidth - document.querySelector('#answer .scroll').clientWidth"
+    )
+    assert page.evaluate(hidden) <= 0
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 703, "height": 1050})  # A4 between its margins
+    assert page.evaluate(hidden) <= 0
+    page.close()
