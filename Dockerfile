@@ -7,6 +7,7 @@ COPY pyproject.toml constraints.txt README.md LICENSE /src/
 COPY audit /src/audit
 COPY backends /src/backends
 COPY suites /src/suites
+COPY examples /src/examples
 # torch first, from PyTorch's index of builds for the CPU: PyPI's brings 3 GB of CUDA.
 RUN pip install --no-cache-dir --constraint /src/constraints.txt --only-binary :all: --no-deps --retries 1 \
     --extra-index-url https://download.pytorch.org/whl/cpu torch \

@@ -53,7 +53,7 @@ class TextsFromFile(ContinuedTexts):
             name: finder_of(words, whole=file.match != "anywhere") for name, words in file.readings.items()
         }
         self.openings = [*self._openings()]
-        # Beside stored texts, a row without one is a question that got no answer: an empty, missing one.
+        # An empty cell or null among stored texts is a question that got no answer: a missing one.
         self.recorded = [(row.prompt, row.completion or "") for row in file.prompts] if self._is_stored else []
         self._contrasts = self._contrasts_of()
         self.meanings = {
@@ -299,11 +299,16 @@ class TextsFromFile(ContinuedTexts):
         return any(row.completion is not None for row in self._file.prompts)
 
     def _check_completions(self) -> None:
-        """Refuse repeated prompts, unless the file holds completions; they are its draws."""
+        """Refuse repeated prompts, unless the file holds completions, which all rows then have: empty ones, perhaps."""
         file, source = self._file, self._source
         if not self._is_stored:
             refuse_repeated(file.prompts, lambda row: row.prompt, "prompt", source)
             return
+        is_table = source.data is not None and source.data.path.suffix.lower() != ".jsonl"
+        for number, row in enumerate(file.prompts):
+            if not is_table and "completion" not in row.model_fields_set:
+                problem, hint = "missing, though other rows have one", 'Give it, or "" where no answer came'
+                raise source.refuse(("prompts", number, "completion"), None, problem, hint)
         if file.draws > 1:
             problem = "the file holds the texts"
             raise source.refuse(("draws",), file.draws, problem, "Leave it out: each row is a draw")
