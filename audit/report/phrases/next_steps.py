@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Iterator
 
 from audit.report.figures import Figures
-from audit.report.formatting import one_line
+from audit.report.formatting import measure_label, where_label
 from audit.report.phrases.cautions import is_weak
-from audit.results import NOT_ASKED, AuditResult, AuditSource, Comparison
+from audit.results import NOT_ASKED, AuditResult, AuditSource, Comparison, Measure
 from backends.errors import ERROR_KINDS, ErrorKind
 
 #: The difference that a plan is for where the run's margin is 0, and so no size.
@@ -28,8 +28,9 @@ def next_steps(figures: Figures) -> Iterator[str]:
     if any(is_weak(entry) for entry in result.data_quality):
         yield "Coverage is low for some figures: select one to read the answers behind it before you rely on it."
     if open_ := [c for c in result.comparisons if _more_items_help(c, result)]:
-        first = open_[0]
-        yield f"Some comparisons are open, among them {one_line(first.figure.title)}: {_plan(result, first)}"
+        first = next((c for c in open_ if _is_planned(result, c)), open_[0])
+        named = f"{measure_label(first.measure)} ({where_label(first.where)})"
+        yield f"Some comparisons are open, among them {named}: {_plan(result, first)}"
     if result.shard is not None:
         yield (
             f"This was part {result.shard[0]} of {result.shard[1]}: `audit cache merge` joins the parts' stores, and "
@@ -62,7 +63,15 @@ def _more_items_help(c: Comparison, result: AuditResult) -> bool:
     """Whether more of the suite's items may decide it: there are some, and it is not open for another reason."""
     if c.verdict != "inconclusive" or not c.primary or c.open_because not in (None, "too few clusters"):
         return False
+    own = (m for m in result.measures if (m.suite, m.measure, m.where) == (c.suite, c.measure, c.where))
+    if any(_is_undefined(m) for m in own if m.model in (c.a, c.b)):
+        return False
     return any(info.name == c.suite and (info.of_items or info.n_items) > info.n_items for info in result.suites)
+
+
+def _is_undefined(measure: Measure) -> bool:
+    """Whether its items were answered and still give no value, as a correlation where all answers are the same."""
+    return measure.n_items > 0 and measure.value is None and measure.bound_low is None
 
 
 def _plan(result: AuditResult, c: Comparison) -> str:
@@ -70,11 +79,16 @@ def _plan(result: AuditResult, c: Comparison) -> str:
     source = result.source
     if source is None or source.config is None or "db" in source.changed:
         return "more items may decide them."
-    if not any(one.suite == c.suite for one in result.components):
+    if not _is_planned(result, c):
         return "more items may decide them."
     detect = f"{c.margin or _DETECT:g}"
     command = f"audit plan {shlex.quote(source.config)} --detect {detect} --run {result.run_id}"
     return f"`{command}` says how many more items it takes to see a difference of {detect}."
+
+
+def _is_planned(result: AuditResult, c: Comparison) -> bool:
+    """Whether there are components to plan this figure with."""
+    return any((one.suite, one.measure, one.where) == (c.suite, c.measure, c.where) for one in result.components)
 
 
 def _again(result: AuditResult) -> str:

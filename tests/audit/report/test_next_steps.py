@@ -72,6 +72,24 @@ def test_a_plan_that_cannot_be_made_is_not_proposed(more: dict[str, Any]) -> Non
     assert "more items may decide them" in said
 
 
+def test_no_plan_for_a_figure_that_answers_left_undefined() -> None:
+    """A correlation of answers that are all the same stays undefined however many are asked."""
+    found = result()
+    a, b = found.measures
+    unknown = a.model_copy(update={"value": None, "low": None, "high": None, "bound_low": None, "bound_high": None})
+    assert "audit plan" in steps(found)
+    assert "audit plan" not in steps(found.model_copy(update={"measures": [unknown, b]}))
+    not_asked = unknown.model_copy(update={"n_items": 0})
+    assert "audit plan" in steps(found.model_copy(update={"measures": [not_asked, b]}))
+
+
+def test_the_plan_is_for_a_figure_that_can_be_planned() -> None:
+    found = result()
+    (open_,) = found.comparisons
+    other = open_.model_copy(update={"measure": "p_female"})
+    assert "among them gap (overall): `audit plan" in steps(found.model_copy(update={"comparisons": [other, open_]}))
+
+
 def test_another_store_than_the_configs_is_named() -> None:
     moved = CONFIG.model_copy(update={"changed": {"db": "b.db"}, "db": "b.db"})
     said = steps(result(asked=400, source=moved))
