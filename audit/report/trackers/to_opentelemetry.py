@@ -11,13 +11,24 @@ from opentelemetry import trace
 
 from audit.report.trackers.metrics import facts_of, figures_of
 from audit.results import AuditResult, Measure
+from backends.errors import ConfigError
 
 
 def log(result: AuditResult, project: str) -> str:
-    """Log with the tracer of this name. Returns the trace's id in hexadecimal."""
+    """Log with the tracer of this name. Returns the trace's id in hexadecimal.
+
+    Raises
+    ------
+    ConfigError
+        Where no tracer provider is set up: nothing would be recorded.
+    """
     tracer = trace.get_tracer(project)
     start, end = (_nanoseconds(time) for time in (result.started, result.finished))
     whole = tracer.start_span("bias audit", start_time=start, attributes={"bias_audit.run": result.run_id})
+    if not whole.get_span_context().is_valid:
+        problem = "no tracer provider is set up, so that nothing would be recorded"
+        hint = "Set one in Python, or run the command by opentelemetry-instrument with OTEL_EXPORTER_OTLP_ENDPOINT"
+        raise ConfigError("tracker", "opentelemetry", problem, hint)
     context = trace.set_span_in_context(whole)
     for model in result.models:
         about = {f"bias_audit.{name}": value for name, value in facts_of(result, model).items()}

@@ -47,7 +47,9 @@ def inspect_files(of: OfModel) -> Iterator[tuple[str, str]]:
         "stats": {"started_at": started, "completed_at": result.finished},
         "samples": [_sample(of, record) for record in of.records],
     }
-    yield f"{file_part(result.run_id)}_{of.model_part}_{of.suite_part}.json", as_json(log)
+    # Inspect finds a log by a name that begins with a time and ends in an id.
+    at = started.replace(":", "-")
+    yield f"{file_part(at)}_{of.suite_part}_{of.model_part}-{file_part(result.run_id)}.json", as_json(log)
 
 
 def _status(of: OfModel) -> str:

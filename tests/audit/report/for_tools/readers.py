@@ -10,13 +10,13 @@ from pathlib import Path
 
 from every_eval_ever.converters.lm_eval.instance_level_adapter import LMEvalInstanceLevelAdapter
 from every_eval_ever.validate import main as validate
-from inspect_ai.log import read_eval_log
+from inspect_ai.log import list_eval_logs, read_eval_log
 from lm_eval.utils import get_sample_results_filenames, make_table
 
 
 def inspect_logs(folder: Path):
-    for path in sorted(folder.glob("*.json")):
-        log = read_eval_log(str(path))
+    for found in list_eval_logs(str(folder)):
+        log = read_eval_log(found)
         metrics = {name: m.value for score in log.results.scores for name, m in score.metrics.items()}
         scores = {sample.id: {name: s.value for name, s in sample.scores.items()} for sample in log.samples}
         yield {"model": log.eval.model, "task": log.eval.task, "metrics": metrics, "samples": scores}

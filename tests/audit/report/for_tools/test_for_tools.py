@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -42,7 +43,10 @@ def headline(result: StoredResult, model: str) -> Any:
 
 
 def test_inspects_log_holds_the_runs_items_and_figures(result: StoredResult, tmp_path: Path) -> None:
-    logs = list(read(result.write_for("inspect", tmp_path), result.run_id))
+    written = result.write_for("inspect", tmp_path)
+    # Inspect lists no other names: a time first, an id last.
+    assert all(re.match(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d.*_OccuGender_[^_]*", path.name) for path in written)
+    logs = list(read(written, ""))
     assert [log["eval"]["model"] for log in logs] == ["org/planted", "even, and odd"]
     log = logs[0]
     frame = result.items_df("OccuGender")

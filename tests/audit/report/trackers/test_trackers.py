@@ -35,6 +35,23 @@ def test_metrics_have_values_intervals_and_names_of_their_own() -> None:
     assert metrics["toy/bounded.low"] == pytest.approx(0.08)
 
 
+def test_a_database_that_mlflow_cannot_open_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its default store is a database, which mlflow-skinny, the extra, cannot open."""
+    mlflow = pytest.importorskip("mlflow")
+    from audit.report.trackers import to_mlflow
+
+    before = mlflow.get_tracking_uri()
+    monkeypatch.setattr(to_mlflow, "find_spec", lambda _: None)
+    mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
+    try:
+        with pytest.raises(
+            ConfigError, match=r"MLFLOW_TRACKING_URI = 'sqlite:.*127.0.0.1:5000, or: pip install mlflow"
+        ):
+            log_result(result(), "mlflow")
+    finally:
+        mlflow.set_tracking_uri(before)
+
+
 def test_a_tracker_that_is_not_installed_says_how(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
     monkeypatch.delitem(sys.modules, "audit.report.trackers.to_wandb", raising=False)  # imported by a test before
@@ -57,6 +74,13 @@ def test_mlflows_store_gives_the_figures_back(tmp_path: Path, monkeypatch: pytes
     assert "report/report.html" in files
     report = client.download_artifacts(run_id, "report/report.json", str(tmp_path))
     assert json.loads(Path(report).read_text("utf-8"))["run_id"] == "run-1"
+
+
+def test_opentelemetry_without_a_provider_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = pytest.importorskip("opentelemetry.trace")
+    monkeypatch.setattr(trace, "get_tracer", lambda _: trace.NoOpTracer())
+    with pytest.raises(ConfigError, match="no tracer provider is set up"):
+        log_result(result(), "opentelemetry")
 
 
 def test_opentelemetry_has_an_event_for_each_figure() -> None:
