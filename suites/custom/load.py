@@ -100,7 +100,7 @@ def _read(path: Path) -> tuple[dict[str, Any], Source]:
             str(path), path.suffix, "not a .csv, .jsonl, .parquet or .toml file", "Save it as one of them"
         )
     data = _data_of(path, [name for _, _, row in KINDS.values() for name in row.model_fields])
-    columns = dict.fromkeys(name for row in data.rows for name in row)
+    columns = dict.fromkeys(data.names)
     kind = next((k for k, (_, _, row) in KINDS.items() if _required(row) <= columns.keys()), None)
     if kind not in _ROWS_ALONE:
         wanted = " or ".join(", ".join(sorted(_required(KINDS[of][2]))) for of in _ROWS_ALONE)

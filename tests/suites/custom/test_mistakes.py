@@ -64,6 +64,7 @@ MISTAKES = {
         "Delete",
     ),
     "an empty cell": ("m.csv", "stereotype,counterpart\nA.,B.\nC.,\n", "m.csv:3: counterpart", "missing"),
+    "a column of empty cells": ("m.csv", "stereotype,counterpart\nA.,\n", "m.csv:2: counterpart", "missing"),
     "a sign for lost text": (
         "m.jsonl",
         '{"stereotype": "A\\ufffd", "counterpart": "B"}',
