@@ -130,7 +130,14 @@ def trend(models: int, times: Sequence[str]) -> dict[str, Any]:
             x=alt.X(
                 "t:T",
                 scale=alt.Scale(type="utc", domain=list(times), nice=False),
-                axis=alt.Axis(title=captions.TIME_AXIS, grid=False, tickCount=5, labelOverlap="greedy"),
+                # Vega's own hours are twelve, without am or pm.
+                axis=alt.Axis(
+                    title=captions.TIME_AXIS,
+                    grid=False,
+                    tickCount=5,
+                    labelOverlap="greedy",
+                    format={"hours": "%H:%M", "minutes": "%H:%M"},
+                ),
             ),
             y=_quantitative(alt.Y, "v", [0, 1], ""),
             color=_colour(models),

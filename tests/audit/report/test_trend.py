@@ -207,3 +207,18 @@ def test_folded_pictures_cost_no_turn_until_unfolded(browser: Browser, tmp_path:
         "n => document.querySelectorAll('.canvas[data-drawn=done]').length === n", arg=shown + folded
     )
     page.close()
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+def test_the_time_axis_counts_24_hours(browser: Browser, tmp_path: Path) -> None:
+    runs = [
+        run.model_copy(update={"started": f"2026-01-01T22:{minute}:00+00:00"})
+        for run, minute in zip(nights(["one"]), (20, 27, 34, 41), strict=True)
+    ]
+    page = browser.new_page(timezone_id="America/New_York")
+    page.goto(write_trend(history(runs), tmp_path / "trend.html", title="Nightly").as_uri())
+    page.wait_for_selector("svg text >> text=22:30")
+    told = page.locator("svg text").all_text_contents()
+    assert not [label for label in told if label.startswith(("10:", "17:"))]
+    page.close()
