@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -109,7 +110,7 @@ def run(
     are wider than those of a run that asks everything, so that they hold wherever the run stops. The seed fixes the
     order: a repeated run asks the same items. --until 0.03 continues while a primary mean's sampling error is larger.
     """
-    options = {"db": db, "out": out, "seed": seed, "limit": limit, "until": until, "shard": shard}
+    options = {"db": db, "out": out, "seed": seed, "limit": limit, "until": _number_or_text(until), "shard": shard}
     given = {name: value for name, value in options.items() if value is not None}
     given |= {"small_sample": True} if small_sample else {}
     named = given_audit(config, suite or (), model or (), api_key_env)
@@ -144,6 +145,13 @@ def given_audit(config: Path | None, suites: Sequence[str], models: Sequence[str
     from audit.api.adhoc import adhoc_audit
 
     return adhoc_audit(suites, models, api_key_env=api_key_env)
+
+
+def _number_or_text(given: str | None) -> float | str | None:
+    """A number where the text is one; the config checks what it means."""
+    with contextlib.suppress(ValueError, TypeError):
+        return float(given or "")
+    return given
 
 
 def _limit_cost(audit: Audit, max_cost: float) -> None:

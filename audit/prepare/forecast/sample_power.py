@@ -53,6 +53,8 @@ def sample_power(audit: AuditConfig) -> list[str]:
 
 def _power(spec: MeasureSpec, items: Sequence[Item], earlier: Sequence[VarianceComponents], alpha: float) -> str:
     design = design_of(spec, items)
+    if not design.levels:
+        return "unknown: the figure names no factor whose levels are a sample (`clusters`)"
     described = ", ".join(f"{n:,} {factor}{'s' if n != 1 else ''}" for factor, n in design.levels.items())
     if design.fewest < FEWEST_CLUSTERS:
         of_kind = f", {design.fewest} of one group" if design.fewest < min(design.levels.values()) else ""

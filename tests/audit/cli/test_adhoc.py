@@ -88,3 +88,27 @@ def test_a_model_that_is_not_there_is_told_in_a_line(pairs, audit):
     assert code == 2
     assert err.startswith("Error: models.nothing")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("until", "code"), [("0.3", 0), ("decided", 0), ("soon", 2)])
+def test_until_takes_a_width_or_a_word(until, code, pairs, audit):
+    options = ("--suite", "pairs.csv", "--model", "a=fake", "--model", "b=fake", "--until", until)
+    assert audit("run", *options)[0] == code
+
+
+def test_a_dry_run_tells_of_a_figure_without_sampled_levels(pairs, audit, tmp_path):
+    (tmp_path / "own.py").write_text(
+        "from audit import Audit\nfrom backends import FakeBackend\n"
+        "from suites.benchmarks.sentences import LikelierSentence, SentenceSet, share\n"
+        "class Own(LikelierSentence):\n"
+        "    name, start, data_sha256 = 'own', None, 'x'\n"
+        "    def __init__(self):\n"
+        "        texts = [{'a': f'Reds {n}.', 'b': f'Blues {n}.'} for n in range(9)]\n"
+        "        self.sets = [SentenceSet(str(n), of, {'q': ('a', 'b')}) for n, of in enumerate(texts)]\n"
+        "    def measures(self, rows):\n"
+        "        yield share('score', {}, quantity='q', primary=True)\n"
+        "audit = Audit({'a': FakeBackend('a'), 'b': FakeBackend('b')}, [Own()], db='own.db')\n",
+        "utf-8",
+    )
+    code, out, _ = audit("run", "own.py", "--dry-run")
+    assert (code, "unknown: the figure names no factor whose levels are a sample" in out) == (0, True)
