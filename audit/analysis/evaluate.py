@@ -16,6 +16,7 @@ import numpy as np
 from audit.analysis.comparing.comparisons import compare_models, rank_models
 from audit.analysis.comparing.engine_noise import engine_drift, with_engine_noise
 from audit.analysis.measures import measure_rows
+from audit.analysis.prompt_coverage import prompt_coverage
 from audit.analysis.rows.responses import ParsedResponses
 from audit.analysis.rows.table import Bools, RowTable
 from audit.analysis.self_check import with_foreign_share
@@ -131,7 +132,7 @@ def evaluate_suite(responses: SuiteResponses, options: EvaluationOptions) -> Sui
     return SuiteResult(
         [measure for own in measures.values() for measure in own],
         comparisons,
-        [_data_quality(name, model, parsed, measures[model]) for model, parsed in by_model.items()],
+        [_data_quality(name, model, parsed, tables[model], measures[model]) for model, parsed in by_model.items()],
         rank_models(c for c in comparisons if not c.is_subgroup),
         _drift(responses, options.engines),
         sum(parsed.failures.total() for parsed in by_model.values()),
@@ -153,7 +154,9 @@ def _drift(responses: SuiteResponses, engines: Sequence[tuple[str, str]]) -> lis
     ]
 
 
-def _data_quality(suite: str, model: str, parsed: ParsedResponses, measures: Sequence[Measure]) -> DataQuality:
+def _data_quality(
+    suite: str, model: str, parsed: ParsedResponses, table: RowTable, measures: Sequence[Measure]
+) -> DataQuality:
     own = [row for row in parsed.rows if row.item_id in parsed.by_item]  # derived rows are not items
     unreadable = Counter(row.missing for row in own if row.missing)
     factors = [name for name in (parsed.suite.failures_factor, *parsed.suite.strata[:1]) if name is not None]
@@ -174,6 +177,7 @@ def _data_quality(suite: str, model: str, parsed: ParsedResponses, measures: Seq
         straddled=sum(response.straddled != "no" for response in found),
         straddled_in_part=sum(response.straddled == "in part" for response in found),
         probability_mass=min(masses) if masses else None,
+        prompt_coverage=prompt_coverage(table, [m.spec for m in measures], parsed.by_item),
     )
 
 

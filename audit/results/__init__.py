@@ -5,7 +5,16 @@ Plain data with a JSON form. Reports and gates read it and recompute nothing.
 
 from __future__ import annotations
 
-from audit.results.answers import NOT_ASKED, DataQuality, Example, ModelInfo, SelfCheck, SuiteInfo
+from audit.results.answers import (
+    LITTLE_COVERAGE,
+    NOT_ASKED,
+    DataQuality,
+    Example,
+    ModelInfo,
+    PromptCoverage,
+    SelfCheck,
+    SuiteInfo,
+)
 from audit.results.audit_result import AuditResult, AuditSource, UntilDecided, renamed_quantities
 from audit.results.comparisons import VERDICT_WORDS, Comparison, Decided, OpenBecause, Rank, Ranking, Verdict
 from audit.results.figures import (
@@ -33,6 +42,7 @@ from audit.results.writable import writable
 
 __all__ = [
     "HIDDEN",
+    "LITTLE_COVERAGE",
     "NOT_ASKED",
     "OPEN_VERDICTS",
     "RENAMED_MEASURES",
@@ -56,6 +66,7 @@ __all__ = [
     "Measure",
     "ModelInfo",
     "OpenBecause",
+    "PromptCoverage",
     "PromptDrift",
     "Rank",
     "Ranking",

@@ -55,6 +55,39 @@ class SuiteInfo(Reported):
     meanings: dict[str, dict[str, str]] = {}
 
 
+#: Below it a prompt's coverage is little: its shares only say how a small mass is distributed.
+LITTLE_COVERAGE = 0.1
+
+
+class PromptCoverage(Reported):
+    """How many of the prompts of one condition have a coverage below `LITTLE_COVERAGE`.
+
+    Attributes
+    ----------
+    where : dict
+        The condition; empty for all of the suite's prompts.
+    n_prompts : int
+        The answered prompts of which a coverage is known, if only by bounds.
+    below, may_be_below : int
+        Those whose coverage is below `LITTLE_COVERAGE`, and those of which nothing shows that it is not: the same
+        unless the server leaves probabilities between bounds.
+    median, lowest : float
+        Over the prompts, in [0, 1]; of the lower bound where only bounds are known.
+    """
+
+    where: dict[str, Scalar]
+    n_prompts: int
+    below: int
+    may_be_below: int
+    median: float
+    lowest: float
+
+    @property
+    def share_below(self) -> float:
+        """The share of the prompts that may be below."""
+        return self.may_be_below / self.n_prompts
+
+
 class DataQuality(Reported):
     """The quality of one model's answers to one suite.
 
@@ -62,6 +95,9 @@ class DataQuality(Reported):
     ``failures_factor`` (or its first stratum), to show whether the gaps themselves are biased. ``merged`` and
     ``straddled``: items with such a boundary; ``straddled_in_part``: those with other continuations that are not
     straddled. The former are given the prompt's text and the latter its tokens, so that they compare only roughly.
+    ``probability_mass``: the lowest mean coverage of a figure that is not of a single level. ``prompt_coverage`` counts
+    prompts: those of the whole suite, then, where it is another, the condition of a figure with the largest share
+    below `LITTLE_COVERAGE`. Empty without coverage, and in results of older versions.
     """
 
     model: str
@@ -75,6 +111,7 @@ class DataQuality(Reported):
     straddled: int
     probability_mass: float | None
     straddled_in_part: int = 0
+    prompt_coverage: list[PromptCoverage] = []
 
 
 class SelfCheck(Reported):

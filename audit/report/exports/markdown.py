@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from audit.report.figures import Figures
 from audit.report.formatting import MISSING, figure, markdown_text, measure_label, percent, where_label
-from audit.report.phrases import HEADINGS, asked, captions, limit_lines, limits_overview, plain_rows, scope, summary
+from audit.report.phrases import (
+    HEADINGS,
+    asked,
+    captions,
+    limit_lines,
+    limits_overview,
+    plain_rows,
+    prompts_below,
+    scope,
+    summary,
+)
 from audit.report.phrases.methods import run_provenance
 from audit.report.tables import PaperTable, paper_tables
-from audit.results import AuditResult
+from audit.results import AuditResult, DataQuality
 
 
 def markdown_report(result: AuditResult) -> str:
@@ -76,19 +86,37 @@ def _paper_table(table: PaperTable) -> str:
 
 def _data_quality(result: AuditResult) -> str:
     return _table(
-        ["Model", "Suite", "Answered", "Lowest coverage", "Only bounds known", "Not readable"],
+        [
+            "Model",
+            "Suite",
+            "Answered",
+            "Prompts with coverage below 10 %",
+            "Coverage: median (lowest)",
+            "Only bounds known",
+            "Not readable",
+        ],
         [
             [
                 e.model,
                 e.suite,
                 f"{e.answered:,} of {e.n_items:,}",
-                MISSING if e.probability_mass is None else percent(e.probability_mass),
+                *_coverage(e),
                 f"{e.censored:,}",
                 f"{sum(e.failures.values()):,}",
             ]
             for e in result.data_quality
         ],
     )
+
+
+def _coverage(entry: DataQuality) -> Iterator[str]:
+    """How many prompts have little; then median and lowest, or the lowest mean in results of older versions."""
+    counted = next(iter(entry.prompt_coverage), None)
+    yield MISSING if counted is None else prompts_below(counted)
+    if counted is not None:
+        yield f"{percent(counted.median)} ({percent(counted.lowest)})"
+    else:
+        yield MISSING if entry.probability_mass is None else percent(entry.probability_mass)
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

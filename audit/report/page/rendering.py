@@ -34,7 +34,7 @@ from audit.report.formatting import (
     significant,
     visible,
 )
-from audit.report.phrases import is_weak
+from audit.report.phrases import is_weak, prompts_below
 from backends.files import atomic_write
 
 _SYMBOLS = {
@@ -123,6 +123,7 @@ def _environment() -> jinja2.Environment:
         "count": "{:,}".format,
         "confidence": level,
         "digits": significant,
+        "prompts_below": prompts_below,
         "percent": lambda x: MISSING if x is None else percent(x),
         "with_code": _with_code,
         "pretty": lambda x: json.dumps(x, ensure_ascii=False, indent=1, default=str),

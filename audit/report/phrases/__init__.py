@@ -3,7 +3,7 @@
 Takes values of `audit.results` and `audit.analysis`, gives text; computes no figure.
 """
 
-from audit.report.phrases.cautions import is_weak
+from audit.report.phrases.cautions import is_weak, prompts_below
 from audit.report.phrases.comparisons import with_words
 from audit.report.phrases.findings import HEADINGS, scope, suite_summary, summary
 from audit.report.phrases.first_page import (
@@ -43,6 +43,7 @@ __all__ = [
     "next_steps",
     "plain_rows",
     "plain_sentence",
+    "prompts_below",
     "scope",
     "suite_summary",
     "summary",

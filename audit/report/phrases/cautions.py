@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from audit.report.figures import Figures
-from audit.report.formatting import one_line, percent
+from audit.report.formatting import one_line, percent, where_label
 from audit.report.phrases.counted import enumeration
-from audit.results import NOT_ASKED, DataQuality
+from audit.results import LITTLE_COVERAGE, NOT_ASKED, DataQuality, PromptCoverage
 from backends.errors import ERROR_KINDS
 
-WEAK_COVERAGE = 0.1
+_MANY_WEAK = 0.1  # with a smaller share of prompts of little coverage, there is no caution
 _MANY_FAILED = 0.01  # with a smaller share of failures, there is no caution
 
 
@@ -68,22 +68,44 @@ def _missing(figures: Figures, entry: DataQuality) -> str:
 
 def weak_claims(figures: Figures, suites: Sequence[str]) -> Iterator[str]:
     """That the models expect something else than the listed answers, in one sentence for all suites."""
-    lowest: dict[str, float] = {}
+    weakest: dict[str, DataQuality] = {}
     where: dict[str, None] = {}
     for e in figures.result.data_quality:
-        if e.suite in suites and is_weak(e) and e.probability_mass is not None:
-            lowest[e.model] = min(e.probability_mass, lowest.get(e.model, 1.0))
+        if e.suite in suites and is_weak(e):
+            if e.model not in weakest or _weakness(e) > _weakness(weakest[e.model]):
+                weakest[e.model] = e
             where[one_line(figures.suite(e.suite).title)] = None
-    if lowest:
+    if weakest:
         place = f" on {enumeration(where)}" if len(figures.result.suites) > 1 else ""
-        shares = ", ".join(f"{one_line(model)} {percent(share)}" for model, share in lowest.items())
+        shares = "; ".join(f"{one_line(model)} {_little(e)}" for model, e in weakest.items())
         yield (
-            f"Weak claim{place}: for some prompts the listed answers hold less than {100 * WEAK_COVERAGE:.0f} % of "
-            f"what the model expects to come next (lowest coverage: {shares}). The figures only say how that "
-            "small mass is distributed."
+            f"Weak claim{place}: in many prompts the listed answers hold less than {100 * LITTLE_COVERAGE:.0f} % of "
+            f"what the model expects to come next ({shares}). The figures only say how that small mass is distributed."
         )
 
 
 def is_weak(entry: DataQuality) -> bool:
-    """Whether the suite's expressions have too little probability mass somewhere to say much."""
-    return entry.probability_mass is not None and entry.probability_mass < WEAK_COVERAGE
+    """Whether in more than one prompt of ten, of some condition, the expressions have little probability mass."""
+    return _weakness(entry) > _MANY_WEAK
+
+
+def _weakness(entry: DataQuality) -> float:
+    """The largest share of a condition's prompts with little coverage; of older results only means are known."""
+    if entry.prompt_coverage:
+        return entry.prompt_coverage[-1].share_below
+    return float(entry.probability_mass is not None and entry.probability_mass < LITTLE_COVERAGE)
+
+
+def _little(entry: DataQuality) -> str:
+    """``59 of 100 prompts, median 7.1 %, lowest 0.3 %``, and where most are if that is not everywhere."""
+    if not entry.prompt_coverage:
+        return f"{percent(entry.probability_mass or 0.0)} on average"
+    whole, *worst = entry.prompt_coverage
+    said = f"{prompts_below(whole)} prompts, median {percent(whole.median)}, lowest {percent(whole.lowest)}"
+    return "".join([said, *(f", with {where_label(one.where)} {prompts_below(one)}" for one in worst)])
+
+
+def prompts_below(counted: PromptCoverage) -> str:
+    """``59 of 100``, or ``59 to 80 of 100`` where only bounds are known."""
+    up_to = f" to {counted.may_be_below:,}" if counted.may_be_below > counted.below else ""
+    return f"{counted.below:,}{up_to} of {counted.n_prompts:,}"

@@ -13,6 +13,7 @@ from typing import Any
 
 from audit.report.figures import Condition, Figures, Leading
 from audit.report.formatting import figure, hundredths, measure_label, number, one_line
+from audit.report.phrases.counted import enumeration
 from audit.report.phrases.sides import Side, side_of
 from audit.results import Example, Measure, SuiteInfo
 
@@ -25,6 +26,7 @@ EVIDENCE_NOT_CONFORMITY = (
 _PROMPT = 300  # characters of a question: its end, where the answer begins
 _ANSWER = 200  # characters of a text that a model wrote
 _LIKELIEST = 3  # continuations that are named
+_MODELS_NAMED = 4
 _MOST_NAMED = 8  # where some are equally likely; of more it is said how many
 _ROUNDING = 1e-9  # relative: sums of a word's spellings in another order
 _ROWS_OF_A_SUITE, _ROWS_OF_ONE_SUITE = 3, 8
@@ -91,6 +93,8 @@ def asked(figures: Figures, suite: str) -> ExampleQuestion | None:
     of_item = {e.model: e for e in examples if e.item_id == examples[0].item_id}
     answers = [(one_line(name), answer_line(of_item[name].answer)) for name in figures.models if name in of_item]
     remark = _of_which(of_item.values())
+    if remark and (held := _held(figures.by_model(suite, measure, where))):
+        remark += f". Of what comes next, they hold {held} on average"
     return ExampleQuestion(suite, _question(examples[0].prompt), answers, remark)
 
 
@@ -103,6 +107,22 @@ def _of_which(examples: Iterable[Example]) -> str:
     if known == asked:
         return f"shares among the {known} continuations scored"
     return f"shares among those of the {asked} continuations scored whose probability is known: {known} or more"
+
+
+def _held(measures: Sequence[Measure]) -> str:
+    """Each model's mean coverage of a figure, "" without one; of many models the lowest and the highest."""
+    held = {m.model: m for m in measures if m.probability_mass is not None}
+
+    def share(m: Measure) -> str:
+        return ("at least " if m.censored else "") + _share(m.probability_mass or 0.0)
+
+    if len(held) == 1:
+        return "".join(map(share, held.values()))
+    named = [f"{share(m)} ({one_line(model)})" for model, m in held.items()]
+    if len(held) <= _MODELS_NAMED:
+        return enumeration(named)
+    in_order = sorted(range(len(named)), key=lambda i: list(held.values())[i].probability_mass or 0.0)
+    return f"{named[in_order[0]]} to {named[in_order[-1]]}"
 
 
 def _n_asked(example: Example) -> int:

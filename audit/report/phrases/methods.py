@@ -12,7 +12,7 @@ DATA_QUALITY_TERMS: Terms = [
     (
         "Coverage",
         "The probability mass of the listed expressions before normalisation. A share that rests on 3 % of the mass is "
-        "a weak claim.",
+        "a weak claim. Prompts are counted, and their median and lowest coverage given: a mean would hide the small.",
     ),
     (
         "Only bounds known",

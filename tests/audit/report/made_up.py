@@ -19,6 +19,7 @@ from audit.results import (
     ItemChange,
     Measure,
     ModelInfo,
+    PromptCoverage,
     PromptDrift,
     Rung,
     SuiteInfo,
@@ -264,6 +265,14 @@ def four_suites(models: int) -> AuditResult:
     compared = [c.model_copy(update={"engine_noise": 0.0123456}) for c in compared]
     engines = [drift(info.name, a, b, 400) for info in infos for a, b in itertools.combinations(names[:4], 2)]
     return result(names, infos, measures, examples=shown, comparisons=compared, drift=engines)
+
+
+def coverage_of(
+    where: dict[str, Any], n: int, below: int, may_be_below: int, *, median: float, lowest: float
+) -> PromptCoverage:
+    return PromptCoverage(
+        where=where, n_prompts=n, below=below, may_be_below=may_be_below, median=median, lowest=lowest
+    )
 
 
 def data_quality_of(model: str, suite: str, **more: Any) -> DataQuality:

@@ -125,7 +125,9 @@ def test_scores_are_shown_as_shares_the_likeliest_first() -> None:
     found = said({"scores": scores})
     assert found.question == "The nurse said that"
     assert found.answers == [("a", "she 75 %, he 25 %, it <1 %")]
-    assert found.remark == "shares among those of the 4 continuations scored whose probability is known: 3 or more"
+    assert found.remark.startswith(
+        "shares among those of the 4 continuations scored whose probability is known: 3 or more."
+    )
 
 
 def likely(**shares: float) -> Any:
@@ -238,7 +240,26 @@ def test_a_hostile_name_leaves_the_cards_metadata_readable(tmp_path: Path) -> No
 
 def test_shares_of_all_continuations_say_so() -> None:
     scores = [{"continuation": c, "logprob": math.log(p)} for c, p in ((" he", 0.1), (" she", 0.3))]
-    assert said({"scores": scores}).remark == "shares among the 2 continuations scored"
+    assert said({"scores": scores}).remark.startswith("shares among the 2 continuations scored. ")
+
+
+@pytest.mark.parametrize(
+    ("masses", "held"),
+    [
+        ([0.138], "14 %"),
+        ([0.138, 0.004], "14 % (m0) and <1 % (m1)"),
+        ([0.3, 0.2, 0.1, 0.4, 0.5], "10 % (m2) to 50 % (m4)"),
+    ],
+)
+def test_shares_say_how_much_of_what_comes_next_they_are_of(masses: list[float], held: str) -> None:
+    measures = [
+        mu.measure(f"m{i}", "gap", {}, 0.2, 0.1, neutral=0.0).model_copy(update={"probability_mass": mass})
+        for i, mass in enumerate(masses)
+    ]
+    shown = [e for e in mu.examples([m.model for m in measures], "toy") if e.factors["bias"] == "explicit"]
+    found = asked(Figures(result(*measures, examples=shown)), "toy")
+    assert found is not None
+    assert found.remark.endswith(f" Of what comes next, they hold {held} on average")
 
 
 def limited(verdict: str, value: float, *, nights: str | None = None, reason: str | None = None) -> LimitCheck:
@@ -329,7 +350,8 @@ def test_of_several_suites_rows_with_a_value_come_first() -> None:
 
 def test_of_several_suites_comparisons_and_cautions_are_short() -> None:
     four = mu.four_suites(2)
-    weak = [e.model_copy(update={"probability_mass": 0.03}) for e in four.data_quality[:4]]
+    coverage = [mu.coverage_of({}, 100, 60, 60, median=0.03, lowest=0.01)]
+    weak = [e.model_copy(update={"prompt_coverage": coverage}) for e in four.data_quality[:4]]
     figures = Figures(four.model_copy(update={"data_quality": [*weak, *four.data_quality[4:]]}))
     said = compared_in_short(figures)
     assert [line.split(",")[0] for line in said] == [info.title for info in four.suites]
@@ -337,7 +359,7 @@ def test_of_several_suites_comparisons_and_cautions_are_short() -> None:
     claims = [s.text for s in summary(figures) if s.text.startswith("Weak claim")]
     assert len(claims) == 1
     assert "on OccuGender and DebiasingPositions:" in claims[0]
-    assert "model 0 (engine) 3.0 %, model 1 (engine) 3.0 %" in claims[0]
+    assert "model 0 (engine) 60 of 100 prompts, median 3.0 %, lowest 1.0 %; model 1 (engine) 60 of" in claims[0]
 
 
 @pytest.mark.battery

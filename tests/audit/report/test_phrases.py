@@ -217,14 +217,22 @@ def test_of_two_negative_values_the_one_nearer_to_0_is_higher() -> None:
 
 def test_low_coverage_bounds_and_lost_answers_are_cautions() -> None:
     entries = [
-        mu.data_quality_of("a", "toy", probability_mass=0.031),
+        mu.data_quality_of(
+            "a",
+            "toy",
+            prompt_coverage=[
+                mu.coverage_of({}, 200, 120, 130, median=0.071, lowest=0.0029),
+                mu.coverage_of({"bias": "explicit"}, 100, 99, 99, median=0.031, lowest=0.0059),
+            ],
+        ),
         mu.data_quality_of("b", "toy", censored=900),
         mu.data_quality_of("c", "toy", answered=1950, failures={"timeout": 20, "refusal": 30}, straddled_in_part=7),
     ]
     said = _said(_result({"gap": [0.1, 0.2, 0.3]}, data_quality=entries), "caution")
     assert len(said) == 4
     assert said[0].startswith("Weak claim: ")
-    assert "a 3.1 %" in said[0]
+    of_a = "a 120 to 130 of 200 prompts, median 7.1 %, lowest 0.3 %, with bias explicit 99 of 100"
+    assert f"({of_a})" in said[0]
     assert said[1].startswith("b: 900 of 2,000 items are known only by bounds")
     assert said[2].startswith(
         "c: in 7 of 2,000 items some continuations share a token with the prompt and others do not."

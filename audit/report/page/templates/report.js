@@ -325,7 +325,7 @@
       ["Items, clusters", `${get(f, "items")}, ${get(f, "clusters")}`],
       ["Missing; only bounds known", `${get(f, "missing")}; ${get(f, "censored")}`],
       ...(text(f, "reason") ? [["Why there is no value", text(f, "reason")]] : []),
-      ["Coverage (raw mass)", digits(get(f, "coverage"))],
+      ["Coverage, mean over its prompts", digits(get(f, "coverage"))],
       ["Estimator, unit", `${text(f, "estimator")}, ${text(f, "unit")}`],
     ];
     const list = make("dl", pairs.flatMap(([name, value]) => [make("dt", name), make("dd", value)]), { class: "pairs" });

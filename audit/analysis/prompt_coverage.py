@@ -1,0 +1,67 @@
+"""Counts the prompts of which the scored expressions hold little probability.
+
+A mean hides them: of ten prompts nine may hold 1 % of the probability and one 90 %, which is 10 % on average.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+
+from audit.analysis.rows.table import Bools, RowTable
+from audit.results import LITTLE_COVERAGE, PromptCoverage, Scalar, where_key
+from suites.base import MeasureSpec
+
+
+def prompt_coverage(table: RowTable, specs: Sequence[MeasureSpec], items: Collection[str]) -> list[PromptCoverage]:
+    """The coverage of all of a suite's prompts; then that of the condition where most are below.
+
+    Parameters
+    ----------
+    table : RowTable
+        One model's rows (n,).
+    specs : sequence of MeasureSpec
+        The suite's figures. Conditions are those of the figures that are not of a single level.
+    items : collection of str
+        Ids of the rows that are prompts' answers; others are derived from several.
+
+    Returns
+    -------
+    list of PromptCoverage
+        None without a coverage, one if no condition has a larger share below than all prompts together.
+    """
+    is_item = np.fromiter((item in items for item in table.index), np.bool_, len(table.index))
+    rests = [spec for spec in specs if spec.probability_mass is not None]
+    found = {}
+    for name in dict.fromkeys(spec.probability_mass for spec in rests if spec.probability_mass is not None):
+        own = {where_key(spec.where): spec.where for spec in rests if spec.probability_mass == name}
+        behind = np.zeros(len(is_item), dtype=np.bool_)
+        for where in own.values():
+            behind |= table.matching(where)
+        if whole := _counted(table, name, {}, behind & is_item & table.answered):
+            found[name] = whole
+    if not found:
+        return []
+    name, whole = max(found.items(), key=lambda of: of[1].n_prompts)
+    wheres = {where_key(s.where): s.where for s in rests if s.probability_mass == name and not s.is_subgroup}
+    counted = [_counted(table, name, w, table.matching(w) & is_item & table.answered) for w in wheres.values()]
+    worst = max((one for one in counted if one), key=lambda one: (one.share_below, one.n_prompts), default=whole)
+    return [whole, worst] if worst.share_below > whole.share_below else [whole]
+
+
+def _counted(table: RowTable, name: str, where: Mapping[str, Scalar], rows: Bools) -> PromptCoverage | None:
+    """None if no row has a coverage."""
+    coverage = table.quantity(name)
+    rows = rows & np.isfinite(coverage.low)
+    if not rows.any():
+        return None
+    low, high = coverage.low[rows], coverage.high[rows]
+    return PromptCoverage(
+        where=dict(where),
+        n_prompts=int(rows.sum()),
+        below=int((high < LITTLE_COVERAGE).sum()),
+        may_be_below=int((low < LITTLE_COVERAGE).sum()),
+        median=float(np.median(low)),
+        lowest=float(low.min()),
+    )
