@@ -55,6 +55,7 @@ class JobRun:
         self._failed: dict[str, BackendError] = {}  # by key, of this run
         self._leased: dict[tuple[str, ...], KeyedRequest] = {}  # what this job holds a lease on, by its keys
         self._all_planned = False
+        self._ended = False
         self._refusing_since = math.inf  # when the endpoint began to return nothing but 429
         self._reported = -math.inf
         self._work_asked = 0
@@ -68,8 +69,8 @@ class JobRun:
         return self.outcome.stopped is not None
 
     def halt(self, reason: str) -> None:
-        """Send no new requests. Those in flight continue."""
-        if not self.halted:
+        """Send no new requests. Those in flight continue. A job that has ended stays what it is."""
+        if not self.halted and not self._ended:
             self.outcome.stopped = reason
             log.warning("halted", model=self.job.name, reason=reason)
             for task in self._idle:
@@ -91,6 +92,7 @@ class JobRun:
             out = self.outcome
             if out.stopped is not None and self._all_planned and out.answered + out.failed + out.cached == out.items:
                 out.stopped = None  # the stop came when nothing was left to ask
+            self._ended = True
             out.seconds = time.monotonic() - started
             log.info("ended", **{name: getattr(out, name) for name in Outcome.__slots__})
             self._report(now=True)

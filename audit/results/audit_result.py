@@ -97,6 +97,13 @@ class AuditResult(Reported):
     shard: tuple[int, int] | None = None
     source: AuditSource | None = None
 
+    @property
+    def asked_everything(self) -> bool:
+        """Whether every question of every suite was asked; older results know their limit alone."""
+        if all(info.of_items is None for info in self.suites):
+            return self.limit is None
+        return all(info.n_items == info.of_items for info in self.suites)
+
     def __repr__(self) -> str:
         """Kept short: writing out thousands of figures takes a second, and asyncio formats every task's result."""
         models, suites = ", ".join(model.name for model in self.models), ", ".join(info.name for info in self.suites)

@@ -115,7 +115,11 @@ class SamplePlan(BaseModel):
             "`largest_change` bounds (by default 150 levels of each factor for ±0.02 of a probability)."
         )
         for cost in self.costs:
-            seconds = "time unknown" if cost.seconds is None else duration(cost.seconds)
+            seconds = (
+                "time unknown: the pilot asked it fewer than 20 questions"
+                if cost.seconds is None
+                else duration(cost.seconds)
+            )
             lines.append(
                 f"{cost.model}: {cost.requests:,} requests, {seconds}"
                 + ("" if cost.cost is None else f", cost about {cost.cost:.4f}")

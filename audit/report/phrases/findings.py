@@ -55,10 +55,16 @@ def scope(figures: Figures) -> str:
     result = figures.result
     items = sum(entry.n_items for entry in result.data_quality)
     readable = items - sum(sum(entry.failures.values()) for entry in result.data_quality)
-    sample = "" if result.limit is None else f" This is a balanced sample of at most {result.limit:,} items per suite"
-    if result.limit is not None:
-        follows = any(entry.n_items > result.limit for entry in result.data_quality)
-        sample += ", and of what their answers lead to." if follows else "."
+    own = {info.name: info.n_items for info in result.suites}
+    follow = sum(max(0, entry.n_items - own.get(entry.suite, entry.n_items)) for entry in result.data_quality)
+    sample = ""
+    if follow:
+        sample = (
+            f" Of these, {items - follow:,} are the suites' own; {follow:,} follow from answers: further questions, "
+        )
+        sample += "and ratings of what was written."
+    if result.limit is not None and not result.asked_everything:
+        sample += f" This is a balanced sample of at most {result.limit:,} items per suite."
     sample += "" if result.shard is None else " This is only part {} of {} of the audit.".format(*result.shard)
     sample += "" if result.until is None else f" {until_words(result.until, result.confidence)}"
     return (

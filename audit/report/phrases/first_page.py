@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from audit.report.figures import Condition, Figures, Leading
 from audit.report.formatting import figure, hundredths, measure_label, number, one_line
-from audit.report.phrases.counted import enumeration
+from audit.report.phrases.counted import count, enumeration
 from audit.report.phrases.sides import Side, side_of
 from audit.results import Example, Measure, SuiteInfo
 
@@ -39,6 +40,10 @@ _REMARKS: Mapping[Side, str] = {
     "few": "too few to tell",
     "no interval": "no interval",
 }
+
+
+#: What is said of figures that a table leaves out.
+_STANDINGS = ("off the neutral value", "undecided", "without a value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,23 +251,27 @@ def _is_known(figures: Figures, suite: str, measure: str, where: Condition) -> b
 
 
 def _left_out(figures: Figures, suite: str, left_out: Sequence[Leading]) -> str:
-    """How many figures a table leaves out, and how many of them lie off neutral for some model, or have no value."""
+    """How many figures a table leaves out; how many of them lie off neutral for some model, and of how many that is
+    undecided for all, or not known."""
     if not left_out:
         return ""
+    counts = Counter(_standing(figures, suite, one) for one in left_out)
+    said = [f"{counts[one]} {one}" for one in _STANDINGS if counts[one]]
+    if len(counts) == 1 and said:
+        said = list(counts)
+    return f"{count(len(left_out), 'more figure')}{': ' if said else ''}{', '.join(said)}"
+
+
+def _standing(figures: Figures, suite: str, one: Leading) -> str:
+    """One of `_STANDINGS`; "" for a figure without a neutral value."""
+    if not _is_known(figures, suite, one.measure, one.where):
+        return "without a value"
     alpha = 1 - figures.result.confidence
-    off = sum(
-        any(
-            m.neutral is not None and side_of(m, m.neutral, alpha) in ("above", "below")
-            for m in figures.by_model(suite, one.measure, one.where)
-        )
-        for one in left_out
-    )
-    more = f"{len(left_out)} more {'figure' if len(left_out) == 1 else 'figures'}"
-    without = sum(not _is_known(figures, suite, one.measure, one.where) for one in left_out)
-    if without == len(left_out):
-        return f"{more}, none of them with a value"
-    said = f"{more}, {off or 'none'} of them off the neutral value"
-    return said + (f", {without} without a value" if without else "")
+    known = [m for m in figures.by_model(suite, one.measure, one.where) if m.neutral is not None]
+    sides = {side_of(m, m.neutral, alpha) for m in known if m.neutral is not None}
+    if not sides:
+        return ""
+    return "off the neutral value" if sides & {"above", "below"} else "undecided"
 
 
 def _cell(measure: Measure, meaning: Mapping[str, str] | None, alpha: float) -> PlainCell:

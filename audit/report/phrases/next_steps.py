@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterator
 
@@ -36,7 +37,7 @@ def next_steps(figures: Figures) -> Iterator[str]:
             f"This was part {result.shard[0]} of {result.shard[1]}: `audit cache merge` joins the parts' stores, and "
             "the same audit without a shard then gives the figures of all."
         )
-    elif not _asked_everything(result):
+    elif not result.asked_everything:
         yield f"This was a sample: {_whole(result)} asks only the rest."
     elif result.complete:
         of_store = _of_store(result.source)
@@ -50,13 +51,6 @@ def _may_be_answered(result: AuditResult) -> bool:
     """Whether some questions were not asked, or failed in a way that may pass."""
     failures = {reason for entry in result.data_quality for reason in entry.failures}
     return result.interrupted or not failures.isdisjoint((ERROR_KINDS - _FOR_GOOD) | {NOT_ASKED})
-
-
-def _asked_everything(result: AuditResult) -> bool:
-    """Whether every question of every suite was asked; older results know their limit alone."""
-    if all(info.of_items is None for info in result.suites):
-        return result.limit is None
-    return all(info.n_items == info.of_items for info in result.suites)
 
 
 def _more_items_help(c: Comparison, result: AuditResult) -> bool:
@@ -81,9 +75,28 @@ def _plan(result: AuditResult, c: Comparison) -> str:
         return "more items may decide them."
     if not _is_planned(result, c):
         return "more items may decide them."
-    detect = f"{c.margin or _DETECT:g}"
+    detect = f"{_within_reach(result, c):g}"
     command = f"audit plan {shlex.quote(source.config)} --detect {detect} --run {result.run_id}"
-    return f"`{command}` says how many more items it takes to see a difference of {detect}."
+    said = f"`{command}` says how many more items it takes to see a difference of {detect}"
+    if float(detect) > c.margin:
+        return f"{said}, about the smallest that all of the suite's items can show."
+    return f"{said}."
+
+
+def _within_reach(result: AuditResult, c: Comparison) -> float:
+    """The margin; or about the smallest difference that all of the suite's items can show, where that is larger.
+
+    What a design detects shrinks at best with the square root of its items. To two significant digits, upwards.
+    """
+    margin = c.margin or _DETECT
+    (info,) = (info for info in result.suites if info.name == c.suite)
+    if c.minimum_detectable_effect is None or not info.n_items:
+        return margin
+    reach = c.minimum_detectable_effect * math.sqrt(info.n_items / (info.of_items or info.n_items))
+    if reach <= margin:
+        return margin
+    place = 10.0 ** (math.floor(math.log10(reach)) - 1)
+    return round(math.ceil(reach / place) * place, 9)
 
 
 def _is_planned(result: AuditResult, c: Comparison) -> bool:
@@ -101,9 +114,10 @@ def _whole(result: AuditResult) -> str:
     source = result.source
     if source is None or source.config is None:
         return "the same audit without a limit"
-    whole = f"`{_run(source, without=('limit', 'small_sample', 'until'))}`"
-    in_file = result.limit is not None and "limit" not in source.changed
-    return f"{whole}, once `limit` is taken out of it," if in_file else whole
+    whole = _run(source, without=("limit", "small_sample", "until"))
+    if result.limit is not None:  # the config's own, or one in its place: a larger one replaces either
+        whole += f" --limit {max(info.of_items or info.n_items for info in result.suites)}"
+    return f"`{whole}`"
 
 
 def _run(source: AuditSource, without: tuple[str, ...] = ()) -> str:

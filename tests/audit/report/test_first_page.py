@@ -341,7 +341,7 @@ def test_of_several_suites_rows_with_a_value_come_first() -> None:
     some = [m.model_copy(update=unknown) if m.where.get("bias") == "explicit" else m for m in measured]
     found, *_ = first_rows(Figures(mu.result(["a"], infos, [*some, *mu.toy_measures(["a"])])))
     assert [row.condition.split(",")[0] for row in found.rows] == ["implicit"] * 3
-    assert found.left_out == "3 more figures, none of them with a value"
+    assert found.left_out == "3 more figures: without a value"
     found, *_ = first_rows(
         Figures(mu.result(["a"], infos, [m.model_copy(update=unknown) for m in measured] + mu.toy_measures(["a"])))
     )

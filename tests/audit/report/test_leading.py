@@ -77,11 +77,11 @@ def test_rows_left_out_are_counted_with_those_off_neutral() -> None:
     (shown,) = first_rows(Figures(result("ABCDEFGHIJ", "J")))
     assert len(shown.rows) == 8
     assert shown.rows[-1].condition == "J"
-    assert shown.left_out == "2 more figures, none of them off the neutral value"
+    assert shown.left_out == "2 more figures: undecided"
     many = result("ABCDEFGHIJ", "")
     off = [m.model_copy(update={"value": 0.9, "low": 0.85, "high": 0.95}) for m in many.measures]
     (shown,) = first_rows(Figures(many.model_copy(update={"measures": off})))
-    assert shown.left_out == "2 more figures, 2 of them off the neutral value"
+    assert shown.left_out == "2 more figures: off the neutral value"
 
 
 def test_models_that_differ_in_a_second_measure_are_said_to() -> None:

@@ -43,10 +43,10 @@ def failed(**failures: int) -> list[DataQuality]:
 def test_a_sample_is_planned_on_and_completed_by_its_config() -> None:
     assert "`audit plan 'my audits/mine.py' --detect 0.05 --run run-1` says how many more items" in steps(result())
     in_file = steps(result())
-    assert "`audit run 'my audits/mine.py'`, once `limit` is taken out of it, asks only the rest" in in_file
+    assert "`audit run 'my audits/mine.py' --limit 400` asks only the rest" in in_file
     by_hand = CONFIG.model_copy(update={"changed": {"limit": 60, "seed": 3, "models": ["a", "b"]}})
     said = steps(result(source=by_hand))
-    assert "`audit run 'my audits/mine.py' --seed 3 --models a --models b` asks only the rest" in said
+    assert "`audit run 'my audits/mine.py' --seed 3 --models a --models b --limit 400` asks only the rest" in said
 
 
 @pytest.mark.parametrize(
@@ -88,6 +88,26 @@ def test_the_plan_is_for_a_figure_that_can_be_planned() -> None:
     (open_,) = found.comparisons
     other = open_.model_copy(update={"measure": "p_female"})
     assert "among them gap (overall): `audit plan" in steps(found.model_copy(update={"comparisons": [other, open_]}))
+
+
+@pytest.mark.parametrize(
+    ("found", "detect"),
+    [
+        (0.11, "0.11"),  # of 400 items of 400
+        (0.22, "0.11"),  # of 100 of 400: half of it
+        (0.201, "0.11"),  # 0.1005, upwards
+        (0.08, "0.05"),  # the margin is within reach
+        (None, "0.05"),
+    ],
+)
+def test_the_planned_difference_is_one_the_suite_can_show(found: float | None, detect: str) -> None:
+    asked = 399 if found == 0.11 else 100
+    base = result(asked=asked)
+    (open_,) = base.comparisons
+    compared = open_.model_copy(update={"minimum_detectable_effect": found, "margin": 0.05})
+    said = steps(base.model_copy(update={"comparisons": [compared]}))
+    assert f"--detect {detect} --run" in said
+    assert ("about the smallest that all of the suite's items can show" in said) is (detect != "0.05")
 
 
 def test_another_store_than_the_configs_is_named() -> None:

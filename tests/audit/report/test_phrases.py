@@ -314,9 +314,16 @@ def test_only_an_incomplete_run_has_a_caution() -> None:
 
 
 def test_scope_counts_answers_and_names_a_limit() -> None:
-    text = scope(Figures(_result({"gap": [0.1, 0.2, 0.3]}, limit=100)))
-    assert text.startswith("3 models gave readable answers to 6,000 of 6,000 questions from 1 suite: Toy.")
-    assert "at most 100 items per suite, and of what their answers lead to." in text
+    found = _result({"gap": [0.1, 0.2, 0.3]}, limit=100)
+    of_suite = [found.suites[0].model_copy(update={"n_items": 100, "of_items": 400})]
+    text = scope(Figures(found.model_copy(update={"suites": of_suite})))
+    assert text == (
+        "3 models gave readable answers to 6,000 of 6,000 questions from 1 suite: Toy. Of these, 300 are the suites' "
+        "own; 5,700 follow from answers: further questions, and ratings of what was written. This is a balanced sample "
+        "of at most 100 items per suite."
+    )
+    whole = [of_suite[0].model_copy(update={"of_items": 100})]
+    assert "sample" not in scope(Figures(found.model_copy(update={"suites": whole})))
     lost = [mu.data_quality_of(name, "toy", n_items=100, failures={"refusal": 30}) for name in "abc"]
     result = _result({"gap": [0.1, 0.2, 0.3]}).model_copy(update={"data_quality": lost})
     assert scope(Figures(result)).startswith("3 models gave readable answers to 210 of 300 questions")
