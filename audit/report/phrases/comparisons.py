@@ -70,8 +70,8 @@ def _missing(c: Comparison) -> str:
         return ""
     sentence = missing_answers(c, c.verdict == "inconclusive")
     if c.complete_case_low is not None and c.difference is not None:
-        span = f"{_signed(c.complete_case_low)} to {_signed(c.complete_case_high)}"
-        sentence += f" Answered items alone (complete cases): {_signed(c.difference)} ({span})."
+        span = f"{signed(c.complete_case_low)} to {signed(c.complete_case_high)}"
+        sentence += f" Answered items alone (complete cases): {signed(c.difference)} ({span})."
     return sentence
 
 
@@ -128,11 +128,11 @@ def decided_interval(c: Comparison) -> str:
     corrected = (
         ", corrected for several figures," if c.decided_low is not None and confidence > alone + ROUNDING else ""
     )
-    span = f"{level(confidence)} interval{corrected} {_signed(low)} to {_signed(high)}"
+    span = f"{level(confidence)} interval{corrected} {signed(low)} to {signed(high)}"
     if c.verdict == "equivalent" and c.decided_low is not None:
         span = f"two one-sided tests, {span}{room_for_unseen(c.largest_change)}"
     if c.difference is None:
-        span += f"; the servers' answers leave it between {_signed(c.bound_low)} and {_signed(c.bound_high)}"
+        span += f"; the servers' answers leave it between {signed(c.bound_low)} and {signed(c.bound_high)}"
     return span
 
 
@@ -184,12 +184,13 @@ def _too_little(c: Comparison) -> str:
     return f"{c.n_items} item{_s(c.n_items)} in {c.n_clusters} cluster{_s(c.n_clusters)}"
 
 
-def _signed(number: float | None) -> str:
+def signed(number: float | None) -> str:
+    """With its sign, and three decimals or its first digit."""
     if number is None:
         return "unknown"
     if abs(number) < ROUNDING:
         return "0"
-    return ("-" if number <= -ROUNDING else "+") + _digits(abs(number))
+    return ("−" if number <= -ROUNDING else "+") + _digits(abs(number))
 
 
 def _digits(size: float) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from audit.report.figures import Figures
 from audit.report.formatting import measure_label, number, one_line
-from audit.report.phrases.comparisons import decided_interval
+from audit.report.phrases.comparisons import decided_interval, signed
 from audit.report.phrases.counted import enumeration, verb
 from audit.results import Comparison, Verdict, where_key
 
@@ -102,6 +102,13 @@ def _pair(c: Comparison) -> str:
     """The verdict on one pair, with the interval that decided."""
     sentence = _verdict_words(c)
     if c.verdict != "not comparable" and c.low is not None and c.high is not None:
-        sentence += f" ({decided_interval(c)})"
+        sentence += f" ({_direction(c)}{decided_interval(c)})"
     noise = c.within_noise and c.verdict != "not comparable"
     return sentence + ("; the difference is smaller than the engines' noise." if noise else ".")
+
+
+def _direction(c: Comparison) -> str:
+    """Which of the two the numbers are of, less the other, where the verdict does not say it."""
+    if c.verdict not in ("inconclusive", "equivalent") or c.difference is None:
+        return ""
+    return f"{one_line(c.b)} minus {one_line(c.a)} {signed(c.difference)}, "

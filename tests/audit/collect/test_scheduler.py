@@ -577,6 +577,18 @@ async def test_a_stop_after_all_is_done_changes_nothing(store):
     assert outcome.stopped is None
 
 
+async def test_a_stop_leaves_a_model_that_had_finished_done(store):
+    stop = ShutdownRequest(grace=0.2)
+    asyncio.get_running_loop().call_later(0.5, stop.request, "SIGINT")
+    jobs = [
+        Job("quick", server(), plan_of(scores(20), FP)),
+        Job("slow", server(latency=60.0), plan_of(scores(20), "another")),
+    ]
+    done = await run_jobs(jobs, store, stop=stop, retry=FAST, on_event=lambda _: None)
+    assert (done["quick"].stopped, done["quick"].answered) == (None, 20)
+    assert done["slow"].stopped == "interrupted"
+
+
 async def test_a_full_disk_stops_new_requests_at_once(store):
     backend = server(latency=0.01)
     real_write = store.answers.write

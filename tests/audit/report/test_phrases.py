@@ -134,7 +134,7 @@ def test_conditions_that_agree_share_a_sentence() -> None:
     assert _said(result, "finding")[0].startswith("Gap (explicit; implicit; other): both models lie above 0")
     assert _said(result, "comparison") == [
         "Gap (explicit; implicit; other): explicit; implicit: a and b: inconclusive, neither a difference nor "
-        "equivalence is shown (95 % interval -0.010 to +0.050). "
+        "equivalence is shown (b minus a +0.020, 95 % interval −0.010 to +0.050). "
         "other: b is higher than a by 0.200 (95 % interval +0.170 to +0.230)."
     ]
 
@@ -142,9 +142,11 @@ def test_conditions_that_agree_share_a_sentence() -> None:
 def test_ties_are_named_and_inconclusive_is_not_equal() -> None:
     (said,) = _said(_result({"gap": [0.4, 0.401, 0.42]}), "comparison")
     assert said == (
-        "Gap: a and b are tied: equivalent within ±0.02 (95 % interval -0.009 to +0.011). "
-        "a and c: inconclusive, neither a difference nor equivalence is shown (95 % interval -0.010 to +0.050). "
-        "b and c: inconclusive, neither a difference nor equivalence is shown (95 % interval -0.011 to +0.049)."
+        "Gap: a and b are tied: equivalent within ±0.02 (b minus a +0.001, 95 % interval −0.009 to +0.011). "
+        "a and c: inconclusive, neither a difference nor equivalence is shown (c minus a +0.020, "
+        "95 % interval −0.010 to +0.050). "
+        "b and c: inconclusive, neither a difference nor equivalence is shown (c minus b +0.019, "
+        "95 % interval −0.011 to +0.049)."
     )
 
 
@@ -154,7 +156,8 @@ def test_alike_on_what_was_asked_is_not_said_to_be_unclear() -> None:
     comparisons = [c.model_copy(update=same) for c in result.comparisons]
     (said,) = _said(result.model_copy(update={"comparisons": comparisons}), "comparison")
     assert said == (
-        "Gap: a and b: inconclusive, alike on what was asked, but kinds not asked may differ (95 % interval 0 to 0)."
+        "Gap: a and b: inconclusive, alike on what was asked, but kinds not asked may differ "
+        "(b minus a 0, 95 % interval 0 to 0)."
     )
 
 
@@ -163,7 +166,9 @@ def test_a_margin_is_written_as_it_was_given(margin: float, told: str) -> None:
     measures = _result({"gap": [0.4, 0.401]}, ("a", "b")).measures
     tied = mu.comparison(*measures, margin=margin, verdict="equivalent")
     (said,) = _said(_result({"gap": [0.4, 0.401]}, ("a", "b"), comparisons=[tied]), "comparison")
-    assert said == f"Gap: a and b are tied: equivalent within {told} (95 % interval -0.009 to +0.011)."
+    assert (
+        said == f"Gap: a and b are tied: equivalent within {told} (b minus a +0.001, 95 % interval −0.009 to +0.011)."
+    )
 
 
 def test_many_pairs_are_counted_and_the_largest_is_named() -> None:
@@ -212,7 +217,7 @@ def test_a_step_says_what_changed_and_what_that_does() -> None:
 
 def test_of_two_negative_values_the_one_nearer_to_0_is_higher() -> None:
     (said,) = _said(_result({"gap": [-0.1, -0.4]}, ("a", "b")), "comparison")
-    assert said == "Gap: b is lower than a by 0.300 (95 % interval -0.330 to -0.270)."
+    assert said == "Gap: b is lower than a by 0.300 (95 % interval −0.330 to −0.270)."
 
 
 def test_low_coverage_bounds_and_lost_answers_are_cautions() -> None:
