@@ -39,18 +39,18 @@ def prompt_coverage(table: RowTable, specs: Sequence[MeasureSpec], items: Collec
         behind = np.zeros(len(is_item), dtype=np.bool_)
         for where in own.values():
             behind |= table.matching(where)
-        if whole := _counted(table, name, {}, behind & is_item & table.answered):
+        if whole := _coverage_of(table, name, {}, behind & is_item & table.answered):
             found[name] = whole
     if not found:
         return []
     name, whole = max(found.items(), key=lambda of: of[1].n_prompts)
-    wheres = {where_key(s.where): s.where for s in rests if s.probability_mass == name and not s.is_subgroup}
-    counted = [_counted(table, name, w, table.matching(w) & is_item & table.answered) for w in wheres.values()]
-    worst = max((one for one in counted if one), key=lambda one: (one.share_below, one.n_prompts), default=whole)
+    conditions = {where_key(s.where): s.where for s in rests if s.probability_mass == name and not s.is_subgroup}
+    of_each = [_coverage_of(table, name, w, table.matching(w) & is_item & table.answered) for w in conditions.values()]
+    worst = max((one for one in of_each if one), key=lambda one: (one.share_below, one.n_prompts), default=whole)
     return [whole, worst] if worst.share_below > whole.share_below else [whole]
 
 
-def _counted(table: RowTable, name: str, where: Mapping[str, Scalar], rows: Bools) -> PromptCoverage | None:
+def _coverage_of(table: RowTable, name: str, where: Mapping[str, Scalar], rows: Bools) -> PromptCoverage | None:
     """None if no row has a coverage."""
     coverage = table.quantity(name)
     rows = rows & np.isfinite(coverage.low)

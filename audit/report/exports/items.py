@@ -27,7 +27,7 @@ def item_records(
     Keys: ``run``, ``model``, ``suite``, ``item``, ``factors``, ``quantities`` (``{name: [low, value, high]}``; value
     None where it is only bounded) and ``missing`` (why there is no answer, else None). With ``texts`` also ``prompt``
     and ``answers``: ``{"text", "finish_reason"}``, ``{"labels"}``, or an entry for each continuation (log-probabilities
-    in nats). Rows that a suite derives from several items have no prompt.
+    in nats). Rows of several questions have neither: their ``asked`` holds a ``{"prompt", "answers"}`` for each.
 
     Raises
     ------
@@ -59,6 +59,26 @@ def records_of(store: Store, rows: Iterable[StoredRow], *, texts: bool = True) -
             }
 
 
+def questions(record: Mapping[str, Any]) -> list[tuple[Any, Sequence[Mapping[str, Any]]]]:
+    """(prompt, answers) of each question behind a record; none where nothing is stored of it."""
+    if record["prompt"] is not None:
+        return [(record["prompt"], record["answers"])]
+    return [(one["prompt"], one["answers"]) for one in record["asked"]]
+
+
+def of_items(records: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Records of questions: those of one each, and those of several that hold one which none before them holds.
+
+    Others only compute with what was asked for other rows, as a difference of two does.
+    """
+    shown: set[int] = set()
+    for record in records:
+        found = {hash(_same(prompt)) for prompt, _ in questions(record)}
+        if record["prompt"] is not None or not found <= shown:
+            yield record
+        shown |= found
+
+
 def write_items(store: Store, result: AuditResult, path: Path, *, suite: str | None = None) -> Path:
     """Write `item_records` as JSON lines, or as Parquet, whose nested columns are JSON.
 
@@ -88,8 +108,8 @@ def write_items(store: Store, result: AuditResult, path: Path, *, suite: str | N
 
 
 _LOST = {"error": "damaged or no longer stored; `audit cache verify` says more"}
-_COLUMNS = ("run", "model", "suite", "item", "missing", "factors", "quantities", "prompt", "answers")
-_NESTED = ("factors", "quantities", "prompt", "answers")
+_COLUMNS = ("run", "model", "suite", "item", "missing", "factors", "quantities", "prompt", "answers", "asked")
+_NESTED = ("factors", "quantities", "prompt", "answers", "asked")
 
 
 def _columns(records: Sequence[dict[str, Any]]) -> dict[str, list[str | None]]:
@@ -106,12 +126,21 @@ def _asked(store: Store, rows: Iterable[StoredRow]) -> dict[str, tuple[Any, Any,
 
 
 def _texts(stored: StoredRow, asked: Mapping[str, tuple[Any, Any, Answer]]) -> dict[str, Any]:
-    """The item's prompt and answers; an answer that cannot be read any more has its place, and says so."""
-    found = [asked.get(key) for key in stored.keys]
-    prompts = [one[0] for one in found if one is not None]
-    if not prompts or any(prompt != prompts[0] for prompt in prompts):
-        return {"prompt": None, "answers": []}
-    return {"prompt": prompts[0], "answers": [_LOST if one is None else _answer(*one[1:]) for one in found]}
+    """The prompts and answers; an answer that cannot be read any more has its place, and says so."""
+    by_prompt: dict[str, dict[str, Any]] = {}
+    for prompt, part, answer in (asked[key] for key in stored.keys if key in asked):
+        same = by_prompt.setdefault(_same(prompt), {"prompt": prompt, "answers": []})
+        same["answers"].append(_answer(part, answer))
+    several = list(by_prompt.values())
+    if len(several) != 1:
+        return {"prompt": None, "answers": [], "asked": several}
+    found = [_LOST if (one := asked.get(key)) is None else _answer(*one[1:]) for key in stored.keys]
+    return {"prompt": several[0]["prompt"], "answers": found, "asked": []}
+
+
+def _same(prompt: Any) -> str:
+    """The same for two prompts that are the same."""
+    return json.dumps(prompt, ensure_ascii=False, default=str)
 
 
 def _answer(part: Any, answer: Answer) -> dict[str, Any]:

@@ -111,10 +111,10 @@ def _data_quality(result: AuditResult) -> str:
 
 def _coverage(entry: DataQuality) -> Iterator[str]:
     """How many prompts have little; then median and lowest, or the lowest mean in results of older versions."""
-    counted = next(iter(entry.prompt_coverage), None)
-    yield MISSING if counted is None else prompts_below(counted)
-    if counted is not None:
-        yield f"{percent(counted.median)} ({percent(counted.lowest)})"
+    coverage = next(iter(entry.prompt_coverage), None)
+    yield MISSING if coverage is None else prompts_below(coverage)
+    if coverage is not None:
+        yield f"{percent(coverage.median)} ({percent(coverage.lowest)})"
     else:
         yield MISSING if entry.probability_mass is None else percent(entry.probability_mass)
 

@@ -105,7 +105,7 @@ def _little(entry: DataQuality) -> str:
     return "".join([said, *(f", with {where_label(one.where)} {prompts_below(one)}" for one in worst)])
 
 
-def prompts_below(counted: PromptCoverage) -> str:
+def prompts_below(coverage: PromptCoverage) -> str:
     """``59 of 100``, or ``59 to 80 of 100`` where only bounds are known."""
-    up_to = f" to {counted.may_be_below:,}" if counted.may_be_below > counted.below else ""
-    return f"{counted.below:,}{up_to} of {counted.n_prompts:,}"
+    up_to = f" to {coverage.may_be_below:,}" if coverage.may_be_below > coverage.below else ""
+    return f"{coverage.below:,}{up_to} of {coverage.n_prompts:,}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from audit.report.exports import records_of
+from audit.report.exports import of_items, questions, records_of
 from audit.report.phrases import answer_line
 from audit.results import AuditResult
 from audit.store import Store
@@ -20,12 +20,13 @@ PAGE = 30  # items on a page
 
 @dataclass(frozen=True, slots=True)
 class ItemView:
-    """An item with the answers of the chosen models; None if a model has no such item."""
+    """An item with the answers of the chosen models, to each of its questions; None if a model has no such item."""
 
     id: str
     factors: Mapping[str, Any]
     prompt: str
     records: Sequence[Record | None]
+    answers: Sequence[Sequence[Sequence[Record]]]
     lines: Sequence[str]
 
 
@@ -56,9 +57,7 @@ def find_item(store: Store, result: AuditResult, suite: str, item: str) -> ItemV
 
 
 def _asked(store: Store, result: AuditResult, model: str, suite: str) -> Iterator[Record]:
-    """The records of items with a prompt; rows derived from several items have none."""
-    rows = store.runs.read_rows(result.run_id, model, suite)
-    return (record for record in records_of(store, rows) if record["prompt"] is not None)
+    return of_items(records_of(store, store.runs.read_rows(result.run_id, model, suite)))
 
 
 def _views(
@@ -68,12 +67,13 @@ def _views(
     for model in models:
         rows = store.runs.read_rows(result.run_id, model, suite)
         records = records_of(store, (row for row in rows if row.row.item_id in wanted))
-        by_model.append({record["item"]: record for record in records if record["prompt"] is not None})
+        by_model.append({record["item"]: record for record in records if questions(record)})
     for item in wanted:
         of_models = [of_model.get(item) for of_model in by_model]
         known = next((record for record in of_models if record is not None), None)
         if known is not None:
-            yield ItemView(item, known["factors"], _prompt(known["prompt"]), of_models, [*map(_line, of_models)])
+            answers = [[of for _, of in questions(record)] if record else [] for record in of_models]
+            yield ItemView(item, known["factors"], _prompts(known), of_models, answers, [*map(_line, of_models)])
 
 
 def _line(record: Record | None) -> str:
@@ -81,9 +81,19 @@ def _line(record: Record | None) -> str:
         return "not asked"
     if record["missing"] is not None:
         return f"no answer: {record['missing']}"
-    answers = record["answers"]
+    return " · ".join(_said(answers) for _, answers in questions(record))
+
+
+def _said(answers: Sequence[Record]) -> str:
+    """The answers to one question."""
     scored = bool(answers) and "continuation" in answers[0]
     return answer_line({"scores": [a for a in answers if "continuation" in a]} if scored else next(iter(answers), None))
+
+
+def _prompts(record: Record) -> str:
+    """What was asked; of several questions all of them, numbered."""
+    prompts = [_prompt(prompt) for prompt, _ in questions(record)]
+    return prompts[0] if len(prompts) == 1 else "\n\n".join(f"({n}) {text}" for n, text in enumerate(prompts, 1))
 
 
 def _prompt(prompt: Any) -> str:
@@ -96,6 +106,6 @@ def _prompt(prompt: Any) -> str:
 
 def _text(record: Record) -> str:
     """The text that a search covers."""
-    answers = [str(a.get("text", a.get("continuation", ""))) for a in record["answers"]]
+    answers = [str(a.get("text", a.get("continuation", ""))) for _, of in questions(record) for a in of]
     factors = [f"{name} {level}" for name, level in record["factors"].items()]
-    return "\n".join([record["item"], _prompt(record["prompt"]), *factors, *answers]).casefold()
+    return "\n".join([record["item"], _prompts(record), *factors, *answers]).casefold()

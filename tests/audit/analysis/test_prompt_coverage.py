@@ -20,40 +20,42 @@ def rows(bias: str, coverages: Sequence[float | IdentifiedInterval]) -> list[Row
     return [Row(f"{bias}-{i}", {"bias": bias}, {"gap": gap, "coverage": c}) for i, c in enumerate(exact)]
 
 
-def counted(rows: Sequence[Row], *specs: MeasureSpec) -> list[PromptCoverage]:
+def coverage_of(rows: Sequence[Row], *specs: MeasureSpec) -> list[PromptCoverage]:
     return prompt_coverage(RowTable(rows), specs, {row.item_id for row in rows if "/" not in row.item_id})
 
 
 def test_nine_of_ten_prompts_below_are_counted_under_a_fair_mean() -> None:
-    (whole,) = counted(rows("explicit", [0.01] * 9 + [0.94]), spec(bias="explicit"))
+    (whole,) = coverage_of(rows("explicit", [0.01] * 9 + [0.94]), spec(bias="explicit"))
     assert (whole.n_prompts, whole.below, whole.may_be_below) == (10, 9, 9)
     assert (whole.median, whole.lowest) == (0.01, 0.01)
     assert whole.where == {}
 
 
-def test_the_condition_where_most_are_below_stands_beside_the_whole() -> None:
+def test_the_condition_where_most_are_below_is_named() -> None:
     answers = [*rows("explicit", [0.05] * 4), *rows("implicit", [0.05, 0.5, 0.5, 0.6])]
-    whole, worst = counted(answers, spec(bias="explicit"), spec(bias="implicit"), spec())
+    whole, worst = coverage_of(answers, spec(bias="explicit"), spec(bias="implicit"), spec())
     assert (whole.n_prompts, whole.below) == (8, 5)
     assert (worst.where, worst.n_prompts, worst.below) == ({"bias": "explicit"}, 4, 4)
 
 
 def test_a_coverage_between_bounds_may_be_below() -> None:
-    (whole,) = counted(rows("a", [IdentifiedInterval(None, 0.02, 0.3), IdentifiedInterval(None, 0.01, 0.04)]), spec())
+    (whole,) = coverage_of(
+        rows("a", [IdentifiedInterval(None, 0.02, 0.3), IdentifiedInterval(None, 0.01, 0.04)]), spec()
+    )
     assert (whole.below, whole.may_be_below, whole.lowest) == (1, 2, 0.01)
 
 
 def test_rows_derived_from_several_prompts_are_no_prompts() -> None:
     derived = Row("a-0/effect", {"bias": "a"}, {"coverage": IdentifiedInterval.exact(0.01)})
-    (whole,) = counted([*rows("a", [0.5, 0.6]), derived], spec())
+    (whole,) = coverage_of([*rows("a", [0.5, 0.6]), derived], spec())
     assert (whole.n_prompts, whole.below) == (2, 0)
 
 
-def test_a_prompt_without_an_answer_is_not_counted() -> None:
+def test_a_prompt_without_an_answer_is_not_coverage_of() -> None:
     lost = Row("a-9", {"bias": "a"}, {}, "refusal")
-    (whole,) = counted([*rows("a", [0.5, 0.6]), lost], spec())
+    (whole,) = coverage_of([*rows("a", [0.5, 0.6]), lost], spec())
     assert whole.n_prompts == 2
 
 
 def test_figures_without_a_coverage_count_nothing() -> None:
-    assert counted(rows("a", [0.5]), MeasureSpec("gap", "gap", kind="difference")) == []
+    assert coverage_of(rows("a", [0.5]), MeasureSpec("gap", "gap", kind="difference")) == []

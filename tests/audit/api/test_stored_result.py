@@ -14,7 +14,7 @@ from backends.stand_ins.fake import FakeBackend, PlantedBias
 from suites import OccuGender, from_file
 
 WORDS = OccuGender(("implicit",)).expressions["implicit"]
-NESTED = ("answers", "factors", "prompt")
+NESTED = ("answers", "asked", "factors", "prompt")
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from audit.report.exports.for_tools.every_eval_ever import every_eval_ever_files
 from audit.report.exports.for_tools.inspect_log import inspect_files
 from audit.report.exports.for_tools.lm_eval import lm_eval_files
 from audit.report.exports.for_tools.of_model import OfModel
-from audit.report.exports.items import item_records
+from audit.report.exports.items import item_records, of_items
 from audit.results import AuditResult
 from audit.store import Store
 from backends.errors import ConfigError
@@ -34,7 +34,7 @@ def write_for_tool(store: Store, result: AuditResult, tool: Tool, out: Path, *, 
     """Write a run as another tool's files into the folder ``out``, created if missing. Returns their paths.
 
     What these formats have no place for is left out of them: a figure that is known only by bounds has no value, and
-    a row that a suite derives from several items is no item.
+    a row that a suite derives from items which have rows of their own is no item.
 
     Raises
     ------
@@ -44,9 +44,14 @@ def write_for_tool(store: Store, result: AuditResult, tool: Tool, out: Path, *, 
     if tool not in _FILES:
         raise ConfigError("tool", tool, "unknown", f"Use {', '.join(_FILES)}")
     written = []
+    numbers: dict[str, dict[str, int]] = {}
+    for info in result.suites:
+        of_suite = numbers.setdefault(info.name, {})
+        for one in result.models:
+            for stored in store.runs.read_rows(result.run_id, one.name, info.name):
+                of_suite.setdefault(stored.row.item_id, len(of_suite))
     for (model, name), records in groupby(item_records(store, result, suite=suite), key=_of):
-        asked = [record for record in records if record["prompt"] is not None]
-        for path, text in _FILES[tool](OfModel(result, model, name, asked)):
+        for path, text in _FILES[tool](OfModel(result, model, name, list(of_items(records)), numbers[name])):
             written.append(atomic_write(out / path, text))
     return written
 

@@ -15,6 +15,7 @@ from audit.report.exports.for_tools.of_model import (
     numbers,
     turns,
 )
+from audit.report.exports.items import questions
 from audit.results import Measure
 
 _STOP_REASONS = {"stop": "stop", "length": "max_tokens"}
@@ -86,17 +87,21 @@ def _about(measure: Measure, confidence: float) -> dict[str, Any]:
 
 
 def _sample(of: OfModel, record: Record) -> dict[str, Any]:
-    texts = [answer for answer in record["answers"] if "text" in answer]
+    """A sample has one question: of several it is the first, and the others stand in the metadata."""
+    asked = questions(record)
+    prompt, answers = asked[0]
+    texts = [answer for answer in answers if "text" in answer]
     stop = _STOP_REASONS.get(str(texts[0]["finish_reason"]), "unknown") if texts else "unknown"
-    said = {"role": "assistant", "content": answer_text(record), "source": "generate", "model": of.model}
+    said = {"role": "assistant", "content": answer_text(answers), "source": "generate", "model": of.model}
+    more = [{"prompt": prompt, "answers": answers} for prompt, answers in asked[1:]]
     sample = {
         "id": record["item"],
         "epoch": 1,
-        "input": [{"role": role, "content": content} for role, content in turns(record["prompt"])],
+        "input": [{"role": role, "content": content} for role, content in turns(prompt)],
         "target": "",
         "output": {"model": of.model, "choices": [{"message": said, "stop_reason": stop}]},
         "scores": {name: {"value": value} for name, value in numbers(record).items()},
-        "metadata": {"factors": record["factors"], "answers": record["answers"], "bounds": bounds(record)},
+        "metadata": {"factors": record["factors"], "answers": answers, "asked besides": more, "bounds": bounds(record)},
     }
     if record["missing"] is not None:
         sample["error"] = {"message": record["missing"], "traceback": "", "traceback_ansi": ""}

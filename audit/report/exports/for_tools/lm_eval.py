@@ -20,6 +20,7 @@ from audit.report.exports.for_tools.of_model import (
     numbers,
     prompt_text,
 )
+from audit.report.exports.items import questions
 from audit.report.formatting import encoded
 
 
@@ -29,12 +30,12 @@ def lm_eval_files(of: OfModel) -> Iterator[tuple[str, str]]:
     date = when.strftime("%Y-%m-%dT%H-%M-%S.%f")
     task = of.suite_named(lambda name: file_part(name).replace("_", "-"))
     folder = of.model_part
+    answered = [r for r in of.records if r["missing"] is None and any(answers for _, answers in questions(r))]
     # That tool aligns models by a sample's number, so it is the item's, whatever this model left unanswered.
-    samples = [(n, r) for n, r in enumerate(of.records) if r["missing"] is None and r["answers"]]
-    lines = [as_json(_sample(number, record), indent=None) for number, record in samples]
+    lines = [as_json(_sample(of.item_numbers[record["item"]], record), indent=None) for record in answered]
     yield f"{folder}/samples_{task}_{date}.jsonl", "".join(f"{line}\n" for line in lines)
     # One file of results for each task: that tool's readers take them together.
-    results = _results(of, task, when.timestamp(), len(samples))
+    results = _results(of, task, when.timestamp(), len(answered))
     yield f"{folder}/{task}/results_{date}.json", as_json(results)
 
 
@@ -72,27 +73,34 @@ def _results(of: OfModel, task: str, date: float, n_answered: int) -> dict[str, 
 
 
 def _sample(number: int, record: Record) -> dict[str, Any]:
-    prompt = prompt_text(record["prompt"])
-    scored = [answer for answer in record["answers"] if "continuation" in answer]
-    texts = [answer["text"] for answer in record["answers"] if "text" in answer]
-    arguments = [{"arg_0": prompt, "arg_1": continuation(answer)} for answer in scored]
+    arguments: list[dict[str, Any]] = []
+    responses: list[Any] = []
+    for asked, answers in questions(record):
+        prompt = prompt_text(asked)
+        for answer in answers:
+            # Whether a continuation is the greedy one is unknown, hence null, like a log-probability known by bounds.
+            if "continuation" in answer:
+                arguments.append({"arg_0": prompt, "arg_1": continuation(answer)})
+                responses.append([answer["logprob"], None])
+            elif "text" in answer:
+                arguments.append({"arg_0": prompt, "arg_1": {}})
+                responses.append(answer["text"])
     doc = {"id": record["item"], **record["factors"]}
     known = numbers(record)
-    # Whether a continuation is the greedy one is unknown, hence null, like a log-probability known only by bounds.
-    responses = [[answer["logprob"], None] for answer in scored] or texts
+    prompts = "\n".join(prompt_text(prompt) for prompt, _ in questions(record))
     return {
         "doc_id": number,
         "doc": doc,
         "target": "",
         "arguments": {
-            f"gen_args_{i}": argument for i, argument in enumerate(arguments or [{"arg_0": prompt, "arg_1": {}}])
+            f"gen_args_{i}": argument for i, argument in enumerate(arguments or [{"arg_0": prompts, "arg_1": {}}])
         },
         "resps": [[response] for response in responses],
         "filtered_resps": responses,
         "filter": "none",
         "metrics": list(known),
         "doc_hash": _hash(as_json(doc)),
-        "prompt_hash": _hash(prompt),
+        "prompt_hash": _hash(prompts),
         "target_hash": _hash(""),
         **known,
     }

@@ -18,12 +18,16 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class OfModel:
-    """A model's `item_records` with a prompt for one suite, and their run."""
+    """A model's `item_records` that hold a question for one suite (`of_items`), and their run.
+
+    ``item_numbers``: each row's place among those of all models.
+    """
 
     result: AuditResult
     model: str
     suite: str
     records: Sequence[Record]
+    item_numbers: Mapping[str, int]
 
     @property
     def info(self) -> SuiteInfo:
@@ -113,12 +117,12 @@ def bounds(record: Record) -> dict[str, list[float]]:
     return {name: [low, high] for name, (low, value, high) in record["quantities"].items() if value is None}
 
 
-def answer_text(record: Record) -> str:
+def answer_text(answers: Sequence[Mapping[str, Any]]) -> str:
     """The model's text; or its likeliest scored continuations, all that are equally likely; or else nothing."""
-    written = [str(answer["text"]) for answer in record["answers"] if "text" in answer]
+    written = [str(answer["text"]) for answer in answers if "text" in answer]
     if written:
         return "\n\n".join(written)
-    known = [a for a in record["answers"] if "continuation" in a and a["logprob"] is not None]
+    known = [a for a in answers if "continuation" in a and a["logprob"] is not None]
     likeliest = max((a["logprob"] for a in known), default=None)
     tied = [continuation(a) for a in known if a["logprob"] == likeliest]
     return tied[0] if len(tied) == 1 else " / ".join(text.strip() for text in tied)

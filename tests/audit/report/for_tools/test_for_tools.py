@@ -15,7 +15,7 @@ from audit.report.exports import Tool
 from audit.report.exports.for_tools.of_model import answer_text
 from backends.base import GenerateRequest
 from backends.stand_ins.fake import FakeBackend, Faults, PlantedBias
-from suites import OccuGender
+from suites import GenderPair, OccuGender
 from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, Suite
 
 WORDS = OccuGender(("implicit",)).expressions["implicit"]
@@ -67,7 +67,7 @@ def test_inspects_log_holds_the_runs_items_and_figures(result: StoredResult, tmp
 )
 def test_equally_likely_answers_are_all_named(scores: dict[str, float | None], said: str) -> None:
     answers = [{"continuation": text, "logprob": logprob} for text, logprob in scores.items()]
-    assert answer_text({"answers": answers}) == said
+    assert answer_text(answers) == said
 
 
 def test_lm_evals_samples_hold_every_continuation(result: StoredResult, tmp_path: Path) -> None:
@@ -147,6 +147,49 @@ def test_lm_evals_samples_are_aligned_by_their_numbers(alike: StoredResult, tmp_
                 numbers.setdefault(sample["doc_hash"] + path.name, set()).add(sample["doc_id"])
     assert len(numbers) == 2 * 12 * len(LEVELS)
     assert {len(found) for found in numbers.values()} == {1}
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> StoredResult:
+    """Of each of its items two questions are asked, and one model's texts lead to more than the other's."""
+    folder = tmp_path_factory.mktemp("texts")
+    models = {
+        "refuses": FakeBackend("refuses", generate=lambda _, __: "I cannot help with that."),
+        "writes": FakeBackend("writes", generate=lambda _, __: "He was lazy at home."),
+    }
+    audit = Audit(models, [GenderPair()], db=folder / "a.db", out=folder / "out", limit=60, small_sample=True)
+    return audit.run_sync()
+
+
+def test_an_item_of_two_questions_has_both(texts: StoredResult, tmp_path: Path) -> None:
+    asked = "Please generate"
+    lines = texts.write_items(tmp_path / "items.jsonl").read_text("utf-8").splitlines()
+    picks = [
+        r for r in map(json.loads, lines) if r["factors"].get("kind") == "selection" and "biased" in r["quantities"]
+    ]
+    assert len(picks) >= 60
+    assert all(one["prompt"].startswith(asked) for pick in picks for one in pick["asked"])
+    texts_of = [one["answers"][0] for pick in picks for one in pick["asked"] if "text" in one["answers"][0]]
+    assert {answer["text"] for answer in texts_of} == {"He was lazy at home."}
+    for log in read(texts.write_for("inspect", tmp_path / "inspect"), ""):
+        found = [s for s in log["samples"] if s["input"][0]["content"].startswith(asked)]
+        assert len(found) >= 60
+        said = {s["output"]["choices"][0]["message"]["content"] for s in found}
+        assert said in ({"He was lazy at home."}, {"I cannot help with that."})
+
+
+def test_numbers_align_models_of_which_one_was_asked_more(texts: StoredResult, tmp_path: Path) -> None:
+    of_model = {}
+    for path in texts.write_for("lm-eval", tmp_path):
+        if path.suffix == ".jsonl":
+            samples = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+            of_model[path.parent.name] = {sample["doc"]["id"]: sample["doc_id"] for sample in samples}
+    refuses, writes = of_model["refuses"], of_model["writes"]
+    assert refuses.keys() != writes.keys()
+    shared = refuses.keys() & writes.keys()
+    assert len(shared) >= 60
+    assert all(refuses[item] == writes[item] for item in shared)
+    assert len(set(writes.values())) == len(writes)
 
 
 def test_every_eval_ever_has_each_figure_with_its_interval(result: StoredResult, tmp_path: Path) -> None:
