@@ -13,6 +13,9 @@ from audit.analysis.rows.table import Bools, RowTable
 from audit.results import LITTLE_COVERAGE, PromptCoverage, Scalar, where_key
 from suites.base import MeasureSpec
 
+#: A condition of fewer prompts has no share worth naming.
+_FEWEST_PROMPTS = 10
+
 
 def prompt_coverage(table: RowTable, specs: Sequence[MeasureSpec], items: Collection[str]) -> list[PromptCoverage]:
     """The coverage of all of a suite's prompts; then that of the condition where most are below.
@@ -29,7 +32,7 @@ def prompt_coverage(table: RowTable, specs: Sequence[MeasureSpec], items: Collec
     Returns
     -------
     list of PromptCoverage
-        None without a coverage, one if no condition has a larger share below than all prompts together.
+        None without a coverage, one if no condition of 10 prompts or more has a larger share below than all together.
     """
     is_item = np.fromiter((item in items for item in table.index), np.bool_, len(table.index))
     rests = [spec for spec in specs if spec.probability_mass is not None]
@@ -46,7 +49,11 @@ def prompt_coverage(table: RowTable, specs: Sequence[MeasureSpec], items: Collec
     name, whole = max(found.items(), key=lambda of: of[1].n_prompts)
     conditions = {where_key(s.where): s.where for s in rests if s.probability_mass == name and not s.is_subgroup}
     of_each = [_coverage_of(table, name, w, table.matching(w) & is_item & table.answered) for w in conditions.values()]
-    worst = max((one for one in of_each if one), key=lambda one: (one.share_below, one.n_prompts), default=whole)
+    worst = max(
+        (one for one in of_each if one and one.n_prompts >= _FEWEST_PROMPTS),
+        key=lambda one: (one.share_below, one.n_prompts),
+        default=whole,
+    )
     return [whole, worst] if worst.share_below > whole.share_below else [whole]
 
 

@@ -32,10 +32,12 @@ def test_nine_of_ten_prompts_below_are_counted_under_a_fair_mean() -> None:
 
 
 def test_the_condition_where_most_are_below_is_named() -> None:
-    answers = [*rows("explicit", [0.05] * 4), *rows("implicit", [0.05, 0.5, 0.5, 0.6])]
+    answers = [*rows("explicit", [0.05] * 10), *rows("implicit", [0.05, 0.5, 0.5, 0.6] * 3)]
     whole, worst = coverage_of(answers, spec(bias="explicit"), spec(bias="implicit"), spec())
-    assert (whole.n_prompts, whole.below) == (8, 5)
-    assert (worst.where, worst.n_prompts, worst.below) == ({"bias": "explicit"}, 4, 4)
+    assert (whole.n_prompts, whole.below) == (22, 13)
+    assert (worst.where, worst.n_prompts, worst.below) == ({"bias": "explicit"}, 10, 10)
+    few = [*rows("explicit", [0.05] * 9), *rows("implicit", [0.5] * 91)]
+    assert len(coverage_of(few, spec(bias="explicit"), spec(bias="implicit"), spec())) == 1, "a condition of 9 prompts"
 
 
 def test_a_coverage_between_bounds_may_be_below() -> None:

@@ -12,6 +12,7 @@ from audit.report import write_report
 from audit.results import AuditResult
 from suites.occugender.suite import OccuGender
 from tests.audit.report import made_up as mu
+from tests.audit.report.length import length
 from tests.audit.report.opened import CHROMIUM, Opened
 
 MODELS = ["smollm2", "gemma3", "hosted"]
@@ -211,6 +212,31 @@ def test_a_phone_shows_the_page_without_sideways_scrolling(browser: Browser, rep
     assert phone.page.evaluate("document.documentElement.scrollWidth") == 390
     assert phone.complaints == []
     phone.page.close()
+
+
+def test_what_is_unfolded_holds_all_figures_without_scrolling(browser: Browser, report: Path) -> None:
+    page = Opened(browser, report, unfold=False).page
+    assert page.locator("#heatmap table").count() == 0, "built when it is wanted"
+    page.click("#unfold")
+    page.wait_for_selector("#heatmap table")
+    page.emulate_media(media="print")
+    assert page.locator("#heatmap button.figure:visible").count() > 100
+    page.close()
+
+
+@pytest.mark.parametrize(("models", "largest"), [(1, 0.8), (4, 0.66)])
+def test_the_first_page_is_printed_as_large_as_a_sheet_holds(
+    browser: Browser, tmp_path: Path, models: int, largest: float
+) -> None:
+    names = [f"model {i}" for i in range(models)]
+    found = mu.result(names, [mu.toy_suite()], mu.toy_measures(names), examples=list(mu.examples(names, "toy")))
+    page = Opened(browser, write_report(found, tmp_path, formats=["html"])["html"], unfold=False).page
+    length_ = length(page, "#answer")
+    scale = float(page.evaluate("document.documentElement.style.getPropertyValue('--on-paper')"))
+    assert length_.sheets == 1
+    assert scale >= largest, "text on paper is large enough to be read"
+    assert page.evaluate("getComputedStyle(document.querySelector('#answer')).zoom") == "1", "the screen is as before"
+    page.close()
 
 
 def test_it_prints_in_light_and_folded_as_it_is_seen(browser: Browser, report: Path, tmp_path: Path) -> None:

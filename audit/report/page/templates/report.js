@@ -285,9 +285,8 @@
     document.getElementById("filtered").textContent = wanted.length ? `${shown} of ${all} rows` : `${all} rows`;
   }
   filter.addEventListener("input", filterHeatmap);
-  new IntersectionObserver((entries, observer) => {
-    if (entries.some((entry) => entry.isIntersecting)) { observer.disconnect(); drawHeatmap(); }
-  }, { rootMargin: "800px" }).observe(heatmap);
+  // Built when unfolded, by hand or with all others: paper has it then, and a search within the page finds it.
+  heatmap.closest("details").addEventListener("toggle", drawHeatmap, { once: true });
 
   // --- what is behind a figure ---------------------------------------------------------------------------------------
 
@@ -390,4 +389,28 @@
     all.setAttribute("aria-pressed", String(open));
     for (const part of document.querySelectorAll("main details")) part.open = open;
   });
+
+  // --- paper ---------------------------------------------------------------------------------------------------------
+
+  /** In pixels: as wide as A4 between its margins, and as high as US Letter, so that either will do. */
+  const SHEET = { width: 703, height: 960 };
+
+  /** Print the first page as large as one sheet holds, found by laying it out with the rules for paper in force. */
+  function fitFirstPage() {
+    const part = document.getElementById("answer"), { body } = document;
+    const rules = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]);
+    const forPaper = rules.filter((rule) => ["print", "(max-width: 56rem)"].includes(rule.media?.mediaText));
+    const media = forPaper.map((rule) => rule.media.mediaText);
+    const bottomAt = (scale) => {
+      document.documentElement.style.setProperty("--on-paper", scale);
+      return part.getBoundingClientRect().bottom - body.getBoundingClientRect().top;
+    };
+    for (const rule of forPaper) rule.media.mediaText = "all";
+    body.style.width = `${SHEET.width}px`;
+    const scales = [1, .95, .9, .85, .8, .75, .7, .66, .62, .58];
+    if (!scales.some((scale) => bottomAt(scale) <= SHEET.height)) bottomAt(.75); // on two sheets, then readable
+    body.style.width = "";
+    forPaper.forEach((rule, i) => { rule.media.mediaText = media[i]; });
+  }
+  addEventListener("beforeprint", fitFirstPage);
 })();
