@@ -286,13 +286,17 @@ def _changes(
     if old_model is not None and model is not None and old_model.fingerprint_id != model.fingerprint_id:
         then, now = old_model.fingerprint, model.fingerprint
         changes += [
-            f"model {key}: {then.get(key)} → {now.get(key)}"
+            f"model {key}: {_said(then.get(key))} → {_said(now.get(key))}"
             for key in sorted(then.keys() | now.keys())
             if then.get(key) != now.get(key)
         ]
     of_suite = signature_changes(old_measure.signature, measure.signature)
-    changes += [f"suite {key}: {then} → {now}" for key, (then, now) in of_suite.items()]
+    changes += [f"suite {key}: {_said(then)} → {_said(now)}" for key, (then, now) in of_suite.items()]
     return changes, of_suite.keys() <= EXTENT
+
+
+def _said(part: Any) -> str:
+    return "none" if part is None else str(part)
 
 
 def _utc(iso: str) -> str:

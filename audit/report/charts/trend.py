@@ -29,7 +29,8 @@ class Line:
 class Picture:
     """A measure of a suite under several conditions. Its panels share the value axis, from ``ends`` to ``ends``.
 
-    ``folded``: the reader unfolds it. Drawing takes a moment a panel, and a store of four suites has more than 1,500.
+    ``notes``: for each panel, which models no run has a value of. ``folded``: the reader unfolds it. Drawing takes a
+    moment a panel, and a store of four suites has more than 1,500.
     """
 
     title: str
@@ -37,6 +38,7 @@ class Picture:
     ends: list[float]
     folded: bool
     panels: list[Panel] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
 
 
@@ -62,6 +64,7 @@ def trend_pictures(history: History) -> list[Picture]:
             where = where_label(of_condition[0].where)
             of_condition.sort(key=lambda series: number[series.model])
             picture.panels.append(Panel(where, _rows(history, of_condition, number)))
+            picture.notes.append(_without_value(of_condition))
             picture.lines += [
                 Line(number[series.model], where, point, figure(point))
                 for series in of_condition
@@ -69,6 +72,16 @@ def trend_pictures(history: History) -> list[Picture]:
             ]
         pictures.append(picture)
     return pictures
+
+
+def _without_value(of_condition: Sequence[Series]) -> str:
+    """Whose line is missing because the figure is undefined at every run; "" if none is."""
+    absent = [
+        one_line(series.model)
+        for series in of_condition
+        if all(point.value is None and point.bound_low is None for point in series.points)
+    ]
+    return f"No value at any run: {', '.join(absent)}" if absent else ""
 
 
 def time_ends(history: History) -> list[str]:

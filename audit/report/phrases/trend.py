@@ -44,24 +44,28 @@ def trend_scope(history: History) -> str:
     runs, gaps = len(history.runs), len(history.absences)
     counted = f"{count(runs, 'run')} with a result" + (f", {count(gaps, 'gap')}" if gaps else "")
     return (
-        f"{counted}; {_what_changed(history)}. A line ends where a run is missing or the questions are no longer the "
-        "same; nothing is filled in."
+        f"{counted}; {_what_changed(history)}. A line ends where a run is missing or the questions are of another "
+        "kind, not where more or fewer of the same are asked; nothing is filled in."
     )
 
 
 def _what_changed(history: History) -> str:
-    """At how many runs each model, with its engine, was another one than before, and at how many the questions."""
+    """At how many runs each model, with its engine, was another one than before, and at how many the questions were
+    other ones, or another sample of the same."""
     of_model: dict[str, set[str]] = {name: set() for name in history.models}
     of_suites: set[str] = set()
+    of_samples: set[str] = set()
     for series in history.series:
         for point in series.points:
             for change in point.changes:
-                (of_model[series.model] if change.startswith("model ") else of_suites).add(point.run_id)
+                of_extent = of_suites if not point.comparable else of_samples
+                (of_model[series.model] if change.startswith("model ") else of_extent).add(point.run_id)
     said = [f"{one_line(name)} at {count(len(runs), 'run')}" for name, runs in of_model.items() if runs]
     if len(said) > _LISTED:
         said = [f"{len(said)} of {len(of_model)} models or their engines"]
     parts = [f"another model or engine: {', '.join(said)}"] if said else []
     parts += [f"other questions at {count(len(of_suites), 'run')}"] if of_suites else []
+    parts += [f"more, fewer or others of the same at {count(len(of_samples), 'run')}"] if of_samples else []
     return "; ".join(parts) or "no model, engine or suite changed"
 
 

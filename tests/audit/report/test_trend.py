@@ -162,6 +162,29 @@ def test_changes_are_counted_by_run_not_by_field() -> None:
     assert "no model, engine or suite changed" in trend_scope(history(nights(["one"])))
 
 
+def test_another_sample_of_the_same_questions_joins_the_line() -> None:
+    first, second = nights(["one"], 2)
+    signatures = ('suite:"toy"|limit:200', 'suite:"toy"|limit:null')
+    for result, signature in zip((first, second), signatures, strict=True):
+        result.measures[:] = [m.model_copy(update={"signature": signature}) for m in result.measures]
+    found = history([first, second])
+    page = trend_page(found, "Nightly")
+    assert {row["g"] for row in points(data_of(page))} == {0}
+    assert "2 runs with a result; more, fewer or others of the same at 1 run. A line ends where a run" in page
+    assert "suite limit: 200 → none" in page
+    assert "→ None" not in page
+
+
+def test_a_figure_that_no_run_defines_is_said_to_have_no_value() -> None:
+    first, second = nights(["one", "two"], 2)
+    unknown = dict.fromkeys(("value", "low", "high", "bound_low", "bound_high"))
+    for result in (first, second):
+        result.measures[:] = [m.model_copy(update=unknown) if m.model == "two" else m for m in result.measures]
+    page = trend_page(history([first, second]), "Nightly")
+    assert "No value at any run: two" in page
+    assert "No value at any run: one" not in page
+
+
 def test_only_primary_figures_and_alarms_are_drawn_at_once() -> None:
     first, second = nights(["one"], 2)
     gap = first.measures[0].measure
