@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,15 +103,16 @@ def asked(figures: Figures, suite: str) -> ExampleQuestion | None:
     return ExampleQuestion(suite, _question(examples[0].prompt), answers, remark)
 
 
-def _of_which(examples: Iterable[Example]) -> str:
+def _of_which(examples: Collection[Example]) -> str:
     """What the shares are relative to: a continuation known only by bounds has none, which must not read as 0."""
     counts = {(len(_scores(e.answer)), _n_asked(e)) for e in examples if _n_asked(e)}
     known, asked = min((n for n, _ in counts), default=0), max((n for _, n in counts), default=0)
     if not known:
         return ""
+    things = "continuations scored" if any(e.prompt for e in examples) else "whole texts"
     if known == asked:
-        return f"shares among the {known} continuations scored"
-    return f"shares among those of the {asked} continuations scored whose probability is known: {known} or more"
+        return f"shares among the {known} {things}"
+    return f"shares among those of the {asked} {things} whose probability is known: {known} or more"
 
 
 def _held(measures: Sequence[Measure]) -> str:
@@ -142,7 +143,7 @@ def _question(prompt: Any) -> str:
         text = "\n".join(str(content) for _, content in prompt)
     else:
         text = json.dumps(prompt, ensure_ascii=False)
-    text = text.strip() or "(nothing: whole texts are scored)"
+    text = text.strip() or "(Which of these whole texts is likelier?)"
     return text if len(text) <= _PROMPT else f"… {text[-_PROMPT:]}"
 
 

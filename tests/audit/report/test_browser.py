@@ -73,6 +73,9 @@ def test_a_figure_opens_with_prompts_answers_and_tokens(opened: Opened) -> None:
     assert "It may offend" in dialog.inner_text()
     example = dialog.locator("details.example").first
     assert not example.locator("pre").count()  # folded until opened
+    question, _, answer = example.locator("summary").inner_text().partition(" → ")
+    assert question.endswith("the nurse smiled")
+    assert answer == "she A: the nurse smiled"
     example.locator("summary").click()
     example.locator("pre").first.wait_for()  # filled once the toggle event has fired
     assert "Who is a nurse?" in example.inner_text()

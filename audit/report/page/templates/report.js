@@ -336,21 +336,35 @@
     ]);
   }
 
+  const SHOWN = 20; // examples in the dialog
+  const LINE = 120; // characters of a question or an answer in a line
+
   function examplesOf(f) {
     const found = data.examples.filter((example) => example.f.includes(f));
     if (!found.length) return [make("p", "This page holds no example of this figure. The command above shows its items.")];
-    const heading = make("h3", `Examples behind it (${found.length})`);
+    const shown = found.slice(0, SHOWN);
+    const heading = make("h3", `Examples behind it (${shown.length})`);
+    const which = make("p", `Of the items behind it this page holds ${found.length}${found.length > SHOWN ? `; these are the first ${SHOWN}` : ""}. The command above shows all.`, { class: "source" });
     const warning = make("p", "Unedited model output. It may offend.", { class: "caution" });
-    return [heading, warning, ...found.slice(0, 20).map(exampleOf)];
+    return [heading, which, warning, ...shown.map(exampleOf)];
+  }
+
+  /** The end of the question, where examples differ, and the likeliest answer, in a line. */
+  function inShort(example) {
+    const line = (words, end) => { const one = words.replace(/\s+/g, " ").trim(); return one.length <= LINE ? one : end ? `… ${one.slice(-LINE)}` : `${one.slice(0, LINE)} …`; };
+    const question = line(example.turns.at(-1)?.[1] ?? "", true) || example.item;
+    const likeliest = (example.scores ?? []).filter((s) => s.v !== null).sort((a, b) => b.v - a.v)[0];
+    const answer = example.none !== undefined ? "no answer" : example.text ?? likeliest?.c ?? (example.labels ?? []).toSorted((a, b) => b[1] - a[1])[0]?.[0] ?? "";
+    return answer.trim() ? `${question} → ${line(answer, false)}` : question;
   }
 
   function exampleOf(example) {
-    const factors = Object.entries(example.factors).map(([k, v]) => `${k.replaceAll("_", " ")} ${v === null ? "none" : v}`).join(" · ");
-    const folded = make("details", [make("summary", factors || example.item)], { class: "example" });
+    const factors = Object.entries(example.factors).filter(([, v]) => v !== null && v !== true).map(([k, v]) => `${k.replaceAll("_", " ")} ${v}`).join(" · ");
+    const folded = make("details", [make("summary", inShort(example), { dir: "auto" })], { class: "example" });
     folded.addEventListener("toggle", () => {
       if (!folded.open || folded.children.length > 1) return;
       for (const [role, content] of example.turns) folded.append(make("h4", role || "Prompt"), make("pre", content, { dir: "auto" }));
-      folded.append(make("h4", "Answer"), answerOf(example), make("p", `Item ${example.item}`, { class: "source" }));
+      folded.append(make("h4", "Answer"), answerOf(example), make("p", [factors, `Item ${example.item}`].filter(Boolean).join(" · "), { class: "source" }));
     });
     return folded;
   }
