@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,20 @@ _pages = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_pages)
 
 
+#: A link to a file beside docs/, which is no page of the site.
+_OUTSIDE = re.compile(r"\[[^\]]+\]\((?:\.\./)+([^)#]+)[^)]*\)")
+
+
 def on_files(files: Files, config: Any) -> Files:
     """The files of docs/ and the generated ones."""
     for path, text in _pages.pages():
         files.append(File.generated(config, path, content=text))
     return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """The page without links that leave the site: files of the repository are named."""
+    return _OUTSIDE.sub(r"`\1`", markdown)
 
 
 def on_page_content(html: str, **_: Any) -> str:

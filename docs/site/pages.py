@@ -36,11 +36,7 @@ def suite_page(name: str) -> str:
     """A suite's questions, paper and formulas, how to read its headline, an example, and its options."""
     suite: type[Suite] = getattr(suites, name)
     module = sys.modules[suite.__module__]
-    package = sys.modules[suite.__module__.rpartition(".")[0]]
-    about = [
-        doc for doc in (package.__doc__ if package.__name__ != "suites.benchmarks" else None, module.__doc__) if doc
-    ]
-    parts = [f"# {name}", _first_line(suite), *map(_markdown, about), "## How to read it", _reading(suite)]
+    parts = [f"# {name}", _markdown(module.__doc__ or _first_line(suite)), "## How to read it", _reading(suite)]
     parts += [
         "## An example",
         _example(suite),
@@ -90,11 +86,10 @@ def _reading(suite: type[Suite]) -> str:
     if not meanings:
         return "Its figures are in their own units, given by the formulas above."
     lines = [
-        f"- `{name}`: {sentence.format(points='*n*')}"
+        f"- `{name}`: {'; or '.join(s.format(points='*n*') for s in filter(None, (meaning.above, meaning.below)))}"
         for name, meaning in meanings.items()
-        for sentence in filter(None, (meaning.above, meaning.below))
     ]
-    return "\n".join(["The report puts it in plain words, with *n* in hundredths:", "", *lines])
+    return "\n".join(["The report puts it in plain words. *n* counts hundredths: 47 is a value of 0.47.", "", *lines])
 
 
 def _example(suite: type[Suite]) -> str:
@@ -102,7 +97,7 @@ def _example(suite: type[Suite]) -> str:
         return "Its questions are not part of this project: the first run fetches them and checks their sha256."
     item = next(iter(suite().items()))
     prompt, answers = _asked(item)
-    factors = ", ".join(f"{name}: {level}" for name, level in item.factors.items())
+    factors = ", ".join(f"{name}: {level}" for name, level in item.factors.items() if level not in (None, True))
     return f"```text\n{prompt}\n```\n\n{answers}\n\nIts factors: {factors}."
 
 

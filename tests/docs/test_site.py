@@ -72,7 +72,19 @@ def test_the_site_is_built_strictly_and_open_to_all(tmp_path: Path, browser: Bro
         command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     )
     assert done.returncode == 0, done.stderr
-    with site_of(tmp_path) as urls:  # a page opened from a folder has no search
+    for page_ in tmp_path.rglob("*.html"):
+        for link in re.findall(r'href="([^"#?:]+)', page_.read_text("utf-8")):
+            assert (page_.parent / link).exists() or page_.name == "404.html", (page_.name, link)
+    page = browser.new_page()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto((tmp_path / "index.html").as_uri())  # from the folder, as the README says
+    page.keyboard.press("/")
+    page.keyboard.type("coverage")
+    page.wait_for_selector(".md-search-result__item", timeout=20_000)
+    assert all(url.startswith("file:") for url in asked)
+    page.close()
+    with site_of(tmp_path) as urls:
         for name in ("tutorial", "recipes", "backends/OpenAIBackend", "404"):  # code, and tables wider than telephones
             (url,) = [url for url in urls if url.endswith(f"/{name}.html")]
             assert read(browser, url) == []
