@@ -42,7 +42,7 @@ def print_result(result: AuditResult, console: Console | None = None) -> None:
     for info in result.suites:
         headline = figures.headline(info.name)
         table = _table(one_line(info.title))
-        table.add_column("Model")
+        table.add_column("Model", overflow="fold")
         for name, where in headline:
             table.add_column(Text(f"{measure_label(name)}\n{where_label(where)}"), justify="right")
         for model in figures.models:

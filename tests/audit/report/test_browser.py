@@ -217,6 +217,25 @@ def test_a_phone_shows_the_page_without_sideways_scrolling(browser: Browser, rep
     phone.page.close()
 
 
+def test_names_that_begin_alike_are_told_apart_everywhere(browser: Browser, tmp_path: Path) -> None:
+    names = [f"organisation/Very-Long-Model-Name-{size}B-Instruct-v{n}" for size in (1, 70) for n in (1, 2)]
+    suite = OccuGender()
+    info = mu.suite_info(suite.name, suite.name, charts=suite.charts())
+    found = mu.result(names, [info], mu.measured(suite, names))
+    page = Opened(browser, write_report(found, tmp_path, formats=["html"])["html"]).page
+    for places in ("nav .chip bdi", "#suite-0 .picture.dots .canvas svg .role-axis-label text"):
+        seen = page.locator(places).all_text_contents()
+        assert len({name for name in seen if name.startswith("organisation")}) == len(names), (places, seen)
+    pairs = page.locator(
+        "#suite-0 .picture.forest .canvas svg .role-axis-label text tspan:first-child"
+    ).all_text_contents()
+    assert len(set(pairs)) == len(pairs) == 6
+    assert "…1B-Instruct-v2 − …1B-Instruct-v1" in pairs
+    clipped = "all => all.filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.textContent)"
+    assert page.locator("nav .chip bdi, .paper th").evaluate_all(clipped) == []
+    page.close()
+
+
 def test_what_is_unfolded_holds_all_figures_without_scrolling(browser: Browser, report: Path) -> None:
     page = Opened(browser, report, unfold=False).page
     assert page.locator("#heatmap table").count() == 0, "built when it is wanted"

@@ -60,6 +60,26 @@
     });
   }
 
+  /** A name too long for its place loses its middle: names that begin alike are told apart by their ends. */
+  function inPlace(name, room) {
+    return name.length <= room ? name : `${name.slice(0, Math.floor(room / 2) - 3)}…${name.slice(-Math.ceil(room / 2) - 1)}`;
+  }
+
+  /** A model's name without what the names of all models begin with. */
+  function ownPart(name) {
+    let shared = 0;
+    while (data.models.length > 1 && data.models.every((other) => other[shared] !== undefined && other[shared] === name[shared])) shared += 1;
+    return shared > 6 && shared < name.length ? `…${name.slice(shared)}` : name;
+  }
+
+  /** The lines of a row's label; of a pair each name has half a line. */
+  function laneLabel(row, room) {
+    const lines = row.k.split("\n");
+    if (row.a === undefined || row.b === undefined) return lines.map((line) => inPlace(line, room));
+    const pair = [row.b, row.a].map((m) => inPlace(ownPart(data.models[m]), room / 2)).join(" − ");
+    return [pair, ...lines.slice(1).filter((line) => !line.startsWith("− "))];
+  }
+
   async function drawInto(panel, canvas) {
     const figure = panel.closest(".picture");
     const plot = data.plots[figure.dataset.plot];
@@ -78,6 +98,10 @@
     if (large && plot.kind === "scatter") spec.layer.push(nameLayer(spec, width));
     const config = structuredClone(data.config);
     config.axisY.labelLimit = width < 420 ? 120 : 240;
+    const labels = JSON.stringify(Object.fromEntries(spec.datasets.rows.filter((row) => row.k).map((row) => [row.k, laneLabel(row, width < 420 ? 17 : 32)])));
+    for (const { encoding } of spec.layer) {
+      if (encoding.y?.field === "k" && encoding.y.axis) encoding.y.axis.labelExpr = `${labels}[datum.value]`;
+    }
     config.axisX = width < 420 ? { titleAnchor: "end", titleLimit: width - 30 } : {};
     // On a narrow page, long names are broken at their first comma instead of being cut.
     const lanes = new Set(spec.datasets.rows.map((row) => row.k)).size;
