@@ -140,7 +140,12 @@ class Figures:
                 for (name, _), conditions in alike.items()
                 for where, label in zip(conditions, self.distinguishing_labels(suite, name, conditions), strict=True)
             }
-            self._leading[suite] = [Leading(name, where, labels[key]) for key, (name, where) in chosen.items()]
+            parted = {name for (name, _), label in labels.items() if label}
+            # Beside figures of conditions, one over all of them needs a name too.
+            self._leading[suite] = [
+                Leading(name, where, labels[key] or ("overall" if name in parted else ""))
+                for key, (name, where) in chosen.items()
+            ]
         return self._leading[suite]
 
     def chosen(self, suite: str, most: int) -> tuple[list[Leading], list[Leading]]:
