@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 OwnConfig = Annotated[
     Path | None,
-    typer.Argument(metavar="[CONFIG]", help="Audit config: a .py file with an Audit, or a .toml file."),
+    typer.Argument(metavar="CONFIG", help="Audit config: a .py file with an Audit, or a .toml file."),
 ]
 Limit = Annotated[
     int | None,

@@ -38,7 +38,7 @@ def method_terms(confidence: float, unseen_log_odds: float) -> Terms:
         (
             "Intervals",
             f"{100 * confidence:g} % intervals, clustered by what the prompts are built from, because answers to "
-            "prompts with a common part are not independent. Brackets give the interval: 0.41 [0.37, 0.45]. They allow "
+            "prompts with a common part are not independent. Brackets give the interval. They allow "
             "for kinds of these parts that were not asked, "
             f"assumed to differ by at most {unseen_log_odds:g} in log-odds (1: 0.3 becomes 0.54; `unseen_log_odds` in "
             "the config). Where an interval is wider for that, its thick part in the pictures, sampling_low and "
