@@ -110,7 +110,7 @@ class StoredResult(AuditResult):
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the headline figures and the findings."""
-        from audit.report.terminal import result_html
+        from audit.report.page import result_html
 
         return result_html(self)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -55,13 +54,6 @@ def print_result(result: AuditResult, console: Console | None = None) -> None:
         console.print(Text(f"• {line.text}"), style="" if line.verdict == "met" else "yellow")
     for sentence in summary(figures):
         console.print(Text(f"• {sentence.text}"), style="yellow" if sentence.kind == "caution" else "")
-
-
-def result_html(result: AuditResult) -> str:
-    """The output of `print_result` as HTML, for a notebook."""
-    console = Console(record=True, file=io.StringIO(), width=120, markup=False, emoji=False, highlight=False)
-    print_result(result, console)
-    return console.export_html(code_format='<pre style="line-height: 1.3">{code}</pre>', inline_styles=True)
 
 
 def print_comparisons(comparisons: Iterable[Comparison], console: Console | None = None) -> None:

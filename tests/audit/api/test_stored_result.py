@@ -114,7 +114,9 @@ def test_a_result_is_short_here_and_a_table_in_a_notebook(result):
         == f"<StoredResult {result.run_id}: planted, even on OccuGender; {len(result.measures)} figures, complete>"
     )
     shown = result._repr_html_()
-    assert "<pre" in shown
+    assert shown.count("<table") == 1
+    assert "gender that the stereotype expects" in shown
+    assert '<th scope="row">' in shown
     assert "planted" in shown
     assert len(shown) < 50_000
 

@@ -1,0 +1,25 @@
+"""A result as a notebook shows it: the first page's table and sentences, without style sheet or script."""
+
+from __future__ import annotations
+
+from audit.report.figures import Figures
+from audit.report.page.rendering import render_sheet
+from audit.report.phrases import first_rows, limit_lines, limits_overview, scope, summary
+from audit.results import AuditResult
+
+_SENTENCES = 8
+
+
+def result_html(result: AuditResult) -> str:
+    """A fragment of HTML; every value is escaped."""
+    figures = Figures(result)
+    said = [sentence for sentence in summary(figures) if sentence.kind in ("comparison", "caution")]
+    return render_sheet(
+        "notebook.html.j2",
+        result=result,
+        scope=scope(figures),
+        plain=first_rows(figures),
+        limits_overview=limits_overview(result),
+        limits=limit_lines(result)[:_SENTENCES],
+        sentences=said[:_SENTENCES],
+    )
