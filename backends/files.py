@@ -55,7 +55,8 @@ def replacing(path: Path) -> Iterator[Path]:
             part.chmod(stat.S_IMODE(path.stat().st_mode))
         part.replace(path)
     except OSError as error:
-        if error.filename is None:  # a write that a full disk refuses names no file
+        # A write that a full disk refuses names no file, and readers know the file by its own name.
+        if error.filename is None or str(error.filename) == str(part):
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
     finally:

@@ -52,3 +52,9 @@ def test_a_file_in_place_of_a_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
         private_folder(tmp_path / "file" / "folder")
+
+
+def test_a_place_that_takes_no_file_is_named_without_the_temporary_one() -> None:
+    with pytest.raises(OSError, match="No such file") as refused:
+        atomic_write(Path("/proc/a.jsonl"), "text")
+    assert refused.value.filename == "/proc/a.jsonl"
