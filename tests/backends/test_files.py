@@ -54,7 +54,7 @@ def test_a_file_in_place_of_a_folder_is_named(tmp_path: Path) -> None:
         private_folder(tmp_path / "file" / "folder")
 
 
-def test_a_place_that_takes_no_file_is_named_without_the_temporary_one() -> None:
+def test_a_file_that_cannot_be_written_is_named_by_its_own_name() -> None:
     with pytest.raises(OSError, match="No such file") as refused:
         atomic_write(Path("/proc/a.jsonl"), "text")
     assert refused.value.filename == "/proc/a.jsonl"
