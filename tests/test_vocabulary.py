@@ -52,7 +52,7 @@ ANYWHERE = """
 AS_NAMES = """
     Tell → OnResponse            finish → verify_identity     Asked → DescribedBackend     Prepared → ResolvedAudit
     Answered → ItemResponse      Reading → ParsedResponses    evidence → provenance        Breaker → CircuitBreaker
-    known → answered_keys        explain → inspect            fits → matches_request       learn → update
+    known → answered             explain → inspect            fits → matches_request       learn → update
     note → record                Findings → ServerCapabilities                             Listing → TopLogprobs
     Notebook → ProbeSession      spread → repeat_noise        numbered → with_sample_index
     covers → prefix_tokenizations                             Bounded → IdentifiedInterval detail → is_subgroup

@@ -32,6 +32,7 @@ from backends import FakeBackend, OpenAIBackend
 from backends.base import ContinuationScore, GenerateRequest, ScoreRequest, ScoreResponse, TokenLogprob
 from suites.base import Item
 from tests.audit.collect.plans import plan_of
+from tests.audit.store.entries import answers_by_key
 from tests.faults.faults import Fate
 from tests.faults.lab import Lab
 
@@ -136,7 +137,7 @@ def store(_: Lab, folder: Path) -> None:
     keys = [answer_keys(_question(i), FP)[0] for i in range(100_000)]
     with Store.open(folder / "store.db") as opened:
         started = time.monotonic()
-        found = len(opened.answers.read_many(keys))
+        found = len(answers_by_key(opened, keys))
         print(f"store: {found} answers read back in {time.monotonic() - started:.2f} s (goal 5)")
 
 

@@ -17,9 +17,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
-from audit.store import Store, answer_keys, join_answers
+from audit.store import Store, keyed_request
 from backends.base import Answer, GenerateResponse, ScoreResponse
 from backends.errors import BackendError, ConfigError
+from tests.audit.store.entries import answers_by_key
 from tests.faults.child import FINGERPRINT, Spec, live, live_scheduled
 from tests.faults.faults import CONTINUATIONS, Fate
 
@@ -149,19 +150,19 @@ class Lab:
         keys = set(keys)
         try:
             with Store.open(spec.db, read_only=True) as store:
-                return len(keys - store.answers.answered_keys(keys))
+                return len(keys - set(answers_by_key(store, keys)))
         except ConfigError:
             return len(keys)  # killed before the store was made
 
     def check(self, spec: Spec) -> Verdict:
         """Compare the server's record, the acknowledgements and the store."""
-        keys = [answer_keys(request, FINGERPRINT) for request in spec.requests]
+        asked = [keyed_request(request, FINGERPRINT) for request in spec.requests]
         with Store.open(spec.db, read_only=True) as store:
-            stored = store.answers.read_many(key for some in keys for key in some)
+            found = store.answers.read(asked)
         sent = [prompt + c for prompt in spec.prompts for c in ("", *CONTINUATIONS)]
         verdict = Verdict(asked=self.asked(sent), struck=sum(self._struck[text] for text in sent))
-        for prompt, request, some in zip(spec.prompts, spec.requests, keys, strict=True):
-            answer = join_answers(request, some, stored)
+        for prompt, request in zip(spec.prompts, asked, strict=True):
+            answer = found.answer(request)
             if answer is None:
                 verdict.unresolved += 1
             elif isinstance(answer, BackendError):
@@ -169,8 +170,9 @@ class Lab:
             else:
                 verdict.answered += 1
                 verdict.wrong += not _is_true(answer, Fate.of(prompt))
+        kept = found.answered()
         for key in acknowledged(spec):
-            verdict.lost += isinstance(stored.get(key), BackendError | None)
+            verdict.lost += key not in kept
         verdict.paid_twice = self.paid_twice(sent)
         return verdict
 

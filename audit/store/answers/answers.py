@@ -50,22 +50,6 @@ class Answers:
 
     # -- by key alone ------------------------------------------------------------------------
 
-    def answered_keys(self, keys: Iterable[str]) -> set[str]:
-        """Those of ``keys`` that are answered, if their requests are not known. Otherwise like `read_many`."""
-        with self._database.read() as db:
-            found = self._find(db, list(keys))
-        self._quarantine_damaged(found)
-        return found.answered()
-
-    def read_many(self, keys: Iterable[str]) -> dict[str, Answer]:
-        """Like `read`, but slower, for keys whose requests are not known."""
-        keys = list(keys)
-        with self._database.read() as db:
-            found = self._find(db, keys)
-            lookup.find_failures(db, (key for key in keys if key not in found.by_key), found)
-        self._quarantine_damaged(found)
-        return {**found.failures, **found.by_key}
-
     def read_with_prompts(self, keys: Iterable[str]) -> dict[str, tuple[Any, Any, Answer]]:
         """(prompt, part, answer) for each of ``keys`` with an undamaged answer, the first two as JSON values.
 
@@ -152,17 +136,6 @@ class Answers:
                         doubtful.damaged[row] = set()
         self._quarantine(doubtful, problem)
         return [row.key for row in doubtful.single] + [key for _, keys in doubtful.packed.values() for key in keys]
-
-    def _find(self, db: Any, keys: Sequence[str]) -> Found:
-        """The answers under keys, with the precedence of `lookup.find`. Damaged rows are only recorded."""
-        found = Found()
-        lookup.find_rows(db, keys, found)
-        of_other_kinds = {key for key, answer in found.by_key.items() if not isinstance(answer, ScoreResponse)}
-        packed_ones, damaged = self._by_key.find(db, (key for key in keys if key not in of_other_kinds))
-        found.by_key |= {key: unpacked.piece(place) for key, (unpacked, place) in packed_ones.items()}
-        # If only the prompt is damaged, callers that know it can still read the answers.
-        found.damaged_packed = {row: some for row, some in damaged.items() if not row.is_sound}
-        return found
 
     def _quarantine_damaged(self, found: Found) -> None:
         self._quarantine(Doubtful(found.damaged, found.damaged_packed), "checksum")

@@ -69,11 +69,11 @@ def find(db: sqlite3.Connection, requests: Sequence[KeyedRequest]) -> Found:
     if packed.is_any(db):
         _find_packed(db, [request for request in requests if request.kind == "score"], found)
     if rows.is_any(db):
-        find_rows(db, found.missing(requests), found)
+        _find_rows(db, found.missing(requests), found)
     return found
 
 
-def find_rows(db: sqlite3.Connection, keys: Iterable[str], found: Found) -> None:
+def _find_rows(db: sqlite3.Connection, keys: Iterable[str], found: Found) -> None:
     """Add the answers under ``keys`` that have a row of their own."""
     for row in rows.select(db, keys):
         try:

@@ -26,6 +26,7 @@ from backends.local.backend import LocalBackend, discard_response
 from backends.stand_ins.fake import FakeBackend, Faults
 from suites.base import Item
 from tests.audit.collect.plans import plan_of
+from tests.audit.store.entries import answers_by_key
 
 FP = "fp1-test"
 FAST = RetryPolicy(attempts=4, first_wait=0.001, longest_wait=0.01)
@@ -63,7 +64,7 @@ def stored(store, items, fingerprint=FP):
     found = set()
     for item in items():
         keys = answer_keys(item.request, fingerprint)
-        answer = join_answers(item.request, keys, store.answers.read_many(keys))
+        answer = join_answers(item.request, keys, answers_by_key(store, keys))
         if answer is not None and not isinstance(answer, BackendError):
             found.add(item.id)
     return found
@@ -126,7 +127,7 @@ async def test_ambiguous_answer_is_quarantined_and_asked_again(store):
     for item in scores(50)():
         keys = answer_keys(item.request, FP)
         [said] = await FakeBackend("server").run([item.request])
-        assert join_answers(item.request, keys, store.answers.read_many(keys)) == said
+        assert join_answers(item.request, keys, answers_by_key(store, keys)) == said
     assert [
         entry["problem"] for entry in store.answers.inspect(answer_keys(backend.mixed_up, FP)[0])["quarantine"]
     ] == ["perhaps another question's answer"]
@@ -146,7 +147,7 @@ async def test_interrupted_run_quarantines_ambiguous_answers_too(store):
     outcome = await run(store, backend, stop=stop)
     assert outcome.stopped == "interrupted"
     keys = answer_keys(backend.mixed_up, FP)
-    assert store.answers.read_many(keys) == {}
+    assert answers_by_key(store, keys) == {}
     assert store.answers.inspect(keys[0])["quarantine"]
 
 
@@ -156,7 +157,7 @@ async def test_what_is_stored_is_what_the_model_said(store):
     for item in scores(20)():
         keys = answer_keys(item.request, FP)
         [said] = await backend.run([item.request])
-        assert join_answers(item.request, keys, store.answers.read_many(keys)) == said
+        assert join_answers(item.request, keys, answers_by_key(store, keys)) == said
 
 
 async def test_one_more_expression_asks_only_for_that(store):

@@ -8,9 +8,11 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterable
 
 from audit.store import Entry, Store, fingerprint_id, keyed_request
 from backends.base import (
+    Answer,
     ContinuationScore,
     GenerateRequest,
     GenerateResponse,
@@ -44,6 +46,11 @@ def text_entry(i: int) -> Entry:
 
 def put(store: Store, *entries: Entry) -> None:
     asyncio.run(store.answers.write(entries))
+
+
+def answers_by_key(store: Store, keys: Iterable[str]) -> dict[str, Answer]:
+    """The answers under keys, as an export reads them."""
+    return {key: answer for key, (_, _, answer) in store.answers.read_with_prompts(keys).items()}
 
 
 def sql(path, statement, *values):

@@ -12,7 +12,7 @@ from audit import Audit
 from audit.store import Entry, Store, StoreError, answer_keys, fingerprint_id, keyed_request
 from backends import OpenAIBackend
 from tests.audit.store.data.make_old_store import FIRST, SECOND, STORE, Pronouns
-from tests.audit.store.entries import answer_to, put, question, sql
+from tests.audit.store.entries import answer_to, answers_by_key, put, question, sql
 from tests.backends.openai.lying_server import MODEL, Liar
 
 NOW = {"model": "m", "route": "echo"}
@@ -33,7 +33,7 @@ def missing(store, numbers, name):
     return [
         i
         for i in numbers
-        if not set(answer_keys(question(i), name)) <= store.answers.answered_keys(answer_keys(question(i), name))
+        if not set(answer_keys(question(i), name)) <= set(answers_by_key(store, answer_keys(question(i), name)))
     ]
 
 

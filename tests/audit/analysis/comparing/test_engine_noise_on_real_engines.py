@@ -19,6 +19,7 @@ from backends import HFBackend, LlamaCppBackend
 from backends.base import ScoreResponse
 from backends.embedded import gemma3_path, smollm2_path
 from suites import OccuGender
+from tests.audit.store.entries import answers_by_key
 
 PROMPTS = 24
 ENGINES = ("float32", "bfloat16", "llama.cpp")
@@ -67,7 +68,7 @@ def test_the_figures_are_those_of_the_stored_answers(night: tuple[AuditResult, P
     with Store.open(db, read_only=True) as store:
         for model in ENGINES:
             stored = list(store.runs.read_rows(result.run_id, model, "OccuGender"))
-            answers = store.answers.read_many([key for one in stored for key in one.keys])
+            answers = answers_by_key(store, [key for one in stored for key in one.keys])
             logprobs[model], female[model] = {}, {}
             for one in stored:
                 if "p_female" not in one.row.values:  # over templates: no answer of its own

@@ -14,7 +14,7 @@ from backends.base import (
     ScoreResponse,
 )
 from backends.errors import BackendError
-from tests.audit.store.entries import FP, answer_to, entry, put, question, sql, text_entry
+from tests.audit.store.entries import FP, answer_to, answers_by_key, entry, put, question, sql, text_entry
 
 
 def test_answers_read_back_exactly_after_reopening(path):
@@ -23,16 +23,15 @@ def test_answers_read_back_exactly_after_reopening(path):
         put(store, *written)
     with Store.open(path) as store:
         keys = [k for e in written for k in e.question.keys]
-        found = store.answers.read_many(keys)
-        assert store.answers.answered_keys(keys) == set(keys) == set(found)
+        found = answers_by_key(store, keys)
+        assert set(found) == set(keys)
         assert all(join_answers(e.question.request, e.question.keys, found) == e.answer for e in written)
         by_request = store.answers.read(e.question for e in written)
         assert all(by_request.answer(e.question) == e.answer for e in written)
 
 
 def test_an_unknown_key_is_absent(store):
-    assert store.answers.read_many(["a1-none"]) == {}
-    assert store.answers.answered_keys(["a1-none"]) == set()
+    assert answers_by_key(store, ["a1-none"]) == {}
     assert store.answers.inspect("a1-none") is None
 
 
@@ -41,13 +40,13 @@ def test_a_failure_is_stored_but_not_answered(store):
     keys = first.question.keys
     put(store, first)
     put(store, entry(1, BackendError("timeout", "slow", retryable=True)))
-    assert store.answers.answered_keys(keys) == set()
-    found = store.answers.read_many(keys)[keys[0]]
+    assert store.answers.answered([first.question]) == set(answers_by_key(store, keys)) == set()
+    found = store.answers.read([first.question]).answer(first.question)
     assert isinstance(found, BackendError)
     assert found.kind == "timeout"
     assert store.stats()["failures"] == 4  # two attempts at two continuations
     put(store, entry(1))
-    assert store.answers.read_many(keys)[keys[0]] == ScoreResponse(answer_to(question(1)).scores[:1], 5)
+    assert answers_by_key(store, keys)[keys[0]] == ScoreResponse(answer_to(question(1)).scores[:1], 5)
     assert [f["error"]["kind"] for f in store.answers.inspect(keys[0])["failures"]] == [
         "server",
         "timeout",
@@ -59,7 +58,7 @@ def test_the_first_answer_under_a_key_stays(store):
     keys = answer_keys(request, FP)
     for text in ("first", "second"):
         put(store, Entry(keyed_request(request, FP), GenerateResponse(text, "stop")))
-    assert store.answers.read_many(keys)[keys[0]].text == "first"
+    assert answers_by_key(store, keys)[keys[0]].text == "first"
 
 
 @pytest.mark.parametrize("column", ["body", "detail", "fingerprint", "prompt"])
@@ -73,10 +72,10 @@ def test_a_changed_row_is_quarantined_and_asked_again(path, column):
     sql(path, f"UPDATE answers SET {column} = ? WHERE key = ?", changed, key)
     with Store.open(path) as store:
         assert store.answers.answered([text_entry(1).question, text_entry(2).question]) == {other}
-        assert set(store.answers.read_many([key, other])) == {other}
+        assert set(answers_by_key(store, [key, other])) == {other}
         assert store.answers.inspect(key)["quarantine"][0]["problem"] == "checksum"
         put(store, text_entry(1))
-        assert set(store.answers.read_many([key])) == {key}
+        assert set(answers_by_key(store, [key])) == {key}
 
 
 def test_reading_finds_a_changed_row(path):
@@ -85,9 +84,10 @@ def test_reading_finds_a_changed_row(path):
     (key,) = text_entry(1).question.keys
     sql(path, "UPDATE answers SET body = ? WHERE key = ?", "no longer bytes", key)
     with Store.open(path, read_only=True) as store:  # cannot set it aside, and must not take it either
-        assert store.answers.answered_keys([key]) == set()
+        assert answers_by_key(store, [key]) == {}
+        assert store.answers.answered([text_entry(1).question]) == set()
     with Store.open(path) as store:
-        assert store.answers.read_many([key]) == {}
+        assert store.answers.read([text_entry(1).question]).answer(text_entry(1).question) is None
         assert store.answers.inspect(key)["quarantine"][0]["problem"] == "checksum"
 
 
@@ -108,7 +108,7 @@ def test_verify_finds_a_row_with_a_forged_checksum(path):
     )
     with Store.open(path) as store:
         assert store.answers.verify().damaged == (one,)
-        assert one not in store.answers.answered_keys([one])
+        assert answers_by_key(store, [one]) == {}
         assert store.answers.verify().sound
 
 

@@ -21,7 +21,7 @@ from audit.store.sqlite import schema
 from audit.store.sqlite.migrations import migrations
 from backends.errors import ConfigError
 from suites.base import IdentifiedInterval, Row
-from tests.audit.store.entries import entry, put, sql
+from tests.audit.store.entries import answers_by_key, entry, put, sql
 
 
 def test_the_file_is_in_wal_mode_with_full_flushes(store):
@@ -150,7 +150,7 @@ def test_every_earlier_schema_is_brought_up_to_date(path, steps):
     db.conn.commit()
     db.conn.close()
     with Store.open(old) as store:
-        assert join_answers(e.question.request, e.question.keys, store.answers.read_many(e.question.keys)) == e.answer
+        assert join_answers(e.question.request, e.question.keys, answers_by_key(store, e.question.keys)) == e.answer
         assert store.answers.verify().sound
         assert asyncio.run(store.leases.take([e.question, entry(2).question])) == [False, True]
         store.runs.start("r", "t", "{}")

@@ -19,6 +19,7 @@ from backends.base import Capability, Response, ScoreRequest, ScoreResponse
 from backends.errors import AuditError
 from backends.openai import OpenAIBackend
 from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, Suite
+from tests.audit.store.entries import answers_by_key
 from tests.backends.openai.lies.catalogue import LIES
 from tests.backends.openai.lies.direct import ask_directly
 from tests.backends.openai.lies.server import HONEST, MODEL, Lie, Style, WordServer
@@ -123,7 +124,7 @@ def _count(outcome: AuditOutcome, server: WordServer, audit: Audit, fingerprint:
             for key, continuation in zip(
                 answer_keys(item.request, fingerprint), item.request.continuations, strict=True
             ):
-                answer = store.answers.read_many([key]).get(key)
+                answer = answers_by_key(store, [key]).get(key)
                 if isinstance(answer, ScoreResponse):
                     count(outcome, server, ScoreRequest(item.request.prompt, (continuation,)), answer)
             if server.style in ONE_AT_A_TIME:
