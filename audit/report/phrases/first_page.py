@@ -95,12 +95,19 @@ def asked(figures: Figures, suite: str) -> ExampleQuestion | None:
             break
     else:
         return None
-    of_item = {e.model: e for e in examples if e.item_id == examples[0].item_id}
+    # One that all models answered, if there is one: of an interrupted run the last had not come to each.
+    answered = Counter(item for item, _ in {(e.item_id, e.model) for e in examples if _is_answered(e)})
+    item = max((e.item_id for e in examples), key=lambda item: answered[item])
+    of_item = {e.model: e for e in examples if e.item_id == item}
     answers = [(one_line(name), answer_line(of_item[name].answer)) for name in figures.models if name in of_item]
     remark = _of_which(of_item.values())
     if remark and (held := _held(figures.by_model(suite, measure, where))):
         remark += f". Of what comes next, they hold {held} on average"
-    return ExampleQuestion(suite, _question(examples[0].prompt), answers, remark)
+    return ExampleQuestion(suite, _question(next(iter(of_item.values())).prompt), answers, remark)
+
+
+def _is_answered(example: Example) -> bool:
+    return example.answer is not None and "error" not in example.answer
 
 
 def _of_which(examples: Collection[Example]) -> str:

@@ -238,6 +238,17 @@ def test_a_hostile_name_leaves_the_cards_metadata_readable(tmp_path: Path) -> No
         assert entry["name"] == one_line(name)
 
 
+def test_the_question_is_one_that_every_model_answered() -> None:
+    measures = [mu.measure(name, "gap", {}, 0.2, 0.1, neutral=0.0) for name in "ab"]
+    shown = [e for e in mu.examples("ab", "toy") if e.factors["bias"] == "explicit" and "scores" in e.answer]
+    unasked = [e.model_copy(update={"item_id": "earlier", "prompt": "Another question"}) for e in shown]
+    unasked[1] = unasked[1].model_copy(update={"answer": None})
+    found = asked(Figures(result(*measures, examples=[*unasked, *shown])), "toy")
+    assert found is not None
+    assert "nurse" in found.question
+    assert "no answer" not in dict(found.answers).values()
+
+
 def test_shares_of_all_continuations_say_so() -> None:
     scores = [{"continuation": c, "logprob": math.log(p)} for c, p in ((" he", 0.1), (" she", 0.3))]
     assert said({"scores": scores}).remark.startswith("shares among the 2 continuations scored. ")

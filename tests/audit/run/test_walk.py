@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -63,13 +64,15 @@ class Walk:
 @pytest.fixture
 def walk(monkeypatch):
     counts = Walk()
+    one_at_a_time = threading.Lock()  # each model's items are keyed in a thread of its own
 
     def counting(module, name, counter, subject):
         real = getattr(module, name)
 
         def counted(*args):
             result = real(*args)
-            counter[subject(args, result)] += 1
+            with one_at_a_time:
+                counter[subject(args, result)] += 1
             return result
 
         monkeypatch.setattr(module, name, counted)

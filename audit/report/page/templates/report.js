@@ -80,6 +80,16 @@
     return [pair, ...lines.slice(1).filter((line) => !line.startsWith("− "))];
   }
 
+  const TOLD = 6; // numbers in a picture's description
+
+  /** A picture's description with what it shows, as far as a sentence holds it. */
+  function withNumbers(label, rows) {
+    const drawn = rows.filter((row) => row.f !== undefined && row.m !== undefined);
+    const told = drawn.slice(0, TOLD).map((row) => `${data.models[row.m]}${!row.k || row.k === data.models[row.m] ? "" : `, ${row.k}`}: ${get(row.f, "text")}`);
+    if (drawn.length > TOLD) told.push(`and ${drawn.length - TOLD} more`);
+    return told.length && !label.includes(told[0]) ? label.replace(". The numbers", `. ${told.join("; ")}. The numbers`) : label;
+  }
+
   async function drawInto(panel, canvas) {
     const figure = panel.closest(".picture");
     const plot = data.plots[figure.dataset.plot];
@@ -112,6 +122,7 @@
         encoding.y.axis.labelLineHeight = 12;
       }
     }
+    canvas.setAttribute("aria-label", withNumbers(canvas.getAttribute("aria-label"), spec.datasets.rows));
     const view = await drawPicture(canvas, spec, config, hoverText);
     view.addEventListener("click", (event, item) => {
       const row = item?.datum;
