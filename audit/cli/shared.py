@@ -33,7 +33,7 @@ def open_store(db: Path, *, read_only: bool = True) -> Store:
 
     path = store_path(db)
     if not path.exists():
-        hint = "Run an audit first, or give the path of its store or of its config"
+        hint = f"Looked for {path.absolute()}. Run an audit first, or give the path of its store or of its config"
         raise ConfigError("--db", str(path), "no such store", hint)
     return Store.open(path, read_only=read_only)
 
