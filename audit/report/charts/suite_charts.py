@@ -47,10 +47,19 @@ def headline_plot(figures: Figures, table: FigureTable) -> Plot | None:
                 drawn += of_panel
     if not panels:
         return None
+    panels = _on_shared_axes(panels)
     spec = specs.dots(len(figures.models), [0, 1], max(heights), "")
     whole = Plot(captions.HEADLINE_TITLE, "", spec, panels, "dots", heights=heights, marks=figure_marks(drawn))
     plot = _without_empty_panels(whole)
     return plot if plot.panels else None
+
+
+def _on_shared_axes(panels: Sequence[Panel]) -> list[Panel]:
+    """The panels with the same ends for all of one unit: a gap of 0.02 must not look as large as one of 0.5."""
+    by_unit: dict[str, list[float]] = {}
+    for panel in panels:
+        by_unit.setdefault(panel.axis, []).extend(panel.ends or ())
+    return [replace(panel, ends=[min(by_unit[panel.axis]), max(by_unit[panel.axis])]) for panel in panels]
 
 
 def suite_plots(figures: Figures, table: FigureTable, suite: str, charts: Sequence[Mapping[str, Any]]) -> list[Plot]:

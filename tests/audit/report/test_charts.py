@@ -308,3 +308,23 @@ def test_measures_with_different_neutral_values_share_no_line(
     assert len(re.findall(r'<path[^>]*fill="#123456"', svg)) == ticks
     said = suite_summary(Figures(mu.result(["m"], [suite], made)), "toy")
     assert not [s for s in said if s.text.startswith("Two (")]  # which of the two is not said
+
+
+def test_headline_panels_of_one_unit_share_their_axis() -> None:
+    infos = [mu.suite_info(name, name) for name in ("one", "two", "three")]
+    gaps = [
+        mu.measure("a", "gap", {}, value, 0.01, neutral=0.0, unit=unit).model_copy(update={"suite": info.name})
+        for info, value, unit in zip(
+            infos,
+            (0.02, 0.5, 0.9),
+            ("difference of probabilities", "difference of probabilities", "share"),
+            strict=True,
+        )
+    ]
+    drawn = headline_plot(Figures(mu.result(["a"], infos, gaps)), FigureTable())
+    assert drawn is not None
+    first, second, third = (panel.ends for panel in drawn.panels)
+    assert first == second != third
+    assert first is not None
+    assert first[0] <= 0.01
+    assert first[1] >= 0.51
