@@ -45,7 +45,7 @@ def _card(result: AuditResult, model: str) -> str:
         parts += ["### Limits set beforehand", "\n".join(lines)]
     if cautions:
         parts += ["### What limits this", "\n".join(cautions)]
-    parts += ["### Provenance", markdown_text(run_provenance(result)), markdown_text(EVIDENCE_NOT_CONFORMITY)]
+    parts += ["### Provenance", markdown_text(run_provenance(own.result)), markdown_text(EVIDENCE_NOT_CONFORMITY)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -104,6 +104,12 @@ def _metadata(figures: Figures, suite: str, condition: str, measure: Measure) ->
                 "name": f"{label} ({condition})" if condition else label,
                 "value": figure(measure) if measure.value is None else float(f"{measure.value:.12g}"),
                 "verified": False,
+                "args": {
+                    "low": measure.low,
+                    "high": measure.high,
+                    "confidence": figures.result.confidence,
+                    "items": measure.n_items,
+                },
             }
         ],
     }

@@ -204,6 +204,9 @@ def test_a_model_card_is_read_by_the_hubs_own_reader(tmp_path: Path) -> None:
         read = hub.ModelCard(both[f"card {name}"].read_text("utf-8")).data
         (found,) = read.eval_results
         assert (read.model_name, found.metric_type, found.metric_value) == (name, "gap", value)
+        assert found.metric_args["low"] < found.metric_args["high"]
+        assert found.metric_args["confidence"] == 0.95
+        assert both[f"card {name}"].read_text("utf-8").count("fingerprint") == 1, "of the other model it says nothing"
     assert both["card a"] == tmp_path / "model_cards" / "a.md"
     text = write_report(result(gap, meanings={"gap": GAP}), tmp_path, formats=["card"])["card"].read_text("utf-8")
     assert hub.ModelCard(text).data.eval_results[0].dataset_name == "Toy suite"
