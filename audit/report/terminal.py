@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -57,15 +56,18 @@ def print_result(result: AuditResult, console: Console | None = None) -> None:
 
 
 def print_comparisons(comparisons: Iterable[Comparison], console: Console | None = None) -> None:
-    """A table for each suite and pair, one line per figure: difference, interval, corrected p, verdict."""
+    """A table for each suite and pair, one line per figure, the primary first: difference, interval, p, verdict."""
     console = console or plain_console()
-    for (suite, a, b), of_pair in itertools.groupby(comparisons, key=lambda c: (c.suite, c.a, c.b)):
+    pairs: dict[tuple[str, str, str], list[Comparison]] = {}
+    for c in comparisons:
+        pairs.setdefault((c.suite, c.a, c.b), []).append(c)
+    for (suite, a, b), of_pair in pairs.items():
         table = _table(f"{one_line(suite)}: {one_line(b)} − {one_line(a)}", padding=(0, 1, 0, 0))
         table.add_column("Figure")
         for name in ("Difference", "p (corrected)", "Margin"):
             table.add_column(name, justify="right", no_wrap=True)
         table.add_column("Verdict", no_wrap=True)
-        for c in of_pair:
+        for c in sorted(of_pair, key=lambda c: not c.primary):
             table.add_row(
                 Text(f"{measure_label(c.measure)}: {where_label(c.where)}"),
                 Text(with_interval(c.difference, c.low, c.high)),
@@ -77,9 +79,9 @@ def print_comparisons(comparisons: Iterable[Comparison], console: Console | None
 
 
 def print_history(history: History) -> None:
-    """One table per figure, one line per run: value with interval, items, and what changed. Then the gaps."""
+    """One table per figure, the primary first, one line per run: value with interval, items, changes. Then the gaps."""
     console = plain_console()
-    for series in (*history.series, *history.sequences):
+    for series in (*sorted(history.series, key=lambda series: not series.primary), *history.sequences):
         table = _table(f"{series_title(series)} · {where_label(series.where)} · {one_line(series.model)}")
         table.add_column("Run (UTC)", no_wrap=True)
         for heading in ("Figure", "Items"):

@@ -355,3 +355,14 @@ def test_ranks_drift_and_text_lengths_are_shown(tmp_path: Path) -> None:
     for shown in ("1,234", "0.012", "P̃(female) 0.38", "item-9"):
         assert shown in page
     assert '<th scope="row">placebo 1</th><td class="n">17</td><td class="n">–</td>' in page
+
+
+def test_the_primary_figure_stands_first_in_a_table_of_comparisons() -> None:
+    console = Console(record=True, file=io.StringIO(), width=160)
+    others = [mu.measure(model, "p_female", {}, 0.3) for model in "ab"]
+    leading = [mu.measure(model, "gap", {}, 0.3) for model in "ab"]
+    pairs = [mu.comparison(*others), mu.comparison(*leading, primary=True), mu.comparison(*others[::-1])]
+    print_comparisons(pairs, console)
+    text = console.export_text()
+    assert text.index("gap: overall") < text.index("P̃(female): overall")
+    assert text.count("b − a") == 1
