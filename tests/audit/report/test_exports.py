@@ -357,7 +357,7 @@ def test_ranks_drift_and_text_lengths_are_shown(tmp_path: Path) -> None:
     assert '<th scope="row">placebo 1</th><td class="n">17</td><td class="n">–</td>' in page
 
 
-def test_the_primary_figure_stands_first_in_a_table_of_comparisons() -> None:
+def test_the_primary_comparison_stands_first() -> None:
     console = Console(record=True, file=io.StringIO(), width=160)
     others = [mu.measure(model, "p_female", {}, 0.3) for model in "ab"]
     leading = [mu.measure(model, "gap", {}, 0.3) for model in "ab"]
