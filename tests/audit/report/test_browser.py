@@ -246,6 +246,23 @@ def test_what_is_unfolded_holds_all_figures_without_scrolling(browser: Browser, 
     page.close()
 
 
+@pytest.mark.parametrize("models", [1, 3])
+def test_nothing_on_paper_is_wider_than_the_sheet(browser: Browser, tmp_path: Path, models: int) -> None:
+    """A browser shrinks the whole page to its widest part."""
+    opened = Opened(browser, write_report(mu.four_suites(models), tmp_path, formats=["html"])["html"], unfold=False)
+    page = opened.page
+    wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    page.set_viewport_size({"width": 703, "height": 1000})  # A4 between its margins
+    page.emulate_media(media="print")
+    assert page.evaluate(wide) <= 0
+    page.emulate_media(media="screen")
+    page.click("#unfold")
+    opened.wait_until_drawn()
+    page.emulate_media(media="print")
+    assert page.evaluate(wide) <= 0
+    page.close()
+
+
 @pytest.mark.parametrize(("models", "largest"), [(1, 0.8), (4, 0.66)])
 def test_the_first_page_is_printed_as_large_as_a_sheet_holds(
     browser: Browser, tmp_path: Path, models: int, largest: float
