@@ -106,8 +106,8 @@ class Keys(StrictServer):
 async def test_a_key_that_is_refused_is_used_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: list[float]
 ) -> None:
-    monkeypatch.setenv("ONE", "key-one-zebra")  # no letters that an address in memory may have
-    monkeypatch.setenv("TWO", "key-two-zebra")
+    monkeypatch.setenv("ONE", "key-one-111")
+    monkeypatch.setenv("TWO", "key-two-222")
     async with Keys(DEPRECATED, varied).running() as server:
         backend = backend_of(server, tmp_path, api_key_env=["ONE", "TWO"])
         await backend.describe()
@@ -119,12 +119,12 @@ async def test_a_key_that_is_refused_is_used_no_more(
 
 
 def test_no_key_of_several_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ONE", "key-one-111")
-    monkeypatch.setenv("TWO", "key-two-222")
+    monkeypatch.setenv("ONE", "key-one-zebra-111")  # an address in memory has no z
+    monkeypatch.setenv("TWO", "key-two-zebra-222")
     backend = OpenAIBackend("https://h/v1", model="m", api_key_env=["ONE", "TWO"])
     backend.check()
     assert isinstance(backend._key, KeyRing)
-    assert backend._key.redact("was key-one-zebra, is key-two-zebra") == "was [key], is [key]"
+    assert backend._key.redact("was key-one-zebra-111, is key-two-zebra-222") == "was [key], is [key]"
     assert "zebra" not in repr(vars(backend)) + backend.endpoint
 
 
