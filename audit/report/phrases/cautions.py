@@ -78,8 +78,10 @@ def weak_claims(figures: Figures, suites: Sequence[str]) -> Iterator[str]:
     if weakest:
         place = f" on {enumeration(where)}" if len(figures.result.suites) > 1 else ""
         shares = "; ".join(f"{one_line(model)} {_little(e)}" for model, e in weakest.items())
+        bounded = any(one.may_be_below > one.below for e in weakest.values() for one in e.prompt_coverage)
+        hold = "hold, or may hold," if bounded else "hold"
         yield (
-            f"Weak claim{place}: in many prompts the listed answers hold less than {100 * LITTLE_COVERAGE:.0f} % of "
+            f"Weak claim{place}: in many prompts the listed answers {hold} less than {100 * LITTLE_COVERAGE:.0f} % of "
             f"what the model expects to come next ({shares}). The figures only say how that small mass is distributed."
         )
 

@@ -107,7 +107,7 @@ def asked(figures: Figures, suite: str) -> ExampleQuestion | None:
 
 
 def _is_answered(example: Example) -> bool:
-    return example.answer is not None and "error" not in example.answer
+    return isinstance(example.answer, Mapping) and "error" not in example.answer
 
 
 def _of_which(examples: Collection[Example]) -> str:

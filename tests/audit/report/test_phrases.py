@@ -235,7 +235,7 @@ def test_low_coverage_bounds_and_lost_answers_are_cautions() -> None:
     ]
     said = _said(_result({"gap": [0.1, 0.2, 0.3]}, data_quality=entries), "caution")
     assert len(said) == 4
-    assert said[0].startswith("Weak claim: ")
+    assert said[0].startswith("Weak claim: in many prompts the listed answers hold, or may hold, less than 10 % of")
     of_a = "a 120 to 130 of 200 prompts, median 7.1 %, lowest 0.3 %, with bias explicit 99 of 100"
     assert f"({of_a})" in said[0]
     assert said[1].startswith("b: 900 of 2,000 items are known only by bounds")

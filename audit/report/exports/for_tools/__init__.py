@@ -46,6 +46,8 @@ def write_for_tool(store: Store, result: AuditResult, tool: Tool, out: Path, *, 
     written = []
     numbers: dict[str, dict[str, int]] = {}
     for info in result.suites:
+        if suite not in (None, info.name):
+            continue
         of_suite = numbers.setdefault(info.name, {})
         for one in result.models:
             for stored in store.runs.read_rows(result.run_id, one.name, info.name):
