@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from backends.openai.protocol.parameters import LimitName
 
-Dialect = Literal["llama.cpp", "llama-cpp-python", "vllm"]
-TextRoute = Literal["prompt_logprobs", "echo", "top_k_ids", "top_k", "sampled"]
+Dialect = Literal["llama.cpp", "llama-cpp-python", "vllm", "sglang"]
+TextRoute = Literal["logprob_token_ids", "score_endpoint", "prompt_logprobs", "echo", "top_k_ids", "top_k", "sampled"]
 ChatRoute = Literal["rendered", "chat_prefill", "chat_first", "sampled"]
 Prefill = Literal["repeated", "continued", "flags"]
 Together = Literal["n", "prompts"]

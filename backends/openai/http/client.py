@@ -110,6 +110,7 @@ class HttpClient:
         self.requests = 0
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._slots = asyncio.Semaphore(max_connections)
 
     async def post(
         self, path: str, payload: dict[str, Any], *, accept: Callable[[dict[str, Any]], None] = lambda _: None
@@ -173,6 +174,7 @@ class HttpClient:
         self.requests += 1
         try:
             async with (
+                self._free_slot(),  # waiting for one's turn is no delay of the server's
                 asyncio.timeout(self._timeout),
                 self._connected().stream(
                     method,
@@ -229,10 +231,14 @@ class HttpClient:
         message = self._key.redact(http_errors.message_of(body, longest=2**14))
         return http_errors.from_status(response.status_code, response.headers, message)
 
+    def _free_slot(self) -> asyncio.Semaphore:
+        self._connected()
+        return self._slots
+
     def _connected(self) -> httpx.AsyncClient:
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:
-            self._loop = loop
+            self._loop, self._slots = loop, asyncio.Semaphore(self._max_connections)
             self._client = httpx.AsyncClient(
                 timeout=self._timeout,
                 limits=httpx.Limits(

@@ -30,7 +30,7 @@ from backends.openai.probe.experiments.draws import Asked, Levels, Look, compare
 from backends.openai.probe.session import MAX_NOISE, NEGLIGIBLE, NotTestedError, ProbeSession
 from backends.openai.probe.unseen_words import draws_compared
 from backends.openai.protocol.api import ServerApi
-from backends.openai.scoring.prompt_logprobs import ONE_AT_A_TIME
+from backends.openai.scoring.prompt_logprobs import WITHOUT_LISTS
 from backends.openai.scoring.tokenizer import RemoteTokenizer
 from backends.openai.scoring.top_logprobs import TopLogprobs
 
@@ -144,7 +144,7 @@ class _Plan:
         n_drawn = min(math.ceil(_SHARE_DRAWN * n_questions), _MOST_DRAWN if way else _MOST_ONE_BY_ONE)
         fewest, most = _REQUESTS[way]
         some = _BESIDE_LISTS[way] if with_lists else min(max(round(_REQUESTS_SHARE * seen), fewest), most)
-        return cls(way, n_drawn, n_questions if found.text_route in ONE_AT_A_TIME else n_drawn, some, most)
+        return cls(way, n_drawn, n_questions if found.text_route in WITHOUT_LISTS else n_drawn, some, most)
 
 
 def requests_at_the_end(found: ServerCapabilities, scored: int) -> int:
@@ -152,7 +152,7 @@ def requests_at_the_end(found: ServerCapabilities, scored: int) -> int:
     n = _number_taken(scored)
     if not n or found.repeat_noise > MAX_NOISE or set(found.routes) <= {None, "sampled"}:
         return 0
-    with_lists = found.draws_with_lists and (found.text_route not in ONE_AT_A_TIME or found.family is None)
+    with_lists = found.draws_with_lists and (found.text_route not in WITHOUT_LISTS or found.family is None)
     plan = _Plan.of(found, n, scored, is_chat=found.text_route is None, with_lists=with_lists)
     return plan.n_listed + plan.some
 

@@ -21,7 +21,6 @@ _OF_LISTS = (
     lists.token_ids,
     lists.without_bos,
     features.logit_bias,
-    features.chosen_tokens,
     features.several_prompts,
 )
 #: These prove the lists, the cheapest first; once they are not trusted, the others are not tried.

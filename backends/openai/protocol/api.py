@@ -117,6 +117,13 @@ class ServerApi:
         prompt_tokens = None if isinstance(prompt, str) else len(prompt)
         return await self._ask("completions", {"prompt": sent, **options}, prompt_tokens)
 
+    async def chosen_scores(
+        self, query: Sequence[int], items: Sequence[Sequence[int]], labels: Sequence[int]
+    ) -> dict[str, Any]:
+        """POST /score (SGLang): the probability of each label after the query and each item, all as token ids."""
+        body = {"query": list(query), "items": [list(item) for item in items], "label_token_ids": list(labels)}
+        return await self._ask("score", {**body, "apply_softmax": False, "item_first": False}, None)
+
     async def chat(self, messages: Sequence[Message], **options: Any) -> dict[str, Any]:
         """POST /chat/completions, or /responses where that is the model's only endpoint."""
         payload = {"messages": turns_of(messages), **options}

@@ -17,13 +17,16 @@ from typing import Any
 from backends.base import ContinuationScore, TokenLogprob
 from backends.errors import BackendError
 from backends.openai.http.errors import inconsistent
+from backends.openai.http.together import together
 from backends.openai.protocol.api import ServerApi, single_choice
 from backends.openai.scoring.censoring import bounded
-from backends.openai.scoring.tokenizer import RemoteTokenizer
+from backends.openai.scoring.tokenizer import Joined, RemoteTokenizer
 from backends.openai.scoring.top_logprobs import MASS_SLACK, checked_logprob
 
 #: Routes that score each continuation by requests of its own.
 ONE_AT_A_TIME = ("echo", "prompt_logprobs")
+#: Routes whose scores are not read from lists of likeliest tokens.
+WITHOUT_LISTS = (*ONE_AT_A_TIME, "logprob_token_ids", "score_endpoint")
 #: Prompts whose tokens are remembered.
 _MOST_PROMPTS = 20_000
 _GREEDY: Mapping[str, Any] = {"max_tokens": 1, "temperature": 0.0}
@@ -107,15 +110,15 @@ def _aligned(text: str, tokens: Sequence[str], values: Sequence[Any]) -> tuple[E
 async def score_by_echo(
     api: ServerApi, prompt: str, continuations: Sequence[str], tokenizer: RemoteTokenizer | None
 ) -> tuple[ContinuationScore, ...]:
-    """One request per continuation; the prompt's tokens are recognised by their characters."""
-    scores: list[ContinuationScore] = []
+    """One request per continuation, side by side; the prompt's tokens are recognised by their characters."""
     if not prompt:
         prompt_alone = _digest(())
     elif tokenizer is not None:
         prompt_alone = _digest(p.data.decode("utf-8", "replace") for p in await tokenizer.pieces(prompt) if p.data)
     else:
         prompt_alone = await _echoed_alone(api, prompt)
-    for continuation in continuations:
+
+    async def score(continuation: str) -> ContinuationScore:
         tokens = await echoed(api, prompt + continuation)
         own = [
             TokenLogprob(t.text, t.start - len(prompt), t.end - len(prompt), _scored(t.logprob))
@@ -123,13 +126,11 @@ async def score_by_echo(
             if t.end > len(prompt)
         ]
         if own[0].start < 0:
-            scores.append(_straddled(own, "echo"))
-            continue
+            return straddled(own, "echo")
         before = _digest(t.text for t in tokens[: len(tokens) - len(own)])
-        scores.append(
-            ContinuationScore.exact(own, boundary="clean" if before == prompt_alone else "merged", route="echo")
-        )
-    return tuple(scores)
+        return ContinuationScore.exact(own, boundary="clean" if before == prompt_alone else "merged", route="echo")
+
+    return tuple(await together(map(score, continuations)))
 
 
 async def _echoed_alone(api: ServerApi, prompt: str) -> bytes:
@@ -155,7 +156,7 @@ def _scored(value: float | None) -> float:
     return value
 
 
-def _straddled(tokens: Sequence[TokenLogprob], route: str) -> ContinuationScore:
+def straddled(tokens: Sequence[TokenLogprob], route: str) -> ContinuationScore:
     """A bound: the first token also covers the prompt's end, and its probability given that end is unknown."""
     later = tuple(tokens[1:])
     high = math.fsum(t.logprob for t in later)
@@ -185,17 +186,17 @@ async def prompt_logprobs(api: ServerApi, ids: Sequence[int]) -> tuple[float | N
 async def score_by_prompt_logprobs(
     api: ServerApi, prompt: str, continuations: Sequence[str], tokenizer: RemoteTokenizer
 ) -> tuple[ContinuationScore, ...]:
-    """One request per continuation, by token ids."""
-    scores: list[ContinuationScore] = []
-    for continuation in continuations:
-        joined = await tokenizer.joined(prompt, continuation)
+    """One request per continuation, by token ids, side by side."""
+
+    async def score(joined: Joined) -> ContinuationScore:
         values = await prompt_logprobs(api, joined.ids)
         tokens = [
             TokenLogprob(text, start, end, _scored(value), piece.token_id)
             for (piece, text, start, end), value in zip(joined.spans(), values[joined.first :], strict=True)
         ]
         if joined.boundary == "straddled":
-            scores.append(_straddled(tokens, "prompt_logprobs"))
-        else:
-            scores.append(ContinuationScore.exact(tokens, boundary=joined.boundary, route="prompt_logprobs"))
-    return tuple(scores)
+            return straddled(tokens, "prompt_logprobs")
+        return ContinuationScore.exact(tokens, boundary=joined.boundary, route="prompt_logprobs")
+
+    paths = [await tokenizer.joined(prompt, continuation) for continuation in continuations]
+    return tuple(await together(map(score, paths)))

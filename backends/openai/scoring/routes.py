@@ -19,6 +19,7 @@ from backends.openai.capabilities import ServerCapabilities
 from backends.openai.generation import CONTINUE_ASSISTANT
 from backends.openai.generation import draws as draw_answers
 from backends.openai.protocol.api import ServerApi
+from backends.openai.scoring.chosen_tokens import chosen_by_completions, chosen_by_score, score_by_chosen_tokens
 from backends.openai.scoring.next_tokens import next_chat_tokens, next_tokens
 from backends.openai.scoring.prompt_logprobs import score_by_echo, score_by_prompt_logprobs
 from backends.openai.scoring.sampled import score_by_sampling
@@ -58,6 +59,12 @@ class Routes:
         route = capabilities.text_route
         if route == "prompt_logprobs" and tokenizer:
             return await score_by_prompt_logprobs(self._api, prompt, continuations, tokenizer)
+        if route == "logprob_token_ids" and tokenizer:
+            return await score_by_chosen_tokens(
+                self._api, chosen_by_completions, prompt, continuations, tokenizer, route
+            )
+        if route == "score_endpoint" and tokenizer:
+            return await score_by_chosen_tokens(self._api, chosen_by_score, prompt, continuations, tokenizer, route)
         if route == "echo":
             return await score_by_echo(self._api, prompt, continuations, tokenizer)
         if route in ("top_k_ids", "top_k"):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from backends.base import ContinuationScore, TokenLogprob
 from backends.errors import BackendError
+from backends.openai.http.together import together
 from backends.openai.scoring.censoring import bounded, upper_bound
 from backends.openai.scoring.tokenizer import Joined, Piece, RemoteTokenizer
 from backends.openai.scoring.top_logprobs import ListedToken, TopLogprobs
@@ -61,9 +62,8 @@ class TeacherForcing:
                 wanted.setdefault(path.ids[:at], set()).add(path.pieces[at])
                 pieces_of[path.ids[:at]] = path.pieces[:at]
         starts = {path.ids[: path.first]: path.pieces[path.first].data[: path.straddle] for path in paths}
-        lists: dict[tuple[int, ...], TopLogprobs | None] = {}
-        for prefix in sorted(wanted, key=len):
-            lists[prefix] = await self._list(pieces_of[prefix], wanted[prefix], starts.get(prefix, b""))
+        found = await together(self._list(pieces_of[p], pieces, starts.get(p, b"")) for p, pieces in wanted.items())
+        lists = dict(zip(wanted, found, strict=True))
         return tuple(self._score(path, lists) for path in paths)
 
     async def _list(self, before: tuple[Piece, ...], wanted: set[Piece], start: bytes) -> TopLogprobs | None:

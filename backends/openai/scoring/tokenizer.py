@@ -109,8 +109,9 @@ class RemoteTokenizer:
     async def _decoded(self, token_id: int) -> bytes:
         if token_id not in self._data:
             path = "/extras/detokenize" if self.dialect == "llama-cpp-python" else "/detokenize"
-            answer = await self._client.post(path, {"model": self._model, "tokens": [token_id]})
-            text = answer.get("text" if self.dialect == "llama-cpp-python" else "prompt")
+            options = {"skip_special_tokens": False} if self.dialect == "sglang" else {}
+            answer = await self._client.post(path, {"model": self._model, "tokens": [token_id], **options})
+            text = answer.get("prompt" if self.dialect == "vllm" else "text")
             if not isinstance(text, str):
                 raise BackendError("malformed", "the server's detokenise endpoint gives no text")
             self._data[token_id] = text.encode()

@@ -18,9 +18,8 @@ from backends.openai.probe.session import (
     max_abs_diff,
 )
 from backends.openai.protocol.api import single_choice
-from backends.openai.scoring.prompt_logprobs import prompt_logprobs
 from backends.openai.scoring.tokenizer import SAMPLE, RemoteTokenizer, find_tokenizer
-from backends.openai.scoring.top_logprobs import TopLogprobs, checked_logprob, read_top_logprobs
+from backends.openai.scoring.top_logprobs import TopLogprobs, read_top_logprobs
 
 _NO_MODEL = "no-such-model-as-this"
 
@@ -146,35 +145,6 @@ async def several_prompts(session: ProbeSession) -> Outcome:
             together = error
         diff = max(diff, max_abs_diff(alone, together))
     return Outcome(diff <= session.tolerance(), f"{diff:.2g} nats from asking one by one; not used")
-
-
-@experiment("logprob_token_ids")
-async def chosen_tokens(session: ProbeSession) -> Outcome:
-    """Whether ``logprob_token_ids`` gives a token outside the list its right value (vLLM). It is not used."""
-    if session.tokenizer is None or not session.capabilities.takes_ids:
-        raise NotTestedError("not tried: needs prompts as token ids")
-    ids = accepted(await session.ask(session.tokenizer.ids, PROMPT))
-    before, wanted = ids[:-2], ids[-2]
-
-    async def chosen_logprob() -> float:
-        options = {"logprobs": 1, "logprob_token_ids": [wanted], "return_tokens_as_token_ids": True}
-        answer = await session.api.completion(before, max_tokens=1, temperature=0.0, **options)
-        logprobs = single_choice(answer).get("logprobs")
-        lists = logprobs.get("top_logprobs") if isinstance(logprobs, Mapping) else None
-        first = lists[0] if isinstance(lists, Sequence) and lists else None
-        entry = first.get(f"token_id:{wanted}") if isinstance(first, Mapping) else None
-        if entry is None:
-            raise BackendError("unsupported", "the token is not listed")
-        return checked_logprob(entry)
-
-    logprob = await session.ask(chosen_logprob)
-    if isinstance(logprob, BackendError):
-        return Outcome(None, "not offered")
-    values = await session.ask(prompt_logprobs, session.api, ids[:-1])
-    if isinstance(values, BackendError) or values[-1] is None:
-        return Outcome(None, "offered, but nothing to compare it with; not used")
-    diff = abs(logprob - values[-1])
-    return Outcome(diff <= session.tolerance(), f"{diff:.2g} nats from prompt_logprobs; not used")
 
 
 def _text(response: Mapping[str, Any]) -> str:

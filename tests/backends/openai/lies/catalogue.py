@@ -122,6 +122,11 @@ MORE: Mapping[str, Told] = {
     "equal values below rank 8": named(tail_of_one_value(-6.0)),
     "lists of another model": lambda random: lists_of_another(random),
     "echo of another model": lambda random: lists_of_another(random, ("echo", "ids"), ("echo", "prompt_logprobs")),
+    "chosen tokens of another model": lambda random: lists_of_another(random, ("chosen", "score"), ("chosen",)),
+    "chosen tokens renormalised": named(renormalised, ("chosen", "score")),
+    "audited word 0.6 nats down where chosen alone": lambda random: audited_word_down(
+        random, ("chosen", "score"), ("chosen",)
+    ),
     "draws at temperature 0.7": redrawn(lambda values, t: values / (0.7 * t or 1e-3), LISTED),
     "temperature ignored": redrawn(lambda values, t: values, ("drawn", "lists", "chat")),
     "one choice for all": said(one_choice_for_all, ("drawn", "lists", "chat")),

@@ -11,6 +11,16 @@ from backends.openai import OpenAIBackend
 from tests.backends.openai.raw_server import RawServer
 
 
+class _NoConnection:
+    """Stands in for the connection of a refused answer, which the client closes before it is used again."""
+
+    async def aclose(self) -> None:
+        return
+
+    def get_extra_info(self, name: str) -> bool:
+        return True
+
+
 class _Direct(httpx.AsyncBaseTransport):
     """Hands each request to the server, as many at once as the client has connections."""
 
@@ -21,7 +31,8 @@ class _Direct(httpx.AsyncBaseTransport):
         async with self._free:
             reply = await self._server.answer(request.url.path, json.loads(await request.aread() or b"{}"))
         body = httpx.ByteStream(json.dumps(reply.body).encode())
-        return httpx.Response(reply.status, headers=reply.headers, stream=body)
+        extensions = {"network_stream": _NoConnection()}
+        return httpx.Response(reply.status, headers=reply.headers, stream=body, extensions=extensions)
 
 
 def ask_directly(backend: OpenAIBackend, server: RawServer) -> None:

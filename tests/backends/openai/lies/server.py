@@ -1,8 +1,10 @@
-"""A server of the word model in five styles, honest but for the one lie that it is given.
+"""A server of the word model in several styles, honest but for the one lie that it is given.
 
 ========  =====================================================================================
 echo      texts, lists of 20 by string, echoed prompts (OpenAI's completions)
 ids       a tokenizer, prompts as ids, ``prompt_logprobs``, lists of 20 (vLLM)
+chosen    as ``ids``, with the log-probabilities of chosen tokens (vLLM from 0.22)
+score     a tokenizer, prompts as ids, echoed prompts, ``/v1/score``, lists of 20 by string (SGLang)
 lists     texts and lists of 20 by string, nothing else
 whole     a tokenizer, prompts as ids, the whole vocabulary by id (llama.cpp)
 chat      chats alone, lists of 20 with bytes (OpenAI's chats)
@@ -15,6 +17,7 @@ Servers of an odd seed give one draw a request: they ignore ``n``.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -25,12 +28,21 @@ from tests.backends.openai.lies.word_model import BOS, VOCABULARY, WordModel, to
 from tests.backends.openai.raw_server import RawServer, Reply
 
 MODEL = "word-model"
-Style = Literal["echo", "ids", "lists", "whole", "chat", "drawn"]
+Style = Literal["echo", "ids", "chosen", "score", "lists", "whole", "chat", "drawn"]
 STYLES: tuple[Style, ...] = get_args(Style)
 LONGEST = 20
 LONGEST_ANSWER = 100  # tokens; where a thought may take thousands, the model ends by itself
 #: Their texts begin with a BOS token.
-WITH_BOS = ("ids", "whole")
+WITH_BOS = ("ids", "chosen", "whole")
+#: They have a tokenizer, and take prompts as token ids.
+WITH_IDS = (*WITH_BOS, "score")
+#: The kinds of question that each style answers besides lists and draws.
+KINDS = {
+    "echo": {"echo"},
+    "ids": {"prompt_logprobs"},
+    "chosen": {"prompt_logprobs", "chosen"},
+    "score": {"echo"},
+}
 Tokens = tuple[str, ...]
 Listed = list[tuple[str, float]]
 
@@ -57,7 +69,9 @@ class Asked:
 
     @property
     def kind(self) -> str:
-        """What is wanted: echo, prompt_logprobs, list or draw."""
+        """What is wanted: echo, prompt_logprobs, chosen, list or draw."""
+        if "label_token_ids" in self.sent or "logprob_token_ids" in self.sent:
+            return "chosen"
         if self.sent.get("echo"):
             return "echo"
         if "prompt_logprobs" in self.sent:
@@ -140,13 +154,13 @@ class WordServer(RawServer):
             return self._tokenizer(path, sent)
         if sent.get("model") != MODEL:
             return refusal(404, "no such model")
+        if path == "/v1/score" and self.style == "score":
+            return Reply({"scores": [self._scores(item, sent) for item in sent["items"]], "model": MODEL})
         asked = self._asked(path, sent)
         if asked is None:
             return refusal(404, "no such route")
-        if asked.kind not in ("list", "draw") and asked.kind != self.style and self.style != "ids":
+        if asked.kind not in {"list", "draw", *KINDS.get(self.style, ())}:
             return refusal(400, f"{asked.kind} is not supported")
-        if asked.kind == "echo" and self.style == "ids":
-            return refusal(400, "echo is not supported")
         if self._longest(sent) > (len(VOCABULARY) if self.style == "whole" else LONGEST):
             if self.style != "whole":
                 return refusal(400, f"at most {LONGEST} log-probabilities")
@@ -168,12 +182,28 @@ class WordServer(RawServer):
             text = rendered_chat(self.lie.turns(sent["messages"]))
         elif isinstance(prompt, str):
             text = prompt
-        elif self.style in WITH_BOS and isinstance(prompt, list) and all(isinstance(i, int) for i in prompt):
-            tokens = tuple(self._vocabulary[i] for i in prompt)
-            return Asked(path, sent, "".join(tokens), tokens, True, number, self.under_way)
+        elif self.style in WITH_IDS and isinstance(prompt, list) and all(isinstance(i, int) for i in prompt):
+            return self._asked_by_ids(path, sent, prompt, number)
         else:
             return None
         return Asked(path, sent, text, self.tokens(text), False, number, self.under_way)
+
+    def _asked_by_ids(self, path: str, sent: dict[str, Any], ids: Sequence[int], number: int) -> Asked:
+        tokens = tuple(self._vocabulary[i] for i in ids)
+        return Asked(path, sent, "".join(tokens), tokens, True, number, self.under_way)
+
+    def _scores(self, item: Sequence[int], sent: dict[str, Any]) -> list[float]:
+        """Probabilities of the labels after the query and one item."""
+        number = 0 if self.probe_ended is None else self.requests - self.probe_ended
+        asked = self._asked_by_ids("/v1/score", sent, [*sent["query"], *item], number)
+        model = self.lie.model(self.model, asked)
+        values = self.lie.lists(model.logprobs(self.lie.hears(asked.tokens, asked)), asked)
+        labels = [self._vocabulary[i] for i in sent["label_token_ids"]]
+        named = dict(self.lie.names(sorted(self._chosen(labels, model, values), key=lambda e: -e[1])))
+        return [math.exp(named.get(label, -15.0)) for label in labels]
+
+    def _chosen(self, words: Sequence[str], model: WordModel, values: np.ndarray) -> Listed:
+        return [(word, -15.0 if word not in model.index else float(values[model.index[word]])) for word in words]
 
     def _answer(self, asked: Asked, sent: dict[str, Any]) -> Reply:
         lie = self.lie
@@ -210,6 +240,9 @@ class WordServer(RawServer):
                 content = [{**_entry(word, value), "top_logprobs": _entries(listed)} for word, value, listed in own]
                 choice["logprobs"] = {"content": content}
             return choice
+        if asked.kind == "chosen":
+            words = [drawn[0], *(self._vocabulary[i] for i in sent["logprob_token_ids"])]
+            own = [(*own[0][:2], self.lie.names(sorted(self._chosen(words, model, values[0]), key=lambda e: -e[1])))]
         choice = {"text": (asked.text if sent.get("echo") else "") + text, "logprobs": None}
         if self.style == "drawn" or not sent.get("logprobs"):
             pass
@@ -217,7 +250,7 @@ class WordServer(RawServer):
             content = [{**self._by_id(w, v), "top_logprobs": [self._by_id(*e) for e in es]} for w, v, es in own]
             choice["logprobs"] = {"content": content}
         else:
-            choice["logprobs"] = self._legacy(asked, heard, own, model)
+            choice["logprobs"] = self._legacy(asked, sent, heard, own, model)
         if asked.kind == "prompt_logprobs":
             rows = self._rows(asked, heard, model)[1:]
             named = zip(map(self._id, asked.tokens[1:]), rows, strict=False)
@@ -228,10 +261,16 @@ class WordServer(RawServer):
         return {**_entry(word, value), "id": self._id(word)}
 
     def _legacy(
-        self, asked: Asked, heard: Tokens, own: Sequence[tuple[str, float, Listed]], model: WordModel
+        self,
+        asked: Asked,
+        sent: dict[str, Any],
+        heard: Tokens,
+        own: Sequence[tuple[str, float, Listed]],
+        model: WordModel,
     ) -> dict[str, Any]:
         tokens, values, tops = ([*part] for part in zip(*own, strict=True))
-        tops = [dict(listed) for listed in tops]
+        by_id = sent.get("return_tokens_as_token_ids")
+        tops = [{f"token_id:{self._id(word)}" if by_id else word: v for word, v in listed} for listed in tops]
         offsets = [len(asked.text) + sum(map(len, tokens[:at])) for at in range(len(tokens))]
         if asked.kind == "echo":
             words = tokens_of(asked.text)
@@ -260,10 +299,11 @@ class WordServer(RawServer):
         if self.style == "whole" and path == "/tokenize" and "content" in sent:
             pieces = [{"id": self._id(t), "piece": t} for t in self.tokens(sent["content"])]
             return Reply({"tokens": pieces})
-        if self.style == "ids" and path == "/tokenize" and "prompt" in sent:
+        if self.style in ("ids", "chosen", "score") and path == "/tokenize" and "prompt" in sent:
             return Reply({"tokens": [self._id(t) for t in self.tokens(sent["prompt"])]})
-        if self.style == "ids" and path == "/detokenize":
-            return Reply({"prompt": "".join(self._vocabulary[i] for i in sent["tokens"])})
+        if self.style in ("ids", "chosen", "score") and path == "/detokenize":
+            text = "".join(self._vocabulary[i] for i in sent["tokens"])
+            return Reply({"text" if self.style == "score" else "prompt": text})
         return refusal(404, "no such route")
 
     def _id(self, token: str) -> int:

@@ -18,7 +18,7 @@ from tests.backends.openai.raw_server import Reply
 Told = Callable[[np.random.Generator], Lie]
 Change = Callable[[Tokens], Tokens]
 LISTED: tuple[Style, ...] = ("lists", "whole", "chat")
-SCORED: tuple[Style, ...] = ("echo", "ids", "lists", "whole", "chat")
+SCORED: tuple[Style, ...] = ("echo", "ids", "chosen", "score", "lists", "whole", "chat")
 _ALIKE = 0.6
 CUT = 100
 
@@ -146,7 +146,7 @@ def lists(change: Callable[[np.ndarray], np.ndarray], styles: tuple[Style, ...] 
 def audited_word_down(
     random: np.random.Generator,
     styles: tuple[Style, ...] = SCORED,
-    kinds: tuple[str, ...] = ("list", "echo", "prompt_logprobs"),
+    kinds: tuple[str, ...] = ("list", "echo", "prompt_logprobs", "chosen"),
 ) -> Lie:
     """The likeliest answer to what the audit asks is 0.6 nats too low where it is scored; the draws are true."""
     answers = np.array([text.strip() in GENDERS for text in VOCABULARY])
