@@ -384,10 +384,10 @@ async def test_vllm_is_scored_by_each_of_its_routes_as_in_process(tmp_path: Path
         print(report.render_text())
         await backend.close()
         found = report.capabilities
-        assert (found.text_route, found.chat_route) == ("prompt_logprobs", "chat_prefill"), report.render_text()
+        assert (found.text_route, found.chat_route) == ("logprob_token_ids", "chat_prefill"), report.render_text()
         there = {}
-        for route in ("prompt_logprobs", "echo", "top_k_ids", "top_k"):
-            named = dataclasses.replace(found, text_route=route, takes_ids=route in ("prompt_logprobs", "top_k_ids"))
+        for route in ("logprob_token_ids", "prompt_logprobs", "echo", "top_k_ids", "top_k"):
+            named = dataclasses.replace(found, text_route=route, takes_ids=route not in ("echo", "top_k"))
             there[route] = await by_route(server, named, text)
         in_chat = await by_route(server, found, chat)
         first = await by_route(
@@ -399,7 +399,7 @@ async def test_vllm_is_scored_by_each_of_its_routes_as_in_process(tmp_path: Path
     allowed = max(1e-3, found.repeat_noise)
     for scores in there.values():
         assert_true(scores, scores_of(here), allowed)
-    for route in ("prompt_logprobs", "echo"):
+    for route in ("logprob_token_ids", "prompt_logprobs", "echo"):
         assert {s.exactness for s in there[route]} == {"exact"}
         assert relative(there[route]) == pytest.approx(relative(scores_of(here)), abs=allowed)
     assert_true(in_chat, scores_of(here_in_chat), allowed)

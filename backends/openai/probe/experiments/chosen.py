@@ -14,10 +14,12 @@ from backends.openai.scoring.prompt_logprobs import echoed, prompt_logprobs
 from backends.openai.scoring.tokenizer import Piece, RemoteTokenizer
 
 #: Places of a short text, and of each part of the long one, after which tokens are asked for.
-_OF_A_TEXT, _OF_A_ZONE = 3, 2
+_OF_A_TEXT, _OF_A_ZONE = 2, 1
 #: Places at which a token that no list holds is compared with the prompt's own log-probabilities.
-_N_UNLIKELY = 3
+_N_UNLIKELY = 2
 _MIN_COMPARED = 3
+#: One of so many places is asked about again.
+_REPEATED = 4
 
 
 @experiment("logprob_token_ids")
@@ -57,7 +59,7 @@ async def _compared(session: ProbeSession, ask: AskChosen, route: str) -> Outcom
     if unlikely > session.tolerance():
         session.distrust("text", f"{route} is {unlikely:.2g} nats from the prompt's own values for unlikely tokens")
         return Outcome(False, f"{message}; {unlikely:.2g} nats from the prompt's own values for unlikely ones")
-    noise = await _noise(session, ask, dict(list(wanted.items())[::_OF_A_TEXT]), first)
+    noise = await _noise(session, ask, dict(list(wanted.items())[::_REPEATED]), first)
     if isinstance(noise, BackendError):
         return Outcome(False, f"{message}; failed when repeated: {noise}")
     message = f"{message}, by {unlikely:.2g} for unlikely ones; by {noise:.2g} when repeated"
@@ -67,7 +69,7 @@ async def _compared(session: ProbeSession, ask: AskChosen, route: str) -> Outcom
 
 
 async def _outvoted(session: ProbeSession, route: str, found: RowsCompared) -> str:
-    """The message for values that disagree with the lists. A proven route that agrees with these decides, else draws."""
+    """The message for values that disagree with the lists. A proven route that agrees with these decides, or draws."""
     third = [check.name for check in session.checks if check.passed and check.name in ("prompt_logprobs", "echo")]
     if not third:
         return await refuted(session, route, found, "tokens")
@@ -142,9 +144,8 @@ async def _echoed(session: ProbeSession, before: Sequence[Piece], piece: Piece) 
 async def _noise(
     session: ProbeSession, ask: AskChosen, wanted: dict[Ids, list[int]], first: Chosen
 ) -> float | BackendError:
-    """How far values move when they are asked for again, one after the other and beside each other."""
-    repeated = [await session.ask(_in_parts, session, ask, wanted)]
-    repeated += await together(session.ask(_in_parts, session, ask, wanted) for _ in range(2))
+    """How far values move when they are asked for again, twice at the same time."""
+    repeated = await together(session.ask(_in_parts, session, ask, wanted) for _ in range(2))
     largest = 0.0
     for again in repeated:
         if isinstance(again, BackendError):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from backends.errors import BackendError
-from backends.openai.probe.experiments.draws import DECIDED, settle
+from backends.openai.probe.experiments.draws import DECIDED, drawn, settle
 from backends.openai.probe.session import NotTestedError, ProbeSession
 
 #: (text before, token, its log-probability)
@@ -23,6 +23,8 @@ _TOLD = " ".join(
     )
 )  # fmt: skip
 STORY = f"The password is apple. {_TOLD} The password is apple"
+#: Draws that are compared with the value they decided for, and the probability below which they do not fit it.
+_N_FITTED, _UNFIT = 1000, 1e-3
 #: Parts of the long text, as shares of its rows.
 ZONES = ((0.3, 0.5), (0.5, 0.75), (0.75, 1.0))
 
@@ -57,6 +59,16 @@ async def refuted(session: ProbeSession, route: str, found: RowsCompared, what: 
     return f"differs by {found.diff:.2g} nats from asking token by token, over {found.compared} {what}; {verdict}"
 
 
+async def _fits(session: ProbeSession, before: str, token: str, listed: float) -> bool:
+    """Whether further draws fit the listed value, where they are cheap: the nearer of two values may be false too."""
+    if session.capabilities.together is None:
+        return True
+    from scipy.stats import binomtest
+
+    texts = await drawn(session, before, _N_FITTED)
+    return float(binomtest(texts.count(token), len(texts), math.exp(listed)).pvalue) >= _UNFIT
+
+
 async def _settled(
     session: ProbeSession, route: str, diff: float, farthest: tuple[float, str, str, float, float]
 ) -> str:
@@ -67,6 +79,9 @@ async def _settled(
     except NotTestedError as reason:
         evidence, n = 0.0, 0
         session.distrust("text", f"{route} is {diff:.2g} nats from its lists, and {reason}")
+    if evidence >= DECIDED and not await _fits(session, before, token, listed):
+        session.distrust("text", f"{route} is {diff:.2g} nats from its lists, and draws fit neither")
+        return "draws fit neither"
     if evidence >= DECIDED:
         session.statements.append(
             f"{route} is up to {diff:.2g} nats from its lists. {n} draws after {before[-30:]!r} decided for the lists, "

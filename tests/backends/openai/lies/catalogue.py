@@ -179,6 +179,11 @@ UNKNOWABLE: Mapping[tuple[str, str], str] = {
     **{("hidden system prompt, own usage", style): _HIDDEN for style in LISTED},
     **{("lists mixed with 5 % of noise", style): _SMALL for style in LISTED},
     **{("lists jittered by 0.3 nats", style): _SMALL for style in LISTED},
+    **{
+        ("lists jittered by 0.3 nats", style): "draws decide for its lists against rows that are as false"
+        for style in SCORED
+        if style not in LISTED
+    },
     **{("the likeliest audited word 0.6 nats down", style): _FEW for style in SCORED},
     **{("audited words moved halfway to their mean", style): _FEW for style in SCORED},
     **{("the two likeliest audited words swapped", style): _FEW for style in LISTED},

@@ -76,13 +76,13 @@ def holds(scores: tuple[ContinuationScore, ...], truth: list[float]) -> int:
 
 
 @pytest.mark.battery  # a probe of a model in this process takes minutes
-async def test_prompt_logprobs_by_id_are_the_models_own(
+async def test_chosen_tokens_by_id_are_the_models_own(
     vllm_style: ModelServer, plain: ReferenceModel, tmp_path: Path
 ) -> None:
     backend = hosted(vllm_style, tmp_path)
     report = await backend.probe()
     found = report.capabilities
-    assert (found.text_route, found.chat_route, found.prefill) == ("prompt_logprobs", "chat_prefill", "flags")
+    assert (found.text_route, found.chat_route, found.prefill) == ("logprob_token_ids", "chat_prefill", "flags")
     assert (found.largest_k, found.largest_chat_k, found.takes_ids, found.bos) == (20, 20, True, False)
     passed = {c.name: c.passed for c in report.checks}
     for name in (
@@ -103,7 +103,7 @@ async def test_prompt_logprobs_by_id_are_the_models_own(
     assert isinstance(answer, ScoreResponse)
     truth = plain.scores(question("nurse"), EXPRESSIONS)
     assert holds(answer.scores, truth) == len(EXPRESSIONS)
-    assert {(s.route, s.boundary) for s in answer.scores} == {("prompt_logprobs", "clean")}
+    assert {(s.route, s.boundary) for s in answer.scores} == {("logprob_token_ids", "clean")}
     assert relative(answer.scores) == pytest.approx(relative(as_scores(truth)), abs=1e-3)
     in_process = LlamaCppBackend(smollm2_gguf())
     (here,) = await in_process.run([request])
