@@ -23,6 +23,8 @@ from backends.errors import BackendError, ConfigError, MissingExtra
 NO_KEY_HINT = 'name no key (api_key_env=None, in a TOML file api_key_env = "", on the command line --api-key-env "")'
 #: Characters. Shorter keys are ordinary words, and shorter parts of a key occur in ordinary texts.
 _SHORTEST, _SHORTEST_PART = 4, 8
+#: Characters of a key that stand together in no ordinary text.
+_LONG = 12
 _ESCAPED_ASCII = re.compile(rb"\\u00[2-7]|\\/")
 
 
@@ -34,14 +36,15 @@ def _content(file: Path) -> str | None:
 
 @functools.cache
 def _forms(key: str) -> tuple[str, ...]:
-    """How a key may be written: plain, without its prefix (``sk-…``), in a URL, in base64; longest first.
+    """How a key may be written: plain, without its prefix (``sk-…``, ``hf_…``), in a URL, in base64; longest first.
 
     Base64 of a longer text, such as ``user:key``, depends on the key's offset in it: all three forms are included,
     each without the characters that also encode neighbouring bytes.
     """
-    parts = key.split("-")
-    without_prefix = {"-".join(parts[at:]) for at in range(1, len(parts))}
-    plain = {key} | {rest for rest in without_prefix if len(rest) >= _SHORTEST_PART and re.search(r"\d", rest)}
+    rests = {key[mark.end() :] for mark in re.finditer("[-_]", key)}
+    plain = {key} | {
+        rest for rest in rests if len(rest) >= _LONG or (len(rest) >= _SHORTEST_PART and re.search(r"\d", rest))
+    }
     forms = set(plain)
     for text in plain:
         forms |= {
@@ -60,14 +63,22 @@ def _forms(key: str) -> tuple[str, ...]:
 
 
 def _without_parts(text: str, key: str) -> str:
-    """The text without any part of the key that is long enough to reveal something, such as its end after dots."""
+    """The text without any part of the key that is long enough to reveal something, such as its end after dots.
+
+    Short parts that look like words are kept: a key may hold some.
+    """
     inside, low, of_key = [False] * len(text), text.lower(), key.lower()
-    for at in range(len(text) - _SHORTEST_PART + 1):
-        part = low[at : at + _SHORTEST_PART]
-        if part in of_key and re.search(r"\d", part):
-            inside[at : at + _SHORTEST_PART] = [True] * _SHORTEST_PART
+    for length in (_SHORTEST_PART, _LONG):
+        for at in range(len(text) - length + 1):
+            place = of_key.find(low[at : at + length])
+            if place >= 0 and (length == _LONG or _looks_random(key[place : place + length])):
+                inside[at : at + length] = [True] * length
     runs = itertools.groupby(zip(text, inside, strict=True), key=lambda pair: pair[1])
     return "".join("[key]" if hidden else "".join(char for char, _ in run) for hidden, run in runs)
+
+
+def _looks_random(part: str) -> bool:
+    return re.search(r"\d", part) is not None or len(re.findall("[a-z](?=[A-Z])", part)) > 1
 
 
 class Credential(ABC):
@@ -107,7 +118,8 @@ class Credential(ABC):
             for form in _forms(value) if len(value) >= _SHORTEST else ():
                 flags = re.I if "%" in form or len(form) >= _SHORTEST_PART else 0
                 text = re.sub(re.escape(form), "[key]", text, flags=flags)
-            text = _without_parts(text, value)
+            for form in _forms(value) if len(value) >= _SHORTEST_PART else ():
+                text = _without_parts(text, form)
         return text
 
     def is_repeated_by(self, body: bytes, parsed: Any) -> bool:

@@ -205,7 +205,7 @@ def without_opaque_words(text: str) -> str:
 
 
 def _is_opaque(word: str) -> bool:
-    """Whether lower case, upper case and digits alternate as in a random string, not as in a model's name."""
+    """Whether lower case, upper case and digits (if any) alternate as in a random string, not as in a model's name."""
     kinds = [0 if c.islower() else 1 if c.isupper() else 2 if c.isdigit() else None for c in word]
     changes = sum(a is not None and b is not None and a != b and (a, b) != (1, 0) for a, b in pairwise(kinds))
-    return 2 in kinds and changes >= len(word) / 6
+    return changes >= len(word) / (6 if 2 in kinds else 5)

@@ -92,3 +92,29 @@ def test_a_key_is_taken_out_in_each_form(key, written, monkeypatch: pytest.Monke
     assert held.redact("an ordinary sentence about canaries and projects") == (
         "an ordinary sentence about canaries and projects"
     )
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("hf_AbCdEfGhIjKlMnOpQrStUvWxYz", "AbCdEfGhIjKlMnOpQrStUvWxYz"),  # Hugging Face's tokens hold no digit
+        ("gsk_Zt8yQwErTyUiOpAsDfGhJkLz", "Zt8yQwErTyUiOpAsDfGhJkLz"),
+        ("gsk_Zt8yQwErTyUiOpAsDfGhJkLz", "UiOpAsDfGhJkLz"),
+        ("sk-ABCDEFGH-ijklmnop-QRSTUVWX", "ABCDEFGH-ijklmnop-QRSTUVWX"),
+        ("sk-ABCDEFGH-ijklmnop-QRSTUVWX", "sk-ABCDEFGH-****"),
+        ("sk-proj-a8KdR2mPq9", "c2stcHJvai1hOEtk"),  # base64 of its first 12 characters
+    ],
+)
+def test_a_key_is_taken_out_whatever_its_prefix_and_letters(
+    key: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ODD_KEY", key)
+    redacted = ApiKey("ODD_KEY", None).redact(f"Incorrect API key provided: {said} is not valid")
+    left = redacted.removeprefix("Incorrect API key provided: ").removesuffix(" is not valid").replace("[key]", "")
+    assert len(left) <= 4, redacted
+
+
+def test_a_key_of_plain_words_hides_no_word_of_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLAIN_KEY", "local-test-server")
+    said = "the test server is overloaded: use another server, or test it again"
+    assert ApiKey("PLAIN_KEY", None).redact(said) == said
