@@ -193,8 +193,8 @@ def _first_position(choice: Mapping[str, Any], requested_k: int) -> TopLogprobs:
         first = logprobs["content"][0]
         if not isinstance(first, Mapping) or not isinstance(first.get("top_logprobs"), Sequence):
             raise BackendError("unsupported", "the answer lists no likeliest tokens")
-        tokens = tuple(_entries(first["top_logprobs"]))
         sampled = str(first.get("token", ""))
+        tokens = _sampled_last(tuple(_entries(first["top_logprobs"])), sampled)
         if all(t.token_id is not None for t in tokens):
             return TopLogprobs(tokens, requested_k, sampled, "ids")
         by_bytes = all(t.data is not None or _is_lossy(t.text) for t in tokens)

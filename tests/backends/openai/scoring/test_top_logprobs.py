@@ -124,6 +124,12 @@ def test_a_drawn_token_that_stands_first_is_put_at_its_rank() -> None:
     assert upper_bound(top) == pytest.approx(-3.0)
 
 
+def test_a_token_drawn_in_a_chat_is_put_at_its_rank() -> None:
+    # vLLM names the drawn token first there too: "likeliest" was a matter of luck.
+    answer = chat_list((" it", b" it", -2.5), (" he", b" he", -0.5), (" she", b" she", -1.5))
+    assert [token.text for token in read_top_logprobs(answer, 3).tokens] == [" he", " she", " it"]
+
+
 @pytest.mark.parametrize(
     ("text", "listed", "honest"),
     [
