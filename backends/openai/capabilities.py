@@ -13,6 +13,8 @@ ChatRoute = Literal["rendered", "chat_prefill", "chat_first", "sampled"]
 Prefill = Literal["repeated", "continued", "flags"]
 Together = Literal["n", "prompts"]
 
+#: Entries of a list that does not reach unlikely tokens.
+_SHORT_LIST = 100
 #: The fields that may change an answer on any route, and those that matter only for routes that use lists.
 _ANSWER_FIELDS = ("text_route", "chat_route", "completions", "family", "bos", "uncached", "prefill", "seed_works")
 _LIST_FIELDS = ("identity", "temperature")
@@ -109,6 +111,13 @@ class ServerCapabilities:
     def routes(self) -> tuple[TextRoute | ChatRoute | None, ...]:
         """The route for texts and the one for chats."""
         return self.text_route, self.chat_route
+
+    @property
+    def reaches_unlikely(self) -> bool:
+        """Whether tokens have values although no short list holds them."""
+        return self.text_route not in (None, "sampled", "top_k", "top_k_ids") or (
+            self.text_route is not None and self.text_route != "sampled" and self.largest_k > _SHORT_LIST
+        )
 
     def access(self, samples: int | None) -> str:
         """How its probabilities were obtained, for a reader who compares models."""

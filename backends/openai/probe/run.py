@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from backends.openai.probe.experiments import chats, copying, draws, features, lists, sequences, twins
+from backends.openai.probe.experiments import chats, copying, draws, features, lists, sequences, twins, unlikely
 from backends.openai.probe.session import Experiment, Kind, ProbeSession
 from backends.openai.protocol.api import ServerApi
 
@@ -51,6 +51,7 @@ async def probe(api: ServerApi, *, samples: int | None) -> ProbeSession:
         for experiment in _OF_LISTS:
             await experiment(session)
         await _proven(session, "text", _PROOFS_OF_TEXTS)
+        await _proven(session, "text", (unlikely.unlikely_values,))
     if "text" in session.untrusted:
         session.update(text_route=None)
     await _chats(session)

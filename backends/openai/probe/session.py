@@ -102,6 +102,7 @@ class ProbeSession:
         self.statements: list[str] = []
         self.limits: dict[Kind, Unseen] = {}
         self.by_ids = False
+        self.unlikely_are_tested = False
         self.unsent_tokens = 0
         self.refused: BackendError | None = None
         self.unanswered: BackendError | None = None
@@ -153,6 +154,11 @@ class ProbeSession:
             "A hidden text before every prompt, a different model from the start, and lists and draws that are altered "
             "alike cannot be detected by asking the server alone"
         )
+        if "text" not in self.untrusted and self.capabilities.reaches_unlikely and not self.unlikely_are_tested:
+            yield (
+                f"Values of unlikely tokens, below the {min(self.capabilities.largest_k, 1000)} likeliest or never "
+                "drawn, are compared with nothing: false ones of any size would not be detected, unless they are equal"
+            )
         for kind, limit in self.limits.items():
             yield (
                 f"Lists of {kind}s at a temperature between {limit.colder:.2f} and {limit.hotter:.2f}, or whose "

@@ -27,6 +27,10 @@ from backends.openai.scoring.top_logprobs import MASS_SLACK, checked_logprob
 ONE_AT_A_TIME = ("echo", "prompt_logprobs")
 #: Routes whose scores are not read from lists of likeliest tokens.
 WITHOUT_LISTS = (*ONE_AT_A_TIME, "logprob_token_ids", "score_endpoint")
+#: Equal values of full precision at the lower end of a text's rows, which no model gives by chance.
+_TOO_MANY_ALIKE = 3
+#: Nats. Values above it are equal where a model is certain.
+_CERTAIN = -1e-3
 #: Prompts whose tokens are remembered.
 _MOST_PROMPTS = 20_000
 _GREEDY: Mapping[str, Any] = {"max_tokens": 1, "temperature": 0.0}
@@ -88,6 +92,33 @@ def _check_tops(tops: Any, values: Sequence[Any]) -> None:
                 raise inconsistent("a token is likelier than the likeliest listed")
 
 
+def _check_rows(values: Sequence[float | None]) -> None:
+    """Raise ``inconsistent`` for a text whose unlikeliest tokens share one value: a placeholder, or a floor."""
+    known = [value for value in values if value is not None]
+    lowest = min(known, default=0.0)
+    if lowest < _CERTAIN and (alike := known.count(lowest)) >= _TOO_MANY_ALIKE:
+        raise inconsistent(f"{alike} tokens of a text share its lowest value, {lowest:.4g}: a placeholder or a floor")
+
+
+def _check_siblings(scores: Sequence[ContinuationScore]) -> None:
+    """Raise ``inconsistent`` if the tokens that follow one start have more than probability 1 together."""
+    after: dict[tuple[str, ...], dict[tuple[str, int | None], float]] = {}
+    for score in scores:
+        if score.exactness != "exact":
+            continue
+        texts = tuple(token.text for token in score.tokens)
+        for at, token in enumerate(score.tokens):
+            after.setdefault(texts[:at], {})[token.text, token.token_id] = token.logprob
+    for siblings in after.values():
+        if math.fsum(map(math.exp, siblings.values())) > 1 + MASS_SLACK:
+            raise inconsistent("the probabilities of tokens that follow one text add up to more than 1")
+
+
+def _checked(scores: Sequence[ContinuationScore]) -> tuple[ContinuationScore, ...]:
+    _check_siblings(scores)
+    return tuple(scores)
+
+
 def _aligned(text: str, tokens: Sequence[str], values: Sequence[Any]) -> tuple[EchoedToken, ...]:
     """The echoed tokens aligned with the text. A BOS token before it has no characters."""
     skip = 0 if text.startswith(tokens[0]) and tokens[0] else 1
@@ -104,6 +135,7 @@ def _aligned(text: str, tokens: Sequence[str], values: Sequence[Any]) -> tuple[E
         position = end
     if position != len(text):
         raise inconsistent("the echoed tokens end before the prompt does")
+    _check_rows([token.logprob for token in aligned])
     return tuple(aligned)
 
 
@@ -130,7 +162,7 @@ async def score_by_echo(
         before = _digest(t.text for t in tokens[: len(tokens) - len(own)])
         return ContinuationScore.exact(own, boundary="clean" if before == prompt_alone else "merged", route="echo")
 
-    return tuple(await together(map(score, continuations)))
+    return _checked(await together(map(score, continuations)))
 
 
 async def _echoed_alone(api: ServerApi, prompt: str) -> bytes:
@@ -180,6 +212,7 @@ async def prompt_logprobs(api: ServerApi, ids: Sequence[int]) -> tuple[float | N
         if not isinstance(entry, Mapping):
             raise inconsistent(f"prompt_logprobs does not name the token at position {at}")
         values.append(checked_logprob(entry.get("logprob")))
+    _check_rows(values)
     return tuple(values)
 
 
@@ -199,4 +232,4 @@ async def score_by_prompt_logprobs(
         return ContinuationScore.exact(tokens, boundary=joined.boundary, route="prompt_logprobs")
 
     paths = [await tokenizer.joined(prompt, continuation) for continuation in continuations]
-    return tuple(await together(map(score, paths)))
+    return _checked(await together(map(score, paths)))

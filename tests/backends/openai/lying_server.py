@@ -11,6 +11,7 @@ import hashlib
 import itertools
 import math
 import re
+import zlib
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -38,6 +39,11 @@ def distribution(before: str) -> dict[str, float]:
     weights = {w: 1 + hashlib.sha256(f"{key}|{w}".encode()).digest()[0] / 16 for w in WORDS}
     total = math.fsum(weights.values())
     return {w: math.log(x / total) for w, x in weights.items()}
+
+
+def unknown_value(token: str, before: str) -> float:
+    """The log-probability of a token that a small model does not know: small, and no placeholder."""
+    return -15.0 - zlib.crc32(f"{before}|{token}".encode()) / 2**32
 
 
 def draw(logprobs: dict[str, float], temperature: float, random: Random) -> str:
@@ -83,7 +89,7 @@ class Liar(RawServer):
             starts = [0, *itertools.accumulate(map(len, own))][: len(own)]
             before = ["".join(own[:i]) for i in range(len(own))]
             tokens, offsets = [*own, *tokens], [*starts, *offsets]
-            known = [distribution(b).get(t, -15.0) for b, t in zip(before, own, strict=True)]
+            known = [distribution(b).get(t, unknown_value(t, b)) for b, t in zip(before, own, strict=True)]
             values = [None, *known[1:], *values]  # type: ignore[list-item]
             tops = [None, *[{} for _ in own[1:]], *tops]  # type: ignore[list-item]
         choice = {
@@ -118,7 +124,8 @@ class IdLiar(Liar):
         reply = super().honest(path, {**sent, "prompt": text})
         if reply.status == 200 and "prompt_logprobs" in sent:
             ids = self.ids_of(str(text))
-            rows = [distribution(self.text_of(ids[:at])).get(self.text_of([ids[at]]), -15.0) for at in range(len(ids))]
+            known = [(self.text_of([i]), self.text_of(ids[:at])) for at, i in enumerate(ids)]
+            rows = [distribution(before).get(token, unknown_value(token, before)) for token, before in known]
             later = [{str(i): {"logprob": row}} for i, row in zip(ids[1:], rows[1:], strict=True)]
             reply.choice["prompt_logprobs"] = [None, *later]
         return reply

@@ -74,6 +74,7 @@ _SHORT = 200
 #: Draws of one request.
 _TOGETHER: Mapping[Together, int] = {"n": 50, "prompts": 20}
 _SOME, _FEW = 20, 6
+NO_OPTIONS: Mapping[str, Any] = {}
 _IN_FLIGHT = 8
 #: Many words may follow these: if all draws are equal, they are not random.
 _OPEN_TEXTS = (
@@ -305,7 +306,14 @@ async def draws_together(session: ProbeSession) -> Outcome:
     return Outcome(None, "not possible: one request a draw")
 
 
-async def drawn(session: ProbeSession, asked: Asked, count: int, *, temperature: float = 1.0) -> list[str]:
+async def drawn(
+    session: ProbeSession,
+    asked: Asked,
+    count: int,
+    *,
+    temperature: float = 1.0,
+    options: Mapping[str, Any] = NO_OPTIONS,
+) -> list[str]:
     """The first tokens of ``count`` answers, as texts. Raises `NotTestedError` if the server refuses to draw."""
     slots = asyncio.Semaphore(_IN_FLIGHT)
     together = session.capabilities.together
@@ -314,8 +322,8 @@ async def drawn(session: ProbeSession, asked: Asked, count: int, *, temperature:
     async def ask(size: int) -> list[str] | BackendError:
         async with slots:
             if way is None:
-                return await session.ask(_one, session, asked, temperature)
-            return await session.ask(_many, session, asked, temperature, way, size)
+                return await session.ask(_one, session, asked, temperature, options)
+            return await session.ask(_many, session, asked, temperature, way, size, options)
 
     texts: list[str] = []
     while len(texts) < count:
@@ -359,15 +367,22 @@ def _divergence(a: float, b: float) -> float:
     return a * math.log(a / b) + (1 - a) * math.log((1 - a) / (1 - b))
 
 
-async def _one(session: ProbeSession, asked: Asked, temperature: float) -> list[str]:
-    options = _options(session, temperature)
+async def _one(session: ProbeSession, asked: Asked, temperature: float, more: Mapping[str, Any]) -> list[str]:
+    options = {**_options(session, temperature), **more}
     if session.capabilities.seed_works:
         options["seed"] = random.getrandbits(31)  # without one, some servers draw the same every time
     return _texts(await _ask(session, asked, options))
 
 
-async def _many(session: ProbeSession, asked: Asked, temperature: float, way: Together, size: int) -> list[str]:
-    options = _options(session, temperature)
+async def _many(
+    session: ProbeSession,
+    asked: Asked,
+    temperature: float,
+    way: Together,
+    size: int,
+    more: Mapping[str, Any] = NO_OPTIONS,
+) -> list[str]:
+    options = {**_options(session, temperature), **more}
     if way == "n":
         return _texts(await _ask(session, asked, {**options, "n": size}))
     body = {"prompt": [await session.as_sent(str(asked))] * size, **options}

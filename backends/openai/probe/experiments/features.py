@@ -98,7 +98,7 @@ async def seed(session: ProbeSession) -> Outcome:
 
 @experiment("logit_bias")
 async def logit_bias(session: ProbeSession) -> Outcome:
-    """Whether a bias of -100 bans the likeliest token. It is not used."""
+    """Whether a bias of -100 bans the likeliest token. Only the probe uses it."""
     tokenizer = session.needed_tokenizer()
     text = accepted(await session.next_tokens(PROMPT, 2)).tokens[0].text
     banned = {str(p.token_id): -100 for p in accepted(await session.ask(tokenizer.pieces, text)) if p.data}
@@ -108,7 +108,7 @@ async def logit_bias(session: ProbeSession) -> Outcome:
 
     drawn = await session.ask(draw)
     works = isinstance(drawn, str) and drawn != text
-    return Outcome(works or None, "as documented; not used" if works else "has no effect; not used")
+    return Outcome(works or None, "as documented" if works else "has no effect")
 
 
 @experiment("n, several choices")

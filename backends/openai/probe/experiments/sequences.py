@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
 
 from backends.errors import BackendError
@@ -20,6 +21,10 @@ from backends.openai.probe.session import (
 from backends.openai.scoring.prompt_logprobs import echoed, prompt_logprobs
 
 ReadRows = Callable[[str], Awaitable[list[Row]]]
+#: Words that do not follow from each other: most are below the likeliest that a short list holds.
+_RARE = (
+    "The copper midwife Thursday window careful seven river apple secretary quiet Berlin November meeting blue pilot"
+)
 #: Longer than two of vLLM's cache blocks of 16 tokens: shorter texts are not served from the cache.
 _LONG = ", ".join(("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday") * 3)
 _OTHER_END = _LONG.removesuffix("Sunday") + "Tuesday"
@@ -99,6 +104,12 @@ async def by_echo(session: ProbeSession) -> Outcome:
     return outcome
 
 
+def _too_certain(rows: Sequence[Row]) -> str:
+    """What is wrong with the rows of unrelated words, few of which a model can expect; empty if nothing is."""
+    expected = sum(value > math.log(0.5) for *_, value in rows)
+    return f"{expected} of {len(rows)} are said to be expected" if expected > len(rows) / 3 else ""
+
+
 def _likeliest(rows: Sequence[Row]) -> list[Row]:
     """Rows of whole words that a short list will probably hold, and that are not certain."""
     open_rows = [row for row in rows if row[1].startswith(" ") and row[2] < _CERTAIN]
@@ -131,6 +142,10 @@ async def _compared(session: ProbeSession, read: ReadRows, route: str) -> Outcom
         await found.compare(session, rows[-_MAX_COMPARED:])
     if found.diff > session.tolerance():
         return Outcome(False, await refuted(session, route, found, "tokens"))
+    rare = await session.ask(read, _RARE)
+    if problem := str(rare) if isinstance(rare, BackendError) else _too_certain(rare):
+        session.distrust("text", f"{route} of unrelated words: {problem}")
+        return Outcome(False, f"unrelated words: {problem}")
     story, other = [await session.ask(read, text) for text in (STORY, _OTHER_START)]
     if isinstance(story, BackendError) or isinstance(other, BackendError):
         return Outcome(False, f"failed on a long text: {story if isinstance(story, BackendError) else other}")

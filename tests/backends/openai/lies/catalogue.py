@@ -46,11 +46,13 @@ from tests.backends.openai.lies.transformations import (
     refusal,
     renormalised,
     rounded_by_itself,
+    rows_below,
     rows_of,
     said,
     semantic_cache,
     spaces_lost,
     tail_of_one_value,
+    tail_shuffled,
     thinks_first,
     top_40,
     top_p_90,
@@ -127,6 +129,12 @@ MORE: Mapping[str, Told] = {
     "audited word 0.6 nats down where chosen alone": lambda random: audited_word_down(
         random, ("chosen", "score"), ("chosen",)
     ),
+    "-100 for unlikely rows": rows_below(-7.0, -100.0),
+    "-20 for unlikely rows": rows_below(-7.0, -20.0),
+    "1 for the probability of unlikely rows": rows_below(-7.0, 0.0),
+    "a floor of -7 under rows": rows_below(-7.0, -7.0),
+    "a floor of -10 under rows": rows_below(-10.0, -10.0),
+    "names below rank 20 shuffled": lists(tail_shuffled, ("echo", "ids", "chosen", "score", "whole")),
     "draws at temperature 0.7": redrawn(lambda values, t: values / (0.7 * t or 1e-3), LISTED),
     "temperature ignored": redrawn(lambda values, t: values, ("drawn", "lists", "chat")),
     "one choice for all": said(one_choice_for_all, ("drawn", "lists", "chat")),
@@ -172,6 +180,9 @@ _FEW = (
     "smaller than what the run's own draws can show, which its report says: where each takes a request (odd seeds), "
     "a factor of 2 on words of about 0.1 after 1,440 questions, 4 after 480, any where lists bring none (`echo`, `ids`)"
 )
+_UNLIKELY = (
+    "values of unlikely tokens are tested where a request gives several draws with a bias (even seeds, not `echo`)"
+)
 _HIDDEN = "lists and draws are those of a longer prompt, which is not shown"
 #: (lie, style) that no probe can notice there, and why.
 UNKNOWABLE: Mapping[tuple[str, str], str] = {
@@ -179,6 +190,7 @@ UNKNOWABLE: Mapping[tuple[str, str], str] = {
     **{("hidden system prompt, own usage", style): _HIDDEN for style in LISTED},
     **{("lists mixed with 5 % of noise", style): _SMALL for style in LISTED},
     **{("lists jittered by 0.3 nats", style): _SMALL for style in LISTED},
+    **{("names below rank 20 shuffled", style): _UNLIKELY for style in ("echo", "ids", "chosen", "score", "whole")},
     **{
         ("lists jittered by 0.3 nats", style): "draws decide for its lists against rows that are as false"
         for style in SCORED

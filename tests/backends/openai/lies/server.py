@@ -25,6 +25,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from tests.backends.openai.lies.word_model import BOS, VOCABULARY, WordModel, tokens_of, word_model
+from tests.backends.openai.lying_server import unknown_value
 from tests.backends.openai.raw_server import RawServer, Reply
 
 MODEL = "word-model"
@@ -196,14 +197,18 @@ class WordServer(RawServer):
         """Probabilities of the labels after the query and one item."""
         number = 0 if self.probe_ended is None else self.requests - self.probe_ended
         asked = self._asked_by_ids("/v1/score", sent, [*sent["query"], *item], number)
-        model = self.lie.model(self.model, asked)
-        values = self.lie.lists(model.logprobs(self.lie.hears(asked.tokens, asked)), asked)
+        model, heard = self.lie.model(self.model, asked), self.lie.hears(asked.tokens, asked)
+        values = self.lie.lists(model.logprobs(heard), asked)
         labels = [self._vocabulary[i] for i in sent["label_token_ids"]]
-        named = dict(self.lie.names(sorted(self._chosen(labels, model, values), key=lambda e: -e[1])))
-        return [math.exp(named.get(label, -15.0)) for label in labels]
+        named = dict(self._chosen(labels, model, values, heard))
+        return [math.exp(named[label]) for label in labels]
 
-    def _chosen(self, words: Sequence[str], model: WordModel, values: np.ndarray) -> Listed:
-        return [(word, -15.0 if word not in model.index else float(values[model.index[word]])) for word in words]
+    def _chosen(self, words: Sequence[str], model: WordModel, values: np.ndarray, before: Tokens) -> Listed:
+        listed = [
+            (word, float(values[model.index[word]]) if word in model.index else unknown_value(word, "".join(before)))
+            for word in words
+        ]
+        return self.lie.names(sorted(listed, key=lambda entry: -entry[1]))
 
     def _answer(self, asked: Asked, sent: dict[str, Any]) -> Reply:
         lie = self.lie
@@ -217,13 +222,23 @@ class WordServer(RawServer):
         for index in range(1 if self._ignores_n else int(sent.get("n") or 1)):
             drawn: list[str] = []
             for _ in range(wanted):
-                weights = lie.draws(model.logprobs((*heard, *drawn)), sent.get("temperature", 1.0), asked)
+                values = model.logprobs((*heard, *drawn)) + self._bias(sent)
+                weights = lie.draws(values, sent.get("temperature", 1.0), asked)
                 chances = np.exp(weights - weights.max())
                 drawn.append(VOCABULARY[int(random.choice(len(chances), p=chances / chances.sum()))])
             choices.append({"index": index, "finish_reason": finish, **self._said(asked, sent, heard, drawn, model)})
         count = len(heard)
         usage = {"prompt_tokens": count, "completion_tokens": wanted, "total_tokens": count + wanted}
         return Reply({"id": f"cmpl-{next(self._numbers)}", "model": MODEL, "choices": choices, "usage": usage})
+
+    def _bias(self, sent: dict[str, Any]) -> np.ndarray:
+        """What ``logit_bias`` adds to the values that are drawn from."""
+        bias = np.zeros(len(VOCABULARY))
+        for token, added in (sent.get("logit_bias") or {}).items():
+            word = self._vocabulary[int(token)]
+            if self.style in WITH_IDS and word in self.model.index:
+                bias[self.model.index[word]] += added
+        return bias
 
     def _said(
         self, asked: Asked, sent: dict[str, Any], heard: Tokens, drawn: Sequence[str], model: WordModel
@@ -242,7 +257,7 @@ class WordServer(RawServer):
             return choice
         if asked.kind == "chosen":
             words = [drawn[0], *(self._vocabulary[i] for i in sent["logprob_token_ids"])]
-            own = [(*own[0][:2], self.lie.names(sorted(self._chosen(words, model, values[0]), key=lambda e: -e[1])))]
+            own = [(*own[0][:2], self._chosen(words, model, values[0], heard))]
         choice = {"text": (asked.text if sent.get("echo") else "") + text, "logprobs": None}
         if self.style == "drawn" or not sent.get("logprobs"):
             pass
@@ -288,7 +303,7 @@ class WordServer(RawServer):
             before = self.lie.rows(at, heard[: max(at, 0)])
             values = self.lie.lists(model.logprobs(before), asked) / self.lie.row_temperature(at)
             values = values - np.log(np.exp(values).sum()) if self.lie.row_temperature(at) != 1 else values
-            rows.append(-15.0 if known is None else float(max(values[known], -1e9)))
+            rows.append(unknown_value(token, "".join(before)) if known is None else float(max(values[known], -1e9)))
         return rows
 
     def _listed(self, values: np.ndarray, k: int) -> Listed:

@@ -219,6 +219,24 @@ def top_p_90(values: np.ndarray) -> np.ndarray:
     return normalised(_top_p(values, 0.9))
 
 
+def rows_below(limit: float, said: float) -> Told:
+    """The rows of a prompt's unlikely tokens hold one value; no list of the likeliest reaches them."""
+
+    def lists(values: np.ndarray, asked: Asked) -> np.ndarray:
+        return np.where(values < limit, said, values) if asked.kind in ("echo", "prompt_logprobs") else values
+
+    return lambda random: Lie(("echo", "ids", "chosen", "score"), lists=lists)
+
+
+def tail_shuffled(values: np.ndarray) -> np.ndarray:
+    """The tokens below rank 20 have each other's values, differently after each text."""
+    ranked = np.argsort(-values, kind="stable")
+    told = values.copy()
+    random = np.random.default_rng(zlib.crc32(values.tobytes()))
+    told[ranked[20:]] = values[random.permutation(ranked[20:])]
+    return told
+
+
 def filtered_alike(keep: Callable[[np.ndarray], np.ndarray]) -> Told:
     """Lists and draws are of the same filtered distribution."""
 
