@@ -135,9 +135,10 @@ def _collided(top: TopLogprobs, entries: Sequence[ListedToken]) -> float:
     """The highest log-probability that one of several tokens with the same string can have."""
     if top.identity == "bytes":
         return max(t.logprob for t in entries)
-    # The entry has the rank of its likeliest token, whose value is below that of the entry before it.
+    # The entry has the rank of its likeliest token, which is below the entry before it. If the order means
+    # nothing, its value is its own.
     at = min(top.tokens.index(t) for t in entries)
-    return top.tokens[at - 1].logprob if at else 0.0
+    return max(top.tokens[at - 1].logprob, *(t.logprob for t in entries)) if at else 0.0
 
 
 def _given_its_start(top: TopLogprobs, piece: Piece, straddle: int, value: _Value) -> tuple[_Value, bool]:

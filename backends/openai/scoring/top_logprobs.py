@@ -31,6 +31,10 @@ _MIN_ALIKE, _SHARE_ALIKE = 5, 0.4
 #: Nats. A value below the first, with the second as gap to the others, is a placeholder if it is whole or repeated.
 _FAR_BELOW, _WIDE_GAP, _SHORT_LIST = -20.0, 3.0, 1000
 
+#: Keys that are in alphabetical order by chance in one list of 120.
+_FEWEST_KEYS = 5
+#: The share of entries of a list by value that may be above the one before them.
+_MOST_RISES = 0.2
 #: How the text of a special token starts; such a token may have no bytes.
 _SPECIAL_STARTS = ("", "<", "[")
 
@@ -205,7 +209,21 @@ def _first_position(choice: Mapping[str, Any], requested_k: int) -> TopLogprobs:
     drawn = logprobs.get("tokens")
     sampled = _readable(str(drawn[0])) if isinstance(drawn, Sequence) and drawn else ""
     listed = tuple(ListedToken(_readable(str(text)), checked_logprob(value)) for text, value in top[0].items())
-    return TopLogprobs(_sampled_last(listed, sampled), requested_k, sampled, "text")
+    listed = _sampled_last(listed, sampled)
+    if _has_no_order(listed):
+        listed = tuple(sorted(listed, key=lambda token: -token.logprob))
+    return TopLogprobs(listed, requested_k, sampled, "text")
+
+
+def _has_no_order(listed: Sequence[ListedToken]) -> bool:
+    """Whether a list keyed by strings is not ordered by value: gateways that parse it may order it by its keys.
+
+    Strings that several tokens share disturb the order of few entries.
+    """
+    texts = [token.text for token in listed]
+    rises = sum(b.logprob > a.logprob for a, b in itertools.pairwise(listed))
+    by_key = len(texts) >= _FEWEST_KEYS and texts == sorted(texts)
+    return rises > 0 and (by_key or rises > max(1, _MOST_RISES * (len(listed) - 1)))
 
 
 def _entries(entries: Sequence[Any]) -> Iterator[ListedToken]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from backends.errors import BackendError
 from backends.openai.probe.session import max_abs_diff
 from backends.openai.scoring.censoring import upper_bound
-from backends.openai.scoring.teacher_forcing import starts_a_token
+from backends.openai.scoring.teacher_forcing import Reach, TextForcing, starts_a_token
 from backends.openai.scoring.top_logprobs import (
     MASS_SLACK,
     ListedToken,
@@ -232,3 +234,32 @@ def test_a_refusal_is_no_score() -> None:
     choice = {"index": 0, "message": {"content": None, "refusal": "I cannot"}, "finish_reason": "stop"}
     with pytest.raises(BackendError, match="declines"):
         read_top_logprobs({"choices": [{**choice, "logprobs": {"content": [{**entry, "top_logprobs": [entry]}]}}]}, 1)
+
+
+@pytest.mark.parametrize("order", ["keys", "ascending", "shuffled"])
+@pytest.mark.parametrize("k", [5, 20])
+def test_an_object_in_no_order_of_value_is_read_by_value(order: str, k: int) -> None:
+    """Go and ``sort_keys`` write the keys in alphabetical order; every number is true."""
+    values = {f" {chr(97 + at)}": -3.2 - 0.2 * ((at * 7) % k) for at in range(k)}
+    keys = {"keys": sorted(values), "ascending": sorted(values, key=values.__getitem__)}
+    if order == "shuffled":
+        keys[order] = Random(3).sample(sorted(values), k)
+    top = read_top_logprobs(legacy({key: values[key] for key in keys[order]}, keys[order][0]), k)
+    assert [t.logprob for t in top.tokens] == sorted(values.values(), reverse=True)
+    assert all(top.identifies(token) for token in top.tokens)
+    assert {t.text: t.logprob for t in top.tokens} == values
+
+
+@given(st.permutations(range(5)))
+def test_no_order_of_a_list_makes_a_false_bound(order: list[int]) -> None:
+    values = {f" w{at}": -1.7 - 0.1 * at for at in range(5)}
+    listed = {f" w{at}": values[f" w{at}"] for at in order}
+    top = read_top_logprobs(legacy(listed, f" w{order[0]}"), 5)
+
+    async def ask(text: str, k: int) -> TopLogprobs:
+        return top
+
+    scores = asyncio.run(TextForcing(ask, Reach(5, 0.0, "top_k"), steps=0).score("The", tuple(values)))
+    for score, true in zip(scores, values.values(), strict=True):
+        assert score.high >= true - 1e-9
+        assert score.logprob is None or score.logprob == pytest.approx(true)
