@@ -59,7 +59,7 @@ async def refuted(session: ProbeSession, route: str, found: RowsCompared, what: 
     return f"differs by {found.diff:.2g} nats from asking token by token, over {found.compared} {what}; {verdict}"
 
 
-async def _fits(session: ProbeSession, before: str, token: str, listed: float) -> bool:
+async def _confirmed(session: ProbeSession, before: str, token: str, listed: float) -> bool:
     """Whether further draws fit the listed value, where they are cheap: the nearer of two values may be false too."""
     if session.capabilities.together is None:
         return True
@@ -79,7 +79,7 @@ async def _settled(
     except NotTestedError as reason:
         evidence, n = 0.0, 0
         session.distrust("text", f"{route} is {diff:.2g} nats from its lists, and {reason}")
-    if evidence >= DECIDED and not await _fits(session, before, token, listed):
+    if evidence >= DECIDED and not await _confirmed(session, before, token, listed):
         session.distrust("text", f"{route} is {diff:.2g} nats from its lists, and draws fit neither")
         return "draws fit neither"
     if evidence >= DECIDED:

@@ -35,11 +35,11 @@ async def unlikely_values(session: ProbeSession) -> Outcome:
     if found.together is None or not any(c.name == "logit_bias" and c.passed for c in session.checks):
         raise NotTestedError("not tried: needs logit_bias, and several draws in one request")
     listed, by_list = await _listed(session, session.tokenizer)
-    if not await _fits(session, listed, by_list):
+    if not await _confirmed(session, listed, by_list):
         raise NotTestedError("not tried: logit_bias does not add to the logits")
     tested = []
     async for word, token_id, value in _unlikely(session, session.tokenizer):
-        if not await _fits(session, (word, token_id), value):
+        if not await _confirmed(session, (word, token_id), value):
             reason = f"{word!r} after {OTHER[-20:]!r} has {value:.1f} nats, which draws with logit_bias contradict"
             session.distrust("text", reason)
             return Outcome(False, reason)
@@ -50,7 +50,7 @@ async def unlikely_values(session: ProbeSession) -> Outcome:
     return Outcome(True, f"{_N_DRAWS} draws with logit_bias each fit those of {', '.join(tested)}")
 
 
-async def _fits(session: ProbeSession, token: tuple[str, int], value: float) -> bool:
+async def _confirmed(session: ProbeSession, token: tuple[str, int], value: float) -> bool:
     """Whether a token is drawn half the time with the bias that makes it so likely, if its value is true."""
     from scipy.stats import binomtest
 

@@ -90,7 +90,7 @@ async def test_values_that_a_third_route_contradicts_are_not_used(style: Style, 
     assert any(f"{third} agrees with these, so" in statement for statement in report.statements)
 
 
-async def test_unlikely_values_that_differ_from_the_prompts_own_are_refused(tmp_path: Path) -> None:
+async def test_unlikely_values_that_prompt_logprobs_contradicts(tmp_path: Path) -> None:
     def tail(path: str, sent: dict[str, Any], reply: Reply) -> None:
         if path != "/v1/score":
             reply.choice["logprobs"]["top_logprobs"] = [{k: v - (v < -5) for k, v in reply.listed.items()}]
