@@ -261,7 +261,7 @@ class _Cells:
         outside = max(_outside(place), _STRAY)
         p = np.array([*(listed[text] for text in own), rare, outside])
         p = p / p.sum()
-        inside = p[:-1] / p[:-1].sum()
+        inside = p[:-1] / (p[:-1].sum() or 1.0)  # a list may name no readable text
         logs = np.log(np.maximum(p[:-1], 1e-12))
         centred = np.append(logs - (inside * logs).sum(), 0.0)
         return cls(own, p, centred)

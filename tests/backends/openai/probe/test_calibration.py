@@ -134,3 +134,10 @@ def test_draws_at_one_temperature_are_likelier_there() -> None:
     assert cold.listed["a"] == pytest.approx(16 / 17)
     assert log_likelihood(cold) == pytest.approx(19 * np.log(16 / 17) + np.log(1 / 17))
     assert log_likelihood(cold) > log_likelihood(same)
+
+
+def test_a_list_without_readable_texts_says_nothing_against_the_others() -> None:
+    places = [Place({" he": 0.6, " she": 0.38}, [" he"] * 60 + [" she"] * 38 + [" it"] * 2)] * 3
+    alone = p_value(places, noise=0.0)
+    assert alone > 0.2
+    assert p_value([*places, Place({}, ["x"])], noise=0.0) > 0.2
