@@ -136,7 +136,7 @@ def test_draws_at_one_temperature_are_likelier_there() -> None:
     assert log_likelihood(cold) > log_likelihood(same)
 
 
-def test_a_list_without_readable_texts_says_nothing_against_the_others() -> None:
+def test_a_list_without_readable_texts_contradicts_nothing() -> None:
     places = [Place({" he": 0.6, " she": 0.38}, [" he"] * 60 + [" she"] * 38 + [" it"] * 2)] * 3
     alone = p_value(places, noise=0.0)
     assert alone > 0.2
