@@ -1,9 +1,11 @@
 """Whether drawn tokens fit the probabilities that a server lists: the statistics, without any requests.
 
-Three statistics are compared with their simulated distribution under the listed probabilities, so that small counts
-need no approximation: G (the likelihood ratio against any other distribution), the number of draws outside the list
-(sensitive to lists that were renormalised, filtered or padded), and the mean listed log-probability of the listed
-draws (sensitive to another temperature or base). The p-value is the smallest of the three, times three (Bonferroni).
+Four statistics are compared with their simulated distribution under the listed probabilities, so that small counts
+need no approximation. Two of the listed draws, given how many there are: G (the likelihood ratio against any other
+distribution) and the mean listed log-probability (sensitive to another temperature or base). Two of the draws outside
+the list (sensitive to lists that were renormalised, filtered or padded): how many, and G of how many at each place. A
+few of those are allowed where the list leaves nothing over, and none are demanded: a model may be sure of its answer.
+The p-value is the smallest of the four, times four (Bonferroni).
 """
 
 from __future__ import annotations
@@ -12,15 +14,16 @@ import dataclasses
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from backends.openai.scoring.top_logprobs import TopLogprobs
 
-_SIMULATED = 4000
-#: Minimum probability of a draw outside the list: tokens whose text is not as listed, however rare.
+#: Simulations; more of them where the p-value from those is below the last.
+_SIMULATED, _SIMULATED_AGAIN, _SMALL = 2000, 20_000, 0.05
+#: Allowed probability of a draw outside the list: tokens whose text is not as listed, however rare.
 _STRAY = 0.005
 #: How many listed texts have a cell of their own, likeliest first.
 _OWN_CELLS = 50
@@ -85,20 +88,41 @@ def p_value(places: Sequence[Place], *, noise: float) -> float:
 
     ``noise``: nats by which repeated lists differ; the simulated draws come from lists perturbed by as much.
     """
+    return _simulated_p_value(_all_draws_p_value, places, noise)
+
+
+def _simulated_p_value(
+    test: Callable[[Sequence[Place], float, int], float], places: Sequence[Place], noise: float
+) -> float:
+    """``test`` of the places with draws, with more simulations if few suffice to doubt the lists."""
+    drawn = [place for place in places if place.n]
+    p = test(drawn, noise, _SIMULATED)
+    return p if p >= _SMALL else test(drawn, noise, _SIMULATED_AGAIN)
+
+
+def _all_draws_p_value(places: Sequence[Place], noise: float, simulations: int) -> float:
     random = np.random.default_rng(len(places))
-    observed, simulated, added = np.zeros(3), np.zeros((_SIMULATED, 3)), 0.0
-    for place in (p for p in places if p.n):
+    listed, simulated = np.zeros(2), np.zeros((simulations, 2))
+    outside, fewest, most = np.zeros(2), np.zeros((simulations, 2)), np.zeros((simulations, 2))
+    for place in places:
         cells = _Cells.of(place)
-        added += place.n * max(_STRAY - _outside(place), 0.0)
-        observed += cells.statistics(cells.counts(place)[None, :])[0]
-        simulated += cells.simulated_statistics(place.n, noise, random)
-    center = simulated.mean(0)
-    distance, distances = np.abs(observed - center), np.abs(simulated - center)
-    distance[0], distances[:, 0] = observed[0], simulated[:, 0]  # G is one-sided
-    if observed[1] < center[1]:  # fewer outside are only as odd as they are without the least probability of one
-        distance[1] = max(distance[1] - added, 0.0)
-    as_bad = (distances >= distance - 1e-9).sum(0)
-    return float(min(1.0, 3 * (1 + as_bad.min()) / (1 + _SIMULATED)))
+        counts = cells.counts(place)
+        n_listed = int(counts[:-1].sum())
+        moved, left = cells.moved(noise, simulations, random)
+        listed += cells.statistics(counts[None, :-1])[0]
+        simulated += cells.simulated_statistics(n_listed, moved, random)
+        outside += cells.outside_statistics(place.n, counts[None, -1])[0]
+        fewest += cells.outside_statistics(place.n, random.binomial(place.n, left))
+        most += cells.outside_statistics(place.n, random.binomial(place.n, np.maximum(left, _STRAY)))
+    center = simulated[:, 1].mean()
+    slack = 1e-9  # rounding must not tell equal values apart
+    as_bad = (
+        (simulated[:, 0] >= listed[0] - slack).sum(),
+        (np.abs(simulated[:, 1] - center) >= np.abs(listed[1] - center) - slack).sum(),
+        (most[:, 0] >= outside[0] - slack).sum(),
+        2 * min((most[:, 1] >= outside[1]).sum(), (fewest[:, 1] <= outside[1]).sum()),
+    )
+    return float(min(1.0, len(as_bad) * (1 + min(as_bad)) / (1 + simulations)))
 
 
 def pooled_p_value(places: Sequence[Place], *, noise: float) -> float:
@@ -106,21 +130,27 @@ def pooled_p_value(places: Sequence[Place], *, noise: float) -> float:
 
     The probability of a text that many questions list, such as an audited word, may be slightly false in each.
     """
+    return _simulated_p_value(_each_text_p_value, places, noise)
+
+
+def _each_text_p_value(places: Sequence[Place], noise: float, simulations: int) -> float:
     random = np.random.default_rng(len(places))
     texts = {
         text: at for at, text in enumerate(dict.fromkeys(text for place in places for text in _Cells.of(place).texts))
     }
-    observed, simulated = np.zeros(len(texts)), np.zeros((_SIMULATED, len(texts)))
-    for place in (p for p in places if p.n):
+    observed, simulated = np.zeros(len(texts)), np.zeros((simulations, len(texts)))
+    for place in places:
         cells = _Cells.of(place)
         own = [texts[text] for text in cells.texts]
-        observed[own] += cells.counts(place)[: len(own)]
-        simulated[:, own] += cells.simulate(place.n, noise, random)[:, : len(own)]
+        counts = cells.counts(place)
+        moved, _ = cells.moved(noise, simulations, random)
+        observed[own] += counts[: len(own)]
+        simulated[:, own] += random.multinomial(int(counts[:-1].sum()), moved)[:, : len(own)]
     center = simulated.mean(0)
     error = np.sqrt(simulated.var(0) + 1)  # so that a single draw does not make a rare text the furthest
     distance = (np.abs(observed - center) / error).max(initial=0.0)
     as_bad = (np.abs(simulated - center) / error).max(1, initial=0.0) >= distance - 1e-9
-    return float((1 + as_bad.sum()) / (1 + _SIMULATED))
+    return float((1 + as_bad.sum()) / (1 + simulations))
 
 
 def pooled_bound(places: Sequence[Place], *, noise: float) -> float:
@@ -156,7 +186,7 @@ def audited_bound(places: Sequence[Place], *, noise: float) -> float:
             together.append((min(total, 1.0), drawn in listed))
             among += [Place(shares, (drawn,))] if drawn in shares else []
     counts = audited_level(min(_log_bound(likeliest_audited(places), noise), _log_bound(together, noise)))
-    return min(1.0, counts, 2 * likelihood_bound(among, noise=noise, stray=0.0))
+    return min(1.0, counts, 2 * likelihood_bound(among, noise=noise))
 
 
 def likeliest_audited(places: Sequence[Place]) -> list[tuple[float, bool]]:
@@ -178,21 +208,23 @@ def _audited(place: Place) -> dict[str, float]:
     return {text: place.listed[text] for text in place.audited if text in place.listed}
 
 
-def likelihood_bound(places: Sequence[Place], *, noise: float, stray: float = _STRAY) -> float:
-    """As `p_value` for the log-probability of the draws, by Chernoff's bound: for thousands of single draws.
+def likelihood_bound(places: Sequence[Place], *, noise: float) -> float:
+    """As `p_value` for the log-probability of the listed draws, by Chernoff's bound: for thousands of single draws.
 
-    ``stray``: the least probability of what is not listed.
     ``noise``: each listed log-probability is off by itself, with half of it as standard deviation.
     """
     tilts = np.concatenate([_TILTS, -_TILTS])
     exponent = np.zeros(len(tilts))
     for place in places:
-        p = np.array([*place.listed.values(), max(_outside(place), stray)])
+        texts = list(place.listed)
+        listed = [at for at, text in enumerate(texts) if text in place.drawn]
+        p = np.array([*place.listed.values()])
+        if not listed or p.sum() <= 0:
+            continue
         p = np.maximum(p / p.sum(), 1e-12)
         logs = np.log(p) - (p * np.log(p)).sum()
-        drawn = [at for at, text in enumerate(place.listed) if text in place.drawn] or [-1]
         drift = (noise / 2) ** 2 * ((p * np.abs(logs)).sum() * np.abs(tilts) + tilts**2 / 2 * ((p * logs) ** 2).sum())
-        exponent += np.log(np.exp(np.outer(tilts, logs)) @ p) + drift - tilts * logs[drawn[0]]
+        exponent += np.log(np.exp(np.outer(tilts, logs)) @ p) + drift - tilts * logs[listed[0]]
     return min(1.0, 2 * math.exp(min(float(exponent.min()), 0.0)))
 
 
@@ -247,56 +279,69 @@ def unseen(places: Sequence[Place]) -> Unseen:
 
 @dataclass(frozen=True)
 class _Cells:
-    """The cells of one place: one per likely text, one for the other listed texts, one for everything unlisted."""
+    """The cells of one place: one per likely text, one for the other listed texts, and one for everything unlisted.
+
+    ``probabilities`` and ``centred`` log-probabilities are those of the listed cells, given that one of them is drawn;
+    ``left`` is the probability of the unlisted one.
+    """
 
     texts: Sequence[str]
     probabilities: np.ndarray
     centred: np.ndarray
+    left: float
 
     @classmethod
     def of(cls, place: Place) -> _Cells:
         listed = dict(sorted(place.listed.items(), key=lambda item: -item[1]))
         own = list(listed)[:_OWN_CELLS]
         rare = math.fsum([*listed.values()][_OWN_CELLS:])
-        outside = max(_outside(place), _STRAY)
-        p = np.array([*(listed[text] for text in own), rare, outside])
-        p = p / p.sum()
-        inside = p[:-1] / (p[:-1].sum() or 1.0)  # a list may name no readable text
-        logs = np.log(np.maximum(p[:-1], 1e-12))
-        centred = np.append(logs - (inside * logs).sum(), 0.0)
-        return cls(own, p, centred)
+        p = np.array([*(listed[text] for text in own), rare])
+        p = p / p.sum() if p.sum() > 0 else np.ones(len(p)) / len(p)  # a list may name no readable text
+        logs = np.log(np.maximum(p, 1e-12))
+        return cls(own, p, logs - (p * logs).sum(), _outside(place))
 
     def counts(self, place: Place) -> np.ndarray:
-        """How often each cell was drawn."""
+        """How often each cell was drawn, the unlisted one last."""
         drawn = Counter(place.drawn)
         own = [drawn[text] for text in self.texts]
         rare = sum(n for text, n in drawn.items() if text in place.listed and text not in self.texts)
         return np.array([*own, rare, place.n - sum(own) - rare])
 
-    def simulate(self, n: int, noise: float, random: np.random.Generator) -> np.ndarray:
-        """Counts under the listed probabilities: simulations × cells."""
-        p = np.broadcast_to(self.probabilities, (_SIMULATED, len(self.probabilities)))
-        if noise > 0:
-            moved = p * np.exp(random.normal(0, noise / 2, p.shape))
-            p = moved / moved.sum(1, keepdims=True)
-        return np.asarray(random.multinomial(n, p))
+    def moved(self, noise: float, simulations: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Randomly perturbed probabilities: of the listed cells (simulations × cells), and of the unlisted one."""
+        shape = (simulations, len(self.probabilities))
+        if noise == 0:
+            return np.broadcast_to(self.probabilities, shape), np.full(simulations, self.left)
+        moved = self.probabilities * np.exp(random.normal(0, noise / 2, shape))
+        total = moved.sum(1)
+        left = self.left * np.exp(random.normal(0, noise / 2, simulations))
+        return moved / total[:, None], left / (left + (1 - self.left) * total)
 
-    def simulated_statistics(self, n: int, noise: float, random: np.random.Generator) -> np.ndarray:
-        """`statistics` of `simulate`; looked up for single draws, since there are hundreds of places."""
-        if n > 1:
-            return self.statistics(self.simulate(n, noise, random))
+    def simulated_statistics(self, n: int, moved: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        """`statistics` of ``n`` draws from each row of ``moved``; looked up for single draws, as places are many."""
+        if n != 1:
+            return self.statistics(random.multinomial(n, moved))
         # One draw from a randomly perturbed list is one draw from the mean of such lists.
-        moved = self.probabilities * np.exp(random.normal(0, noise / 2, (100, len(self.probabilities))))
-        chances = (moved / moved.sum(1, keepdims=True)).mean(0)
-        of_each_cell = self.statistics(np.eye(len(self.probabilities)))
-        return of_each_cell[random.choice(len(chances), _SIMULATED, p=chances / chances.sum())]
+        chances = moved.mean(0)
+        of_each_cell = self.statistics(np.eye(len(chances)))
+        return of_each_cell[random.choice(len(chances), len(moved), p=chances / chances.sum())]
 
     def statistics(self, counts: np.ndarray) -> np.ndarray:
-        """Rows of counts → rows of G, draws outside, and the sum of centred log-probabilities."""
+        """Rows of counts of the listed cells → rows of G and the sum of centred log-probabilities."""
         expected = counts.sum(1, keepdims=True) * self.probabilities
-        with np.errstate(divide="ignore", invalid="ignore"):
-            terms = np.where(counts > 0, counts * np.log(counts / np.maximum(expected, 1e-12)), 0.0)
-        return np.stack([2 * terms.sum(1), counts[:, -1].astype(float), counts @ self.centred], axis=1)
+        return np.stack([_g(counts, expected).sum(1), counts @ self.centred], axis=1)
+
+    def outside_statistics(self, n: int, outside: np.ndarray) -> np.ndarray:
+        """How many of ``n`` draws are unlisted → rows of G against the nearest allowed probability, and that count."""
+        allowed = np.clip(outside / n, self.left, max(self.left, _STRAY))
+        g = _g(outside, n * allowed) + _g(n - outside, n * (1 - allowed))
+        return np.stack([g, outside.astype(float)], axis=1)
+
+
+def _g(counts: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """The terms of G, the likelihood-ratio statistic."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(counts > 0, 2 * counts * np.log(counts / np.maximum(expected, 1e-12)), 0.0)
 
 
 def at_temperature(place: Place, temperature: float) -> Place:

@@ -141,3 +141,38 @@ def test_a_list_without_readable_texts_contradicts_nothing() -> None:
     alone = p_value(places, noise=0.0)
     assert alone > 0.2
     assert p_value([*places, Place({}, ["x"])], noise=0.0) > 0.2
+
+
+def _sure(seed: int, *, outside: float, n: int = 1500) -> list[Place]:
+    """Two prompts after which one token is nearly certain; ``outside`` is the chance of an unlisted one."""
+    random = np.random.default_rng(seed)
+    true = np.array([0.9999 - outside, 0.0001, outside])
+    drawn = [random.choice(["sure", "rare", "unlisted"], n, p=true).tolist() for _ in range(2)]
+    return [Place({"sure": float(true[0]), "rare": float(true[1])}, texts) for texts in drawn]
+
+
+@pytest.mark.parametrize("outside", [0.0, 0.0002, 0.003])
+def test_a_true_list_of_a_sure_model_is_not_doubted(outside: float) -> None:
+    # Lists that hold all the probability have no draws outside, and none need be.
+    tests = (p_value, pooled_p_value)
+    doubted = [sum(test(_sure(seed, outside=outside), noise=0.0) < 0.02 for seed in range(40)) for test in tests]
+    assert max(doubted) <= 4  # binomial(40, 0.02): more once in 1000 times
+
+
+def test_single_draws_of_a_sure_model_are_not_doubted() -> None:
+    places = [Place(place.listed, (drawn,)) for place in _sure(1, outside=0.0) for drawn in place.drawn]
+    assert min(test(places, noise=0.0) for test in (pooled_bound, likelihood_bound)) > 0.1
+
+
+def test_a_list_that_hides_a_likely_token_is_seen() -> None:
+    random = np.random.default_rng(5)
+    drawn = [random.choice(["a", "b", "hidden"], 200, p=[0.6, 0.36, 0.04]).tolist() for _ in range(5)]
+    assert p_value([Place({"a": 0.625, "b": 0.375}, texts) for texts in drawn], noise=0.0) < 0.005
+
+
+def test_a_list_hiding_a_token_at_one_place_of_many_is_seen() -> None:
+    random = np.random.default_rng(6)
+    draws = [random.choice(["a", "b", "other"], 100, p=[0.5, 0.2, 0.3]).tolist() for _ in range(20)]
+    places = [Place({"a": 0.5, "b": 0.2}, texts) for texts in draws]
+    assert p_value(places, noise=0.0) > 0.02
+    assert p_value([Place({"a": 0.5 / 0.7, "b": 0.2 / 0.7}, draws[0]), *places[1:]], noise=0.0) < 0.005
