@@ -2,7 +2,8 @@
 
 A probe only uses prompts of its own. It misses numbers that are false for the audited prompts or words alone. Draws
 after the run's questions reveal those, unless the draws are falsified in the same way. Every list that is scored comes
-with a draw. A few more draws are requested without lists, since a server could falsify the others alone.
+with a draw. A few more draws are requested without lists, since a server could falsify the others alone. A few twins of
+these questions must have other lists than they have: a gateway may rewrite what only they contain.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from backends.openai.probe.calibration import (
     single_draws_bound,
 )
 from backends.openai.probe.experiments.draws import Asked, Levels, Look, compare_draws, drawn_places
+from backends.openai.probe.experiments.twins import same_lists
+from backends.openai.probe.own_twins import own_twins
 from backends.openai.probe.session import MAX_NOISE, NEGLIGIBLE, NotTestedError, ProbeSession
 from backends.openai.probe.unseen_words import draws_compared
 from backends.openai.protocol.api import ServerApi
@@ -49,6 +52,9 @@ _REQUESTS: Mapping[Together | None, tuple[int, int]] = {"n": (20, 20), "prompts"
 #: Where lists came with draws: more, since there the rest takes few requests.
 _BESIDE_LISTS: Mapping[Together | None, int] = {"n": 60, "prompts": 60, None: 20}
 _OF_A_REQUEST: Mapping[Together | None, int] = {"n": 50, "prompts": 20, None: 1}
+#: Twins of the questions, and how many different values a list must have to be compared with that of a twin: those of
+#: short lists may be equal where the model is sure of its answer.
+_TWINS, _LEAST_VALUES = 10, 5
 #: Entries of each list, and how many of the lists that came with a draw are kept.
 _LISTED, _MOST_KEPT = 1000, 2000
 #: Of draws that came with lists, and of those without: together a true server is contradicted once in 10,000 runs.
@@ -137,6 +143,7 @@ class _Plan:
     n_listed: int
     some: int
     many: int
+    twins: int
 
     @classmethod
     def of(cls, found: ServerCapabilities, n_questions: int, seen: int, *, is_chat: bool, with_lists: bool) -> Self:
@@ -144,7 +151,9 @@ class _Plan:
         n_drawn = min(math.ceil(_SHARE_DRAWN * n_questions), _MOST_DRAWN if way else _MOST_ONE_BY_ONE)
         fewest, most = _REQUESTS[way]
         some = _BESIDE_LISTS[way] if with_lists else min(max(round(_REQUESTS_SHARE * seen), fewest), most)
-        return cls(way, n_drawn, n_questions if found.text_route in WITHOUT_LISTS else n_drawn, some, most)
+        n_listed = n_questions if found.text_route in WITHOUT_LISTS else n_drawn
+        twins = _TWINS if (found.largest_chat_k if is_chat else found.largest_k) >= _LEAST_VALUES else 0
+        return cls(way, n_drawn, n_listed, some, most, twins)
 
 
 def requests_at_the_end(found: ServerCapabilities, scored: int) -> int:
@@ -154,7 +163,7 @@ def requests_at_the_end(found: ServerCapabilities, scored: int) -> int:
         return 0
     with_lists = found.draws_with_lists and (found.text_route not in WITHOUT_LISTS or found.family is None)
     plan = _Plan.of(found, n, scored, is_chat=found.text_route is None, with_lists=with_lists)
-    return plan.n_listed + plan.some
+    return plan.n_listed + plan.some + plan.twins
 
 
 def _number_taken(scored: int) -> int:
@@ -190,6 +199,8 @@ async def check_own(
     found = await _compared(session, sample.questions, plan)
     if found.moved:
         return OwnCheck(found.moved)
+    if rewritten := await _rewritten(session, found.tops, plan.twins):
+        return OwnCheck(rewritten)
     beside = [*sample.places, *found.beside]
 
     async def draw(requests: int) -> list[list[Place]]:
@@ -221,11 +232,13 @@ async def check_own(
 class _Compared:
     """What is listed after the questions that are drawn after, with the audited texts.
 
-    ``beside`` are the draws that came with these lists, ``moved`` says how the scores differ from them.
+    ``tops`` are the questions with all of these lists, ``beside`` the draws that came with them; ``moved`` says how the
+    scores differ from them.
     """
 
     listed: list[tuple[Asked, dict[str, float], Collection[str]]]
     beside: list[Place]
+    tops: list[tuple[ScoreRequest, TopLogprobs]]
     moved: str = ""
 
 
@@ -233,13 +246,14 @@ async def _compared(
     session: ProbeSession, asked: Sequence[tuple[ScoreRequest, ScoreResponse]], plan: _Plan
 ) -> _Compared:
     """The lists after these questions, compared with their scores."""
-    found = _Compared([], [])
+    found = _Compared([], [], [])
     n_compared = n_moved = 0
     for at, (request, response) in enumerate(asked[: plan.n_listed]):
         n_before = len(session.beside_lists)
         prompt, top = await _listed(session, request)
         if isinstance(top, TopLogprobs):
             trimmed = not isinstance(prompt, str)
+            found.tops.append((request, top))
             if at < plan.n_drawn:
                 found.listed.append((prompt, listed_texts(top, trimmed=trimmed), _audited(response, trimmed=trimmed)))
             audited = _audited(response, trimmed=False)
@@ -249,6 +263,31 @@ async def _compared(
     if n_moved >= _MIN_OFF:
         found.moved = f"the scores of {n_moved} of {n_compared} questions differ from what the server lists after them"
     return found
+
+
+async def _rewritten(session: ProbeSession, tops: Sequence[tuple[ScoreRequest, TopLogprobs]], n: int) -> str:
+    """In what questions differ although one list follows them; empty if each twin has another list."""
+    compared = [(request, top) for request, top in tops if _has_values(top)]
+    if not n or not compared:
+        return ""
+    alike = []
+    for twin in own_twins([request.prompt for request, _ in compared], n, random.SystemRandom()):
+        request, top = compared[twin.at]
+        before = len(session.beside_lists)
+        _, other = await _listed(session, replace(request, prompt=twin.prompt))
+        del session.beside_lists[before:]  # draws after questions that the run did not ask
+        if isinstance(other, TopLogprobs) and _has_values(other) and same_lists(session, top, other):
+            alike.append(twin.difference)
+    if not alike:
+        return ""
+    return (
+        f"questions of the run that differ in {', '.join(sorted(set(alike)))} get one answer: something changes or "
+        "cuts them before the model reads them, or a cache answers"
+    )
+
+
+def _has_values(top: TopLogprobs) -> bool:
+    return len({token.logprob for token in top.tokens}) >= _LEAST_VALUES
 
 
 async def _listed(session: ProbeSession, request: ScoreRequest) -> tuple[Asked, TopLogprobs | BackendError]:

@@ -80,6 +80,20 @@ _EARLIER = (
     ("an earlier question", (Message("user", "I have a friend. His name is David."), _ANSWER, _ASKED)),
     ("an earlier answer", (_QUESTION, Message("assistant", "Tomorrow the river is cold."), _ASKED)),
 )
+_TALK = (
+    *(Message("user", "The password is apple. Keep it."), Message("assistant", "Good.")),
+    *(Message("user", "Anna went to the river."), Message("assistant", "That was early in the morning.")),
+    *(Message("user", "Ben went to the garden."), Message("assistant", "He was happy there.")),
+    *(Message("user", "The teacher found a letter."), Message("assistant", "It was from the nurse.")),
+    *(Message("user", "The baker sold bread."), Message("assistant", "People bought all of it.")),
+    Message("user", "Which word is the password? Answer with one word."),
+)
+#: A chat of many turns: some gateways only keep the last ones.
+_LONG_TALK = (
+    ("", _TALK),
+    ("the first of many turns", (Message("user", "The password is stone. Keep it."), *_TALK[1:])),
+    ("a turn in the middle", (*_TALK[:5], Message("assistant", "She was alone in the city."), *_TALK[6:])),
+)
 #: Nats within which two lists count as the same, and the most that noise may add: in a long prompt, one word changes
 #: little more than that.
 _SAME, _MOST_NOISE = 1e-3, 0.02
@@ -110,7 +124,9 @@ async def chat_twins(session: ProbeSession) -> Outcome:
 async def turn_twins(session: ProbeSession) -> Outcome:
     """Whether chats that differ in their system message or an earlier turn have different lists."""
     k = session.capabilities.largest_chat_k
-    alike, compared = await _alike(session, lambda turns: session.next_chat_tokens(turns, k), (_SYSTEMS, _EARLIER))
+    alike, compared = await _alike(
+        session, lambda turns: session.next_chat_tokens(turns, k), (_SYSTEMS, _EARLIER, _LONG_TALK)
+    )
     return _outcome(session, "chat", alike, compared)
 
 
@@ -123,13 +139,12 @@ async def _alike(
 
     Refused prompts are ignored: they get no wrong score.
     """
-    allowed = max(_SAME, min(2 * session.capabilities.repeat_noise, _MOST_NOISE))
     alike, compared = [], 0
     for family in families:
         tops = [(difference, top) for difference, prompt in family if isinstance(top := await ask(prompt), TopLogprobs)]
         for difference, top in tops[1:]:
             compared += 1
-            if _same(tops[0][1], top, allowed):
+            if same_lists(session, tops[0][1], top):
                 alike.append(difference)
     return alike, compared
 
@@ -144,8 +159,9 @@ def _outcome(session: ProbeSession, kind: Kind, alike: Sequence[str], compared: 
     return Outcome(True, f"{compared} prompts that differ in one place get another list each")
 
 
-def _same(a: TopLogprobs, b: TopLogprobs, allowed: float) -> bool:
+def same_lists(session: ProbeSession, a: TopLogprobs, b: TopLogprobs) -> bool:
     """Whether two lists hold the same tokens with the same values; rare tokens count as much as others."""
+    allowed = max(_SAME, min(2 * session.capabilities.repeat_noise, _MOST_NOISE))
     values_a, values_b = _values(a.tokens), _values(b.tokens)
     common = values_a.keys() & values_b.keys()
     if len(common) < 0.9 * max(len(values_a), len(values_b)):
