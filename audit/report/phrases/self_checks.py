@@ -40,6 +40,11 @@ def self_check_sentences(checks: Iterable[SelfCheck]) -> Iterator[str]:
             )
         if check.draws:
             yield f"{name}: {_draws(check)}"
+        elif check.asked_again:
+            yield (
+                f"{name}: no tokens drawn after its questions could be compared with its scores: scores that are false "
+                "for the audited words alone, by any factor, would not have been noticed."
+            )
         if check.noise > _QUIET:
             yield (
                 f"{name}: its scores vary by up to {number(check.noise, 2)} nats when a question is repeated, so "

@@ -9,6 +9,7 @@ import pytest
 from audit import Audit
 from audit.prepare.forecast.estimate import dry_run_audit
 from audit.report.phrases.self_checks import self_check_sentences
+from audit.results import SelfCheck
 from backends.openai import OpenAIBackend
 from tests.backends.openai.lies.audits import Questions, audit_trials
 from tests.backends.openai.lies.costs import cost
@@ -71,6 +72,17 @@ async def test_one_of_three_separate_is_asked_again(style: Style, each: int, tmp
     said = " ".join(self_check_sentences([check]))
     assert "10 questions asked a second time with one of their continuations got the same answer" in said
     assert f"up to {100 * check.foreign_at_most:.1f} % of all continuations' scores" in said
+    assert ("no tokens drawn after its questions could be compared" in said) == (check.draws == 0)
+
+
+def test_the_report_says_where_no_draws_were_compared() -> None:
+    check = SelfCheck(
+        model="m", asked_again=60, unanswered=0, disagreed=0, rate_low=0, rate_high=0.06, foreign_at_most=0.07,
+        noise=0, largest_move=0,
+    )  # fmt: skip
+    assert "no tokens drawn after its questions" in " ".join(self_check_sentences([check]))
+    drawn = check.model_copy(update={"draws": 100, "drawn_probability": 0.2})
+    assert "no tokens drawn after its questions" not in " ".join(self_check_sentences([drawn]))
 
 
 @pytest.mark.parametrize(
