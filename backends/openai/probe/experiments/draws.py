@@ -86,6 +86,8 @@ _FROZEN = 0.2
 #: Maximum number of distinct answers at that temperature, as a share of those at temperature 1. A server that ignores
 #: the temperature gives about 1.
 _MOST_COLD = 0.75
+#: Distinct answers at temperature 1 below which that share is not tested: an honest model may have so few at any.
+_LEAST_VARIED = 15
 #: Log odds at which draws decide between two claims.
 DECIDED = math.log(1000)
 _MOST_DRAWS = 120
@@ -275,6 +277,8 @@ async def variety(session: ProbeSession) -> Outcome:
     cold = sum([len(set(await drawn(session, prompt, some, temperature=_FROZEN))) for prompt in asked])
     message = f"{warm} different ones at temperature 1, {cold} at {_FROZEN:g}, of {some * len(asked)} each"
     colder = cold <= _MOST_COLD * warm
+    if not colder and warm < _LEAST_VARIED:
+        return Outcome(None, f"{message}: too few to show what the temperature does")
     if not colder:
         session.distrust(kind, f"the temperature has no effect on drawn answers ({message})")
     return Outcome(colder, message)

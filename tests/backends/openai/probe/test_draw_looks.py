@@ -8,7 +8,9 @@ from typing import cast
 
 import pytest
 
+from backends.openai.capabilities import ServerCapabilities
 from backends.openai.probe.calibration import Place
+from backends.openai.probe.experiments import draws
 from backends.openai.probe.experiments.draws import Levels, Look, compare_draws
 from backends.openai.probe.session import ProbeSession
 
@@ -48,3 +50,33 @@ async def test_fresh_draws_are_compared_together(values: list[float], fits: bool
 def test_a_true_list_is_refused_once_in_10000_at_most() -> None:
     levels = Levels()  # fresh looks share theirs (Bonferroni), and do not depend on the first
     assert levels.at_once + levels.first * levels.fresh == pytest.approx(1e-4)
+
+
+@pytest.mark.parametrize(
+    ("warm", "cold", "passed"),
+    [  # after each of three prompts
+        (2, 2, None),  # an honest model with peaked answers
+        (1, 1, False),  # copies
+        (5, 4, False),
+        (5, 3, True),
+        (20, 20, False),
+    ],
+)
+async def test_few_distinct_answers_say_nothing_of_temperature(
+    warm: int, cold: int, passed: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def drawn(session: ProbeSession, asked: str, n: int, temperature: float = 1.0) -> list[str]:
+        different = warm if temperature == 1 else cold
+        return [f"answer {at % different}" for at in range(n)]
+
+    recorded = list[bool | None]()
+    distrusted = list[str]()
+    session = SimpleNamespace(
+        capabilities=ServerCapabilities(completions=True),
+        record=lambda name, outcome: recorded.append(outcome.passed),
+        distrust=lambda kind, reason: distrusted.append(reason),
+    )
+    monkeypatch.setattr(draws, "drawn", drawn)
+    await draws.variety(cast("ProbeSession", session))
+    assert recorded == [passed]
+    assert bool(distrusted) == (passed is False)
