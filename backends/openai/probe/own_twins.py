@@ -26,7 +26,9 @@ _WORD = re.compile(r"[^\W\d_]{3,}")
 
 def _swapped(match: re.Match[str]) -> str:
     word = match.group()
-    other = _OTHER_GENDER.get(word.lower(), word)
+    other = _OTHER_GENDER.get(word.lower())
+    if other is None:
+        return word
     return other.capitalize() if word[0].isupper() else other
 
 

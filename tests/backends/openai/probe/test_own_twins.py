@@ -33,6 +33,14 @@ def test_each_feature_of_a_question_has_a_twin() -> None:
     assert {f"the character {mark!r}" for mark in "'()@护士!.,"} <= twins.keys()
 
 
+def test_other_words_keep_their_capitals_beside_a_swapped_one() -> None:
+    # A gateway that makes "he" and "she" one word would else be hidden by a difference that it leaves alone.
+    assert _by_difference("She joined the USA team of McDonald")["the gender of words"] == (
+        "He joined the USA team of McDonald"
+    )
+    assert "the gender of words" not in _by_difference("The USA team of McDonald")
+
+
 def test_a_question_without_features_gets_twins_of_other_words() -> None:
     questions = ("two words", "other ones")
     twins = own_twins(questions, 6, random.Random(1))
@@ -85,16 +93,18 @@ def _ask(monkeypatch: pytest.MonkeyPatch, template: str) -> None:
     monkeypatch.setattr(audits, "questions", questions)
 
 
+#: Asked every time; the others with the battery.
+_SHORT = (("gendered words neutralised", "lists"), ("parentheses dropped", "chat"))
+#: On this route token counts and ids are compared with those sent, which may show an edit earlier.
+_COUNTED: Style = "whole"
+
+
 @pytest.mark.parametrize(
     ("edit", "style"),
     [
-        ("gendered words neutralised", "lists"),
-        ("parentheses dropped", "chat"),
-        *(
-            pytest.param(edit, style, marks=pytest.mark.battery)
-            for edit in _EDITS
-            for style in ("lists", "chat", "echo", "whole")
-        ),
+        pytest.param(edit, style, marks=() if (edit, style) in _SHORT else pytest.mark.battery)
+        for edit in _EDITS
+        for style in ("lists", "chat", "echo", _COUNTED)
     ],
 )
 async def test_a_gateway_that_edits_what_only_a_run_asks_is_seen(
@@ -104,7 +114,8 @@ async def test_a_gateway_that_edits_what_only_a_run_asks_is_seen(
     _ask(monkeypatch, template)
     lie = reads(change, (style,))(np.random.default_rng(0))
     outcome = await audits.audited(lie, style, 0, 60)
-    assert "questions of the run that differ" in outcome.ended
+    assert outcome.ended != "complete"
+    assert style == _COUNTED or "questions of the run that differ" in outcome.ended
     assert outcome.accepted_wrong == 0
 
 
