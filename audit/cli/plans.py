@@ -12,7 +12,10 @@ from audit.cli.shared import ConfigFile, Json, RunName
 from audit.report.formatting import say, say_json
 from backends.errors import ConfigError
 
-Detect = Annotated[float | None, typer.Option("--detect", min=0, help="The smallest difference to detect.")]
+Detect = Annotated[
+    float | None,
+    typer.Option("--detect", min=0, help="The smallest difference to detect. Without: what all items detect."),
+]
 Within = Annotated[
     float | None, typer.Option("--within", min=0, help="Of drawn answers: half the width that intervals may have.")
 ]
@@ -31,22 +34,21 @@ def plan(
 ) -> None:
     """Say how many occupations, templates and draws it takes to detect a difference, and what they cost.
 
-    The plan rests on a pilot: a run in the config's store, whose variance components show where the variance comes
-    from. For models that are asked by drawn answers, --within 0.03 says how many items and draws of each bring the
-    sampling error of the primary means to ±0.03, and --draws 4000 what is best done with 4,000 draws.
+    Without an option it says what difference all of the suites' items detect. The plan rests on a pilot: a run in the
+    config's store, whose variance components show where the variance comes from. For models that are asked by drawn
+    answers, --within 0.03 says how many items and draws of each bring the sampling error of the primary means to
+    ±0.03, and --draws 4000 what is best done with 4,000 draws.
     """
     from audit.prepare.forecast import allocate_draws, plan_audit
 
     wishes = {"--detect": detect, "--within": within, "--draws": draws}
     given = [name for name, wish in wishes.items() if wish is not None]
-    if len(given) != 1:
-        raise ConfigError(
-            "plan", ", ".join(given) or None, f"one of {', '.join(wishes)} is needed", "e.g. --detect 0.02"
-        )
+    if len(given) > 1:
+        raise ConfigError("plan", ", ".join(given), "only one wish can be planned for", "Give one of them")
     audit = load_audit(config)
     planned = (
         allocate_draws(audit, within=within, budget=draws, run_id=run_id)
-        if detect is None
+        if within is not None or draws is not None
         else asyncio.run(plan_audit(audit, detect, run_id))
     )
     say_json(planned.model_dump(mode="json"), indent=2) if as_json else say(planned.as_text())

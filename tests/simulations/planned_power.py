@@ -100,9 +100,8 @@ def planned(process: Process, rng: np.random.Generator, alpha: float) -> dict[st
     found = components(pilot.ravel(), {name: clusters[name] for name in process.spec.clusters})
     if found is None:
         return None
-    design = needed(
-        with_pilot_error(found, PILOT, process.detect), process.detect, alpha, is_count=process.spec.from_counts
-    )
+    careful = with_pilot_error(found, PILOT, process.detect, pilot.size)
+    design = needed(careful, process.detect, alpha, is_count=process.spec.from_counts)
     return None if design is None else dict.fromkeys(PILOT, 5) | design[0]
 
 

@@ -23,9 +23,8 @@ from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.analysis.power import Design
 from audit.collect import Sample, cells_behind, leading_specs, sampled_factors
 from audit.config import AuditConfig
-from audit.prepare.forecast.planning import as_components, by_figure
+from audit.prepare.forecast.designs import as_components, by_figure, design_of, thinned
 from audit.prepare.forecast.redrawn import DrawError, DrawnItem, draw_errors, drawn_items
-from audit.prepare.forecast.sample_power import design_of, thinned
 from audit.prepare.resolve import suite_items
 from audit.results import AuditResult, VarianceComponents, where_key
 from audit.store import Store

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +13,21 @@ from pydantic import BaseModel
 
 from audit.analysis.components import POWER, Components
 from audit.analysis.power import Design, smallest_found, with_pilot_error
-from audit.collect import levels_behind
+from audit.collect import items_behind, levels_behind, levels_by_stratum
 from audit.collect.progress import duration
 from audit.config import AuditConfig
+from audit.prepare.forecast.designs import ALPHA, basis_of, by_figure, found_with, thinned
 from audit.prepare.forecast.estimate import dry_run_audit
 from audit.results import AuditResult, FigureName, VarianceComponents, where_key
 from audit.store import Store
 from backends.errors import ConfigError
 from suites.base import Item
 
-#: Chance of even one false claim among a suite's primary figures and pairs of models.
-ALPHA = 0.05
 #: The range of designs that is searched: levels of a factor, and draws per question.
 _LEAST_LEVELS, _MOST_LEVELS = 5, 100_000
 _DRAWS = (1, 2, 4, 8, 16)
+#: Questions of one run that its speed can be told from.
+_FEWEST_TIMED = 20
 
 
 class FigurePlan(BaseModel):
@@ -41,11 +42,17 @@ class FigurePlan(BaseModel):
         which is what Holm's correction demands of the first claim.
     minimum_detectable_effect : float
         The smallest difference that the pilot's own design detects with 80 % power at ``alpha``; inf if none.
+    whole_suite : float, optional
+        The smallest difference that all of the suite's items detect, by the components as they were estimated; inf if
+        none. None if the components are not of factors that the items have.
     levels, draws : optional
         A small design that detects the given difference, allowing for the estimation error of the components
-        (`audit.analysis.power`), with strata (the levels of ``stratum``) of equal size. None if no design does.
+        (`audit.analysis.power`), with strata (the levels of ``stratum``) of equal size. None if no design does, or
+        where no difference was given.
     items : int, optional
-        The suite's items for each model in that design.
+        The figure's items for each model in that design, or all that the suite has where no difference was given.
+    limit : int, optional
+        The suite's items that hold so many of this figure: what ``limit`` then is, while all its figures are asked.
     available : dict
         The levels that the suite has: a design within these is preferred.
     """
@@ -56,9 +63,11 @@ class FigurePlan(BaseModel):
     alpha: float
     pilot_levels: dict[str, int]
     minimum_detectable_effect: float
+    whole_suite: float | None
     levels: dict[str, int] | None
     draws: int | None
     items: int | None
+    limit: int | None
     stratum: str | None = None
     available: dict[str, int] = {}
 
@@ -79,36 +88,49 @@ class ModelCost(BaseModel):
 
 
 class SamplePlan(BaseModel):
-    """The designs that detect a difference of ``detect``, by figure, and the cost of the largest one of each suite."""
+    """The designs that detect a difference of ``detect``, by figure, and the cost of the largest one of each suite.
 
-    detect: float
+    Without ``detect``: what all of the suites' items detect, and their cost.
+    """
+
+    detect: float | None
     run_id: str
     figures: list[FigurePlan]
     costs: list[ModelCost]
 
     def as_text(self) -> str:
         """The plan in words."""
-        lines = [f"To detect a difference of {self.detect:g} with {POWER:.0%} power, from the pilot {self.run_id}:"]
+        wished = (
+            "What differences are detected" if self.detect is None else f"To detect a difference of {self.detect:g}"
+        )
+        lines = [f"{wished} with {POWER:.0%} power, from the pilot {self.run_id}:"]
         for one in self.figures:
             now = ", ".join(f"{n:,} {factor}s" for factor, n in one.pilot_levels.items())
-            finds = one.minimum_detectable_effect
-            found = f"{finds:.3f}" if math.isfinite(finds) else "nothing"
-            lines.append(f"{one.figure}\n  pilot: {now}; it detects {found} ({one.basis})")
+            lines.append(
+                f"{one.figure}\n  pilot: {now}; it detects {_size(one.minimum_detectable_effect)} ({one.basis})"
+            )
+            if one.whole_suite is not None:
+                every = ", ".join(f"{n:,} {factor}s" for factor, n in one.available.items())
+                lines.append(f"  all of the suite's items: {every}; they detect {_size(one.whole_suite)}")
+            if self.detect is None:
+                continue
             if one.levels is None:
                 lines.append("  no number of levels is enough")
             else:
                 needed = ", ".join(f"{n:,} {factor}s" for factor, n in one.levels.items())
                 needed += f" (equally many of each {one.stratum})" if one.stratum else ""
                 draws = f", each drawn {one.draws} times" if (one.draws or 1) > 1 else ""
-                lines.append(f"  needed: {needed}{draws}: {one.items:,} items")
+                whole = f" (a limit of {one.limit:,} asks so many)" if one.limit != one.items else ""
+                lines.append(f"  needed: {needed}{draws}: {one.items:,} items of this figure{whole}")
                 lines += [
                     f"  the suite has {one.available[factor]:,} {factor}s: you would have to write {n:,} more"
                     for factor, n in one.lacking.items()
                 ]
+        alphas = ", ".join(sorted({f"{one.alpha:.2g}" for one in self.figures}))
         lines.append(
             "Planned for a two-sided test of one primary figure and pair of models, corrected for all of a suite's "
-            f"(alpha {', '.join(sorted({f'{one.alpha:.2g}' for one in self.figures}))}). It uses upper limits of the "
-            "components estimated from the pilot, as these are uncertain themselves.\n"
+            f"(alpha {alphas}). What is needed uses upper limits "
+            "of the components estimated from the pilot, as these are uncertain themselves.\n"
             "A gate reports only what is worse by more than its margin: add the margin to the difference you want to "
             "detect.\n"
             "To call two models equivalent takes more: an allowance for kinds of clusters that were not asked, which "
@@ -116,7 +138,7 @@ class SamplePlan(BaseModel):
         )
         for cost in self.costs:
             seconds = (
-                "time unknown: the pilot asked it fewer than 20 questions"
+                f"time unknown: no run of this store has asked it {_FEWEST_TIMED} questions"
                 if cost.seconds is None
                 else duration(cost.seconds)
             )
@@ -127,20 +149,25 @@ class SamplePlan(BaseModel):
         return "\n".join(lines)
 
 
-async def plan_audit(audit: AuditConfig, detect: float, run_id: str = "last") -> SamplePlan:
-    """The designs that detect a difference of ``detect`` in each primary figure.
+def _size(difference: float) -> str:
+    return f"{difference:.3f}" if math.isfinite(difference) else "nothing"
+
+
+async def plan_audit(audit: AuditConfig, detect: float | None = None, run_id: str = "last") -> SamplePlan:
+    """The designs that detect a difference of ``detect`` in each primary figure; without it, what all items detect.
 
     Raises
     ------
     ConfigError
         If ``detect`` is not above 0, or the store has no run with variance components of the audit's suites.
     """
-    if not detect > 0:
+    if detect is not None and not detect > 0:
         raise ConfigError("--detect", detect, "no difference", "Give a number above 0, e.g. 0.02")
     if not audit.db.exists():
         raise ConfigError("db", str(audit.db), "no such store", "Run the audit with --limit first: that is the pilot")
     with Store.open(audit.db, read_only=True) as store:
         pilot = store.runs.finished_result(store.runs.find(run_id))
+        seconds = _seconds_per_request(store, pilot)
     components = by_figure(pilot.components, audit)
     primaries = Counter(suite for suite, *_ in components)
     pairs = max(1, math.comb(len(audit.models), 2))
@@ -157,47 +184,15 @@ async def plan_audit(audit: AuditConfig, detect: float, run_id: str = "last") ->
         raise ConfigError(
             "--run", pilot.run_id, "holds no variance components of this audit's suites", "Run the audit once more"
         )
-    return SamplePlan(detect=detect, run_id=pilot.run_id, figures=figures, costs=await _costs(audit, pilot, figures))
-
-
-def by_figure(
-    components: Iterable[VarianceComponents], audit: AuditConfig
-) -> dict[tuple[str, str, Any], list[VarianceComponents]]:
-    """The components of the audit's suites by (suite, measure, condition)."""
-    found: dict[tuple[str, str, Any], list[VarianceComponents]] = {}
-    for one in components:
-        if one.suite in audit.suites:
-            found.setdefault((one.suite, one.measure, where_key(one.where)), []).append(one)
-    return found
-
-
-def as_components(one: VarianceComponents, times: float = 1.0) -> Components:
-    def scaled(variance: float | None) -> float | None:
-        return None if variance is None else times * variance
-
-    return Components(
-        {name: times * v for name, v in one.factors.items()},
-        scaled(one.cross),
-        scaled(one.sampling),
-        {name: times * v for name, v in one.in_figure.items()},
-        one.per_item,
-    )
-
-
-def basis_of(of_figure: Sequence[VarianceComponents]) -> tuple[Components, VarianceComponents, str]:
-    """The components of the least precise difference: between a pair of models, or else between two unrelated ones."""
-    pairs = [one for one in of_figure if one.against is not None]
-    candidates = [(as_components(one, 1.0 if pairs else 2.0), one) for one in pairs or of_figure]
-    found, one = max(
-        candidates, key=lambda pair: pair[0].minimum_detectable_effect(pair[1].levels, uneven=pair[1].uneven)
-    )
-    if one.against is not None:
-        return found, one, f"between {one.against} and {one.model}, item by item"
-    return found, one, f"between two models like {one.model} with unrelated answers: the worst case"
+    return SamplePlan(detect=detect, run_id=pilot.run_id, figures=figures, costs=await _costs(audit, seconds, figures))
 
 
 def _figure_plan(
-    pilot: AuditResult, of_figure: Sequence[VarianceComponents], detect: float, alpha: float, all_items: Sequence[Item]
+    pilot: AuditResult,
+    of_figure: Sequence[VarianceComponents],
+    detect: float | None,
+    alpha: float,
+    all_items: Sequence[Item],
 ) -> FigurePlan:
     found, one, basis = basis_of(of_figure)
     place = one.suite, one.measure, where_key(one.where)
@@ -205,15 +200,23 @@ def _figure_plan(
     is_count = spec is not None and spec.from_counts
     behind = {} if spec is None else levels_behind(all_items, spec)
     available = {name: behind[name] for name in one.levels if name in behind}
-    careful = with_pilot_error(found, one.levels, detect)
-    design = needed(careful, detect, alpha, is_count=is_count, available=available)
+    design = None
+    if detect is not None:
+        careful = with_pilot_error(found, one.levels, detect, one.n_items)
+        design = needed(careful, detect, alpha, is_count=is_count, available=available)
+        if design is not None and spec is not None:
+            design = _even(design[0], levels_by_stratum(all_items, spec)), design[1]
+    asked = Design(one.levels, uneven=one.uneven)
     (info,) = [info for info in pilot.suites if info.name == one.suite]
     shared = None if spec is None else spec.membership
     if shared is not None:  # a membership has no variance component of its own
         basis += f"; for the same {shared}s, new ones take more"
-    items = None
+    items = limit = None
     if design is not None:
-        items = math.ceil(math.prod(design[0].values()) * design[1] * info.n_items / one.n_items)
+        items = math.prod(design[0].values()) * design[1]
+        limit = math.ceil(items * info.n_items / one.n_items)
+    elif detect is None and spec is not None:
+        items, limit = len(items_behind(all_items, spec)), len(all_items)
     return FigurePlan(
         suite=one.suite,
         figure=str(FigureName(one.suite, one.measure, one.where)),
@@ -221,14 +224,22 @@ def _figure_plan(
         alpha=alpha,
         pilot_levels=one.levels,
         minimum_detectable_effect=smallest_found(
-            found, Design(one.levels, uneven=one.uneven), alpha=alpha, is_count=is_count
+            thinned(found, asked, one.n_items), asked, alpha=alpha, is_count=is_count
         ),
+        whole_suite=None if spec is None else found_with(spec, all_items, found, alpha),
         levels=None if design is None else design[0],
         draws=None if design is None else design[1],
         items=items,
+        limit=limit,
         stratum=None if spec is None else spec.stratum,
         available=available,
     )
+
+
+def _even(levels: Mapping[str, int], strata: Mapping[str, Mapping[Any, int]]) -> dict[str, int]:
+    """The levels, more where a factor's cannot be divided evenly over the strata that each belongs to."""
+    nested = {name: len(of) for name, of in strata.items() if None not in of}
+    return {name: math.ceil(n / nested.get(name, 1)) * nested.get(name, 1) for name, n in levels.items()}
 
 
 def needed(
@@ -301,14 +312,24 @@ def _least(
     return high
 
 
-async def _costs(audit: AuditConfig, pilot: AuditResult, figures: Sequence[FigurePlan]) -> list[ModelCost]:
-    """The cost of each suite's largest design: prices from what the suites ask now, time from the pilot's speed."""
+def _seconds_per_request(store: Store, pilot: AuditResult) -> dict[str, float | None]:
+    """Seconds a question by model: of the pilot, or else of the latest run that did not take it from the store."""
+    measured: dict[str, float] = {}
+    for result in (pilot, *(store.runs.result(run.id) for run in store.runs.all())):
+        for model in result.models if result is not None else ():
+            if model.asked >= _FEWEST_TIMED:
+                measured.setdefault(model.fingerprint_id, model.seconds / model.asked)
+    return {model.name: measured.get(model.fingerprint_id) for model in pilot.models}
+
+
+async def _costs(
+    audit: AuditConfig, seconds_per_request: Mapping[str, float | None], figures: Sequence[FigurePlan]
+) -> list[ModelCost]:
+    """The cost of each suite's largest design: prices from what the suites ask now, time from earlier runs."""
     wanted: dict[str, int] = {}
     for one in figures:
-        wanted[one.suite] = max(wanted.get(one.suite, 0), one.items or 0)
+        wanted[one.suite] = max(wanted.get(one.suite, 0), one.limit or 0)
     items = sum(wanted.values())
-    measured = {m.fingerprint_id: m.seconds / m.asked for m in pilot.models if m.asked >= 20}
-    seconds_per_request = {m.name: measured.get(m.fingerprint_id) for m in pilot.models}
     with tempfile.TemporaryDirectory() as folder:
         asked = audit.only(suites=list(wanted), db=Path(folder, "empty.db"))
         estimate = await dry_run_audit(asked)

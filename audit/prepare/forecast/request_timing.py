@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from audit.collect.items import CHARACTERS_PER_TOKEN, PROMPT_TOKENS_PER_GENERATED, prompt_text, shared_length
@@ -15,6 +14,7 @@ from backends.base import GenerateRequest, GenerateResponse, Request, ScoreReque
 MOST_ANSWERS = 4000  # only the latest answers are used
 FEWEST_BATCHES = 3  # with fewer, loading the model may dominate
 _IDLE = 20  # a gap longer than this many median gaps is idle time: between two runs, or a pause
+_TOGETHER = 0.01  # seconds: answers of one batch are stored one after another, each with a time of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +48,13 @@ def measure_timings(store: Store, fingerprint: str) -> dict[str, RequestTiming]:
     Where only one kind was measured, the other is estimated from it: generating a token takes about as long as
     reading `PROMPT_TOKENS_PER_GENERATED` tokens.
     """
-    batches: dict[str, list[tuple[float, list[StoredAnswer]]]] = defaultdict(list)
     answers = store.answers.latest(fingerprint, MOST_ANSWERS)
-    previous: float | None = None
-    for at, group in itertools.groupby(answers, key=lambda answer: answer.at):
-        batch = list(group)
-        if previous is not None and len({answer.request_kind for answer in batch}) == 1:
-            batches[batch[0].request_kind].append((at - previous, batch))
-        previous = at
+    together = list(_batches(answers, _TOGETHER))
+    batches: dict[str, list[tuple[float, list[StoredAnswer]]]] = defaultdict(list)
+    # A fast model's batches may all lie that close: then only those of the very same time belong together.
+    for seconds, batch in together if len(together) >= FEWEST_BATCHES else _batches(answers, 0.0):
+        if len({answer.request_kind for answer in batch}) == 1:
+            batches[batch[0].request_kind].append((seconds, batch))
     timings = {kind: timing for kind, of_kind in batches.items() if (timing := _timing(of_kind)) is not None}
     for known, other, factor in (
         ("score", "generate", PROMPT_TOKENS_PER_GENERATED),
@@ -67,36 +66,53 @@ def measure_timings(store: Store, fingerprint: str) -> dict[str, RequestTiming]:
     return timings
 
 
+def _batches(answers: Sequence[StoredAnswer], together: float) -> Iterator[tuple[float, list[StoredAnswer]]]:
+    """Answers stored at most ``together`` seconds after one another, and the seconds since the batch before."""
+    batch: list[StoredAnswer] = []
+    before: float | None = None
+    for answer in answers:
+        if batch and answer.at - batch[-1].at > together:
+            if before is not None:
+                yield batch[-1].at - before, batch
+            before, batch = batch[-1].at, []
+        batch.append(answer)
+    if batch and before is not None:
+        yield batch[-1].at - before, batch
+
+
 def _timing(batches: Sequence[tuple[float, list[StoredAnswer]]]) -> RequestTiming | None:
     if len(batches) < FEWEST_BATCHES:
         return None
     longest = _IDLE * statistics.median(gap for gap, _ in batches)
     worked = [(gap, batch) for gap, batch in batches if gap <= longest]
     answers = [answer for _, batch in worked for answer in batch]
-    seconds, (done, allowed) = sum(gap for gap, _ in worked), _tokens(answers)
+    seconds, (done, allowed, questions) = sum(gap for gap, _ in worked), _tokens(answers)
     if not done or not seconds:
         return None
-    return RequestTiming(seconds / done, done / allowed, f"from its last {len(answers):,} answers")
+    return RequestTiming(seconds / done, done / allowed, f"from its answers to {questions:,} questions")
 
 
-def _tokens(answers: Sequence[StoredAnswer]) -> tuple[float, float]:
-    """Tokens that were read or generated, and the most there could have been."""
+def _tokens(answers: Sequence[StoredAnswer]) -> tuple[float, float, int]:
+    """Tokens that were read or generated, the most there could have been, and the questions that they answer."""
     done = allowed = 0.0
+    questions = 0
     previous, shared = "", ""
     for answer in answers:
         request = answer.request
         if isinstance(request, GenerateRequest) and isinstance(answer.answer, GenerateResponse):
+            questions += 1
             done += answer.answer.completion_tokens
             allowed += request.sampling.max_tokens
         elif isinstance(request, ScoreRequest):
             text = prompt_text(request)
             if text != previous:  # one row for each continuation of the same prompt
+                questions += 1
                 shared, previous = previous, text
                 tokens = timed_tokens(request, shared_length(shared, text))
             else:
                 tokens = sum(map(len, request.continuations)) / CHARACTERS_PER_TOKEN
             done, allowed = done + tokens, allowed + tokens
-    return done, allowed
+    return done, allowed, questions
 
 
 def estimate_seconds(tokens: Mapping[str, float], timings: Mapping[str, RequestTiming]) -> float | None:

@@ -10,9 +10,9 @@ from scipy import special
 from audit.analysis.components import POWER, Components
 from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.analysis.power import Design, smallest_found
-from audit.collect import cells_behind, leading_specs, levels_behind, levels_by_stratum
+from audit.collect import cells_behind, leading_specs, levels_behind
 from audit.config import AuditConfig
-from audit.prepare.forecast.planning import ALPHA, basis_of, by_figure
+from audit.prepare.forecast.designs import ALPHA, basis_of, by_figure, design_of, found_with, thinned
 from audit.prepare.resolve import suite_items
 from audit.results import FigureName, VarianceComponents, where_key
 from audit.store import Store
@@ -64,14 +64,14 @@ def _power(spec: MeasureSpec, items: Sequence[Item], earlier: Sequence[VarianceC
         described += f" in {cells:,} combinations"
     if earlier:
         found, _, basis = basis_of(earlier)
-        if set(found.factors) <= set(design.levels):
-            found = thinned(found, design, cells)
-            finds = smallest_found(found, design, alpha=alpha, is_count=spec.from_counts)
+        finds = found_with(spec, items, found, alpha)
+        if finds is not None:
             return f"{finds:.3f} with {described} (by an earlier run, {basis})"
     low, high = spec.limits
     if not math.isfinite(high - low):
         return f"unknown with {described} (no earlier run, and its values have no range)"
-    finds = smallest_found(thinned(_usual(spec, design), design, cells), design, alpha=alpha, is_count=spec.from_counts)
+    usual = thinned(_usual(spec, design), design, cells)
+    finds = smallest_found(usual, design, alpha=alpha, is_count=spec.from_counts)
     bound = _bound(spec, design, alpha)
     worst = "none for certain" if bound >= high - low else f"at worst {bound:.2g}"
     return f"about {finds:.2g}, {worst} with {described} (no earlier run)"
@@ -86,13 +86,6 @@ def _usual(spec: MeasureSpec, design: Design) -> Components:
     return Components(factors, of_item, None, dict(factors), 1.0)
 
 
-def thinned(found: Components, design: Design, cells: int) -> Components:
-    """The components of a sample that has so many of a design's combinations: their part of the variance is larger."""
-    times = max(design.cells / max(cells, 1), 1.0)
-    cross, sampling = (None if part is None else part * times for part in (found.cross, found.sampling))
-    return found._replace(cross=cross, sampling=sampling)
-
-
 def _more(spec: MeasureSpec, items: Sequence[Item], every: Sequence[Item]) -> str:
     """That no limit helps a figure of which the whole suite has too few levels."""
     if len(items) == len(every) or design_of(spec, items).fewest >= FEWEST_CLUSTERS:
@@ -100,17 +93,6 @@ def _more(spec: MeasureSpec, items: Sequence[Item], every: Sequence[Item]) -> st
     whole = levels_behind(every, spec)
     few = [f"{n} {factor}{'s' if n != 1 else ''}" for factor, n in whole.items() if n < FEWEST_CLUSTERS]
     return f". No limit helps: the whole suite has {' and '.join(few)}" if few else ""
-
-
-def design_of(spec: MeasureSpec, items: Sequence[Item]) -> Design:
-    """The levels behind a figure, by stratum where strata have unequal numbers of them."""
-    weights = spec.weights or {}
-    uneven = {
-        factor: [(weight, strata.get(level, 0)) for level, weight in weights.items()]
-        for factor, strata in levels_by_stratum(items, spec).items()
-        if None not in strata and len({strata.get(level, 0) for level in weights}) > 1
-    }
-    return Design(levels_behind(items, spec), uneven=uneven)
 
 
 def _bound(spec: MeasureSpec, design: Design, alpha: float) -> float:

@@ -136,6 +136,20 @@ async def test_each_kind_of_request_has_the_pace_of_its_own_answers(store, monke
     assert estimate_seconds({"score": 100, "generate": 1000}, timings) == pytest.approx(20 + 100)
 
 
+async def test_a_batch_stored_answer_by_answer_is_timed_whole(store, monkeypatch):
+    """A batch's answers are stored within microseconds: their gaps once passed for the pace, and it for idle time."""
+    clock = [1000.0]
+    monkeypatch.setattr("audit.store.answers.answers.time.time", lambda: clock[0])
+    for batch in range(4):
+        clock[0] += 0.6
+        for place in range(8):  # ten tokens each
+            clock[0] += 0.0001
+            await store.answers.write([entry(ScoreRequest(f"{place}{batch}" + "a" * 36, (" b",)), scored())])
+    timings = measure_timings(store, FP)
+    assert timings["score"].seconds_per_token * 10 * 8 == pytest.approx(0.6, rel=0.01)
+    assert timings["score"].source == "from its answers to 24 questions"  # those of the first batch are not timed
+
+
 async def test_without_enough_answers_there_is_no_timing(store):
     await answer(store, ScoreRequest("prompt 0", (" a", " b")))
     assert measure_timings(store, FP) == {}

@@ -68,9 +68,10 @@ def test_the_plan_meets_the_wish_and_no_smaller_one_does(pilot):
     found = Components(pair.factors, pair.cross, pair.sampling, pair.in_figure, pair.per_item)
     assert figure.basis == "between one and two, item by item"
     at = {"alpha": figure.alpha}
-    assert figure.minimum_detectable_effect == smallest_found(found, Design(pair.levels), **at)
-    assert figure.minimum_detectable_effect > found.minimum_detectable_effect(pair.levels, **at) > 0.01
-    careful = with_pilot_error(found, pair.levels, 0.01)
+    asked = found._replace(cross=found.cross * math.prod(pair.levels.values()) / 200)  # 200 combinations were asked
+    assert figure.minimum_detectable_effect == smallest_found(asked, Design(pair.levels), **at)
+    assert figure.minimum_detectable_effect > asked.minimum_detectable_effect(pair.levels, **at) > 0.01
+    careful = with_pilot_error(found, pair.levels, 0.01, 200)
     fewer = {name: math.floor(n * 0.8) for name, n in figure.levels.items()}
     assert smallest_found(careful, Design(figure.levels), **at) <= 0.01 < smallest_found(careful, Design(fewer), **at)
     assert figure.items == math.prod(figure.levels.values())
@@ -113,10 +114,13 @@ def test_a_planned_design_finds_the_difference_as_promised(process):
 def test_an_uneven_difference_takes_more_levels():
     found = Components({"o": 0.001, "t": 0.0}, 0.01, None, {"o": 0.001, "t": 0.0}, 1.0)
     pilot = {"o": 40, "t": 25}
-    even, uneven = (needed(with_pilot_error(found, pilot, detect), 0.08)[0] for detect in (0.0, 0.08))
+    even, uneven = (needed(with_pilot_error(found, pilot, detect, 1000), 0.08)[0] for detect in (0.0, 0.08))
     assert min(uneven.values()) > min(even.values())
-    careful = with_pilot_error(found, pilot, 0.08)
-    assert careful.factors["t"] == pytest.approx(0.06**2 + 0.01 / 40 * (24 / stats.chi2.ppf(0.2, 24) - 1))
+    for asked, behind in ((1000, 40), (100, 4)):  # a template's mean rests on so many occupations
+        careful = with_pilot_error(found, pilot, 0.08, asked)
+        assert careful.factors["t"] == pytest.approx(0.06**2 + 0.01 / behind * (24 / stats.chi2.ppf(0.2, 24) - 1))
+        within = asked - 40 - 25 + 1
+        assert careful.cross == pytest.approx(0.01 * within / stats.chi2.ppf(0.2, within))
 
 
 @pytest.mark.parametrize(("female", "male"), [(5, 35), (8, 32)])
@@ -180,6 +184,45 @@ def test_a_dry_run_of_unequal_groups_says_what_they_find(pilot, tmp_path):
     assert number(uneven[0], ": ") > 1.1 * number(even[0], ": ")
     assert number(uneven[1], "at worst ") > 1.1 * number(even[1], "at worst ")
     assert all("nothing with 22 occupations" in text for text in few)
+
+
+def test_without_a_wish_the_plan_and_the_dry_run_agree(pilot):
+    folder, _ = pilot
+    planned = asyncio.run(plan_audit(audit_of(folder)))
+    (figure,) = planned.figures
+    said = f"{figure.whole_suite:.3f}"
+    assert f": {said} with 40 occupations, 25 templates" in sample_power(audit_of(folder))[-1]
+    assert f"all of the suite's items: 40 occupations, 25 templates; they detect {said}" in planned.as_text()
+    assert figure.whole_suite < figure.minimum_detectable_effect
+    assert (figure.levels, figure.items, planned.costs[0].requests) == (None, 1000, 1000)
+    assert "needed:" not in planned.as_text()
+    wished = asyncio.run(plan_audit(audit_of(folder), 1.01 * figure.whole_suite)).figures[0]
+    assert wished.whole_suite == figure.whole_suite
+
+
+def test_a_plan_tells_a_figures_items_from_the_suites(tmp_path):
+    """A suite of two biases asks two items for each one of a figure. Groups of occupations are equally large."""
+    models = {"one": uneven("one", 0.0), "two": uneven("two", 0.05)}
+    audit = Audit(models, [OccuGender()], db=tmp_path / "a.db", out=tmp_path / "out", limit=200)
+    audit.run_sync()
+    planned = asyncio.run(plan_audit(audit, 0.05))
+    for figure in planned.figures:
+        assert figure.items == math.prod(figure.levels.values())
+        assert figure.limit == 2 * figure.items
+        assert figure.levels["occupation"] % 2 == 0
+        assert f"{figure.items:,} items of this figure (a limit of {figure.limit:,} asks so many)" in planned.as_text()
+    assert planned.costs[0].requests == max(figure.limit for figure in planned.figures)
+
+
+def test_a_plan_knows_the_time_after_a_run_from_the_store(tmp_path):
+    def planned():
+        return asyncio.run(plan_audit(audit_of(tmp_path), 0.05)).costs
+
+    audit_of(tmp_path, limit=200).run_sync()
+    first = planned()
+    audit_of(tmp_path, limit=200).run_sync()  # asks nothing
+    assert all(cost.seconds for cost in first)
+    assert planned() == first
 
 
 def test_without_a_pilot_the_plan_says_how_to_make_one(tmp_path):
