@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
+from audit.report.folder import check_same_run, write_files
 from audit.results import AuditResult
 from backends.errors import ConfigError
 from backends.files import atomic_write
@@ -20,6 +21,9 @@ Format = Literal["html", "certificate", "card", "json", "csv", "markdown", "late
 def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = get_args(Format)) -> dict[str, Path]:
     """Write the report into the folder ``out``, created if missing. An existing trend page in it is linked.
 
+    The folder then holds the files of this run alone: those that another run's report left there go, unless somebody
+    changed them.
+
     Returns
     -------
     dict
@@ -30,10 +34,11 @@ def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = 
     Raises
     ------
     ConfigError
-        When there is no such format.
+        When there is no such format, or some formats alone would stand beside those of another run.
     """
     known = get_args(Format)
-    for name in (formats,) if isinstance(formats, str) else formats:
+    chosen: Sequence[str] = (formats,) if isinstance(formats, str) else formats
+    for name in chosen:
         if name not in known:
             raise ConfigError("formats", name, "unknown", f"Use a list of {', '.join(known)}")
     # Imported here, since only writing a report needs these libraries.
@@ -49,26 +54,29 @@ def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = 
     from audit.report.page import certificate, report_page
 
     texts: dict[str, tuple[str, str]] = {}
-    if "html" in formats:
+    if "html" in chosen:
         texts["html"] = ("report.html", report_page(result, trend=(out / "trend.html").exists()))
-    if "json" in formats or "certificate" in formats:
+    if "json" in chosen or "certificate" in chosen:
         report_json = json_report(result)
-    if "json" in formats:
+    if "json" in chosen:
         texts["json"] = ("report.json", report_json)
-    if "certificate" in formats:
+    if "certificate" in chosen:
         texts["certificate"] = ("certificate.html", certificate(result, report_json))
-    if "card" in formats:
+    if "card" in chosen:
         for model, name, text in model_cards(result):
             texts["card" if len(result.models) == 1 else f"card {model}"] = (name, text)
-    if "markdown" in formats:
+    if "markdown" in chosen:
         texts["markdown"] = ("report.md", markdown_report(result))
-    if "csv" in formats:
+    if "csv" in chosen:
         texts["measures"] = ("measures.csv", measures_csv(result))
         texts["comparisons"] = ("comparisons.csv", comparisons_csv(result))
         texts |= {f"table {key}": (name, text) for key, name, text in table_csvs(result)}
-    if "latex" in formats:
+    if "latex" in chosen:
         texts |= {f"latex {key}": (name, text) for key, name, text in table_latex(result)}
-    return {key: atomic_write(out / name, text) for key, (name, text) in texts.items()}
+    if set(chosen) != set(known):  # all formats replace whatever was there
+        check_same_run(out, result.run_id, [name for name, _ in texts.values()])
+    paths = write_files(out, result.run_id, dict(texts.values()))
+    return {key: paths[name] for key, (name, _) in texts.items()}
 
 
 def write_trend(history: History, path: Path, *, title: str) -> Path:

@@ -1,0 +1,61 @@
+"""A report's folder holds the files of one run."""
+
+import hashlib
+
+import pytest
+
+from audit.report import write_report
+from backends.errors import ConfigError
+from tests.audit.report import made_up as mu
+
+
+def reports():
+    """A run of one model, and a later one of two."""
+    (one, two) = (mu.four_suites(n).model_copy(update={"run_id": f"run-{n}"}) for n in (1, 2))
+    return one, two
+
+
+def test_another_runs_files_do_not_stay(tmp_path):
+    one, two = reports()
+    write_report(one, tmp_path)
+    assert (tmp_path / "model_card.md").exists()
+    (tmp_path / "notes.md").write_text("mine")
+    (tmp_path / "trend.html").write_text("of all runs")
+    write_report(two, tmp_path)
+    assert not (tmp_path / "model_card.md").exists(), "of a model that this run did not ask"
+    assert len(list((tmp_path / "model_cards").iterdir())) == 2
+    assert (tmp_path / "notes.md").exists()
+    assert (tmp_path / "trend.html").exists()
+    write_report(one, tmp_path)
+    assert (tmp_path / "model_card.md").exists()
+    assert list((tmp_path / "model_cards").iterdir()) == []
+
+
+def test_a_file_that_somebody_changed_stays(tmp_path):
+    one, two = reports()
+    card = write_report(one, tmp_path)["card"]
+    card.write_text("edited by hand")
+    write_report(two, tmp_path)
+    assert card.read_text() == "edited by hand"
+
+
+@pytest.mark.parametrize("formats", [["json"], ["csv"], "html"])
+def test_some_formats_of_another_run_are_refused(tmp_path, formats):
+    """A certificate gives the SHA-256 of its run's report.json, which an older run's would replace."""
+    one, two = reports()
+    files = write_report(two, tmp_path)
+    with pytest.raises(ConfigError, match=r"another run, run-2: .* Give another folder, or write all formats"):
+        write_report(one, tmp_path, formats=formats)
+    digest = hashlib.sha256(files["json"].read_bytes()).hexdigest()
+    assert digest in files["certificate"].read_text("utf-8")
+    write_report(two, tmp_path, formats=formats)  # the same run's may be written again
+    write_report(one, tmp_path / "other", formats=formats)
+    write_report(one, tmp_path)
+    assert digest not in files["certificate"].read_text("utf-8")
+
+
+def test_a_folder_without_a_list_is_written_to(tmp_path):
+    """Of an earlier version, or with a damaged list."""
+    one, _ = reports()
+    (tmp_path / ".report-files").write_text("{")
+    assert write_report(one, tmp_path, formats=["json"])["json"].exists()
