@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from pydantic import Field
@@ -26,6 +27,8 @@ from audit.results.signatures import EXTENT, signature_changes
 
 #: With fewer models a ranking says next to nothing: two unrelated figures rank four models the same in 1 of 24 cases.
 FEWEST_MODELS = 5
+#: Of a fingerprint, beside a label that several models have.
+_DIGITS = 12
 
 
 class RankedFigure(Reported):
@@ -72,19 +75,29 @@ class Agreement(Reported):
 def agreement(results: Iterable[AuditResult], confidence: float = 0.95) -> Agreement:
     """The agreement of the latest primary figures of each model.
 
+    A model is what its fingerprint identifies: two under one label are two, one under two labels is one.
+
     Parameters
     ----------
     results : iterable of AuditResult
         Oldest first: for each figure and model the last one counts, or an earlier one on more items.
     """
     latest: dict[tuple[str, str, object], dict[str, Measure]] = {}
+    labels: dict[str, str] = {}
     for result in results:
+        fingerprints = {model.name: model.fingerprint_id for model in result.models}
+        labels |= {fingerprint: name for name, fingerprint in fingerprints.items()}
         for measure in result.measures:
             if measure.spec.primary and not measure.is_subgroup:
                 of_models = latest.setdefault((measure.suite, measure.measure, where_key(measure.where)), {})
-                before = of_models.pop(measure.model, None)  # so that the latest of all comes last
-                of_models[measure.model] = measure if before is None else _fuller(before, measure)
-    figures = [_ranked(list(of_models.values())) for of_models in latest.values()]
+                model = fingerprints[measure.model]
+                before = of_models.pop(model, None)  # so that the latest of all comes last
+                of_models[model] = measure if before is None else _fuller(before, measure)
+    names = _distinct(labels)
+    figures = [
+        _ranked([measure.model_copy(update={"model": names[model]}) for model, measure in of_models.items()])
+        for of_models in latest.values()
+    ]
     pairs = itertools.combinations(range(len(figures)), 2)
     return Agreement(
         models=list(dict.fromkeys(model for figure in figures for model in figure.values)),
@@ -92,6 +105,15 @@ def agreement(results: Iterable[AuditResult], confidence: float = 0.95) -> Agree
         correlations=[_correlated(figures, a, b, confidence) for a, b in pairs if figures[a].suite != figures[b].suite],
         confidence=confidence,
     )
+
+
+def _distinct(labels: Mapping[str, str]) -> dict[str, str]:
+    """Each fingerprint's latest label, with the fingerprint where several have the same."""
+    times = Counter(labels.values())
+    return {
+        fingerprint: label if times[label] == 1 else f"{label} ({fingerprint[:_DIGITS]})"
+        for fingerprint, label in labels.items()
+    }
 
 
 def _fuller(before: Measure, after: Measure) -> Measure:

@@ -15,8 +15,13 @@ from suites.base import MeasureSpec
 from tests.audit.report import made_up as mu
 
 
-def run(values: dict[str, dict[str, float]], signature: str = "v:1", n_items: int | None = None) -> AuditResult:
-    """A result with one primary figure a suite, and a secondary one that nobody ranks."""
+def run(
+    values: dict[str, dict[str, float]], signature: str = "v:1", n_items: int | None = None, prefix: str = "fp1-"
+) -> AuditResult:
+    """A result with one primary figure a suite, and a secondary one that nobody ranks.
+
+    ``prefix``: of the models' fingerprints, which end with their names' last letters.
+    """
     models = list(dict.fromkeys(model for of_suite in values.values() for model in of_suite))
     measures = [
         mu.measure(
@@ -33,7 +38,9 @@ def run(values: dict[str, dict[str, float]], signature: str = "v:1", n_items: in
         for model, value in of_suite.items()
         for name in ("bias", "other")
     ]
-    return mu.result(models, [mu.suite_info(suite, suite) for suite in values], measures, comparisons=[])
+    found = mu.result(models, [mu.suite_info(suite, suite) for suite in values], measures, comparisons=[])
+    known = [m.model_copy(update={"fingerprint_id": f"{prefix}{m.name[-1]}"}) for m in found.models]
+    return found.model_copy(update={"models": known})
 
 
 @pytest.mark.parametrize("ties", [False, True])
@@ -100,6 +107,30 @@ def test_a_models_latest_run_of_one_way_of_asking_counts() -> None:
     assert figure.values == {"a": 0.3, "b": 0.4}
     assert figure.ranks == {"a": 2, "b": 1}
     assert figure.left_out == ["old"]
+
+
+def test_models_of_one_label_are_told_apart_by_fingerprint() -> None:
+    """A label that points at a new checkpoint: rankings of models that do not exist had a correlation of -1."""
+    up = {f"m{i}": i / 10 for i in range(1, 7)}
+    first = run({"one": up, "two": up}, prefix="fp1-c")
+    down = {name: 1 - value for name, value in up.items()}
+    found = agreement([first, run({"two": down}, prefix="fp1-d")])
+    (pair,) = found.correlations
+    assert (pair.n_models, pair.rho) == (6, 1)
+    assert len(found.models) == 12
+    assert {"m1 (fp1-c1)", "m1 (fp1-d1)"} <= set(found.models)
+
+
+def test_a_model_under_two_labels_is_one() -> None:
+    """Copies would narrow the interval, which is over new models."""
+    up = {f"m{i}": i / 10 for i in range(1, 7)}
+    other = {f"n{i}": i / 10 for i in range(1, 7)}
+    alone, twice = (
+        agreement([run({"one": up, "two": up})]),
+        agreement([run({"one": up, "two": up}), run({"one": other, "two": other})]),
+    )
+    assert twice.correlations == alone.correlations
+    assert twice.models == list(other)
 
 
 def test_a_later_sample_replaces_no_figure_of_more_items() -> None:
