@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import PrivateAttr
 
-from audit.results import AuditResult, Measure
+from audit.results import REPORT_KEYS, AuditResult, Measure, Scalar
 from backends.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from audit.report.trackers import Tracker
 
 #: The columns of `StoredResult.items_df` before factors and quantities.
-_ITEM_COLUMNS = ("model", "suite", "item", "missing")
+_ITEM_COLUMNS = ("model", "suite", "item", "missing", "derived")
+#: The level of a control, as "no debiasing text": as None, frames would drop it from groups.
+_NONE = "none"
 
 
 class StoredResult(AuditResult):
@@ -55,40 +57,52 @@ class StoredResult(AuditResult):
         A pandas frame, or a polars one if only that is installed (extra ``frames``).
         """
         factors = list(dict.fromkeys(factor for measure in self.measures for factor in measure.where))
-        names = [name for name in Measure.model_fields if name not in ("where", "spec", "levels")]
+        names = [name for name in Measure.model_fields if name not in ("where", "spec")]
         return _frame(
-            {name: getattr(measure, name) for name in names}
-            | {f"where.{factor}": measure.where.get(factor) for factor in factors}
+            {REPORT_KEYS.get(name, name): getattr(measure, name) for name in names}
+            | {f"where.{factor}": _level(measure.where[factor]) for factor in factors if factor in measure.where}
             for measure in self.measures
         )
 
-    def items_df(self, suite: str | None = None) -> Any:
+    def items_df(self, suite: str | None = None, *, derived: bool = False) -> Any:
         """The items behind the figures as a data frame: a row for each model, suite and item.
 
-        A quantity that a suite derives from several items has a row too, with no prompt in `write_items`.
-        Columns: ``model``, ``suite``, ``item``, ``missing`` (why there is no answer, else None), one for each factor
-        and one for each quantity ``NAME``. A quantity that is only bounded has ``NAME.low`` and ``NAME.high`` instead
-        (``NAME`` is then missing, never 0). A factor with the name of another column is ``factor.NAME``. `write_items`
-        includes the texts.
+        Parameters
+        ----------
+        suite : str, optional
+            Only this suite's.
+        derived : bool
+            Also the rows that a suite computes from several items, as the difference of a pair. Their column
+            ``derived`` is True. (In runs of versions that did not store it, it is None, and they are always there.)
+
+        Returns
+        -------
+        pandas.DataFrame, or polars.DataFrame if only that is installed
+            Columns: ``model``, ``suite``, ``item``, ``missing`` (why there is no answer, else None), ``derived``, one
+            for each factor and one for each quantity ``NAME``. A quantity that is only bounded has ``NAME.low`` and
+            ``NAME.high`` instead (``NAME`` is then missing, never 0). A factor's level "no such text", as of a control,
+            is ``"none"``; a missing cell is of a row that does not have the factor. A factor with the name of another
+            column is ``factor.NAME``. `write_items` includes the texts.
         """
         from audit.report.exports import item_records
         from audit.store import Store
 
         with Store.open(self._db, read_only=True) as store:
-            records = list(item_records(store, self, suite=suite, texts=False))
+            records = list(item_records(store, self, suite=suite, texts=False, derived=derived))
         taken = {*_ITEM_COLUMNS, *(name for record in records for name in record["quantities"])}
         return _frame(_flat(record, taken) for record in records)
 
-    def write_items(self, path: str | Path, suite: str | None = None) -> Path:
+    def write_items(self, path: str | Path, suite: str | None = None, *, derived: bool = False) -> Path:
         """Write the items with their prompts and answers, as `audit export` does. Returns the path.
 
-        ``path`` ends in ``.jsonl``, or in ``.parquet`` (needs the extra ``frames``).
+        ``path`` ends in ``.jsonl``, or in ``.parquet`` (needs the extra ``frames``). ``derived``: as for `items_df`;
+        these rows repeat the texts of all their items.
         """
         from audit.report.exports import write_items
         from audit.store import Store
 
         with Store.open(self._db, read_only=True) as store:
-            return write_items(store, self, Path(path), suite=suite)
+            return write_items(store, self, Path(path), suite=suite, derived=derived)
 
     def write_for(self, tool: Tool, out: str | Path, suite: str | None = None) -> list[Path]:
         """Write the run in another tool's format into the folder ``out``, as `audit export --for` does.
@@ -118,12 +132,16 @@ class StoredResult(AuditResult):
 def _flat(record: Mapping[str, Any], taken: Collection[str]) -> dict[str, Any]:
     """A record of one item with a column for each factor and quantity; ``taken``: names of columns not for factors."""
     flat: dict[str, Any] = {name: record[name] for name in _ITEM_COLUMNS}
-    flat |= {f"factor.{name}" if name in taken else name: level for name, level in record["factors"].items()}
+    flat |= {f"factor.{name}" if name in taken else name: _level(level) for name, level in record["factors"].items()}
     for name, (low, value, high) in record["quantities"].items():
         flat[name] = value
         if value is None or low < high:
             flat |= {f"{name}.low": low, f"{name}.high": high}
     return flat
+
+
+def _level(level: Scalar) -> Scalar:
+    return _NONE if level is None else level
 
 
 def _frame(rows: Iterable[Mapping[str, Any]]) -> Any:
@@ -145,9 +163,9 @@ def _columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
     columns: dict[str, list[Any]] = {}
     count = 0
     for count, row in enumerate(rows, 1):
-        for name in row:
-            if name not in columns:
-                columns[name] = [None] * (count - 1)
-        for name, column in columns.items():
-            column.append(row.get(name))
-    return columns
+        for name, value in row.items():
+            column = columns.setdefault(name, [])
+            if len(column) < count - 1:
+                column.extend([None] * (count - 1 - len(column)))
+            column.append(value)
+    return {name: column + [None] * (count - len(column)) for name, column in columns.items()}

@@ -98,6 +98,9 @@ def export(
     tool: Annotated[
         str | None, typer.Option("--for", help="Files for another tool: inspect, lm-eval or every-eval-ever.")
     ] = None,
+    derived: Annotated[
+        bool, typer.Option("--derived", help="Also rows computed from several items; they repeat those items' texts.")
+    ] = False,
 ) -> None:
     """Write a run's items: prompts, answers, factors and quantities, one record per model and item."""
     from audit.report.exports import Tool, write_for_tool, write_items
@@ -105,7 +108,7 @@ def export(
     with open_store(db) as store:
         result = store.runs.finished_result(store.runs.find(run_id))
         if tool is None:
-            say(write_items(store, result, file, suite=suite))
+            say(write_items(store, result, file, suite=suite, derived=derived))
         else:
             for path in write_for_tool(store, result, cast(Tool, tool), file, suite=suite):
                 say(path)

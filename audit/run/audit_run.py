@@ -392,9 +392,11 @@ class _Run:
 
 
 def _stored_rows(parsed: ParsedResponses) -> Iterator[StoredRow]:
+    own = {row.item_id for row in parsed.rows if row.item_id in parsed.by_item}
     for row in parsed.rows:
         behind = [parsed.by_item[item].keys for item in row.items if item in parsed.by_item]
-        yield StoredRow(row, tuple(dict.fromkeys(itertools.chain.from_iterable(behind))))
+        derived = row.item_id not in own and own.issuperset(row.items)
+        yield StoredRow(row, tuple(dict.fromkeys(itertools.chain.from_iterable(behind))), derived)
 
 
 def _problems(

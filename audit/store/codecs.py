@@ -132,14 +132,24 @@ def _score_from_json(data: list[Any]) -> ContinuationScore:
 
 @dataclass(frozen=True, slots=True)
 class StoredRow:
-    """A suite's row, with the keys of the answers it was read from."""
+    """A suite's row, with the keys of the answers it was read from.
+
+    ``derived``: whether it is computed from items that have rows of their own; None in runs of versions that did not
+    store it.
+    """
 
     row: Row
     keys: tuple[str, ...]
+    derived: bool | None = None
+
+
+#: Between a row's item and factors where the json module wrote it: lone surrogates, and numbers that orjson would read
+#: as floats.
+_BY_JSON = b", {"
 
 
 def write_chunk(rows: Sequence[StoredRow]) -> bytes:
-    """Rows as JSON: ``[item, factors, quantities, missing, keys]`` each, followed by memberships if there are any.
+    """Rows as JSON: ``[item, factors, quantities, missing, keys, memberships, derived]`` each.
 
     A quantity is a single number if it equals its bounds, else ``[value or null, low, high]``; it is never NaN
     (`IdentifiedInterval` ensures that). A factor that is NaN becomes null, since JSON has no NaN.
@@ -154,7 +164,8 @@ def write_chunk(rows: Sequence[StoredRow]) -> bytes:
             },
             stored.row.missing,
             stored.keys,
-            *([dict(stored.row.memberships)] if stored.row.memberships else []),
+            dict(stored.row.memberships),
+            stored.derived,
         ]
         for stored in rows
     ]
@@ -164,8 +175,8 @@ def write_chunk(rows: Sequence[StoredRow]) -> bytes:
         return to_bytes(json.dumps(written, ensure_ascii=False, allow_nan=False))
 
 
-def read_chunk(text: bytes) -> list[StoredRow]:
-    """Read back what `write_chunk` wrote."""
+def read_chunk(text: bytes, *, derived: bool = True) -> list[StoredRow]:
+    """Read back what `write_chunk` wrote; without ``derived``, not the rows known to be."""
     return [
         StoredRow(
             Row(
@@ -179,6 +190,12 @@ def read_chunk(text: bytes) -> list[StoredRow]:
                 memberships={factor: tuple(levels) for factor, levels in more[0].items()} if more else {},
             ),
             tuple(keys),
+            more[1] if len(more) > 1 else None,
         )
-        for item, factors, quantities, missing, keys, *more in json.loads(from_bytes(text))
+        for item, factors, quantities, missing, keys, *more in _load_rows(text)
+        if derived or len(more) < 2 or not more[1]
     ]
+
+
+def _load_rows(text: bytes) -> list[list[Any]]:
+    return list(json.loads(from_bytes(text)) if _BY_JSON in text else orjson.loads(text))

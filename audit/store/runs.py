@@ -127,8 +127,8 @@ class Runs:
             writing.result()
         return count
 
-    def read_rows(self, run_id: str, model: str, suite: str) -> Iterator[StoredRow]:
-        """The rows that `write_rows` stored, in the order they were written.
+    def read_rows(self, run_id: str, model: str, suite: str, *, derived: bool = True) -> Iterator[StoredRow]:
+        """The rows that `write_rows` stored, in the order they were written; without ``derived``, those of items.
 
         Raises
         ------
@@ -147,7 +147,7 @@ class Runs:
                 return
             last, body = found
             try:
-                rows = read_chunk(zlib.decompress(body))
+                rows = read_chunk(zlib.decompress(body), derived=derived)
             except (zlib.error, ValueError, TypeError) as error:
                 raise StoreError(self._database.path, "damaged", f"rows of run {run_id}: {error}") from None
             yield from rows

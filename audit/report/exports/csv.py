@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -70,8 +71,16 @@ def _csv_of(things: Sequence[Measure] | Sequence[Comparison], fields: Sequence[s
     """One line per result, with the keys of report.json as columns."""
     factors = list(dict.fromkeys(key for thing in things for key in thing.where))
     header = [*(REPORT_KEYS.get(name, name) for name in fields), *(f"where.{key}" for key in factors)]
-    lines = ([getattr(t, name) for name in fields] + [_level(t.where, key) for key in factors] for t in things)
+    lines = (
+        [_as_json(getattr(thing, name)) for name in fields] + [_level(thing.where, key) for key in factors]
+        for thing in things
+    )
     return _text([header, *lines])
+
+
+def _as_json(value: Any) -> Any:
+    """A list or mapping as JSON, which other languages can read."""
+    return json.dumps(value, ensure_ascii=False, default=list) if isinstance(value, list | tuple | dict) else value
 
 
 def _level(where: Mapping[str, Scalar], factor: str) -> Scalar:

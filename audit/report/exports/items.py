@@ -20,12 +20,14 @@ _AT_ONCE = 500
 
 
 def item_records(
-    store: Store, result: AuditResult, *, suite: str | None = None, texts: bool = True
+    store: Store, result: AuditResult, *, suite: str | None = None, texts: bool = True, derived: bool = True
 ) -> Iterator[dict[str, Any]]:
     """A record for each model, suite and row of a run, in the order in which the rows were made.
 
-    Keys: ``run``, ``model``, ``suite``, ``item``, ``factors``, ``quantities`` (``{name: [low, value, high]}``; value
-    None where it is only bounded) and ``missing`` (why there is no answer, else None). With ``texts`` also ``prompt``
+    Keys: ``run``, ``model``, ``suite``, ``item``, ``derived``, ``factors``, ``quantities`` (``{name: [low, value,
+    high]}``; value None where it is only bounded) and ``missing`` (why there is no answer, else None). ``derived``
+    says whether the row is computed from items that have rows of their own (None for runs of versions that did not
+    store it); without the parameter ``derived`` such rows are left out. With ``texts`` also ``prompt``
     and ``answers``: ``{"text", "finish_reason"}``, ``{"labels"}``, or an entry for each continuation (log-probabilities
     in nats). Rows of several questions have neither: their ``asked`` holds a ``{"prompt", "answers"}`` for each.
 
@@ -39,7 +41,7 @@ def item_records(
         raise ConfigError("suite", suite, "not in this run", f"Known: {', '.join(names)}")
     for model in result.models:
         for name in names if suite is None else [suite]:
-            rows = store.runs.read_rows(result.run_id, model.name, name)
+            rows = store.runs.read_rows(result.run_id, model.name, name, derived=derived)
             named = {"run": result.run_id, "model": model.name, "suite": name}
             yield from (named | record for record in records_of(store, rows, texts=texts))
 
@@ -52,6 +54,7 @@ def records_of(store: Store, rows: Iterable[StoredRow], *, texts: bool = True) -
         for stored in portion:
             yield {
                 "item": stored.row.item_id,
+                "derived": stored.derived,
                 "factors": dict(stored.row.factors),
                 "quantities": {n: [v.low, v.value, v.high] for n, v in stored.row.values.items()},
                 "missing": stored.row.missing,
@@ -79,8 +82,13 @@ def of_items(records: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         shown |= found
 
 
-def write_items(store: Store, result: AuditResult, path: Path, *, suite: str | None = None) -> Path:
+def write_items(
+    store: Store, result: AuditResult, path: Path, *, suite: str | None = None, derived: bool = False
+) -> Path:
     """Write `item_records` as JSON lines, or as Parquet, whose nested columns are JSON.
+
+    ``derived``: also the rows computed from other items' rows. They repeat those items' texts, and so may take many
+    times the space.
 
     Raises
     ------
@@ -91,7 +99,7 @@ def write_items(store: Store, result: AuditResult, path: Path, *, suite: str | N
         raise ConfigError(
             "FILE", str(path), "not a kind of file that can be written", f"End it in {' or '.join(ENDINGS)}"
         )
-    records = item_records(store, result, suite=suite)
+    records = item_records(store, result, suite=suite, derived=derived)
     if path.suffix == ".jsonl":
         return atomic_lines(path, (json.dumps(encodable(record), ensure_ascii=False) for record in records))
     try:
@@ -100,7 +108,7 @@ def write_items(store: Store, result: AuditResult, path: Path, *, suite: str | N
     except ImportError:
         hint = 'pip install "bias-audit[frames]", or write .jsonl'
         raise ConfigError("FILE", str(path), "Parquet needs pyarrow, which is not installed", hint) from None
-    schema = pyarrow.schema([(name, pyarrow.string()) for name in _COLUMNS])
+    schema = pyarrow.schema([(name, pyarrow.bool_() if name == "derived" else pyarrow.string()) for name in _COLUMNS])
     with replacing(path) as part, pyarrow.parquet.ParquetWriter(part, schema) as file:
         while portion := list(islice(records, _AT_ONCE)):
             file.write_table(pyarrow.table(_columns(portion), schema=schema))
@@ -108,12 +116,12 @@ def write_items(store: Store, result: AuditResult, path: Path, *, suite: str | N
 
 
 _LOST = {"error": "damaged or no longer stored; `audit cache verify` says more"}
-_COLUMNS = ("run", "model", "suite", "item", "missing", "factors", "quantities", "prompt", "answers", "asked")
 _NESTED = ("factors", "quantities", "prompt", "answers", "asked")
+_COLUMNS = ("run", "model", "suite", "item", "derived", "missing", *_NESTED)
 
 
-def _columns(records: Sequence[dict[str, Any]]) -> dict[str, list[str | None]]:
-    def cell(record: dict[str, Any], name: str) -> str | None:
+def _columns(records: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
+    def cell(record: dict[str, Any], name: str) -> Any:
         value = encodable(record[name])
         return json.dumps(value, ensure_ascii=False) if name in _NESTED and value is not None else value
 

@@ -11,7 +11,7 @@ from audit import Audit, load_result
 from audit.store import Store
 from backends.errors import ConfigError
 from backends.stand_ins.fake import FakeBackend, PlantedBias
-from suites import OccuGender, from_file
+from suites import DebiasingPositions, OccuGender, from_file
 
 WORDS = OccuGender(("implicit",)).expressions["implicit"]
 NESTED = ("answers", "asked", "factors", "prompt")
@@ -48,9 +48,35 @@ def test_a_report_opened_to_others_stays_so(result, tmp_path):
 def test_measures_df_has_a_row_for_each_figure(result):
     frame = result.measures_df()
     assert len(frame) == len(result.measures)
-    row = frame[(frame.measure == "stereotype_gap") & (frame.model == "planted") & ~frame.is_subgroup].iloc[0]
+    row = frame[(frame.measure == "stereotype_gap") & (frame.model == "planted") & ~frame.detail].iloc[0]
     measure = next(m for m in result.measures if m.id == row.id)
     assert (row.value, row.low, row.high) == (measure.value, measure.low, measure.high)
+
+
+def test_measures_df_has_the_columns_of_measures_csv(result, tmp_path):
+    result.write(tmp_path, formats=["csv"])
+    table = pandas.read_csv(tmp_path / "measures.csv", keep_default_na=False, na_values=[""])
+    frame = result.measures_df()
+    assert list(frame.columns) == list(table.columns)
+    assert set(frame["where.debiasing"].dropna()) == set(table["where.debiasing"].dropna()) == {"none"}
+    assert list(map(json.loads, table.levels)) == list(frame.levels)
+
+
+def test_a_control_is_a_group_and_derived_rows_are_named(tmp_path):
+    """None is dropped by groupby without a word, and a difference of two rows is no item."""
+    suite = DebiasingPositions()
+    audit = Audit({"even": FakeBackend("even")}, [suite], db=tmp_path / "a.db", limit=300, small_sample=True)
+    result = audit.run_sync()
+    frame = result.items_df()
+    (info,) = result.suites
+    assert len(frame) == info.n_items
+    assert not frame.derived.any()
+    assert "none" in frame.groupby("debiasing").stereotype_gap.mean().index
+    every = result.items_df(derived=True)
+    assert set(every[~every.derived].item) == set(frame.item)
+    assert every.derived.sum() > 0
+    lines = [json.loads(line) for line in result.write_items(tmp_path / "i.jsonl").read_text("utf-8").splitlines()]
+    assert [line["item"] for line in lines] == list(frame.item)
 
 
 def test_means_of_items_df_are_the_figures(result):
@@ -58,7 +84,7 @@ def test_means_of_items_df_are_the_figures(result):
     asked = frame[frame.p_female.notna() & (frame.model == "planted")]
     figure = next(m for m in result.measures if m.measure == "p_female" and m.model == "planted")
     for factor, level in figure.where.items():
-        asked = asked[asked[factor].isna() if level is None else asked[factor] == level]
+        asked = asked[asked[factor] == ("none" if level is None else level)]
     assert len(asked) == figure.n_items >= 50
     assert asked.p_female.mean() == pytest.approx(figure.value, abs=1e-12)
     assert set(frame.suite) == {"OccuGender"}

@@ -56,7 +56,8 @@ def test_json_is_written_even_for_text_that_no_encoding_holds(tmp_path: Path) ->
 
 def test_only_the_formats_asked_for_are_written(tmp_path: Path) -> None:
     assert sorted(write_report(_toy(), tmp_path, formats=["csv"])) == ["comparisons", "measures", "table toy/positions"]
-    assert sorted(p.name for p in tmp_path.rglob("*.*")) == ["comparisons.csv", "measures.csv", "toy-positions.csv"]
+    written = sorted(p.name for p in tmp_path.rglob("*") if p.is_file())
+    assert written == [".report-files", "comparisons.csv", "measures.csv", "toy-positions.csv"]
 
 
 def test_csv_holds_every_measure_with_numbers_as_numbers(tmp_path: Path) -> None:
