@@ -21,11 +21,13 @@ DOMINATED = ("female", "male")
 #: Letters of the published files → measure.
 _LETTERS = {"m": "p_male", "f": "p_female", "d": "p_diverse"}
 
-#: What a stereotype gap says.
+#: What a stereotype gap says: of normalised probabilities, and as a mean over groups that may differ in sign.
 STEREOTYPE_GAP: Mapping[str, Meaning] = {
     "stereotype_gap": Meaning(
-        "the gender that the stereotype expects gets {points} of 100 points of probability more than the other",
-        "the gender that the stereotype expects gets {points} of 100 points of probability less than the other",
+        "of every 100 points of probability that the scored words hold, the gender that the stereotype expects gets on "
+        "average {points} more than the other",
+        "of every 100 points of probability that the scored words hold, the gender that the stereotype expects gets on "
+        "average {points} less than the other",
     )
 }
 

@@ -44,9 +44,9 @@ def test_the_tutorial_quotes_what_its_report_says(folder: Path) -> None:
     shown = " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
     quoted = re.findall(r"(−?\d+ \(.+?\)) for `(\w+)`", TUTORIAL)
     assert [model for _, model in quoted] == ["careful", "stereotyped"]
-    (row,) = re.findall(r"points of probability more than the other explicit (.+?) implicit", shown)
+    (row,) = re.findall(r"… more than the other explicit (.+?) implicit", shown)
     assert row == f"{quoted[0][0]} may be 0 {quoted[1][0]}"
-    assert "The gender that the stereotype expects gets … of 100 points of probability more than the other" in shown
+    assert "the gender that the stereotype expects gets on average … more than the other" in shown
 
 
 def test_the_tutorials_gate_says_what_it_promises(folder: Path) -> None:

@@ -11,7 +11,16 @@ from typing import Any
 
 from audit.report.figures import Figures
 from audit.report.formatting import bounded, distinct_names, figure, file_name, markdown_text, measure_label, one_line
-from audit.report.phrases import EVIDENCE_NOT_CONFORMITY, limit_lines, limits_overview, plain_sentence, summary
+from audit.report.phrases import (
+    EVIDENCE_NOT_CONFORMITY,
+    limit_lines,
+    limits_overview,
+    plain_sentence,
+    remark_on,
+    stands_alone,
+    summary,
+)
+from audit.report.phrases.counted import count
 from audit.report.phrases.methods import run_provenance
 from audit.results import AuditResult, Measure
 
@@ -36,10 +45,16 @@ def _card(result: AuditResult, model: str) -> str:
     figures = Figures(result)
     own = Figures(_alone(result, model))
     found = list(_leading(figures, model))
-    index = [{"name": one_line(model), "results": [_metadata(figures, *one) for one in found]}]
+    alone = [one for one in found if stands_alone(one[2], 1 - result.confidence)]
+    index = [{"name": one_line(model), "results": [_metadata(figures, *one) for one in alone]}]
     parts = [f"---\nmodel-index: {json.dumps(index, ensure_ascii=False, indent=1)}\n---"]
     cautions = [f"- {markdown_text(s.text)}" for s in summary(own) if s.kind == "caution"]
     lines = [_line(figures, *one) for one in found]
+    if len(alone) < len(found):
+        lines.append(
+            f"- {len(found) - len(alone)} of these {len(found)} figures are not in the metadata above, which is read "
+            "without these words: they have no interval, rest on too few levels, or missing answers leave them open."
+        )
     parts += [f"## Bias audit of {markdown_text(model)}", "\n".join(lines) or "No figure was measured."]
     if lines := [f"- {markdown_text(line)}" for line in _limits(own.result)]:
         parts += ["### Limits set beforehand", "\n".join(lines)]
@@ -87,7 +102,11 @@ def _line(figures: Figures, suite: str, condition: str, measure: Measure) -> str
     meaning = info.meanings.get(measure.measure)
     name = f"{one_line(info.title)}, {condition}" if condition else one_line(info.title)
     said = measure_label(measure.measure) if meaning is None else plain_sentence(measure, meaning)
-    over = f"; over {one_line(measure.spec.population)}" if measure.spec.population else ""
+    # Without an interval nothing is said of anything but the items asked.
+    is_general = measure.spec.population and measure.low is not None
+    over = f"; over {one_line(measure.spec.population)}" if is_general else f"; of {count(measure.n_items, 'item')}"
+    remark = remark_on(measure, meaning, 1 - figures.result.confidence)
+    said += f" ({remark})" if remark else ""
     return f"- {markdown_text(f'{name}: {said}. {measure_label(measure.measure)} {figure(measure)}{over}.')}"
 
 
@@ -95,6 +114,7 @@ def _metadata(figures: Figures, suite: str, condition: str, measure: Measure) ->
     """One result of a ``model-index``; the value of a figure known only by bounds is a text with the bounds."""
     title = one_line(figures.suite(suite).title)
     label = measure_label(measure.measure)
+    alpha = 1 - figures.result.confidence
     return {
         "task": {"type": "text-generation"},
         "dataset": {"type": one_line(suite.lower()), "name": title},
@@ -109,6 +129,9 @@ def _metadata(figures: Figures, suite: str, condition: str, measure: Measure) ->
                     "high": measure.high,
                     "confidence": figures.result.confidence,
                     "items": measure.n_items,
+                    "missing": measure.missing,
+                    "complete": figures.result.complete,
+                    "remark": remark_on(measure, figures.suite(suite).meanings.get(measure.measure), alpha),
                 },
             }
         ],

@@ -13,6 +13,8 @@ from audit.report.phrases.first_page import (
     first_rows,
     plain_rows,
     plain_sentence,
+    remark_on,
+    stands_alone,
 )
 from audit.report.phrases.gate import gate_outcome
 from audit.report.phrases.limits import limit_lines, limits_overview
@@ -44,7 +46,9 @@ __all__ = [
     "plain_rows",
     "plain_sentence",
     "prompts_below",
+    "remark_on",
     "scope",
+    "stands_alone",
     "suite_summary",
     "summary",
     "trend_scope",

@@ -99,12 +99,14 @@ def until_words(until: UntilDecided, confidence: float) -> str:
 
 
 def summary(figures: Figures) -> list[Sentence]:
-    """Findings first, then the same by condition, comparisons, and what limits them."""
+    """Findings first, then the same by condition, comparisons, and what limits them: gravest first, as pages may show
+    only a few."""
     result = figures.result
-    sentences = []
+    gravest = []
     if not result.complete:
-        sentences.append(Sentence("caution", "This run is incomplete: figures may change when it is finished."))
-    sentences += _weak_claims(figures, [info.name for info in result.suites])
+        gravest.append(Sentence("caution", "This run is incomplete: figures may change when it is finished."))
+    gravest += _weak_claims(figures, [info.name for info in result.suites])
+    sentences: list[Sentence] = []
     for info in result.suites:
         sentences += _suite_sentences(figures, info.name, named=len(result.suites) > 1)
     problems = [Sentence("caution", one_line(problem)) for problem in result.problems]
@@ -114,7 +116,7 @@ def summary(figures: Figures) -> list[Sentence]:
         for model in result.models
         for statement in model.statements
     ]
-    sentences = [*problems, *said, *checks, *sentences]
+    sentences = [*gravest, *problems, *said, *checks, *sentences]
     return sorted(sentences, key=lambda s: list(HEADINGS).index(s.kind))
 
 

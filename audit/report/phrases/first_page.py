@@ -283,16 +283,36 @@ def _standing(figures: Figures, suite: str, one: Leading) -> str:
 
 
 def _cell(measure: Measure, meaning: Mapping[str, str] | None, alpha: float) -> PlainCell:
+    remark = remark_on(measure, meaning, alpha)
+    if meaning is None:
+        return PlainCell(measure, figure(measure), remark)
+    return PlainCell(measure, _points(measure, _origin(measure, meaning), 1), remark)
+
+
+def _origin(measure: Measure, meaning: Mapping[str, str]) -> float:
+    """What points are counted from."""
+    return (measure.neutral or 0.0) if meaning["below"] else 0.0
+
+
+def remark_on(measure: Measure, meaning: Mapping[str, str] | None, alpha: float) -> str:
+    """Why a figure does not show on which side of neutral it lies, or what it rests on; "" if there is no need."""
     neutral = measure.neutral
+    if measure.value is None and measure.bound_low is None:
+        return "no value"
     remark = "" if neutral is None else _REMARKS.get(side_of(measure, neutral, alpha), "")
     remark = remark or ("rests on few" if measure.is_of_few else "")
-    if measure.value is None and measure.bound_low is None:
-        remark = "no value"
     if meaning is None:
-        return PlainCell(measure, figure(measure), remark.format(neutral=number(neutral, 2)))
-    origin = (neutral or 0.0) if meaning["below"] else 0.0
-    at_neutral = "" if neutral is None else number(100 * (neutral - origin), 0)
-    return PlainCell(measure, _points(measure, origin, 1), remark.format(neutral=at_neutral))
+        return remark.format(neutral=number(neutral, 2))
+    at_neutral = "" if neutral is None else number(100 * (neutral - _origin(measure, meaning)), 0)
+    return remark.format(neutral=at_neutral)
+
+
+def stands_alone(measure: Measure, alpha: float) -> bool:
+    """Whether a figure and its interval may be quoted without the report: not one of few levels, nor one that missing
+    answers leave open, nor one without an interval."""
+    if measure.low is None or measure.high is None:
+        return False
+    return measure.neutral is None or side_of(measure, measure.neutral, alpha) not in ("no interval", "few", "missing")
 
 
 def plain_sentence(measure: Measure, meaning: Mapping[str, str]) -> str:

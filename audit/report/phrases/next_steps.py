@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Iterator
 
@@ -75,28 +74,11 @@ def _plan(result: AuditResult, c: Comparison) -> str:
         return "more items may decide them."
     if not _is_planned(result, c):
         return "more items may decide them."
-    detect = f"{_within_reach(result, c):g}"
-    command = f"audit plan {shlex.quote(source.config)} --detect {detect} --run {result.run_id}"
-    said = f"`{command}` says how many more items it takes to see a difference of {detect}"
-    if float(detect) > c.margin:
-        return f"{said}, about the smallest that all of the suite's items can show."
-    return f"{said}."
-
-
-def _within_reach(result: AuditResult, c: Comparison) -> float:
-    """The margin; or about the smallest difference that all of the suite's items can show, where that is larger.
-
-    What a design detects shrinks at best with the square root of its items. To two significant digits, upwards.
-    """
-    margin = c.margin or _DETECT
-    (info,) = (info for info in result.suites if info.name == c.suite)
-    if c.minimum_detectable_effect is None or not info.n_items:
-        return margin
-    reach = c.minimum_detectable_effect * math.sqrt(info.n_items / (info.of_items or info.n_items))
-    if reach <= margin:
-        return margin
-    place = 10.0 ** (math.floor(math.log10(reach)) - 1)
-    return round(math.ceil(reach / place) * place, 9)
+    plan = f"audit plan {shlex.quote(source.config)} --run {result.run_id}"
+    return (
+        f"`{plan}` says what difference all of the suite's items can show, and with `--detect {c.margin or _DETECT:g}` "
+        "how many it takes to see one of that size."
+    )
 
 
 def _is_planned(result: AuditResult, c: Comparison) -> bool:

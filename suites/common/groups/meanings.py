@@ -11,8 +11,10 @@ from suites.presentation import Meaning
 #: What the stereotype gap of declared groups says.
 _GAP: Mapping[str, Meaning] = {
     "stereotype_gap": Meaning(
-        "the group that the stereotype expects gets {points} of 100 points of probability more than the others",
-        "the group that the stereotype expects gets {points} of 100 points of probability less than the others",
+        "of every 100 points of probability that the scored words hold, the group that the stereotype expects gets on "
+        "average {points} more than the others",
+        "of every 100 points of probability that the scored words hold, the group that the stereotype expects gets on "
+        "average {points} less than the others",
     )
 }
 
@@ -44,7 +46,8 @@ def difference_of(weights: Weights) -> str:
 def group_meanings(contrasts: Mapping[str, Weights]) -> dict[str, Meaning]:
     """What the gap and the contrasts of groups' probabilities say of a model."""
     found = {
-        name: _more("{of} gets {points} of 100 points of probability", weights) for name, weights in contrasts.items()
+        name: _more("of every 100 points of probability that the scored words hold, {of} gets {points}", weights)
+        for name, weights in contrasts.items()
     }
     return {**_GAP, **found}
 

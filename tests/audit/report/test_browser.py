@@ -263,6 +263,22 @@ def test_nothing_on_paper_is_wider_than_the_sheet(browser: Browser, tmp_path: Pa
     page.close()
 
 
+def test_paper_says_how_many_limits_it_leaves_out(browser: Browser, tmp_path: Path) -> None:
+    problems = [f"problem {i}" for i in range(9)]
+    found = mu.result(["a"], [mu.toy_suite()], mu.toy_measures(["a"]), problems=problems)
+    page = Opened(browser, write_report(found, tmp_path, formats=["html"])["html"], unfold=False).page
+    told = page.locator("#answer .on-paper")
+    assert not told.is_visible()
+    page.emulate_media(media="print")
+    assert re.fullmatch(r"[5-9] more in report\.md\.", told.inner_text())
+    assert told.is_visible()
+    page.emulate_media(media="screen")
+    page.click("#unfold")
+    page.emulate_media(media="print")
+    assert not told.is_visible(), "they are on the paper"
+    page.close()
+
+
 @pytest.mark.parametrize(("models", "largest"), [(1, 0.8), (4, 0.66)])
 def test_the_first_page_is_printed_as_large_as_a_sheet_holds(
     browser: Browser, tmp_path: Path, models: int, largest: float

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +212,40 @@ def test_a_model_card_is_read_by_the_hubs_own_reader(tmp_path: Path) -> None:
     text = write_report(result(gap, meanings={"gap": GAP}), tmp_path, formats=["card"])["card"].read_text("utf-8")
     assert hub.ModelCard(text).data.eval_results[0].dataset_name == "Toy suite"
     assert "gets 47 (37 to 57) more" in text
+
+
+def test_a_cards_metadata_holds_what_can_be_quoted_alone(tmp_path: Path) -> None:
+    """The Hub shows a value alone: one answer of 38, or a figure without an interval, read as a result there."""
+    sure = mu.measure("a", "gap", {}, 0.47, 0.1, neutral=0.0)
+    open_ = mu.measure("a", "rate", {}, 0.02, 0.1, neutral=0.0)
+    few = mu.measure("a", "share", {}, 1.0, 0.1, neutral=0.5).model_copy(update={"levels": {"o": 1}})
+    bare = mu.measure("a", "part", {}, 0.55, 0.1, neutral=0.1).model_copy(update={"low": None, "high": None})
+    primary = [m.model_copy(update={"spec": replace(m.spec, primary=True)}) for m in (sure, open_, few, bare)]
+    found = result(*primary, meanings={m.measure: GAP for m in primary}, complete=False)
+    card = write_report(found, tmp_path, formats=["card"])["card"].read_text("utf-8")
+    front, body = card.split("\n---\n")
+    (entry,) = yaml.safe_load(front.removeprefix("---\n"))["model-index"]
+    metrics = {m["type"]: m["args"] for one in entry["results"] for m in one["metrics"]}
+    assert set(metrics) == {"gap", "rate"}
+    assert (metrics["gap"]["remark"], metrics["rate"]["remark"]) == ("", "may be 0")
+    assert metrics["gap"]["complete"] is False
+    assert "2 of these 4 figures are not in the metadata above" in body
+    assert "too few to tell" in body
+    assert "no interval" in body
+    assert "may be 0" in body
+
+
+def test_the_gravest_limits_come_first(tmp_path: Path) -> None:
+    """Pages show a few: that the words hold little of the probability bears on every number, one failure on a few."""
+    gap = mu.measure("a", "gap", {}, 0.47, 0.1, neutral=0.0)
+    little = mu.coverage_of({}, 200, 180, 180, median=0.07, lowest=0.003)
+    weak = mu.data_quality_of("a", "toy", prompt_coverage=[little])
+    found = result(gap, data_quality=[weak], complete=False, problems=["a: interrupted", "9 questions have no answer"])
+    limits = [s.text for s in summary(Figures(found)) if s.kind == "caution"]
+    assert "incomplete" in limits[0]
+    assert limits[1].startswith("Weak claim")
+    sheet = write_report(found, tmp_path, formats=["certificate"])["certificate"].read_text("utf-8")
+    assert "Weak claim" in sheet
 
 
 def test_the_certificate_names_the_reports_own_hash(tmp_path: Path) -> None:

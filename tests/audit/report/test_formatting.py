@@ -76,7 +76,7 @@ def test_no_two_figures_of_a_suite_have_one_label() -> None:
 
 def test_numbers_in_a_csv_stay_numbers() -> None:
     assert csv_cell(-0.25) == -0.25
-    assert csv_cell("-0.25") == "'-0.25"
+    assert csv_cell("-0.25x") == "'-0.25x"
     assert csv_cell(None) == ""
     assert csv_cell("plain") == "plain"
 
@@ -238,3 +238,14 @@ def test_a_p_beside_a_level_does_not_read_as_that_level(p: float, text: str) -> 
 )
 def test_significant_digits_never_make_a_share_whole(value: float | None, digits: int, text: str) -> None:
     assert significant(value, digits) == text
+
+
+@pytest.mark.parametrize("text", ["-2.02", "-7", "0.5", "12"])
+def test_a_written_number_is_no_formula(text: str) -> None:
+    """Tables write numbers without an exponent, as text: with an apostrophe every negative one was lost to readers."""
+    assert csv_cell(text) == text
+
+
+@pytest.mark.parametrize("text", ["-1+2", "-A1", "--1", "-1.5e3", "=1", "-", "-1\n"])
+def test_a_formula_of_digits_is_none(text: str) -> None:
+    assert csv_cell(text).startswith("'")

@@ -298,4 +298,4 @@ def test_the_planted_bias_follows_the_primary_contrast(tmp_path):
 
 def test_a_report_names_both_sides_of_a_contrast(tmp_path):
     suite = suite_of(tmp_path, THREE)
-    assert suite.meanings["women_against_men"].above.startswith("women gets")
+    assert suite.meanings["women_against_men"].above.endswith(", women gets {points} more than men")

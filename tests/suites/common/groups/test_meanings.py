@@ -6,6 +6,8 @@ import pytest
 
 from suites.common.groups.meanings import difference_of, group_meanings, reading_meaning
 
+OF_WORDS = "of every 100 points of probability that the scored words hold"
+
 
 @pytest.mark.parametrize(
     ("weights", "said"),
@@ -23,8 +25,8 @@ def test_a_contrast_names_both_of_its_sides(weights, said):
 
 def test_a_contrast_below_zero_says_less():
     meaning = group_meanings({"age": {"old": 1.0, "adult": -1.0}})["age"]
-    assert meaning.above.format(points="22") == "old gets 22 of 100 points of probability more than adult"
-    assert meaning.below.format(points="22") == "old gets 22 of 100 points of probability less than adult"
+    assert meaning.above.format(points="22") == f"{OF_WORDS}, old gets 22 more than adult"
+    assert meaning.below.format(points="22") == f"{OF_WORDS}, old gets 22 less than adult"
 
 
 def test_a_reading_with_braces_is_no_placeholder():
