@@ -52,6 +52,9 @@ def json_for_script(data: Any) -> str:
     return text
 
 
+_NUMBER = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
+
+
 def csv_cell(value: Any) -> Any:
     """A CSV cell that no spreadsheet interprets as a formula. Numbers stay numbers."""
     if value is None:
@@ -59,6 +62,8 @@ def csv_cell(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     text = visible(value)
+    if _NUMBER.fullmatch(text):
+        return text
     return "'" + text if text.lstrip()[:1] in ("=", "+", "-", "@", "|", "%") or text[:1] in ("\t", "\n") else text
 
 
