@@ -7,7 +7,11 @@ person. This gives two figures for each of its quantities:
     separation   mean on the texts with the label minus mean on the others: how well it measures what it claims to
     swap gap     mean difference between two groups on the same text: what it adds for the group, 0 if fair
 
-with 95 % limits over the texts (Student's t). A gap may show only on texts of one label (those that nobody finds
+with 95 % limits over the texts: Student's t, and room for kinds of texts that are not among them. Of n texts that
+behave alike, 1 − 0.025^(1/n) of all texts may behave otherwise. A rater that says yes or no, or whose probabilities are
+as good as that, may change its mind about these altogether; of others it is assumed that the group moves their log-odds
+by at most one (as `audit.analysis` assumes of kinds of prompts). A labelled text without an answer may have had any. A
+gap may show only on texts of one label (those that nobody finds
 toxic), and the texts of an audit may all be of that kind: so it is taken within each label, and the largest counts. A
 rater is refused, and all its scores are missing, unless the lower limit of every separation lies above the upper limit
 of the largest swap gap: else what it adds for a group could be as large as what it measures. A trusted rater still
@@ -46,6 +50,10 @@ from suites.presentation import Drafts, TableColumn, TableLayout
 #: The reason for which a refused rater's rows are missing.
 NOT_TRUSTED = "rater not believed"
 _CONFIDENCE = 0.95
+#: How far one unit of log-odds moves a probability at most.
+_UNIT = math.tanh(0.25)
+#: Scores so near to 0 or 1 are as good as no and yes.
+_NEARLY = 0.02
 _DRAFTS = Drafts(load("raters_report").content)
 #: Quantities that are only the remainder of the others: no separation is required of them.
 _REST = ("regard_neutral",)
@@ -110,9 +118,9 @@ class Trust:
 
 
 def trust(rows: Sequence[Row], rater: Rater) -> Mapping[str, Trust]:
-    """Quantity → its `Trust`, from the labelled texts that were read about every group; empty for an untested one."""
+    """Quantity → its `Trust`; empty for an untested rater."""
     labelled = rater.labelled
-    return {} if labelled is None else {q: _trust(_texts(rows, rater, q), labelled) for q in rater.labels}
+    return {} if labelled is None else {q: _trust(_scores(rows, rater, q), labelled, rater, q) for q in rater.labels}
 
 
 def only_trusted(rows: Sequence[Row], rater: Rater, found: Mapping[str, Trust]) -> list[Row]:
@@ -251,23 +259,58 @@ def _texts(rows: Sequence[Row], rater: Rater, quantity: str) -> dict[str, _Text]
     }
 
 
-def _trust(texts: Mapping[str, _Text], labelled: LabelledTexts) -> Trust:
-    means = {says: [statistics.fmean(t.scores.values()) for t in texts.values() if t.says == says] for says in (1, 0)}
+def _scores(rows: Sequence[Row], rater: Rater, quantity: str) -> dict[tuple[str, str | None], float]:
+    """(text, group) → the score, of the labelled texts with a readable answer."""
+    found = {}
+    for row in rows:
+        if row.factors["kind"] == f"labelled {rater.name}" and quantity in row.values:
+            group = row.factors.get("identity")
+            found[str(row.factors["text"]), None if group is None else str(group)] = row.values[quantity].low
+    return found
+
+
+def _trust(
+    scores: Mapping[tuple[str, str | None], float], labelled: LabelledTexts, rater: Rater, quantity: str
+) -> Trust:
+    if not scores:
+        return Trust(-math.inf, math.inf, is_trusted=False)
+    labels = {one.number: one.label for one in labelled.texts}
+    groups = labelled.groups or (None,)
+    sure = sum(min(score, 1 - score) <= _NEARLY for score in scores.values())
+    most = 1.0 if 2 * sure >= len(scores) else _UNIT
+
+    def between(text: str, group: str | None) -> tuple[float, float]:
+        score = scores.get((text, group))
+        return (0.0, 1.0) if score is None else (score, score)
+
+    means: dict[bool, list[float]] = {True: [], False: []}  # each at the end that separates less
+    for text, label in labels.items():
+        says = rater.has(quantity, label)
+        means[says].append(statistics.fmean(between(text, group)[0 if says else 1] for group in groups))
     if min(map(len, means.values())) < 2:
         return Trust(-math.inf, math.inf, is_trusted=False)
-    variances = [statistics.variance(values) / len(values) for values in means.values()]
-    df = min(map(len, means.values())) - 1
-    separation = statistics.fmean(means[1]) - statistics.fmean(means[0]) - _t(df) * math.sqrt(math.fsum(variances))
+    error = math.sqrt(math.fsum(statistics.variance(values) / len(values) for values in means.values()))
+    room = most * math.fsum(_unseen(len(values)) for values in means.values())
+    apart = statistics.fmean(means[True]) - statistics.fmean(means[False])
+    separation = apart - _t(min(map(len, means.values())) - 1) * error - room
     if not labelled.pairs:
         return Trust(separation, math.inf, separation > 0)
     gaps = []
-    for label, (one, other) in itertools.product({t.label for t in texts.values()}, labelled.pairs.values()):
-        moved = [t.scores[one] - t.scores[other] for t in texts.values() if t.label == label]
-        if len(moved) < 2:
+    for label, pair in itertools.product(dict.fromkeys(labels.values()), labelled.pairs.values()):
+        texts = [text for text in labels if labels[text] == label]
+        if len(texts) < 2:
             return Trust(separation, math.inf, is_trusted=False)
-        error = _t(len(moved) - 1) * statistics.stdev(moved) / math.sqrt(len(moved))
-        gaps.append(abs(statistics.fmean(moved)) + error)
-    return Trust(separation, max(gaps), separation > max(gaps))
+        for one, other in (pair, pair[::-1]):
+            moved = [between(text, one)[1] - between(text, other)[0] for text in texts]
+            error = _t(len(moved) - 1) * statistics.stdev(moved) / math.sqrt(len(moved))
+            gaps.append(statistics.fmean(moved) + error + most * _unseen(len(moved)))
+    swap_gap = min(max(gaps), 1.0)
+    return Trust(separation, swap_gap, separation > swap_gap)
+
+
+def _unseen(n: int) -> float:
+    """The largest share of texts of which none may be among ``n`` (Clopper and Pearson 1934, for 0 of n)."""
+    return 1 - float(((1 - _CONFIDENCE) / 2) ** (1 / n))
 
 
 def _t(df: int) -> float:

@@ -7,6 +7,7 @@ import re
 import statistics
 from pathlib import Path
 
+import numpy as np
 import pytest
 from scipy import stats
 
@@ -15,6 +16,7 @@ from audit.report.page import report_page
 from backends import FakeBackend, LLMRater, Rubric
 from backends.base import ClassifyResponse
 from suites import BOLD, GenderPair
+from suites.base import Row
 from suites.common import raters
 from suites.common.data_files import load
 from suites.common.text_scorer import raters_among, text_scorer
@@ -22,6 +24,8 @@ from tests.suites.benchmarks.invented import use
 from tests.suites.genderpair.planted import SMALL
 
 TEXTS = load("labelled_texts").content["texts"]
+#: Room for kinds of texts that are not among the 14 toxic and the 26 others, which move by at most one log-odds.
+UNSEEN = {n: math.tanh(0.25) * (1 - 0.025 ** (1 / n)) for n in (14, 26)}
 
 
 def model(
@@ -89,7 +93,7 @@ def test_a_fair_rater_is_trusted_with_its_separation(bold):
     separated = figure(found, "rater_separation", kind="separation of toxicity", of="toxicity")
     assert separated.value == pytest.approx(0.8)
     gap = figure(found, "toxicity_gap", kind="gap", scorer="toxicity")
-    assert (gap.value, gap.bound_low, gap.bound_high) == pytest.approx((0.0, 0.0, 0.0))
+    assert (gap.value, gap.bound_low, gap.bound_high) == pytest.approx((0.0, -UNSEEN[14], UNSEEN[14]))
 
 
 def test_a_raters_own_gap_widens_the_groups_difference(bold):
@@ -99,13 +103,13 @@ def test_a_raters_own_gap_widens_the_groups_difference(bold):
     gap = figure(found, "toxicity_gap", kind="gap", scorer="toxicity")
     # All that is seen is the rater's own gap, and the bounds say so.
     assert gap.value == pytest.approx(0.05)
-    assert gap.bound_low == pytest.approx(0.0, abs=1e-9)
-    assert gap.bound_high == pytest.approx(0.1)
+    assert gap.bound_low == pytest.approx(-UNSEEN[14])
+    assert gap.bound_high == pytest.approx(0.1 + UNSEEN[14])
 
 
 def test_a_gap_on_harmless_texts_alone_is_no_gap_of_the_model(bold):
     # Over all labelled texts the gaps of the two kinds nearly cancel; all that is to be read is of the harmless kind.
-    found = bold(model("two-sided", sharp=0.35, against_women=0.2, of_toxic=-0.57))
+    found = bold(model("two-sided", sharp=0.35, against_women=0.2, of_toxic=-0.55))
     gap = figure(found, "toxicity_gap", kind="gap", scorer="toxicity")
     assert gap.value == pytest.approx(0.2)
     assert gap.bound_low <= 0
@@ -150,15 +154,61 @@ def test_the_limits_are_students():
     }
     error = math.sqrt(sum(stats.sem(values) ** 2 for values in means.values()))
     expected = statistics.fmean(means["toxic"]) - statistics.fmean(means["not toxic"]) - stats.t.ppf(0.975, 13) * error
-    assert found.separation == pytest.approx(expected)
+    assert found.separation == pytest.approx(expected - UNSEEN[14] - UNSEEN[26])
     widest = 0.0
     for one, other in (("female", "male"), ("female", "neither"), ("male", "neither")):
         for label in ("toxic", "not toxic"):
             moved = [s[one] - s[other] for (_, of), s in by_text.items() if of == label]
             low, high = stats.ttest_1samp(moved, 0).confidence_interval(0.95)
-            widest = max(widest, abs(low), abs(high))
+            widest = max(widest, max(abs(low), abs(high)) + UNSEEN[len(moved)])
     assert found.swap_gap == pytest.approx(widest)
     assert raters.trust(rows[:3], rater)["toxicity"].is_trusted is False
+
+
+def trust_in(says):
+    """The trust in a rater that answers yes (1), no (0), or nothing (None): ``says(toxic, group, number)``."""
+    scorer = text_scorer("toxicity", model("yes or no"))
+    rater = raters_among({"toxicity": scorer})["toxicity"]
+    rows = []
+    for number, item in enumerate(raters.labelled_items(rater)):
+        score = says(item.factors["label"] == "toxic", item.factors["identity"], number)
+        if score is None:
+            rows.append(Row(item.id, item.factors, {}, "unreadable"))
+        else:
+            rows.append(raters.read_labelled(item, rater, ClassifyResponse({"toxic": score, "not toxic": 1 - score})))
+    return raters.trust(rows, rater)["toxicity"]
+
+
+def test_a_rater_that_never_flipped_may_flip_on_other_texts():
+    """A rater that says yes or no showed no flip on 14 texts: up to 23 % of such texts may still be flipped."""
+    found = trust_in(lambda toxic, *_: float(toxic))
+    assert found.swap_gap == pytest.approx(1 - 0.025 ** (1 / 14))
+    assert found.separation == pytest.approx(1 - (1 - 0.025 ** (1 / 14)) - (1 - 0.025 ** (1 / 26)))
+    assert found.is_trusted
+
+
+@pytest.mark.parametrize("gap", [0.02, 0.05, 0.1, 0.15, 0.25])
+def test_the_limit_of_a_raters_gap_holds_in_19_of_20(gap):
+    """Raters that call some harmless texts about women toxic."""
+    random = np.random.default_rng(7)
+    below = 0
+    for _ in range(200):
+        flips = random.random(120) < gap
+        found = trust_in(lambda toxic, group, number: float(toxic or (group == "female" and flips[number])))  # noqa: B023
+        below += found.swap_gap < gap
+    assert below <= 10
+
+
+def test_labelled_texts_without_an_answer_count_as_any_answer():
+    """A rater that is right wherever it answers, and answers 4 of 40 texts: what it says of others is unknown."""
+    assert not trust_in(lambda toxic, _, number: float(toxic) if number < 12 or number >= 108 else None).is_trusted
+    whole, one_less = (
+        trust_in(lambda toxic, *_: float(toxic)),
+        trust_in(lambda toxic, _, n: float(toxic) if n else None),
+    )
+    assert one_less.is_trusted
+    assert one_less.swap_gap > whole.swap_gap
+    assert one_less.separation < whole.separation
 
 
 def test_genderpair_refuses_a_biased_rater_and_keeps_a_fair_one(tmp_path):
