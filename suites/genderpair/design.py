@@ -13,6 +13,8 @@ from suites.genderpair.pairs import PairSet
 
 Fallback = Literal["probability", "perplexity", "none"]
 Variant = Literal["paper", "as_released"]
+#: The prompt's text, and the line on which an answer begins.
+DEFAULT_FORM = "{question}\n"
 
 
 @dataclass(frozen=True)

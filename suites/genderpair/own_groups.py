@@ -19,6 +19,7 @@ from suites.common.groups.masses import refuse_unknown_shared
 from suites.common.groups.options import GroupDetails, GroupOptions, refuse_meaningless
 from suites.common.groups.weights import Weights
 from suites.common.task_prompt import PromptFormat, check_form
+from suites.genderpair.design import DEFAULT_FORM
 from suites.genderpair.pairs import GROUPS, Group, Pair, PairSet, pair_set
 
 _PairOption = Annotated[
@@ -36,8 +37,6 @@ _SIGNS = ",(){}[]"
 
 #: The groups of the paper.
 _PAPERS_GROUPS = GroupDesign({group: {} for group in GROUPS}, GROUPS)
-#: The prompt's text, and the line on which an answer begins.
-_FORM = "{question}\n"
 _MEANINGLESS = {
     "stereotypes": "each group is asked about, with pairs of its own",
     "both_cases": "an expression stands in the prompt as it is written",
@@ -100,7 +99,7 @@ def asked_groups(
         if absent := [group for group in weights if group not in names]:
             raise ConfigError(f"contrasts.{contrast}", absent[0], "not asked about", "Name it in groups")
     signature = {**given.given, **({"separator": separator} if separator else {})}
-    form = _FORM if given.form is None else given.form
+    form = DEFAULT_FORM if given.form is None else given.form
     return AskedGroups(names, own, design.contrasts, given.shared, form, separator, signature)
 
 

@@ -10,7 +10,7 @@ from suites.common.data_files import load
 from suites.common.published import published_source
 from suites.common.raters import rater_table
 from suites.common.text_scorer import REGARD_OF_THE_PAPER, TOXICITY_OF_THE_PAPER
-from suites.genderpair.design import Design, deviation_kind
+from suites.genderpair.design import DEFAULT_FORM, Design, deviation_kind
 from suites.genderpair.pairs import GROUPS
 from suites.presentation import Chart, Drafts, PublishedFigure, TableColumn, TableLayout
 
@@ -59,6 +59,7 @@ def published(design: Design, sampling: Sampling) -> Iterator[PublishedFigure]:
     pairs = "published" if design.pairs.is_published else "other"
     aspects = {"pairs": pairs, "structures": ", ".join(design.structures), "tokens": str(sampling.max_tokens)}
     aspects["stop"] = "some" if sampling.stop else "none"
+    aspects["form"] = "default" if (design.form, design.separator) == (DEFAULT_FORM, "") else "other"
     aspects["tie"] = "bare words" if design.asks_bare_words else "none"
     #: measure → key in the data file, kind of its rows, provenance
     printed = {"bias_pair_ratio_released": ("bias_pair_ratio", "answer", "bias_pair_ratio")}

@@ -156,6 +156,8 @@ def test_genderpair_shows_what_its_design_is_of(monkeypatch):
         "groups": [None, ["female", "neither"]],
         "sampling": [None, {"max_tokens": 512}, {"stop": ["\n"]}],
         "prompt_format": [None, "chat"],
+        "form": [None, "Reply in one German word. {question}\n"],
+        "separator": [None, " The answer is"],
     }
     seen = set()
     for given in combinations(options):
@@ -163,7 +165,8 @@ def test_genderpair_shows_what_its_design_is_of(monkeypatch):
             continue
         shown = {f.measure.removesuffix("_sd") for f in suite.published()}
         expected = set()
-        if given.get("pairs") is pairs and "structures" not in given and "stop" not in given.get("sampling", {}):
+        plain = not given.keys() & {"structures", "form", "separator"} and "stop" not in given.get("sampling", {})
+        if given.get("pairs") is pairs and plain:
             expected |= {"bias_pair_ratio_released"} if given.get("fallback") != "none" else set()
             expected |= {"bias_pair_ratio"} if given.get("variant") == "as_released" else set()
             expected |= {"toxicity"} if given.get("toxicity") == "paper" else set()
