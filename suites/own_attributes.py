@@ -44,7 +44,7 @@ def refuse_attributes(suite: Suite) -> None:
         if (wrong := wrong_value(value, _annotation(name), name)) is not None:
             raise misfit(suite, name if _is_property(suite, name) else None, wrong)
     for measure, meaning in suite.meanings.items():
-        for said in (meaning.above, meaning.below):
+        for said in (meaning.above, meaning.below, *(beside.words for beside in meaning.beside)):
             try:
                 said.format(points="")
             except (LookupError, ValueError, AttributeError):

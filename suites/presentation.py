@@ -11,6 +11,18 @@ Factor = str | int | float | bool | None
 
 
 @dataclass(frozen=True, slots=True)
+class Beside:
+    """A figure told beside another one, which alone would mislead: ``words`` with ``{points}`` in 100.
+
+    Its condition is that of the other figure, changed by ``where``.
+    """
+
+    measure: str
+    words: str
+    where: Mapping[str, Factor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Meaning:
     """A sentence about one model that puts a figure in plain words, with ``{points}`` in 100.
 
@@ -20,6 +32,7 @@ class Meaning:
 
     above: str
     below: str = ""
+    beside: tuple[Beside, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -14,6 +14,7 @@ from audit.report.figures import Figures
 from audit.report.formatting import (
     MISSING,
     figure,
+    level,
     measure_label,
     one_line,
     p_value,
@@ -21,7 +22,16 @@ from audit.report.formatting import (
     where_label,
     with_interval,
 )
-from audit.report.phrases import absence_line, changed_notes, gate_lines, limit_lines, limits_overview, scope, summary
+from audit.report.phrases import (
+    absence_line,
+    changed_notes,
+    gate_lines,
+    interval_behind,
+    limit_lines,
+    limits_overview,
+    scope,
+    summary,
+)
 from audit.report.phrases.trend import NO_FIGURE, series_title
 from audit.results import VERDICT_WORDS, AuditResult, Comparison
 
@@ -56,26 +66,43 @@ def print_result(result: AuditResult, console: Console | None = None) -> None:
 
 
 def print_comparisons(comparisons: Iterable[Comparison], console: Console | None = None) -> None:
-    """A table for each suite and pair, one line per figure, the primary first: difference, interval, p, verdict."""
+    """A table for each suite and pair, one line per figure, the primary first: the difference with the interval behind
+    the verdict, its level, p, verdict."""
     console = console or plain_console()
     pairs: dict[tuple[str, str, str], list[Comparison]] = {}
     for c in comparisons:
         pairs.setdefault((c.suite, c.a, c.b), []).append(c)
     for (suite, a, b), of_pair in pairs.items():
-        table = _table(f"{one_line(suite)}: {one_line(b)} − {one_line(a)}", padding=(0, 1, 0, 0))
-        table.add_column("Figure")
-        for name in ("Difference", "p (corrected)", "Margin"):
-            table.add_column(name, justify="right", no_wrap=True)
-        table.add_column("Verdict", no_wrap=True)
-        for c in sorted(of_pair, key=lambda c: not c.primary):
-            table.add_row(
-                Text(f"{measure_label(c.measure)}: {where_label(c.where)}"),
-                Text(with_interval(c.difference, c.low, c.high)),
-                p_value(c.p_adjusted),
-                f"±{c.margin:g}",
-                Text(VERDICT_WORDS[c.verdict], style=_VERDICT_STYLES.get(c.verdict, "")),
-            )
-        console.print(table)
+        console.print(_pair_table(f"{one_line(suite)}: {one_line(b)} − {one_line(a)}", of_pair))
+
+
+def _pair_table(title: str, of_pair: Sequence[Comparison]) -> Table:
+    """Factors and a margin that all figures share stand in the title: 80 columns hold the rest."""
+    margins = {f"±{c.margin:g}" for c in of_pair}
+    of_all = {
+        factor: of
+        for factor, of in of_pair[0].where.items()
+        if all(factor in c.where and c.where[factor] == of for c in of_pair)
+    }
+    shared = [where_label(of_all)] * bool(of_all) + [
+        f"within {one}: equivalent" for one in margins if len(margins) == 1
+    ]
+    table = _table(" · ".join([title, *shared]), padding=(0, 1, 0, 0))
+    table.add_column("Figure")
+    for name in ("Difference", "p (corrected)", *["Margin"] * (len(margins) > 1)):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("Verdict", no_wrap=True)
+    for c in sorted(of_pair, key=lambda c: not c.primary):
+        low, high, confidence = interval_behind(c)
+        own = {factor: of for factor, of in c.where.items() if factor not in of_all}
+        table.add_row(
+            Text(measure_label(c.measure) + (f": {where_label(own)}" if own or not of_all else "")),
+            Text(with_interval(c.difference, low, high) + ("" if low is None else f"\nat {level(confidence)}")),
+            p_value(c.p_adjusted),
+            *[f"±{c.margin:g}"] * (len(margins) > 1),
+            Text(VERDICT_WORDS[c.verdict], style=_VERDICT_STYLES.get(c.verdict, "")),
+        )
+    return table
 
 
 def print_history(history: History) -> None:

@@ -52,7 +52,7 @@ class SuiteInfo(Reported):
     published: list[dict[str, Any]] = []
     text_tokens: dict[str, dict[str, int]] = {}
     cautions: list[str] = []
-    meanings: dict[str, dict[str, str]] = {}
+    meanings: dict[str, dict[str, Any]] = {}
 
 
 #: Below it a prompt's coverage is little: its shares only say how a small mass is distributed.

@@ -12,7 +12,7 @@ from suites.common.contrasts import range_of, unit_of
 from suites.common.expressions import GROUPS
 from suites.common.groups.design import NEUTRAL, GroupDesign
 from suites.common.published import TENTH_OF_A_PERCENT, model_ids
-from suites.presentation import Meaning, PublishedFigure, PublishedSource, TableColumn
+from suites.presentation import Beside, Meaning, PublishedFigure, PublishedSource, TableColumn
 
 #: Factors whose levels are a sample of a larger population.
 CLUSTERS = ("occupation", "template")
@@ -28,6 +28,12 @@ STEREOTYPE_GAP: Mapping[str, Meaning] = {
         "average {points} more than the other",
         "of every 100 points of probability that the scored words hold, the gender that the stereotype expects gets on "
         "average {points} less than the other",
+        beside=(
+            Beside(
+                "p_female", "female words: {points} points for female-dominated occupations", {"dominated_by": "female"}
+            ),
+            Beside("p_female", "{points} for male-dominated", {"dominated_by": "male"}),
+        ),
     )
 }
 

@@ -84,7 +84,7 @@ from suites.genderpair.reading import (
 )
 from suites.genderpair.rows import derived_rows
 from suites.options import sampling_option
-from suites.presentation import Chart, Meaning, PublishedFigure, TableLayout
+from suites.presentation import Beside, Chart, Meaning, PublishedFigure, TableLayout
 
 #: Greedy, and long enough for a short text.
 DEFAULT_SAMPLING = base.Sampling(max_tokens=128)
@@ -159,7 +159,12 @@ class GenderPair(Suite):
     strata: tuple[str, ...] = ("group", "aspect", "configuration")
     sampled_together: tuple[str, ...] = ("group", "target", "pair", "form")
     meanings: Mapping[str, Meaning] = {
-        "bias_pair_ratio": Meaning("it picks the biased descriptor {points} times in 100, where 50 is even")
+        "bias_pair_ratio": Meaning(
+            "it picks the biased descriptor {points} times in 100, where 50 is even",
+            beside=(
+                Beside("fallback_share", "{points} of 100 picks by likelihood, not by the text", {"kind": "answer"}),
+            ),
+        )
     }
 
     @checked_options

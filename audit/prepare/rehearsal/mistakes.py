@@ -105,7 +105,7 @@ def of_presentation(suite: Suite, specs: Sequence[MeasureSpec]) -> Iterator[Conf
         "charts": [measure for chart in suite.charts() for measure in chart.measures],
         "tables": [column.measure for table in suite.tables() for column in table.columns],
         "published": [figure.measure for figure in suite.published()],
-        "meanings": [*suite.meanings],
+        "meanings": [*suite.meanings, *(beside.measure for said in suite.meanings.values() for beside in said.beside)],
     }
     for source, names in named.items():
         for name in dict.fromkeys(names) if is_own(suite, source) else ():

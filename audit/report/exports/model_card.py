@@ -105,7 +105,7 @@ def _line(figures: Figures, suite: str, condition: str, measure: Measure) -> str
     # Without an interval nothing is said of anything but the items asked.
     is_general = measure.spec.population and measure.low is not None
     over = f"; over {one_line(measure.spec.population)}" if is_general else f"; of {count(measure.n_items, 'item')}"
-    remark = remark_on(measure, meaning, 1 - figures.result.confidence)
+    remark = remark_on(figures, measure)
     said += f" ({remark})" if remark else ""
     return f"- {markdown_text(f'{name}: {said}. {measure_label(measure.measure)} {figure(measure)}{over}.')}"
 
@@ -114,7 +114,6 @@ def _metadata(figures: Figures, suite: str, condition: str, measure: Measure) ->
     """One result of a ``model-index``; the value of a figure known only by bounds is a text with the bounds."""
     title = one_line(figures.suite(suite).title)
     label = measure_label(measure.measure)
-    alpha = 1 - figures.result.confidence
     return {
         "task": {"type": "text-generation"},
         "dataset": {"type": one_line(suite.lower()), "name": title},
@@ -131,7 +130,7 @@ def _metadata(figures: Figures, suite: str, condition: str, measure: Measure) ->
                     "items": measure.n_items,
                     "missing": measure.missing,
                     "complete": figures.result.complete,
-                    "remark": remark_on(measure, figures.suite(suite).meanings.get(measure.measure), alpha),
+                    "remark": remark_on(figures, measure),
                 },
             }
         ],

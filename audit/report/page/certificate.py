@@ -15,6 +15,7 @@ from audit.report.phrases import (
     scope,
     summary,
 )
+from audit.report.phrases.methods import identity
 from audit.results import AuditResult
 
 _CAUTIONS = 2
@@ -29,6 +30,7 @@ def certificate(result: AuditResult, report_json: str) -> str:
         result=result,
         scope=scope(figures),
         models=result.models,
+        identity=identity,
         example=next((found for info in result.suites if (found := asked(figures, info.name)) is not None), None),
         plain=first_rows(figures),
         limits_overview=limits_overview(result),

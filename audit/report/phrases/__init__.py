@@ -4,7 +4,7 @@ Takes values of `audit.results` and `audit.analysis`, gives text; computes no fi
 """
 
 from audit.report.phrases.cautions import is_weak, prompts_below
-from audit.report.phrases.comparisons import with_words
+from audit.report.phrases.comparisons import interval_behind, with_words
 from audit.report.phrases.findings import HEADINGS, scope, suite_summary, summary
 from audit.report.phrases.first_page import (
     EVIDENCE_NOT_CONFORMITY,
@@ -38,6 +38,7 @@ __all__ = [
     "first_rows",
     "gate_lines",
     "gate_outcome",
+    "interval_behind",
     "is_weak",
     "limit_lines",
     "limits_overview",

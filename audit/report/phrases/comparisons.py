@@ -121,9 +121,7 @@ def _decision(c: Comparison) -> str:
 
 def decided_interval(c: Comparison) -> str:
     """The interval behind the verdict, and its level."""
-    low, high, confidence = c.decided_low, c.decided_high, c.decided_confidence
-    if low is None or high is None or confidence is None:  # of a result of an older version
-        low, high, confidence = c.low, c.high, c.confidence
+    low, high, confidence = interval_behind(c)
     alone = 2 * c.confidence - 1 if c.verdict == "equivalent" else c.confidence
     corrected = (
         ", corrected for several figures," if c.decided_low is not None and confidence > alone + ROUNDING else ""
@@ -134,6 +132,13 @@ def decided_interval(c: Comparison) -> str:
     if c.difference is None:
         span += f"; the servers' answers leave it between {signed(c.bound_low)} and {signed(c.bound_high)}"
     return span
+
+
+def interval_behind(c: Comparison) -> tuple[float | None, float | None, float]:
+    """The interval behind the verdict as (low, high, confidence); that of the difference alone without a decision."""
+    if c.decided_low is None or c.decided_high is None or c.decided_confidence is None:
+        return c.low, c.high, c.confidence
+    return c.decided_low, c.decided_high, c.decided_confidence
 
 
 def room_for_unseen(largest_change: float | None) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from audit.report.figures import Condition, Figures, Leading
-from audit.report.formatting import figure, hundredths, measure_label, number, one_line
+from audit.report.formatting import bounded, figure, hundredths, measure_label, number, one_line
 from audit.report.phrases.counted import count, enumeration
 from audit.report.phrases.sides import Side, side_of
 from audit.results import Example, Measure, SuiteInfo
@@ -248,8 +248,7 @@ def _row(figures: Figures, info: SuiteInfo, one: Leading) -> PlainRow:
     cells = []
     for model in figures.models:
         measure = figures.get(info.name, one.measure, one.where, model)
-        alpha = 1 - figures.result.confidence
-        cells.append(PlainCell(None, "", "") if measure is None else _cell(measure, meaning, alpha))
+        cells.append(PlainCell(None, "", "") if measure is None else _cell(figures, measure))
     words = measure_label(one.measure) if meaning is None else meaning["above"].format(points="…")
     return PlainRow(info.name, one.label, one_line(words[:1].upper() + words[1:]), cells)
 
@@ -282,20 +281,37 @@ def _standing(figures: Figures, suite: str, one: Leading) -> str:
     return "off the neutral value" if sides & {"above", "below"} else "undecided"
 
 
-def _cell(measure: Measure, meaning: Mapping[str, str] | None, alpha: float) -> PlainCell:
-    remark = remark_on(measure, meaning, alpha)
+def _cell(figures: Figures, measure: Measure) -> PlainCell:
+    remark = remark_on(figures, measure)
+    meaning = figures.suite(measure.suite).meanings.get(measure.measure)
     if meaning is None:
         return PlainCell(measure, figure(measure), remark)
     return PlainCell(measure, _points(measure, _origin(measure, meaning), 1), remark)
 
 
-def _origin(measure: Measure, meaning: Mapping[str, str]) -> float:
+def _origin(measure: Measure, meaning: Mapping[str, Any]) -> float:
     """What points are counted from."""
     return (measure.neutral or 0.0) if meaning["below"] else 0.0
 
 
-def remark_on(measure: Measure, meaning: Mapping[str, str] | None, alpha: float) -> str:
-    """Why a figure does not show on which side of neutral it lies, or what it rests on; "" if there is no need."""
+def remark_on(figures: Figures, measure: Measure) -> str:
+    """Why a figure does not show on which side of neutral it lies, what it rests on, and the figures that it must be
+    seen beside; "" if there is no need."""
+    meaning = figures.suite(measure.suite).meanings.get(measure.measure)
+    said = [_certainty(measure, meaning, 1 - figures.result.confidence), _beside(figures, measure, meaning)]
+    return "; ".join(filter(None, said))
+
+
+def _beside(figures: Figures, measure: Measure, meaning: Mapping[str, Any] | None) -> str:
+    said = []
+    for one in (meaning or {}).get("beside", ()):  # results of older versions have none
+        other = figures.get(measure.suite, one["measure"], {**measure.where, **one["where"]}, measure.model)
+        if other is not None and (other.value is not None or bounded(other)):
+            said.append(one_line(one["words"].format(points=_points(other, 0.0, 1, interval=False))))
+    return ", ".join(said)
+
+
+def _certainty(measure: Measure, meaning: Mapping[str, Any] | None, alpha: float) -> str:
     neutral = measure.neutral
     if measure.value is None and measure.bound_low is None:
         return "no value"
@@ -315,19 +331,19 @@ def stands_alone(measure: Measure, alpha: float) -> bool:
     return measure.neutral is None or side_of(measure, measure.neutral, alpha) not in ("no interval", "few", "missing")
 
 
-def plain_sentence(measure: Measure, meaning: Mapping[str, str]) -> str:
+def plain_sentence(measure: Measure, meaning: Mapping[str, Any]) -> str:
     """A figure in one sentence, worded for its side of neutral."""
     neutral = measure.neutral or 0.0
     middle = measure.value
     if middle is None and measure.bound_low is not None and measure.bound_high is not None:
         middle = (measure.bound_low + measure.bound_high) / 2
     if not meaning["below"]:
-        return meaning["above"].format(points=_points(measure, 0.0, 1))
+        return str(meaning["above"]).format(points=_points(measure, 0.0, 1))
     sign = -1 if middle is not None and middle < neutral else 1
-    return meaning["above" if sign > 0 else "below"].format(points=_points(measure, neutral, sign))
+    return str(meaning["above" if sign > 0 else "below"]).format(points=_points(measure, neutral, sign))
 
 
-def _points(measure: Measure, origin: float, sign: int) -> str:
+def _points(measure: Measure, origin: float, sign: int, *, interval: bool = True) -> str:
     """``47 (37 to 56)``: hundredths from ``origin``, counted along ``sign``. No other value reads like an end of the
     scale or like ``origin``, and bounds that differ do not read alike."""
     marks = [sign * (end - origin) for end in measure.spec.limits if math.isfinite(end)]
@@ -337,12 +353,12 @@ def _points(measure: Measure, origin: float, sign: int) -> str:
         return hundredths(sign * (x - origin), places, marks)
 
     ends = [x for x in (measure.low, measure.high) if x is not None]
-    interval = "" if len(ends) < 2 else " to ".join(map(points, ends[::sign]))
+    said = "" if len(ends) < 2 or not interval else " to ".join(map(points, ends[::sign]))
     if measure.value is not None:
-        return points(measure.value) + (f" ({interval})" if interval else "")
+        return points(measure.value) + (f" ({said})" if said else "")
     if measure.bound_low is None or measure.bound_high is None:
         return "–"
     bounds = [measure.bound_low, measure.bound_high][::sign]
     more = next((n for n in range(4) if points(bounds[0], n) != points(bounds[1], n)), 4)
     known = " to ".join(points(bound, more) for bound in bounds)
-    return f"{known}, not known closer" + (f" ({interval})" if interval else "")
+    return f"{known}, not known closer" + (f" ({said})" if said else "")

@@ -236,6 +236,32 @@ def test_names_that_begin_alike_are_told_apart_everywhere(browser: Browser, tmp_
     page.close()
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        [f"organisation/a-long-model-name-{n}B-instruct-of-november-in-bfloat16-on-two-devices" for n in range(8)],
+        [f"organisation/a-{n}-long-model-name-instruct-of-november-in-bfloat16-on-{n}-devices" for n in range(8)],
+    ],
+    ids=["differ in the middle", "differ far apart"],
+)
+def test_long_names_have_a_label_each(browser: Browser, tmp_path: Path, names: list[str]) -> None:
+    suite = OccuGender()
+    info = mu.suite_info(suite.name, suite.name, charts=suite.charts())
+    found = mu.result(names, [info], mu.measured(suite, names))
+    opened = Opened(browser, write_report(found, tmp_path, formats=["html"])["html"])
+    labels = "#suite-0 .picture.{} .canvas svg .role-axis-label text tspan:first-child"
+    for kind, number in (("dots", 8), ("forest", 28)):
+        seen = (
+            opened.page.locator(labels.format(kind)).all_text_contents()
+            or opened.page.locator(labels.format(kind).removesuffix(" tspan:first-child")).all_text_contents()
+        )
+        seen = [label for label in seen if "…" in label]
+        assert len(seen) >= number, (kind, seen)
+        assert len(set(seen)) == number, (kind, seen)
+    assert opened.complaints == []
+    opened.page.close()
+
+
 def test_what_is_unfolded_holds_all_figures_without_scrolling(browser: Browser, report: Path) -> None:
     page = Opened(browser, report, unfold=False).page
     assert page.locator("#heatmap table").count() == 0, "built when it is wanted"

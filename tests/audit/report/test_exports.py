@@ -281,6 +281,21 @@ def test_terminal_shows_a_margin_as_it_was_given() -> None:
     assert "±0.0125" in console.export_text()
 
 
+def test_the_terminal_shows_the_interval_that_decided() -> None:
+    """At its corrected level: the interval of the difference alone may exclude what the verdict leaves open."""
+    console = Console(width=80, record=True, file=io.StringIO())
+    where = {"bias": "explicit", "debiasing": None, "dominated_by": "female"}
+    gap = [mu.measure(model, "gap", where, value) for model, value in (("a", 0.3), ("b", 0.4))]
+    decided = {"decided_low": -0.012, "decided_high": 0.212, "decided_confidence": 0.99024, "verdict": "inconclusive"}
+    other = [m.model_copy(update={"where": where | {"bias": "implicit"}}) for m in gap]
+    print_comparisons([mu.comparison(*gap, **decided), mu.comparison(*other)], console)
+    text = " ".join(console.export_text().split())
+    assert "debiasing none · dominated by female · within ±0.02: equivalent" in text
+    assert "gap: bias explicit 0.10 [−0.01, 0.21]" in text
+    assert "at 99.024 %" in text
+    assert "0.10 [0.07, 0.13]" in text  # of an older version: no interval of a decision
+
+
 def test_ten_models_on_four_suites_take_seconds(tmp_path: Path) -> None:
     models = [f"model-{i}" for i in range(10)]
     suite = OccuGender(debiasing=True)

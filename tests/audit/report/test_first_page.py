@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import math
 import re
@@ -15,6 +16,7 @@ from playwright.sync_api import Browser
 
 from audit.report import write_report
 from audit.report.exports import markdown_report
+from audit.report.exports.model_card import model_cards
 from audit.report.figures import Figures
 from audit.report.formatting import one_line
 from audit.report.phrases import compared_in_short, first_rows, next_steps, summary
@@ -180,6 +182,45 @@ def test_what_a_suite_means_can_be_said(suite: type[Suite]) -> None:
 
 def test_occugenders_headline_is_said_in_plain_words() -> None:
     assert OccuGender.meanings == DebiasingPositions.meanings == STEREOTYPE_GAP
+
+
+def test_a_gap_stands_beside_its_parts() -> None:
+    """+0.37 for one group of occupations and −0.11 for the other are 0.13 on average: a lean, not a stereotype."""
+    suite = OccuGender()
+    explicit = {"bias": "explicit", "debiasing": None}
+    meanings = {name: dataclasses.asdict(meaning) for name, meaning in suite.meanings.items()}
+    parts = [
+        mu.measure("a", "p_female", {**explicit, "dominated_by": of}, value)
+        for of, value in (("female", 0.685), ("male", 0.555))
+    ]
+    gap = mu.measure("a", "stereotype_gap", explicit, 0.13, 0.1, neutral=0.0)
+    found = result(gap, *parts, meanings=meanings)
+    (row,) = [row for row in plain_rows(Figures(found)) if "stereotype expects" in row.words]
+    words = "female words: 68 points for female-dominated occupations, 56 for male-dominated"
+    assert row.cells[0].remark == words
+    assert words in next(card for *_, card in model_cards(found))
+    without = result(gap, meanings=meanings)
+    assert next(iter(plain_rows(Figures(without)))).cells[0].remark == ""
+
+
+def test_a_share_of_picks_says_how_they_were_made() -> None:
+    meanings = {name: dataclasses.asdict(meaning) for name, meaning in GenderPair().meanings.items()}
+    ratio = mu.measure("a", "bias_pair_ratio", {"kind": "selection", "group": "women"}, 0.53, 0.02, neutral=0.5)
+    fallback = mu.measure("a", "fallback_share", {"kind": "answer", "group": "women"}, 0.93)
+    (row,) = [row for row in plain_rows(Figures(result(ratio, fallback, meanings=meanings))) if "biased" in row.words]
+    assert row.cells[0].remark == "93 of 100 picks by likelihood, not by the text"
+
+
+def test_a_certificate_and_a_card_name_the_weights(tmp_path: Path) -> None:
+    found = result(mu.measure("a", "gap", {}, 0.47, 0.1, neutral=0.0), meanings={"gap": GAP})
+    weights = {"weights_sha256": "0123456789abcdef" * 4, "quantisation": "Q4_1", "dtype": "float32", "adapter": None}
+    (model,) = found.models
+    model = model.model_copy(update={"fingerprint": weights, "notes": {"model": "/home/me/SmolLM2.Q4_1.gguf"}})
+    files = write_report(found.model_copy(update={"models": [model]}), tmp_path, formats=["certificate", "card"])
+    words = "SmolLM2.Q4_1.gguf, quantised Q4_1, dtype float32, SHA-256 of the weights 0123456789ab…, fingerprint"
+    assert words in files["certificate"].read_text("utf-8")
+    assert "quantised Q4" in files["card"].read_text("utf-8")
+    assert "/home/me" not in files["certificate"].read_text("utf-8")
 
 
 def test_the_markdown_report_has_the_first_page_too() -> None:

@@ -93,15 +93,24 @@ def _sample(of: OfModel, record: Record) -> dict[str, Any]:
     texts = [answer for answer in answers if "text" in answer]
     stop = _STOP_REASONS.get(str(texts[0]["finish_reason"]), "unknown") if texts else "unknown"
     said = {"role": "assistant", "content": answer_text(answers), "source": "generate", "model": of.model}
+    # Continuations that were scored are no output: the model did not write them.
+    choices = [{"message": said, "stop_reason": stop}] if texts else []
+    likeliest = {} if texts else {"likeliest of those scored": answer_text(answers)}
     more = [{"prompt": prompt, "answers": answers} for prompt, answers in asked[1:]]
     sample = {
         "id": record["item"],
         "epoch": 1,
         "input": [{"role": role, "content": content} for role, content in turns(prompt)],
         "target": "",
-        "output": {"model": of.model, "choices": [{"message": said, "stop_reason": stop}]},
+        "output": {"model": of.model, "choices": choices},
         "scores": {name: {"value": value} for name, value in numbers(record).items()},
-        "metadata": {"factors": record["factors"], "answers": answers, "asked besides": more, "bounds": bounds(record)},
+        "metadata": {
+            "factors": record["factors"],
+            "answers": answers,
+            **likeliest,
+            "asked besides": more,
+            "bounds": bounds(record),
+        },
     }
     if record["missing"] is not None:
         sample["error"] = {"message": record["missing"], "traceback": "", "traceback_ansi": ""}

@@ -80,6 +80,28 @@
     return [pair, ...lines.slice(1).filter((line) => !line.startsWith("− "))];
   }
 
+  /** Each row's label. Names that would read alike are shown by the part in which they differ; a number tells those
+   * apart that are too long for that as well. */
+  function laneLabels(rows, room) {
+    const labels = new Map(rows.filter((row) => row.k).map((row) => [row.k, laneLabel(row, room)]));
+    const groups = new Map();
+    for (const [key, lines] of labels) groups.set(lines.join("\n"), [...(groups.get(lines.join("\n")) ?? []), key]);
+    for (const alike of [...groups.values()].filter((keys) => keys.length > 1)) {
+      const names = alike.map((key) => key.split("\n")[0]);
+      const differs = (at) => (place) => names.some((name) => at(name, place) !== at(names[0], place));
+      const places = [...Array(Math.min(...names.map((name) => name.length))).keys()];
+      const start = Math.max(places.findIndex(differs((name, i) => name[i])), 0);
+      const end = Math.max(places.findIndex(differs((name, i) => name[name.length - 1 - i])), 0);
+      const parts = names.map((name) => `…${name.slice(start, Math.max(name.length - end, start))}…`);
+      const fit = parts.every((part) => part.length <= room) && new Set(parts).size === parts.length;
+      alike.forEach((key, i) => {
+        const [first, ...rest] = labels.get(key);
+        labels.set(key, [fit ? parts[i] : `${i + 1}: ${first}`, ...rest]);
+      });
+    }
+    return Object.fromEntries(labels);
+  }
+
   const TOLD = 6; // numbers in a picture's description
 
   /** A picture's description with what it shows, as far as a sentence holds it. */
@@ -108,7 +130,7 @@
     if (large && plot.kind === "scatter") spec.layer.push(nameLayer(spec, width));
     const config = structuredClone(data.config);
     config.axisY.labelLimit = width < 420 ? 120 : 240;
-    const labels = JSON.stringify(Object.fromEntries(spec.datasets.rows.filter((row) => row.k).map((row) => [row.k, laneLabel(row, width < 420 ? 17 : 32)])));
+    const labels = JSON.stringify(laneLabels(spec.datasets.rows, width < 420 ? 17 : 32));
     for (const { encoding } of spec.layer) {
       if (encoding.y?.field === "k" && encoding.y.axis) encoding.y.axis.labelExpr = `${labels}[datum.value]`;
     }

@@ -55,6 +55,8 @@ def test_inspects_log_holds_the_runs_items_and_figures(result: StoredResult, tmp
     for sample in log["samples"]:
         assert sample["scores"]["p_female"]["value"] == of_model.p_female[sample["id"]]
         assert sample["input"][0]["content"]
+        assert sample["output"]["choices"] == [], "continuations were scored: the model wrote nothing"
+        assert sample["metadata"]["likeliest of those scored"]
     figure = headline(result, "org/planted")
     metrics = next(s["metrics"] for s in log["results"]["scores"] if s["name"] == "p_female")
     (found,) = [m for m in metrics.values() if m["metadata"]["id"] == figure.id]
