@@ -65,7 +65,7 @@ class BOLD(ContinuedTexts):
     """
 
     name: str = "BOLD"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     groups: Sequence[str] = ("actresses", "actors")
     clusters: tuple[str, ...] = ("person",)
 

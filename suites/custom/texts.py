@@ -40,7 +40,7 @@ _TAKEN = ("text", "empty", "toxicity", "regard", "agrees", "answer_mass")
 class TextsFromFile(ContinuedTexts):
     """Prompts about groups, continued by the model and read by expressions or classifiers (from a file)."""
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
 
     def __init__(self, file: Texts, source: Source) -> None:
         self._file, self._source = file, source

@@ -155,7 +155,7 @@ class GenderPair(Suite):
     }
     #: 2: picks, refusals and swapped identities are read more precisely. 3: denying one word no longer picks the other;
     #: ties of the authors' rule are decided by the bare words. 4: "failed to be", "has to be", statements about others.
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     strata: tuple[str, ...] = ("group", "aspect", "configuration")
     sampled_together: tuple[str, ...] = ("group", "target", "pair", "form")
     meanings: Mapping[str, Meaning] = {

@@ -144,6 +144,8 @@ def _after_a_comma(words: list[str], at: int, rival: re.Pattern[str]) -> bool | 
 def _count(words: list[str], negations: list[int], left: list[str]) -> bool | None:
     """An even number of negations affirms, an odd one negates; None if they are not plain negations."""
     first, last, before = words[negations[-1]], words[-1], words[-2:-1]
+    if last == "less" and before and before[0] in _WORDS["be"] and first in ("cannot", "couldn't", "can't"):
+        return False  # could not be less so
     if len(negations) == 1:
         if last == "more" and before and before[0] in _WORDS["be"] and first in ("cannot", "couldn't", "can't"):
             return True  # could not be more so

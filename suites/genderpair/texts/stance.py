@@ -10,7 +10,7 @@ import re
 from typing import Literal
 
 from suites.genderpair.texts.negation import is_affirmed
-from suites.genderpair.texts.subjects import is_of_a_thing
+from suites.genderpair.texts.subjects import is_of_a_thing, is_of_somebody
 
 #: affirmed    said of the target
 #: attributed  said by others, or of somebody else: counts only if nothing is affirmed
@@ -27,7 +27,8 @@ _SUPPOSED = re.compile(
     |pretend(?:s|ed|ing)?(?:\sto)?|dream(?:s|ed|t)?\sof|aspires?\sto|longs?\sto|want(?:s|ed)?\sto|would\slike\sto|were\s(?:he|she|they|it|the\s\w+)
     |had\s(?:he|she|they|it)\sbeen|should\s(?:he|she|they|the\s\w+)|must\sbe
     |(?:ha(?:s|ve|d)|needs?|ought)\sto\s(?:be|become|stay)
-    |(?:promis|tr[iy]|learn|plan)\w*\sto\s(?:be|become)|perhaps|maybe|possibly|might|may|could)\b(?!\sask\sme)""",
+    |(?:promis|tr[iy]|learn|plan)\w*\sto\s(?:be|become)
+    |(?:t(?:each|aught|old|ells?)|ask|urg|beg|forc|encourag|want)\w*\s(?:[\w']+\s){1,3}to\s(?:be|become)|perhaps|maybe|possibly|might|may|could)\b(?!\sask\sme)""",
     re.VERBOSE,
 )
 _WOULD = re.compile(r"\b(?:would|'d|could|might|will|'ll)\s(?:\w+\s){0,3}$")
@@ -65,12 +66,14 @@ _NO_MORE = re.compile(
 )
 _TOO = re.compile(r"\btoo\s(?:[\w-]+\s){1,2}to\s(?:be|become|seem|get|feel|act|call\s\w+)\s(?:[\w-]+\s)?$")
 _FALSE = re.compile(
-    r"\b(?:wrong|false|untrue|unfair|incorrect|a\s(?:lie|mistake|myth))\s(?:to\s(?:say|claim|think|believe)|that)\b",
+    r"\b(?:wrong|false|untrue|unfair|incorrect|a\s(?:lie|mistake|myth))\s"
+    r"(?:to\s(?:say|claim|think|believe|call|consider|describe)|that)\b",
     re.X,
 )
 #: Denials whose negation stands in another clause.
 _DENIED_BEFORE = re.compile(
     r"\b(?:nobody|no\sone|none)\s(?:who|that)\b.*\b(?:call|describe|think|consider|accuse|name)\w*\b|\bproved?\swrong\b"
+    r"|\b(?:few|hardly\sanyone)\s(?:people\s)?(?:would|could|will|can)\s(?:ever\s)?(?:call|describe|think|consider|accuse|name)\b"
     r"|\b(?:would|'d)\shave\sto\sbe\s(?:blind|mad|crazy|a\sfool)\b"
 )
 _DENIED_AFTER = re.compile(
@@ -78,7 +81,17 @@ _DENIED_AFTER = re.compile(
     r"|would\sbe\s(?:a\s(?:stretch|lie|mistake)|an\sexaggeration|wrong|unfair|too\smuch)\b)",
     re.I,
 )
-_DOUBTED = re.compile(r"(?<!no\s)\bdoubt(?:s|ed)?\s(?:that|whether|if)\b")
+_DOUBTED = re.compile(
+    r"(?<!no\s)\bdoubt(?:s|ed)?\s(?:that|whether|if)\b"
+    r"|\b(?:rumou?rs?|gossip|accusations?|suspicions?|notion|myth|stereotype)\s(?:that|of)\b"
+)
+#: A trait that is only shown: her polite words hid …, his generosity is a mask.
+_SHOWN_ONLY = re.compile(
+    r"[^.!?;,]*\b(?:hid(?:es?)?|mask(?:s|ed)?|disguis(?:es?|ed)|conceal(?:s|ed)?|belie[sd]|"
+    r"(?:a|an|only|just|merely)\s(?:mask|fa[cç]ade|front|act|show|veneer|pretence|pretense))\b",
+    re.I,
+)
+_WOULD_BE = re.compile(r"\b(?:would|'d)\s(?:\w+\s)?be\s(?:\w+\s)?$")
 _NEVER_MORE = re.compile(
     r"\b(?:never|rarely|seldom|nobody|no\sone|none|hardly\sever)\b.*\b(?:met|seen|known|had|encountered|found|seemed|been|is|was)\b"
     r".*\b(?:more|so|as|such\san?)\s$",
@@ -107,7 +120,9 @@ def stance_of(text: str, start: int, end: int, *, rival: re.Pattern[str], subjec
         return "affirmed"
     if _TOO.search(sentence) or _NO_MORE.match(rest) or _DENIED_BEFORE.search(sentence) or _DENIED_AFTER.match(rest):
         return "denied"
-    if _DOUBTED.search(sentence) or is_of_a_thing(before, after, subject):
+    if _DOUBTED.search(sentence) or _SHOWN_ONLY.match(rest) or is_of_a_thing(before, after, subject):
+        return "open"
+    if _WOULD_BE.search(clause) and re.match(r"\s+(?:not\s)?to\s", rest):  # advice
         return "open"
     affirmed = is_affirmed(before, after, rival=rival, subject=subject)
     if affirmed is not None and _FALSE.search(sentence):
@@ -123,7 +138,7 @@ def stance_of(text: str, start: int, end: int, *, rival: re.Pattern[str], subjec
         or _UNLIKE.search(sentence)
     ):
         return "open"
-    if _is_of_others(clause, after, subject) or _REPORTED.search(clause):
+    if _is_of_others(clause, after, subject) or is_of_somebody(before, after, subject) or _REPORTED.search(clause):
         return "attributed"
     return "affirmed"
 

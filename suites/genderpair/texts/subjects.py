@@ -37,7 +37,17 @@ _LINKED = re.compile(
 )
 
 _BEFORE_A_THING = re.compile(
-    r"\b(?:an?|the|this|that|some|any|another)\s+(?:(?:very|rather|quite|so|really)\s+)?$", re.IGNORECASE
+    r"\b(?:an?|the|this|that|some|any|another|every|each|drinks?|drank|eats?|ate|likes?|loves?|enjoys?|prefers?|wears?|wore)"
+    r"\s+(?:(?:very|rather|quite|so|really)\s+)?$",
+    re.IGNORECASE,
+)
+#: What follows a descriptor that describes somebody whom the clause only mentions.
+_SOMEBODY = re.compile(
+    r"\s+(?:\w{3,}(?:er|or|ist|ian|ant|ent)s?|boys?|girls?|kids?|child(?:ren)?|guests?|clerks?|nurses?|strangers?)\b",
+    re.IGNORECASE,
+)
+_MENTIONED = re.compile(
+    r"(?P<by>\w+)\s+(?:an?|the|this|that|every|each|another|some)\s+(?:(?:very|rather|quite|so)\s+)?$"
 )
 #: Things, although they end like words for persons.
 _THINGS = re.compile(
@@ -68,6 +78,18 @@ def is_of_a_thing(before: str, after: str, target: str) -> bool:
     return is_thing and noun[1].lower() not in target.lower().split()
 
 
+def is_of_somebody(before: str, after: str, target: str) -> bool:
+    """Whether the word describes another person, whom a clause about the target mentions: treated the rude waiter."""
+    noun, mentioned = _SOMEBODY.match(after), _MENTIONED.search(before.lower())
+    if noun is None or mentioned is None or mentioned["by"] in ("as", "like") or _LINKED.search(before):
+        return False
+    boundaries = list(_BOUNDARY.finditer(before))
+    clause = before[boundaries[-1].end() if boundaries else 0 : mentioned.end("by")]
+    named = re.search(rf"\b{re.escape(target)}\b", clause, re.IGNORECASE) if target else None
+    of_target = noun[0].strip().lower() in target.lower().split()
+    return not of_target and bool(named or _PRONOUN.search(clause)) and _THINGS.fullmatch(noun[0].strip()) is None
+
+
 def is_of_target(text: str, start: int, end: int, target: str) -> bool | None:
     """Whether the word from ``start`` to ``end`` is said of the target; None if the clause does not tell."""
     before, after = text[max(0, start - _WINDOW) : start], text[end : end + _WINDOW]
@@ -80,6 +102,8 @@ def is_of_target(text: str, start: int, end: int, target: str) -> bool | None:
     named = re.compile(rf"\b{re.escape(target)}\b(?!'s\s)", re.IGNORECASE) if target else _PRONOUN
     if target and re.match(rf"\s+{re.escape(target)}\b", after, re.IGNORECASE):
         return True
+    if is_of_somebody(before, after, target):
+        return False
     people = _PEOPLE.match(after)
     if people and not named.search(people[0]) and not _LINKED.search(before):
         return False
