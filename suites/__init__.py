@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from suites.base import Suite as Suite
     from suites.benchmarks import BBQ, BOLD, EEC, BiasNLI, CrowSPairs, GeneralAbility, StereoSet, WinoBias, WinoQueer
+    from suites.common.text_scorer import TextScorer as TextScorer
     from suites.common.text_scorer import shipped_scorers as shipped_scorers
     from suites.custom import from_file as from_file
     from suites.custom import labelled_texts as labelled_texts
@@ -47,6 +48,7 @@ _MODULES = {
     "MGBR": "suites.mgbr",
     "OccuGender": "suites.occugender",
     "Suite": "suites.base",
+    "TextScorer": "suites.common.text_scorer",
     "from_file": "suites.custom",
     "labelled_texts": "suites.custom",
     "shipped_scorers": "suites.common.text_scorer",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from inspect import isfunction
 from pathlib import Path
-from typing import Annotated, Any, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
@@ -15,6 +15,9 @@ from audit.report.formatting import say, say_json
 from backends.catalogue.plugins import PluginKind, plugins
 from backends.errors import ConfigError
 from suites import shipped_scorers
+
+if TYPE_CHECKING:
+    from audit.store import Store
 
 #: The package of everything that is not a plugin.
 OWN = "bias-audit"
@@ -147,6 +150,7 @@ def history(
     from audit.schedule.scheduled_audit import read_history
 
     with open_store(db) as store:
+        _check_title(store, title)
         chosen = read_history(store, store.path, title, details=details).only(measure, model)
     if html is not None:
         say(write_trend(chosen, html, title=title or "All audits of this store"))
@@ -154,6 +158,14 @@ def history(
         say_json(chosen.model_dump(mode="json"))
     else:
         print_history(chosen)
+
+
+def _check_title(store: Store, title: str | None) -> None:
+    titles = list(dict.fromkeys(run.title for run in store.runs.all()))
+    if title is not None and title not in titles:
+        raise ConfigError(
+            "--title", title, "no run has it", f"Known: {', '.join(titles)}" if titles else "Run an audit"
+        )
 
 
 def correlate(
@@ -170,6 +182,7 @@ def correlate(
     from audit.report import write_agreement
 
     with open_store(db) as store:
+        _check_title(store, title)
         found = agreement(stored_results(store, title))
     if as_json:
         say_json(found.model_dump(mode="json"))

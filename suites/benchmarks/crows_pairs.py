@@ -134,8 +134,8 @@ class CrowSPairs(_StereotypingPairs):
 class WinoQueer(_StereotypingPairs):
     """Pairs of a sentence about queer people and the same about cisgender people: which is likelier (WinoQueer).
 
-    Nearly all pairs differ in their first word. If a model is given the first token, these are missing: ask such models
-    with a ``start``.
+    If a model is given the first token, pairs that differ in it are missing: 242 of the 16,004 pairs differ in their
+    first word. A ``start`` supplies a token before it.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from backends.errors import ConfigError
 from backends.options import OnError
-from suites.common.data_files import PinnedFile
+from suites.common.data_files import PinnedFile, not_in_folder
 
 #: The folder of the published file; None fetches it once.
 Folder = Annotated[
@@ -39,7 +39,7 @@ class UserFile:
             )
         path = Path(folder).expanduser().absolute() / self.name
         if not path.is_file():
-            raise ConfigError(field, str(folder), f"{folder} holds no file {self.name}", hint)
+            raise not_in_folder(field, path.parent, self.name, hint)
         return path
 
     def sha256(self, folder: str | Path | None) -> str:

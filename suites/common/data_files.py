@@ -54,6 +54,15 @@ def load(name: str) -> DataFile:
     return DataFile(json.loads(raw), hashlib.sha256(raw).hexdigest())
 
 
+def not_in_folder(field: str, folder: Path, name: str, hint: str) -> ConfigError:
+    """The error for a published file that a user's folder does not hold, or for what is no folder."""
+    if folder.is_file():
+        return ConfigError(field, str(folder), "a file, not a folder", f"Give the folder that holds {name}")
+    if not folder.exists():
+        return ConfigError(field, str(folder), "no such folder", f"It should hold {name}. {hint}")
+    return ConfigError(field, str(folder), f"{folder} holds no file {name}", hint)
+
+
 @dataclass(frozen=True, slots=True)
 class PinnedFile:
     """A public file at a fixed place, with the sha256 of its bytes, or the id that git gives them."""
@@ -103,7 +112,7 @@ class PinnedFile:
         for start in range(len(parts) - 1, -1, -1):
             if (path := folder.joinpath(*parts[start:])).is_file():
                 return path
-        raise ConfigError(field, str(folder), f"{folder} holds no file {self.name}", f"Put it there from {self.url}")
+        raise not_in_folder(field, folder, self.name, f"Put it there from {self.url}")
 
     def _fetched(self, field: str) -> Path:
         import pooch

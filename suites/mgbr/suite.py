@@ -96,7 +96,10 @@ COUNT_TOKENS = 8
 
 _WordsOption = Annotated[
     WordLists | str | Mapping[str, Any],
-    OnError("no word lists of that name", "Give 'builtin', 'bolukbasi' or a table of lists"),
+    OnError(
+        "no word lists of that name",
+        "Give 'builtin', 'bolukbasi', {'bolukbasi': FOLDER} with its files, or a table of lists",
+    ),
 ]
 _WordingOption = Annotated[
     Wording | Literal["appendix", "section_2"] | Mapping[str, Any] | None,

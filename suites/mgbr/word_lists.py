@@ -222,7 +222,7 @@ class WordLists(Options):
                 limits = {name: v for name, v in value.items() if name != "bolukbasi"}
                 return cls.bolukbasi(value["bolukbasi"], **limits)
             return cls.checked("words", **value)
-        hint = "Give 'builtin', 'bolukbasi' or a table of lists"
+        hint = "Give 'builtin', 'bolukbasi', {'bolukbasi': FOLDER} with its files, or a table of lists"
         raise ConfigError("words", value, "no word lists of that name", hint)
 
     def signature(self) -> dict[str, Any]:

@@ -45,7 +45,8 @@ def test_the_tutorial_quotes_what_its_report_says(folder: Path) -> None:
     quoted = re.findall(r"(−?\d+ \(.+?\)) for `(\w+)`", TUTORIAL)
     assert [model for _, model in quoted] == ["careful", "stereotyped"]
     (row,) = re.findall(r"… more than the other explicit (.+?) implicit", shown)
-    assert row == f"{quoted[0][0]} may be 0 {quoted[1][0]}"
+    (parts,) = re.findall(r'"(female words: .*?)"', TUTORIAL)
+    assert row == f"{quoted[0][0]} may be 0; {re.sub('81|5', '45', parts)} {quoted[1][0]} {parts}"
     assert "the gender that the stereotype expects gets on average … more than the other" in shown
 
 

@@ -326,7 +326,6 @@ def _count_following(
 def _count_request(
     counts: RequestCounts, request: Request, backend: Backend, draw: random.Random, *, is_twice: bool = False
 ) -> None:
-    prompt = request.text if isinstance(request, ClassifyRequest) else request.prompt
     text = prompt_text(request)
     cost = request_cost(backend, request)
     kind = _KINDS[type(request)]
@@ -339,14 +338,23 @@ def _count_request(
     for one in asked:
         sent = request_cost(backend, one)
         counts.tokens_by_kind[kind] = counts.tokens_by_kind.get(kind, 0.0) + timed_tokens(one, shared)
-        counts.prompt_characters += sent.times_sent * _length(prompt)
+        read, times = _read(one, sent.times_sent)
+        counts.prompt_characters += times * _length(read)
         counts.generated_tokens += sent.times_sent * sent.generated_tokens
     counts.previous_text = text
+    sampled = _read(request, cost.times_sent)
     counted = counts.requests + counts.follow_ups
     if len(counts.sample) < TOKEN_SAMPLE:  # reservoir sampling: each prompt is equally likely to be in it
-        counts.sample.append((prompt, cost.times_sent))
+        counts.sample.append(sampled)
     elif (place := draw.randrange(counted)) < TOKEN_SAMPLE:
-        counts.sample[place] = prompt, cost.times_sent
+        counts.sample[place] = sampled
+
+
+def _read(request: Request, times_sent: int) -> tuple[Prompt, int]:
+    """What is read, and how often: the prompt; or whole texts, which have none, each once."""
+    if isinstance(request, ScoreRequest) and not prompt_text(request):
+        return "\n".join(request.continuations), 1
+    return (request.text if isinstance(request, ClassifyRequest) else request.prompt), times_sent
 
 
 def _length(prompt: Prompt) -> int:

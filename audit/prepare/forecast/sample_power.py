@@ -42,6 +42,8 @@ def sample_power(audit: AuditConfig) -> list[str]:
                 earlier = pilot.get((name, spec.measure, where_key(spec.where)), [])
                 power = _power(spec, items, earlier, ALPHA / (len(primary) * pairs)) + _more(spec, items, every)
                 lines.append(f"{FigureName(name, spec.measure, spec.where)}: {power}")
+    if not lines:
+        return []
     heading = ["", "Smallest difference between two models that these items detect with 80 % power"]
     if any("about" in line for line in lines):
         heading.append(
@@ -72,6 +74,8 @@ def _power(spec: MeasureSpec, items: Sequence[Item], earlier: Sequence[VarianceC
         return f"unknown with {described} (no earlier run, and its values have no range)"
     usual = thinned(_usual(spec, design), design, cells)
     finds = smallest_found(usual, design, alpha=alpha, is_count=spec.from_counts)
+    if not math.isfinite(finds):
+        return f"nothing with {described} (no earlier run)"
     bound = _bound(spec, design, alpha)
     worst = "none for certain" if bound >= high - low else f"at worst {bound:.2g}"
     return f"about {finds:.2g}, {worst} with {described} (no earlier run)"

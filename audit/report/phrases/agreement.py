@@ -39,11 +39,12 @@ def agreement_scope(found: Agreement, fewest: int) -> list[str]:
         sentences.append(
             f"Uninformative: fewer than {fewest} models. So few are ranked alike by chance, whatever the figures."
         )
-    if found.correlations:
+    known = sum(correlation.low is not None for correlation in found.correlations)
+    if known:
         sentences.append(
             f"Spearman's ρ with {level(found.confidence)} intervals over new models of this kind. The figures' own "
             "sampling error is not in the intervals; it biases ρ towards 0. Of many pairs some exclude 0 by chance: "
-            f"about {number(len(found.correlations) * (1 - found.confidence), 1)} of {len(found.correlations)} here."
+            f"about {number(known * (1 - found.confidence), 1)} of {known} here."
         )
     for figure in found.figures:
         if len(set(figure.items.values())) > 1:

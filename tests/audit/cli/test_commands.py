@@ -52,6 +52,11 @@ def test_every_command_reads_the_store_of_a_run(audit, config, tmp_path):
     page = tmp_path / "agreement.html"
     assert audit("correlate", "--db", db, "--html", page)[:2] == (0, f"{page}\n")
 
+    for command in ("correlate", "history"):
+        code, _, err = audit(command, "--db", db, "--title", "misspelt", "--html", tmp_path / "no.html")
+        assert (code, "no run has it" in err, report["title"] in err) == (2, True, True)
+    assert not (tmp_path / "no.html").exists()
+
     code, out, _ = audit("report", "--db", db, "--out", tmp_path / "again")
     assert code == 0
     assert (tmp_path / "again" / "report.html").exists()

@@ -30,6 +30,14 @@ def test_a_file_that_is_not_the_published_one_is_refused(name: str, tmp_path: Pa
         getattr(suites, name)(folder=tmp_path)
 
 
+@pytest.mark.parametrize("name", [*NAMES, "EEC"])
+def test_what_is_no_folder_is_said_to_be_none(name: str, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("x", "utf-8")
+    for given, problem in (("x.csv", "a file, not a folder. Give the folder"), ("nowhere", "no such folder")):
+        with pytest.raises(ConfigError, match=problem):
+            getattr(suites, name)(folder=tmp_path / given)
+
+
 def test_every_file_is_pinned_and_has_its_own_name() -> None:
     files = [crows_pairs.CROWS_PAIRS, crows_pairs.WINOQUEER, stereoset.STEREOSET, bnli.BIAS_NLI]
     files += bbq.BBQ_FILES.values()

@@ -133,6 +133,12 @@ def test_a_model_under_two_labels_is_one() -> None:
     assert twice.models == list(other)
 
 
+def test_what_chance_excludes_is_counted_of_intervals_alone() -> None:
+    few = agreement([run({"one": {"a": 0.1, "b": 0.2}, "two": {"a": 0.1, "b": 0.2}})])
+    assert few.correlations
+    assert not [said for said in agreement_scope(few, 5) if "by chance: about" in said]
+
+
 def test_a_later_sample_replaces_no_figure_of_more_items() -> None:
     whole = run({"one": {"a": 0.1, "b": 0.2}}, n_items=262)
     sample = run({"one": {"a": 0.9}}, signature="v:1|limit:20", n_items=20)

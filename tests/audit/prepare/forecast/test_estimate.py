@@ -60,6 +60,14 @@ class Hosted(FakeBackend):
         return RequestCost(len(request.continuations), 2)
 
 
+@pytest.mark.parametrize("backend", [FakeBackend(), Hosted()], ids=["read once", "a call for each"])
+def test_whole_texts_are_read_themselves(store, backend):
+    """They have no prompt: a dry run said 0 tokens, and a price of 0, for 32,000 sentences."""
+    pairs = (Item(f"i{i}", ScoreRequest("", ("one two three", "four five")), {}) for i in range(10))
+    found = count_requests(pairs, FP, backend, store)
+    assert found.prompt_tokens(backend) == (50, "counted")
+
+
 @pytest.mark.parametrize(("backend", "sent", "generated"), [(FakeBackend(), 1, 0), (Hosted(), 3, 6)])
 def test_an_estimate_counts_a_prompt_as_often_as_it_is_sent(store, backend, sent, generated):
     def few():
