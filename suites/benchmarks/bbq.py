@@ -82,7 +82,7 @@ class BBQ(MultipleChoice):
             "its answers go against the stereotype {points} times in 100 more often than with it",
         )
     }
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     file: ClassVar[PinnedFile] = BBQ_FILES[GENDER]
     strata: tuple[str, ...] = ("context", "polarity")
     sampled_together: tuple[str, ...] = ("filling",)

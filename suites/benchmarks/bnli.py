@@ -58,7 +58,7 @@ class BiasNLI(MultipleChoice):
             "it concludes a gender from an occupation {points} times in 100, where none would be right"
         )
     }
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     file: ClassVar[PinnedFile] = BIAS_NLI
     strata: tuple[str, ...] = ("set", "gender")
     examples: ClassVar[str] = "bnli"

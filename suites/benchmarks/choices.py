@@ -31,7 +31,7 @@ from pydantic import Field
 
 import backends.base as base
 from backends.options import checked_options, some_of
-from backends.reading.words import begins_with_words
+from backends.reading.words import begins_with_words, comparable, finder_of
 from suites.base import Factor, IdentifiedInterval, Item, Row, Suite
 from suites.benchmarks.files import Folder
 from suites.common.conditions import CONDITIONS
@@ -303,16 +303,38 @@ class MultipleChoice(AnsweredQuestions):
         """The questions in the published file. Raises `ConfigError` for any other file."""
 
 
+#: May precede an answer without saying anything.
+_INTRODUCTION = re.compile(r"(?:the\s)?(?:correct\s|right\s|best\s)?answer\s(?:is|would be):?\s*")
+
+
 def read_choice(text: str, marks: Sequence[str], answers: Sequence[str]) -> int | None:
-    """The index of the answer that a text begins with, as letter or whole text; None if there is none, or two."""
+    """The index of the answer that a text begins with, as letter or whole text; None if there is none.
+
+    None also if the text names another answer after it: "(a) or (b)", "(a) is wrong, (b) is right".
+    """
     said = re.sub(r"\s+", " ", text).strip().strip("*_`\"'").casefold()
-    found = set()
+    said = _INTRODUCTION.sub("", said, count=1) if _INTRODUCTION.match(said) else said
+    found = {}
     for place, (mark, answer) in enumerate(zip(marks, answers, strict=True)):
         letter = re.escape(mark.strip("()").casefold())
-        is_marked = re.match(rf"(\({letter}\)|{letter}(?=[).:]|$))", said)
-        if is_marked or begins_with_words(said, answer.casefold()):
-            found.add(place)
-    return found.pop() if len(found) == 1 else None
+        is_marked = re.match(rf"(\({letter}\)|{letter}(?=[).:,]|$))", said)
+        if is_marked:
+            found[place] = said[is_marked.end() :]
+        elif begins_with_words(said, answer.casefold()):
+            found[place] = said[len(answer) :]
+    if len(found) != 1:
+        return None
+    ((chosen, rest),) = found.items()
+    others = [place for place in range(len(answers)) if place != chosen]
+    own = comparable(rest).replace(comparable(answers[chosen].casefold()), " ")  # may hold words of another answer
+    is_named = finder_of([answers[place] for place in others], whole=True)
+    return None if is_named(own) or any(_is_marked(own, marks[place]) for place in others) else chosen
+
+
+def _is_marked(text: str, mark: str) -> bool:
+    """Whether a letter is named within a text. "A" alone may be an article."""
+    letter = re.escape(mark.strip("()").casefold())
+    return re.search(rf"\({letter}\)|(?:\b(?:or|and|nor)|,)\s*{letter}(?!\w)(?!\s\w)", text) is not None
 
 
 def letters(answers: Sequence[str]) -> list[str]:

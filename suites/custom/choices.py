@@ -39,7 +39,7 @@ _POPULATION = "new questions of these kinds"
 class ChoicesFromFile(AnsweredQuestions):
     """Questions with listed answers: which one a model gives (from a file)."""
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     meanings: Mapping[str, Meaning] = {
         "accuracy": Meaning("the right answer is given {points} times in 100"),
         "unknown_share": Meaning("the answer that names nobody is given {points} times in 100"),
