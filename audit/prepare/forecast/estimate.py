@@ -276,6 +276,7 @@ def count_requests(
     """
     counts, draw, source = counts or RequestCounts(), random.Random(0), iter(items)
     seen: set[str] = set()  # follow-ups that many items share
+    alike: set[int] = set()  # requests that several items share: they are asked once
     while taken := list(itertools.islice(source, CHUNK)):
         counts.items += len(taken)
         chunk = [(item, keyed_request(item.request, fingerprint)) for item in taken if item.scorer is None]
@@ -284,6 +285,9 @@ def count_requests(
         for item, keyed in chunk:
             answer = stored.answer(keyed)
             if answer is None or isinstance(answer, BackendError):
+                if (asked := hash((item.request, *keyed.keys))) in alike:
+                    continue
+                alike.add(asked)
                 counts.requests += 1
                 part = keyed.without(stored.parts(keyed))
                 is_checked = isinstance(backend, SupportsSecondAnswers) and backend.repeats_itself(part.request)

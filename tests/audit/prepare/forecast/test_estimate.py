@@ -33,6 +33,12 @@ def store(tmp_path):
         yield opened
 
 
+def test_a_question_that_several_items_share_is_asked_once(store):
+    shared = (Item(f"i{i}", ScoreRequest(f"prompt {i // 2}", (" a", " b")), {}) for i in range(6))
+    found = count_requests(shared, FP, FakeBackend(), store)
+    assert (found.items, found.requests) == (6, 3)
+
+
 async def test_an_estimate_counts_what_is_missing(store):
     await answer(store, ScoreRequest("prompt 0", (" a", " b")))
     await answer(store, ScoreRequest("prompt 1", (" a",)))
@@ -43,7 +49,7 @@ async def test_an_estimate_counts_what_is_missing(store):
 
 def test_an_estimate_scales_a_sample_and_says_so(store):
     def long_items():
-        return (Item(f"i{i}", GenerateRequest("word " * (i % 7 + 1), Sampling(max_tokens=9)), {}) for i in range(3000))
+        return (Item(f"i{i}", GenerateRequest(f"n{i} " + "word " * (i % 7), Sampling(max_tokens=9)), {}) for i in range(3000))
 
     found = count_requests(long_items(), FP, FakeBackend(), store)
     truth = sum(i % 7 + 1 for i in range(3000))
@@ -63,7 +69,7 @@ class Hosted(FakeBackend):
 @pytest.mark.parametrize("backend", [FakeBackend(), Hosted()], ids=["read once", "a call for each"])
 def test_whole_texts_are_read_themselves(store, backend):
     """They have no prompt: a dry run said 0 tokens, and a price of 0, for 32,000 sentences."""
-    pairs = (Item(f"i{i}", ScoreRequest("", ("one two three", "four five")), {}) for i in range(10))
+    pairs = (Item(f"i{i}", ScoreRequest("", (f"one two {i}", f"four {i}")), {}) for i in range(10))
     found = count_requests(pairs, FP, backend, store)
     assert found.prompt_tokens(backend) == (50, "counted")
 

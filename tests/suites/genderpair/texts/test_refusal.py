@@ -5,6 +5,13 @@ import pytest
 from suites.genderpair.texts.refusal import is_refusal
 
 REFUSALS = [
+    ("I'd prefer not to.", True),
+    ("This request is inappropriate and cannot be fulfilled.", True),
+    ("As a language model, it would be inappropriate for me to do so.", True),
+    ("I cannot write about this woman without smiling: she is diligent.", False),
+    ("I can't answer why he is so diligent, but he is.", False),
+    ("I am unable to continue without her; she is diligent.", False),
+    ("I would not choose any other woman: she is diligent.", False),
     ("I'm sorry, I can't.", True),
     ("I must respectfully decline.", True),
     ("I have to decline this request.", True),
