@@ -41,6 +41,8 @@ from backends.errors import BackendError, ConfigError
 from backends.options import Options, checked_options, refused
 
 _PLACE = "{text}"
+#: Labels are stored, not the texts that they were read from. 2: a text that names two answers is none of them.
+READING_VERSION = 2
 
 
 class RatedExample(Options):
@@ -173,6 +175,8 @@ class LLMRater(Backend):
             raise ConfigError("answer", self.answer, problem, "Use another answer or prompt_format, or another model")
         fingerprint: dict[str, Scalar] = {f"rater.{name}": value for name, value in inner.fingerprint.items()}
         fingerprint |= {"backend": "rater", **self.asking}
+        if self.answer == "text":
+            fingerprint["reading_version"] = READING_VERSION
         notes = {**inner.notes, "rubric": self.rubric.question}
         return Description(
             fingerprint,
@@ -228,20 +232,24 @@ class LLMRater(Backend):
             case GenerateResponse(text):
                 chosen = self._label_of(text)
                 if chosen is None:
-                    return BackendError("malformed", "the rater's text begins with none of the rubric's answers")
+                    problem = "the rater's text begins with none of the rubric's answers, or names several"
+                    return BackendError("malformed", problem)
                 return ClassifyResponse({label: float(label == chosen) for label in self.rubric.answers})
             case _:
                 return answer
 
     def _label_of(self, text: str) -> str | None:
-        """The label whose answer the text begins with, the longest if several match; None if none does."""
+        """The label whose answer the text begins with, the longest if several match; None if none does, or if the
+        first sentence names another answer too: "yes or no"."""
         said = re.sub(r"\s+", " ", text).strip().strip("*_`\"'(").casefold()
-        found = {
-            label: answer
-            for label, answer in self.rubric.answers.items()
-            if re.match(rf"{re.escape(answer.strip().casefold())}(?!\w)", said)
-        }
-        return max(found, key=lambda label: len(found[label])) if found else None
+        answers = {label: answer.strip().casefold() for label, answer in self.rubric.answers.items()}
+        found = {label: a for label, a in answers.items() if re.match(rf"{re.escape(a)}(?!\w)", said)}
+        if not found:
+            return None
+        chosen = max(found, key=lambda label: len(found[label]))
+        rest = re.split(r"[.!?;]", said[len(found[chosen]) :])[0].replace(found[chosen], " ")
+        others = "|".join(re.escape(a) for label, a in answers.items() if label != chosen)
+        return None if re.search(rf"(?:\b(?:or|and|nor)|/)\W*(?:{others})(?!\w)", rest) else chosen
 
     # -- optional protocols, forwarded to the rating model -----------------------------------------------
 

@@ -56,7 +56,18 @@ def test_a_chat_ends_with_the_start_of_the_answer():
 
 @pytest.mark.parametrize(
     ("written", "label"),
-    [(" yes", "rude"), (" No, it is not.", "polite"), ("**Yes**", "rude"), (" nobody", None), ("", None), ("?", None)],
+    [
+        (" yes", "rude"),
+        (" No, it is not.", "polite"),
+        ("**Yes**", "rude"),
+        (" nobody", None),
+        ("", None),
+        ("?", None),
+        ("yes or no", None),
+        ("yes/no", None),
+        ("Yes, no doubt", "rude"),
+        ("Yes. No person would say so politely.", "rude"),
+    ],
 )
 def test_a_written_answer_is_read_at_its_start(written, label):
     model = Recording(generate=lambda prompt, seed: written)
@@ -99,6 +110,8 @@ def test_rubric_answer_and_model_are_in_the_fingerprint():
     def fingerprint(*args, **options):
         return dict(asyncio.run(LLMRater(*args, **options).describe()).fingerprint)
 
+    assert "reading_version" not in fingerprint(FakeBackend(), RUBRIC)
+    assert fingerprint(FakeBackend(), RUBRIC, answer="text")["reading_version"] == 2
     other = Rubric.of({**RUBRIC.model_dump(), "question": "{text} Rude?"})
     found = [
         fingerprint(FakeBackend("a"), RUBRIC),

@@ -49,7 +49,10 @@ async def test_an_estimate_counts_what_is_missing(store):
 
 def test_an_estimate_scales_a_sample_and_says_so(store):
     def long_items():
-        return (Item(f"i{i}", GenerateRequest(f"n{i} " + "word " * (i % 7), Sampling(max_tokens=9)), {}) for i in range(3000))
+        return (
+            Item(f"i{i}", GenerateRequest(f"n{i} " + "word " * (i % 7), Sampling(max_tokens=9)), {})
+            for i in range(3000)
+        )
 
     found = count_requests(long_items(), FP, FakeBackend(), store)
     truth = sum(i % 7 + 1 for i in range(3000))
