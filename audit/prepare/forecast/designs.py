@@ -70,10 +70,18 @@ def thinned(found: Components, design: Design, cells: int) -> Components:
     return found._replace(cross=cross, sampling=sampling)
 
 
+def is_flat(found: Components) -> bool:
+    """Whether nothing varies."""
+    return not any((*found.factors.values(), found.cross, found.sampling))
+
+
 def found_with(spec: MeasureSpec, items: Sequence[Item], earlier: Components, alpha: float) -> float | None:
-    """The smallest difference that these items find, by an earlier run's components; None if those do not fit them."""
+    """The smallest difference that these items find, by an earlier run's components.
+
+    None if those do not fit them, or if that run's answers are all alike: they tell nothing of how others vary.
+    """
     design = design_of(spec, items)
-    if not design.levels or not set(earlier.factors) <= set(design.levels):
+    if not design.levels or not set(earlier.factors) <= set(design.levels) or is_flat(earlier):
         return None
     thin = thinned(earlier, design, cells_behind(items, spec))
     return smallest_found(thin, design, alpha=alpha, is_count=spec.from_counts)

@@ -126,12 +126,13 @@ class RunEstimate(BaseModel):
         return "\n".join(lines)
 
 
-async def dry_run_audit(audit: AuditConfig) -> RunEstimate:
+async def dry_run_audit(audit: AuditConfig, timed_by: Path | None = None) -> RunEstimate:
     """Check the audit and count what it would ask. Loads no weights; a server is probed.
 
     Questions that depend on answers (follow-ups) cannot be known yet: their largest possible number is counted.
+    ``timed_by``: the store whose answers show how fast the models are; default: the audit's own.
     """
-    with _store(audit.db) as store:
+    with _store(audit.db) as store, _store(timed_by or audit.db) as timed:
         resolved = await resolve_audit(audit, store)
         try:
             suites = [
@@ -143,7 +144,7 @@ async def dry_run_audit(audit: AuditConfig) -> RunEstimate:
                 for name, items in resolved.items.items()
             ]
             estimates = [
-                await asyncio.to_thread(_estimate, model, suites, store, audit.seed)
+                await asyncio.to_thread(_estimate, model, suites, store, timed, audit.seed)
                 for model in resolved.models.values()
             ]
         finally:
@@ -162,7 +163,11 @@ def _store(db: Path) -> Iterator[Store]:
 
 
 def _estimate(
-    model: DescribedBackend, suites: Sequence[tuple[Suite, PackedItems, Mapping[str, str]]], store: Store, seed: int
+    model: DescribedBackend,
+    suites: Sequence[tuple[Suite, PackedItems, Mapping[str, str]]],
+    store: Store,
+    timed: Store,
+    seed: int,
 ) -> ModelEstimate:
     counted, scored = RequestCounts(), sum(sum(items.scored) for _, items, _ in suites)
     again = EvenSample(number_to_repeat(scored), scored, seed)
@@ -171,7 +176,7 @@ def _estimate(
             items, model.fingerprint_id, model.backend, store, again, suite=suite, scorers=scorers, counts=counted
         )
     prompt_tokens, tokens_by = counted.prompt_tokens(model.backend)
-    timings = measure_timings(store, model.fingerprint_id)
+    timings = measure_timings(timed, model.fingerprint_id)
     seconds = estimate_seconds(counted.tokens_by_kind, timings)
     if not counted.requests and not counted.follow_ups:
         seconds_by = "nothing to ask"
@@ -187,7 +192,7 @@ def _estimate(
         items=counted.items,
         requests=counted.requests,
         asked_again=counted.asked_again,
-        cached=counted.items - counted.requests,
+        cached=counted.items - counted.requests - counted.shared,
         follow_ups=counted.follow_ups,
         texts_to_score=counted.texts_to_score,
         requests_by_kind=dict(counted.requests_by_kind),
@@ -215,8 +220,8 @@ class RequestCounts:
 
     Attributes
     ----------
-    items, requests : int
-        Items, and the unanswered ones among them.
+    items, requests, shared : int
+        Items; the unanswered ones among them; and those that ask the same as one before, which is asked once.
     asked_again : int
         Requests that are sent a second time, to check the answers.
     follow_ups, texts_to_score : int
@@ -233,6 +238,7 @@ class RequestCounts:
 
     items: int = 0
     requests: int = 0
+    shared: int = 0
     asked_again: int = 0
     follow_ups: int = 0
     texts_to_score: int = 0
@@ -286,6 +292,7 @@ def count_requests(
             answer = stored.answer(keyed)
             if answer is None or isinstance(answer, BackendError):
                 if (asked := hash((item.request, *keyed.keys))) in alike:
+                    counts.shared += 1
                     continue
                 alike.add(asked)
                 counts.requests += 1

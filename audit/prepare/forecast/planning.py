@@ -16,8 +16,8 @@ from audit.analysis.power import Design, smallest_found, with_pilot_error
 from audit.collect import items_behind, levels_behind, levels_by_stratum
 from audit.collect.progress import duration
 from audit.config import AuditConfig
-from audit.prepare.forecast.designs import ALPHA, basis_of, by_figure, found_with, thinned
-from audit.prepare.forecast.estimate import dry_run_audit
+from audit.prepare.forecast.designs import ALPHA, basis_of, by_figure, found_with, is_flat, thinned
+from audit.prepare.forecast.estimate import ModelEstimate, dry_run_audit
 from audit.results import AuditResult, FigureName, VarianceComponents, where_key
 from audit.store import Store
 from backends.errors import ConfigError
@@ -26,8 +26,6 @@ from suites.base import Item
 #: The range of designs that is searched: levels of a factor, and draws per question.
 _LEAST_LEVELS, _MOST_LEVELS = 5, 100_000
 _DRAWS = (1, 2, 4, 8, 16)
-#: Questions of one run that its speed can be told from.
-_FEWEST_TIMED = 20
 
 
 class FigurePlan(BaseModel):
@@ -55,6 +53,8 @@ class FigurePlan(BaseModel):
         The suite's items that hold so many of this figure: what ``limit`` then is, while all its figures are asked.
     available : dict
         The levels that the suite has: a design within these is preferred.
+    alike : bool
+        Whether the pilot's answers do not differ at all: then nothing can be planned from them.
     """
 
     suite: str
@@ -70,6 +70,7 @@ class FigurePlan(BaseModel):
     limit: int | None
     stratum: str | None = None
     available: dict[str, int] = {}
+    alike: bool = False
 
     @property
     def lacking(self) -> dict[str, int]:
@@ -79,7 +80,10 @@ class FigurePlan(BaseModel):
 
 
 class ModelCost(BaseModel):
-    """What the planned items cost for one model. ``seconds`` is None if unknown, ``cost`` if there are no prices."""
+    """What the planned items cost for one model, with at most as many follow-ups as there may be.
+
+    ``seconds`` is None if unknown, ``cost`` if there are no prices.
+    """
 
     model: str
     requests: int
@@ -106,6 +110,10 @@ class SamplePlan(BaseModel):
         lines = [f"{wished} with {POWER:.0%} power, from the pilot {self.run_id}:"]
         for one in self.figures:
             now = ", ".join(f"{n:,} {factor}s" for factor, n in one.pilot_levels.items())
+            if one.alike:
+                lines.append(f"{one.figure}\n  pilot: {now}; its answers are all alike, which does not show how others")
+                lines.append("  vary. Ask more items first (--limit)")
+                continue
             lines.append(
                 f"{one.figure}\n  pilot: {now}; it detects {_size(one.minimum_detectable_effect)} ({one.basis})"
             )
@@ -138,9 +146,7 @@ class SamplePlan(BaseModel):
         )
         for cost in self.costs:
             seconds = (
-                f"time unknown: no run of this store has asked it {_FEWEST_TIMED} questions"
-                if cost.seconds is None
-                else duration(cost.seconds)
+                "time unknown: too few stored answers of this model" if cost.seconds is None else duration(cost.seconds)
             )
             lines.append(
                 f"{cost.model}: {cost.requests:,} requests, {seconds}"
@@ -167,7 +173,6 @@ async def plan_audit(audit: AuditConfig, detect: float | None = None, run_id: st
         raise ConfigError("db", str(audit.db), "no such store", "Run the audit with --limit first: that is the pilot")
     with Store.open(audit.db, read_only=True) as store:
         pilot = store.runs.finished_result(store.runs.find(run_id))
-        seconds = _seconds_per_request(store, pilot)
     components = by_figure(pilot.components, audit)
     primaries = Counter(suite for suite, *_ in components)
     pairs = max(1, math.comb(len(audit.models), 2))
@@ -184,7 +189,7 @@ async def plan_audit(audit: AuditConfig, detect: float | None = None, run_id: st
         raise ConfigError(
             "--run", pilot.run_id, "holds no variance components of this audit's suites", "Run the audit once more"
         )
-    return SamplePlan(detect=detect, run_id=pilot.run_id, figures=figures, costs=await _costs(audit, seconds, figures))
+    return SamplePlan(detect=detect, run_id=pilot.run_id, figures=figures, costs=await _costs(audit, figures))
 
 
 def _figure_plan(
@@ -201,7 +206,7 @@ def _figure_plan(
     behind = {} if spec is None else levels_behind(all_items, spec)
     available = {name: behind[name] for name in one.levels if name in behind}
     design = None
-    if detect is not None:
+    if detect is not None and not is_flat(found):
         careful = with_pilot_error(found, one.levels, detect, one.n_items)
         design = needed(careful, detect, alpha, is_count=is_count, available=available)
         if design is not None and spec is not None:
@@ -223,9 +228,9 @@ def _figure_plan(
         basis=basis,
         alpha=alpha,
         pilot_levels=one.levels,
-        minimum_detectable_effect=smallest_found(
-            thinned(found, asked, one.n_items), asked, alpha=alpha, is_count=is_count
-        ),
+        minimum_detectable_effect=math.inf
+        if is_flat(found)
+        else smallest_found(thinned(found, asked, one.n_items), asked, alpha=alpha, is_count=is_count),
         whole_suite=None if spec is None else found_with(spec, all_items, found, alpha),
         levels=None if design is None else design[0],
         draws=None if design is None else design[1],
@@ -233,6 +238,7 @@ def _figure_plan(
         limit=limit,
         stratum=None if spec is None else spec.stratum,
         available=available,
+        alike=is_flat(found),
     )
 
 
@@ -312,33 +318,23 @@ def _least(
     return high
 
 
-def _seconds_per_request(store: Store, pilot: AuditResult) -> dict[str, float | None]:
-    """Seconds a question by model: of the pilot, or else of the latest run that did not take it from the store."""
-    measured: dict[str, float] = {}
-    for result in (pilot, *(store.runs.result(run.id) for run in store.runs.all())):
-        for model in result.models if result is not None else ():
-            if model.asked >= _FEWEST_TIMED:
-                measured.setdefault(model.fingerprint_id, model.seconds / model.asked)
-    return {model.name: measured.get(model.fingerprint_id) for model in pilot.models}
-
-
-async def _costs(
-    audit: AuditConfig, seconds_per_request: Mapping[str, float | None], figures: Sequence[FigurePlan]
-) -> list[ModelCost]:
-    """The cost of each suite's largest design: prices from what the suites ask now, time from earlier runs."""
+async def _costs(audit: AuditConfig, figures: Sequence[FigurePlan]) -> list[ModelCost]:
+    """The cost of each suite's largest design: what the suites ask now, with follow-ups, at the speed of the store."""
     wanted: dict[str, int] = {}
     for one in figures:
         wanted[one.suite] = max(wanted.get(one.suite, 0), one.limit or 0)
     items = sum(wanted.values())
     with tempfile.TemporaryDirectory() as folder:
         asked = audit.only(suites=list(wanted), db=Path(folder, "empty.db"))
-        estimate = await dry_run_audit(asked)
-    return [
-        ModelCost(
-            model=model.model,
-            requests=items,
-            seconds=None if (seconds := seconds_per_request.get(model.model)) is None else seconds * items,
-            cost=None if model.cost is None else model.cost * items / model.requests,
-        )
-        for model in estimate.models
-    ]
+        estimate = await dry_run_audit(asked, timed_by=audit.db)
+    return [_cost(model, items / model.items) for model in estimate.models]
+
+
+def _cost(model: ModelEstimate, part: float) -> ModelCost:
+    """The cost of a ``part`` of what was estimated."""
+    return ModelCost(
+        model=model.model,
+        requests=math.ceil(part * (model.requests + model.follow_ups)),
+        seconds=None if model.seconds is None else part * model.seconds,
+        cost=None if model.cost is None else part * model.cost,
+    )

@@ -17,12 +17,14 @@ from audit.analysis.components import Components, components
 from audit.analysis.power import Design, smallest_found, with_pilot_error
 from audit.cli.app import app
 from audit.collect import leading_specs
+from audit.prepare.forecast.estimate import dry_run_audit
 from audit.prepare.forecast.planning import needed, plan_audit
 from audit.prepare.forecast.sample_power import sample_power
 from backends.errors import ConfigError
 from backends.stand_ins.fake import FakeBackend
-from suites import MGBR, OccuGender
+from suites import MGBR, GenderPair, OccuGender
 from tests.simulations import planned_power
+from tests.suites.genderpair.planted import SMALL
 
 SUITE = OccuGender(("implicit",))
 
@@ -279,3 +281,27 @@ def test_a_plan_of_lists_says_that_new_occupations_take_more(tmp_path):
     (female, male) = asyncio.run(plan_audit(audit, 0.1)).figures
     assert set(female.pilot_levels) == set(male.pilot_levels) == {"instance"}
     assert female.basis.endswith("; for the same occupations, new ones take more")
+
+
+def test_a_pilot_of_answers_all_alike_plans_nothing(tmp_path):
+    """41 equal answers were said to detect a difference of 0.000."""
+    same = {name: FakeBackend(name, score=lambda prompt, text: 0.1) for name in ("one", "two")}
+    audit = Audit(same, [SUITE], db=tmp_path / "a.db", out=tmp_path / "out", limit=200)
+    audit.run_sync()
+    planned = asyncio.run(plan_audit(audit, 0.05))
+    assert [(one.alike, one.levels, one.whole_suite) for one in planned.figures] == [(True, None, None)]
+    assert math.isinf(planned.figures[0].minimum_detectable_effect)
+    assert "all alike, which does not show how others" in planned.as_text()
+    assert "detect 0.000" not in planned.as_text()
+    assert "0.000" not in sample_power(audit)[-1]
+
+
+def test_a_plan_counts_what_follows(tmp_path):
+    texts = GenderPair(pairs=SMALL, toxicity=None, regard=None)
+    audit = Audit({"writer": uneven("writer", 0.1)}, [texts], db=tmp_path / "a.db", out=tmp_path / "out")
+    audit.run_sync()
+    planned = asyncio.run(plan_audit(audit))
+    with_empty_store = asyncio.run(dry_run_audit(audit.only(suites=list(audit.suites), db=tmp_path / "none.db")))
+    (model,) = with_empty_store.models
+    assert model.follow_ups > 0
+    assert planned.costs[0].requests == model.requests + model.follow_ups
