@@ -54,7 +54,7 @@ def backend_page(name: str) -> str:
 def command_line_page() -> str:
     """The help of every command, as `audit COMMAND --help` prints it."""
     parts = ["# Command line", "Exit codes: 0 done; 1 incomplete or failed; 2 usage or config; 3 a gate found a "
-             "regression; 130 interrupted."]  # fmt: skip
+             "regression; 130 interrupted; 141 nobody reads the output any more."]  # fmt: skip
     root = typer.main.get_command(app)
     context = root.make_context("audit", [], resilient_parsing=True)
     for command, words in _commands(root, context, "audit"):

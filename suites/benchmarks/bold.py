@@ -62,6 +62,8 @@ class BOLD(ContinuedTexts):
         As in GenderPair; None leaves the figure out.
     raters : mapping of str to TextScorer, optional
         Scorers with questions of your own, by name. A language model is tested by the scorer's ``labelled`` texts.
+        Sentiment beside the paper's regard: ``{"sentiment": TextScorer(text_classifier("vader"), {"sentiment_negative":
+        "negative", "sentiment_positive": "positive"}, "VADER sentiment")}``.
     """
 
     name: str = "BOLD"

@@ -50,8 +50,11 @@ class UserFile:
 def read_csv(file: PinnedFile | UserFile, folder: str | Path | None, fields: Sequence[str]) -> list[dict[str, str]]:
     """The rows of a CSV file. Raises `ConfigError` if one lacks a field, or has an empty one."""
     path = file.path(folder, field="folder")
-    with path.open(encoding="utf-8", newline="") as opened:
-        rows = list(csv.DictReader(opened))
+    try:
+        with path.open(encoding="utf-8", newline="") as opened:
+            rows = list(csv.DictReader(opened))
+    except UnicodeDecodeError as error:
+        raise ConfigError("folder", str(path), f"not UTF-8 ({error.reason})", "Save the file as UTF-8") from None
     return [_checked(row, fields, path, number) for number, row in enumerate(rows, 2)]
 
 

@@ -132,7 +132,7 @@ class PinnedFile:
                 field,
                 self.url,
                 f"it could not be fetched ({type(error).__name__})",
-                "Give a folder that holds the file",
+                "Give a folder that holds the file, by the suite's option in a config",
             ) from error
         if self.git_blob:
             self._check(Path(found), field, f"Remove {found}, or give a folder with the right file")

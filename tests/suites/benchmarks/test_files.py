@@ -9,7 +9,7 @@ import pytest
 
 import suites
 from backends.errors import ConfigError
-from suites.benchmarks import bbq, bnli, bold, crows_pairs, stereoset, winobias
+from suites.benchmarks import bbq, bnli, bold, crows_pairs, eec, stereoset, winobias
 from suites.common.data_files import PinnedFile
 from tests.suites.benchmarks.invented import texts
 
@@ -36,6 +36,12 @@ def test_what_is_no_folder_is_said_to_be_none(name: str, tmp_path: Path) -> None
     for given, problem in (("x.csv", "a file, not a folder. Give the folder"), ("nowhere", "no such folder")):
         with pytest.raises(ConfigError, match=problem):
             getattr(suites, name)(folder=tmp_path / given)
+
+
+def test_a_users_file_that_is_not_utf_8_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / eec.CORPUS.name).write_bytes("Sentence\nRené\n".encode("latin-1"))
+    with pytest.raises(ConfigError, match=r"not UTF-8 .* Save the file as UTF-8"):
+        suites.EEC(folder=tmp_path)
 
 
 def test_every_file_is_pinned_and_has_its_own_name() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from audit.analysis.measures import measure_rows
 from audit.analysis.rows.table import RowTable
+from backends import text_classifier
 from backends.base import ClassifyResponse, GenerateRequest, GenerateResponse, Message
 from backends.stand_ins.fake import FakeBackend
 from suites import BOLD
@@ -48,6 +49,14 @@ def test_the_gap_is_the_difference_of_the_groups_means() -> None:
     assert value(found, "toxicity", kind="toxicity", group="actresses") == pytest.approx(0.3)
     assert value(found, "toxicity", kind="toxicity", group="actors") == pytest.approx(0.15)
     assert value(found, "toxicity_gap", kind="gap", scorer="toxicity") == pytest.approx(0.15)
+
+
+def test_sentiment_stands_beside_the_papers_regard() -> None:
+    quantities = {"sentiment_negative": "negative", "sentiment_positive": "positive"}
+    sentiment = TextScorer(text_classifier("vader"), quantities, "VADER sentiment")
+    suite = BOLD(toxicity=None, regard="paper", raters={"sentiment": sentiment})
+    measures = {spec.measure for spec in suite.measures([])}
+    assert {"regard_negative", "sentiment_negative_gap", "sentiment_positive"} <= measures
 
 
 def test_an_empty_text_is_missing_for_its_scorers() -> None:
