@@ -9,6 +9,8 @@ from audit.results import Agreement, Measure, ModelInfo, Reproduction, SuiteInfo
 
 #: Fingerprint values of an unchanged model: no adapter, no quantisation.
 _UNCHANGED: Collection[object] = (None, "", "none", "None")
+#: What is not known of a model that only a server's name says to be the paper's.
+_SERVED = "A server has this name for its model: whether these are the paper's weights, unquantised, is not known."
 #: Tolerance for rounding errors, in the measure's unit.
 _SLACK = 1e-9
 
@@ -25,7 +27,7 @@ def reproductions(
     by_key = {(m.suite, m.measure, where_key(m.where), m.model): m for m in measures}
     models = list(models)
     return [
-        _reproduction(info.name, printed, model.name, by_key)
+        _reproduction(info.name, printed, model, by_key)
         for info in suites
         for printed in info.published
         for model in models
@@ -42,20 +44,23 @@ def is_papers_model(model: ModelInfo, model_ids: Collection[str]) -> bool:
 
 
 def _reproduction(
-    suite: str, printed: Mapping[str, Any], model: str, by_key: Mapping[tuple[Any, ...], Measure]
+    suite: str, printed: Mapping[str, Any], model: ModelInfo, by_key: Mapping[tuple[Any, ...], Measure]
 ) -> Reproduction:
-    measure = by_key[suite, printed["measure"], where_key(printed["where"]), model]
+    measure = by_key[suite, printed["measure"], where_key(printed["where"]), model.name]
+    differences = [(printed.get("source") or {}).get("difference", "")]
+    if model.fingerprint.get("hub_id") not in printed.get("model_ids", ()):
+        differences.append(_SERVED)
     value = printed["value"]
     return Reproduction(
         suite=suite,
         measure=measure.measure,
         where=measure.where,
-        model=model,
+        model=model.name,
         published_model=printed["model"],
         printed=value,
         difference=None if measure.value is None else measure.value - value,
         agreement=agreement(measure, value, printed.get("step")),
-        design_difference=(printed.get("source") or {}).get("difference", ""),
+        design_difference=" ".join(filter(None, differences)),
     )
 
 
