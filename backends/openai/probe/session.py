@@ -171,7 +171,10 @@ class ProbeSession:
                 "those of any hidden text"
             )
         if "sampled" in routes:
-            yield "Without lists, draws at a temperature other than 1 look like those of another model"
+            yield (
+                "Without lists, draws at a temperature other than 1 look like those of another model, and copies of "
+                "draws in random order like draws: intervals would be too short"
+            )
 
     def without_scores(self) -> str:
         """Why no answer can be scored, and what would help; empty if some can."""
