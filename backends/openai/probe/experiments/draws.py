@@ -28,7 +28,7 @@ from backends.openai.probe.calibration import (
     single_draws_bound,
     unseen,
 )
-from backends.openai.probe.experiments.long_draws import cold_texts, long_draws
+from backends.openai.probe.experiments.long_draws import cold_texts, lists_stay, long_draws
 from backends.openai.probe.rounding import rounding
 from backends.openai.probe.session import MAX_NOISE, Kind, NotTestedError, Outcome, ProbeSession, experiment
 from backends.openai.protocol.parameters import sampling_options
@@ -213,9 +213,9 @@ async def drawn_places(
 async def _cold_evidence(session: ProbeSession, listed: Sequence[tuple[Asked, dict[str, float]]]) -> float:
     """Log likelihood ratio of draws at a low temperature: that it takes effect, against that it has none.
 
-    Where each draw takes a request, texts with a list for each token come first. They can only show that it takes
-    effect: if it has none there, their lists may be those of the low temperature. Then, or where they do not decide,
-    tokens are drawn after the prompts with the highest entropy, until the evidence exceeds `DECIDED` either way.
+    Where each draw takes a request, texts with a list for each token come first. If it has no effect there, their lists
+    may be those of the low temperature, which decides nothing. Then, or where they do not decide, tokens are drawn
+    after the prompts with the highest entropy, until the evidence exceeds `DECIDED` either way.
     """
     kind: Kind = "text" if isinstance(listed[0][0], str) else "chat"
     evidence, n = 0.0, 0
@@ -224,11 +224,10 @@ async def _cold_evidence(session: ProbeSession, listed: Sequence[tuple[Asked, di
     if one_by_one:
         async for places in cold_texts(session, kind, _COLD):
             evidence += math.fsum(map(_for_cold, places))
-            if evidence >= DECIDED:
-                return evidence
-            if evidence <= -DECIDED:
+            if abs(evidence) >= DECIDED:
                 break
-        evidence = 0.0
+        if evidence < 0 and not await lists_stay(session, kind, _COLD):
+            evidence = 0.0
     each = _IN_FLIGHT // _COLD_PROMPTS if one_by_one else _SOME
     most_open = sorted(listed, key=lambda place: -entropy(place[1]))[:_COLD_PROMPTS]
     while abs(evidence) < DECIDED and n < _MOST_COLD_DRAWS:

@@ -5,6 +5,7 @@ A server may answer with another model when lists are requested: these draws do 
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
@@ -71,16 +72,27 @@ async def cold_texts(session: ProbeSession, kind: Kind, temperature: float) -> A
         yield [place for place, _ in drawn]
 
 
+async def lists_stay(session: ProbeSession, kind: Kind, temperature: float) -> bool:
+    """Whether the list after a prompt is the same at this temperature as at 1: the model's own."""
+    first = [await session.ask(_text, session, _prompts(kind)[0], t, tokens=1) for t in (temperature, 1.0)]
+    if any(isinstance(drawn, BackendError) or not drawn for drawn in first):
+        return False
+    cold, warm = (dict(drawn[0][0].listed) for drawn in first if not isinstance(drawn, BackendError))
+    return cold.keys() == warm.keys() and all(
+        abs(math.log(cold[text] / warm[text])) <= session.tolerance() for text in cold
+    )
+
+
 def _prompts(kind: Kind) -> Sequence[str | tuple[Message, ...]]:
     return _BEGINNINGS if kind == "text" else [(Message("user", task),) for task in _TASKS]
 
 
 async def _text(
-    session: ProbeSession, asked: str | tuple[Message, ...], temperature: float
+    session: ProbeSession, asked: str | tuple[Message, ...], temperature: float, tokens: int = _TOKENS
 ) -> list[tuple[Place, float | None]]:
     found = session.capabilities
     k = min(found.largest_k if isinstance(asked, str) else found.largest_chat_k, _LISTED)
-    request = GenerateRequest("", Sampling(temperature=temperature, max_tokens=_TOKENS))
+    request = GenerateRequest("", Sampling(temperature=temperature, max_tokens=tokens))
     options = sampling_options(request, session.capabilities.family)
     if session.capabilities.seed_works:
         options["seed"] = random.getrandbits(31)
