@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from backends.errors import BackendError
 from backends.openai.probe.experiments.draws import DECIDED, drawn, settle
-from backends.openai.probe.session import NotTestedError, ProbeSession
+from backends.openai.probe.session import NotTestedError, Outcome, ProbeSession
 
 #: (text before, token, its log-probability)
 Row = tuple[str, str, float]
@@ -50,6 +50,16 @@ class RowsCompared:
                 self.diff = max(self.diff, abs(listed - value))
                 apart = abs(math.exp(listed) - math.exp(value))
                 self.farthest = max(self.farthest or (-1.0, "", "", 0.0, 0.0), (apart, before, token, listed, value))
+
+
+def when_repeated(session: ProbeSession, message: str, noise: float | BackendError, diff: float) -> Outcome:
+    """The outcome for a route that is ``diff`` nats from the lists, and moves by ``noise`` when it is asked again."""
+    if isinstance(noise, BackendError):
+        return Outcome(False, f"{message}; failed when repeated: {noise}")
+    message = f"{message}; by {noise:.2g} when repeated"
+    if noise > session.tolerance():
+        return Outcome(False, message)
+    return Outcome(True, message, repeat_noise=max(session.capabilities.repeat_noise, noise, diff))
 
 
 async def refuted(session: ProbeSession, route: str, found: RowsCompared, what: str) -> str:
