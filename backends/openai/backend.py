@@ -25,6 +25,7 @@ from backends.base import (
     Description,
     DrawsCompared,
     GenerateRequest,
+    GenerateResponse,
     Message,
     OnResponse,
     Prompt,
@@ -67,7 +68,7 @@ from backends.openai.probe.report import Watched
 from backends.openai.protocol.api import ServerApi
 from backends.openai.protocol.request_extras import RETIRED, ExtraBody, Headers, Query, RequestExtras
 from backends.openai.response_ids import ModelChangedError
-from backends.openai.scoring import ONE_AT_A_TIME, RemoteTokenizer, Routes, tokens_drawn
+from backends.openai.scoring import ONE_AT_A_TIME, CopiedDraws, RemoteTokenizer, Routes, tokens_drawn
 from backends.openai.usage import PriceTable, Usage
 from backends.options import AS_TUPLE, OnError, checked_options
 
@@ -76,6 +77,7 @@ _MAX_UNFINISHED_REQUESTS = 256
 _MAX_COUNTING_SECONDS = 10.0
 #: After these errors, the responses that came before are still valid.
 _WITHOUT_RESPONSE = ("rate_limited", "timeout", "connection", "server", "quota")
+_COPIES = "equal drawn answers come nearer to each other than draws do: some are copies, perhaps from a cache"
 
 
 OptionalPath = Annotated[str | Path | None, OnError("not a text", "Write it in quotes")]
@@ -225,9 +227,10 @@ class OpenAIBackend(Backend):
         self._since_canary = 0
         self._first_verified = self._last_verified = 0.0
         self._own = OwnQuestions()
+        self._copied = CopiedDraws()
         self._echoed_prompts: dict[str, bytes] = {}
         self._requests_of_canary = 0
-        self._changed: ModelChangedError | None = None
+        self._changed: BackendError | None = None
         self._unfinished: dict[Request, dict[str, dict[str, object]]] = {}
 
     def __repr__(self) -> str:
@@ -326,8 +329,7 @@ class OpenAIBackend(Backend):
         own = await check_own(self._api, self._report.capabilities, self._tokenizer, self._own.take())
         self.draws_compared = own.compared
         if own.contradiction:
-            self._last_verified, self.unverified_reason = self._first_verified, own.contradiction
-            self._notice(ModelChangedError(own.contradiction))
+            self._distrust_all(ModelChangedError(own.contradiction))
 
     def drain_ambiguous(self) -> list[Request]:
         """Requests whose response may belong to another request, since the last call."""
@@ -458,9 +460,11 @@ class OpenAIBackend(Backend):
         if isinstance(request, GenerateRequest):
             response = await generate(api, capabilities, request)
         else:
-            response = await Routes(api, capabilities, self._tokenizer, self.samples).score(request)
+            routes = Routes(api, capabilities, self._tokenizer, self.samples)
+            response = await routes.score(request)
             if self.repeats_itself(request):
                 self._own.add(request, response, drawn)
+            self._note_drawn(routes.drawn)
         self._unfinished.pop(request, None)
         return response
 
@@ -499,6 +503,20 @@ class OpenAIBackend(Backend):
     def _notice(self, error: ModelChangedError) -> None:
         if self._changed is None:
             self._changed, self.unverified_since = error, self._last_verified
+
+    def _distrust_all(self, error: BackendError) -> None:
+        """No answer since the probe is true, for the reason that the error gives."""
+        if self._changed is None:
+            self._changed, self.unverified_since = error, self._first_verified
+            self.unverified_reason = error.message
+
+    def _note_drawn(self, answers: Sequence[GenerateResponse | None]) -> None:
+        """Keep how near equal ones of a question's drawn answers are. Raises `BackendError` if some are copies."""
+        self._copied.add([(answer.thought, answer.text) for answer in answers if answer is not None])
+        if self._copied.found:
+            error = BackendError("inconsistent", _COPIES, hint="Switch off what keeps the server's answers")
+            self._distrust_all(error)
+            raise error
 
     async def _report_of_all(self) -> ProbeReport:
         """The probe of the first server. Raises `BackendError` if another server does not serve the same model."""

@@ -13,8 +13,8 @@ ChatRoute = Literal["rendered", "chat_prefill", "chat_first", "sampled"]
 Prefill = Literal["repeated", "continued", "flags"]
 Together = Literal["n", "prompts"]
 
-#: Entries of a list that does not reach unlikely tokens.
-_SHORT_LIST = 100
+#: Entries of a list that holds the likeliest tokens alone.
+_LIKELIEST = 100
 #: The fields that may change an answer on any route, and those that matter only for routes that use lists.
 _ANSWER_FIELDS = ("text_route", "chat_route", "completions", "family", "bos", "uncached", "prefill", "seed_works")
 _LIST_FIELDS = ("identity", "temperature")
@@ -116,7 +116,7 @@ class ServerCapabilities:
     def reaches_unlikely(self) -> bool:
         """Whether tokens have values although no short list holds them."""
         return self.text_route not in (None, "sampled", "top_k", "top_k_ids") or (
-            self.text_route is not None and self.text_route != "sampled" and self.largest_k > _SHORT_LIST
+            self.text_route is not None and self.text_route != "sampled" and self.largest_k > _LIKELIEST
         )
 
     def access(self, samples: int | None) -> str:

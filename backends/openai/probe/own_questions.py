@@ -28,7 +28,7 @@ from backends.openai.probe.calibration import (
     single_draws_bound,
 )
 from backends.openai.probe.experiments.draws import Asked, Levels, Look, compare_draws, drawn_places
-from backends.openai.probe.experiments.twins import same_lists
+from backends.openai.probe.experiments.twins import LEAST_VALUES, has_values, same_lists
 from backends.openai.probe.own_twins import own_twins
 from backends.openai.probe.session import MAX_NOISE, NEGLIGIBLE, NotTestedError, ProbeSession
 from backends.openai.probe.unseen_words import draws_compared
@@ -52,9 +52,8 @@ _REQUESTS: Mapping[Together | None, tuple[int, int]] = {"n": (20, 20), "prompts"
 #: Where lists came with draws: more, since there the rest takes few requests.
 _BESIDE_LISTS: Mapping[Together | None, int] = {"n": 60, "prompts": 60, None: 20}
 _OF_A_REQUEST: Mapping[Together | None, int] = {"n": 50, "prompts": 20, None: 1}
-#: Twins of the questions, and how many different values a list must have to be compared with that of a twin: those of
-#: short lists may be equal where the model is sure of its answer.
-_TWINS, _LEAST_VALUES = 10, 5
+#: Twins of the questions. Short lists are not compared: they may be equal where the model is sure of its answer.
+_TWINS = 10
 #: Entries of each list, and how many of the lists that came with a draw are kept.
 _LISTED, _MOST_KEPT = 1000, 2000
 #: Of draws that came with lists, and of those without: together a true server is contradicted once in 10,000 runs.
@@ -152,7 +151,7 @@ class _Plan:
         fewest, most = _REQUESTS[way]
         some = _BESIDE_LISTS[way] if with_lists else min(max(round(_REQUESTS_SHARE * seen), fewest), most)
         n_listed = n_questions if found.text_route in WITHOUT_LISTS else n_drawn
-        twins = _TWINS if (found.largest_chat_k if is_chat else found.largest_k) >= _LEAST_VALUES else 0
+        twins = _TWINS if (found.largest_chat_k if is_chat else found.largest_k) >= LEAST_VALUES else 0
         return cls(way, n_drawn, n_listed, some, most, twins)
 
 
@@ -267,7 +266,7 @@ async def _compared(
 
 async def _rewritten(session: ProbeSession, tops: Sequence[tuple[ScoreRequest, TopLogprobs]], n: int) -> str:
     """In what questions differ although one list follows them; empty if each twin has another list."""
-    compared = [(request, top) for request, top in tops if _has_values(top)]
+    compared = [(request, top) for request, top in tops if has_values(top)]
     if not n or not compared:
         return ""
     alike = []
@@ -276,7 +275,7 @@ async def _rewritten(session: ProbeSession, tops: Sequence[tuple[ScoreRequest, T
         before = len(session.beside_lists)
         _, other = await _listed(session, replace(request, prompt=twin.prompt))
         del session.beside_lists[before:]  # draws after questions that the run did not ask
-        if isinstance(other, TopLogprobs) and _has_values(other) and same_lists(session, top, other):
+        if isinstance(other, TopLogprobs) and has_values(other) and same_lists(session, top, other):
             alike.append(twin.difference)
     if not alike:
         return ""
@@ -284,10 +283,6 @@ async def _rewritten(session: ProbeSession, tops: Sequence[tuple[ScoreRequest, T
         f"questions of the run that differ in {', '.join(sorted(set(alike)))} get one answer: something changes or "
         "cuts them before the model reads them, or a cache answers"
     )
-
-
-def _has_values(top: TopLogprobs) -> bool:
-    return len({token.logprob for token in top.tokens}) >= _LEAST_VALUES
 
 
 async def _listed(session: ProbeSession, request: ScoreRequest) -> tuple[Asked, TopLogprobs | BackendError]:

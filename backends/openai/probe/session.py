@@ -65,6 +65,8 @@ class ProbeSession:
         The first list of next tokens after a text, and after a chat.
     longest_list : TopLogprobs or None
         The longest one after `PROMPT`.
+    lists_after : dict of str to TopLogprobs
+        Those after parts of a text, with which each route over whole texts is compared.
     lists_after_prefill : bool
         Whether an assistant prefill is also continued in lists.
     untrusted : dict
@@ -97,6 +99,7 @@ class ProbeSession:
         self.text_list: TopLogprobs | None = None
         self.chat_list: TopLogprobs | None = None
         self.longest_list: TopLogprobs | None = None
+        self.lists_after: dict[str, TopLogprobs] = {}
         self.lists_after_prefill = False
         self.untrusted: dict[Kind, str] = {}
         self.statements: list[str] = []
@@ -171,7 +174,10 @@ class ProbeSession:
                 "those of any hidden text"
             )
         if "sampled" in routes:
-            yield "Without lists, draws at a temperature other than 1 look like those of another model"
+            yield (
+                "Without lists, draws at a temperature other than 1 look like those of another model, and copies of "
+                "draws in random order like draws: intervals would be too short"
+            )
 
     def without_scores(self) -> str:
         """Why no answer can be scored, and what would help; empty if some can."""

@@ -32,12 +32,16 @@ _SPLIT_STEPS = 4
 
 
 class Routes:
-    """Scores from one server. ``samples`` is the number of draws of the route ``sampled``."""
+    """Scores from one server. ``samples`` is the number of draws of the route ``sampled``.
+
+    ``drawn`` holds the answers that it drew for the last score, in the order in which they were asked for.
+    """
 
     def __init__(
         self, api: ServerApi, capabilities: ServerCapabilities, tokenizer: RemoteTokenizer | None, samples: int | None
     ) -> None:
         self._api, self._capabilities, self._tokenizer, self._samples = api, capabilities, tokenizer, samples
+        self.drawn: Sequence[GenerateResponse | None] = ()
 
     async def score(self, request: ScoreRequest) -> ScoreResponse:
         """Scores of all continuations. Raises `BackendError`."""
@@ -109,8 +113,9 @@ class Routes:
     async def _sampled(
         self, prompt: str | tuple[Message, ...], continuations: Sequence[str]
     ) -> tuple[ContinuationScore, ...]:
-        async def draw(count: int, tokens: int) -> list[GenerateResponse | None]:
+        async def draw(count: int, tokens: int) -> Sequence[GenerateResponse | None]:
             request = GenerateRequest(prompt, Sampling(temperature=1.0, max_tokens=tokens))
-            return await draw_answers(self._api, self._capabilities, request, count)
+            self.drawn = await draw_answers(self._api, self._capabilities, request, count)
+            return self.drawn
 
         return await score_by_sampling(draw, continuations, self._samples or 0)

@@ -29,7 +29,8 @@ _PLACEHOLDER = -9000.0
 #: This many tokens, and this share of a list, do not have the same value by chance.
 _MIN_ALIKE, _SHARE_ALIKE = 5, 0.4
 #: Nats. A value below the first, with the second as gap to the others, is a placeholder if it is whole or repeated.
-_FAR_BELOW, _WIDE_GAP, _SHORT_LIST = -20.0, 3.0, 1000
+#: Entries of a list beyond which one may be whole by chance.
+_FAR_BELOW, _WIDE_GAP, _WHOLE_BY_CHANCE = -20.0, 3.0, 1000
 
 #: Keys that are in alphabetical order by chance in one list of 120.
 _FEWEST_KEYS = 5
@@ -305,5 +306,5 @@ def count_placeholders(values: Sequence[float]) -> int:
     if last >= max(_MIN_ALIKE, _SHARE_ALIKE * len(ordered)):
         return last
     gap = ordered[-last - 1] - lowest
-    is_odd = last > 1 or (lowest.is_integer() and len(ordered) <= _SHORT_LIST)
+    is_odd = last > 1 or (lowest.is_integer() and len(ordered) <= _WHOLE_BY_CHANCE)
     return last if lowest <= _FAR_BELOW and gap >= _WIDE_GAP and is_odd else 0

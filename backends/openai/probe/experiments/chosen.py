@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from backends.errors import BackendError
 from backends.openai.http.together import together
-from backends.openai.probe.experiments.rows import SEQUENCES, STORY, ZONES, Row, RowsCompared, refuted
+from backends.openai.probe.experiments.rows import SEQUENCES, STORY, ZONES, Row, RowsCompared, refuted, when_repeated
 from backends.openai.probe.session import NEGLIGIBLE, NotTestedError, Outcome, ProbeSession, accepted, experiment
 from backends.openai.scoring.chosen_tokens import AskChosen, Chosen, Ids, chosen_by_completions, chosen_by_score
 from backends.openai.scoring.prompt_logprobs import echoed, prompt_logprobs
@@ -60,12 +60,7 @@ async def _compared(session: ProbeSession, ask: AskChosen, route: str) -> Outcom
         session.distrust("text", f"{route} is {unlikely:.2g} nats from the prompt's own values for unlikely tokens")
         return Outcome(False, f"{message}; {unlikely:.2g} nats from the prompt's own values for unlikely ones")
     noise = await _noise(session, ask, dict(list(wanted.items())[::_REPEATED]), first)
-    if isinstance(noise, BackendError):
-        return Outcome(False, f"{message}; failed when repeated: {noise}")
-    message = f"{message}, by {unlikely:.2g} for unlikely ones; by {noise:.2g} when repeated"
-    if noise > session.tolerance():
-        return Outcome(False, message)
-    return Outcome(True, message, repeat_noise=max(session.capabilities.repeat_noise, noise, found.diff))
+    return when_repeated(session, f"{message}, by {unlikely:.2g} for unlikely ones", noise, found.diff)
 
 
 async def _outvoted(session: ProbeSession, route: str, found: RowsCompared) -> str:

@@ -28,7 +28,7 @@ from backends.openai.probe.calibration import (
     single_draws_bound,
     unseen,
 )
-from backends.openai.probe.experiments.long_draws import long_draws, one_long_draw
+from backends.openai.probe.experiments.long_draws import cold_texts, lists_stay, long_draws
 from backends.openai.probe.rounding import rounding
 from backends.openai.probe.session import MAX_NOISE, Kind, NotTestedError, Outcome, ProbeSession, experiment
 from backends.openai.protocol.parameters import sampling_options
@@ -213,15 +213,21 @@ async def drawn_places(
 async def _cold_evidence(session: ProbeSession, listed: Sequence[tuple[Asked, dict[str, float]]]) -> float:
     """Log likelihood ratio of draws at a low temperature: that it takes effect, against that it has none.
 
-    Where each draw takes a request, in one text with a list for each token. If that does not decide, after the prompts
-    with the highest entropy, until the evidence exceeds `DECIDED` either way.
+    Where each draw takes a request, texts with a list for each token come first. If it has no effect there, their lists
+    may be those of the low temperature, which decides nothing. Then, or where they do not decide, tokens are drawn
+    after the prompts with the highest entropy, until the evidence exceeds `DECIDED` either way.
     """
     kind: Kind = "text" if isinstance(listed[0][0], str) else "chat"
     evidence, n = 0.0, 0
     together = session.capabilities.together
     one_by_one = together is None or (together == "prompts" and kind == "chat")
     if one_by_one:
-        evidence = math.fsum(map(_for_cold, await one_long_draw(session, kind, _COLD)))
+        async for places in cold_texts(session, kind, _COLD):
+            evidence += math.fsum(map(_for_cold, places))
+            if abs(evidence) >= DECIDED:
+                break
+        if evidence < 0 and not await lists_stay(session, kind, _COLD):
+            evidence = 0.0
     each = _IN_FLIGHT // _COLD_PROMPTS if one_by_one else _SOME
     most_open = sorted(listed, key=lambda place: -entropy(place[1]))[:_COLD_PROMPTS]
     while abs(evidence) < DECIDED and n < _MOST_COLD_DRAWS:

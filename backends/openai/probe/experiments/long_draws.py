@@ -5,8 +5,9 @@ A server may answer with another model when lists are requested: these draws do 
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
 from backends.base import GenerateRequest, Message, Sampling
@@ -34,8 +35,9 @@ _TASKS = (
     "Tell me about a town that you like.",
     "Describe what a baker does in the morning.",
 )
-#: Tokens per text, and draws of each. Not longer: a slow server has a time limit for each answer.
-_TOKENS, _TIMES = 64, 3
+#: Tokens per text, draws of each, and texts at a low temperature. Not longer: a slow server has a time limit for each
+#: answer.
+_TOKENS, _TIMES, _COLD_TEXTS = 96, 2, 4
 #: Entries of each list.
 _LISTED = 100
 #: Nats by which a drawn token's own value may differ from the list's, and the share of tokens that may differ by more.
@@ -61,10 +63,24 @@ async def long_draws(session: ProbeSession, kind: Kind) -> list[Place]:
     return places
 
 
-async def one_long_draw(session: ProbeSession, kind: Kind, temperature: float) -> list[Place]:
-    """A place for each token of one text that was drawn at this temperature; none where its lists cannot be read."""
-    drawn = await session.ask(_text, session, _prompts(kind)[0], temperature)
-    return [] if isinstance(drawn, BackendError) else [place for place, _ in drawn]
+async def cold_texts(session: ProbeSession, kind: Kind, temperature: float) -> AsyncIterator[list[Place]]:
+    """A place for each token of a text that is drawn at this temperature, for a few texts; ends if one is refused."""
+    for prompt in _prompts(kind)[:_COLD_TEXTS]:
+        drawn = await session.ask(_text, session, prompt, temperature)
+        if isinstance(drawn, BackendError):
+            return
+        yield [place for place, _ in drawn]
+
+
+async def lists_stay(session: ProbeSession, kind: Kind, temperature: float) -> bool:
+    """Whether the list after a prompt is the same at this temperature as at 1: the model's own."""
+    first = [await session.ask(_text, session, _prompts(kind)[0], t, tokens=1) for t in (temperature, 1.0)]
+    if any(isinstance(drawn, BackendError) or not drawn for drawn in first):
+        return False
+    cold, warm = (dict(drawn[0][0].listed) for drawn in first if not isinstance(drawn, BackendError))
+    return cold.keys() == warm.keys() and all(
+        abs(math.log(cold[text] / warm[text])) <= session.tolerance() for text in cold
+    )
 
 
 def _prompts(kind: Kind) -> Sequence[str | tuple[Message, ...]]:
@@ -72,11 +88,11 @@ def _prompts(kind: Kind) -> Sequence[str | tuple[Message, ...]]:
 
 
 async def _text(
-    session: ProbeSession, asked: str | tuple[Message, ...], temperature: float
+    session: ProbeSession, asked: str | tuple[Message, ...], temperature: float, tokens: int = _TOKENS
 ) -> list[tuple[Place, float | None]]:
     found = session.capabilities
     k = min(found.largest_k if isinstance(asked, str) else found.largest_chat_k, _LISTED)
-    request = GenerateRequest("", Sampling(temperature=temperature, max_tokens=_TOKENS))
+    request = GenerateRequest("", Sampling(temperature=temperature, max_tokens=tokens))
     options = sampling_options(request, session.capabilities.family)
     if session.capabilities.seed_works:
         options["seed"] = random.getrandbits(31)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from backends.errors import BackendError
 from backends.openai.probe.experiments.draws import DECIDED, drawn, settle
-from backends.openai.probe.session import NotTestedError, ProbeSession
+from backends.openai.probe.session import NotTestedError, Outcome, ProbeSession
 
 #: (text before, token, its log-probability)
 Row = tuple[str, str, float]
@@ -40,9 +40,12 @@ class RowsCompared:
     async def compare(self, session: ProbeSession, rows: Sequence[Row]) -> None:
         """Add these rows, as far as the list identifies their tokens."""
         for before, token, value in rows:
-            top = await session.next_tokens(before, min(session.capabilities.largest_k, 1000))
+            top = session.lists_after.get(before)
+            if top is None:
+                top = await session.next_tokens(before, min(session.capabilities.largest_k, 1000))
             if isinstance(top, BackendError):
                 continue
+            session.lists_after[before] = top
             entries = top.by_bytes(token.encode())
             if len(entries) == 1 and top.identifies(entries[0]):
                 self.compared += 1
@@ -50,6 +53,16 @@ class RowsCompared:
                 self.diff = max(self.diff, abs(listed - value))
                 apart = abs(math.exp(listed) - math.exp(value))
                 self.farthest = max(self.farthest or (-1.0, "", "", 0.0, 0.0), (apart, before, token, listed, value))
+
+
+def when_repeated(session: ProbeSession, message: str, noise: float | BackendError, diff: float) -> Outcome:
+    """The outcome for a route that is ``diff`` nats from the lists, and moves by ``noise`` when it is asked again."""
+    if isinstance(noise, BackendError):
+        return Outcome(False, f"{message}; failed when repeated: {noise}")
+    message = f"{message}; by {noise:.2g} when repeated"
+    if noise > session.tolerance():
+        return Outcome(False, message)
+    return Outcome(True, message, repeat_noise=max(session.capabilities.repeat_noise, noise, diff))
 
 
 async def refuted(session: ProbeSession, route: str, found: RowsCompared, what: str) -> str:

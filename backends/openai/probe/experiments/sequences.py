@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from backends.errors import BackendError
 from backends.openai.capabilities import TextRoute
 from backends.openai.probe.experiments.chosen import by_chosen_tokens, by_score_endpoint
-from backends.openai.probe.experiments.rows import SEQUENCES, STORY, ZONES, Row, RowsCompared, refuted
+from backends.openai.probe.experiments.rows import SEQUENCES, STORY, ZONES, Row, RowsCompared, refuted, when_repeated
 from backends.openai.probe.session import (
     MAX_NOISE,
     NEGLIGIBLE,
@@ -143,6 +143,8 @@ async def _compared(session: ProbeSession, read: ReadRows, route: str) -> Outcom
     if found.diff > session.tolerance():
         return Outcome(False, await refuted(session, route, found, "tokens"))
     rare = await session.ask(read, _RARE)
+    if isinstance(rare, BackendError) and rare.kind != "inconsistent":
+        return Outcome(False, f"failed on unrelated words: {rare}")
     if problem := str(rare) if isinstance(rare, BackendError) else _too_certain(rare):
         session.distrust("text", f"{route} of unrelated words: {problem}")
         return Outcome(False, f"unrelated words: {problem}")
@@ -162,13 +164,8 @@ async def _compared(session: ProbeSession, read: ReadRows, route: str) -> Outcom
     message = f"differs by {found.diff:.2g} nats from asking token by token, over {found.compared} tokens"
     if found.compared < _MIN_COMPARED:
         return Outcome(False, message if found.compared else "could not be compared")
-    noise = await _noise(session, read, first)
-    if isinstance(noise, BackendError):
-        return Outcome(False, f"{message}; failed when repeated: {noise}")
-    message = f"{message}, by {long.diff:.2g} over {long.compared} of a long text; by {noise:.2g} when repeated"
-    if noise > session.tolerance():
-        return Outcome(False, message)
-    return Outcome(True, message, repeat_noise=max(session.capabilities.repeat_noise, noise, long.diff))
+    message = f"{message}, by {long.diff:.2g} over {long.compared} of a long text"
+    return when_repeated(session, message, await _noise(session, read, first), long.diff)
 
 
 async def _noise(session: ProbeSession, read: ReadRows, first: list[Row]) -> float | BackendError:

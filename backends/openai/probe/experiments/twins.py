@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from backends.base import Message
@@ -10,7 +11,7 @@ from backends.errors import BackendError
 from backends.openai.probe.session import Kind, NotTestedError, Outcome, ProbeSession, experiment
 from backends.openai.scoring.top_logprobs import ListedToken, TopLogprobs
 
-Asked = TypeVar("Asked")
+Asked = TypeVar("Asked", str, tuple[Message, ...])
 
 _BASE = "Yesterday Anna told Ben that the nurse had found 17 letters in the old house. Who found them?\nThe answer is"
 #: What differs, and the prompt. The others are compared with the first.
@@ -97,6 +98,11 @@ _LONG_TALK = (
 #: Nats within which two lists count as the same, and the most that noise may add: in a long prompt, one word changes
 #: little more than that.
 _SAME, _MOST_NOISE = 1e-3, 0.02
+#: Different values that a list must have to be like no other by chance. Of shorter ones, those of two prompts may agree
+#: within that tolerance, and always do where the model is sure of its answer: below the last, in nats.
+LEAST_VALUES, _SURE = 5, -0.02
+#: Before both prompts of a pair whose short lists agree. Those of one answer agree here too.
+_PREFACES = ("It was late in the evening. ", "My old friend told me this. ")
 #: Minimum tokens counted per word of a long text, and maximum tokens counted for a text beyond those sent.
 _LEAST_COUNTED, _MOST_UNSENT = 0.8, 3
 _SENTENCE = "The nurse told the pilot about the old house by the river."
@@ -106,57 +112,105 @@ _SENTENCE = "The nurse told the pilot about the old house by the river."
 async def text_twins(session: ProbeSession) -> Outcome:
     """Whether texts that differ in one place have different lists."""
     k = min(session.capabilities.largest_k, 100)
-    alike, compared = await _alike(session, lambda text: session.next_tokens(text, k), (*_FAMILIES, _LAST_BREAK))
-    return _outcome(session, "text", alike, compared)
+    found = await _compared(session, lambda text: session.next_tokens(text, k), (*_FAMILIES, _LAST_BREAK))
+    return _outcome(session, "text", found)
 
 
 @experiment("near twins of chats")
 async def chat_twins(session: ProbeSession) -> Outcome:
     """Whether questions that differ in one place have different lists."""
     k = session.capabilities.largest_chat_k
-    alike, compared = await _alike(
-        session, lambda text: session.next_chat_tokens((Message("user", text),), k), _FAMILIES
-    )
-    return _outcome(session, "chat", alike, compared)
+    found = await _compared(session, lambda text: session.next_chat_tokens((Message("user", text),), k), _FAMILIES)
+    return _outcome(session, "chat", found)
 
 
 @experiment("turns of chats")
 async def turn_twins(session: ProbeSession) -> Outcome:
     """Whether chats that differ in their system message or an earlier turn have different lists."""
     k = session.capabilities.largest_chat_k
-    alike, compared = await _alike(
-        session, lambda turns: session.next_chat_tokens(turns, k), (_SYSTEMS, _EARLIER, _LONG_TALK)
-    )
-    return _outcome(session, "chat", alike, compared)
+    found = await _compared(session, lambda turns: session.next_chat_tokens(turns, k), (_SYSTEMS, _EARLIER, _LONG_TALK))
+    return _outcome(session, "chat", found)
 
 
-async def _alike(
+@dataclass
+class _Compared:
+    """The differences that do not change the list, and how many prompts were compared with the first of their family.
+
+    ``unclear`` more have short lists of a sure model, which would be alike anyway.
+    """
+
+    alike: list[str] = field(default_factory=list)
+    compared: int = 0
+    unclear: int = 0
+
+
+async def _compared(
     session: ProbeSession,
     ask: Callable[[Asked], Awaitable[TopLogprobs | BackendError]],
     families: Sequence[Sequence[tuple[str, Asked]]],
-) -> tuple[list[str], int]:
-    """The differences that do not change the list, and how many prompts were compared with the first of their family.
-
-    Refused prompts are ignored: they get no wrong score.
-    """
-    alike, compared = [], 0
+) -> _Compared:
+    """Compare each prompt of a family with its first. Refused ones are ignored: they get no wrong score."""
+    found = _Compared()
     for family in families:
-        tops = [(difference, top) for difference, prompt in family if isinstance(top := await ask(prompt), TopLogprobs)]
-        for difference, top in tops[1:]:
-            compared += 1
-            if same_lists(session, tops[0][1], top):
-                alike.append(difference)
-    return alike, compared
+        tops: list[tuple[str, Asked, TopLogprobs]] = []
+        for difference, prompt in family:
+            if isinstance(top := await ask(prompt), TopLogprobs):
+                tops.append((difference, prompt, top))
+        for difference, prompt, top in tops[1:]:
+            _, base, first = tops[0]
+            if not _tells(first) and not _tells(top):
+                found.unclear += 1
+                continue
+            found.compared += 1
+            if same_lists(session, first, top) and (
+                has_values(first) or await _alike_again(session, ask, base, prompt)
+            ):
+                found.alike.append(difference)
+    return found
 
 
-def _outcome(session: ProbeSession, kind: Kind, alike: Sequence[str], compared: int) -> Outcome:
-    if not compared:
+async def _alike_again(
+    session: ProbeSession, ask: Callable[[Asked], Awaitable[TopLogprobs | BackendError]], base: Asked, prompt: Asked
+) -> bool:
+    """Whether two prompts have the same list behind every preface too."""
+    for preface in _PREFACES:
+        tops = [await ask(_behind(preface, one)) for one in (base, prompt)]
+        if all(isinstance(top, TopLogprobs) for top in tops) and not same_lists(session, *tops):  # type: ignore[arg-type]
+            return False
+    return True
+
+
+def _behind(preface: str, prompt: Asked) -> Asked:
+    """The prompt with this before its text, or before that of its last turn."""
+    if isinstance(prompt, str):
+        return preface + prompt
+    *turns, last = prompt
+    return (*turns, replace(last, content=preface + last.content))
+
+
+def _outcome(session: ProbeSession, kind: Kind, found: _Compared) -> Outcome:
+    if not found.compared and not found.unclear:
         raise NotTestedError("not tried: the server gives no lists of these")
-    if alike:
-        reason = f"prompts that differ by {', '.join(alike)} get one answer: from a cache, or of a part of the prompt"
+    reason = ""
+    if found.alike:
+        differences = ", ".join(found.alike)
+        reason = f"prompts that differ by {differences} get one answer: from a cache, or of a part of the prompt"
+    elif found.unclear > found.compared:
+        reason = "lists of so few tokens, nearly certain after most prompts, do not show which prompt was read"
+    if reason:
         session.distrust(kind, reason)
         return Outcome(False, reason)
-    return Outcome(True, f"{compared} prompts that differ in one place get another list each")
+    return Outcome(True, f"{found.compared} prompts that differ in one place get another list each")
+
+
+def has_values(top: TopLogprobs) -> bool:
+    """Whether the list is long enough to be like no other by chance."""
+    return len({token.logprob for token in top.tokens}) >= LEAST_VALUES
+
+
+def _tells(top: TopLogprobs) -> bool:
+    """Whether the list would be another one after another prompt."""
+    return has_values(top) or min(token.logprob for token in top.tokens) < _SURE
 
 
 def same_lists(session: ProbeSession, a: TopLogprobs, b: TopLogprobs) -> bool:

@@ -365,6 +365,24 @@ def cached_draws(*, fresh_ids: bool) -> Told:
     return told
 
 
+def draws_copied(source: Callable[[int, np.random.Generator], int]) -> Told:
+    """``source(number of a draw, random)``: how many draws before it stands the one that it copies; 0: none."""
+
+    def told(random: np.random.Generator) -> Lie:
+        kept: dict[tuple[str, object], list[str]] = {}
+
+        def says(reply: Reply, asked: Asked) -> None:
+            so_far = kept.setdefault((asked.text, asked.sent.get("max_tokens")), [])
+            for choice in reply.body["choices"]:
+                back = source(len(so_far), random)
+                so_far.append(so_far[-back] if back else choice["text"])
+                choice["text"] = so_far[-1]
+
+        return Lie(("drawn",), says=says)
+
+    return told
+
+
 def one_choice_for_all(reply: Reply, asked: Asked, random: np.random.Generator) -> None:
     choices = reply.body["choices"]
     reply.body["choices"] = [{**choices[0], "index": index} for index in range(len(choices))]

@@ -13,7 +13,8 @@ from backends.openai import OpenAIBackend
 from backends.openai.probe.report import ProbeReport
 from backends.openai.scoring.prompt_logprobs import echoed
 from tests.backends.openai.lies.catalogue import LIES
-from tests.backends.openai.lies.server import HONEST, MODEL, Lie, Style, WordServer
+from tests.backends.openai.lies.server import HONEST, MODEL, Asked, Lie, Style, WordServer
+from tests.backends.openai.raw_server import Reply
 
 EVEN, ODD = 0, 1  # a server of an even seed gives several draws a request
 TESTED = "Values of unlikely tokens"
@@ -113,3 +114,16 @@ async def test_answers_that_are_certain_together_are_refused(style: Style, tmp_p
         await backend.close()
     assert isinstance(answer, BackendError)
     assert "more than 1" in answer.message or "lowest value" in answer.message
+
+
+async def test_a_text_that_is_only_refused_casts_no_doubt(tmp_path: Path) -> None:
+    """An honest server that does not echo one of the probe's texts: its lists stay in use."""
+
+    def says(reply: Reply, asked: Asked) -> None:
+        if asked.kind == "echo" and "copper midwife" in asked.text:
+            reply.status, reply.body = 400, {"error": {"message": "too unusual", "type": "invalid_request_error"}}
+
+    report = await probed("echo", Lie(says=says), tmp_path)
+    assert report.capabilities.text_route == "top_k"
+    assert passed(report, "echo") is False
+    assert report.statements == ()
