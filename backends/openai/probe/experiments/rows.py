@@ -40,12 +40,12 @@ class RowsCompared:
     async def compare(self, session: ProbeSession, rows: Sequence[Row]) -> None:
         """Add these rows, as far as the list identifies their tokens."""
         for before, token, value in rows:
-            top = session.lists_after.get(before)
-            if top is None:
-                top = await session.next_tokens(before, min(session.capabilities.largest_k, 1000))
-            if isinstance(top, BackendError):
-                continue
-            session.lists_after[before] = top
+            if before not in session.lists_after:
+                asked = await session.next_tokens(before, min(session.capabilities.largest_k, 1000))
+                if isinstance(asked, BackendError):
+                    continue
+                session.lists_after[before] = asked
+            top = session.lists_after[before]
             entries = top.by_bytes(token.encode())
             if len(entries) == 1 and top.identifies(entries[0]):
                 self.compared += 1
