@@ -29,10 +29,8 @@ STEREOTYPE_GAP: Mapping[str, Meaning] = {
         "of every 100 points of probability that the scored words hold, the gender that the stereotype expects gets on "
         "average {points} less than the other",
         beside=(
-            Beside(
-                "p_female", "female words: {points} points for female-dominated occupations", {"dominated_by": "female"}
-            ),
-            Beside("p_female", "{points} for male-dominated", {"dominated_by": "male"}),
+            Beside("p_female", "female words: {points} for female-dominated", {"dominated_by": "female"}),
+            Beside("p_female", "{points} for male-dominated occupations", {"dominated_by": "male"}),
         ),
     )
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -260,6 +261,27 @@ def test_long_names_have_a_label_each(browser: Browser, tmp_path: Path, names: l
         assert len(set(seen)) == number, (kind, seen)
     assert opened.complaints == []
     opened.page.close()
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_the_first_pages_numbers_are_not_scrolled_out(browser: Browser, tmp_path: Path, width: int) -> None:
+    """A note in a cell that did not wrap pushed every number out of the table's box."""
+    suite = OccuGender()
+    charts, meanings = suite.charts(), {name: asdict(meaning) for name, meaning in suite.meanings.items()}
+    info = mu.suite_info(suite.name, suite.name, charts=charts).model_copy(update={"meanings": meanings})
+    found = mu.result(["careful", "stereotyped"], [info], mu.measured(suite, ["careful", "stereotyped"]))
+    page = Opened(browser, write_report(found, tmp_path, formats=["html"])["html"]).page
+    page.set_viewport_size({"width": width, "height": 900})
+    table = page.locator(".answer table.plain").first
+    assert "female-dominated" in table.inner_text()
+    box, numbers = table.locator("xpath=..").bounding_box(), table.locator("td.n button").all()
+    assert box is not None
+    assert len(numbers) == 4
+    for number in numbers:
+        shown = number.bounding_box()
+        assert shown is not None
+        assert shown["x"] + shown["width"] <= box["x"] + box["width"]
+    page.close()
 
 
 def test_what_is_unfolded_holds_all_figures_without_scrolling(browser: Browser, report: Path) -> None:

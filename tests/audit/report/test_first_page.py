@@ -196,7 +196,7 @@ def test_a_gap_stands_beside_its_parts() -> None:
     gap = mu.measure("a", "stereotype_gap", explicit, 0.13, 0.1, neutral=0.0)
     found = result(gap, *parts, meanings=meanings)
     (row,) = [row for row in plain_rows(Figures(found)) if "stereotype expects" in row.words]
-    words = "female words: 68 points for female-dominated occupations, 56 for male-dominated"
+    words = "female words: 68 for female-dominated, 56 for male-dominated occupations"
     assert row.cells[0].remark == words
     assert words in next(card for *_, card in model_cards(found))
     without = result(gap, meanings=meanings)
