@@ -25,7 +25,9 @@ from audit.analysis.estimators import (
     ValueKind,
     clustered_mean,
     crossed_factors,
+    few_levels_decide,
     is_constant,
+    rests_on_few_levels,
     together,
     unknown_where_few_are_alike,
 )
@@ -210,6 +212,11 @@ def _of_means(
     crossed = bool(crossed_factors(clusters))
     deviation = _deviation(at_low, strata)
     mean_low, mean_high = map(strata.mean, (lows, highs))
+    is_of_few = few_levels_decide(at_low, clusters, strata) | few_levels_decide(at_high, clusters, strata)
+    if spec.kind in ("probability", "share"):
+        rare = np.array([rests_on_few_levels(values, clusters) for values in (*lows.T, *highs.T)])
+        of_model = rare[: len(quantities)] | rare[len(quantities) :]
+        is_of_few |= ~binary & (of_model[a] | of_model[b])
     for i, difference in enumerate(differences):
         difference.test, difference.n_clusters = "paired t, clustered" if clusters else "paired t", low.n_clusters
         if binary[i]:
@@ -226,6 +233,7 @@ def _of_means(
         difference.a_low, difference.a_high = float(mean_low[difference.a]), float(mean_high[difference.a])
         difference.p = float(p[i])
         difference.deviation = float(deviation[i])
+        difference.is_of_few = bool(is_of_few[i])
     return differences
 
 

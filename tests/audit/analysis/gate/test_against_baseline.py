@@ -80,6 +80,26 @@ def test_verdicts_by_the_distance_from_neutral(change: float, verdict: str, code
     assert figure.n_items == 140
 
 
+def test_a_change_of_few_occupations_says_so() -> None:
+    few = np.where(np.arange(20) < 2, 0.6, 0.0)[:, None]
+    (figure,) = gate_of(Run(BASE + few + noise(1)), Run(BASE)).figures
+    assert figure.is_of_few
+    assert "A few of its occupations or templates decide this, so its interval may be too short." in check_words(figure)
+    (even,) = gate_of(Run(BASE + 0.05 + noise(1)), Run(BASE)).figures
+    assert (even.verdict, even.is_of_few) == ("regressed", False)
+    without_rows = gate_of(Run(BASE), Run(BASE), rows=lambda model, suite: []).figures[0]
+    assert not without_rows.is_of_few
+
+
+def test_an_improvement_says_what_kinds_not_asked_could_do() -> None:
+    run = Run(BASE - 0.05 + noise(1), replace(GAP, kind="difference"))
+    (figure,) = gate_of(run, Run(BASE, replace(GAP, kind="difference"))).figures
+    assert figure.verdict == "improved"
+    assert figure.is_of_kinds_asked
+    farther = "were others apart by up to 2, the change is between"
+    assert f"This is of kinds like those asked: {farther}" in check_words(figure)
+
+
 OUTCOME = MeasureSpec("picks", "p", kind="share", neutral=0.5)
 
 
