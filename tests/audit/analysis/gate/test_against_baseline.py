@@ -466,6 +466,29 @@ def test_groups_apart_make_no_coverage_limit_wider(level: float) -> None:
     assert widths[0.9] < 1.5 * widths[0.0], "what lies between fixed groups is no sampling error"
 
 
+def test_limits_on_shares_are_of_the_figures_own_items() -> None:
+    """Occupations of no group have a coverage and may refuse, but the gap is not about them."""
+    spec = MeasureSpec("stereotype_gap", "p", clusters=("occupation", "template"), kind="difference", neutral=0.0,
+                       stratum="group", weights={"f": 0.5, "m": 0.5}, probability_mass="mass")  # fmt: skip
+    rng = np.random.default_rng(2)
+    exact = IdentifiedInterval.exact
+
+    def row(o: int, t: int) -> Row:
+        group = "fmn"[o // 8]
+        factors = {"occupation": o, "template": t, "group": group}
+        mass = exact({"f": 0.3, "m": 0.8, "n": 0.01}[group] + 0.05 * rng.random())
+        if group == "n":
+            return Row(f"{o}/{t}", factors, {}, "refusal") if t < 3 else Row(f"{o}/{t}", factors, {"mass": mass})
+        return Row(f"{o}/{t}", factors, {"p": exact(0.1), "mass": mass})
+
+    rows = [row(o, t) for o in range(24) for t in range(6)]
+    of_groups, with_others = (Run(BASE, spec, rows=given) for given in (rows[: 16 * 6], rows))
+    for limits in ({"coverage": (0.2, None)}, {"refusals": (None, 0.2)}):
+        (alone,), (found,) = (gate_of(run, run, limits=limits).limits for run in (of_groups, with_others))
+        assert (found.value, found.low, found.high) == pytest.approx((alone.value, alone.low, alone.high))
+        assert (found.verdict, found.n_items) == ("met", 96)
+
+
 def test_no_refusal_among_few_items_proves_nothing() -> None:
     assert limit(refusing(0, 10), refusals=(None, 0.05)) == ["insufficient evidence"]
     assert limit(refusing(0, 200), refusals=(None, 0.05)) == ["met"]
