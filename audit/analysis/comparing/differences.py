@@ -20,6 +20,7 @@ from audit.analysis.estimators import (
     Codes,
     Estimate,
     Floats,
+    Layout,
     MeanOf,
     Strata,
     ValueKind,
@@ -212,11 +213,7 @@ def _of_means(
     crossed = bool(crossed_factors(clusters))
     deviation = _deviation(at_low, strata)
     mean_low, mean_high = map(strata.mean, (lows, highs))
-    is_of_few = few_levels_decide(at_low, clusters, strata) | few_levels_decide(at_high, clusters, strata)
-    if spec.kind in ("probability", "share"):
-        rare = np.array([rests_on_few_levels(values, clusters) for values in (*lows.T, *highs.T)])
-        of_model = rare[: len(quantities)] | rare[len(quantities) :]
-        is_of_few |= ~binary & (of_model[a] | of_model[b])
+    is_of_few = _few_decide(spec, (lows, highs), (a, b), binary, layout)
     for i, difference in enumerate(differences):
         difference.test, difference.n_clusters = "paired t, clustered" if clusters else "paired t", low.n_clusters
         if binary[i]:
@@ -235,6 +232,26 @@ def _of_means(
         difference.deviation = float(deviation[i])
         difference.is_of_few = bool(is_of_few[i])
     return differences
+
+
+def _few_decide(
+    spec: MeasureSpec, bounds: tuple[Floats, Floats], pairs: tuple[Codes, Codes], binary: Bools, layout: Layout
+) -> Bools:
+    """Whether a few levels decide each pair's difference, or one of its figures (pairs,).
+
+    ``bounds`` (n, k) are of each model's values, ``pairs`` their columns a and b; ``binary``: of yes and no.
+    """
+    (lows, highs), (a, b) = bounds, pairs
+    clusters, strata = layout.clusters, layout.strata or Strata.one(len(lows))
+    decide = np.zeros(len(a), dtype=np.bool_)
+    for differences in (lows[:, b] - highs[:, a], highs[:, b] - lows[:, a]):
+        decide |= few_levels_decide(differences, clusters, strata)
+    if spec.kind in ("probability", "share"):
+        rests = np.array(
+            [any(rests_on_few_levels(x, clusters) for x in ends) for ends in zip(lows.T, highs.T, strict=True)]
+        )
+        decide |= ~binary & (rests[a] | rests[b])
+    return decide
 
 
 def _same_answers(values: Floats, at_low: Floats, at_high: Floats) -> Bools:
