@@ -205,11 +205,7 @@ def _of_means(
     ends = [
         ((at < 0).sum(axis=0), (at > 0).sum(axis=0)) for at in (at_low, at_high)
     ]  # items with a yes of a, of b only
-    (fewest_b, fewest_a), (most_a, most_b) = (ends[0][1], ends[0][0]), ends[1]
-    mcnemar = np.minimum(  # more yes of b, or more of a, even at the bound that is least in favour
-        np.where(fewest_b > fewest_a, mcnemar_exact(fewest_b, fewest_a), 1.0),
-        np.where(most_a > most_b, mcnemar_exact(most_b, most_a), 1.0),
-    )
+    mcnemar = _mcnemar(*ends)
     crossed = bool(crossed_factors(clusters))
     deviation = _deviation(at_low, strata)
     mean_low, mean_high = map(strata.mean, (lows, highs))
@@ -232,6 +228,15 @@ def _of_means(
         difference.deviation = float(deviation[i])
         difference.is_of_few = bool(is_of_few[i])
     return differences
+
+
+def _mcnemar(at_low: tuple[Codes, Codes], at_high: tuple[Codes, Codes]) -> Floats:
+    """McNemar's p (pairs,) from the items with a yes of a, and of b only, at the two bounds."""
+    (fewest_b, fewest_a), (most_a, most_b) = (at_low[1], at_low[0]), at_high
+    return np.minimum(  # more yes of b, or more of a, even at the bound that is least in favour
+        np.where(fewest_b > fewest_a, mcnemar_exact(fewest_b, fewest_a), 1.0),
+        np.where(most_a > most_b, mcnemar_exact(most_b, most_a), 1.0),
+    )
 
 
 def _few_decide(
