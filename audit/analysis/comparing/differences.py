@@ -249,8 +249,8 @@ def _few_decide(
     (lows, highs), (a, b) = bounds, pairs
     clusters, strata = layout.clusters, layout.strata or Strata.one(len(lows))
     decide = np.zeros(len(a), dtype=np.bool_)
-    for differences in (lows[:, b] - highs[:, a], highs[:, b] - lows[:, a]):
-        decide |= few_levels_decide(differences, clusters, strata)
+    for least, most in [(lows, highs), *([] if np.array_equal(lows, highs) else [(highs, lows)])]:
+        decide |= few_levels_decide(least[:, b] - most[:, a], clusters, strata)
     if spec.kind in ("probability", "share"):
         rests = np.array(
             [any(rests_on_few_levels(x, clusters) for x in ends) for ends in zip(lows.T, highs.T, strict=True)]
