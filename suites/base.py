@@ -372,7 +372,10 @@ class Suite(ABC):
         return False
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """Rows computed from other rows of the same model, e.g. paired differences."""
+        """Rows computed from other rows of the same model, e.g. paired differences.
+
+        One of a missing answer is missing too. Left out, it would spare a model its worst answers.
+        """
         return rows
 
     def texts(self) -> Mapping[str, str]:

@@ -166,6 +166,7 @@ def decided_facts(
     complete = difference.complete
     low, high = difference.interval(1 - alpha)
     complete_low, complete_high = (math.nan, math.nan) if complete is None else complete.interval(1 - alpha)
+    unseen_low, unseen_high = difference.interval_with_unseen(1 - alpha)
     return {
         "low": finite(low),
         "high": finite(high),
@@ -177,6 +178,9 @@ def decided_facts(
         "decided_high": finite(decided[1]),
         "decided_confidence": finite(confidence),
         "largest_change": difference.assumed_change,
+        "unseen_low": finite(unseen_low),
+        "unseen_high": finite(unseen_high),
+        "is_of_few": difference.answered.is_of_few,
         "n_items": difference.n_items,
         "n_missing": difference.n_missing,
         "n_unpaired": difference.n_unpaired,

@@ -53,8 +53,24 @@ def levels_by_stratum(items: Collection[Item], spec: MeasureSpec) -> dict[str, d
 
 
 def items_behind(items: Collection[Item], spec: MeasureSpec) -> Collection[Item]:
-    """The items behind a figure; all of them if its condition is on factors that no item has."""
-    return [item for item in items if _matches(item.factors, spec.where)] or items
+    """The items behind a figure, of strata that have a weight; all of them if its condition is on factors that no item
+    has."""
+    behind = [item for item in items if _matches(item.factors, spec.where)] or items
+    return [item for item in behind if _has_weight(item, spec)] or behind
+
+
+def _has_weight(item: Item, spec: MeasureSpec) -> bool:
+    """Whether an item is of a stratum that counts in the figure."""
+    return spec.stratum is None or spec.weights is None or item.factors.get(spec.stratum) in spec.weights
+
+
+def _weighted_strata(items: Collection[Item], spec: MeasureSpec) -> set[Factor]:
+    """The strata that count in the figure and have items."""
+    return (
+        {item.factors.get(spec.stratum) for item in items} & set(spec.weights)
+        if spec.stratum and spec.weights
+        else set()
+    )
 
 
 def _levels(items: Collection[Item], spec: MeasureSpec) -> dict[str, dict[Factor, set[Factor]]]:
@@ -83,12 +99,14 @@ class Lacking(NamedTuple):
 
 
 class Requirement:
-    """A sample needs, for each figure, `LEAST_LEVELS` levels of each factor in each stratum, or all that exist."""
+    """A sample needs, for each figure, `LEAST_LEVELS` levels of each factor in each stratum, or all that exist, and
+    items of each stratum."""
 
     def __init__(self, items: Collection[Item], specs: Sequence[MeasureSpec]) -> None:
         # Whether a figure's condition is one of the items' factors does not depend on the sample.
         self._is_of_items = [any(_matches(item.factors, spec.where) for item in items) for spec in specs]
         self._whole = [(spec, levels_by_stratum(items, spec)) for spec in specs]
+        self._strata = [_weighted_strata(items_behind(items, spec), spec) for spec in specs]
 
     def lacking(self, items: Collection[Item]) -> Lacking | None:
         """The factor of which the sample has the smallest part of the levels needed; None if it has enough of each."""
@@ -107,9 +125,11 @@ class Requirement:
         return min(found, key=lambda one: one.found, default=None)
 
     def _found(self, items: Collection[Item]) -> Iterator[Lacking]:
-        """The levels of each factor of each figure; of each stratum, if the factor is nested in it."""
-        for (spec, whole), is_of_items in zip(self._whole, self._is_of_items, strict=True):
+        """The levels of each factor of each figure; of each stratum, if the factor is nested in it. Then the strata."""
+        for (spec, whole), strata_of, is_of_items in zip(self._whole, self._strata, self._is_of_items, strict=True):
             behind = [item for item in items if not is_of_items or _matches(item.factors, spec.where)]
+            if strata_of:
+                behind = [item for item in behind if _has_weight(item, spec)]
             found = _levels(behind, spec)
             for factor, strata in whole.items():
                 of = found.get(factor, {})
@@ -117,3 +137,5 @@ class Requirement:
                 for stratum, levels in strata.items():  # a stratum that the sample lacks has no levels
                     own = set().union(*of.values()) if is_crossed else of.get(stratum, set())
                     yield Lacking(spec, factor, len(own), min(levels, LEAST_LEVELS))
+            if spec.stratum is not None and strata_of:  # factors that cross the strata say nothing of one that lacks
+                yield Lacking(spec, spec.stratum, len(_weighted_strata(behind, spec)), len(strata_of))

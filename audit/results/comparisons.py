@@ -41,6 +41,11 @@ class Decided(OfItems, Reported):
         the two one-sided tests, allowing for clusters of a kind not asked; otherwise that of the test for a difference.
     largest_change : float or None
         How far clusters of a kind not asked are assumed to deviate at most. None: by their range.
+    unseen_low, unseen_high : float or None
+        The interval, uncorrected, where such clusters may deviate by that much; None where that has no bound.
+    is_of_few : bool
+        Whether a few levels of a sampled factor decide the difference, or one of its two sides: the interval may then
+        hold the true difference less often than stated.
     open_because : str or None
         Why there is no verdict, unless more items would help.
     n_items, n_missing, n_unpaired : int
@@ -79,7 +84,17 @@ class Decided(OfItems, Reported):
     decided_high: float | None = None
     decided_confidence: float | None = None
     largest_change: float | None = None
+    unseen_low: float | None = None
+    unseen_high: float | None = None
+    is_of_few: bool = False
     open_because: OpenBecause | None = None
+
+    @property
+    def is_of_kinds_asked(self) -> bool:
+        """Whether the difference shown may be none, or the opposite, if kinds that were not asked are counted in."""
+        if self.low is None or self.high is None or self.unseen_low is None or self.unseen_high is None:
+            return False
+        return not self.low <= 0 <= self.high and self.unseen_low <= 0 <= self.unseen_high
 
 
 class Comparison(Decided):

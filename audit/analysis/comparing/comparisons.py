@@ -240,6 +240,8 @@ def swapped(c: Comparison) -> Comparison:
             "complete_case_high": _minus(c.complete_case_low),
             "decided_low": _minus(c.decided_high),
             "decided_high": _minus(c.decided_low),
+            "unseen_low": _minus(c.unseen_high),
+            "unseen_high": _minus(c.unseen_low),
             "effect_size": _minus(c.effect_size),
             "verdict": opposite.get(c.verdict, c.verdict),
             "words": "",

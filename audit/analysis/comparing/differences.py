@@ -20,12 +20,15 @@ from audit.analysis.estimators import (
     Codes,
     Estimate,
     Floats,
+    Layout,
     MeanOf,
     Strata,
     ValueKind,
     clustered_mean,
     crossed_factors,
+    few_levels_decide,
     is_constant,
+    rests_on_few_levels,
     together,
     unknown_where_few_are_alike,
 )
@@ -202,14 +205,11 @@ def _of_means(
     ends = [
         ((at < 0).sum(axis=0), (at > 0).sum(axis=0)) for at in (at_low, at_high)
     ]  # items with a yes of a, of b only
-    (fewest_b, fewest_a), (most_a, most_b) = (ends[0][1], ends[0][0]), ends[1]
-    mcnemar = np.minimum(  # more yes of b, or more of a, even at the bound that is least in favour
-        np.where(fewest_b > fewest_a, mcnemar_exact(fewest_b, fewest_a), 1.0),
-        np.where(most_a > most_b, mcnemar_exact(most_b, most_a), 1.0),
-    )
+    mcnemar = _mcnemar(*ends)
     crossed = bool(crossed_factors(clusters))
     deviation = _deviation(at_low, strata)
     mean_low, mean_high = map(strata.mean, (lows, highs))
+    is_of_few = _few_decide(spec, (lows, highs), (a, b), binary, layout)
     for i, difference in enumerate(differences):
         difference.test, difference.n_clusters = "paired t, clustered" if clusters else "paired t", low.n_clusters
         if binary[i]:
@@ -226,7 +226,37 @@ def _of_means(
         difference.a_low, difference.a_high = float(mean_low[difference.a]), float(mean_high[difference.a])
         difference.p = float(p[i])
         difference.deviation = float(deviation[i])
+        difference.is_of_few = bool(is_of_few[i])
     return differences
+
+
+def _mcnemar(at_low: tuple[Codes, Codes], at_high: tuple[Codes, Codes]) -> Floats:
+    """McNemar's p (pairs,) from the items with a yes of a, and of b only, at the two bounds."""
+    (fewest_b, fewest_a), (most_a, most_b) = (at_low[1], at_low[0]), at_high
+    return np.minimum(  # more yes of b, or more of a, even at the bound that is least in favour
+        np.where(fewest_b > fewest_a, mcnemar_exact(fewest_b, fewest_a), 1.0),
+        np.where(most_a > most_b, mcnemar_exact(most_b, most_a), 1.0),
+    )
+
+
+def _few_decide(
+    spec: MeasureSpec, bounds: tuple[Floats, Floats], pairs: tuple[Codes, Codes], binary: Bools, layout: Layout
+) -> Bools:
+    """Whether a few levels decide each pair's difference, or one of its figures (pairs,).
+
+    ``bounds`` (n, k) are of each model's values, ``pairs`` their columns a and b; ``binary``: of yes and no.
+    """
+    (lows, highs), (a, b) = bounds, pairs
+    clusters, strata = layout.clusters, layout.strata or Strata.one(len(lows))
+    decide = np.zeros(len(a), dtype=np.bool_)
+    for least, most in [(lows, highs), *([] if np.array_equal(lows, highs) else [(highs, lows)])]:
+        decide |= few_levels_decide(least[:, b] - most[:, a], clusters, strata)
+    if spec.kind in ("probability", "share"):
+        rests = np.array(
+            [any(rests_on_few_levels(x, clusters) for x in ends) for ends in zip(lows.T, highs.T, strict=True)]
+        )
+        decide |= ~binary & (rests[a] | rests[b])
+    return decide
 
 
 def _same_answers(values: Floats, at_low: Floats, at_high: Floats) -> Bools:

@@ -93,6 +93,8 @@ class PairedDifference:
         Differences within ± the margin do not matter.
     largest_change : float
         How far the two can differ on any item; inf if unknown.
+    is_of_few : bool
+        As in `audit.results.Decided`.
     """
 
     spec: MeasureSpec
@@ -118,6 +120,7 @@ class PairedDifference:
     complete: PairedDifference | None = None
     margin: float = math.nan
     largest_change: float = math.inf
+    is_of_few: bool = False
 
     @property
     def answered(self) -> PairedDifference:

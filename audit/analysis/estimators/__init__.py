@@ -15,9 +15,9 @@ from audit.analysis.estimators.estimate import (
     is_constant,
     unknown_where_few_are_alike,
 )
+from audit.analysis.estimators.few_levels import few_levels_decide, rests_on_few_levels
 from audit.analysis.estimators.kinds import ValueKind, mean_of_kind
 from audit.analysis.estimators.means import Moments, clustered_mean, summed_variance
-from audit.analysis.estimators.probabilities import rests_on_few_levels
 from audit.analysis.estimators.rare import allow_for_few_outcomes
 from audit.analysis.estimators.skewness import allow_for_unseen_skewness, bent_by_skewness
 from audit.analysis.estimators.unseen import UNSEEN_LOG_ODDS, unseen_share
@@ -40,6 +40,7 @@ __all__ = [
     "cluster_means",
     "clustered_mean",
     "crossed_factors",
+    "few_levels_decide",
     "finite",
     "is_constant",
     "mean_of_kind",

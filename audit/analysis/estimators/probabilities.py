@@ -12,7 +12,8 @@ the interval is wider by `_BY_SKEWNESS` of the skewness beyond what normal effec
 enough, since the levels that matter most may not be in the sample, which then shows less skewness than there is: below
 0.15 the interval grows by `_NEAR_AN_END` of it, whatever is due to chance, and at 0.05 fully so. With effects that are
 exponential or Gumbel's and a mean of the log-odds of -3 or -5, 40 × 25 then hold the truth in 95 to 99 %, 20 × 25 in
-94 to 98; 10 × 50 at -5 in 91 % if they are exponential. `rests_on_few_levels` says of which figures that may be so.
+94 to 98; 10 × 50 at -5 in 91 % if they are exponential. `few_levels.rests_on_few_levels` says of which figures
+that may be so.
 """
 
 from __future__ import annotations
@@ -24,19 +25,16 @@ from functools import cache, lru_cache
 import numpy as np
 from scipy import special
 
-from audit.analysis.estimators.clusters import Strata, cluster_means, crossed_factors
-from audit.analysis.estimators.estimate import ROUNDING, Codes, Estimate, Floats
+from audit.analysis.estimators.clusters import Strata
+from audit.analysis.estimators.estimate import Codes, Estimate, Floats
+from audit.analysis.estimators.few_levels import LEAST_PART, skewness_of_levels
 from audit.analysis.estimators.means import sources_of_error
 
-#: Values below this share of the mean (or as near to 1) hardly affect it: they are modelled as if at this share.
-_LEAST_PART = 1e-3
 _DRAWS, _NODES = 512, 15
 #: The part of a skewness by which the interval is wider, and the skewness that counts as chance.
 _BY_SKEWNESS, _SKEWED_BY_CHANCE = 0.8, 0.5
 #: The same for means near 0 or 1, and the most that it adds.
 _NEAR_AN_END, _SKEWED_UNSEEN, _MOST_NEAR_AN_END = 1.2, 0.2, 1.0
-#: Means this near to 0 or 1 rest on few levels if the levels' log-odds deviate by so much.
-_RARE, _VARIED = 0.05, 0.5
 
 
 def widened_by_logit_model(
@@ -65,7 +63,7 @@ def widened_by_logit_model(
         return estimate
     strata = Strata(of_inside, strata.weights)
     mean = strata.mean(modelled)
-    logits = special.logit(np.clip(modelled, _LEAST_PART * mean, 1 - _LEAST_PART * (1 - mean)))
+    logits = special.logit(np.clip(modelled, LEAST_PART * mean, 1 - LEAST_PART * (1 - mean)))
     low, high = _interval(logits, [codes[inside] for codes in clusters], strata)
     low, high = (np.where(varied, inside.mean() * distance, 0.0) for distance in (mean - low, high - mean))
     at = np.clip(estimate.value, 1e-12, 1 - 1e-12)
@@ -74,24 +72,12 @@ def widened_by_logit_model(
     bends = np.maximum(2 * at - 1, 0.0) * odds, np.maximum(1 - 2 * at, 0.0) * odds
     below, above = (side.bent(bend, estimate.t) for side, bend in zip(estimate.reach, bends, strict=True))
     modelled_reach = replace(estimate, below=below, above=above).widened(low, high)
-    rise, fall = _skewness_of_levels(logits - strata.means(logits)[strata.codes], [codes[inside] for codes in clusters])
+    rise, fall = skewness_of_levels(logits - strata.means(logits)[strata.codes], [codes[inside] for codes in clusters])
     wider = _wider(1 - at, fall), _wider(at, rise)
     ends = (
         np.where(varied, side.at(estimate.t) * by, 0.0) for side, by in zip(modelled_reach.reach, wider, strict=True)
     )
     return modelled_reach.widened(*ends)
-
-
-def rests_on_few_levels(values: Floats, clusters: Sequence[Codes]) -> bool:
-    """Whether the mean of probabilities (n,) is so near to 0 or 1, and its levels so far apart, that a few decide it.
-
-    Such levels may not be in the sample: where log-odds are very skewed, 95 % intervals then hold the truth less often.
-    """
-    mean = float(values.mean())
-    if not 0 < min(mean, 1 - mean) < _RARE:
-        return False
-    odds = special.logit(np.clip(values, _LEAST_PART * mean, 1 - _LEAST_PART * (1 - mean)))[:, None]
-    return any(float(cluster_means(odds, codes).std()) > _VARIED for codes in crossed_factors(clusters))
 
 
 def _wider(share: Floats, skewness: Floats) -> Floats:
@@ -100,20 +86,6 @@ def _wider(share: Floats, skewness: Floats) -> Floats:
     near = np.clip((0.15 - share) / 0.1, 0.0, 1.0)
     by_unseen = near * np.clip(_NEAR_AN_END * (skewness + _SKEWED_UNSEEN), 0.0, _MOST_NEAR_AN_END)
     return np.asarray(1 + np.maximum(by_seen, by_unseen))
-
-
-def _skewness_of_levels(residual: Floats, clusters: Sequence[Codes]) -> tuple[Floats, Floats]:
-    """The skewness of the levels upwards and downwards (k,), of the factor that has most; from log-odds (n, k) without
-    the strata's means."""
-    rise = fall = np.full(residual.shape[1], -np.inf)
-    for codes in crossed_factors(clusters):
-        of_levels = cluster_means(residual, codes)
-        n = len(of_levels)
-        second, third = (of_levels**2).mean(axis=0), (of_levels**3).mean(axis=0)
-        skewness = np.divide(third, second**1.5, out=np.full_like(third, -np.inf), where=second > ROUNDING)
-        skewness = skewness * np.sqrt(n * (n - 1)) / max(n - 2, 1)  # as for a sample
-        rise, fall = np.maximum(rise, skewness), np.maximum(fall, np.where(np.isfinite(skewness), -skewness, -np.inf))
-    return rise, fall
 
 
 def _interval(logits: Floats, clusters: Sequence[Codes], strata: Strata) -> tuple[Floats, Floats]:

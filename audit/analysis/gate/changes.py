@@ -238,6 +238,7 @@ def change_of_intervals(
         levels=fewest.levels or {"item": fewest.n_clusters},
         weighted_levels=[(1.0, fewest.least_levels)],
         largest_change=now.spec.limits[1] - now.spec.limits[0],
+        is_of_few=before.is_of_few or now.is_of_few,
     )
     total = None if now.neutral is None else replace(difference)
     ends, answered = ((of(before, confidence_before), of(now, confidence)) for of in (_ends, _answered_ends))

@@ -20,7 +20,7 @@ import numpy as np
 from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.analysis.estimators import Floats, ValueKind, finite, mean_of_kind
 from audit.analysis.measures import measure_rows, with_unseen
-from audit.analysis.rows.design import fewest_levels, layout_of, undefined_strata, weighted_levels
+from audit.analysis.rows.design import fewest_levels, layout_of, weighted_levels
 from audit.analysis.rows.missing import completed, meant
 from audit.analysis.rows.table import Bools, RowTable
 from audit.results import AuditResult, LimitCheck, LimitVerdict, Measure, OpenBecause, where_key
@@ -151,14 +151,16 @@ def _without_value(table: RowTable, spec: MeasureSpec) -> Bools:
 def limited_rows(table: RowTable, spec: MeasureSpec, name: str) -> tuple[Floats, Floats, Bools, Bools]:
     """What a limit on coverage or refusals is held against: bounds (n,) of the rows, which count, which are missing.
 
-    The mass of a missing answer may be anything from 0 to 1. Whether it was refused is known.
+    The mass of a missing answer may be anything from 0 to 1. Whether it was refused is known. Rows that the figure is
+    not about, as of strata without a weight, do not count.
     """
+    about = meant(table, spec)
     if name == COVERAGE:
         mass = replace(spec, quantity=spec.probability_mass or "", kind="probability", range=None, is_count=False)
         (answers,) = completed([table], mass)
-        return answers.quantity.low, answers.quantity.high, answers.asked, answers.missing
+        return answers.quantity.low, answers.quantity.high, answers.asked & about, answers.missing
     refused = np.array([reason == "refusal" for reason in table.reasons], dtype=float)
-    used = table.matching(spec.where) & (table.has(spec.quantity) | table.missing)
+    used = about & (table.has(spec.quantity) | table.missing)
     return refused, refused, used, np.zeros_like(used)
 
 
@@ -201,11 +203,11 @@ def _as_asked(table: RowTable, spec: MeasureSpec, used: Bools) -> MeasureSpec:
 
     The strata stay, since they are no sample: what lies between them is no error of the mean.
     """
-    if spec.stratum is None or spec.weights is None or undefined_strata(table, spec, used):
-        return replace(spec, stratum=None, weights=None)
+    if spec.stratum is None or spec.weights is None:
+        return spec
     codes = table.codes(spec.stratum)[used]
     of_level = {level: float((codes == table.levels.find(spec.stratum, level)).mean()) for level in spec.weights}
-    return replace(spec, weights=of_level)
+    return replace(spec, weights={level: share for level, share in of_level.items() if share})
 
 
 def _checked(measure: Measure, name: str, bounds: Bounds, limited: _Limited) -> LimitCheck:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from audit.analysis.gate.over_nights import data_of_figures
 from audit.analysis.gate.results import GatedFigure, GateReport
-from audit.analysis.gate.rows import RowsAgainst, StoredRowsOf, content, pooled, stored_rows
+from audit.analysis.gate.rows import RowsAgainst, StoredRowsOf, content, of_same_items, pooled, stored_rows
 from audit.analysis.gate.unreadable import UNREADABLE_SHARE, unreadable_items
 from audit.analysis.rows.table import RowTable
 from audit.results import AuditResult, FigureName
@@ -41,8 +41,9 @@ class Nights:
         nights = store.nights.all(before.run_id)
         self._earlier = [n for n in nights if n.facts["at"] < current.started and n.run_id != current.run_id]
         baseline_rows = stored_rows(store, before)
-        self.alone = RowsAgainst(rows, baseline_rows)
-        self.over_nights = RowsAgainst(self._of_all_nights, baseline_rows)
+        same = of_same_items(before, current)
+        self.alone = RowsAgainst(rows, baseline_rows, same)
+        self.over_nights = RowsAgainst(self._of_all_nights, baseline_rows, same)
 
     def _of_all_nights(self, model: str, suite: str) -> Sequence[StoredRow]:
         """The run's rows, and those of further items that the same model was asked on earlier nights."""

@@ -1,18 +1,20 @@
 """The rows that a gate compares: those of items that both runs asked, and of all items a model has answered since.
 
 A limited run asks a sample. Items that it did not ask are not missing: they are ignored. Items that it asked without
-getting an answer are missing, in every row that depends on them.
+getting an answer are missing, in every row that depends on them. If both runs were to ask the same items, those that
+only one of them has are lost: they may hide a change, and are not ignored.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from audit.results import AuditResult, renamed_quantities, renamed_row
+from audit.results.signatures import EXTENT
 from audit.store import Store, StoredRow
 from suites.base import Row
 
@@ -34,11 +36,25 @@ def stored_rows(store: Store, result: AuditResult) -> StoredRowsOf:
     return rows
 
 
-class RowsAgainst:
-    """The rows of two runs, restricted to the items that both asked; for one model and suite at a time."""
+def of_same_items(before: AuditResult, now: AuditResult) -> list[str]:
+    """The suites of which two runs were to ask the same items: the whole suite, or the same sample of it.
 
-    def __init__(self, current: StoredRowsOf, baseline: StoredRowsOf) -> None:
-        self._of_current, self._of_baseline = current, baseline
+    A run until a decision asks as many as that takes.
+    """
+    extents = [
+        {info.name: {key: info.signature.get(key) for key in EXTENT} for info in run.suites} for run in (before, now)
+    ]
+    return [name for name, extent in extents[1].items() if extent == extents[0].get(name) and extent["until"] is None]
+
+
+class RowsAgainst:
+    """The rows of two runs, restricted to the items that both asked; for one model and suite at a time.
+
+    ``of_same_items``: suites of which all rows are kept.
+    """
+
+    def __init__(self, current: StoredRowsOf, baseline: StoredRowsOf, of_same_items: Collection[str]) -> None:
+        self._of_current, self._of_baseline, self._of_same_items = current, baseline, of_same_items
         self._key: tuple[str, str] | None = None
         self._rows: tuple[list[Row], list[Row]] = ([], [])
 
@@ -53,7 +69,7 @@ class RowsAgainst:
     def _read(self, model: str, suite: str) -> tuple[list[Row], list[Row]]:
         if self._key != (model, suite):
             now, before = self._of_current(model, suite), self._of_baseline(model, suite)
-            if now and before:
+            if now and before and suite not in self._of_same_items:
                 now, before = of_asked(now, _ids(before)), of_asked(before, _ids(now))
             self._key, self._rows = (model, suite), (_plain_rows(now), _plain_rows(before))
         return self._rows

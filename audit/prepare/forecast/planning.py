@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from pydantic import BaseModel
 
@@ -21,7 +21,7 @@ from audit.prepare.forecast.estimate import ModelEstimate, dry_run_audit
 from audit.results import AuditResult, FigureName, VarianceComponents, where_key
 from audit.store import Store
 from backends.errors import ConfigError
-from suites.base import Item
+from suites.base import Item, MeasureSpec
 
 #: The range of designs that is searched: levels of a factor, and draws per question.
 _LEAST_LEVELS, _MOST_LEVELS = 5, 100_000
@@ -45,14 +45,16 @@ class FigurePlan(BaseModel):
         none. None if the components are not of factors that the items have.
     levels, draws : optional
         A small design that detects the given difference, allowing for the estimation error of the components
-        (`audit.analysis.power`), with strata (the levels of ``stratum``) of equal size. None if no design does, or
-        where no difference was given.
+        (`audit.analysis.power`), with strata (the levels of ``stratum``) of equal size, unless it ``is_whole_suite``.
+        None if no design does, or where no difference was given.
     items : int, optional
         The figure's items for each model in that design, or all that the suite has where no difference was given.
     limit : int, optional
         The suite's items that hold so many of this figure: what ``limit`` then is, while all its figures are asked.
-    available : dict
-        The levels that the suite has: a design within these is preferred.
+    available, fewest : dict
+        The levels that the suite has, and those of the stratum that has fewest: a design within these is preferred.
+    lacking : dict
+        How many levels of each factor the design needs beyond those that the suite has.
     alike : bool
         Whether the pilot's answers do not differ at all: then nothing can be planned from them.
     """
@@ -70,13 +72,10 @@ class FigurePlan(BaseModel):
     limit: int | None
     stratum: str | None = None
     available: dict[str, int] = {}
+    fewest: dict[str, int] = {}
+    lacking: dict[str, int] = {}
+    is_whole_suite: bool = False
     alike: bool = False
-
-    @property
-    def lacking(self) -> dict[str, int]:
-        """How many levels of each factor the design needs beyond those that the suite has."""
-        beyond = {name: n - self.available.get(name, n) for name, n in (self.levels or {}).items()}
-        return {name: n for name, n in beyond.items() if n > 0}
 
 
 class ModelCost(BaseModel):
@@ -126,12 +125,16 @@ class SamplePlan(BaseModel):
                 lines.append("  no number of levels is enough")
             else:
                 needed = ", ".join(f"{n:,} {factor}s" for factor, n in one.levels.items())
-                needed += f" (equally many of each {one.stratum})" if one.stratum else ""
+                if one.is_whole_suite:
+                    needed += " (all that the suite has)"
+                elif one.stratum:
+                    needed += f" (equally many of each {one.stratum})"
                 draws = f", each drawn {one.draws} times" if (one.draws or 1) > 1 else ""
                 whole = f" (a limit of {one.limit:,} asks so many)" if one.limit != one.items else ""
                 lines.append(f"  needed: {needed}{draws}: {one.items:,} items of this figure{whole}")
                 lines += [
-                    f"  the suite has {one.available[factor]:,} {factor}s: you would have to write {n:,} more"
+                    f"  the suite has {one.available[factor]:,} {factor}s{_of_one(one, factor)}: you would have to "
+                    f"write {n:,} more"
                     for factor, n in one.lacking.items()
                 ]
         alphas = ", ".join(sorted({f"{one.alpha:.2g}" for one in self.figures}))
@@ -153,6 +156,11 @@ class SamplePlan(BaseModel):
                 + ("" if cost.cost is None else f", cost about {cost.cost:.4f}")
             )
         return "\n".join(lines)
+
+
+def _of_one(one: FigurePlan, factor: str) -> str:
+    """How many levels the smallest stratum has, where strata have unequal numbers of them."""
+    return f", {one.fewest[factor]:,} of one {one.stratum}" if factor in one.fewest else ""
 
 
 def _size(difference: float) -> str:
@@ -203,24 +211,27 @@ def _figure_plan(
     place = one.suite, one.measure, where_key(one.where)
     spec = next((m.spec for m in pilot.measures if (m.suite, m.measure, where_key(m.where)) == place), None)
     is_count = spec is not None and spec.from_counts
-    behind = {} if spec is None else levels_behind(all_items, spec)
-    available = {name: behind[name] for name in one.levels if name in behind}
-    design = None
+    suite = _SuiteLevels.of(spec, all_items, one.levels)
+    design, is_whole = None, False
     if detect is not None and not is_flat(found):
         careful = with_pilot_error(found, one.levels, detect, one.n_items)
-        design = needed(careful, detect, alpha, is_count=is_count, available=available)
-        if design is not None and spec is not None:
-            design = _even(design[0], levels_by_stratum(all_items, spec)), design[1]
+        design = needed(careful, detect, alpha, is_count=is_count, available=suite.in_equal_groups)
+        if design is not None:
+            design = suite.even(design[0]), design[1]
+            if suite.lacking(design[0]) and spec is not None:  # unequal groups may hold enough
+                finds = found_with(spec, all_items, careful, alpha)
+                is_whole = finds is not None and finds <= detect
+                design = (suite.available, 1) if is_whole else design
     asked = Design(one.levels, uneven=one.uneven)
     (info,) = [info for info in pilot.suites if info.name == one.suite]
     shared = None if spec is None else spec.membership
     if shared is not None:  # a membership has no variance component of its own
         basis += f"; for the same {shared}s, new ones take more"
     items = limit = None
-    if design is not None:
+    if design is not None and not is_whole:
         items = math.prod(design[0].values()) * design[1]
         limit = math.ceil(items * info.n_items / one.n_items)
-    elif detect is None and spec is not None:
+    elif spec is not None and (is_whole or detect is None):
         items, limit = len(items_behind(all_items, spec)), len(all_items)
     return FigurePlan(
         suite=one.suite,
@@ -237,15 +248,50 @@ def _figure_plan(
         items=items,
         limit=limit,
         stratum=None if spec is None else spec.stratum,
-        available=available,
+        available=suite.available,
+        fewest=suite.fewest,
+        lacking={} if design is None or is_whole else suite.lacking(design[0]),
+        is_whole_suite=is_whole,
         alike=is_flat(found),
     )
 
 
-def _even(levels: Mapping[str, int], strata: Mapping[str, Mapping[Any, int]]) -> dict[str, int]:
-    """The levels, more where a factor's cannot be divided evenly over the strata that each belongs to."""
-    nested = {name: len(of) for name, of in strata.items() if None not in of}
-    return {name: math.ceil(n / nested.get(name, 1)) * nested.get(name, 1) for name, n in levels.items()}
+class _SuiteLevels(NamedTuple):
+    """The levels that a suite has of each sampled factor, and of those that are nested in strata by stratum."""
+
+    available: dict[str, int]
+    nested: dict[str, list[int]]
+
+    @classmethod
+    def of(cls, spec: MeasureSpec | None, items: Sequence[Item], factors: Collection[str]) -> _SuiteLevels:
+        if spec is None:
+            return cls({}, {})
+        behind, strata = levels_behind(items, spec), levels_by_stratum(items, spec)
+        available = {name: behind[name] for name in factors if name in behind}
+        return cls(available, {name: [*strata[name].values()] for name in available if None not in strata[name]})
+
+    @property
+    def fewest(self) -> dict[str, int]:
+        """The levels of the smallest stratum, where strata have unequal numbers of them."""
+        return {name: min(of) for name, of in self.nested.items() if len(set(of)) > 1}
+
+    @property
+    def in_equal_groups(self) -> dict[str, int]:
+        """As many as all strata have equally many of."""
+        return self.available | {name: min(of) * len(of) for name, of in self.nested.items()}
+
+    def even(self, levels: Mapping[str, int]) -> dict[str, int]:
+        """The levels, more where a factor's cannot be divided evenly over its strata."""
+        parts = {name: len(self.nested.get(name, [n])) for name, n in levels.items()}
+        return {name: math.ceil(n / parts[name]) * parts[name] for name, n in levels.items()}
+
+    def lacking(self, levels: Mapping[str, int]) -> dict[str, int]:
+        """How many more of each factor it takes for these levels, in strata of equal size."""
+        more = {}
+        for name, n in levels.items():
+            have = self.nested.get(name, [self.available.get(name, n)])
+            more[name] = sum(max(0, n // len(have) - own) for own in have)
+        return {name: n for name, n in more.items() if n}
 
 
 def needed(

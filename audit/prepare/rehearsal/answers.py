@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, cast
 
 from audit.analysis.rows.responses import ParsedResponses, Place, Responses
@@ -49,9 +49,17 @@ class _Tried:
 
 
 def rehearse(
-    suite: Suite, items: Iterable[Item], bias: float = 0.0, draw: int = 0, *, checked: bool = True
+    suite: Suite,
+    items: Iterable[Item],
+    bias: float = 0.0,
+    draw: int = 0,
+    *,
+    checked: bool = True,
+    silent: Collection[str] = (),
 ) -> ParsedResponses:
     """The answers of a made-up model to a suite. ``bias`` (0 to 1) is the planted bias, ``draw`` the seed.
+
+    ``silent``: ids of items that it does not answer.
 
     Raises
     ------
@@ -61,7 +69,10 @@ def rehearse(
     tried = _Tried(suite, checked=checked)
     responses = Responses(cast(Any, tried))
     for number, item in enumerate(items):
-        _answer(tried, responses, (number,), item, bias, draw)
+        if item.id in silent:
+            responses.record((number,), item, (), None)
+        else:
+            _answer(tried, responses, (number,), item, bias, draw)
     return responses.parsed()
 
 

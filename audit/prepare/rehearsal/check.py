@@ -16,6 +16,7 @@ from audit.prepare.rehearsal import mistakes
 from audit.prepare.rehearsal.answers import plants, rehearse
 from audit.prepare.rehearsal.boundaries import BoundaryCheck, check_boundaries
 from audit.prepare.rehearsal.recovery import Recovery, recoveries
+from audit.prepare.rehearsal.silence import of_silence
 from backends.base import ScoreRequest
 from backends.errors import ConfigError
 from suites.base import Item, MeasureSpec, Suite
@@ -194,6 +195,8 @@ def check_items(
         found.mistakes += mistakes.of_measures(
             suite, parsed.rows, found.specs, of_all=all_items is None, is_scored=is_scored
         )
+        if not found.mistakes:
+            found.mistakes += of_silence(suite, items, parsed, found.specs)
         if all_items is None:  # a sample may lack figures
             found.mistakes += mistakes.of_presentation(suite, found.specs)
         first = next(iter(items))

@@ -98,12 +98,12 @@ def _decision(c: Comparison) -> str:
         within = " There is a difference, but it is within the margin." if _is_significant(c.p_adjusted, c) else ""
         return (
             f"{c.b} and {c.a} are equivalent in {figure}{over(c.population)}: less than ±{c.margin:g} apart ({span})."
-            f"{within}{noise}"
+            f"{within}{few_decide(c)}{noise}"
         )
     if c.verdict in ("larger", "smaller"):
         by = f" by {_digits(abs(c.difference))}" if c.difference is not None else ""
         more = f"{c.b} has a {VERDICT_WORDS[c.verdict]} {figure} than {c.a}{by}"
-        return f"{more}{over(c.population)} ({span}).{noise}"
+        return f"{more}{over(c.population)} ({span}).{kinds_like_those(c, 'difference')}{few_decide(c)}{noise}"
     chance = ", which among this many comparisons may be due to chance" if _is_significant(c.p, c) else ""
     power = (
         f" Only {_digits(c.minimum_detectable_effect)} or more would be found {POWER:.0%} of the time."
@@ -115,7 +115,7 @@ def _decision(c: Comparison) -> str:
         alike = f" On the items asked they are alike, but {kinds_not_asked(c.levels, c.largest_change)}.{alike}"
     return (
         f"{c.b} and {c.a} cannot be distinguished in {figure}{over(c.population)}, nor called equivalent within "
-        f"±{c.margin:g} ({span}{chance}).{alike}{power}{noise}"
+        f"±{c.margin:g} ({span}{chance}).{alike}{power}{few_decide(c)}{noise}"
     )
 
 
@@ -155,6 +155,22 @@ def kinds_not_asked(levels: Mapping[str, int], largest_change: float | None) -> 
     most = "" if largest_change is None else f" by up to {largest_change:g}"
     room = f"so few ({sampled}) may miss a kind that differs{most}"
     return f"{room} (`largest_change` in the config can bound this)"
+
+
+def few_decide(d: Decided) -> str:
+    """That an interval may be too short, where a few levels decide the difference."""
+    if not d.is_of_few:
+        return ""
+    factors = " or ".join(f"{factor_label(factor)}s" for factor in d.levels)
+    return f" A few of its {factors} decide this, so its interval may be too short."
+
+
+def kinds_like_those(d: Decided, what: str) -> str:
+    """What kinds that were not asked could do to a difference that was shown; empty where they cannot undo it."""
+    if not d.is_of_kinds_asked or d.largest_change is None:
+        return ""
+    span = f"between {signed(d.unseen_low)} and {signed(d.unseen_high)}"
+    return f" This is of kinds like those asked: were others apart by up to {d.largest_change:g}, the {what} is {span}."
 
 
 def nothing_in_common(undefined_for: Sequence[str], they: str = "they", both: str = "both") -> str:

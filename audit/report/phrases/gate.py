@@ -9,6 +9,8 @@ from audit.analysis.gate.results import Check, GatedFigure
 from audit.report.formatting import distinct_decimals, level, number, plain_number
 from audit.report.phrases.comparisons import (
     few_clusters,
+    few_decide,
+    kinds_like_those,
     kinds_not_asked,
     missing_answers,
     nothing_in_common,
@@ -94,7 +96,9 @@ def _figure_words(f: GatedFigure) -> str:
             "side of neutral unknown": ": it moved by more than the margin, but it is uncertain whether towards its "
             "neutral value or away from it",
         }.get(f.open_because, "")
-    return f"{f.figure} {statement} ({_interval(f)}).{_within(f)}{_missing(f)}{_left_out(f)}"
+    asked = kinds_like_those(f, "change") if f.verdict in ("regressed", "improved") else ""
+    limits = f"{_within(f)}{asked}{few_decide(f)}"
+    return f"{f.figure} {statement} ({_interval(f)}).{limits}{_missing(f)}{_left_out(f)}"
 
 
 def _interval(f: GatedFigure) -> str:

@@ -103,6 +103,8 @@ def _pair(c: Comparison) -> str:
     sentence = _verdict_words(c)
     if c.verdict != "not comparable" and c.low is not None and c.high is not None:
         sentence += f" ({_direction(c)}{decided_interval(c)})"
+    if c.is_of_few and c.verdict != "not comparable":
+        sentence += "; a few levels decide this, so its interval may be too short"
     noise = c.within_noise and c.verdict != "not comparable"
     return sentence + ("; the difference is smaller than the engines' noise." if noise else ".")
 

@@ -6,6 +6,7 @@ import pytest
 
 from suites import OccuGender
 from tests.simulations.decisions import CHANGES, FLIPS, called_unchanged, false_claims, found_among, rare
+from tests.simulations.few_levels import PROCESSES, warned
 
 VERBS = ("like", "read", "eat", "wear", "say", "buy")
 pytestmark = pytest.mark.simulation
@@ -49,3 +50,12 @@ def test_regression_is_found_among_many_as_often_as_alone(is_primary: bool) -> N
 def test_moves_up_to_the_margin_are_rarely_regressions() -> None:
     _, _, false = found_among(40, 12, shift=0.0, is_primary=False, others_shift=0.02, shared=0.5)
     assert false <= 0.05 + 0.13
+
+
+@pytest.mark.parametrize("name", PROCESSES)
+def test_a_difference_that_few_levels_hide_is_warned_of(name: str) -> None:
+    found = warned(PROCESSES[name], (20, 7), 40)
+    assert found.missed_unsaid == 0
+    assert found.holds_with_room >= 0.95
+    if name == "nothing far apart":
+        assert found.is_of_few <= 0.05

@@ -131,6 +131,19 @@ def test_quantity_without_range_is_not_called_alike() -> None:
     assert gated(higher, rows_of(BASE), spec).figures[0].verdict == "regressed", "within what was seen of it"
 
 
+@pytest.mark.parametrize("lean", [0.0, 0.2])
+def test_a_regression_is_found_however_the_model_leans(lean: float) -> None:
+    """A lean to one gender moves the two groups of occupations apart, and is no error of the gap."""
+    sign = np.where(2 * np.arange(OCCUPATIONS) < OCCUPATIONS, 1.0, -1.0)[:, None]
+    found = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        base = 0.1 + lean * sign + rng.normal(0, 0.05, (OCCUPATIONS, 1)) + rng.normal(0, 0.05, BASE.shape)
+        now = base + 0.05 + rng.normal(0, 0.03, BASE.shape)
+        found += gated(rows_of(now), rows_of(base)).figures[0].verdict == "regressed"
+    assert found == 60
+
+
 # ---------------------------------------------------------------------------- silence buys nothing
 
 

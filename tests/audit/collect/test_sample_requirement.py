@@ -72,6 +72,22 @@ def test_a_stratum_that_a_sample_lacks_is_lacking():
     assert requirement.lacking([item for item in items if item.factors["o"] < 13]) == (spec, "o", 4, 5)
 
 
+def test_a_stratum_of_no_factor_of_its_own_is_lacking_too():
+    items = [Item(f"{t}/{g}", GenerateRequest("x"), {"t": t, "g": g}) for t in range(9) for g in "abc"]
+    spec = MeasureSpec("gap", "p", clusters=("t",), stratum="g", weights={"a": 0.5, "b": 0.5})
+    requirement = Requirement(items, [spec])
+    assert requirement.lacking(items) is None
+    assert requirement.lacking([item for item in items if item.factors["g"] != "c"]) is None, "it has no weight"
+    assert requirement.lacking([item for item in items if item.factors["g"] != "b"]) == (spec, "g", 1, 2)
+
+
+def test_levels_of_a_stratum_without_a_weight_are_not_behind():
+    items = [Item(str(o), GenerateRequest("x"), {"o": o, "g": "abn"[o // 9]}) for o in range(21)]
+    spec = MeasureSpec("gap", "p", clusters=("o",), stratum="g", weights={"a": 0.5, "b": 0.5})
+    assert levels_behind(items, spec) == {"o": 18}
+    assert Requirement(items, [spec]).unattainable is None, "3 of the others leave it as it is"
+
+
 @pytest.mark.parametrize("limit", [60, 120, 200, 1000])
 def test_a_sample_is_balanced_over_every_sampled_factor(limit):
     suite = OccuGender()

@@ -161,6 +161,13 @@ def test_alike_on_what_was_asked_is_not_said_to_be_unclear() -> None:
     )
 
 
+def test_a_difference_that_few_levels_decide_says_so() -> None:
+    result = _result({"gap": [0.4, 0.2]}, ("a", "b"))
+    comparisons = [c.model_copy(update={"is_of_few": True}) for c in result.comparisons]
+    (said,) = _said(result.model_copy(update={"comparisons": comparisons}), "comparison")
+    assert said.endswith("; a few levels decide this, so its interval may be too short.")
+
+
 @pytest.mark.parametrize(("margin", "told"), [(0.005, "±0.005"), (0.015, "±0.015"), (0.125, "±0.125"), (0.1, "±0.1")])
 def test_a_margin_is_written_as_it_was_given(margin: float, told: str) -> None:
     measures = _result({"gap": [0.4, 0.401]}, ("a", "b")).measures

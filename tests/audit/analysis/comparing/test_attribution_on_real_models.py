@@ -25,15 +25,17 @@ PROMPTS = 12
 pytestmark = [pytest.mark.models, pytest.mark.battery, pytest.mark.timeout(900)]
 
 
-def save_adapter(folder: Path) -> Path:
-    """A LoRA of rank 4 with fixed random weights, strong enough to move answers."""
+def save_adapter(folder: Path, float32: Path) -> Path:
+    """A LoRA of rank 4 with fixed random weights, strong enough to move answers.
+
+    Made for the float32 copy, whose layers are the file's: to read the quantised file once more takes half a minute.
+    """
     import peft
     import torch
     from transformers import AutoModelForCausalLM
 
     torch.manual_seed(0)
-    source = smollm2_path()
-    model = AutoModelForCausalLM.from_pretrained(str(source.parent), gguf_file=source.name, dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(float32)
     config = peft.LoraConfig(r=4, lora_alpha=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
     peft.get_peft_model(model, config).save_pretrained(folder)
     return folder
@@ -48,7 +50,7 @@ def climbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[AuditResult, Path
     audit = Audit(
         {
             "base": HFBackend(smollm2_path(), **options),
-            "tuned": HFBackend(smollm2_path(), adapter=save_adapter(folder / "adapter"), **options),
+            "tuned": HFBackend(smollm2_path(), adapter=save_adapter(folder / "adapter", float32), **options),
             "llama.cpp": LlamaCppBackend(smollm2_path(), threads=1),
             "dequantised": HFBackend(float32, **options),
         },

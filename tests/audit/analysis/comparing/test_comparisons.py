@@ -532,6 +532,38 @@ def test_correlations_of_equal_counts_are_inconclusive() -> None:
     assert "identical answers give no interval" in describe(found)
 
 
+def test_a_difference_of_few_occupations_says_so() -> None:
+    rng = np.random.default_rng(6)
+    a, noise = rng.uniform(0.2, 0.4, (40, 10)), rng.normal(0.02, 0.01, (40, 10))
+    few = np.where(np.arange(40) < 2, 0.5, 0.0)[:, None]
+    found, even = compare(a, a + noise + few, CLUSTERED), compare(a, a + noise, CLUSTERED)
+    assert (found.is_of_few, even.is_of_few) == (True, False)
+    assert "A few of its occupations or templates decide this, so its interval may be too short." in describe(found)
+    assert "may be too short" not in describe(even)
+
+
+def test_a_difference_of_rare_answers_rests_on_few() -> None:
+    odds = np.random.default_rng(7).exponential(1, (20, 1)) - 5 + np.zeros((20, 8))
+    a, b = (1 / (1 + np.exp(-odds - more)) for more in (0.0, 0.3))
+    assert compare(a, b, CLUSTERED).is_of_few, "each model's share rests on few"
+
+
+def test_a_difference_says_what_kinds_not_asked_could_do() -> None:
+    rng = np.random.default_rng(8)
+    a = rng.uniform(0.2, 0.4, (20, 10))
+    found = compare(a, a + 0.1 + rng.normal(0, 0.01, (20, 10)), CLUSTERED)
+    share = 1 - 0.025 ** (1 / 10)  # of ten templates, so much may be of another kind
+    assert found.verdict == "larger"
+    assert found.unseen_low == pytest.approx(found.low - share * (1 + found.low))  # type: ignore[operator]
+    assert found.unseen_high == pytest.approx(found.high + share * (1 - found.high))  # type: ignore[operator]
+    assert found.is_of_kinds_asked
+    farther = "were others apart by up to 1, the difference is between −0.241 and +0.378."
+    assert f"This is of kinds like those asked: {farther}" in describe(found)
+    sure = compare(a, a + 0.1 + rng.normal(0, 0.01, (20, 10)), CLUSTERED, largest_change=0.05)
+    assert not sure.is_of_kinds_asked
+    assert "kinds like those asked" not in describe(sure)
+
+
 def test_turning_a_comparison_is_comparing_the_other_way_round() -> None:
     rng = np.random.default_rng(11)
     a = rng.uniform(size=(6, 5))

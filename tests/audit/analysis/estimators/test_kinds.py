@@ -9,7 +9,8 @@ import pytest
 from scipy import special, stats
 
 from audit.analysis.estimators import Strata, ValueKind, clustered_mean, mean_of_kind
-from audit.analysis.estimators.probabilities import rests_on_few_levels, widened_by_logit_model
+from audit.analysis.estimators.few_levels import rests_on_few_levels
+from audit.analysis.estimators.probabilities import widened_by_logit_model
 from audit.analysis.estimators.skewness import bent_by_skewness
 from tests.audit.analysis.designs import grid
 from tests.audit.analysis.jackknife import few_levels

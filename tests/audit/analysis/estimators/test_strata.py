@@ -9,6 +9,7 @@ from scipy import stats
 from statsmodels.regression.mixed_linear_model import VCSpec
 
 from audit.analysis.estimators import Strata, allow_for_few_outcomes, clustered_mean
+from tests.simulations.gap_width import SPREADS, width
 
 HALVES = np.array([0.5, 0.5])
 
@@ -88,6 +89,15 @@ def test_fixed_groups_are_no_part_of_the_error() -> None:
     assert width.mean() < 1.1 * ideal
     one_sample = clustered_mean(y, [occupation, template])
     assert (np.ptp(one_sample.interval(0.95), axis=0) / width).mean() > 2
+
+
+@pytest.mark.parametrize(("sizes", "most"), [((20, 20), 1.1), ((8, 20), 1.3)])
+def test_a_gap_is_little_wider_than_the_narrowest(sizes: tuple[int, int], most: float) -> None:
+    """With all that a figure's interval has room for."""
+    for spread in SPREADS:
+        found = width(sizes, spread, 400)
+        assert found.of_student <= most
+        assert found.holds >= 0.93
 
 
 @pytest.mark.parametrize("sizes", [(20, 20), (8, 20), (3, 20)])

@@ -80,6 +80,26 @@ def test_verdicts_by_the_distance_from_neutral(change: float, verdict: str, code
     assert figure.n_items == 140
 
 
+def test_a_change_of_few_occupations_says_so() -> None:
+    few = np.where(np.arange(20) < 2, 0.6, 0.0)[:, None]
+    (figure,) = gate_of(Run(BASE + few + noise(1)), Run(BASE)).figures
+    assert figure.is_of_few
+    assert "A few of its occupations or templates decide this, so its interval may be too short." in check_words(figure)
+    (even,) = gate_of(Run(BASE + 0.05 + noise(1)), Run(BASE)).figures
+    assert (even.verdict, even.is_of_few) == ("regressed", False)
+    without_rows = gate_of(Run(BASE), Run(BASE), rows=lambda model, suite: []).figures[0]
+    assert not without_rows.is_of_few
+
+
+def test_an_improvement_says_what_kinds_not_asked_could_do() -> None:
+    run = Run(BASE - 0.05 + noise(1), replace(GAP, kind="difference"))
+    (figure,) = gate_of(run, Run(BASE, replace(GAP, kind="difference"))).figures
+    assert figure.verdict == "improved"
+    assert figure.is_of_kinds_asked
+    farther = "were others apart by up to 2, the change is between"
+    assert f"This is of kinds like those asked: {farther}" in check_words(figure)
+
+
 OUTCOME = MeasureSpec("picks", "p", kind="share", neutral=0.5)
 
 
@@ -444,6 +464,29 @@ def test_groups_apart_make_no_coverage_limit_wider(level: float) -> None:
         assert check.verdict == "met"
         widths[lean] = (check.high - check.low) / (check.value or 0)
     assert widths[0.9] < 1.5 * widths[0.0], "what lies between fixed groups is no sampling error"
+
+
+def test_limits_on_shares_are_of_the_figures_own_items() -> None:
+    """Occupations of no group have a coverage and may refuse, but the gap is not about them."""
+    spec = MeasureSpec("stereotype_gap", "p", clusters=("occupation", "template"), kind="difference", neutral=0.0,
+                       stratum="group", weights={"f": 0.5, "m": 0.5}, probability_mass="mass")  # fmt: skip
+    rng = np.random.default_rng(2)
+    exact = IdentifiedInterval.exact
+
+    def row(o: int, t: int) -> Row:
+        group = "fmn"[o // 8]
+        factors = {"occupation": o, "template": t, "group": group}
+        mass = exact({"f": 0.3, "m": 0.8, "n": 0.01}[group] + 0.05 * rng.random())
+        if group == "n":
+            return Row(f"{o}/{t}", factors, {}, "refusal") if t < 3 else Row(f"{o}/{t}", factors, {"mass": mass})
+        return Row(f"{o}/{t}", factors, {"p": exact(0.1), "mass": mass})
+
+    rows = [row(o, t) for o in range(24) for t in range(6)]
+    of_groups, with_others = (Run(BASE, spec, rows=given) for given in (rows[: 16 * 6], rows))
+    for limits in ({"coverage": (0.2, None)}, {"refusals": (None, 0.2)}):
+        (alone,), (found,) = (gate_of(run, run, limits=limits).limits for run in (of_groups, with_others))
+        assert (found.value, found.low, found.high) == pytest.approx((alone.value, alone.low, alone.high))
+        assert (found.verdict, found.n_items) == ("met", 96)
 
 
 def test_no_refusal_among_few_items_proves_nothing() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from audit import Audit
 from audit.analysis.decisions import Claim
 from audit.analysis.gate.over_nights import share_of_look
 from audit.analysis.gate.results import GatedFigure, GateReport, OverNights
-from audit.analysis.gate.rows import content, of_asked, pooled
+from audit.analysis.gate.rows import RowsAgainst, content, of_asked, pooled
 from audit.analysis.gate.stored import gate_run
 from audit.report.charts.trend import trend_pictures
 from audit.report.phrases.gate import check_words
@@ -24,7 +24,7 @@ from audit.schedule.scheduled_audit import read_history
 from audit.store import Night, Store, StoredRow
 from backends.stand_ins.fake import FakeBackend, PlantedBias
 from suites import OccuGender
-from suites.base import IdentifiedInterval, Row
+from suites.base import IdentifiedInterval, Item, Row
 from tests.simulations import nights as simulation
 
 # ------------------------------------------------------------------------ shares of the error
@@ -142,6 +142,14 @@ def test_nights_pool_items_and_take_the_latest_answer() -> None:
     assert [(row.row.item_id, row.row.values["p"].value) for row in rows] == [("a", 0.1), ("b", 0.2), ("c", 0.5)]
 
 
+def test_items_lost_from_the_same_questions_are_not_left_out() -> None:
+    now, before = [stored("a", "1")], [stored("a", "1"), stored("b", "2")]
+    sampled = RowsAgainst(lambda model, suite: now, lambda model, suite: before, of_same_items=())
+    assert [row.item_id for row in sampled.baseline("m", "s")] == ["a"], "the run was not to ask b"
+    lost = RowsAgainst(lambda model, suite: now, lambda model, suite: before, of_same_items=("s",))
+    assert [row.item_id for row in lost.baseline("m", "s")] == ["a", "b"]
+
+
 def test_content_is_the_same_in_any_order_of_rows() -> None:
     rows = [stored("a"), stored("b", value=0.2)]
     assert content(rows) == content(rows[::-1]) != content([stored("a"), stored("b", value=0.3)])
@@ -179,8 +187,8 @@ class Nightly:
         self.folder, self.db = folder, folder / "a.db"
         self.baseline = self.run("baseline")
 
-    def run(self, version: str, shift: float = 0.0, **options: object) -> str:
-        audit = Audit({"m": planted(version, shift)}, [SUITE], db=self.db, out=self.folder, **options)  # type: ignore[arg-type]
+    def run(self, version: str, shift: float = 0.0, suite: OccuGender = SUITE, **options: object) -> str:
+        audit = Audit({"m": planted(version, shift)}, [suite], db=self.db, out=self.folder, **options)  # type: ignore[arg-type]
         return audit.run_sync().run_id
 
     def gap(self, run: str) -> tuple[GatedFigure, int]:
@@ -240,6 +248,23 @@ def test_nightly_samples_of_one_model_add_up(nightly: Nightly) -> None:
     other, _ = nightly.gap(nightly.run("v2", limit=60, seed=4))
     assert other.over_nights is not None
     assert (other.over_nights.look, other.over_nights.n_items) == (4, 60), "another model starts without these answers"
+
+
+class Lessened(OccuGender):
+    """A suite that no longer asks some of its questions, and does not say so."""
+
+    def items(self) -> Iterator[Item]:
+        return (item for number, item in enumerate(super().items()) if number % 22)
+
+
+def test_items_that_a_suite_no_longer_asks_do_not_pass(nightly: Nightly) -> None:
+    """4.5 % of the items are gone: they may hide a change of the margin."""
+    fewer = Lessened(("implicit",), templates={"implicit": TEMPLATES})
+    found, code = nightly.gap(nightly.run("v1", suite=fewer))
+    assert (found.verdict, found.open_because, code) == ("inconclusive", "unpaired items", 3)
+    assert found.n_unpaired == 10
+    found, code = nightly.gap(nightly.run("v1", limit=190, suite=fewer))
+    assert (found.n_unpaired, code) == (0, 0), "a sample leaves items out"
 
 
 def limit_of(nightly: Nightly, run: str, baseline: str | None = None) -> tuple[LimitCheck, int]:

@@ -167,6 +167,24 @@ def test_a_plan_beyond_the_suite_says_what_is_lacking(pilot):
     assert "(equally many of each dominated_by)" in said
 
 
+def test_a_plan_of_unequal_groups_counts_each_of_them(pilot):
+    """8 + 20 occupations hold 16 in equal groups; a plan of 24 would ask for 4 that the suite does not have."""
+    folder, _ = pilot
+    of = [[o for o in SUITE.occupations if o.dominated_by == group] for group in ("female", "male")]
+    names = [{"occupation": o.name, "dominated_by": o.dominated_by} for o in of[0][:8] + of[1]]
+    suite = OccuGender(("implicit",), occupations=names)
+    audit = Audit(audit_of(folder).models, [suite], db=folder / "a.db")
+    small, whole, beyond = (asyncio.run(plan_audit(audit, detect)).figures[0] for detect in (0.2, 0.048, 0.004))
+    assert small.levels["occupation"] <= 16
+    assert (small.lacking, small.is_whole_suite) == ({}, False)
+    assert (whole.levels, whole.lacking, whole.is_whole_suite) == ({"occupation": 28, "template": 25}, {}, True)
+    assert (whole.items, whole.limit) == (700, 700)
+    assert "(all that the suite has)" in asyncio.run(plan_audit(audit, 0.048)).as_text()
+    each = beyond.levels["occupation"] // 2
+    assert beyond.lacking["occupation"] == (each - 8) + max(0, each - 20)
+    assert "the suite has 28 occupations, 8 of one dominated_by:" in asyncio.run(plan_audit(audit, 0.004)).as_text()
+
+
 def test_a_dry_run_of_unequal_groups_says_what_they_find(pilot, tmp_path):
     folder, _ = pilot
 
