@@ -40,9 +40,8 @@ class RowsCompared:
     async def compare(self, session: ProbeSession, rows: Sequence[Row]) -> None:
         """Add these rows, as far as the list identifies their tokens."""
         for before, token, value in rows:
-            top = session.lists_after.get(before)
-            if top is None:
-                top = await session.next_tokens(before, min(session.capabilities.largest_k, 1000))
+            k = min(session.capabilities.largest_k, 1000)
+            top = session.lists_after.get(before) or await session.next_tokens(before, k)
             if isinstance(top, BackendError):
                 continue
             session.lists_after[before] = top
