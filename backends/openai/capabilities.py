@@ -15,6 +15,8 @@ Together = Literal["n", "prompts"]
 
 #: Entries of a list that holds the likeliest tokens alone.
 _LIKELIEST = 100
+#: Times that one request repeats a prompt.
+_PROMPTS = 20
 #: The fields that may change an answer on any route, and those that matter only for routes that use lists.
 _ANSWER_FIELDS = ("text_route", "chat_route", "completions", "family", "bos", "uncached", "prefill", "seed_works")
 _LIST_FIELDS = ("identity", "temperature")
@@ -59,6 +61,8 @@ class ServerCapabilities:
         Whether a seed determines what is drawn.
     together : {"n", "prompts"} or None
         How one request gives several draws; None if each draw takes a request.
+    choices : int
+        How many draws that is by ``n``.
     unique_response_ids : bool
         Whether each response carries an id of its own.
     answered_model, answered_provider : str or None
@@ -93,6 +97,7 @@ class ServerCapabilities:
     draws_apart: bool = False
     seed_works: bool = False
     together: Together | None = None
+    choices: int = 50
     unique_response_ids: bool = False
     answered_model: str | None = None
     answered_provider: str | None = None
@@ -111,6 +116,10 @@ class ServerCapabilities:
     def routes(self) -> tuple[TextRoute | ChatRoute | None, ...]:
         """The route for texts and the one for chats."""
         return self.text_route, self.chat_route
+
+    def draws_of_a_request(self, way: Together | None) -> int:
+        """How many draws one request gives this way."""
+        return self.choices if way == "n" else _PROMPTS if way == "prompts" else 1
 
     @property
     def reaches_unlikely(self) -> bool:

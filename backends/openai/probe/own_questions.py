@@ -51,7 +51,8 @@ _REQUESTS_SHARE = 0.02
 _REQUESTS: Mapping[Together | None, tuple[int, int]] = {"n": (20, 20), "prompts": (10, 30), None: (30, 300)}
 #: Where lists came with draws: more, since there the rest takes few requests.
 _BESIDE_LISTS: Mapping[Together | None, int] = {"n": 60, "prompts": 60, None: 20}
-_OF_A_REQUEST: Mapping[Together | None, int] = {"n": 50, "prompts": 20, None: 1}
+#: Draws of a request by ``n`` in these numbers; a server that gives more takes fewer requests.
+_CHOICES = 50
 #: Twins of the questions. Short lists are not compared: they may be equal where the model is sure of its answer.
 _TWINS = 10
 #: Entries of each list, and how many of the lists that came with a draw are kept.
@@ -150,6 +151,8 @@ class _Plan:
         n_drawn = min(math.ceil(_SHARE_DRAWN * n_questions), _MOST_DRAWN if way else _MOST_ONE_BY_ONE)
         fewest, most = _REQUESTS[way]
         some = _BESIDE_LISTS[way] if with_lists else min(max(round(_REQUESTS_SHARE * seen), fewest), most)
+        if way == "n":
+            some, most = (math.ceil(_CHOICES * requests / found.choices) for requests in (some, most))
         n_listed = n_questions if found.text_route in WITHOUT_LISTS else n_drawn
         twins = _TWINS if (found.largest_chat_k if is_chat else found.largest_k) >= LEAST_VALUES else 0
         return cls(way, n_drawn, n_listed, some, most, twins)
@@ -205,7 +208,7 @@ async def check_own(
     async def draw(requests: int) -> list[list[Place]]:
         if not found.listed:
             raise NotTestedError("no lists after the questions themselves")
-        each = math.ceil(_OF_A_REQUEST[plan.way] * requests / len(found.listed))
+        each = math.ceil(capabilities.draws_of_a_request(plan.way) * requests / len(found.listed))
         places = await drawn_places(session, [(asked, texts) for asked, texts, _ in found.listed], each)
         return [[replace(place, audited=audited) for place, (*_, audited) in zip(places, found.listed, strict=True)]]
 

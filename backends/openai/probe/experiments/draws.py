@@ -71,8 +71,8 @@ _COLD, _COLD_PROMPTS, _MOST_COLD_DRAWS = 0.5, 2, 28
 _BESIDE_LISTS = 0.001
 #: Entries below which a list is not a vocabulary.
 _SHORT = 200
-#: Draws of one request.
-_TOGETHER: Mapping[Together, int] = {"n": 50, "prompts": 20}
+#: Draws of one request by ``n``, the first that a server accepts (OpenAI's gives up to 128).
+_CHOICES = (100, 50)
 _SOME, _FEW = 20, 6
 NO_OPTIONS: Mapping[str, Any] = {}
 _IN_FLIGHT = 8
@@ -306,13 +306,21 @@ async def draws_beside_lists(session: ProbeSession) -> Outcome:
 @experiment("several draws in one request")
 async def draws_together(session: ProbeSession) -> Outcome:
     """Whether one request can give several draws that differ: by ``n``, or by a prompt that is sent several times."""
-    ways: tuple[Together, ...] = ("n", "prompts") if session.capabilities.completions else ("n",)
+    ways: list[tuple[Together, int]] = [("n", choices) for choices in _CHOICES]
+    if session.capabilities.completions:
+        ways.append(("prompts", session.capabilities.draws_of_a_request("prompts")))
     asked: Asked = _OPEN_TEXTS[0] if session.capabilities.completions else (Message("user", _OPEN_TEXTS[0]),)
-    for way in ways:
-        texts = await session.ask(_many, session, asked, 1.0, way, _TOGETHER[way])
-        if not isinstance(texts, BackendError) and len(texts) == _TOGETHER[way] and len(set(texts)) > 1:
-            message = f"{_TOGETHER[way]} by {'the field n' if way == 'n' else 'repeating the prompt'}"
-            return Outcome(None, message, together=way)
+    ignores_n = False
+    for way, size in ways:
+        if way == "n" and ignores_n:
+            continue
+        texts = await session.ask(_many, session, asked, 1.0, way, size)
+        if isinstance(texts, BackendError):
+            continue
+        if len(texts) == size and len(set(texts)) > 1:
+            message = f"{size} by {'the field n' if way == 'n' else 'repeating the prompt'}"
+            return Outcome(None, message, together=way, choices=size if way == "n" else session.capabilities.choices)
+        ignores_n = True
     return Outcome(None, "not possible: one request a draw")
 
 
@@ -338,7 +346,7 @@ async def drawn(
     texts: list[str] = []
     while len(texts) < count:
         left = count - len(texts)
-        size = 1 if way is None else _TOGETHER[way]
+        size = session.capabilities.draws_of_a_request(way)
         sizes = [min(size, left - at) for at in range(0, left, size)]
         for answer in await asyncio.gather(*map(ask, sizes)):
             if isinstance(answer, BackendError):

@@ -40,12 +40,11 @@ class RowsCompared:
     async def compare(self, session: ProbeSession, rows: Sequence[Row]) -> None:
         """Add these rows, as far as the list identifies their tokens."""
         for before, token, value in rows:
-            if before not in session.lists_after:
-                asked = await session.next_tokens(before, min(session.capabilities.largest_k, 1000))
-                if isinstance(asked, BackendError):
-                    continue
-                session.lists_after[before] = asked
-            top = session.lists_after[before]
+            k = min(session.capabilities.largest_k, 1000)
+            top = session.lists_after.get(before) or await session.next_tokens(before, k)
+            if isinstance(top, BackendError):
+                continue
+            session.lists_after[before] = top
             entries = top.by_bytes(token.encode())
             if len(entries) == 1 and top.identifies(entries[0]):
                 self.compared += 1

@@ -65,7 +65,7 @@ async def cost_table() -> list[str]:
     ]
     lines.append("|---" * 7 + "|")
     for style in STYLES:
-        for seed, draws in ((0, "50"), (1, "1")) if style != "drawn" else ():
+        for seed, draws in ((0, "100"), (1, "1")) if style != "drawn" else ():
             found = await cost(style, seed)
             parts = (found.probe, found.asked_again, found.checks, found.together)
             share = f"{100 * found.together / found.own:.0f} % of {found.own:,}"

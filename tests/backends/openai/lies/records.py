@@ -19,7 +19,7 @@ _HERE = Path(__file__).parent
 _HEAD = """# Servers that lie: every lie on every route
 
 Made by `python -m tests.backends.openai.lies --results FILE --page docs/servers.md`. A model of some 300 words, of
-which every probability is known, stands behind a server of six styles (`tests/backends/openai/lies/server.py`) that
+which every probability is known, stands behind a server of eight styles (`tests/backends/openai/lies/server.py`) that
 tells one lie. Each cell counts the seeds by outcome:
 
 - **refused**: no score is used, and the probe says why;
