@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import html
 import importlib.util
 import itertools
 import json
@@ -25,7 +26,7 @@ NO_KEY_HINT = 'name no key (api_key_env=None, in a TOML file api_key_env = "", o
 _SHORTEST, _SHORTEST_PART = 4, 8
 #: Characters of a key that stand together in no ordinary text.
 _LONG = 12
-_ESCAPED_ASCII = re.compile(rb"\\u00[2-7]|\\/")
+_ESCAPED_ASCII = re.compile(rb'\\u00[2-7]|\\[/"]')
 
 
 @functools.cache
@@ -36,7 +37,8 @@ def _content(file: Path) -> str | None:
 
 @functools.cache
 def _forms(key: str) -> tuple[str, ...]:
-    """How a key may be written: plain, without its prefix (``sk-…``, ``hf_…``), in a URL, in base64; longest first.
+    """How a key may be written: plain, without its prefix (``sk-…``, ``hf_…``), in JSON, HTML, a URL, base64, spaced or
+    reversed; longest first.
 
     Base64 of a longer text, such as ``user:key``, depends on the key's offset in it: all three forms are included,
     each without the characters that also encode neighbouring bytes.
@@ -49,6 +51,8 @@ def _forms(key: str) -> tuple[str, ...]:
     for text in plain:
         forms |= {
             text.replace("/", "\\/"),
+            html.escape(text),
+            "".join(f"\\u{ord(char):04x}" for char in text),
             urllib.parse.quote(text, safe=""),
             "".join(f"%{byte:02X}" for byte in text.encode()),
         }
@@ -58,7 +62,9 @@ def _forms(key: str) -> tuple[str, ...]:
             inner = inner[: len(inner) - (1 if (before + len(text)) % 3 else 0)]
             if len(inner) >= _SHORTEST_PART:
                 forms |= {inner, inner.replace("+", "-").replace("/", "_")}
-        forms |= {text.encode().hex()} if len(text) >= _SHORTEST_PART else set()
+        forms |= {text.encode().hex(), " ".join(text), text[::-1]} if len(text) >= _SHORTEST_PART else set()
+    for _ in range(2):  # JSON may stand within a text of JSON
+        forms |= {json.dumps(form)[1:-1] for form in forms}
     return tuple(sorted(forms, key=len, reverse=True))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -22,6 +22,8 @@ _CLIENT_HEADERS = frozenset(
 )  # fmt: skip
 _KEY_HEADERS = frozenset(("authorization", "api-key", "x-api-key", "x-goog-api-key", "proxy-authorization"))
 _KEY_FIELDS = frozenset(("key", "code", "token", "access_token", "api_key", "api-key", "subscription-key", "sig"))
+#: In a body these name keys, and nothing else.
+_KEY_NAMES = frozenset(("authorization", "api_key", "api-key", "apikey", "access_token", "x-api-key"))
 #: Fields that this backend sets itself.
 _OWN_FIELDS = frozenset(
     (*("model", "messages", "prompt", "n", "stream", "echo", "logprobs", "top_logprobs", "prompt_logprobs"),
@@ -45,7 +47,21 @@ def _query(given: Mapping[str, str]) -> Mapping[str, str]:
     return dict(given)
 
 
+def _names(given: Any) -> Iterator[str]:
+    """The names of all fields, also of nested ones."""
+    if isinstance(given, Mapping):
+        for name, value in given.items():
+            yield str(name)
+            yield from _names(value)
+    elif isinstance(given, list | tuple):
+        for value in given:
+            yield from _names(value)
+
+
 def _body(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    for name in _names(given):
+        if name.lower() in _KEY_NAMES:
+            raise refused_at((name,), "…", "a field for keys", "Name the key by api_key_env")
     for name in given:
         if name in _OWN_FIELDS:
             raise refused_at((name,), given[name], "a field that the backend sets itself", "Remove it")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import html
+import json
 import urllib.parse
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -94,6 +97,32 @@ def test_a_key_is_taken_out_in_each_form(key, written, monkeypatch: pytest.Monke
     )
 
 
+QUOTED_KEY = 'sk-proj-Zx81/q+Vn~0aB.pT_Lw"77&yR=Qe$4mKd9'
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        lambda key: key,
+        html.escape,
+        lambda key: " ".join(key),
+        lambda key: key[::-1],
+        lambda key: json.dumps(key)[1:-1],
+        lambda key: "".join(f"\\u{ord(char):04x}" for char in key),
+    ],
+    ids=["plain", "HTML", "spaced", "reversed", "JSON", "escapes"],
+)
+def test_a_key_with_a_quote_is_found_in_each_form(
+    written: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """JSON writes the quote as two characters: the key was stored with the answers."""
+    monkeypatch.setenv("QUOTED_KEY", QUOTED_KEY)
+    held, answer = ApiKey("QUOTED_KEY", None), {"text": f"done {written(QUOTED_KEY)} end"}
+    assert held.is_repeated_by(json.dumps(answer).encode(), answer)
+    assert held.is_repeated_by(json.dumps(answer, ensure_ascii=False).encode(), answer)
+    assert held.redact(json.dumps(answer, ensure_ascii=False)) == '{"text": "done [key] end"}'
+
+
 @pytest.mark.parametrize(
     ("key", "said"),
     [
@@ -118,3 +147,11 @@ def test_a_key_of_plain_words_hides_no_word_of_a_sentence(monkeypatch: pytest.Mo
     monkeypatch.setenv("PLAIN_KEY", "local-test-server")
     said = "the test server is overloaded: use another server, or test it again"
     assert ApiKey("PLAIN_KEY", None).redact(said) == said
+
+
+@pytest.mark.parametrize("body", [{"api_key": "s3cret"}, {"provider": {"options": [{"Authorization": "s3cret"}]}}])
+def test_a_key_in_extra_body_is_refused_unshown(body: dict[str, object]) -> None:
+    """It would be in the fingerprint, and so in the store and the report."""
+    with pytest.raises(ConfigError, match="a field for keys") as caught:
+        OpenAIBackend("http://127.0.0.1:9/v1", model="m", api_key_env=None, extra_body=body)
+    assert "s3cret" not in str(caught.value)
