@@ -85,7 +85,7 @@ def _pair_table(title: str, of_pair: Sequence[Comparison]) -> Table:
         if all(factor in c.where and c.where[factor] == of for c in of_pair)
     }
     shared = [where_label(of_all)] * bool(of_all) + [
-        f"within {one}: equivalent" for one in margins if len(margins) == 1
+        f"(within {one} counts as equivalent)" for one in margins if len(margins) == 1
     ]
     table = _table(" · ".join([title, *shared]), padding=(0, 1, 0, 0))
     table.add_column("Figure")

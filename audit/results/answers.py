@@ -10,6 +10,7 @@ from audit.results.figures import Reported, Scalar
 class ModelInfo(Reported):
     """An audited model, and the effort of asking it.
 
+    ``failed_for_good``: of the failed, those that would fail again in the same way; 0 in results of older versions.
     ``statements``: the backend's main statements about its numbers; ``limits``: what cannot be known about them.
     """
 
@@ -21,6 +22,7 @@ class ModelInfo(Reported):
     asked: int
     cached: int
     failed: int
+    failed_for_good: int = 0
     retried: int
     seconds: float
     prompt_tokens: int

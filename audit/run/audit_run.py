@@ -393,9 +393,10 @@ class _Run:
 
 def _stored_rows(parsed: ParsedResponses) -> Iterator[StoredRow]:
     own = {row.item_id for row in parsed.rows if row.item_id in parsed.by_item}
+    rows = {row.item_id for row in parsed.rows}
     for row in parsed.rows:
         behind = [parsed.by_item[item].keys for item in row.items if item in parsed.by_item]
-        derived = row.item_id not in own and own.issuperset(row.items)
+        derived = row.item_id not in own and rows.issuperset(row.items)
         yield StoredRow(row, tuple(dict.fromkeys(itertools.chain.from_iterable(behind))), derived)
 
 

@@ -78,6 +78,7 @@ def model_info(described: DescribedBackend, rounds: Sequence[Outcome]) -> ModelI
         asked=sum(outcome.answered for outcome in rounds),
         cached=sum(outcome.cached for outcome in rounds),
         failed=sum(outcome.failed for outcome in rounds),
+        failed_for_good=sum(outcome.for_good for outcome in rounds),
         retried=sum(outcome.retried for outcome in rounds),
         seconds=sum(outcome.seconds for outcome in rounds),
         prompt_tokens=sum(outcome.prompt_tokens for outcome in rounds),

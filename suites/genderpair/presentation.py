@@ -41,17 +41,27 @@ _CLASSIFIED = ("toxicity", "regard_positive", "regard_negative")
 _PAPERS_CLASSIFIERS = (TOXICITY_OF_THE_PAPER, REGARD_OF_THE_PAPER)
 #: One unit of the last printed digit.
 _HUNDREDTH = 0.01
+_REFUSED_TEXTS = (
+    "A text that declines the task counts in toxicity and regard like any other, as in the paper: a model that refuses "
+    "often looks harmless there. refusal_share says how often."
+)
 _SLURS = "The published pairs contain slurs, which this report shows."
 
 
 def cautions(design: Design) -> Sequence[str]:
     """How the published figures and pairs differ from their description in the paper."""
+    refused = [_REFUSED_TEXTS] if design.text_scorers else []
     if design.pairs.is_own:
-        return [_ENGLISH_RULES, *([_SCORERS] if design.text_scorers else [])]
+        return [_ENGLISH_RULES, *([_SCORERS] if design.text_scorers else []), *refused]
     if not design.pairs.is_published:
-        return [_RELEASED_RULE]
+        return [_RELEASED_RULE, *refused]
     differences = "; ".join(design.pairs.differences())
-    return [f"The published pairs are not all as the paper counts them: {differences}.", _RELEASED_RULE, _SLURS]
+    return [
+        f"The published pairs are not all as the paper counts them: {differences}.",
+        _RELEASED_RULE,
+        *refused,
+        _SLURS,
+    ]
 
 
 def published(design: Design, sampling: Sampling) -> Iterator[PublishedFigure]:

@@ -162,7 +162,9 @@ class GenderPair(Suite):
         "bias_pair_ratio": Meaning(
             "it picks the biased descriptor {points} times in 100, where 50 is even",
             beside=(
-                Beside("fallback_share", "{points} of 100 picks by likelihood, not by the text", {"kind": "answer"}),
+                Beside(
+                    "fallback_share", "{points} in 100 picks are by likelihood, not by the text", {"kind": "answer"}
+                ),
             ),
         )
     }

@@ -56,7 +56,7 @@ class FigurePlan(BaseModel):
     lacking : dict
         How many levels of each factor the design needs beyond those that the suite has.
     alike : bool
-        Whether the pilot's answers do not differ at all: then nothing can be planned from them.
+        Whether the pilot's values, or differences of two models, do not differ: then nothing can be planned from them.
     """
 
     suite: str
@@ -93,13 +93,15 @@ class ModelCost(BaseModel):
 class SamplePlan(BaseModel):
     """The designs that detect a difference of ``detect``, by figure, and the cost of the largest one of each suite.
 
-    Without ``detect``: what all of the suites' items detect, and their cost.
+    Without ``detect``: what all of the suites' items detect, and their cost. ``not_planned``: suites of which the pilot
+    holds no variance components.
     """
 
     detect: float | None
     run_id: str
     figures: list[FigurePlan]
     costs: list[ModelCost]
+    not_planned: list[str] = []
 
     def as_text(self) -> str:
         """The plan in words."""
@@ -110,8 +112,8 @@ class SamplePlan(BaseModel):
         for one in self.figures:
             now = ", ".join(f"{n:,} {factor}s" for factor, n in one.pilot_levels.items())
             if one.alike:
-                lines.append(f"{one.figure}\n  pilot: {now}; its answers are all alike, which does not show how others")
-                lines.append("  vary. Ask more items first (--limit)")
+                lines.append(f"{one.figure}\n  pilot: {now}; its values are all alike ({one.basis}),")
+                lines.append("  which does not show how others vary")
                 continue
             lines.append(
                 f"{one.figure}\n  pilot: {now}; it detects {_size(one.minimum_detectable_effect)} ({one.basis})"
@@ -137,6 +139,8 @@ class SamplePlan(BaseModel):
                     f"write {n:,} more"
                     for factor, n in one.lacking.items()
                 ]
+        if self.not_planned:
+            lines.append(f"Not planned, since the pilot holds no variance components: {', '.join(self.not_planned)}")
         alphas = ", ".join(sorted({f"{one.alpha:.2g}" for one in self.figures}))
         lines.append(
             "Planned for a two-sided test of one primary figure and pair of models, corrected for all of a suite's "
@@ -197,7 +201,13 @@ async def plan_audit(audit: AuditConfig, detect: float | None = None, run_id: st
         raise ConfigError(
             "--run", pilot.run_id, "holds no variance components of this audit's suites", "Run the audit once more"
         )
-    return SamplePlan(detect=detect, run_id=pilot.run_id, figures=figures, costs=await _costs(audit, figures))
+    return SamplePlan(
+        detect=detect,
+        run_id=pilot.run_id,
+        figures=figures,
+        costs=await _costs(audit, figures),
+        not_planned=[name for name in audit.suites if name not in primaries],
+    )
 
 
 def _figure_plan(

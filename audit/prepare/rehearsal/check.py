@@ -145,6 +145,17 @@ def refuse_mistakes(audit: AuditConfig, items: Mapping[str, Collection[Item]], o
             check_rules(specs, audit.margins, audit.limits, others=others)
         except ConfigError as error:
             raise audit.located(error) from None
+    _check_width(specs, audit)
+
+
+def _check_width(specs: Sequence[MeasureSpec], audit: AuditConfig) -> None:
+    """Raise `ConfigError` for an ``until`` that no interval of a primary figure can exceed."""
+    widths = [high - low for low, high in (spec.value_range for spec in specs if spec.primary)]
+    if not isinstance(audit.until, float) or not widths or audit.until < max(widths) / 2:
+        return
+    hint = f"Write {audit.until:g} % as {audit.until / 100:g}" if audit.until <= 100 else "Give less"
+    problem = f"every primary figure lies within ±{max(widths) / 2:g} anyway"
+    raise audit.located(ConfigError("until", audit.until, problem, hint))
 
 
 def _check_whole(name: str, suite: Suite) -> SuiteCheck:

@@ -83,6 +83,10 @@ def gate_markdown(report: GateReport) -> str:
             for f in report.figures
         ]
         lines += _table(("baseline", "current", "change", "over all nights"), rows)
+        lines += [
+            "",
+            "Baseline and current are of the items that both runs asked: their own reports may show other values.",
+        ]
     if report.limits:
         limits = [
             (c, limit_phrase(c.at_least, c.at_most), interval_phrase(c.low, c.high), over_nights_phrase(c))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import json
 import sys
@@ -38,8 +39,21 @@ def plain_console() -> Console:
     return Plain(markup=False, emoji=False, highlight=False)
 
 
+#: What is printed where an encoding lacks a sign: ``\\u2212`` before digits would read as a number.
+_PLAIN = {"−": "-", "–": "-", "•": "*", "…": "...", "→": "->", "≥": ">=", "≤": "<=", "±": "+/-", "×": "x", "’": "'"}
+
+
 def make_encodable() -> None:
-    """Let stdout and stderr escape characters that their encoding lacks, e.g. ``\\u2265``, instead of failing."""
+    """Let stdout and stderr print what their encoding lacks in plain signs, or escaped, instead of failing."""
+    codecs.register_error("plain", _plain)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors="plain")
+
+
+def _plain(error: UnicodeError) -> tuple[str | bytes, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    lacking = error.object[error.start : error.end]
+    if sign := _PLAIN.get(lacking[0]):
+        return sign, error.start + 1
+    return codecs.backslashreplace_errors(error)

@@ -62,7 +62,9 @@ def _missing(figures: Figures, entry: DataQuality) -> str:
     if unasked:
         said.append("Run the audit again to ask the rest.")
     elif not ERROR_KINDS.isdisjoint(lost):
-        said.append("Run the audit again to repeat the failed requests.")
+        of_model = next((model for model in figures.result.models if model.name == entry.model), None)
+        if of_model is None or of_model.failed > of_model.failed_for_good:
+            said.append("Run the audit again to repeat the failed requests.")
     return " ".join(said)
 
 

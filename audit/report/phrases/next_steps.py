@@ -49,7 +49,10 @@ def next_steps(figures: Figures) -> Iterator[str]:
 def _may_be_answered(result: AuditResult) -> bool:
     """Whether some questions were not asked, or failed in a way that may pass."""
     failures = {reason for entry in result.data_quality for reason in entry.failures}
-    return result.interrupted or not failures.isdisjoint((ERROR_KINDS - _FOR_GOOD) | {NOT_ASKED})
+    if result.interrupted or NOT_ASKED in failures:
+        return True
+    may_pass = any(model.failed > model.failed_for_good for model in result.models)
+    return may_pass and not failures.isdisjoint(ERROR_KINDS - _FOR_GOOD)
 
 
 def _more_items_help(c: Comparison, result: AuditResult) -> bool:

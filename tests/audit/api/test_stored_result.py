@@ -11,7 +11,8 @@ from audit import Audit, load_result
 from audit.store import Store
 from backends.errors import ConfigError
 from backends.stand_ins.fake import FakeBackend, PlantedBias
-from suites import DebiasingPositions, OccuGender, from_file
+from suites import DebiasingPositions, GenderPair, OccuGender, from_file
+from tests.suites.genderpair.planted import SMALL
 
 WORDS = OccuGender(("implicit",)).expressions["implicit"]
 NESTED = ("answers", "asked", "factors", "prompt")
@@ -77,6 +78,15 @@ def test_a_control_is_a_group_and_derived_rows_are_named(tmp_path):
     assert every.derived.sum() > 0
     lines = [json.loads(line) for line in result.write_items(tmp_path / "i.jsonl").read_text("utf-8").splitlines()]
     assert [line["item"] for line in lines] == list(frame.item)
+
+
+def test_a_row_computed_from_rows_of_several_questions_is_derived(tmp_path):
+    suite = GenderPair(pairs=SMALL, toxicity=None, regard=None)
+    result = Audit({"w": FakeBackend("w")}, [suite], db=tmp_path / "a.db").run_sync()
+    kinds = set(result.items_df().kind)
+    assert "selection" in kinds
+    assert not {kind for kind in kinds if kind.startswith("spread")}
+    assert {kind for kind in result.items_df(derived=True).kind if kind.startswith("spread")}
 
 
 def test_means_of_items_df_are_the_figures(result):

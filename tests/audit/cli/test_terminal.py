@@ -31,6 +31,7 @@ def test_text_that_the_encoding_lacks_does_not_end_the_run(config, tmp_path):
     done = subprocess.run([sys.executable, "-m", "audit.cli", "run", config()], capture_output=True, env=environment)
     assert done.returncode == 0, done.stderr
     assert b"Report: " in done.stdout
+    assert b"\\u2" not in done.stdout, "a minus sign before digits would read as a number"
 
 
 def test_a_run_ends_with_commands_that_work(audit, config):

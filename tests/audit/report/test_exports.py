@@ -290,7 +290,7 @@ def test_the_terminal_shows_the_interval_that_decided() -> None:
     other = [m.model_copy(update={"where": where | {"bias": "implicit"}}) for m in gap]
     print_comparisons([mu.comparison(*gap, **decided), mu.comparison(*other)], console)
     text = " ".join(console.export_text().split())
-    assert "debiasing none · dominated by female · within ±0.02: equivalent" in text
+    assert "debiasing none · dominated by female · (within ±0.02 counts as equivalent)" in text
     assert "gap: bias explicit 0.10 [−0.01, 0.21]" in text
     assert "at 99.024 %" in text
     assert "0.10 [0.07, 0.13]" in text  # of an older version: no interval of a decision

@@ -208,7 +208,7 @@ def test_a_share_of_picks_says_how_they_were_made() -> None:
     ratio = mu.measure("a", "bias_pair_ratio", {"kind": "selection", "group": "women"}, 0.53, 0.02, neutral=0.5)
     fallback = mu.measure("a", "fallback_share", {"kind": "answer", "group": "women"}, 0.93)
     (row,) = [row for row in plain_rows(Figures(result(ratio, fallback, meanings=meanings))) if "biased" in row.words]
-    assert row.cells[0].remark == "93 of 100 picks by likelihood, not by the text"
+    assert row.cells[0].remark == "93 in 100 picks are by likelihood, not by the text"
 
 
 def test_a_certificate_and_a_card_name_the_weights(tmp_path: Path) -> None:

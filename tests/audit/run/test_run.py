@@ -17,6 +17,7 @@ from audit import Audit
 from audit.collect.shutdown import ShutdownRequest
 from audit.prepare.forecast.estimate import dry_run_audit
 from audit.report.figures import Figures
+from audit.report.phrases import next_steps, summary
 from audit.report.phrases.findings import scope
 from audit.report.provenance import provenance
 from audit.results import AuditResult
@@ -115,6 +116,17 @@ def test_questions_without_answer_are_missing_and_never_zero(tmp_path):
     found = figures(result, bias="explicit", dominated_by="female")["p_diverse"]
     assert found.missing > 0
     assert found.value == pytest.approx(0.2, abs=1e-12)
+
+
+def test_what_would_fail_again_is_not_proposed_again(tmp_path):
+    """The first page said both that asking again fails the same way, and to ask again."""
+    backend = stereotyped(faults=Faults(0.1, ("server",), permanent=True))
+    result = audit_of(tmp_path, backend, limit=500).run_sync()
+    (model,) = result.models
+    assert model.failed == model.failed_for_good > 20
+    said = [sentence.text for sentence in summary(Figures(result))] + list(next_steps(Figures(result)))
+    assert not [text for text in said if "Run the audit again" in text or "only what is unanswered" in text]
+    assert any("would fail the same way" in text for text in said)
 
 
 def test_a_limited_run_is_balanced_and_the_same_for_every_model(tmp_path):

@@ -59,6 +59,8 @@ def test_a_width_is_compared_with_no_baseline(tmp_path: Path) -> None:
         run(audit_of(tmp_path, planted("m"), until=0.02), baseline="released")
     with pytest.raises(ConfigError, match="half the width"):
         audit_of(tmp_path, planted("m"), until=-0.02)
+    with pytest.raises(ConfigError, match=r"every primary figure lies within ±1 anyway. Write 5 % as 0.05"):
+        run(audit_of(tmp_path, planted("m"), until=5))
 
 
 @pytest.mark.parametrize(

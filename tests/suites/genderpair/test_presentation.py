@@ -60,6 +60,7 @@ def test_cautions_state_how_published_figures_and_pairs_differ():
     [counts, rule, slurs] = suite(pairs=PUBLISHED).cautions()
     assert "group male: 2 descriptors, the paper has 83" in counts
     assert "slurs" in slurs
+    assert any("declines the task counts in toxicity" in said for said in suite(toxicity="profanity").cautions())
 
 
 def test_several_structures_have_figures_of_their_own():
