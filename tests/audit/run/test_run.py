@@ -198,6 +198,11 @@ class Questioning(Levels):
     def read(self, item, response):
         return Row(item.id, item.factors, {"p": IdentifiedInterval.exact(0.5)})
 
+    def derive(self, rows):
+        """What would have followed a missing answer is missing too."""
+        lost = [row for row in rows if row.missing and "#" not in row.item_id]
+        return [*rows, *(replace(row, item_id=f"{row.item_id}#more") for row in lost)]
+
 
 def test_failed_question_is_counted_once_where_others_follow(tmp_path):
     backend = FakeBackend(faults=Faults(0.3, ("context_length",), permanent=True), batch_size=1)
