@@ -59,16 +59,14 @@ def drawn_items(items: Iterable[Item], store: Store, fingerprint: str) -> Iterat
             yield DrawnItem(item, answer, answer.scores[0].samples or 0)
 
 
-def draw_errors(
-    suite: Suite, spec: MeasureSpec, drawn: Sequence[DrawnItem], draws: Sequence[int], seed: int = 0
-) -> list[DrawError]:
+def draw_errors(suite: Suite, spec: MeasureSpec, drawn: Sequence[DrawnItem], draws: Sequence[int]) -> list[DrawError]:
     """The errors of these numbers of draws, for a mean of the suite's items; empty if it is of derived rows.
 
     ``drawn``: items of a pilot with two draws or more each.
     """
     behind = {item.id for item in items_behind([one.item for one in drawn], spec)}
     used = [one for one in drawn if one.item.id in behind and one.draws > 1]
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     used = used[:: max(1, len(used) // _ITEMS)]
     if not used or spec.quantity not in suite.read(used[0].item, used[0].answer).values:
         return []
