@@ -3,8 +3,8 @@
 A pilot stores, for each question, the share of drawn answers that begin with each continuation. New sets of answers are
 drawn from these shares and read by the suite, so that whatever it computes from them is known with its error. The
 variance within the drawn shares is (M - 1) / M of that within the model's own probabilities (M: draws of the pilot),
-and is divided by that. How many questions fewer draws would leave without a value is told by parts of the pilot's own
-draws, which is unbiased; more draws leave at most as many as M do.
+and is divided by that. How many questions fewer draws would leave without a value is estimated from parts of the
+pilot's own draws, which is unbiased; more draws leave at most as many as M do.
 """
 
 from __future__ import annotations
