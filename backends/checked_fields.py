@@ -1,7 +1,7 @@
 """Whether the fields of a dataclass hold what their annotations say.
 
 A dataclass takes any value: a text where several texts belong is later split into letters, a number in quotes fails
-deep inside, and None prints as a word. Here the first such value is told by field, value and hint.
+deep inside, and None prints as a word. Here the first such value is reported with its field, value and a hint.
 """
 
 from __future__ import annotations

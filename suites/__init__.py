@@ -1,4 +1,4 @@
-"""Benchmarks of gender bias: what to ask, and how to read the answers.
+"""Benchmarks of bias, of gender or of any groups: what to ask, and how to read the answers.
 
 A suite takes options and gives items (requests with the factors of their design). It turns each answer into a row of
 numbers, and rows into the figures to report. Importing this package loads no suite: each is imported when first named.

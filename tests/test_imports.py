@@ -25,7 +25,7 @@ LAYERS = {
     "store": ("results",),
     "collect": ("logs", "store"),
     "analysis": ("results", "store"),
-    "report": ("analysis", "prepare.rehearsal", "results", "store"),
+    "report": ("analysis", "collect", "prepare.forecast", "prepare.rehearsal", "results", "store"),
     "config": (),
     "prepare": (),
     "prepare.resolve": ("collect", "config", "results", "store"),

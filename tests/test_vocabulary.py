@@ -59,7 +59,7 @@ AS_NAMES = """
     turned → swapped             counted → is_count           pace → RequestTiming         Way → ConnectionOptions
     lay → write_prompt           wished → known               obeyed → outcome             harms → harm
     portion → batch              suspects → unverified        Rounds → AnswerCollector
-    Dominated → GroupDesign
+    Dominated → GroupDesign      portions → split_into_batches note_draw → record_draw
 """
 #: Modules and folders that have another name now.
 PLACES = """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,10 @@ from audit import load_audit
 from audit.cli.shared import ConfigFile, Json, RunName
 from audit.report.formatting import say, say_json
 from backends.errors import ConfigError
+
+if TYPE_CHECKING:
+    from audit.prepare.forecast.draw_allocation import AllocationPlan
+    from audit.prepare.forecast.planning import SamplePlan
 
 Detect = Annotated[
     float | None,
@@ -40,15 +44,18 @@ def plan(
     ±0.03, and --draws 4000 what is best done with 4,000 draws.
     """
     from audit.prepare.forecast import allocate_draws, plan_audit
+    from audit.report.phrases.forecast import allocation_text, plan_text
 
     wishes = {"--detect": detect, "--within": within, "--draws": draws}
     given = [name for name, wish in wishes.items() if wish is not None]
     if len(given) > 1:
         raise ConfigError("plan", ", ".join(given), "only one wish can be planned for", "Give one of them")
     audit = load_audit(config)
-    planned = (
-        allocate_draws(audit, within=within, budget=draws, run_id=run_id)
-        if within is not None or draws is not None
-        else asyncio.run(plan_audit(audit, detect, run_id))
-    )
-    say_json(planned.model_dump(mode="json"), indent=2) if as_json else say(planned.as_text())
+    planned: AllocationPlan | SamplePlan
+    if within is not None or draws is not None:
+        planned = allocate_draws(audit, within=within, budget=draws, run_id=run_id)
+        text = allocation_text(planned)
+    else:
+        planned = asyncio.run(plan_audit(audit, detect, run_id))
+        text = plan_text(planned)
+    say_json(planned.model_dump(mode="json"), indent=2) if as_json else say(text)

@@ -112,7 +112,7 @@ class Display:
             print(line, file=sys.stderr, flush=True)
 
     def _since(self, event: JobProgress, now: float) -> tuple[float, int, float]:
-        """Seconds, items asked and their work, from which the speed is told.
+        """Seconds, items asked and their work, from which the speed is computed.
 
         If few answers come first they waited for a model to load: time then counts from there.
         """

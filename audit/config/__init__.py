@@ -4,7 +4,7 @@ Every error that can be detected without a model is reported here, before one is
 """
 
 from audit.config.files import load_audit
-from audit.config.kinds import BACKENDS, SUITE_FILES, kinds, made, maker_by_name, own_kinds
+from audit.config.kinds import SUITE_FILES, made, maker_by_name, own_kinds
 from audit.config.options import AuditConfig
 
-__all__ = ["BACKENDS", "SUITE_FILES", "AuditConfig", "kinds", "load_audit", "made", "maker_by_name", "own_kinds"]
+__all__ = ["SUITE_FILES", "AuditConfig", "load_audit", "made", "maker_by_name", "own_kinds"]

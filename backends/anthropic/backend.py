@@ -37,6 +37,7 @@ class AnthropicBackend(OpenAIBackend):
     """
 
     engine: ClassVar[str] = "anthropic"
+    client_type: ClassVar[type[HttpClient]] = MessagesClient
 
     @checked_options
     def __init__(
@@ -81,8 +82,3 @@ class AnthropicBackend(OpenAIBackend):
 
     def __repr__(self) -> str:
         return f"AnthropicBackend({self.model!r})"
-
-    def _connection(self, timeout: float, connections: int, url: str) -> HttpClient:
-        return MessagesClient(
-            url, self._key, timeout=timeout, max_connections=connections, options=self._connection_options
-        )

@@ -23,7 +23,7 @@ _ERROR = 4  # GGML_LOG_LEVEL_ERROR
 
 @llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
 def _keep_complaints(level: int, text: bytes, user_data: ctypes.c_void_p) -> None:
-    """Discard log lines but errors: llama.cpp writes hundreds to stderr."""
+    """Discard all log lines but errors: llama.cpp writes hundreds to stderr."""
     if level == _ERROR:
         _complaints.append(text.decode("utf-8", "replace").strip())
 

@@ -162,6 +162,8 @@ class OpenAIBackend(Backend):
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"key_file": (), "ca_bundle": ()}
     #: The fingerprint's name for this kind of server.
     engine: ClassVar[str] = "openai"
+    #: What sends its requests.
+    client_type: ClassVar[type[HttpClient]] = HttpClient
 
     @checked_options
     def __init__(
@@ -469,7 +471,7 @@ class OpenAIBackend(Backend):
         return response
 
     def _connection(self, timeout: float, connections: int, url: str) -> HttpClient:
-        return HttpClient(
+        return self.client_type(
             url, self._key, timeout=timeout, max_connections=connections, options=self._connection_options
         )
 

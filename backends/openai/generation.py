@@ -44,7 +44,7 @@ async def draws(
     None stands for an answer whose tokens ran out within the reasoning.
     """
     if api.waits_for_batches:  # all in one batch
-        sizes = _portions(count, MOST_CHOICES if capabilities.together == "n" else 1)
+        sizes = _split(count, MOST_CHOICES if capabilities.together == "n" else 1)
         places = itertools.accumulate(sizes, initial=0)
         drawn = await asyncio.gather(
             *(_together(api, capabilities, request, place, size) for place, size in zip(places, sizes, strict=False))
@@ -61,7 +61,7 @@ async def draws(
     return answers
 
 
-def _portions(count: int, most: int) -> list[int]:
+def _split(count: int, most: int) -> list[int]:
     return [min(most, count - at) for at in range(0, count, most)]
 
 

@@ -1,4 +1,4 @@
-"""Options that users write: checked by pydantic, each error told as a `ConfigError` with field, value and hint.
+"""Options that users write: checked by pydantic, each error reported as a `ConfigError` with field, value and hint.
 
 Takes constructors, tables and TOML texts; gives checked values (`models`) and the line of each value (`toml_lines`).
 """

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from suites.common.groups.weights import Weights
+from suites.common.published import Variant
 from suites.common.raters import Rater
 from suites.common.text_scorer import TextScorer, raters_among
 from suites.genderpair.pairs import PairSet
 
 Fallback = Literal["probability", "perplexity", "none"]
-Variant = Literal["paper", "as_released"]
 #: The prompt's text, and the line on which an answer begins.
 DEFAULT_FORM = "{question}\n"
 

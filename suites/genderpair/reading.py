@@ -9,7 +9,8 @@ from functools import lru_cache
 from backends.base import ContinuationScore
 from suites.base import UNKNOWN_SHARE, Factor, IdentifiedInterval, flag
 from suites.common.probabilities import per_token
-from suites.genderpair.design import Fallback, Variant
+from suites.common.published import Variant
+from suites.genderpair.design import Fallback
 from suites.genderpair.pairs import GROUPS, Pair
 from suites.genderpair.prompts import marks_of
 from suites.genderpair.texts.identity_swap import is_ambiguous, swap_identity

@@ -64,11 +64,12 @@ from suites.common.data_files import load
 from suites.common.groups.declared import Groups
 from suites.common.groups.options import GroupDetails
 from suites.common.planted import chance, planted_scores
+from suites.common.published import Variant
 from suites.common.raters import labelled_items, read_labelled
 from suites.common.task_prompt import TaskPrompt
 from suites.common.text_scorer import TextScorer, text_scorer
 from suites.genderpair import presentation
-from suites.genderpair.design import Design, Fallback, Variant
+from suites.genderpair.design import Design, Fallback
 from suites.genderpair.measures import measure_specs
 from suites.genderpair.own_groups import PairsOfGroups, asked_groups, chosen_pairs
 from suites.genderpair.pairs import CONFIGURATIONS, GROUPS, PairSet

@@ -25,6 +25,7 @@ from scipy import special
 
 from audit import Audit
 from audit.prepare.forecast import allocate_draws
+from audit.report.phrases.forecast import allocation_text
 from audit.results import AuditResult, Measure
 from backends.base import ScoreRequest
 from backends.openai import OpenAIBackend
@@ -173,7 +174,7 @@ async def compared(within: float, seed: int, fixed: int, pilot_items: int) -> li
             pilot = await run_stage("pilot, batch", server, folder, samples=4, batch=True, limit=pilot_items)
             left = int(_PART * whole.draws / _BATCH_PRICE) - pilot.draws
             planned = allocate_draws(audit_of(server, folder, samples=4, batch=True), budget=left)
-            print(planned.as_text())
+            print(allocation_text(planned))
             (advice,) = planned.allocations
             assert advice.draws is not None
             options = {"samples": advice.draws, "batch": True, "until": within, "limit": advice.items}

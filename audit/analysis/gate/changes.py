@@ -64,7 +64,7 @@ class Change:
 
     def _total(self, of: Callable[[PairedDifference], Interval]) -> Interval:
         """The interval of the sum; if the neutral value is an end of the range, its sign is known."""
-        least, most = _range(self.difference.spec)
+        least, most = self.difference.spec.value_range
         if self.neutral is None or self.neutral <= least:
             return math.inf, math.inf
         if self.neutral >= most:
@@ -202,16 +202,11 @@ def sums_of(
     tables: Sequence[RowTable], spec: MeasureSpec, pairs: Sequence[tuple[int, int]]
 ) -> list[PairedDifference | None]:
     """For pairs with the first table, the sum of the distances from neutral; None if the side is not in question."""
-    least, most = _range(spec)
+    least, most = spec.value_range
     is_known = spec.neutral is None or not least < spec.neutral < most
     if is_known or (spec.estimator == "correlation" and spec.neutral != 0):  # mirrored items have the opposite r
         return [None] * len(pairs)
     return [*paired_sums(tables, [spec], pairs)]
-
-
-def _range(spec: MeasureSpec) -> Interval:
-    """The range of the figure."""
-    return (-1.0, 1.0) if spec.estimator == "correlation" else spec.limits
 
 
 def _smaller(change: float, total: float) -> float:

@@ -1,4 +1,4 @@
-"""Before anything is asked: what a run would take, and what it could find.
+"""What a run would take, and what it could find.
 
 Takes a config and the store; gives requests, tokens, time and cost (`estimate`), the sizes that detect a difference
 (`planning`), the draws that an interval takes (`draw_allocation`), and the difference that the items at hand detect

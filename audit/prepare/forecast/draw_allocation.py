@@ -66,44 +66,15 @@ class Allocation(BaseModel):
     of_items: int
     of_draws: int
 
-    def as_text(self) -> str:
-        """The allocation in words."""
-        heading = f"{self.suite}, {self.model}"
-        if self.items is None or self.draws is None:
-            return (
-                f"{heading}\n  no number of draws is enough: all {self.of_items:,} items, drawn any number of times, "
-                f"bring ±{self.half_width:.3f}"
-            )
-        total, whole = self.items * self.draws, self.of_items * self.of_draws
-        parts = f"±{self.without_draws:.3f} would remain however many were drawn"
-        parts += f"; {self.missing:.1%} of the items without a value" if self.missing >= 0.0005 else ""
-        return (
-            f"{heading}\n  --limit {self.items}, samples={self.draws}: {total:,} draws, {total / whole:.1%} of "
-            f"{self.of_items:,} items × {self.of_draws}\n  ±{self.half_width:.3f} ({parts})"
-        )
-
 
 class AllocationPlan(BaseModel):
-    """The allocations for an audit, one for each suite and model that draws. ``within`` or ``budget`` was wished."""
+    """The allocations for an audit, one for each suite and model that draws. It meets ``within`` or ``budget``."""
 
     run_id: str
     within: float | None
     budget: int | None
     confidence: float
     allocations: list[Allocation]
-
-    def as_text(self) -> str:
-        """The plan in words."""
-        wish = f"The fewest draws for ±{self.within:g}" if self.budget is None else f"The best of {self.budget:,} draws"
-        return "\n".join(
-            [
-                f"{wish} at {self.confidence:.0%} in each primary mean, from the pilot {self.run_id}:",
-                *(one.as_text() for one in self.allocations),
-                "The width is that of the sampling error. It is what to expect: a small pilot knows its variances only "
-                "roughly, so `audit run --until WIDTH` stops by the width that is reached. Where the provider has "
-                "batches, batch=True takes half the price.",
-            ]
-        )
 
 
 def allocate_draws(

@@ -17,7 +17,6 @@ from pydantic import BaseModel
 
 from audit.collect import CHUNK, PackedItems
 from audit.collect.items import CHARACTERS_PER_TOKEN, prompt_text, shared_length
-from audit.collect.progress import duration
 from audit.collect.repeated_questions import EvenSample, number_to_repeat, part_to_repeat
 from audit.config import AuditConfig
 from audit.prepare.forecast.request_timing import estimate_seconds, measure_timings, timed_tokens
@@ -96,34 +95,6 @@ class RunEstimate(BaseModel):
 
     models: list[ModelEstimate]
     first_look: int | None = None
-
-    def as_text(self) -> str:
-        """The estimate in words."""
-        lines = []
-        if self.first_look is not None:
-            lines.append(
-                f"An upper bound: the run stops once the question is decided, after {self.first_look:,} items at the "
-                "earliest."
-            )
-        for m in self.models:
-            again = f", {m.asked_again:,} of them a second time" if m.asked_again else ""
-            lines += [m.model, f"  items {m.items:,}, to ask {m.requests:,}{again}, already answered {m.cached:,}"]
-            if m.follow_ups or m.texts_to_score:
-                lines.append(f"  then at most {m.follow_ups:,} follow-ups, and {m.texts_to_score:,} texts for scorers")
-            kinds = ", ".join(f"{count:,} {kind}" for kind, count in m.requests_by_kind.items())
-            lines.append(f"  by kind, with follow-ups: {kinds or 'none'}")
-            generated = f"generated up to {m.most_generated_tokens:,}"
-            lines.append(f"  prompt tokens {m.prompt_tokens:,} ({m.tokens_by}), {generated}")
-            seconds = "unknown" if m.seconds is None else f"{'at most ' * bool(m.follow_ups)}{duration(m.seconds)}"
-            cost = "" if m.cost is None else f"\n  cost about {m.cost:.4f}"
-            lines.append(f"  time {seconds} ({m.seconds_by}){cost}")
-            if m.probe_requests:
-                lines.append(f"  its server was probed with {m.probe_requests:,} requests, once while its model stays")
-            if m.checking_requests:
-                lines.append(
-                    f"  about {m.checking_requests:,} more requests check its answers: canaries, and draws at the end"
-                )
-        return "\n".join(lines)
 
 
 async def dry_run_audit(audit: AuditConfig, timed_by: Path | None = None) -> RunEstimate:

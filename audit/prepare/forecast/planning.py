@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 
-from audit.analysis.components import POWER, Components
+from audit.analysis.components import Components
 from audit.analysis.power import Design, smallest_found, with_pilot_error
 from audit.collect import items_behind, levels_behind, levels_by_stratum
-from audit.collect.progress import duration
 from audit.config import AuditConfig
 from audit.prepare.forecast.designs import ALPHA, basis_of, by_figure, found_with, is_flat, thinned
 from audit.prepare.forecast.estimate import ModelEstimate, dry_run_audit
@@ -102,73 +101,6 @@ class SamplePlan(BaseModel):
     figures: list[FigurePlan]
     costs: list[ModelCost]
     not_planned: list[str] = []
-
-    def as_text(self) -> str:
-        """The plan in words."""
-        wished = (
-            "What differences are detected" if self.detect is None else f"To detect a difference of {self.detect:g}"
-        )
-        lines = [f"{wished} with {POWER:.0%} power, from the pilot {self.run_id}:"]
-        for one in self.figures:
-            now = ", ".join(f"{n:,} {factor}s" for factor, n in one.pilot_levels.items())
-            if one.alike:
-                lines.append(f"{one.figure}\n  pilot: {now}; its values are all alike ({one.basis}),")
-                lines.append("  which does not show how others vary")
-                continue
-            lines.append(
-                f"{one.figure}\n  pilot: {now}; it detects {_size(one.minimum_detectable_effect)} ({one.basis})"
-            )
-            if one.whole_suite is not None:
-                every = ", ".join(f"{n:,} {factor}s" for factor, n in one.available.items())
-                lines.append(f"  all of the suite's items: {every}; they detect {_size(one.whole_suite)}")
-            if self.detect is None:
-                continue
-            if one.levels is None:
-                lines.append("  no number of levels is enough")
-            else:
-                needed = ", ".join(f"{n:,} {factor}s" for factor, n in one.levels.items())
-                if one.is_whole_suite:
-                    needed += " (all that the suite has)"
-                elif one.stratum:
-                    needed += f" (equally many of each {one.stratum})"
-                draws = f", each drawn {one.draws} times" if (one.draws or 1) > 1 else ""
-                whole = f" (a limit of {one.limit:,} asks so many)" if one.limit != one.items else ""
-                lines.append(f"  needed: {needed}{draws}: {one.items:,} items of this figure{whole}")
-                lines += [
-                    f"  the suite has {one.available[factor]:,} {factor}s{_of_one(one, factor)}: you would have to "
-                    f"write {n:,} more"
-                    for factor, n in one.lacking.items()
-                ]
-        if self.not_planned:
-            lines.append(f"Not planned, since the pilot holds no variance components: {', '.join(self.not_planned)}")
-        alphas = ", ".join(sorted({f"{one.alpha:.2g}" for one in self.figures}))
-        lines.append(
-            "Planned for a two-sided test of one primary figure and pair of models, corrected for all of a suite's "
-            f"(alpha {alphas}). What is needed uses upper limits "
-            "of the components estimated from the pilot, as these are uncertain themselves.\n"
-            "A gate reports only what is worse by more than its margin: add the margin to the difference you want to "
-            "detect.\n"
-            "To call two models equivalent takes more: an allowance for kinds of clusters that were not asked, which "
-            "`largest_change` bounds (by default 150 levels of each factor for ±0.02 of a probability)."
-        )
-        for cost in self.costs:
-            seconds = (
-                "time unknown: too few stored answers of this model" if cost.seconds is None else duration(cost.seconds)
-            )
-            lines.append(
-                f"{cost.model}: {cost.requests:,} requests, {seconds}"
-                + ("" if cost.cost is None else f", cost about {cost.cost:.4f}")
-            )
-        return "\n".join(lines)
-
-
-def _of_one(one: FigurePlan, factor: str) -> str:
-    """How many levels the smallest stratum has, where strata have unequal numbers of them."""
-    return f", {one.fewest[factor]:,} of one {one.stratum}" if factor in one.fewest else ""
-
-
-def _size(difference: float) -> str:
-    return f"{difference:.3f}" if math.isfinite(difference) else "nothing"
 
 
 async def plan_audit(audit: AuditConfig, detect: float | None = None, run_id: str = "last") -> SamplePlan:

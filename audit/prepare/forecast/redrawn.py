@@ -3,8 +3,8 @@
 A pilot stores, for each question, the share of drawn answers that begin with each continuation. New sets of answers are
 drawn from these shares and read by the suite, so that whatever it computes from them is known with its error. The
 variance within the drawn shares is (M - 1) / M of that within the model's own probabilities (M: draws of the pilot),
-and is divided by that. How many questions fewer draws would leave without a value is told by parts of the pilot's own
-draws, which is unbiased; more draws leave at most as many as M do.
+and is divided by that. How many questions fewer draws would leave without a value is estimated from parts of the
+pilot's own draws, which is unbiased; more draws leave at most as many as M do.
 """
 
 from __future__ import annotations
@@ -59,16 +59,14 @@ def drawn_items(items: Iterable[Item], store: Store, fingerprint: str) -> Iterat
             yield DrawnItem(item, answer, answer.scores[0].samples or 0)
 
 
-def draw_errors(
-    suite: Suite, spec: MeasureSpec, drawn: Sequence[DrawnItem], draws: Sequence[int], seed: int = 0
-) -> list[DrawError]:
+def draw_errors(suite: Suite, spec: MeasureSpec, drawn: Sequence[DrawnItem], draws: Sequence[int]) -> list[DrawError]:
     """The errors of these numbers of draws, for a mean of the suite's items; empty if it is of derived rows.
 
     ``drawn``: items of a pilot with two draws or more each.
     """
     behind = {item.id for item in items_behind([one.item for one in drawn], spec)}
     used = [one for one in drawn if one.item.id in behind and one.draws > 1]
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     used = used[:: max(1, len(used) // _ITEMS)]
     if not used or spec.quantity not in suite.read(used[0].item, used[0].answer).values:
         return []

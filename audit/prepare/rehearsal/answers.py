@@ -25,7 +25,7 @@ _MAX_DEPTH = 6
 
 
 class _Tried:
-    """A suite whose answers are read as in a run; a method that fails, or returns another type, is told by its line."""
+    """A suite that reads answers as in a run. A method that fails or returns another type is reported with its line."""
 
     def __init__(self, suite: Suite, *, checked: bool) -> None:
         self._suite = suite

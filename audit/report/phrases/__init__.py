@@ -1,6 +1,6 @@
-"""All sentences that people read: findings, comparisons and gate decisions, from figures to plain English.
+"""All sentences that people read: findings, comparisons, gate decisions and forecasts, from values to plain English.
 
-Takes values of `audit.results` and `audit.analysis`, gives text; computes no figure.
+Takes values of `audit.results`, `audit.analysis` and `audit.prepare`, gives text; computes no figure.
 """
 
 from audit.report.phrases.cautions import is_weak, prompts_below

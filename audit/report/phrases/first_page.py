@@ -14,6 +14,7 @@ from typing import Any
 
 from audit.report.figures import Condition, Figures, Leading
 from audit.report.formatting import bounded, figure, hundredths, measure_label, number, one_line
+from audit.report.formatting.questions import continuation_text, prompt_text
 from audit.report.phrases.counted import count, enumeration
 from audit.report.phrases.sides import Side, side_of
 from audit.results import Example, Measure, SuiteInfo
@@ -144,27 +145,15 @@ def _n_asked(example: Example) -> int:
 
 def _question(prompt: Any) -> str:
     """The end of a prompt, or the last turns of a chat."""
-    if isinstance(prompt, str):
-        text = prompt
-    elif isinstance(prompt, list) and all(isinstance(turn, list | tuple) and len(turn) == 2 for turn in prompt):
-        text = "\n".join(str(content) for _, content in prompt)
-    else:
-        text = json.dumps(prompt, ensure_ascii=False)
-    text = text.strip() or "(Which of these whole texts is likelier?)"
+    text = prompt_text(prompt).strip() or "(Which of these whole texts is likelier?)"
     return text if len(text) <= _PROMPT else f"… {text[-_PROMPT:]}"
 
 
 def _scores(answer: Any) -> list[tuple[str, float]]:
     """(continuation, probability) for those known exactly, the likeliest first."""
     scores = answer.get("scores", ()) if isinstance(answer, Mapping) else ()
-    known = [(_continuation(s), math.exp(s["logprob"])) for s in scores if s["logprob"] is not None]
+    known = [(continuation_text(s), math.exp(s["logprob"])) for s in scores if s["logprob"] is not None]
     return sorted(known, key=lambda of: -of[1])
-
-
-def _continuation(score: Mapping[str, Any]) -> str:
-    """A score's text: in a list where its first token is given."""
-    kept = score["continuation"]
-    return str(kept[0] if isinstance(kept, list) else kept)
 
 
 def answer_line(answer: Any) -> str:

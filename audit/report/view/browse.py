@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from audit.report.exports import of_items, questions, records_of
+from audit.report.formatting.questions import chat_turns, prompt_text
 from audit.report.phrases import answer_line
 from audit.results import AuditResult
 from audit.store import Store
@@ -97,11 +97,8 @@ def _prompts(record: Record) -> str:
 
 
 def _prompt(prompt: Any) -> str:
-    if isinstance(prompt, str):
-        return prompt
-    if isinstance(prompt, list) and all(isinstance(turn, list | tuple) and len(turn) == 2 for turn in prompt):
-        return "\n".join(f"{role}: {content}" for role, content in prompt)
-    return json.dumps(prompt, ensure_ascii=False)
+    turns = chat_turns(prompt)
+    return prompt_text(prompt) if turns is None else "\n".join(f"{role}: {content}" for role, content in turns)
 
 
 def _text(record: Record) -> str:

@@ -18,7 +18,7 @@ from backends.base import ScoreRequest, prompt_from_json
 
 @dataclass(slots=True)
 class Doubtful:
-    """What is set aside: rows; damaged packed rows, with keys that may be theirs; some answers of sound packed ones."""
+    """What to quarantine: rows; damaged packed rows, with keys they may have; some answers of sound packed ones."""
 
     single: list[AnswerRow] = field(default_factory=list)
     damaged: dict[PackedRow, set[str]] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class Doubtful:
 
 
 def move(db: sqlite3.Connection, doubtful: Doubtful, problem: str) -> None:
-    """Move it to the quarantine, except for what another process has moved in the meantime."""
+    """Move answers to the quarantine, except for what another process has moved in the meantime."""
     for row in doubtful.single:
         record(db, row.key, row, problem)
         db.execute("DELETE FROM answers WHERE key = ?", (row.key,))

@@ -145,7 +145,7 @@ class BatchedClient:
             before = len(self._waiting)
             await asyncio.sleep(QUIET)
         waiting, self._waiting = self._waiting, {}
-        for path, lines in portions(waiting):
+        for path, lines in split_into_batches(waiting):
             self._sent.update(lines)  # nothing else may send them while the journal is written
             self._start(await asyncio.to_thread(self._journal.begin, path, lines))
 
@@ -278,7 +278,7 @@ def line_id(path: str, payload: Mapping[str, Any], draw: Sequence[Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:40]
 
 
-def portions(
+def split_into_batches(
     waiting: Mapping[str, tuple[str, dict[str, Any]]],
 ) -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:
     """Split requests into batches within the provider's limits, each for one endpoint: its path, and lines by id."""

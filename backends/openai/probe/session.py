@@ -92,7 +92,7 @@ class ProbeSession:
     def __init__(self, api: ServerApi) -> None:
         self.api = api
         self.beside_lists: list[Place] = []
-        api.on_draw = self.note_draw
+        api.on_draw = self.record_draw
         self.capabilities = ServerCapabilities()
         self.checks: list[Check] = []
         self.tokenizer: RemoteTokenizer | None = None
@@ -117,8 +117,8 @@ class ProbeSession:
         """Set fields of `capabilities`."""
         self.capabilities = dataclasses.replace(self.capabilities, **capabilities)
 
-    def note_draw(self, drawn: str, top: TopLogprobs | None) -> None:
-        """Keep a token that was drawn beside a list, and note when it is not among the likeliest ones there."""
+    def record_draw(self, drawn: str, top: TopLogprobs | None) -> None:
+        """Keep a token that was drawn beside a list, and record when it is not among the likeliest ones there."""
         if top is None:
             return
         self.beside_lists.append(drawn_place(drawn, top))

@@ -1,4 +1,4 @@
-"""Groups as data: any number of them, the expressions of each, and contrasts of their probabilities.
+"""The probability mass of each group's expressions, none of which counts twice.
 
 A continuation counts for the longest expression that it begins with: the probability of "profesora" is not part of
 "profesor", although every text that starts with the former starts with the latter. So

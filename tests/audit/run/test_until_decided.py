@@ -15,6 +15,7 @@ from audit.analysis.gate.stored import gate_run
 from audit.collect.shutdown import ShutdownRequest
 from audit.prepare.forecast.estimate import dry_run_audit
 from audit.report.phrases.findings import until_words
+from audit.report.phrases.forecast import estimate_text
 from audit.results import AuditResult
 from audit.run import run_audit
 from audit.store import Store
@@ -177,7 +178,7 @@ def test_an_interrupted_run_resumes_in_the_same_order(tmp_path: Path, released: 
 def test_a_dry_run_says_the_most_and_the_first_look(tmp_path: Path) -> None:
     estimate = asyncio.run(dry_run_audit(audit_of(tmp_path, planted("a"), planted("b"), until="decided")))
     assert (estimate.models[0].items, estimate.first_look) == (ITEMS, 50)
-    assert "after 50 items at the earliest" in estimate.as_text()
+    assert "after 50 items at the earliest" in estimate_text(estimate)
 
 
 @pytest.mark.simulation

@@ -15,13 +15,12 @@ from audit.report.exports.for_tools.of_model import (
     OfModel,
     Record,
     as_json,
-    continuation,
     file_part,
     numbers,
-    prompt_text,
 )
 from audit.report.exports.items import questions
 from audit.report.formatting import encoded
+from audit.report.formatting.questions import continuation_text, prompt_text
 
 
 def lm_eval_files(of: OfModel) -> Iterator[tuple[str, str]]:
@@ -80,7 +79,7 @@ def _sample(number: int, record: Record) -> dict[str, Any]:
         for answer in answers:
             # Whether a continuation is the greedy one is unknown, hence null, like a log-probability known by bounds.
             if "continuation" in answer:
-                arguments.append({"arg_0": prompt, "arg_1": continuation(answer)})
+                arguments.append({"arg_0": prompt, "arg_1": continuation_text(answer)})
                 responses.append([answer["logprob"], None])
             elif "text" in answer:
                 arguments.append({"arg_0": prompt, "arg_1": {}})

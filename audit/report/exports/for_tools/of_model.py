@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from audit.report.formatting import distinct_names, encodable
+from audit.report.formatting.questions import chat_turns, continuation_text, prompt_text
 from audit.results import AuditResult, Measure, ModelInfo, SuiteInfo
 
 Record = Mapping[str, Any]
@@ -91,20 +92,8 @@ def _two_parts(model: str) -> str:
 
 def turns(prompt: Any) -> list[tuple[str, str]]:
     """A prompt as (role, content); a plain text is the user's."""
-    if isinstance(prompt, list) and all(isinstance(turn, list | tuple) and len(turn) == 2 for turn in prompt):
-        return [(str(role), str(content)) for role, content in prompt]
-    return [("user", prompt if isinstance(prompt, str) else json.dumps(prompt, ensure_ascii=False))]
-
-
-def prompt_text(prompt: Any) -> str:
-    """A prompt as one text; a chat's turns follow each other."""
-    return "\n".join(content for _, content in turns(prompt))
-
-
-def continuation(answer: Record) -> str:
-    """A scored continuation's text, even if its first token is given."""
-    kept = answer["continuation"]
-    return str(kept[0] if isinstance(kept, list) else kept)
+    of_chat = chat_turns(prompt)
+    return [("user", prompt_text(prompt))] if of_chat is None else of_chat
 
 
 def numbers(record: Record) -> dict[str, float]:
@@ -124,7 +113,7 @@ def answer_text(answers: Sequence[Mapping[str, Any]]) -> str:
         return "\n\n".join(written)
     known = [a for a in answers if "continuation" in a and a["logprob"] is not None]
     likeliest = max((a["logprob"] for a in known), default=None)
-    tied = [continuation(a) for a in known if a["logprob"] == likeliest]
+    tied = [continuation_text(a) for a in known if a["logprob"] == likeliest]
     return tied[0] if len(tied) == 1 else " / ".join(text.strip() for text in tied)
 
 

@@ -11,6 +11,7 @@ from audit import Audit
 from audit.cli.app import app
 from audit.prepare.forecast import allocate_draws
 from audit.prepare.forecast.redrawn import DrawnItem, draw_errors
+from audit.report.phrases.forecast import allocation_text
 from backends.base import ContinuationScore, ScoreRequest, ScoreResponse
 from backends.errors import ConfigError
 from backends.stand_ins.fake import FakeBackend, PlantedBias
@@ -159,7 +160,7 @@ def test_what_no_draws_reach_is_said(pilot):
     (one,) = plan.allocations
     assert (one.items, one.draws) == (None, None)
     assert one.half_width == one.without_draws > 0.001
-    assert "no number of draws is enough" in plan.as_text()
+    assert "no number of draws is enough" in allocation_text(plan)
 
 
 def test_a_pilot_without_draws_is_refused(tmp_path):

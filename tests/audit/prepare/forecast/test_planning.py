@@ -20,6 +20,7 @@ from audit.collect import leading_specs
 from audit.prepare.forecast.estimate import dry_run_audit
 from audit.prepare.forecast.planning import needed, plan_audit
 from audit.prepare.forecast.sample_power import sample_power
+from audit.report.phrases.forecast import plan_text
 from backends.errors import ConfigError
 from backends.stand_ins.fake import FakeBackend
 from suites import MGBR, GenderPair, OccuGender
@@ -161,7 +162,7 @@ def test_a_plan_beyond_the_suite_says_what_is_lacking(pilot):
     assert within.lacking == {}
     assert all(within.levels[name] <= n for name, n in within.available.items())
     assert beyond.lacking
-    said = asyncio.run(plan_audit(audit_of(folder), 0.002)).as_text()
+    said = plan_text(asyncio.run(plan_audit(audit_of(folder), 0.002)))
     for factor, n in beyond.lacking.items():
         assert f"the suite has {beyond.available[factor]} {factor}s: you would have to write {n:,} more" in said
     assert "(equally many of each dominated_by)" in said
@@ -179,10 +180,10 @@ def test_a_plan_of_unequal_groups_counts_each_of_them(pilot):
     assert (small.lacking, small.is_whole_suite) == ({}, False)
     assert (whole.levels, whole.lacking, whole.is_whole_suite) == ({"occupation": 28, "template": 25}, {}, True)
     assert (whole.items, whole.limit) == (700, 700)
-    assert "(all that the suite has)" in asyncio.run(plan_audit(audit, 0.048)).as_text()
+    assert "(all that the suite has)" in plan_text(asyncio.run(plan_audit(audit, 0.048)))
     each = beyond.levels["occupation"] // 2
     assert beyond.lacking["occupation"] == (each - 8) + max(0, each - 20)
-    assert "the suite has 28 occupations, 8 of one dominated_by:" in asyncio.run(plan_audit(audit, 0.004)).as_text()
+    assert "the suite has 28 occupations, 8 of one dominated_by:" in plan_text(asyncio.run(plan_audit(audit, 0.004)))
 
 
 def test_a_dry_run_of_unequal_groups_says_what_they_find(pilot, tmp_path):
@@ -212,10 +213,10 @@ def test_without_a_wish_the_plan_and_the_dry_run_agree(pilot):
     (figure,) = planned.figures
     said = f"{figure.whole_suite:.3f}"
     assert f": {said} with 40 occupations, 25 templates" in sample_power(audit_of(folder))[-1]
-    assert f"all of the suite's items: 40 occupations, 25 templates; they detect {said}" in planned.as_text()
+    assert f"all of the suite's items: 40 occupations, 25 templates; they detect {said}" in plan_text(planned)
     assert figure.whole_suite < figure.minimum_detectable_effect
     assert (figure.levels, figure.items, planned.costs[0].requests) == (None, 1000, 1000)
-    assert "needed:" not in planned.as_text()
+    assert "needed:" not in plan_text(planned)
     wished = asyncio.run(plan_audit(audit_of(folder), 1.01 * figure.whole_suite)).figures[0]
     assert wished.whole_suite == figure.whole_suite
 
@@ -230,7 +231,7 @@ def test_a_plan_tells_a_figures_items_from_the_suites(tmp_path):
         assert figure.items == math.prod(figure.levels.values())
         assert figure.limit == 2 * figure.items
         assert figure.levels["occupation"] % 2 == 0
-        assert f"{figure.items:,} items of this figure (a limit of {figure.limit:,} asks so many)" in planned.as_text()
+        assert f"{figure.items:,} items of this figure (a limit of {figure.limit:,} asks so many)" in plan_text(planned)
     assert planned.costs[0].requests == max(figure.limit for figure in planned.figures)
 
 
@@ -309,8 +310,8 @@ def test_a_pilot_of_answers_all_alike_plans_nothing(tmp_path):
     planned = asyncio.run(plan_audit(audit, 0.05))
     assert [(one.alike, one.levels, one.whole_suite) for one in planned.figures] == [(True, None, None)]
     assert math.isinf(planned.figures[0].minimum_detectable_effect)
-    assert "its values are all alike (between" in planned.as_text()
-    assert "detect 0.000" not in planned.as_text()
+    assert "its values are all alike (between" in plan_text(planned)
+    assert "detect 0.000" not in plan_text(planned)
     assert "0.000" not in sample_power(audit)[-1]
 
 

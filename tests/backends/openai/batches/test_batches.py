@@ -13,7 +13,7 @@ from backends.base import Answer, GenerateRequest, GenerateResponse, Message, Sa
 from backends.errors import BackendError
 from backends.openai import OpenAIBackend, PriceTable
 from backends.openai.batches import batched
-from backends.openai.batches.batched import portions, result_lines
+from backends.openai.batches.batched import result_lines, split_into_batches
 from suites import OccuGender
 from tests.backends.openai.batches.server import BatchServer
 from tests.backends.openai.responses_server import ResponsesServer
@@ -183,7 +183,7 @@ def test_batches_stay_within_the_providers_limits(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(batched, "MOST_BYTES", 1000)
     waiting = {str(i): ("chat/completions", {"x": "a" * (400 if i in (7, 8) else 10)}) for i in range(9)}
     waiting["t"] = ("completions", {"x": ""})
-    found = [(path, list(lines)) for path, lines in portions(waiting)]
+    found = [(path, list(lines)) for path, lines in split_into_batches(waiting)]
     assert sorted(line for _, lines in found for line in lines) == sorted(waiting)
     assert all(len(lines) <= 3 for _, lines in found)
     assert ("completions", ["t"]) in found

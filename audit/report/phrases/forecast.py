@@ -1,0 +1,141 @@
+"""What a run would take, and what it could find, in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from audit.analysis.components import POWER
+from audit.collect.progress import duration
+from audit.prepare.forecast.draw_allocation import Allocation, AllocationPlan
+from audit.prepare.forecast.estimate import ModelEstimate, RunEstimate
+from audit.prepare.forecast.planning import FigurePlan, ModelCost, SamplePlan
+
+
+def estimate_text(estimate: RunEstimate) -> str:
+    """What a run would ask of each model, how long that may take, and what it may cost."""
+    lines = []
+    if estimate.first_look is not None:
+        lines.append(
+            f"An upper bound: the run stops once the question is decided, after {estimate.first_look:,} items at the "
+            "earliest."
+        )
+    for of_model in estimate.models:
+        lines += _of_model(of_model)
+    return "\n".join(lines)
+
+
+def _of_model(m: ModelEstimate) -> Iterator[str]:
+    again = f", {m.asked_again:,} of them a second time" if m.asked_again else ""
+    yield m.model
+    yield f"  items {m.items:,}, to ask {m.requests:,}{again}, already answered {m.cached:,}"
+    if m.follow_ups or m.texts_to_score:
+        yield f"  then at most {m.follow_ups:,} follow-ups, and {m.texts_to_score:,} texts for scorers"
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in m.requests_by_kind.items())
+    yield f"  by kind, with follow-ups: {kinds or 'none'}"
+    yield f"  prompt tokens {m.prompt_tokens:,} ({m.tokens_by}), generated up to {m.most_generated_tokens:,}"
+    seconds = "unknown" if m.seconds is None else f"{'at most ' * bool(m.follow_ups)}{duration(m.seconds)}"
+    yield f"  time {seconds} ({m.seconds_by})"
+    if m.cost is not None:
+        yield f"  cost about {m.cost:.4f}"
+    if m.probe_requests:
+        yield f"  its server was probed with {m.probe_requests:,} requests, once while its model stays"
+    if m.checking_requests:
+        yield f"  about {m.checking_requests:,} more requests check its answers: canaries, and draws at the end"
+
+
+def plan_text(planned: SamplePlan) -> str:
+    """The designs that detect a difference, what limits such a plan, and its cost."""
+    detect = planned.detect
+    aim = "What differences are detected" if detect is None else f"To detect a difference of {detect:g}"
+    lines = [f"{aim} with {POWER:.0%} power, from the pilot {planned.run_id}:"]
+    for figure in planned.figures:
+        lines += _of_figure(figure, with_design=detect is not None)
+    if planned.not_planned:
+        lines.append(f"Not planned, since the pilot holds no variance components: {', '.join(planned.not_planned)}")
+    alphas = ", ".join(sorted({f"{figure.alpha:.2g}" for figure in planned.figures}))
+    lines.append(
+        "Planned for a two-sided test of one primary figure and pair of models, corrected for all of a suite's "
+        f"(alpha {alphas}). What is needed uses upper limits "
+        "of the components estimated from the pilot, as these are uncertain themselves.\n"
+        "A gate reports only what is worse by more than its margin: add the margin to the difference you want to "
+        "detect.\n"
+        "To call two models equivalent takes more: an allowance for kinds of clusters that were not asked, which "
+        "`largest_change` bounds (by default 150 levels of each factor for ±0.02 of a probability)."
+    )
+    return "\n".join([*lines, *map(_cost, planned.costs)])
+
+
+def _of_figure(one: FigurePlan, *, with_design: bool) -> Iterator[str]:
+    now = ", ".join(f"{n:,} {factor}s" for factor, n in one.pilot_levels.items())
+    yield one.figure
+    if one.alike:
+        yield f"  pilot: {now}; its values are all alike ({one.basis}),"
+        yield "  which does not show how others vary"
+        return
+    yield f"  pilot: {now}; it detects {_size(one.minimum_detectable_effect)} ({one.basis})"
+    if one.whole_suite is not None:
+        every = ", ".join(f"{n:,} {factor}s" for factor, n in one.available.items())
+        yield f"  all of the suite's items: {every}; they detect {_size(one.whole_suite)}"
+    if not with_design:
+        return
+    if one.levels is None:
+        yield "  no number of levels is enough"
+        return
+    needed = ", ".join(f"{n:,} {factor}s" for factor, n in one.levels.items())
+    if one.is_whole_suite:
+        needed += " (all that the suite has)"
+    elif one.stratum:
+        needed += f" (equally many of each {one.stratum})"
+    draws = f", each drawn {one.draws} times" if (one.draws or 1) > 1 else ""
+    whole = f" (a limit of {one.limit:,} asks so many)" if one.limit != one.items else ""
+    yield f"  needed: {needed}{draws}: {one.items:,} items of this figure{whole}"
+    for factor, n in one.lacking.items():
+        has = f"{one.available[factor]:,} {factor}s{_of_one(one, factor)}"
+        yield f"  the suite has {has}: you would have to write {n:,} more"
+
+
+def _of_one(one: FigurePlan, factor: str) -> str:
+    """How many levels the smallest stratum has, where strata have unequal numbers of them."""
+    return f", {one.fewest[factor]:,} of one {one.stratum}" if factor in one.fewest else ""
+
+
+def _size(difference: float) -> str:
+    return f"{difference:.3f}" if math.isfinite(difference) else "nothing"
+
+
+def _cost(of: ModelCost) -> str:
+    seconds = "time unknown: too few stored answers of this model" if of.seconds is None else duration(of.seconds)
+    cost = "" if of.cost is None else f", cost about {of.cost:.4f}"
+    return f"{of.model}: {of.requests:,} requests, {seconds}{cost}"
+
+
+def allocation_text(planned: AllocationPlan) -> str:
+    """How many items to ask and how many answers to draw of each, and what that brings."""
+    budget = planned.budget
+    aim = f"The fewest draws for ±{planned.within:g}" if budget is None else f"The best of {budget:,} draws"
+    return "\n".join(
+        [
+            f"{aim} at {planned.confidence:.0%} in each primary mean, from the pilot {planned.run_id}:",
+            *map(_allocation, planned.allocations),
+            "The width is that of the sampling error. It is what to expect: a small pilot knows its variances only "
+            "roughly, so `audit run --until WIDTH` stops by the width that is reached. Where the provider has "
+            "batches, batch=True takes half the price.",
+        ]
+    )
+
+
+def _allocation(one: Allocation) -> str:
+    heading = f"{one.suite}, {one.model}"
+    if one.items is None or one.draws is None:
+        return (
+            f"{heading}\n  no number of draws is enough: all {one.of_items:,} items, drawn any number of times, "
+            f"bring ±{one.half_width:.3f}"
+        )
+    total, whole = one.items * one.draws, one.of_items * one.of_draws
+    parts = f"±{one.without_draws:.3f} would remain however many were drawn"
+    parts += f"; {one.missing:.1%} of the items without a value" if one.missing >= 0.0005 else ""
+    return (
+        f"{heading}\n  --limit {one.items}, samples={one.draws}: {total:,} draws, {total / whole:.1%} of "
+        f"{one.of_items:,} items × {one.of_draws}\n  ±{one.half_width:.3f} ({parts})"
+    )
