@@ -177,14 +177,18 @@ def _run(audit: Audit, store: Path, baseline: str | None, again: str, *, as_json
     """Run, report, and return the exit code; ``again`` is how an interrupted run is resumed."""
     from audit.collect.progress import Display
     from audit.report import write_report
+    from audit.report.phrases.parts import part_lines
     from audit.report.terminal import print_result
     from audit.run import run_audit
 
     with Display(as_json=as_json, verbose=verbose) as display:
         result = asyncio.run(run_audit(audit, baseline=baseline, on_event=display, verbose=verbose))
-    paths = write_report(result, audit.out)
+    paths = {} if audit.shard is not None else write_report(result, audit.out)
     if as_json:
         say_json(result.model_dump(mode="json"))
+    elif audit.shard is not None:
+        for line in part_lines(result):
+            say(line)
     else:
         print_result(result)
         say(f"\nReport: {paths['html']}")

@@ -116,6 +116,11 @@ class AnswerCollector:
             jobs = [] if stop.requested else self._next_round()
         return outcomes
 
+    @property
+    def unanswered(self) -> int:
+        """How many questions have no answer, follow-ups among them."""
+        return sum(questions.responses.unanswered for questions in self._questions.values())
+
     def parsed(self, suite: str) -> dict[str, ParsedResponses]:
         """The answers to one suite so far, by model."""
         return {model: self._questions[model, suite].responses.parsed() for model in self._resolved.models}

@@ -29,7 +29,6 @@ def suite_signature(audit: AuditConfig, suite: Suite) -> dict[str, Any]:
         "limit": audit.limit,
         **({"seed": audit.seed, "sample": SAMPLE_VERSION} if audit.limit is not None else {}),
         **({"seed": audit.seed, "until": audit.until} if audit.until is not None else {}),
-        **({"shard": list(audit.shard)} if audit.shard is not None else {}),
     }
 
 
@@ -41,6 +40,7 @@ def config_json(audit: AuditConfig) -> dict[str, Any]:
         "seed": audit.seed,
         "limit": audit.limit,
         "until": audit.until,
+        "shard": audit.shard,
         "confidence": audit.confidence,
         "margins": audit.margins,
         "limits": audit.limits,
