@@ -29,6 +29,7 @@ from audit.analysis.rows.examples import read_examples
 from audit.analysis.rows.responses import ParsedResponses, Responses
 from audit.analysis.self_check import EXACT_WITHIN, disagreeing, self_check
 from audit.collect import OnEvent, Outcome, ShutdownRequest, stop_on_signals
+from audit.collect.executors import Executor, LocalExecutor
 from audit.config import AuditConfig
 from audit.logs import run_log
 from audit.prepare.rehearsal import refuse_mistakes
@@ -115,7 +116,8 @@ async def run_audit(
         others = () if before is None else tuple(measure.measure for measure in before.measures)
         await asyncio.to_thread(refuse_mistakes, audit, resolved.items, others)
         store.runs.start(run_id, audit.title, json.dumps(config_json(audit)))
-        run = _Run(audit, resolved, store, run_id, started)
+        executor = audit.executor or LocalExecutor()
+        run = _Run(audit, resolved, store, executor, run_id, started)
         try:
             outcomes = await run.ask(question, before, stop, on_event)
             problems = await run.verify_identities()
@@ -127,6 +129,7 @@ async def run_audit(
                 store.runs.end(run_id, f"failed: {type(error).__name__}", None)
             raise
         finally:
+            await executor.close()
             await resolved.close()
         status = "interrupted" if result.interrupted else "done" if result.complete else "incomplete"
         if audit.shard is None:
@@ -155,7 +158,9 @@ class _SuiteOutcome:
 class _Run:
     """A run in progress."""
 
-    def __init__(self, audit: AuditConfig, resolved: ResolvedAudit, store: Store, run_id: str, started: str) -> None:
+    def __init__(
+        self, audit: AuditConfig, resolved: ResolvedAudit, store: Store, executor: Executor, run_id: str, started: str
+    ) -> None:
         self._audit, self._resolved, self._store = audit, resolved, store
         self._run_id, self._started, self._began = run_id, started, time.time()
         descriptions = {name: model.description for name, model in resolved.models.items()}
@@ -171,7 +176,7 @@ class _Run:
             backend = resolved.models[model].backend
             if isinstance(backend, SupportsSecondAnswers):
                 of_suite.responses.noise = backend.score_noise()[0]
-        self.collector = AnswerCollector(resolved, questions, store, audit.seed)
+        self.collector = AnswerCollector(resolved, questions, store, audit.seed, executor)
         self._until: UntilDecided | None = None
         self._confidence = audit.confidence
 
