@@ -364,3 +364,14 @@ def test_a_part_writes_no_report_and_parts_join(audit, config, tmp_path):
 def test_a_part_as_json_has_no_figures(audit, config, tmp_path):
     code, out, _ = audit("run", config(), "--shard", "1/2", "--db", tmp_path / "1.db", "--json")
     assert (code, json.loads(out)["shard"], json.loads(out)["measures"]) == (0, [1, 2], [])
+
+
+def test_servers_are_asked_from_here_with_ray_too(audit, config):
+    code, out, _ = audit("run", config(), "--executor", "ray", "--address", "auto", "--actors", "2")
+    assert (code, "Report:" in out) == (0, True)
+
+
+@pytest.mark.parametrize("option", [("--address", "auto"), ("--actors", "2")])
+def test_options_of_ray_need_its_executor(audit, config, option):
+    code, _, err = audit("run", config(), *option)
+    assert (code, "Add --executor ray" in err) == (2, True)
