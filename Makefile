@@ -8,7 +8,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint c
 TORCH_INDEX ?= --retries 1 --extra-index-url https://download.pytorch.org/whl/cpu
 INSTALL_TORCH = $(INSTALL) --only-binary :all: --no-deps $(TORCH_INDEX) torch
 
-.PHONY: help demo engines test battery docs test-exports test-vllm lint bench clean
+.PHONY: help demo engines test battery docs test-exports test-vllm test-ray lint bench clean
 help:
 	@echo "make demo   audit SmolLM2, then Gemma 3 270M too; ends in audit-out/demo/report.html"
 	@echo "make engines  the same on llama.cpp too, which is compiled, and with all questions (about 15 minutes)"
@@ -17,6 +17,7 @@ help:
 	@echo "make docs   the documentation site; ends in audit-out/site/index.html"
 	@echo "make test-exports  exported runs, read by the tools that they are for (an environment of its own)"
 	@echo "make test-vllm  the tests against vLLM on the CPU (installs 3 GB into an environment of its own)"
+	@echo "make test-ray  the tests of models in actors of a Ray cluster (installs Ray)"
 	@echo "make lint   ruff and mypy alone"
 	@echo "make bench  the scoring benchmark against its peers (minutes)"
 	@echo "make clean  remove the virtual environment and build artefacts"
@@ -38,8 +39,8 @@ engines: $(VENV)/.demo
 # Real models take all cores themselves, so their tests go one by one.
 test: $(VENV)/.dev lint
 	$(BIN)/python -m tests.house
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m "not models and not servers and not battery"
-	$(BIN)/python -m pytest -m "(models or servers) and not battery"
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m "not models and not servers and not battery and not ray"
+	$(BIN)/python -m pytest -m "(models or servers) and not battery and not ray"
 
 battery: $(VENV)/.dev
 	$(BIN)/python -m pytest -m battery
@@ -56,6 +57,10 @@ test-exports: $(VENV)/.dev $(VENV)/readers/.ready
 test-vllm: $(VENV)/.dev $(VENV)/vllm/.ready
 	VLLM_PYTHON=$(abspath $(VENV)/vllm/bin/python) VLLM_MODEL=$(abspath $(VENV)/vllm/smollm2) \
 	$(BIN)/python -m pytest tests/backends/openai/test_real_servers.py -k vllm -rP
+
+test-ray: $(VENV)/.dev
+	$(INSTALL) --only-binary :all: --editable ".[ray]"
+	$(BIN)/python -m pytest -m ray
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -1,7 +1,8 @@
 """Audit language models for bias: ask models, store answers, compare figures, report.
 
 `Audit` takes models and suites and gives a `StoredResult`; `load_audit` reads one from a config file, `load_result` a
-result from a store. They are imported when they are first named, so that a Ctrl-C meets no half-imported program.
+result from a store; with a `RayExecutor` an audit's local models compute on a Ray cluster. They are imported when they
+are first named, so that a Ctrl-C meets no half-imported program.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from audit.api.audits import Audit, load_audit, load_result
     from audit.api.stored_result import StoredResult
+    from audit.collect.executors.ray import RayExecutor
 
-__all__ = ["Audit", "StoredResult", "load_audit", "load_result"]
+__all__ = ["Audit", "RayExecutor", "StoredResult", "load_audit", "load_result"]
 
 
 def __getattr__(name: str) -> Any:
@@ -20,6 +22,10 @@ def __getattr__(name: str) -> Any:
         from audit.api.stored_result import StoredResult
 
         return StoredResult
+    if name == "RayExecutor":
+        from audit.collect.executors.ray import RayExecutor
+
+        return RayExecutor
     if name in __all__:
         from audit.api import audits
 

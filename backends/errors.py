@@ -117,6 +117,9 @@ class BackendError(AuditError):
         self.message, self.retryable, self.retry_after, self.hint = message, retryable, retry_after, hint
         super().__init__(f"{kind}: {message}" + (f" ({hint})" if hint else ""))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BackendError.from_json, (self.to_json(),)
+
     @classmethod
     def of(cls, error: Exception) -> BackendError:
         """Any exception of a local engine, its cause in one line. Not for servers: the text might hold a key."""

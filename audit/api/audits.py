@@ -67,6 +67,8 @@ class Audit(config.AuditConfig):
         Ask only a part of the items: (2, 3), or "2/3", is the second of three, chosen by a hash of the prompt. Parts
         can be asked on different machines; `audit cache merge` joins their stores, and the whole audit then asks
         nothing that is stored.
+    executor : RayExecutor, optional
+        Where local models compute. Default: in this process.
 
     Raises
     ------

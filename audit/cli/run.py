@@ -7,7 +7,7 @@ import contextlib
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -18,6 +18,7 @@ from backends.base import SupportsPrices
 from backends.errors import ConfigError
 
 if TYPE_CHECKING:
+    from audit.collect.executors import Executor
     from audit.results import AuditResult
 
 OwnConfig = Annotated[
@@ -72,6 +73,20 @@ Shard = Annotated[
     str | None,
     typer.Option(metavar="I/N", help="Ask only part I of N, chosen by prompt; `audit cache merge` joins the stores."),
 ]
+Where = Annotated[
+    Literal["local", "ray"] | None,
+    typer.Option("--executor", help="Where local models compute: in this process, or in actors of a Ray cluster."),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(help="With --executor ray: the cluster; auto is this machine's. Default: one of this machine alone."),
+]
+Actors = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="With --executor ray: actors of each model. Default: as many as the cluster has room for."
+    ),
+]
 MaxCost = Annotated[
     float | None, typer.Option(min=0, help="Stop before a model costs more than this, in its prices' currency.")
 ]
@@ -96,6 +111,9 @@ def run(
     resume: Resume = True,
     max_cost: MaxCost = None,
     shard: Shard = None,
+    executor: Where = None,
+    address: Address = None,
+    actors: Actors = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
@@ -110,7 +128,15 @@ def run(
     are wider than those of a run that asks everything, so that they hold wherever the run stops. The seed fixes the
     order: a repeated run asks the same items. --until 0.03 continues while a primary mean's sampling error is larger.
     """
-    options = {"db": db, "out": out, "seed": seed, "limit": limit, "until": _number_or_text(until), "shard": shard}
+    options: dict[str, Any] = {
+        "db": db,
+        "out": out,
+        "seed": seed,
+        "limit": limit,
+        "until": _number_or_text(until),
+        "shard": shard,
+    }
+    options |= {"executor": _executor(executor, address, actors)}
     given = {name: value for name, value in options.items() if value is not None}
     given |= {"small_sample": True} if small_sample else {}
     named = given_audit(config, suite or (), model or (), api_key_env)
@@ -147,6 +173,22 @@ def given_audit(config: Path | None, suites: Sequence[str], models: Sequence[str
     return adhoc_audit(suites, models, api_key_env=api_key_env)
 
 
+def _executor(name: Literal["local", "ray"] | None, address: str | None, actors: int | None) -> Executor | None:
+    """Where the models compute; None where the config says."""
+    if name == "ray":
+        from audit.collect.executors.ray import RayExecutor
+
+        return RayExecutor(address=address, actors=actors)
+    for option, value in (("--address", address), ("--actors", actors)):
+        if value is not None:
+            raise ConfigError(option, value, "nothing to give it to", "Add --executor ray, or leave it out")
+    if name is None:
+        return None
+    from audit.collect.executors import LocalExecutor
+
+    return LocalExecutor()
+
+
 def _number_or_text(given: str | None) -> float | str | None:
     """A number where the text is one; the config checks what it means."""
     with contextlib.suppress(ValueError, TypeError):
@@ -178,14 +220,18 @@ def _run(audit: Audit, store: Path, baseline: str | None, again: str, *, as_json
     """Run, report, and return the exit code; ``again`` is how an interrupted run is resumed."""
     from audit.collect.progress import Display
     from audit.report import write_report
+    from audit.report.phrases.parts import part_lines
     from audit.report.terminal import print_result
     from audit.run import run_audit
 
     with Display(as_json=as_json, verbose=verbose) as display:
         result = asyncio.run(run_audit(audit, baseline=baseline, on_event=display, verbose=verbose))
-    paths = write_report(result, audit.out)
+    paths = {} if audit.shard is not None else write_report(result, audit.out)
     if as_json:
         say_json(result.model_dump(mode="json"))
+    elif audit.shard is not None:
+        for line in part_lines(result):
+            say(line)
     else:
         print_result(result)
         say(f"\nReport: {paths['html']}")

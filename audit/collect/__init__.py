@@ -21,6 +21,7 @@ from audit.collect.sample_requirement import (
     sampled_factors,
 )
 from audit.collect.scheduler import run_jobs
+from audit.collect.shards import in_part
 from audit.collect.shutdown import ShutdownRequest, stop_on_signals
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "ShutdownRequest",
     "assign_looks",
     "cells_behind",
+    "in_part",
     "items_behind",
     "leading_specs",
     "levels_behind",

@@ -11,6 +11,7 @@ from typing import Any
 
 import tenacity
 
+from audit.collect.executors import Pool
 from audit.collect.jobs import Job, OnEvent, Outcome, Progress, RetryPolicy
 from audit.collect.plan import CHUNK, Chunk, Plan, PlannedRequest
 from audit.collect.rate_limiter import CircuitBreaker, Limiter, usable_wait
@@ -25,7 +26,6 @@ from backends.base import (
     OnResponse,
     SupportsIdentityCheck,
     SupportsPrices,
-    SupportsStreaming,
 )
 from backends.errors import LONGEST_ASKED_PAUSE, BackendError
 
@@ -42,9 +42,16 @@ class JobRun:
     """One job in progress."""
 
     def __init__(
-        self, job: Job, store: Store, stop: ShutdownRequest, on_event: OnEvent, retry: RetryPolicy, limiter: Limiter
+        self,
+        job: Job,
+        pool: Pool,
+        store: Store,
+        stop: ShutdownRequest,
+        on_event: OnEvent,
+        retry: RetryPolicy,
+        limiter: Limiter,
     ) -> None:
-        self.job, self.store, self.limiter = job, store, limiter
+        self.job, self.pool, self.store, self.limiter = job, pool, store, limiter
         self.outcome = Outcome(job.name)
         self._stop, self._on_event, self._retry = stop, on_event, retry
         self._backoff = tenacity.wait_exponential_jitter(
@@ -61,7 +68,7 @@ class JobRun:
         self._work_asked = 0
         self._work_left = job.plan.total_work
         # A local model computes the next batch while the last one is being stored.
-        self._n_workers = job.backend.max_in_flight + (0 if job.backend.device is None else 1)
+        self._n_workers = pool.max_in_flight + (0 if job.backend.device is None else 1)
 
     @property
     def halted(self) -> bool:
@@ -93,6 +100,7 @@ class JobRun:
             if out.stopped is not None and self._all_planned and out.answered + out.failed + out.cached == out.items:
                 out.stopped = None  # the stop came when nothing was left to ask
             self._ended = True
+            out.notes = dict(self.pool.notes_of_run())
             out.seconds = time.monotonic() - started
             log.info("ended", **{name: getattr(out, name) for name in Outcome.__slots__})
             self._report(now=True)
@@ -286,7 +294,7 @@ class JobRun:
                 early[place] = asyncio.create_task(self._keep([(pending[place], _as_stored(answer))]))
 
         try:
-            answers = await _answers(self.job.backend, pending, on_response)
+            answers = await _answers(self.pool, self.job.backend, pending, on_response)
             verdict = _for_limiter(answers)
         finally:
             self.limiter.leave(ticket, verdict)
@@ -391,14 +399,13 @@ class JobRun:
 _UNFINISHED = BackendError("internal", "the call did not end")
 
 
-async def _answers(backend: Backend, pending: Sequence[PlannedRequest], on_response: OnResponse) -> list[Answer]:
-    """The backend's answers, made complete: one answer of the right type for each request."""
+async def _answers(
+    pool: Pool, backend: Backend, pending: Sequence[PlannedRequest], on_response: OnResponse
+) -> list[Answer]:
+    """The pool's answers, made complete: one answer of the right type for each request."""
     try:
         batch = [planned.part.request for planned in pending]
-        if isinstance(backend, SupportsStreaming):
-            answers = await backend.run_streaming(batch, on_response)
-        else:
-            answers = await backend.run(batch)
+        answers = await pool.run(batch, on_response)
     except Exception as error:
         # A backend with an endpoint has a key, which the text of an unknown exception may contain.
         text = f": {error}" if backend.endpoint is None else ""

@@ -15,6 +15,7 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 
+from audit.collect.executors import Executor, LocalExecutor, Pool
 from audit.collect.job_run import JobRun
 from audit.collect.jobs import Job, OnEvent, Outcome, RetryPolicy
 from audit.collect.rate_limiter import Limiter
@@ -23,6 +24,7 @@ from audit.store import Store, StoreError
 
 RENEW_SECONDS = 10.0
 _RETRY = RetryPolicy()
+_LOCAL = LocalExecutor()
 
 
 async def run_jobs(
@@ -30,10 +32,11 @@ async def run_jobs(
     store: Store,
     *,
     stop: ShutdownRequest,
+    executor: Executor = _LOCAL,
     on_event: OnEvent = lambda _: None,
     retry: RetryPolicy = _RETRY,
 ) -> dict[str, Outcome]:
-    """Ask everything that the plans lack, and store the answers.
+    """Ask everything that the plans lack, and store the answers. ``executor`` says where the models compute.
 
     Returns
     -------
@@ -47,7 +50,11 @@ async def run_jobs(
         If the store cannot be written (disk full…). No new requests are sent from then on.
     """
     limiters: dict[str, Limiter] = {}
-    runs = [JobRun(job, store, stop, on_event, retry, _limiter(job, jobs, limiters)) for job in jobs]
+    pools = [await executor.pool(job.backend) for job in jobs]
+    runs = [
+        JobRun(job, pool, store, stop, on_event, retry, _limiter(job, pool, jobs, limiters))
+        for job, pool in zip(jobs, pools, strict=True)
+    ]
     by_device: dict[str, list[JobRun]] = {}
     turns: list[list[JobRun]] = []
     for run in runs:
@@ -78,11 +85,11 @@ async def run_jobs(
     return {run.job.name: run.outcome for run in runs}
 
 
-def _limiter(job: Job, jobs: Sequence[Job], limiters: dict[str, Limiter]) -> Limiter:
+def _limiter(job: Job, pool: Pool, jobs: Sequence[Job], limiters: dict[str, Limiter]) -> Limiter:
     """The limiter of a job's endpoint, shared by all jobs there. A local model is not limited."""
     backend = job.backend
     if backend.device is not None:
-        return Limiter(backend.max_in_flight, start=backend.max_in_flight)
+        return Limiter(pool.max_in_flight, start=pool.max_in_flight)
     if backend.endpoint is None:
         return Limiter(backend.max_in_flight)
     sharing = [j.backend.max_in_flight for j in jobs if j.backend.endpoint == backend.endpoint]
@@ -93,7 +100,7 @@ async def _take_turns(runs: Sequence[JobRun]) -> None:
     for run in runs:
         await run.run()
         if run.job.backend.device is not None:
-            await run.job.backend.close()
+            await run.pool.close()
 
 
 async def _wait_for_all(

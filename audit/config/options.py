@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from pydantic import BeforeValidator, Field
 
@@ -19,6 +19,9 @@ from backends.options import AS_TUPLE, OnError, checked_options, refused, refuse
 from suites.base import Suite
 from suites.own_attributes import refuse_attributes
 from suites.own_code import items_of
+
+if TYPE_CHECKING:
+    from audit.collect.executors import Executor
 
 _SUITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 
@@ -99,6 +102,12 @@ def _check_shard(shard: Any) -> Any:
     return int(parts[0]), int(parts[1])
 
 
+def _check_executor(executor: Any) -> Any:
+    if executor is not None and not (hasattr(executor, "pool") and hasattr(executor, "close")):
+        raise refused("not an executor", "Leave it out, or give RayExecutor(…)")
+    return executor
+
+
 Margin = Annotated[float, Field(ge=0), OnError("not a margin", "Give a number, 0 or more, without quotes")]
 Bounds = Annotated[tuple[float | None, float | None], BeforeValidator(_check_bounds)]
 Group = Annotated[tuple[str, ...], AS_TUPLE]
@@ -150,6 +159,7 @@ class AuditConfig:
             OnError("unknown", 'Give "decided", half the width of an interval (e.g. 0.03), or leave it out'),
         ] = None,
         shard: Annotated[tuple[int, int] | None, BeforeValidator(_check_shard)] = None,
+        executor: Annotated[Any, BeforeValidator(_check_executor)] = None,
     ) -> None:
         for option, path in (("db", db), ("out", out)):
             if not str(path):
@@ -165,6 +175,7 @@ class AuditConfig:
         self.same_weights, self.ladder = same_weights, ladder
         self.largest_change, self.small_sample, self.until = largest_change, small_sample, until
         self.unseen_log_odds, self.shard = unseen_log_odds, shard
+        self.executor: Executor | None = executor
         if shard is not None and until is not None:
             raise ConfigError("shard", shard, "a part of the items decides nothing", "Leave out `until`")
         for option, groups in (("same_weights", same_weights), ("ladder", ladder)):
@@ -191,7 +202,7 @@ class AuditConfig:
         """The same audit restricted to the named models and suites (all if none are named), with changed options."""
         kept = _pick("--models", self.models, models)
         names: tuple[str, ...] = ("title", "db", "out", "seed", "limit", "confidence", "margins", "limits")
-        names += ("largest_change", "unseen_log_odds", "small_sample", "until", "shard")
+        names += ("largest_change", "unseen_log_odds", "small_sample", "until", "shard", "executor")
         options = {name: getattr(self, name) for name in names} | changes
         groups: dict[str, Any] = {
             option: tuple(tuple(name for name in group if name in kept) for group in getattr(self, option))

@@ -15,6 +15,7 @@ from audit.collect import (
     Requirement,
     Sample,
     assign_looks,
+    in_part,
     leading_specs,
     plan_looks,
     plan_precision_looks,
@@ -23,7 +24,6 @@ from audit.collect import (
 from audit.config import AuditConfig
 from audit.results import FigureName
 from audit.store import Store, canonical_json, to_bytes
-from audit.store.keys import prompt_id, split_request
 from backends.base import Backend, Capability, Description
 from backends.errors import BackendError, ConfigError
 from suites.base import Item, Suite
@@ -51,8 +51,8 @@ class ResolvedAudit:
     looks : tuple of InterimLook
         When the run evaluates its answers.
     look_of : mapping
-        For each suite, the number of the look (n,) by which each item is asked. A suite without an entry is asked
-        at once.
+        For each suite, the number of the look (n,) by which each item is asked; 0 for an item that belongs to another
+        part of the audit. A suite without an entry is asked at once.
     """
 
     models: Mapping[str, DescribedBackend]
@@ -72,6 +72,11 @@ class ResolvedAudit:
         """The positions of the items that are asked in these looks."""
         of_items = self.look_of.get(suite)
         return [i for i in range(len(self.items[suite])) if of_items is None or of_items[i] in looks]
+
+    @property
+    def all_looks(self) -> range:
+        """The numbers of all looks, for `asked` and `places`."""
+        return range(1, len(self.looks) + 1)
 
     def backends(self) -> Iterator[DescribedBackend]:
         """Models and scorers."""
@@ -108,6 +113,9 @@ async def resolve_audit(audit: AuditConfig, store: Store) -> ResolvedAudit:
             _check_capabilities(model, suite_name, suite)
         for scorer, backend in suite.scorers.items():
             scorers[suite_name, scorer] = await _describe(f"{suite_name}: {scorer}", backend, store)
+    if audit.shard is not None:
+        parts = {name: await asyncio.to_thread(in_part, items[name], audit.shard) for name in items}
+        return ResolvedAudit(models, scorers, items, look_of=parts)
     if audit.until is None:
         return ResolvedAudit(models, scorers, items)
     looks = (plan_looks if audit.until == "decided" else plan_precision_looks)(map(len, items.values()))
@@ -120,24 +128,6 @@ async def resolve_audit(audit: AuditConfig, store: Store) -> ResolvedAudit:
 
 def suite_items(name: str, suite: Suite, audit: AuditConfig) -> PackedItems:
     """The items of a suite that an audit asks. Raises `ConfigError` if there are none, or the sample is too small."""
-    items = _sampled_items(name, suite, audit)
-    if audit.shard is None:
-        return items
-    number, of = audit.shard
-    part = PackedItems((item for item in items if _shard_of(item, of) == number), items.of)
-    if not part:
-        shown = f"{number}/{of}"
-        raise ConfigError("shard", shown, f"suites.{name} has no items in this part", "Use fewer parts")
-    return part
-
-
-def _shard_of(item: Item, of: int) -> int:
-    """The part, from 1, to which an item belongs: items with the same prompt belong to the same part."""
-    _, prompt, _ = split_request(item.request)
-    return int(prompt_id(prompt).removeprefix("p1-"), 16) % of + 1
-
-
-def _sampled_items(name: str, suite: Suite, audit: AuditConfig) -> PackedItems:
     try:
         items = PackedItems(items_of(suite))
     except (AttributeError, TypeError):  # a field that cannot be packed: it is told by its name

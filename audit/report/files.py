@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from audit.report.folder import check_same_run, write_files
 from audit.results import AuditResult
+from audit.store.runs import part_without_figures
 from backends.errors import ConfigError
 from backends.files import atomic_write
 
@@ -34,8 +35,11 @@ def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = 
     Raises
     ------
     ConfigError
-        When there is no such format, or some formats alone would stand beside those of another run.
+        When there is no such format, or some formats alone would stand beside those of another run, or the run asked
+        only a part of an audit.
     """
+    if result.shard is not None:
+        raise part_without_figures(result.run_id, "part {} of {}".format(*result.shard))
     known = get_args(Format)
     chosen: Sequence[str] = (formats,) if isinstance(formats, str) else formats
     for name in chosen:

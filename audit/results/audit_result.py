@@ -108,7 +108,8 @@ class AuditResult(Reported):
         """Kept short: writing out thousands of figures takes a second, and asyncio formats every task's result."""
         models, suites = ", ".join(model.name for model in self.models), ", ".join(info.name for info in self.suites)
         state = "interrupted" if self.interrupted else "complete" if self.complete else "incomplete"
-        return f"<{type(self).__name__} {self.run_id}: {models} on {suites}; {len(self.measures)} figures, {state}>"
+        found = f"{len(self.measures)} figures" if self.shard is None else "part {} of {}".format(*self.shard)
+        return f"<{type(self).__name__} {self.run_id}: {models} on {suites}; {found}, {state}>"
 
     __str__ = __repr__
 

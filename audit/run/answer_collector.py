@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from audit.analysis.rows.responses import ParsedResponses, Place, Responses
 from audit.collect import CHUNK, Job, OnEvent, Outcome, Plan, Question, ShutdownRequest, look_up, run_jobs
+from audit.collect.executors import Executor
 from audit.collect.items import estimate_work
 from audit.collect.repeated_questions import RepeatedQuestions
 from audit.prepare.resolve import DescribedBackend, ResolvedAudit
@@ -87,6 +88,8 @@ class AnswerCollector:
         The questions by (model, suite).
     seed : int
         Selects the questions that are asked a second time.
+    executor : Executor
+        Where the models compute.
 
     Attributes
     ----------
@@ -95,9 +98,15 @@ class AnswerCollector:
     """
 
     def __init__(
-        self, resolved: ResolvedAudit, questions: dict[tuple[str, str], SuiteQuestions], store: Store, seed: int
+        self,
+        resolved: ResolvedAudit,
+        questions: dict[tuple[str, str], SuiteQuestions],
+        store: Store,
+        seed: int,
+        executor: Executor,
     ) -> None:
         self._resolved, self._questions, self._store, self._seed = resolved, questions, store, seed
+        self._executor = executor
         self.look = 1
 
     async def ask(self, look: int, stop: ShutdownRequest, on_event: OnEvent) -> dict[str, list[Outcome]]:
@@ -110,11 +119,17 @@ class AnswerCollector:
         jobs = self._first_round()
         while jobs:
             if not stop.requested:
-                for name, outcome in (await run_jobs(jobs, self._store, on_event=on_event, stop=stop)).items():
+                asked = await run_jobs(jobs, self._store, executor=self._executor, on_event=on_event, stop=stop)
+                for name, outcome in asked.items():
                     outcomes.setdefault(name, []).append(outcome)
             await asyncio.to_thread(self._look_up_unasked, jobs)
             jobs = [] if stop.requested else self._next_round()
         return outcomes
+
+    @property
+    def unanswered(self) -> int:
+        """How many questions have no answer, follow-ups among them."""
+        return sum(questions.responses.unanswered for questions in self._questions.values())
 
     def parsed(self, suite: str) -> dict[str, ParsedResponses]:
         """The answers to one suite so far, by model."""

@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from audit.analysis.comparing.attribution import Ladder, asking_steps, engine_pairs, model_steps
 from audit.analysis.comparing.comparisons import compare_models
@@ -30,6 +29,7 @@ from audit.analysis.rows.examples import read_examples
 from audit.analysis.rows.responses import ParsedResponses, Responses
 from audit.analysis.self_check import EXACT_WITHIN, disagreeing, self_check
 from audit.collect import OnEvent, Outcome, ShutdownRequest, stop_on_signals
+from audit.collect.executors import Executor, LocalExecutor
 from audit.config import AuditConfig
 from audit.logs import run_log
 from audit.prepare.rehearsal import refuse_mistakes
@@ -39,6 +39,7 @@ from audit.results import (
     AuditResult,
     Example,
     LimitCheck,
+    Measure,
     SelfCheck,
     UntilDecided,
     VarianceComponents,
@@ -96,7 +97,7 @@ async def run_audit(
     -------
     AuditResult
         ``complete`` is False if a question has no answer; ``interrupted`` is True after SIGINT
-        or SIGTERM. The result is also stored.
+        or SIGTERM. The result is also stored. That of a part (``audit.shard``) has no figures, and is not.
     """
     if baseline is not None and audit.until is None:
         hint = "Add --until decided, or leave it out: audit gate compares a finished run"
@@ -115,20 +116,26 @@ async def run_audit(
         others = () if before is None else tuple(measure.measure for measure in before.measures)
         await asyncio.to_thread(refuse_mistakes, audit, resolved.items, others)
         store.runs.start(run_id, audit.title, json.dumps(config_json(audit)))
-        run = _Run(audit, resolved, store, run_id, started)
+        executor = audit.executor or LocalExecutor()
+        run = _Run(audit, resolved, store, executor, run_id, started)
         try:
             outcomes = await run.ask(question, before, stop, on_event)
             problems = await run.verify_identities()
             checks = await asyncio.to_thread(run.check_itself, outcomes)
-            result = await asyncio.to_thread(run.evaluate, outcomes, problems, checks, stop.requested)
+            end = run.evaluate if audit.shard is None else run.end_part
+            result = await asyncio.to_thread(end, outcomes, problems, checks, stop.requested)
         except BaseException as error:
             with contextlib.suppress(StoreError):  # the store itself may be what failed
                 store.runs.end(run_id, f"failed: {type(error).__name__}", None)
             raise
         finally:
+            await executor.close()
             await resolved.close()
         status = "interrupted" if result.interrupted else "done" if result.complete else "incomplete"
-        store.runs.end(run_id, status, result)
+        if audit.shard is None:
+            store.runs.end(run_id, status, result)
+        else:
+            store.runs.end_part(run_id, audit.shard, status)
     return result
 
 
@@ -151,7 +158,9 @@ class _SuiteOutcome:
 class _Run:
     """A run in progress."""
 
-    def __init__(self, audit: AuditConfig, resolved: ResolvedAudit, store: Store, run_id: str, started: str) -> None:
+    def __init__(
+        self, audit: AuditConfig, resolved: ResolvedAudit, store: Store, executor: Executor, run_id: str, started: str
+    ) -> None:
         self._audit, self._resolved, self._store = audit, resolved, store
         self._run_id, self._started, self._began = run_id, started, time.time()
         descriptions = {name: model.description for name, model in resolved.models.items()}
@@ -167,7 +176,7 @@ class _Run:
             backend = resolved.models[model].backend
             if isinstance(backend, SupportsSecondAnswers):
                 of_suite.responses.noise = backend.score_noise()[0]
-        self.collector = AnswerCollector(resolved, questions, store, audit.seed)
+        self.collector = AnswerCollector(resolved, questions, store, audit.seed, executor)
         self._until: UntilDecided | None = None
         self._confidence = audit.confidence
 
@@ -309,10 +318,24 @@ class _Run:
                 "problems": [
                     *problems,
                     *contradictions(checks),
-                    *_problems(audit, outcomes, unanswered, result.measures),
+                    *_problems(outcomes, unanswered),
+                    *_refused_rules(audit, result.measures),
                 ],
             }
         )
+
+    def end_part(
+        self,
+        outcomes: Mapping[str, Sequence[Outcome]],
+        problems: Sequence[str],
+        checks: Sequence[SelfCheck],
+        interrupted: bool,
+    ) -> AuditResult:
+        """What was asked of a part of the audit. It has no figures: a part's could be read as the whole audit's."""
+        unanswered = self.collector.unanswered
+        result = self._result([], outcomes, complete=unanswered == 0, interrupted=interrupted)
+        told = [*problems, *contradictions(checks), *_problems(outcomes, unanswered)]
+        return result.model_copy(update={"self_checks": list(checks), "problems": told})
 
     def _limits(self, result: AuditResult) -> list[LimitCheck]:
         """The config's limits on these figures, as a gate would decide them; one that names no figure is a problem."""
@@ -400,9 +423,7 @@ def _stored_rows(parsed: ParsedResponses) -> Iterator[StoredRow]:
         yield StoredRow(row, tuple(dict.fromkeys(itertools.chain.from_iterable(behind))), derived)
 
 
-def _problems(
-    audit: AuditConfig, outcomes: Mapping[str, Sequence[Outcome]], unanswered: int, measures: Sequence[Any]
-) -> Iterator[str]:
+def _problems(outcomes: Mapping[str, Sequence[Outcome]], unanswered: int) -> Iterator[str]:
     for name, rounds in outcomes.items():
         yield from (f"{name}: {outcome.stopped}" for outcome in rounds if outcome.stopped)
         for outcome in rounds:
@@ -412,6 +433,10 @@ def _problems(
         yield f"{unanswered} questions have no answer; run the same command again to ask them"
     elif unanswered:
         yield f"{unanswered} questions have no answer; asking them again unchanged would fail the same way"
+
+
+def _refused_rules(audit: AuditConfig, measures: Sequence[Measure]) -> Iterator[str]:
+    """A margin or limit that names no figure."""
     try:
         check_rules([measure.spec for measure in measures], audit.margins, audit.limits)
     except ConfigError as error:

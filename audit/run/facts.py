@@ -14,7 +14,7 @@ from audit.collect import SAMPLE_VERSION, Outcome
 from audit.config import AuditConfig
 from audit.prepare.resolve import DescribedBackend, ResolvedAudit
 from audit.results import AuditSource, ModelInfo, SuiteInfo, writable
-from backends.base import SupportsPrices, SupportsRunNotes, count_tokens
+from backends.base import SupportsPrices, count_tokens
 from suites.base import Suite
 
 _PACKAGES = ("bias-audit", "numpy", "scipy", "torch", "transformers", "llama-cpp-python", "httpx")
@@ -29,7 +29,6 @@ def suite_signature(audit: AuditConfig, suite: Suite) -> dict[str, Any]:
         "limit": audit.limit,
         **({"seed": audit.seed, "sample": SAMPLE_VERSION} if audit.limit is not None else {}),
         **({"seed": audit.seed, "until": audit.until} if audit.until is not None else {}),
-        **({"shard": list(audit.shard)} if audit.shard is not None else {}),
     }
 
 
@@ -41,6 +40,7 @@ def config_json(audit: AuditConfig) -> dict[str, Any]:
         "seed": audit.seed,
         "limit": audit.limit,
         "until": audit.until,
+        "shard": audit.shard,
         "confidence": audit.confidence,
         "margins": audit.margins,
         "limits": audit.limits,
@@ -52,6 +52,7 @@ def config_json(audit: AuditConfig) -> dict[str, Any]:
 def audit_source(audit: AuditConfig) -> AuditSource:
     """Where the audit and its store lie, for commands that name them."""
     changed = {name: list(value) if isinstance(value, tuple) else value for name, value in audit.changed.items()}
+    changed.pop("executor", None)  # it changes where the models compute, and no answer
     return AuditSource(
         config=None if audit.origin is None else str(audit.origin),
         db=str(audit.db),
@@ -70,7 +71,7 @@ def model_info(described: DescribedBackend, rounds: Sequence[Outcome]) -> ModelI
         notes=writable(
             {
                 **described.description.notes,
-                **(backend.notes_of_run() if isinstance(backend, SupportsRunNotes) else {}),
+                **{name: note for outcome in rounds for name, note in outcome.notes.items()},
             }
         ),
         statements=writable(list(described.description.statements)),

@@ -19,11 +19,16 @@ from backends.errors import ConfigError
 
 #: The status of a run in progress, followed by its owner (not in earlier versions).
 _RUNNING = "running"
+#: How the status of a run begins that asked a part of an audit.
+_PART = "part "
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A stored run. ``status``: running, done, incomplete, interrupted, failed, or killed."""
+    """A stored run.
+
+    ``status``: running, done, incomplete, interrupted, failed, or killed; ``part 2 of 3: done`` if it asked a part.
+    """
 
     id: str
     title: str
@@ -63,6 +68,10 @@ class Runs:
             (status, _now(), None if result is None else to_bytes(result.model_dump_json()), run_id),
         )
 
+    def end_part(self, run_id: str, part: tuple[int, int], status: str) -> None:
+        """Record the final status of a run that asked a part of an audit: it has no result."""
+        self.end(run_id, f"{_PART}{part[0]} of {part[1]}: {status}", None)
+
     def all(self) -> list[RunRecord]:
         """All runs, newest first."""
         with self._database.read() as db:
@@ -88,9 +97,11 @@ class Runs:
                 last = db.execute(
                     "SELECT id FROM runs WHERE result IS NOT NULL ORDER BY started DESC, rowid DESC LIMIT 1"
                 ).fetchone()
-            if last is None:
-                raise ConfigError("run", name, "this store has no finished run", "Run an audit first")
-            return str(last[0])
+            if last is not None:
+                return str(last[0])
+            if part := next((run for run in self.all() if run.status.startswith(_PART)), None):
+                raise part_without_figures(part.id, part.status)
+            raise ConfigError("run", name, "this store has no finished run", "Run an audit first")
         matching = [run.id for run in self.all() if run.id.startswith(name)]
         if len(matching) != 1:
             raise ConfigError("run", name, f"{len(matching)} runs match", "See `audit ls runs`")
@@ -105,7 +116,13 @@ class Runs:
     def finished_result(self, run_id: str) -> AuditResult:
         """A run's result. Raises ConfigError if the run has not finished."""
         result = self.result(run_id)
+        if result is not None and result.shard is not None:  # of a version that evaluated parts
+            raise part_without_figures(run_id, "part {} of {}".format(*result.shard))
         if result is None:
+            with self._database.read() as db:
+                (status,) = db.execute("SELECT status FROM runs WHERE id = ?", (run_id,)).fetchone() or ("",)
+            if status.startswith(_PART):
+                raise part_without_figures(run_id, status)
             hint = "Run its config again: it resumes after interruption"
             raise ConfigError("run", run_id, "it has not finished", hint)
         return result
@@ -181,6 +198,12 @@ class Runs:
         if self.result(run_id) is None:
             raise ConfigError("run", run_id, "has no result in this store", "See `audit ls runs`")
         self._database.write("INSERT INTO baselines (name, run, at) VALUES (?, ?, ?)", (name, run_id, _now()))
+
+
+def part_without_figures(run_id: str, part: str) -> ConfigError:
+    """The error where figures of a part are wanted; ``part`` says which."""
+    hint = "Join the stores of all parts with `audit cache merge`, and run the audit on them without a shard"
+    return ConfigError("run", run_id, f"it asked {part.partition(':')[0]} of an audit, which has no figures", hint)
 
 
 def _insert_chunk(db: sqlite3.Connection, run_id: str, model: str, suite: str, text: bytes) -> None:

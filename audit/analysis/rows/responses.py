@@ -98,6 +98,11 @@ class Responses:
         """Whether the item at this position has an answer."""
         return self._found[place].failure is None
 
+    @property
+    def unanswered(self) -> int:
+        """How many items have no answer."""
+        return sum(found.failure is not None for found in self._found.values())
+
     def held(self, keys: Collection[str]) -> dict[str, int]:
         """Those of ``keys`` that belong to items here, with how many answers such an item has."""
         return {key: len(found.keys) for found in list(self._found.values()) for key in found.keys if key in keys}

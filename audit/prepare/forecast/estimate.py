@@ -15,12 +15,12 @@ from types import MappingProxyType
 
 from pydantic import BaseModel
 
-from audit.collect import CHUNK, PackedItems
+from audit.collect import CHUNK
 from audit.collect.items import CHARACTERS_PER_TOKEN, prompt_text, shared_length
 from audit.collect.repeated_questions import EvenSample, number_to_repeat, part_to_repeat
 from audit.config import AuditConfig
 from audit.prepare.forecast.request_timing import estimate_seconds, measure_timings, timed_tokens
-from audit.prepare.resolve import DescribedBackend, resolve_audit
+from audit.prepare.resolve import DescribedBackend, ResolvedAudit, resolve_audit
 from audit.store import Store, keyed_request
 from backends.base import (
     Backend,
@@ -106,16 +106,8 @@ async def dry_run_audit(audit: AuditConfig, timed_by: Path | None = None) -> Run
     with _store(audit.db) as store, _store(timed_by or audit.db) as timed:
         resolved = await resolve_audit(audit, store)
         try:
-            suites = [
-                (
-                    audit.suites[name],
-                    items,
-                    {s: d.fingerprint_id for (of, s), d in resolved.scorers.items() if of == name},
-                )
-                for name, items in resolved.items.items()
-            ]
             estimates = [
-                await asyncio.to_thread(_estimate, model, suites, store, timed, audit.seed)
+                await asyncio.to_thread(_estimate, model, resolved, audit, store, timed)
                 for model in resolved.models.values()
             ]
         finally:
@@ -134,15 +126,18 @@ def _store(db: Path) -> Iterator[Store]:
 
 
 def _estimate(
-    model: DescribedBackend,
-    suites: Sequence[tuple[Suite, PackedItems, Mapping[str, str]]],
-    store: Store,
-    timed: Store,
-    seed: int,
+    model: DescribedBackend, resolved: ResolvedAudit, audit: AuditConfig, store: Store, timed: Store
 ) -> ModelEstimate:
-    counted, scored = RequestCounts(), sum(sum(items.scored) for _, items, _ in suites)
-    again = EvenSample(number_to_repeat(scored), scored, seed)
-    for suite, items, scorers in suites:
+    model: DescribedBackend, resolved: ResolvedAudit, audit: AuditConfig, store: Store, timed: Store
+) -> ModelEstimate:
+    looks = resolved.all_looks
+    scored = sum(
+        resolved.items[name].scored[place] for name in resolved.items for place in resolved.places(name, looks)
+    )
+    counted, again = RequestCounts(), EvenSample(number_to_repeat(scored), scored, audit.seed)
+    for name, suite in audit.suites.items():
+        items = (item for _, item in resolved.asked(name, looks))
+        scorers = {scorer: d.fingerprint_id for (of, scorer), d in resolved.scorers.items() if of == name}
         count_requests(
             items, model.fingerprint_id, model.backend, store, again, suite=suite, scorers=scorers, counts=counted
         )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import html
+
 from audit.report.figures import Figures
 from audit.report.page.rendering import render_sheet
 from audit.report.phrases import first_rows, limit_lines, limits_overview, scope, summary
+from audit.report.phrases.parts import part_lines
 from audit.results import AuditResult
 
 _SENTENCES = 8
@@ -12,6 +15,8 @@ _SENTENCES = 8
 
 def result_html(result: AuditResult) -> str:
     """A fragment of HTML; every value is escaped."""
+    if result.shard is not None:
+        return "".join(f"<p>{html.escape(line)}</p>" for line in part_lines(result))
     figures = Figures(result)
     said = [sentence for sentence in summary(figures) if sentence.kind in ("comparison", "caution")]
     return render_sheet(

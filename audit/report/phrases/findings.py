@@ -65,7 +65,6 @@ def scope(figures: Figures) -> str:
         sample += "and ratings of what was written."
     if result.limit is not None and not result.asked_everything:
         sample += f" This is a balanced sample of at most {result.limit:,} items per suite."
-    sample += "" if result.shard is None else " This is only part {} of {} of the audit.".format(*result.shard)
     sample += "" if result.until is None else f" {until_words(result.until, result.confidence)}"
     return (
         f"{count(len(result.models), 'model')} gave readable answers to {readable:,} of {items:,} questions "

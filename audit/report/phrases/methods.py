@@ -139,7 +139,6 @@ def _file_name(model: str) -> str:
 def run_provenance(result: AuditResult) -> str:
     """What the figures come from: run, seed, models and versions."""
     limit = "all items" if result.limit is None else f"at most {result.limit} items per suite"
-    limit += "" if result.shard is None else ", part {} of {}".format(*result.shard)
     models = "; ".join(f"{m.name}: {identity(m)}" for m in result.models)
     versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
     return one_line(

@@ -31,12 +31,7 @@ def next_steps(figures: Figures) -> Iterator[str]:
         first = next((c for c in open_ if _is_planned(result, c)), open_[0])
         named = f"{measure_label(first.measure)} ({where_label(first.where)})"
         yield f"Some comparisons are open, among them {named}: {_plan(result, first)}"
-    if result.shard is not None:
-        yield (
-            f"This was part {result.shard[0]} of {result.shard[1]}: `audit cache merge` joins the parts' stores, and "
-            "the same audit without a shard then gives the figures of all."
-        )
-    elif not result.asked_everything:
+    if not result.asked_everything:
         yield f"This was a sample: {_whole(result)} asks only the rest."
     elif result.complete:
         of_store = _of_store(result.source)
@@ -91,7 +86,7 @@ def _is_planned(result: AuditResult, c: Comparison) -> bool:
 
 def _again(result: AuditResult) -> str:
     source = result.source
-    return "the same command again" if source is None or source.config is None else f"`{_run(source)}` again"
+    return "the same command again" if source is None or source.config is None else f"`{run_command(source)}` again"
 
 
 def _whole(result: AuditResult) -> str:
@@ -99,13 +94,13 @@ def _whole(result: AuditResult) -> str:
     source = result.source
     if source is None or source.config is None:
         return "the same audit without a limit"
-    whole = _run(source, without=("limit", "small_sample", "until"))
+    whole = run_command(source, without=("limit", "small_sample", "until"))
     if result.limit is not None:  # the config's own, or one in its place: a larger one replaces either
         whole += f" --limit {max(info.of_items or info.n_items for info in result.suites)}"
     return f"`{whole}`"
 
 
-def _run(source: AuditSource, without: tuple[str, ...] = ()) -> str:
+def run_command(source: AuditSource, without: tuple[str, ...] = ()) -> str:
     """The command that repeats the run, with the options that replaced the config's."""
     words = ["audit", "run", str(source.config)]
     for name, value in source.changed.items():
@@ -114,8 +109,6 @@ def _run(source: AuditSource, without: tuple[str, ...] = ()) -> str:
             continue
         if name == "small_sample":
             words.append(option)
-        elif name == "shard":
-            words += [option, "/".join(map(str, value)) if isinstance(value, list) else str(value)]
         else:
             words += [word for one in (value if isinstance(value, list) else [value]) for word in (option, str(one))]
     return shlex.join(words)

@@ -80,7 +80,7 @@ def test_a_control_is_a_group_and_derived_rows_are_named(tmp_path):
     assert [line["item"] for line in lines] == list(frame.item)
 
 
-def test_a_row_computed_from_rows_of_several_questions_is_derived(tmp_path):
+def test_a_row_computed_from_other_rows_is_derived(tmp_path):
     suite = GenderPair(pairs=SMALL, toxicity=None, regard=None)
     result = Audit({"w": FakeBackend("w")}, [suite], db=tmp_path / "a.db").run_sync()
     kinds = set(result.items_df().kind)

@@ -349,3 +349,34 @@ def test_init_writes_examples_that_run(audit, tmp_path, monkeypatch):
     assert audit("run", "mine/fake.py", "--limit", "200", "--small-sample")[0] == 0
     code, _, err = audit("init", "mine")
     assert (code, "FOLDER = 'mine': exists already" in err) == (2, True)
+
+
+def test_a_part_writes_no_report_and_parts_join(audit, config, tmp_path):
+    path = config()
+    for number in (1, 2):
+        code, out, _ = audit("run", path, "--shard", f"{number}/2", "--db", tmp_path / f"{number}.db")
+        assert (code, f"Part {number} of 2" in out, "audit cache merge" in out) == (0, True, True)
+        assert f"audit run {path} --db WHOLE.db" in out
+    assert not (tmp_path / "out" / "report.json").exists()
+    code, _, err = audit("report", "--db", tmp_path / "1.db")
+    assert (code, "part 1 of 2 of an audit, which has no figures" in err) == (2, True)
+    assert audit("cache", "merge", tmp_path / "all.db", tmp_path / "1.db", tmp_path / "2.db")[0] == 0
+    assert audit("run", path, "--db", tmp_path / "all.db")[0] == 0
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert [(model["asked"], model["cached"]) for model in report["models"]] == [(0, 100), (0, 100)]
+
+
+def test_a_part_as_json_has_no_figures(audit, config, tmp_path):
+    code, out, _ = audit("run", config(), "--shard", "1/2", "--db", tmp_path / "1.db", "--json")
+    assert (code, json.loads(out)["shard"], json.loads(out)["measures"]) == (0, [1, 2], [])
+
+
+def test_servers_are_asked_from_here_with_ray_too(audit, config):
+    code, out, _ = audit("run", config(), "--executor", "ray", "--address", "auto", "--actors", "2")
+    assert (code, "Report:" in out) == (0, True)
+
+
+@pytest.mark.parametrize("option", [("--address", "auto"), ("--actors", "2")])
+def test_options_of_ray_need_its_executor(audit, config, option):
+    code, _, err = audit("run", config(), *option)
+    assert (code, "Add --executor ray" in err) == (2, True)

@@ -18,7 +18,6 @@ from audit.collect.shutdown import ShutdownRequest
 from audit.prepare.forecast.estimate import dry_run_audit
 from audit.report.figures import Figures
 from audit.report.phrases import next_steps, summary
-from audit.report.phrases.findings import scope
 from audit.report.provenance import provenance
 from audit.results import AuditResult
 from audit.store import Store
@@ -457,30 +456,3 @@ def test_only_items_are_counted_as_bounded(tmp_path):
     suite = OccuGender(("explicit",), debiasing=(1, 2, 3))
     (entry,) = Audit({"m": backend}, [suite], db=tmp_path / "a.db", limit=40).run_sync().data_quality
     assert entry.censored == entry.n_items
-
-
-def test_shards_merged_give_the_whole_result_unasked(tmp_path):
-    def audited(name, **options):
-        model = FakeBackend("even")
-        audit = Audit({"m": model}, [OccuGender(("implicit",))], db=tmp_path / f"{name}.db", limit=200, **options)
-        return audit.run_sync(), model
-
-    whole, asked = audited("whole")
-    parts = [audited(f"part {number}", shard=f"{number}/3") for number in (1, 2, 3)]
-    assert sum((model.asked for _, model in parts), start=Counter()) == asked.asked
-    assert [result.shard for result, _ in parts] == [(1, 3), (2, 3), (3, 3)]
-    assert "part 2 of 3" in scope(Figures(parts[1][0]))
-    with Store.open(tmp_path / "merged.db") as merged:
-        for number in (3, 1, 2):
-            with Store.open(tmp_path / f"part {number}.db", read_only=True) as part:
-                merged.merge(part)
-    result, model = audited("merged")
-    assert not model.asked
-    for field in ("measures", "comparisons", "data_quality", "examples", "shard", "suites"):
-        assert getattr(result, field) == getattr(whole, field)
-
-
-@pytest.mark.parametrize("shard", ["0/3", "4/3", "1", "a/b", (1, 2, 3), 5])
-def test_a_shard_that_is_no_part_is_refused(shard):
-    with pytest.raises(ConfigError, match="shard"):
-        Audit({"m": FakeBackend("even")}, [OccuGender()], shard=shard)

@@ -1,0 +1,45 @@
+"""The interface of every executor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+from backends.base import Answer, Backend, OnResponse, Request
+
+
+class Pool(Protocol):
+    """One model, ready to be asked.
+
+    Attributes
+    ----------
+    max_in_flight : int
+        The most batches that it is given at a time.
+    """
+
+    max_in_flight: int
+
+    async def run(self, batch: Sequence[Request], on_response: OnResponse) -> list[Answer]:
+        """As `backends.base.SupportsStreaming.run_streaming`; no answer need be reported early."""
+        ...
+
+    def notes_of_run(self) -> Mapping[str, str]:
+        """As `backends.base.SupportsRunNotes.notes_of_run`."""
+        ...
+
+    async def close(self) -> None:
+        """Free the model. The pool may be asked again: the model is then loaded again."""
+        ...
+
+
+@runtime_checkable
+class Executor(Protocol):
+    """Where models compute."""
+
+    async def pool(self, backend: Backend) -> Pool:
+        """A pool for one model. It takes nothing up before the first batch."""
+        ...
+
+    async def close(self) -> None:
+        """End what it started. Called once, after the last batch."""
+        ...

@@ -1,0 +1,10 @@
+#!/bin/bash
+# The report of all parts; submit.sh starts it when they are done. It asks nothing, but runs on a node like theirs: an
+# answer belongs to a model on an engine and a kind of device, and is not found from another kind.
+#SBATCH --job-name=audit-join --gres=gpu:1 --time=01:00:00 --output=parts/join.log
+set -eu
+own=$(mktemp -d)/whole.db
+audit cache merge "$own" stores/*-of-"$2".db  # every row and key is checked
+srun audit run "$1" --db "$own"
+rm -f stores/whole.new
+audit cache backup stores/whole.new --db "$own" && mv stores/whole.new stores/whole.db

@@ -1,0 +1,12 @@
+#!/bin/bash
+# One part of an audit on one node; submit.sh starts it as an array.
+#SBATCH --job-name=audit-part --gres=gpu:1 --time=08:00:00 --signal=TERM@300 --requeue --output=parts/%a.log
+set -u
+config=$1 part=$SLURM_ARRAY_TASK_ID of=$SLURM_ARRAY_TASK_COUNT code=0
+own=$(mktemp -d)/audit.db  # on the node's own disk: SQLite's locks do not hold over most network file systems
+kept=stores/$part-of-$of.db
+[ -e "$kept" ] && cp "$kept" "$own"  # a part that is started again resumes
+srun audit run "$config" --shard "$part/$of" --db "$own" --out "parts/$part" || code=$?
+rm -f "$kept.new"
+audit cache backup "$kept.new" --db "$own" && mv "$kept.new" "$kept" || code=1
+exit $code

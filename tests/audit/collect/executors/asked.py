@@ -1,0 +1,33 @@
+"""A planted model that writes down what it is asked, in whatever process it runs."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from pathlib import Path
+
+from backends.stand_ins.fake import FakeBackend
+
+
+def writing_model(path: Path, seconds: float = 0.0, **options: object) -> FakeBackend:
+    """A local model of planted answers: each question becomes a line of ``path``, and takes so many seconds."""
+
+    def score(prompt: str, continuation: str) -> float:
+        with open(path, "a") as file:
+            file.write(f"{os.getpid()}\t{prompt}\t{continuation}\n")
+        time.sleep(seconds)
+        return (1 + sum((prompt + continuation).encode())) % 97 / 100 + 0.01
+
+    return FakeBackend("writing", **{"score": score, "device": "cpu", "batch_size": 8, "max_in_flight": 1, **options})
+
+
+def questions(path: Path) -> Counter[tuple[str, str]]:
+    """How often each (prompt, continuation) was asked."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return Counter((line.split("\t")[1], line.split("\t")[2]) for line in lines)
+
+
+def processes(path: Path) -> list[int]:
+    """The processes that were asked, the latest last."""
+    return list(dict.fromkeys(int(line.split("\t")[0]) for line in path.read_text().splitlines()))

@@ -1,0 +1,120 @@
+"""Actors of a Ray cluster: what happens when they are lost, differ, or find no room."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import signal
+
+import pytest
+
+from audit import Audit
+from audit.collect.executors.ray import ATTEMPTS, IN_FLIGHT, RayExecutor
+from audit.store import Store, answer_keys
+from backends.base import Description, ScoreRequest
+from backends.errors import BackendError, ConfigError
+from backends.stand_ins.fake import FakeBackend
+from suites import OccuGender
+from tests.audit.collect.executors.asked import processes, questions, writing_model
+from tests.audit.collect.executors.test_executors import run, scores
+from tests.audit.store.entries import answers_by_key
+
+FP = "fp1-test"
+
+
+async def _kill(path, times):
+    """Kill the process that was asked last, ``times`` times, each time another one."""
+    killed = set()
+    while len(killed) < times:
+        await asyncio.sleep(0.05)
+        alive = [pid for pid in processes(path) if pid not in killed] if path.exists() else []
+        if alive:
+            os.kill(alive[-1], signal.SIGKILL)
+            killed.add(alive[-1])
+
+
+@pytest.mark.ray
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("actors", "kills"), [(1, 2), (2, 4)])
+async def test_killed_actors_lose_and_double_nothing(actors, kills, ray_of, tmp_path):
+    path, size = tmp_path / "asked", 8
+    killing = asyncio.create_task(_kill(path, kills))
+    outcome = await run(tmp_path, writing_model(path, 0.01, batch_size=size), ray_of(actors), n=400)
+    await killing
+    assert (outcome.answered, outcome.failed, outcome.stopped) == (400, 0, None)
+    asked = questions(path)
+    assert len(asked) == 800
+    assert asked.total() - 800 <= 2 * size * IN_FLIGHT * kills, "paid twice: at most what was in flight"
+    with Store.open(tmp_path / "audit.db", read_only=True) as store:
+        assert (
+            len(answers_by_key(store, [key for item in scores(400)() for key in answer_keys(item.request, FP)])) == 800
+        )
+        assert store.stats()["answers"] == 800
+
+
+@pytest.mark.ray
+@pytest.mark.timeout(600)
+async def test_a_batch_that_ends_its_actors_fails_alone(ray_of, tmp_path):
+    def score(prompt, continuation):
+        if prompt == "prompt 3":
+            os._exit(1)
+        return 0.5
+
+    model = FakeBackend("exits", score=score, device="cpu", batch_size=1)
+    outcome = await run(tmp_path, model, ray_of(1), n=12)
+    assert outcome.answered >= 10, "the one that waited at the same actors may fail with it"
+    assert f"{ATTEMPTS} actors were lost" in outcome.reasons["internal"]
+
+
+class Elsewhere(FakeBackend):
+    """A model that is another one in another process, as on another kind of device."""
+
+    async def describe(self):
+        own = await super().describe()
+        return Description({**own.fingerprint, "device": os.getpid()}, own.capabilities)
+
+
+@pytest.mark.ray
+async def test_an_actor_that_is_another_model_answers_nothing(ray_of, tmp_path):
+    outcome = await run(tmp_path, Elsewhere("moves", device="cpu"), ray_of(2))
+    assert outcome.answered == 0
+    assert "no actor of the model can be used: device is" in outcome.reasons["internal"]
+
+
+@pytest.mark.ray
+async def test_actors_that_no_node_has_room_for_are_refused(cluster):
+    for options in ({"cpus": 1000}, {"gpus": 1}, {"cpus": 0}):
+        with pytest.raises(ConfigError, match="executor"):
+            await RayExecutor(**options).pool(FakeBackend("m", device="cpu"))
+
+
+@pytest.mark.ray
+async def test_a_pool_has_no_more_actors_than_there_is_room(cluster):
+    pool = await RayExecutor(actors=50, cpus=1).pool(FakeBackend("m", device="cpu"))
+    assert pool.max_in_flight == 2 * IN_FLIGHT
+
+
+async def test_ray_that_is_not_installed_names_its_extra(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"bias-audit\[ray\]"):
+        await RayExecutor().pool(FakeBackend("m", device="cpu"))
+
+
+@pytest.mark.parametrize("options", [{"actors": 0}, {"cpus": -1}, {"gpus": "many"}])
+def test_wrong_options_of_ray_are_refused(options):
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        RayExecutor(**options)
+
+
+def test_what_is_no_executor_is_refused():
+    with pytest.raises(ConfigError, match="RayExecutor"):
+        Audit({"m": FakeBackend("m")}, [OccuGender()], executor="ray")
+
+
+def test_a_failure_travels_between_processes():
+    import pickle
+
+    error = BackendError("server", "down", retryable=True, retry_after=2.0, hint="wait")
+    assert pickle.loads(pickle.dumps(error)).to_json() == error.to_json()
+    assert ScoreRequest("p", (" a",)) == pickle.loads(pickle.dumps(ScoreRequest("p", (" a",))))
