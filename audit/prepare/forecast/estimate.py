@@ -128,8 +128,6 @@ def _store(db: Path) -> Iterator[Store]:
 def _estimate(
     model: DescribedBackend, resolved: ResolvedAudit, audit: AuditConfig, store: Store, timed: Store
 ) -> ModelEstimate:
-    model: DescribedBackend, resolved: ResolvedAudit, audit: AuditConfig, store: Store, timed: Store
-) -> ModelEstimate:
     looks = resolved.all_looks
     scored = sum(
         resolved.items[name].scored[place] for name in resolved.items for place in resolved.places(name, looks)
