@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from audit.analysis.components import Components
 from audit.analysis.power import Design, smallest_found, with_pilot_error
-from audit.collect import items_behind, levels_behind, levels_by_stratum
+from audit.collect import items_behind, leading_specs, levels_behind, levels_by_stratum
 from audit.config import AuditConfig
 from audit.prepare.forecast.designs import ALPHA, basis_of, by_figure, found_with, is_flat, thinned
 from audit.prepare.forecast.estimate import ModelEstimate, dry_run_audit
@@ -123,7 +123,8 @@ async def plan_audit(audit: AuditConfig, detect: float | None = None, run_id: st
     for suite in primaries:
         compared = [one for one in pilot.comparisons if one.suite == suite and one.primary and one.p is not None]
         tested = {(one.measure, where_key(one.where)) for one in compared}
-        primaries[suite] = max(primaries[suite], len(tested))
+        own = sum(spec.primary for spec in leading_specs(audit.suites[suite]))  # a pilot that was stopped lacks some
+        primaries[suite] = max(primaries[suite], len(tested), own)
     items = {name: list(audit.suites[name].items()) for name in primaries}
     figures = [
         _figure_plan(pilot, of_figure, detect, ALPHA / (primaries[suite] * pairs), items[suite])

@@ -324,3 +324,11 @@ def test_a_plan_counts_what_follows(tmp_path):
     (model,) = with_empty_store.models
     assert model.follow_ups > 0
     assert planned.costs[0].requests == model.requests + model.follow_ups
+
+
+def test_a_stopped_pilot_is_corrected_for_all_figures(tmp_path):
+    """It had come to two of four primary figures, and promised too small differences at an alpha of 0.05."""
+    models = {"one": uneven("one", 0.0), "two": uneven("two", 0.05)}
+    whole = Audit(models, [OccuGender()], db=tmp_path / "a.db", out=tmp_path / "out", limit=200)
+    Audit(models, {"OccuGender": OccuGender(("implicit",))}, db=tmp_path / "a.db", limit=200).run_sync()
+    assert {figure.alpha for figure in asyncio.run(plan_audit(whole, 0.05)).figures} == {0.0125}
