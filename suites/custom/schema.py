@@ -266,15 +266,15 @@ class Texts(Head):
 
 
 SuiteFile = Annotated[Pairs | Templates | Choices | Texts, Field(discriminator="kind")]
-#: Kind → names of factors that its questions have anyway, and so no row may use.
+#: Kind → names of factors that its questions have anyway, and so no row may use. ``kind`` is not shown in labels.
 TAKEN_FACTORS: Mapping[str, tuple[str, ...]] = {
-    "pairs": ("pair",),
-    "templates": ("template", "stratum_and_stereotype"),
+    "pairs": ("pair", "kind"),
+    "templates": ("template", "kind", "stratum_and_stereotype"),
     "choices": ("condition", "kind", "against", "has_stereotype", "has_right", "has_unknown"),
     "texts": ("kind", "scorer", "draw"),
 }
 #: Names of factors that the questions of templates have anyway, and so no slot may have.
-TAKEN_SLOTS = ("template", "stereotype", "stratum_and_stereotype")
+TAKEN_SLOTS = ("template", "kind", "stereotype", "stratum_and_stereotype")
 #: Kind → its model, and the field of its rows.
 KINDS: Mapping[str, tuple[type[Pairs | Templates | Choices | Texts], str, type[Row]]] = {
     "pairs": (Pairs, "pairs", Pair),

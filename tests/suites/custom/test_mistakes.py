@@ -218,6 +218,7 @@ MISTAKES = {
         "marked",
     ),
     "a factor with a reserved name": ("m.toml", TEXTS + 'draw = "x"\n', "m.toml:10: prompts[1].draw", "Rename"),
+    "pairs by a factor that no label shows": ("m.toml", PAIRS + 'kind = "x"\n', "m.toml:6: pairs[0].kind", "Rename"),
     "texts that nothing reads": (
         "m.toml",
         TEXTS.replace("[readings]\nloud", "[other]\nloud"),
