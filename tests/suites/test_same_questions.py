@@ -20,11 +20,11 @@ RELEASED = {"groups": ["female"], "structures": ["brackets"], "prompt_format": "
         (MGBR, {"n": 12}, "0a230c61d01f1ba2"),
         (MGBR, {"n": 6, **WRITTEN}, "49cf1af246a9149b"),
         (MGBR, {"n": 6, "mode": "generation", "genders": ["male"], "wording": "section_2"}, "cc8a35089293b9da"),
-        (GenderPair, {"groups": ["male", "neither"]}, "646b41908ca5f4e7"),
+        (GenderPair, {"groups": ["male", "neither"]}, "953bb83285d373b9"),
         (
             GenderPair,
             {**RELEASED, "toxicity": None, "sampling": {"temperature": 0.9}, "repeats": 2},
-            "bd3a5f4ae16a9ef4",
+            "076ed964d7abcfa1",
         ),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -46,6 +46,11 @@ class Counted(Suite):
 
     def read(self, item, response):
         return Row(item.id, item.factors, {"length": IdentifiedInterval.exact(float(len(response.text)))})
+
+    def derive(self, rows):
+        """What would have followed a missing answer is missing too."""
+        lost = [row for row in rows if self.follows and row.missing and "#" not in row.item_id]
+        return [*rows, *(replace(row, item_id=f"{row.item_id}#more") for row in lost)]
 
     def measures(self, rows):
         for level in range(5):
