@@ -204,7 +204,13 @@ def list_entries(
         rows = [*_available(cast(PluginKind, what))]
     elif what == "runs":
         with open_store(db) as store:
-            rows = [{"run": r.id, "title": r.title, "started": r.started, "status": r.status} for r in store.runs.all()]
+            runs = store.runs.all()
+        # In a terminal seconds are enough, and fit into it.
+        times = [r.started if as_json else f"{r.started[:19].replace('T', ' ')} UTC" for r in runs]
+        rows = [
+            {"run": r.id, "title": r.title, "started": at, "status": r.status}
+            for r, at in zip(runs, times, strict=True)
+        ]
     elif what == "models":
         with open_store(db) as store:
             models = store.stats()["models"]

@@ -115,7 +115,7 @@ async def run_audit(
         resolved = await resolve_audit(audit, store)
         others = () if before is None else tuple(measure.measure for measure in before.measures)
         await asyncio.to_thread(refuse_mistakes, audit, resolved.items, others)
-        store.runs.start(run_id, audit.title, json.dumps(config_json(audit)))
+        store.runs.start(run_id, audit.title, json.dumps(config_json(audit)), started)
         executor = audit.executor or LocalExecutor()
         run = _Run(audit, resolved, store, executor, run_id, started)
         try:

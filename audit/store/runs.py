@@ -54,11 +54,11 @@ class Runs:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def start(self, run_id: str, title: str, config: str) -> None:
-        """Record the start of a run. ``config`` is JSON, for people to read later."""
+    def start(self, run_id: str, title: str, config: str, started: str | None = None) -> None:
+        """Record the start of a run: ``started``, or now. ``config`` is JSON, for people to read later."""
         self._database.write(
             "INSERT INTO runs (id, title, config, status, started) VALUES (?, ?, ?, ?, ?)",
-            (run_id, title, to_bytes(config), f"{_RUNNING} {new_owner()}", _now()),
+            (run_id, title, to_bytes(config), f"{_RUNNING} {new_owner()}", started or _now()),
         )
 
     def end(self, run_id: str, status: str, result: AuditResult | None) -> None:

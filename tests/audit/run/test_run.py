@@ -128,6 +128,13 @@ def test_what_would_fail_again_is_not_proposed_again(tmp_path):
     assert any("would fail the same way" in text for text in said)
 
 
+def test_a_run_has_one_start_everywhere(tmp_path):
+    result = audit_of(tmp_path, stereotyped(), limit=60, small_sample=True).run_sync()
+    with Store.open(tmp_path / "a.db", read_only=True) as store:
+        (run,) = store.runs.all()
+    assert run.started == result.started
+
+
 def test_a_limited_run_is_balanced_and_the_same_for_every_model(tmp_path):
     audit = Audit({"a": FakeBackend("a"), "b": FakeBackend("b")}, [SUITE], db=tmp_path / "a.db", limit=100)
     result = audit.run_sync()
