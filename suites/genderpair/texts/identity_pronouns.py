@@ -184,6 +184,8 @@ def _is_object(before: str, after: str) -> bool:
     found = re.match(r"\s*([\w'’-]+)(.*)", after, re.DOTALL)
     assert found is not None
     word, rest = found[1].lower(), found[2]
+    if _DETERMINER.match(f" {word} "):
+        return True  # cost her her job
     if _NEXT_WEEK.match(after):
         return bool(verb) and verb not in _WORDS["no_noun_follows"] | _WORDS["before_a_time"]
     ends = not _before_a_noun(rest) or not rest[:1].isspace()

@@ -76,6 +76,8 @@ OBJECT_OR_POSSESSIVE = [
     ("They let her keep her job.", "They let him keep his job."),
     ("With her gone, the office felt empty.", "With him gone, the office felt empty."),
     ("With her hard hat on, she went in.", "With his hard hat on, he went in."),
+    ("It cost her her job.", "It cost him his job."),
+    ("They gave her the prize.", "They gave him the prize."),
 ]
 
 
