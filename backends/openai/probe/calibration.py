@@ -19,12 +19,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from backends.openai.scoring.censoring import last_rank
 from backends.openai.scoring.top_logprobs import TopLogprobs
 
 #: Simulations; more of them where the p-value from those is below the last.
 _SIMULATED, _SIMULATED_AGAIN, _SMALL = 2000, 20_000, 0.05
 #: Allowed probability of a draw outside the list: tokens whose text is not as listed, however rare.
-_STRAY = 0.005
+STRAY = 0.005
+#: How many tokens may differ in the spaces around one text.
+_SPACINGS = 4
 #: How many listed texts have a cell of their own, likeliest first.
 _OWN_CELLS = 50
 #: The text of a special token, which is never drawn.
@@ -39,11 +42,17 @@ _SEEN_AT = 4.4
 
 @dataclass(frozen=True)
 class Place:
-    """One prompt: the probability of each listed text, the texts drawn after it, and those that are audited."""
+    """One prompt: the probability of each listed text, the texts drawn after it, and those that are audited.
+
+    ``bound``: the highest probability of a text that is not listed, if known. ``unclear``: texts that
+    the list holds in a form that does not identify them, so that they have no such bound.
+    """
 
     listed: Mapping[str, float]
     drawn: Sequence[str]
     audited: Collection[str] = ()
+    bound: float | None = None
+    unclear: Collection[str] = ()
 
     @property
     def n(self) -> int:
@@ -73,14 +82,28 @@ def listed_texts(top: TopLogprobs, *, trimmed: bool) -> dict[str, float]:
     found: dict[str, float] = {}
     for token in top.tokens:
         text = token.text.strip() if trimmed else token.text
-        if text and "�" not in text and not _SPECIAL.fullmatch(text.strip()) and top.identifies(token):
+        if is_readable(text) and top.identifies(token):
             found[text] = found.get(text, 0.0) + math.exp(token.logprob)
     return found
 
 
+def is_readable(text: str) -> bool:
+    """Whether a text shows which token it is: not part of a character, nor a special token."""
+    return bool(text) and "�" not in text and not _SPECIAL.fullmatch(text.strip())
+
+
+def listed_place(top: TopLogprobs, *, trimmed: bool, drawn: Sequence[str] = ()) -> Place:
+    """The place of a list; the texts are as in `listed_texts`."""
+    listed = listed_texts(top, trimmed=trimmed)
+    texts = {token.text.strip() if trimmed else token.text for token in top.tokens}
+    bound = math.exp(last_rank(top)) * (_SPACINGS if trimmed else 1)
+    return Place(listed, drawn, bound=min(bound, 1.0), unclear=texts - listed.keys())
+
+
 def drawn_place(drawn: str, top: TopLogprobs, audited: Collection[str] = ()) -> Place:
     """The place of a token that was drawn beside a list, with the likeliest entries of that list."""
-    return Place(listed_texts(top.likeliest(_LISTED_WITH_A_DRAW), trimmed=False), (drawn,), audited)
+    place = listed_place(top.likeliest(_LISTED_WITH_A_DRAW), trimmed=False, drawn=(drawn,))
+    return dataclasses.replace(place, audited=audited)
 
 
 def p_value(places: Sequence[Place], *, noise: float) -> float:
@@ -113,7 +136,7 @@ def _all_draws_p_value(places: Sequence[Place], noise: float, simulations: int) 
         simulated += cells.simulated_statistics(n_listed, moved, random)
         outside += cells.outside_statistics(place.n, counts[None, -1])[0]
         fewest += cells.outside_statistics(place.n, random.binomial(place.n, left))
-        most += cells.outside_statistics(place.n, random.binomial(place.n, np.maximum(left, _STRAY)))
+        most += cells.outside_statistics(place.n, random.binomial(place.n, np.maximum(left, STRAY)))
     center = simulated[:, 1].mean()
     slack = 1e-9  # rounding must not tell equal values apart
     as_bad = (
@@ -167,7 +190,7 @@ def pooled_bound(places: Sequence[Place], *, noise: float) -> float:
     likely = [found for found in events.values() if math.fsum(p for p, _ in found) >= _LEAST_EXPECTED]
     bounds = [_log_bound(found, noise) for found in likely]
     left = [(_outside(place), place.listed.keys().isdisjoint(place.drawn)) for place in places]
-    bounds.append(_log_bound(left, noise, least=_STRAY))
+    bounds.append(_log_bound(left, noise, least=STRAY))
     return min(1.0, 2 * len(bounds) * math.exp(min(bounds)))
 
 
@@ -273,7 +296,7 @@ def unseen(places: Sequence[Place]) -> Unseen:
         spread += place.n * mass * (1 - mass)
     error = 1 / math.sqrt(information) if information > 0 else math.inf
     hottest = 1 - _SEEN_AT * error
-    factor = _SEEN_AT * math.sqrt(max(spread, inside * _STRAY)) / inside if inside else math.inf
+    factor = _SEEN_AT * math.sqrt(max(spread, inside * STRAY)) / inside if inside else math.inf
     return Unseen(1 / (1 + _SEEN_AT * error), 1 / hottest if hottest > 0 else math.inf, 1 + factor)
 
 
@@ -333,7 +356,7 @@ class _Cells:
 
     def outside_statistics(self, n: int, outside: np.ndarray) -> np.ndarray:
         """How many of ``n`` draws are unlisted → rows of G against the nearest allowed probability, and that count."""
-        allowed = np.clip(outside / n, self.left, max(self.left, _STRAY))
+        allowed = np.clip(outside / n, self.left, max(self.left, STRAY))
         g = _g(outside, n * allowed) + _g(n - outside, n * (1 - allowed))
         return np.stack([g, outside.astype(float)], axis=1)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import math
 import random
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Self, TypeVar
 
@@ -22,7 +22,7 @@ from backends.openai.probe.calibration import (
     Place,
     audited_bound,
     drawn_place,
-    listed_texts,
+    listed_place,
     p_value,
     pooled_p_value,
     single_draws_bound,
@@ -31,6 +31,7 @@ from backends.openai.probe.experiments.draws import Asked, Levels, Look, compare
 from backends.openai.probe.experiments.twins import LEAST_VALUES, has_values, same_lists
 from backends.openai.probe.own_twins import own_twins
 from backends.openai.probe.session import MAX_NOISE, NEGLIGIBLE, NotTestedError, ProbeSession
+from backends.openai.probe.unlisted import unlisted_bound
 from backends.openai.probe.unseen_words import draws_compared
 from backends.openai.protocol.api import ServerApi
 from backends.openai.scoring.prompt_logprobs import WITHOUT_LISTS
@@ -60,10 +61,10 @@ _LISTED, _MOST_KEPT = 1000, 2000
 #: Of draws that came with lists, and of those without: together a true server is contradicted once in 10,000 runs.
 _LEVELS = Levels(at_once=1e-5, first=0.02, fresh=0.002, most_fresh=1)
 #: Tests of some draws at each of a few places, and of one at each of many.
-_OF_FEW, _OF_MANY = (p_value, pooled_p_value, audited_bound), (single_draws_bound,)
-#: Levels of `audited_bound`, by Bonferroni: of one of three bounds where the first look contradicts alone, and of one
-#: of three tests where both looks must.
-ALONE, TWICE = _LEVELS.at_once / 3, _LEVELS.fresh / 3
+_OF_FEW, _OF_MANY = (p_value, pooled_p_value, audited_bound, unlisted_bound), (single_draws_bound, unlisted_bound)
+#: Levels of `audited_bound`, by Bonferroni: of one of three bounds in one of two tests where the first look contradicts
+#: alone, and of one of four tests where both looks must.
+ALONE, TWICE = _LEVELS.at_once / (3 * len(_OF_MANY)), _LEVELS.fresh / len(_OF_FEW)
 #: Nats by which a score's first token may differ from its list: half precision rounds long texts by 0.05.
 _OFF = 0.1
 #: How many questions must differ to count as a contradiction.
@@ -209,8 +210,7 @@ async def check_own(
         if not found.listed:
             raise NotTestedError("no lists after the questions themselves")
         each = math.ceil(capabilities.draws_of_a_request(plan.way) * requests / len(found.listed))
-        places = await drawn_places(session, [(asked, texts) for asked, texts, _ in found.listed], each)
-        return [[replace(place, audited=audited) for place, (*_, audited) in zip(places, found.listed, strict=True)]]
+        return [await drawn_places(session, found.listed, each)]
 
     async def at_hand() -> list[list[Place]]:
         return [beside]
@@ -238,7 +238,7 @@ class _Compared:
     scores differ from them.
     """
 
-    listed: list[tuple[Asked, dict[str, float], Collection[str]]]
+    listed: list[tuple[Asked, Place]]
     beside: list[Place]
     tops: list[tuple[ScoreRequest, TopLogprobs]]
     moved: str = ""
@@ -257,7 +257,8 @@ async def _compared(
             trimmed = not isinstance(prompt, str)
             found.tops.append((request, top))
             if at < plan.n_drawn:
-                found.listed.append((prompt, listed_texts(top, trimmed=trimmed), _audited(response, trimmed=trimmed)))
+                place = listed_place(top, trimmed=trimmed)
+                found.listed.append((prompt, replace(place, audited=_audited(response, trimmed=trimmed))))
             audited = _audited(response, trimmed=False)
             found.beside += [replace(place, audited=audited) for place in session.beside_lists[n_before:]]
             n_compared += 1

@@ -16,10 +16,11 @@ def upper_bound(top: TopLogprobs) -> float:
     """
     # If a server's probabilities add up to more than 1, the mass outside the list seems too small.
     leftover = math.log(max(1.0 - top.mass, 0.0) + MASS_SLACK)
-    return min(_last_rank(top), leftover, 0.0)
+    return min(last_rank(top), leftover, 0.0)
 
 
-def _last_rank(top: TopLogprobs) -> float:
+def last_rank(top: TopLogprobs) -> float:
+    """The log-probability of the last of the k likeliest tokens, in nats."""
     ranked = sorted((t.logprob for t in top.tokens), reverse=True)
     lowest = min(top.tokens, key=lambda t: t.logprob)
     if len(ranked) > top.requested_k:

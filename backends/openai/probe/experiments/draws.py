@@ -12,7 +12,7 @@ import itertools
 import math
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from backends.base import GenerateRequest, Message, Sampling
@@ -22,7 +22,7 @@ from backends.openai.probe.calibration import (
     Place,
     at_temperature,
     entropy,
-    listed_texts,
+    listed_place,
     log_likelihood,
     p_value,
     single_draws_bound,
@@ -31,6 +31,7 @@ from backends.openai.probe.calibration import (
 from backends.openai.probe.experiments.long_draws import cold_texts, lists_stay, long_draws
 from backends.openai.probe.rounding import rounding
 from backends.openai.probe.session import MAX_NOISE, Kind, NotTestedError, Outcome, ProbeSession, experiment
+from backends.openai.probe.unlisted import unlisted_bound
 from backends.openai.protocol.parameters import sampling_options
 from backends.openai.scoring.top_logprobs import TopLogprobs
 
@@ -118,7 +119,7 @@ async def _fit(session: ProbeSession, kind: Kind, asked: Sequence[tuple[Asked, T
     if flag:
         session.distrust(kind, flag)
         return Outcome(False, flag)
-    listed = [(prompt, listed_texts(top, trimmed=kind == "chat")) for prompt, top in lists]
+    listed = [(prompt, listed_place(top, trimmed=kind == "chat")) for prompt, top in lists]
     if session.capabilities.repeat_noise > MAX_NOISE:
         raise NotTestedError("not tried: its lists move too much")
     look = Look(lambda: _sets(session, kind, listed))
@@ -140,7 +141,7 @@ class Look:
     """Sets of draws that are made when they are needed, and the tests of each."""
 
     draw: Callable[[], Awaitable[Sets]]
-    tests: Sequence[Callable[..., float]] = (p_value,)
+    tests: Sequence[Callable[..., float]] = (p_value, unlisted_bound)
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,7 @@ async def _look(look: Look, noise: float, before: Sets = ()) -> tuple[Sets, floa
     return sets, min(1.0, len(values) * min(values))
 
 
-async def _sets(session: ProbeSession, kind: Kind, listed: Sequence[tuple[Asked, dict[str, float]]]) -> Sets:
+async def _sets(session: ProbeSession, kind: Kind, listed: Sequence[tuple[Asked, Place]]) -> Sets:
     """Draws of one token, and tokens of long draws, as separate sets."""
     together = session.capabilities.together
     if together == "n" or (together == "prompts" and kind == "text"):
@@ -199,18 +200,16 @@ async def _sets(session: ProbeSession, kind: Kind, listed: Sequence[tuple[Asked,
     return [await drawn_places(session, listed, _DRAWS_ALONE)]
 
 
-async def drawn_places(
-    session: ProbeSession, listed: Sequence[tuple[Asked, dict[str, float]]], each: int
-) -> list[Place]:
-    """A place for each prompt and its listed texts, with ``each`` draws."""
+async def drawn_places(session: ProbeSession, listed: Sequence[tuple[Asked, Place]], each: int) -> list[Place]:
+    """The place of each prompt, with ``each`` draws."""
     places = []
-    for prompt, probabilities in listed:
+    for prompt, place in listed:
         texts = await drawn(session, prompt, each)
-        places.append(Place(probabilities, [_as_listed(text, prompt) for text in texts]))
+        places.append(replace(place, drawn=[_as_listed(text, prompt) for text in texts]))
     return places
 
 
-async def _cold_evidence(session: ProbeSession, listed: Sequence[tuple[Asked, dict[str, float]]]) -> float:
+async def _cold_evidence(session: ProbeSession, listed: Sequence[tuple[Asked, Place]]) -> float:
     """Log likelihood ratio of draws at a low temperature: that it takes effect, against that it has none.
 
     Where each draw takes a request, texts with a list for each token come first. If it has no effect there, their lists
@@ -229,16 +228,15 @@ async def _cold_evidence(session: ProbeSession, listed: Sequence[tuple[Asked, di
         if evidence < 0 and not await lists_stay(session, kind, _COLD):
             evidence = 0.0
     each = _IN_FLIGHT // _COLD_PROMPTS if one_by_one else _SOME
-    most_open = sorted(listed, key=lambda place: -entropy(place[1]))[:_COLD_PROMPTS]
+    most_open = sorted(listed, key=lambda place: -entropy(place[1].listed))[:_COLD_PROMPTS]
     while abs(evidence) < DECIDED and n < _MOST_COLD_DRAWS:
-        for prompt, probabilities in most_open:
+        for prompt, place in most_open:
             try:
                 texts = await drawn(session, prompt, each, temperature=_COLD)
             except NotTestedError:
                 return evidence  # some models accept no temperature but 1
             n += len(texts)
-            place = Place(probabilities, [_as_listed(text, prompt) for text in texts])
-            evidence += _for_cold(place)
+            evidence += _for_cold(replace(place, drawn=[_as_listed(text, prompt) for text in texts]))
     return evidence
 
 

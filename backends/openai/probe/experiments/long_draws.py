@@ -12,7 +12,7 @@ from typing import Any
 
 from backends.base import GenerateRequest, Message, Sampling
 from backends.errors import BackendError
-from backends.openai.probe.calibration import Place, listed_texts
+from backends.openai.probe.calibration import Place, listed_place
 from backends.openai.probe.session import Kind, ProbeSession
 from backends.openai.protocol.api import single_choice
 from backends.openai.protocol.parameters import sampling_options
@@ -111,7 +111,7 @@ def _places(choice: Mapping[str, Any], k: int) -> Iterator[tuple[Place, float | 
         top = read_top_logprobs({"choices": [one]}, k).likeliest(k)
         own = [token for token in top.tokens if token.text == top.sampled and top.identifies(token)]
         known = len(own) == 1 and isinstance(value, int | float)
-        yield Place(listed_texts(top, trimmed=False), [top.sampled]), abs(own[0].logprob - value) if known else None
+        yield listed_place(top, trimmed=False, drawn=[top.sampled]), abs(own[0].logprob - value) if known else None
 
 
 def _positions(logprobs: Any) -> Iterator[tuple[dict[str, Any], Any]]:

@@ -33,6 +33,8 @@ from tests.backends.openai.lies.transformations import (
     ids_shifted,
     jittered,
     last_words,
+    left_out,
+    likeliest_gender,
     lists,
     lists_of_another,
     named,
@@ -42,6 +44,7 @@ from tests.backends.openai.lies.transformations import (
     one_choice_for_all,
     previous_answer,
     quantised_twin,
+    ranks,
     reads,
     redrawn,
     refusal,
@@ -169,6 +172,9 @@ MORE: Mapping[str, Told] = {
     "curly quotes made straight": reads(lambda text: text.translate(str.maketrans("“”‘’", "\"\"''"))),
     "dashes made hyphens": reads(lambda text: re.sub("[–—]", "-", text)),
     "emoji dropped": reads(lambda text: re.sub("[\U0001f300-\U0001faff]", "", text)),
+    "the likeliest audited word left out": left_out(likeliest_gender),
+    "the likeliest left out": left_out(ranks(0)),
+    "ranks 9 and 12 left out": left_out(ranks(8, 11)),
     "another model from the start": lambda random: another_throughout(random),
 }
 
@@ -204,5 +210,7 @@ UNKNOWABLE: Mapping[tuple[str, str], str] = {
     **{("the likeliest audited word 0.6 nats down", style): _FEW for style in SCORED},
     **{("audited words moved halfway to their mean", style): _FEW for style in SCORED},
     **{("the two likeliest audited words swapped", style): _FEW for style in LISTED},
+    **{("the likeliest audited word left out", style): _FEW for style in ("lists", "chat")},
+    **{("ranks 9 and 12 left out", style): _SMALL for style in ("lists", "chat")},
     ("draws at temperature 0.3", "drawn"): "without lists, they are the draws of another model",
 }

@@ -211,6 +211,26 @@ def _top_p(values: np.ndarray, p: float) -> np.ndarray:
     return np.where(np.isin(np.arange(len(values)), order[:kept]), values, -np.inf)
 
 
+def left_out(hides: Callable[[np.ndarray], np.ndarray]) -> Told:
+    """Lists leave out the words that ``hides`` marks, and the next ranks move up; the draws are true."""
+
+    def lists(values: np.ndarray, asked: Asked) -> np.ndarray:
+        return np.where(hides(values), -50.0, values) if asked.kind == "list" else values
+
+    return lambda random: Lie(("lists", "chat"), lists=lists)
+
+
+def ranks(*hidden: int) -> Callable[[np.ndarray], np.ndarray]:
+    """Marks the words of these ranks; the likeliest has rank 0."""
+    return lambda values: np.isin(np.argsort(np.argsort(-values, kind="stable")), hidden)
+
+
+def likeliest_gender(values: np.ndarray) -> np.ndarray:
+    """Marks the likeliest word for a gender."""
+    genders = np.array([text.strip() in GENDERS for text in VOCABULARY])
+    return np.asarray(np.arange(len(values)) == np.where(genders, values, -np.inf).argmax())
+
+
 def top_40(values: np.ndarray) -> np.ndarray:
     return normalised(_k_best(values, 40))
 
