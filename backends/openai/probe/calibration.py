@@ -26,6 +26,9 @@ from backends.openai.scoring.top_logprobs import TopLogprobs
 _SIMULATED, _SIMULATED_AGAIN, _SMALL = 2000, 20_000, 0.05
 #: Allowed probability of a draw outside the list: tokens whose text is not as listed, however rare.
 STRAY = 0.005
+#: A twin with another space, as likely as the last listed, shows in a run's 3,000 draws if its square is more than this
+#: share of the text's own probability (two standard deviations). Less would leave out most words of chats.
+_TWIN = 1e-3
 #: How many tokens may differ in the spaces around one text.
 _SPACINGS = 4
 #: How many listed texts have a cell of their own, likeliest first.
@@ -95,9 +98,18 @@ def is_readable(text: str) -> bool:
 def listed_place(top: TopLogprobs, *, trimmed: bool, drawn: Sequence[str] = ()) -> Place:
     """The place of a list; the texts are as in `listed_texts`."""
     listed = listed_texts(top, trimmed=trimmed)
+    if trimmed:
+        listed = _without_hidden_twins(top, listed)
     texts = {token.text.strip() if trimmed else token.text for token in top.tokens}
     bound = math.exp(last_rank(top)) * (_SPACINGS if trimmed else 1)
     return Place(listed, drawn, bound=min(bound, 1.0), unclear=texts - listed.keys())
+
+
+def _without_hidden_twins(top: TopLogprobs, listed: Mapping[str, float]) -> dict[str, float]:
+    """Those trimmed texts to which an unlisted token can add little: a drawn " Male" is read as the listed "Male"."""
+    spelt = Counter(text.strip() for text in {token.text for token in top.tokens})
+    last = math.exp(last_rank(top))
+    return {text: p for text, p in listed.items() if spelt[text] > 1 or last**2 <= _TWIN * p}
 
 
 def drawn_place(drawn: str, top: TopLogprobs, audited: Collection[str] = ()) -> Place:

@@ -1,0 +1,54 @@
+"""Honest chats whose draws are compared without surrounding spaces, beside lists that hold one spelling of a word."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from backends.openai.probe.calibration import Place, listed_place, p_value, pooled_p_value
+from backends.openai.probe.unlisted import unlisted_bound
+from backends.openai.scoring.top_logprobs import ListedToken, TopLogprobs
+
+#: A model of "Male" and " Male": the five likeliest hold both spellings of two words, and one of the third.
+TRUE = {"Male": 0.25, "Female": 0.2, "The": 0.1, " Male": 0.06, " Female": 0.05, " The": 0.045}
+TRUE |= {f"w{at}": 0.295 / 40 for at in range(40)}
+
+
+def top(k: int) -> TopLogprobs:
+    likeliest = sorted(TRUE.items(), key=lambda entry: -entry[1])[:k]
+    tokens = tuple(ListedToken(text, math.log(p), at) for at, (text, p) in enumerate(likeliest))
+    return TopLogprobs(tokens, k, "", "ids")
+
+
+def places(seed: int, k: int) -> list[Place]:
+    random = np.random.default_rng(seed)
+    draws = [random.choice(list(TRUE), 375, p=list(TRUE.values())) for _ in range(8)]
+    return [listed_place(top(k), trimmed=True, drawn=[str(text).strip() for text in drawn]) for drawn in draws]
+
+
+@pytest.mark.parametrize("test", [p_value, pooled_p_value, unlisted_bound])
+def test_an_honest_chat_with_a_short_list_is_not_doubted(test) -> None:  # type: ignore[no-untyped-def]
+    """An unlisted " The" counted as the listed "The": one honest run of four was quarantined."""
+    values = [test(places(seed, 5), noise=0.0) for seed in range(40)]
+    assert sum(value < 0.002 for value in values) <= 1
+    assert sum(value < 0.02 for value in values) <= 4
+
+
+def test_only_words_whose_twin_may_be_unlisted_are_left_out() -> None:
+    short, long = (listed_place(top(k), trimmed=True) for k in (5, 46))
+    assert short.listed == pytest.approx({"Male": 0.31, "Female": 0.25})
+    assert "The" in short.unclear
+    assert long.listed["The"] == pytest.approx(0.145)
+    rare = TopLogprobs((*top(46).tokens, ListedToken("zz", math.log(1e-6), 99)), 47, "", "ids")
+    assert "w0" in listed_place(rare, trimmed=True).listed, "its twin is no likelier than the last listed"
+
+
+def test_a_chats_temperature_still_shows_in_a_short_list() -> None:
+    colder = {text: p**2 for text, p in TRUE.items()}
+    total = sum(colder.values())
+    random = np.random.default_rng(1)
+    draws = random.choice(list(TRUE), 375, p=[p / total for p in colder.values()])
+    drawn = [str(text).strip() for text in draws]
+    assert p_value([listed_place(top(5), trimmed=True, drawn=drawn)] * 8, noise=0.0) < 0.002
