@@ -111,7 +111,8 @@ def _server_terms() -> Terms:
             "gets; lists and draws that are false in the same way; values that are false for the audited words alone "
             "by less than the draws after ten of the run's own questions show (1,000: a word of probability 0.1 from "
             "a factor of 1.6 on; 30, where each draw takes a request: one of 0.3 from 2.6 on); a copy of a stored "
-            "answer where a question is repeated. Requests that are routed by their prompt (by its hash, its start or"
+            "answer where a question is repeated; another model for later tokens of a continuation, or for requests of "
+            "one token alone. Requests that are routed by their prompt (by its hash, its start or"
             " its length) get the same model each time, and an exact cache repeats what it stored, also to the "
             "questions that watch for another model: any share of the answers may then be another model's. Else "
             "another model that gives fewer answers than the bound above may pass unseen.",
