@@ -27,8 +27,10 @@ _SIMULATED, _SIMULATED_AGAIN, _SMALL = 2000, 20_000, 0.05
 #: Allowed probability of a draw outside the list: tokens whose text is not as listed, however rare.
 STRAY = 0.005
 #: A twin with another space, as likely as the last listed, shows in a run's 3,000 draws if its square is more than this
-#: share of the text's own probability (two standard deviations). Less would leave out most words of chats.
-_TWIN = 1e-3
+#: share of the text's own probability.
+_TWIN = 3e-5
+#: So many texts with a space around them are expected in draws before their absence says that spaces are cut off.
+_SOME_SPACED = 3
 #: How many tokens may differ in the spaces around one text.
 _SPACINGS = 4
 #: How many listed texts have a cell of their own, likeliest first.
@@ -48,7 +50,8 @@ class Place:
     """One prompt: the probability of each listed text, the texts drawn after it, and those that are audited.
 
     ``bound``: the highest probability of a text that is not listed, if known. ``unclear``: texts that
-    the list holds in a form that does not identify them, so that they have no such bound.
+    the list holds in a form that does not identify them, so that they have no such bound. ``trimmed``: the place of
+    texts without surrounding spaces, for a server that may cut them off what it writes.
     """
 
     listed: Mapping[str, float]
@@ -56,6 +59,7 @@ class Place:
     audited: Collection[str] = ()
     bound: float | None = None
     unclear: Collection[str] = ()
+    trimmed: Place | None = None
 
     @property
     def n(self) -> int:
@@ -103,6 +107,28 @@ def listed_place(top: TopLogprobs, *, trimmed: bool, drawn: Sequence[str] = ()) 
     texts = {token.text.strip() if trimmed else token.text for token in top.tokens}
     bound = math.exp(last_rank(top)) * (_SPACINGS if trimmed else 1)
     return Place(listed, drawn, bound=min(bound, 1.0), unclear=texts - listed.keys())
+
+
+def chat_place(top: TopLogprobs) -> Place:
+    """The place of a chat's list, whose answers may be without surrounding spaces."""
+    return dataclasses.replace(listed_place(top, trimmed=False), trimmed=listed_place(top, trimmed=True))
+
+
+def with_draws(places: Sequence[Place], drawn: Sequence[Sequence[str]]) -> list[Place]:
+    """The places with what was drawn at each; trimmed if the server cuts spaces off, as where none is drawn that must be."""
+    spaced = math.fsum(
+        len(texts) * math.fsum(p for text, p in place.listed.items() if text != text.strip())
+        for place, texts in zip(places, drawn, strict=True)
+    )
+    cuts = spaced > _SOME_SPACED and all(text == text.strip() for texts in drawn for text in texts)
+    found = []
+    for place, texts in zip(places, drawn, strict=True):
+        if cuts and place.trimmed is not None:
+            audited = {text.strip() for text in place.audited}
+            found.append(dataclasses.replace(place.trimmed, drawn=[text.strip() for text in texts], audited=audited))
+        else:
+            found.append(dataclasses.replace(place, drawn=texts))
+    return found
 
 
 def _without_hidden_twins(top: TopLogprobs, listed: Mapping[str, float]) -> dict[str, float]:

@@ -21,6 +21,7 @@ from backends.openai.capabilities import ServerCapabilities, Together
 from backends.openai.probe.calibration import (
     Place,
     audited_bound,
+    chat_place,
     drawn_place,
     listed_place,
     p_value,
@@ -122,17 +123,16 @@ class _Reservoir(Generic[T]):
 
 def _place(response: ScoreResponse, drawn: str, top: TopLogprobs | None) -> Place:
     """The list that a token was drawn beside; beside an echo, the scores' first tokens."""
-    audited = _audited(response, trimmed=False)
+    audited = _audited(response)
     if top is not None:
         return drawn_place(drawn, top, audited)
     scored = [score.tokens[0] for score in response.scores if score.tokens]
     return Place({t.text: math.exp(t.logprob) for t in scored if t.exact and t.start == 0}, (drawn,), audited)
 
 
-def _audited(response: ScoreResponse, *, trimmed: bool) -> set[str]:
+def _audited(response: ScoreResponse) -> set[str]:
     """The first tokens of what was scored."""
-    texts = {score.tokens[0].text for score in response.scores if score.tokens}
-    return {text.strip() for text in texts} if trimmed else texts
+    return {score.tokens[0].text for score in response.scores if score.tokens}
 
 
 @dataclass(frozen=True)
@@ -254,12 +254,11 @@ async def _compared(
         n_before = len(session.beside_lists)
         prompt, top = await _listed(session, request)
         if isinstance(top, TopLogprobs):
-            trimmed = not isinstance(prompt, str)
             found.tops.append((request, top))
             if at < plan.n_drawn:
-                place = listed_place(top, trimmed=trimmed)
-                found.listed.append((prompt, replace(place, audited=_audited(response, trimmed=trimmed))))
-            audited = _audited(response, trimmed=False)
+                place = listed_place(top, trimmed=False) if isinstance(prompt, str) else chat_place(top)
+                found.listed.append((prompt, replace(place, audited=_audited(response))))
+            audited = _audited(response)
             found.beside += [replace(place, audited=audited) for place in session.beside_lists[n_before:]]
             n_compared += 1
             n_moved += _difference(response, top) > max(_OFF, 4 * session.capabilities.repeat_noise)

@@ -12,7 +12,7 @@ import itertools
 import math
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from backends.base import GenerateRequest, Message, Sampling
@@ -21,12 +21,14 @@ from backends.openai.capabilities import Together
 from backends.openai.probe.calibration import (
     Place,
     at_temperature,
+    chat_place,
     entropy,
     listed_place,
     log_likelihood,
     p_value,
     single_draws_bound,
     unseen,
+    with_draws,
 )
 from backends.openai.probe.experiments.long_draws import cold_texts, lists_stay, long_draws
 from backends.openai.probe.rounding import rounding
@@ -119,7 +121,9 @@ async def _fit(session: ProbeSession, kind: Kind, asked: Sequence[tuple[Asked, T
     if flag:
         session.distrust(kind, flag)
         return Outcome(False, flag)
-    listed = [(prompt, listed_place(top, trimmed=kind == "chat")) for prompt, top in lists]
+    listed = [
+        (prompt, chat_place(top) if kind == "chat" else listed_place(top, trimmed=False)) for prompt, top in lists
+    ]
     if session.capabilities.repeat_noise > MAX_NOISE:
         raise NotTestedError("not tried: its lists move too much")
     look = Look(lambda: _sets(session, kind, listed))
@@ -202,11 +206,8 @@ async def _sets(session: ProbeSession, kind: Kind, listed: Sequence[tuple[Asked,
 
 async def drawn_places(session: ProbeSession, listed: Sequence[tuple[Asked, Place]], each: int) -> list[Place]:
     """The place of each prompt, with ``each`` draws."""
-    places = []
-    for prompt, place in listed:
-        texts = await drawn(session, prompt, each)
-        places.append(replace(place, drawn=[_as_listed(text, prompt) for text in texts]))
-    return places
+    texts = [await drawn(session, prompt, each) for prompt, _ in listed]
+    return with_draws([place for _, place in listed], texts)
 
 
 async def _cold_evidence(session: ProbeSession, listed: Sequence[tuple[Asked, Place]]) -> float:
@@ -236,7 +237,7 @@ async def _cold_evidence(session: ProbeSession, listed: Sequence[tuple[Asked, Pl
             except NotTestedError:
                 return evidence  # some models accept no temperature but 1
             n += len(texts)
-            evidence += _for_cold(replace(place, drawn=[_as_listed(text, prompt) for text in texts]))
+            evidence += math.fsum(map(_for_cold, with_draws([place], [texts])))
     return evidence
 
 
@@ -244,10 +245,6 @@ def _for_cold(place: Place) -> float:
     """The log of how much likelier the place's draws are at the low temperature than at 1."""
     cold, same = at_temperature(place, _COLD), at_temperature(place, 1.0)
     return log_likelihood(cold) - log_likelihood(same)
-
-
-def _as_listed(text: str, asked: Asked) -> str:
-    return text if isinstance(asked, str) else text.strip()
 
 
 def _short_and_whole(tops: Sequence[TopLogprobs]) -> str:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from backends.openai.probe.calibration import Place, listed_place, p_value, pooled_p_value
+from backends.openai.probe.calibration import Place, chat_place, listed_place, p_value, pooled_p_value, with_draws
 from backends.openai.probe.unlisted import unlisted_bound
 from backends.openai.scoring.top_logprobs import ListedToken, TopLogprobs
 
@@ -52,3 +52,18 @@ def test_a_chats_temperature_still_shows_in_a_short_list() -> None:
     draws = random.choice(list(TRUE), 375, p=[p / total for p in colder.values()])
     drawn = [str(text).strip() for text in draws]
     assert p_value([listed_place(top(5), trimmed=True, drawn=drawn)] * 8, noise=0.0) < 0.002
+
+
+@pytest.mark.parametrize("cuts", [False, True])
+def test_spaces_count_where_the_server_keeps_them(cuts: bool) -> None:
+    random = np.random.default_rng(2)
+    texts = [str(text) for text in random.choice(list(TRUE), 375, p=list(TRUE.values()))]
+    (place,) = with_draws([chat_place(top(5))], [[text.strip() if cuts else text for text in texts]])
+    assert (" Male" in place.listed) != cuts
+    assert ("The" in place.listed) != cuts, "where spaces are cut off, an unlisted twin may be among its draws"
+    assert p_value([place], noise=0.0) > 0.002
+
+
+def test_a_chat_without_likely_spaces_is_compared_as_it_is() -> None:
+    (place,) = with_draws([chat_place(top(2))], [["Male"] * 200 + ["Female"] * 175])
+    assert place.listed.keys() == {"Male", "Female"}
