@@ -115,7 +115,7 @@ def chat_place(top: TopLogprobs) -> Place:
 
 
 def with_draws(places: Sequence[Place], drawn: Sequence[Sequence[str]]) -> list[Place]:
-    """The places with what was drawn at each; trimmed if the server cuts spaces off, as where none is drawn that must be."""
+    """The places with what was drawn at each; trimmed if the server cuts spaces off: if none comes where some must."""
     spaced = math.fsum(
         len(texts) * math.fsum(p for text, p in place.listed.items() if text != text.strip())
         for place, texts in zip(places, drawn, strict=True)
