@@ -255,7 +255,8 @@ def count_requests(
         for item, keyed in chunk:
             answer = stored.answer(keyed)
             if answer is None or isinstance(answer, BackendError):
-                if (asked := hash((item.request, *keyed.keys))) in alike:
+                following += suite.most_follow_ups(item) if suite is not None else ()
+                if (asked := hash(tuple(keyed.keys))) in alike:
                     counts.shared += 1
                     continue
                 alike.add(asked)
@@ -264,7 +265,6 @@ def count_requests(
                 is_checked = isinstance(backend, SupportsSecondAnswers) and backend.repeats_itself(part.request)
                 is_twice = again is not None and is_checked and again.takes_next()
                 _count_request(counts, part.request, backend, draw, is_twice=is_twice)
-                following += suite.most_follow_ups(item) if suite is not None else ()
             elif suite is not None:
                 following += suite.follow_ups(item, answer)
         _count_scored(counts, following, scorers, store)

@@ -115,12 +115,15 @@ def chat_place(top: TopLogprobs) -> Place:
 
 
 def with_draws(places: Sequence[Place], drawn: Sequence[Sequence[str]]) -> list[Place]:
-    """The places with what was drawn at each; trimmed if the server cuts spaces off: if none comes where some must."""
+    """The places with what was drawn at each; trimmed if the server cuts spaces off: if none comes where some must.
+
+    Chats alone show that: a server that trims their answers may leave the spaces of a completed text.
+    """
+    chats = [(place, texts) for place, texts in zip(places, drawn, strict=True) if place.trimmed is not None]
     spaced = math.fsum(
-        len(texts) * math.fsum(p for text, p in place.listed.items() if text != text.strip())
-        for place, texts in zip(places, drawn, strict=True)
+        len(texts) * math.fsum(p for text, p in place.listed.items() if text != text.strip()) for place, texts in chats
     )
-    cuts = spaced > _SOME_SPACED and all(text == text.strip() for texts in drawn for text in texts)
+    cuts = spaced > _SOME_SPACED and all(text == text.strip() for _, texts in chats for text in texts)
     found = []
     for place, texts in zip(places, drawn, strict=True):
         if cuts and place.trimmed is not None:

@@ -23,6 +23,7 @@ from backends.base import (
 from backends.stand_ins.fake import FakeBackend
 from suites.base import Item
 from suites.genderpair import GenderPair
+from suites.occugender import OccuGender
 from tests.audit.collect.plans import FP, answer, items
 from tests.suites.genderpair.planted import SMALL
 
@@ -37,6 +38,18 @@ def test_a_question_that_several_items_share_is_asked_once(store):
     shared = (Item(f"i{i}", ScoreRequest(f"prompt {i // 2}", (" a", " b")), {}) for i in range(6))
     found = count_requests(shared, FP, FakeBackend(), store)
     assert (found.items, found.requests) == (6, 3)
+
+
+def test_what_follows_a_shared_question_is_counted_for_each_item(store):
+    """Two items may ask the same, and go on differently."""
+
+    class Going(OccuGender):
+        def most_follow_ups(self, item):
+            yield Item(f"{item.id}#more", ScoreRequest(f"then {item.id}", (" a",)), {})
+
+    shared = [Item(f"i{i}", ScoreRequest("prompt", (" a", " b")), {}) for i in range(3)]
+    found = count_requests(shared, FP, FakeBackend(), store, suite=Going())
+    assert (found.requests, found.shared, found.follow_ups) == (1, 2, 3)
 
 
 async def test_an_estimate_counts_what_is_missing(store):

@@ -67,3 +67,11 @@ def test_spaces_count_where_the_server_keeps_them(cuts: bool) -> None:
 def test_a_chat_without_likely_spaces_is_compared_as_it_is() -> None:
     (place,) = with_draws([chat_place(top(2))], [["Male"] * 200 + ["Female"] * 175])
     assert place.listed.keys() == {"Male", "Female"}
+
+
+def test_texts_beside_trimmed_chats_do_not_hide_the_trimming() -> None:
+    """A server may keep the spaces of completed texts, and cut those of its chats."""
+    of_text, of_chat = listed_place(top(5), trimmed=False), chat_place(top(5))
+    text, chat = with_draws([of_text, of_chat], [[" Male"] * 100, ["Male"] * 300])
+    assert text.drawn[0] == " Male"
+    assert chat.listed == of_chat.trimmed.listed  # type: ignore[union-attr]
