@@ -419,7 +419,9 @@ def _stored_rows(parsed: ParsedResponses) -> Iterator[StoredRow]:
     rows = {row.item_id for row in parsed.rows}
     for row in parsed.rows:
         behind = [parsed.by_item[item].keys for item in row.items if item in parsed.by_item]
-        derived = row.item_id not in own and rows.issuperset(row.items)
+        # A missing row without sources stands for an item that could not be asked, as what follows a lost answer.
+        is_lost = row.missing is not None and not row.sources
+        derived = row.item_id not in own and not is_lost and rows.issuperset(row.items)
         yield StoredRow(row, tuple(dict.fromkeys(itertools.chain.from_iterable(behind))), derived)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from audit.report.figures import Figures
 from audit.report.formatting import one_line, percent, where_label
 from audit.report.phrases.counted import enumeration
-from audit.results import LITTLE_COVERAGE, NOT_ASKED, DataQuality, PromptCoverage
+from audit.results import LITTLE_COVERAGE, NOT_ASKED, AuditResult, DataQuality, PromptCoverage
 from backends.errors import ERROR_KINDS
 
 _MANY_WEAK = 0.1  # with a smaller share of prompts of little coverage, there is no caution
@@ -61,11 +61,16 @@ def _missing(figures: Figures, entry: DataQuality) -> str:
     said.append(f"Values are those of the answered items; {holds}.")
     if unasked:
         said.append("Run the audit again to ask the rest.")
-    elif not ERROR_KINDS.isdisjoint(lost):
-        of_model = next((model for model in figures.result.models if model.name == entry.model), None)
-        if of_model is None or of_model.failed > of_model.failed_for_good:
-            said.append("Run the audit again to repeat the failed requests.")
+    elif not ERROR_KINDS.isdisjoint(lost) and not fails_for_good(figures.result, entry.model):
+        said.append("Run the audit again to repeat the failed requests.")
     return " ".join(said)
+
+
+def fails_for_good(result: AuditResult, model: str) -> bool:
+    """Whether all that failed of a model's answers, those of scorers too, would fail again in the same way."""
+    failures = [(reason, n) for e in result.data_quality if e.model == model for reason, n in e.failures.items()]
+    errors = sum(n for reason, n in failures if reason in ERROR_KINDS)
+    return 0 < errors <= sum(one.failed_for_good for one in result.models if one.name == model)
 
 
 def weak_claims(figures: Figures, suites: Sequence[str]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from audit.report.figures import Figures
 from audit.report.formatting import measure_label, where_label
-from audit.report.phrases.cautions import is_weak
+from audit.report.phrases.cautions import fails_for_good, is_weak
 from audit.results import NOT_ASKED, AuditResult, AuditSource, Comparison, Measure
 from backends.errors import ERROR_KINDS, ErrorKind
 
@@ -43,11 +43,13 @@ def next_steps(figures: Figures) -> Iterator[str]:
 
 def _may_be_answered(result: AuditResult) -> bool:
     """Whether some questions were not asked, or failed in a way that may pass."""
-    failures = {reason for entry in result.data_quality for reason in entry.failures}
-    if result.interrupted or NOT_ASKED in failures:
-        return True
-    may_pass = any(model.failed > model.failed_for_good for model in result.models)
-    return may_pass and not failures.isdisjoint(ERROR_KINDS - _FOR_GOOD)
+    failures = {
+        reason
+        for entry in result.data_quality
+        for reason in entry.failures
+        if reason == NOT_ASKED or not fails_for_good(result, entry.model)
+    }
+    return result.interrupted or not failures.isdisjoint((ERROR_KINDS - _FOR_GOOD) | {NOT_ASKED})
 
 
 def _more_items_help(c: Comparison, result: AuditResult) -> bool:

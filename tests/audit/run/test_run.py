@@ -26,6 +26,8 @@ from backends.errors import ConfigError
 from backends.stand_ins.fake import FakeBackend, Faults, PlantedBias
 from suites import GenderPair, OccuGender
 from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, Suite
+from suites.common.text_scorer import TextScorer
+from tests.suites.genderpair.planted import SMALL
 
 SUITE = OccuGender()
 NAMES = sorted((o.name for o in SUITE.occupations), key=len, reverse=True)
@@ -126,6 +128,24 @@ def test_what_would_fail_again_is_not_proposed_again(tmp_path):
     said = [sentence.text for sentence in summary(Figures(result))] + list(next_steps(Figures(result)))
     assert not [text for text in said if "Run the audit again" in text or "only what is unanswered" in text]
     assert any("would fail the same way" in text for text in said)
+
+
+def test_failures_of_a_scorer_are_proposed_again(tmp_path):
+    """They are no failures of the audited model, and may pass."""
+    scorer = TextScorer(FakeBackend("scorer", faults=Faults(1.0, ("server",), permanent=True)), {"toxicity": "a"}, "x")
+    suite = GenderPair(pairs=SMALL, toxicity=scorer, regard=None)
+    result = Audit({"m": FakeBackend("m")}, [suite], db=tmp_path / "a.db").run_sync()
+    assert result.models[0].failed == 0
+    assert any("server" in entry.failures for entry in result.data_quality)
+    assert any("only what is unanswered" in step for step in next_steps(Figures(result)))
+
+
+def test_a_lost_row_without_sources_is_no_derived_one(tmp_path):
+    backend = FakeBackend("m", faults=Faults(0.3, ("server",), permanent=True), batch_size=1)
+    result = Audit({"m": backend}, [Questioning()], db=tmp_path / "a.db").run_sync()
+    with Store.open(tmp_path / "a.db", read_only=True) as store:
+        every, items = (list(store.runs.read_rows(result.run_id, "m", "questioning", derived=d)) for d in (True, False))
+    assert len(every) == len(items) == 2 * sum(1 for _ in Levels().items())
 
 
 def test_a_run_has_one_start_everywhere(tmp_path):
