@@ -100,7 +100,7 @@ class TestedAudit:
         from audit.analysis.gate.rows import stored_rows
         from audit.analysis.gate.rules import GateRules
         from audit.analysis.gate.stored import check_run
-        from audit.report.phrases.gate import check_words
+        from audit.report.phrases.checks.gate import check_words
         from audit.store import Store
 
         if open_fails not in get_args(Known):

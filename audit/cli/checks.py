@@ -27,7 +27,7 @@ def check(
     with 2 if there is a mistake. Without a config: audit check --suite pairs.csv
     """
     from audit.prepare.rehearsal import check_audit, tokenizer_checks
-    from audit.report.phrases.rehearsal import boundary_lines, rehearsal_lines
+    from audit.report.phrases.checks.rehearsal import boundary_lines, rehearsal_lines
 
     audit = given_audit(config, suite or (), model or (("fake",) if suite else ()), None)
     found, of_config = check_audit(audit, bias)

@@ -44,7 +44,7 @@ def plan(
     ±0.03, and --draws 4000 what is best done with 4,000 draws.
     """
     from audit.prepare.forecast import allocate_draws, plan_audit
-    from audit.report.phrases.forecast import allocation_text, plan_text
+    from audit.report.phrases.checks.forecast import allocation_text, plan_text
 
     wishes = {"--detect": detect, "--within": within, "--draws": draws}
     given = [name for name, wish in wishes.items() if wish is not None]

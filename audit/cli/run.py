@@ -207,7 +207,7 @@ def _limit_cost(audit: Audit, max_cost: float) -> None:
 
 def _estimate(audit: Audit, as_json: bool) -> None:
     from audit.prepare.forecast import dry_run_audit, sample_power
-    from audit.report.phrases.forecast import estimate_text
+    from audit.report.phrases.checks.forecast import estimate_text
 
     estimate = asyncio.run(dry_run_audit(audit))
     if as_json:
@@ -220,7 +220,7 @@ def _run(audit: Audit, store: Path, baseline: str | None, again: str, *, as_json
     """Run, report, and return the exit code; ``again`` is how an interrupted run is resumed."""
     from audit.collect.progress import Display
     from audit.report import write_report
-    from audit.report.phrases.parts import part_lines
+    from audit.report.phrases.checks.parts import part_lines
     from audit.report.terminal import print_result
     from audit.run import run_audit
 

@@ -25,7 +25,7 @@ from scipy import special
 
 from audit import Audit
 from audit.prepare.forecast import allocate_draws
-from audit.report.phrases.forecast import allocation_text
+from audit.report.phrases.checks.forecast import allocation_text
 from audit.results import AuditResult, Measure
 from backends.base import ScoreRequest
 from backends.openai import OpenAIBackend

@@ -11,7 +11,7 @@ from audit.report.charts.plots import Panel, Plot, Row, value_ends
 from audit.report.figures import Figures
 from audit.report.formatting import measure_label, one_line, shortened, where_label
 from audit.report.phrases import captions
-from audit.report.phrases.ladder import changes, effect, rungs
+from audit.report.phrases.findings.ladder import changes, effect, rungs
 from audit.results import Comparison, PromptDrift, where_key
 
 #: Differences on a page, for all suites together. The others are in comparisons.csv: ten models have tens of

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 from audit.analysis.gate.results import Check, GateReport
 from audit.report.formatting import markdown_text, number
-from audit.report.phrases.gate import (
+from audit.report.phrases.checks.gate import (
     check_title,
     check_words,
     gate_outcome,

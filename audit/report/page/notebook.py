@@ -7,7 +7,7 @@ import html
 from audit.report.figures import Figures
 from audit.report.page.rendering import render_sheet
 from audit.report.phrases import first_rows, limit_lines, limits_overview, scope, summary
-from audit.report.phrases.parts import part_lines
+from audit.report.phrases.checks.parts import part_lines
 from audit.results import AuditResult
 
 _SENTENCES = 8

@@ -8,7 +8,7 @@ from typing import Any
 from audit.report.charts import FigureTable, Plot
 from audit.report.formatting import MISSING, bounded, figure, measure_label, one_line, shortened, where_label
 from audit.report.phrases.captions import missing_reason
-from audit.report.phrases.sides import Side, side_of
+from audit.report.phrases.findings.sides import Side, side_of
 from audit.results import AuditResult, Measure, where_key
 
 _LISTED = ("forest", "drift", "noise")  # plots of differences, of which there are most

@@ -3,10 +3,12 @@
 Takes values of `audit.results`, `audit.analysis` and `audit.prepare`, gives text; computes no figure.
 """
 
-from audit.report.phrases.cautions import is_weak, prompts_below
-from audit.report.phrases.comparisons import interval_behind, with_words
-from audit.report.phrases.findings import HEADINGS, scope, suite_summary, summary
-from audit.report.phrases.first_page import (
+from audit.report.phrases.checks.gate import gate_outcome
+from audit.report.phrases.checks.limits import limit_lines, limits_overview
+from audit.report.phrases.checks.self_checks import contradictions
+from audit.report.phrases.findings.cautions import is_weak, prompts_below
+from audit.report.phrases.findings.comparisons import interval_behind, with_words
+from audit.report.phrases.findings.first_page import (
     EVIDENCE_NOT_CONFORMITY,
     answer_line,
     asked,
@@ -16,12 +18,10 @@ from audit.report.phrases.first_page import (
     remark_on,
     stands_alone,
 )
-from audit.report.phrases.gate import gate_outcome
-from audit.report.phrases.limits import limit_lines, limits_overview
+from audit.report.phrases.findings.pairs import PAIR_SENTENCES, compared_in_short
+from audit.report.phrases.findings.summary import HEADINGS, scope, suite_summary, summary
 from audit.report.phrases.methods import DATA_QUALITY_TERMS, method_terms
 from audit.report.phrases.next_steps import next_steps
-from audit.report.phrases.pairs import PAIR_SENTENCES, compared_in_short
-from audit.report.phrases.self_checks import contradictions
 from audit.report.phrases.trend import absence_line, changed_notes, gate_lines, trend_scope
 
 __all__ = [

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from audit.report.figures import Figures
 from audit.report.formatting import measure_label, where_label
-from audit.report.phrases.cautions import fails_for_good, is_weak
+from audit.report.phrases.findings.cautions import fails_for_good, is_weak
 from audit.results import NOT_ASKED, AuditResult, AuditSource, Comparison, Measure
 from backends.errors import ERROR_KINDS, ErrorKind
 

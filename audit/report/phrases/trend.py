@@ -7,8 +7,8 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from audit.report.formatting import measure_label, one_line, where_label
+from audit.report.phrases.checks.gate import limit_phrase
 from audit.report.phrases.counted import count
-from audit.report.phrases.gate import limit_phrase
 
 if TYPE_CHECKING:
     from audit.analysis.history import Absence, History, Point, Series

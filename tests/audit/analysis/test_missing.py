@@ -15,8 +15,8 @@ from audit.analysis.gate.results import GateReport
 from audit.analysis.gate.rules import GateRules
 from audit.analysis.measures import measure_rows
 from audit.analysis.rows.table import RowTable
-from audit.report.phrases.comparisons import describe
-from audit.report.phrases.gate import check_words
+from audit.report.phrases.checks.gate import check_words
+from audit.report.phrases.findings.comparisons import describe
 from audit.results import AuditResult, Measure, ModelInfo
 from suites.base import IdentifiedInterval, MeasureSpec, Row
 

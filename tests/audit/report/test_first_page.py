@@ -20,8 +20,8 @@ from audit.report.exports.model_card import model_cards
 from audit.report.figures import Figures
 from audit.report.formatting import one_line
 from audit.report.phrases import compared_in_short, first_rows, next_steps, summary
-from audit.report.phrases.first_page import asked, plain_rows, plain_sentence
-from audit.report.phrases.limits import limit_lines, limits_overview
+from audit.report.phrases.checks.limits import limit_lines, limits_overview
+from audit.report.phrases.findings.first_page import asked, plain_rows, plain_sentence
 from audit.results import AuditResult, Example, LimitCheck, LimitOverNights
 from suites import (
     BBQ,

@@ -13,7 +13,7 @@ from audit import Audit, load_result
 from audit.prepare.forecast.estimate import dry_run_audit
 from audit.report import write_report
 from audit.report.exports import json_report
-from audit.report.phrases.parts import part_lines
+from audit.report.phrases.checks.parts import part_lines
 from audit.store import Store
 from backends import LlamaCppBackend, OpenAIBackend
 from backends.base import Sampling

@@ -9,7 +9,7 @@ import pytest
 
 from audit.analysis.estimators import Strata, ValueKind, mean_of_kind
 from audit.collect import Sample, assign_looks, leading_specs, plan_precision_looks, sampled_factors
-from audit.report.phrases.findings import until_words
+from audit.report.phrases.findings.summary import until_words
 from audit.results import AuditResult, Measure
 from backends.errors import ConfigError
 from tests.audit.run.test_until_decided import ITEMS, SUITE, audit_of, planted, run

@@ -13,7 +13,7 @@ from scipy import stats
 from audit import Audit
 from audit.prepare.rehearsal.check import check_items
 from audit.report.page import report_page
-from audit.report.phrases.rehearsal import rehearsal_lines
+from audit.report.phrases.checks.rehearsal import rehearsal_lines
 from backends import FakeBackend, LLMRater, Rubric
 from backends.errors import ConfigError
 from suites import BOLD, from_file, labelled_texts, suite_schema

@@ -13,7 +13,7 @@ from statsmodels.stats.weightstats import ttost_paired
 
 from audit.analysis.comparing.comparisons import compare_models, rank_models, swapped
 from audit.analysis.comparing.significance import mcnemar_exact
-from audit.report.phrases.comparisons import describe
+from audit.report.phrases.findings.comparisons import describe
 from audit.results import Comparison
 from suites.base import IdentifiedInterval, MeasureSpec, Row
 from tests.audit.analysis.jackknife import jackknife_reach

@@ -22,7 +22,7 @@ from audit.analysis.gate.rules import GateRules
 from audit.analysis.measures import measure_rows
 from audit.analysis.rows.table import RowTable
 from audit.report.exports import gate_json, gate_markdown, junit_xml
-from audit.report.phrases.gate import check_words
+from audit.report.phrases.checks.gate import check_words
 from audit.results import AuditResult, FigureName
 from backends.errors import ConfigError
 from suites.base import IdentifiedInterval, MeasureSpec, Row

@@ -18,7 +18,7 @@ from audit.analysis.gate.results import GatedFigure, GateReport, OverNights
 from audit.analysis.gate.rows import RowsAgainst, content, of_asked, pooled
 from audit.analysis.gate.stored import gate_run
 from audit.report.charts.trend import trend_pictures
-from audit.report.phrases.gate import check_words
+from audit.report.phrases.checks.gate import check_words
 from audit.results import LimitCheck, LimitOverNights
 from audit.schedule.scheduled_audit import read_history
 from audit.store import Night, Store, StoredRow

@@ -11,7 +11,7 @@ from audit import Audit
 from audit.cli.app import app
 from audit.prepare.forecast import allocate_draws
 from audit.prepare.forecast.redrawn import DrawnItem, draw_errors
-from audit.report.phrases.forecast import allocation_text
+from audit.report.phrases.checks.forecast import allocation_text
 from backends.base import ContinuationScore, ScoreRequest, ScoreResponse
 from backends.errors import ConfigError
 from backends.stand_ins.fake import FakeBackend, PlantedBias

@@ -20,7 +20,7 @@ from audit.collect import leading_specs
 from audit.prepare.forecast.estimate import dry_run_audit
 from audit.prepare.forecast.planning import needed, plan_audit
 from audit.prepare.forecast.sample_power import sample_power
-from audit.report.phrases.forecast import plan_text
+from audit.report.phrases.checks.forecast import plan_text
 from backends.errors import ConfigError
 from backends.stand_ins.fake import FakeBackend
 from suites import MGBR, GenderPair, OccuGender

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from audit.prepare.rehearsal.boundaries import check_boundaries
-from audit.report.phrases.rehearsal import boundary_lines
+from audit.report.phrases.checks.rehearsal import boundary_lines
 from backends import FakeBackend, HFBackend, LlamaCppBackend
 from backends.base import ScoreRequest
 from backends.embedded import gemma3_path, smollm2_path

@@ -12,7 +12,7 @@ from audit.analysis.rows.table import RowTable
 from audit.prepare.rehearsal import check_items
 from audit.prepare.rehearsal.answers import rehearse
 from audit.prepare.rehearsal.recovery import recoveries
-from audit.report.phrases.rehearsal import rehearsal_lines
+from audit.report.phrases.checks.rehearsal import rehearsal_lines
 from suites import MGBR, GenderPair, OccuGender, from_file
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from audit import Audit
 from audit.prepare.forecast.estimate import dry_run_audit
-from audit.report.phrases.self_checks import self_check_sentences
+from audit.report.phrases.checks.self_checks import self_check_sentences
 from audit.results import SelfCheck
 from backends.openai import OpenAIBackend
 from tests.backends.openai.lies.audits import Questions, audit_trials

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from audit.report.figures import Figures
 from audit.report.formatting import measure_label, number, one_line
-from audit.report.phrases.comparisons import decided_interval, signed
 from audit.report.phrases.counted import enumeration, verb
+from audit.report.phrases.findings.comparisons import decided_interval, signed
 from audit.results import Comparison, Verdict, where_key
 
 LISTED = 4  # more pairs than this are counted, not listed

@@ -18,12 +18,12 @@ from audit.report.formatting import (
     one_line,
     with_interval,
 )
-from audit.report.phrases.cautions import cautions, weak_claims
+from audit.report.phrases.checks.self_checks import self_check_sentences
 from audit.report.phrases.counted import count, enumeration
-from audit.report.phrases.ladder import step_sentence
-from audit.report.phrases.pairs import compared, compared_figures, leading_pairs
-from audit.report.phrases.self_checks import self_check_sentences
-from audit.report.phrases.sides import Side, side_of
+from audit.report.phrases.findings.cautions import cautions, weak_claims
+from audit.report.phrases.findings.ladder import step_sentence
+from audit.report.phrases.findings.pairs import compared, compared_figures, leading_pairs
+from audit.report.phrases.findings.sides import Side, side_of
 from audit.results import Measure, UntilDecided, where_key
 
 _MANY_MISSING = 0.05  # if more answers are missing, a figure says how many items it rests on

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from audit.report.formatting import factor_label, number, one_line
-from audit.report.phrases.comparisons import decided_interval, over
+from audit.report.phrases.findings.comparisons import decided_interval, over
 from audit.results import AttributionStep, Comparison, Verdict
 
 #: What a change does to a figure.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from audit.report.formatting import factor_label, measure_label, one_line, where_label
-from audit.report.phrases.gate import limit_numbers, limit_phrase, resting_on
+from audit.report.phrases.checks.gate import limit_numbers, limit_phrase, resting_on
 from audit.results import AuditResult, LimitCheck, LimitVerdict, Measure
 
 #: The most pressing first.

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.prepare.rehearsal import BoundaryCheck, Recovery, SuiteCheck
-from audit.report.phrases.cautions import STRADDLED_IN_PART
+from audit.report.phrases.findings.cautions import STRADDLED_IN_PART
 from backends.errors import ConfigError
 
 

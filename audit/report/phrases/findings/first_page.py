@@ -1,6 +1,6 @@
 """The first page: one question with its answers, and the findings in plain words.
 
-It makes no decisions of its own: it uses the same intervals as `audit.report.phrases.findings`.
+It makes no decisions of its own: it uses the same intervals as `audit.report.phrases.findings.summary`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from audit.report.figures import Condition, Figures, Leading
 from audit.report.formatting import bounded, figure, hundredths, measure_label, number, one_line
 from audit.report.formatting.questions import continuation_text, prompt_text
 from audit.report.phrases.counted import count, enumeration
-from audit.report.phrases.sides import Side, side_of
+from audit.report.phrases.findings.sides import Side, side_of
 from audit.results import Example, Measure, SuiteInfo
 
 #: What pages for a technical file say about themselves.

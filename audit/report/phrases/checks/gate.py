@@ -7,7 +7,7 @@ from collections.abc import Collection
 from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.analysis.gate.results import Check, GatedFigure
 from audit.report.formatting import distinct_decimals, level, number, plain_number
-from audit.report.phrases.comparisons import (
+from audit.report.phrases.findings.comparisons import (
     few_clusters,
     few_decide,
     kinds_like_those,
