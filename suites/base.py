@@ -22,6 +22,11 @@ from suites.presentation import Chart, Factor, Meaning, PublishedFigure, TableLa
 __all__ = ["Estimator", "Factor", "IdentifiedInterval", "Item", "MeasureSpec", "QuantityKind", "Row", "Suite"]
 
 
+#: A reserved factor, by which a suite tells apart the rows of different measures. Reports leave it out: the measure's
+#: name says the same.
+KIND = "kind"
+
+
 @dataclass(frozen=True, slots=True)
 class Item:
     """One question of a suite.
@@ -33,7 +38,7 @@ class Item:
     request : Request
         What the model is asked.
     factors : mapping
-        The design: template, occupation, group, condition… Used to filter, cluster and pair.
+        The design: template, occupation, group, condition… Used to filter, cluster and pair. `KIND` is reserved.
     scorer : str or None
         None for the audited model, else the name of one of the suite's `scorers`.
     is_control : bool

@@ -73,7 +73,7 @@ def returned(suite: Suite, method: str, *given: Any) -> Any:
     return found
 
 
-def refuse_sayings(suite: Suite) -> Mapping[str, Any]:
+def refuse_descriptions(suite: Suite) -> Mapping[str, Any]:
     """What the suite says of itself, by method. Raises `ConfigError` where it fails or is of another type."""
     return {name: returned(suite, name) for name in SAYINGS}
 

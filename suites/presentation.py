@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from backends.base import Scalar
+
 #: A level of a factor of the design: a template's name, an occupation, a share…
-Factor = str | int | float | bool | None
+Factor = Scalar
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,6 +147,7 @@ def test_audit_imports_no_concrete_suite_or_backend():
         "suites.own_attributes",
         "suites.own_code",
         "suites.presentation",
+        "suites.renamed_measures",
         "backends",
         "backends.base",
         "backends.checked_fields",

@@ -102,7 +102,7 @@ ALLOWED = {
     ("audit/results/figures.py", "detectable"): "a key of report.json",
     ("audit/results/figures.py", "ledger"): "a key of report.json",
     ("CHANGELOG.md", "forgotten"): "what users find under a new name",
-    ("audit/results/older.py", "forgotten"): "a measure's name in results that are stored already",
+    ("suites/renamed_measures.py", "forgotten"): "a measure's name in results that are stored already",
     ("suites/mgbr", "judged"): "a level of MGBR's factor `kind`, in results that are stored already",
     ("tests/suites/mgbr", "judged"): "the same level",
     ("backends/errors.py", "untruthful"): "a kind of error in stores that are written already",

@@ -197,7 +197,7 @@ class _Drawn:
         return finds
 
     def of_counts(self, alpha: float) -> Callable[[float], float]:
-        """How often it finds a difference of yes and no: the shift turns items beside those that turn anyhow."""
+        """How often it finds a difference of yes and no: the shift flips items besides those that flip by chance."""
 
         def finds(by: float) -> float:
             turned = np.clip(by + self._parts, -1.0, 1.0)

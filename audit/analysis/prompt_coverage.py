@@ -10,7 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from audit.analysis.rows.table import Bools, RowTable
-from audit.results import LITTLE_COVERAGE, PromptCoverage, Scalar, where_key
+from audit.results import LITTLE_COVERAGE, PromptCoverage, where_key
+from backends.base import Scalar
 from suites.base import MeasureSpec
 
 #: A condition of fewer prompts has no share worth naming.

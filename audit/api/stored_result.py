@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import PrivateAttr
 
-from audit.results import REPORT_KEYS, AuditResult, Measure, Scalar
+from audit.results import REPORT_KEYS, AuditResult, Measure
+from backends.base import Scalar
 from backends.errors import ConfigError
 
 if TYPE_CHECKING:

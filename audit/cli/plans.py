@@ -41,7 +41,7 @@ def plan(
     Without an option it says what difference all of the suites' items detect. The plan rests on a pilot: a run in the
     config's store, whose variance components show where the variance comes from. For models that are asked by drawn
     answers, --within 0.03 says how many items and draws of each bring the sampling error of the primary means to
-    ±0.03, and --draws 4000 what is best done with 4,000 draws.
+    ±0.03, and --draws 4000 the best use of 4,000 draws.
     """
     from audit.prepare.forecast import allocate_draws, plan_audit
     from audit.report.phrases.checks.forecast import allocation_text, plan_text
@@ -49,7 +49,7 @@ def plan(
     wishes = {"--detect": detect, "--within": within, "--draws": draws}
     given = [name for name, wish in wishes.items() if wish is not None]
     if len(given) > 1:
-        raise ConfigError("plan", ", ".join(given), "only one wish can be planned for", "Give one of them")
+        raise ConfigError("plan", ", ".join(given), "only one goal can be planned for", "Give one of them")
     audit = load_audit(config)
     planned: AllocationPlan | SamplePlan
     if within is not None or draws is not None:

@@ -207,13 +207,13 @@ def _limit_cost(audit: Audit, max_cost: float) -> None:
 
 def _estimate(audit: Audit, as_json: bool) -> None:
     from audit.prepare.forecast import dry_run_audit, sample_power
-    from audit.report.phrases.checks.forecast import estimate_text
+    from audit.report.phrases.checks.forecast import estimate_text, power_text
 
     estimate = asyncio.run(dry_run_audit(audit))
     if as_json:
         say_json(estimate.model_dump(mode="json"), indent=2)
     else:
-        say("\n".join([estimate_text(estimate), *sample_power(audit)]))
+        say("\n".join(filter(None, [estimate_text(estimate), power_text(sample_power(audit))])))
 
 
 def _run(audit: Audit, store: Path, baseline: str | None, again: str, *, as_json: bool, verbose: bool) -> int:

@@ -9,17 +9,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from audit.report.formatting import distinct_labels, short_level
-from audit.results import (
-    AttributionStep,
-    AuditResult,
-    Comparison,
-    Measure,
-    Scalar,
-    SuiteInfo,
-    Where,
-    level_key,
-    where_key,
-)
+from audit.results import AttributionStep, AuditResult, Comparison, Measure, SuiteInfo, Where, level_key, where_key
+from backends.base import Scalar
 
 Condition = Mapping[str, Scalar]
 

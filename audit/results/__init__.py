@@ -22,7 +22,6 @@ from audit.results.figures import (
     FigureKey,
     FigureName,
     Reported,
-    Scalar,
     Where,
     level_key,
     where_key,
@@ -36,7 +35,7 @@ from audit.results.limits import (
     decisive_reason,
 )
 from audit.results.measures import Agreement, Measure, Reproduction, VarianceComponents
-from audit.results.older import RENAMED_MEASURES, renamed_row
+from audit.results.older import renamed_row
 from audit.results.steps import AttributionStep, EngineDrift, ItemChange, PromptDrift, Rung
 from audit.results.writable import writable
 
@@ -45,7 +44,6 @@ __all__ = [
     "LITTLE_COVERAGE",
     "NOT_ASKED",
     "OPEN_VERDICTS",
-    "RENAMED_MEASURES",
     "REPORT_KEYS",
     "VERDICT_WORDS",
     "Agreement",
@@ -73,7 +71,6 @@ __all__ = [
     "Reported",
     "Reproduction",
     "Rung",
-    "Scalar",
     "SelfCheck",
     "SuiteInfo",
     "UntilDecided",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from audit.results.figures import Reported, Scalar
+from audit.results.figures import Reported
+from backends.base import Scalar
 
 
 class ModelInfo(Reported):

@@ -12,8 +12,9 @@ from audit.results.comparisons import Comparison, Ranking
 from audit.results.figures import Reported
 from audit.results.limits import LimitCheck
 from audit.results.measures import Measure, Reproduction, VarianceComponents
-from audit.results.older import RENAMED_MEASURES, upgraded
+from audit.results.older import upgraded
 from audit.results.steps import AttributionStep, EngineDrift
+from suites.renamed_measures import RENAMED_MEASURES
 
 
 class UntilDecided(Reported):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from audit.results.figures import OfFigure, OfItems, Reported, Scalar
+from audit.results.figures import OfFigure, OfItems, Reported
+from backends.base import Scalar
 
 Verdict = Literal["larger", "smaller", "equivalent", "inconclusive", "not comparable"]
 

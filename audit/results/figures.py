@@ -9,9 +9,9 @@ from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict
 
-from audit.results.signatures import canonical_json
+from audit.results.signatures import signature_json
+from backends.base import Scalar
 
-Scalar = str | int | float | bool | None
 Where = frozenset[tuple[str, tuple[bool, Scalar]]]
 
 
@@ -45,7 +45,7 @@ class FigureName:
     @property
     def id(self) -> str:
         """Short stable hash of the name: 12 hex digits of the SHA-256 of its canonical JSON."""
-        canonical = canonical_json([self.model, self.suite, self.measure, self.where])
+        canonical = signature_json([self.model, self.suite, self.measure, self.where])
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
     @property

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Literal, Protocol
 
 from audit.results.comparisons import OpenBecause
-from audit.results.figures import OfItems, Reported, Scalar
+from audit.results.figures import OfItems, Reported
+from backends.base import Scalar
 
 LimitVerdict = Literal["met", "broken", "insufficient evidence"]
 

@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 from pydantic import field_serializer, field_validator
 
-from audit.results.figures import OfFigure, Reported, Scalar
+from audit.results.figures import OfFigure, Reported
 from audit.results.older import quantity_by_unit
+from backends.base import Scalar
 from suites.base import MeasureSpec
 
 

@@ -10,15 +10,8 @@ from typing import Any
 from audit.results.figures import FigureName
 from audit.results.signatures import encode_parts, read_signature, write_signature
 from suites.base import MeasureSpec, Row
+from suites.renamed_measures import RENAMED_MEASURES
 
-#: Older names of measures, by suite.
-RENAMED_MEASURES: Mapping[str, Mapping[str, str]] = {
-    "DebiasingPositions": {
-        "forgotten": "effect_attenuation",
-        "forgotten_p_diverse": "effect_attenuation_p_diverse",
-        "share_forgotten": "share_attenuated",
-    }
-}
 #: Before suites declared the kind of a quantity, it followed from the unit.
 _BY_UNIT: Mapping[str, Mapping[str, Any]] = {
     "probability": {"kind": "probability"},

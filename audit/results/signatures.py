@@ -39,8 +39,8 @@ def write_signature(encoded: Mapping[str, str], spec: MeasureSpec) -> str:
         own["membership"] = spec.membership
     if spec.weights is not None:
         weights: list[tuple[Factor, float]] = list(spec.weights.items())
-        own |= {"stratum": spec.stratum, "weights": sorted(weights, key=canonical_json)}
-    fields = {**encoded, **{key: canonical_json(value) for key, value in own.items()}}
+        own |= {"stratum": spec.stratum, "weights": sorted(weights, key=signature_json)}
+    fields = {**encoded, **{key: signature_json(value) for key, value in own.items()}}
     return "|".join(f"{_quoted(key).replace(':', '%3A')}:{_quoted(value)}" for key, value in fields.items())
 
 
@@ -58,16 +58,16 @@ def signature_changes(before: str, now: str) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def canonical_json(value: Any) -> str:
-    """JSON that is the same for equal values."""
+def signature_json(value: Any) -> str:
+    """JSON that is the same for equal values. Infinite numbers (a range) are allowed, unlike in a store's keys."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
 def _short(value: Any) -> str:
-    written = canonical_json(value)
+    written = signature_json(value)
     if len(written) <= _LONGEST_VALUE:
         return written
-    return canonical_json(f"sha256:{hashlib.sha256(written.encode()).hexdigest()[:16]}")
+    return signature_json(f"sha256:{hashlib.sha256(written.encode()).hexdigest()[:16]}")
 
 
 def _quoted(text: str) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from audit.results.comparisons import Comparison
-from audit.results.figures import Reported, Scalar
+from audit.results.figures import Reported
+from backends.base import Scalar
 
 
 class PromptDrift(Reported):

@@ -35,6 +35,7 @@ from audit.logs import run_log
 from audit.prepare.rehearsal import refuse_mistakes
 from audit.prepare.resolve import ResolvedAudit, resolve_audit
 from audit.report.phrases import contradictions, with_words
+from audit.report.phrases.checks.problems import failed_requests, identity_in_doubt, identity_unchecked
 from audit.results import (
     AuditResult,
     Example,
@@ -239,7 +240,7 @@ class _Run:
             try:
                 await described.backend.verify_identity()
             except BackendError as error:
-                problems.append(f"{described.name}: whether it is still the same model could not be checked: {error}")
+                problems.append(identity_unchecked(described.name, error))
             since = described.backend.unverified_since
             if since is not None:
                 keys = await asyncio.to_thread(
@@ -248,9 +249,7 @@ class _Run:
                 self.collector.retract(keys)
                 backend = described.backend
                 reason = backend.unverified_reason if isinstance(backend, ExplainsIdentityCheck) else ANOTHER_MODEL
-                problems.append(
-                    f"{described.name}: {reason}; {len(keys)} answers since the last successful check are quarantined"
-                )
+                problems.append(identity_in_doubt(described.name, reason, len(keys)))
         return problems
 
     def check_itself(self, outcomes: Mapping[str, Sequence[Outcome]]) -> list[SelfCheck]:
@@ -318,7 +317,7 @@ class _Run:
                 "problems": [
                     *problems,
                     *contradictions(checks),
-                    *_problems(outcomes, unanswered),
+                    *failed_requests(outcomes, unanswered),
                     *_refused_rules(audit, result.measures),
                 ],
             }
@@ -334,7 +333,7 @@ class _Run:
         """What was asked of a part of the audit. It has no figures: a part's could be read as the whole audit's."""
         unanswered = self.collector.unanswered
         result = self._result([], outcomes, complete=unanswered == 0, interrupted=interrupted)
-        told = [*problems, *contradictions(checks), *_problems(outcomes, unanswered)]
+        told = [*problems, *contradictions(checks), *failed_requests(outcomes, unanswered)]
         return result.model_copy(update={"self_checks": list(checks), "problems": told})
 
     def _limits(self, result: AuditResult) -> list[LimitCheck]:
@@ -423,18 +422,6 @@ def _stored_rows(parsed: ParsedResponses) -> Iterator[StoredRow]:
         is_lost = row.missing is not None and not row.sources
         derived = row.item_id not in own and not is_lost and rows.issuperset(row.items)
         yield StoredRow(row, tuple(dict.fromkeys(itertools.chain.from_iterable(behind))), derived)
-
-
-def _problems(outcomes: Mapping[str, Sequence[Outcome]], unanswered: int) -> Iterator[str]:
-    for name, rounds in outcomes.items():
-        yield from (f"{name}: {outcome.stopped}" for outcome in rounds if outcome.stopped)
-        for outcome in rounds:
-            yield from (f"{name}: {outcome.failures[kind]} × {reason}" for kind, reason in outcome.reasons.items())
-    for_good = sum(outcome.for_good for rounds in outcomes.values() for outcome in rounds)
-    if unanswered > for_good:
-        yield f"{unanswered} questions have no answer; run the same command again to ask them"
-    elif unanswered:
-        yield f"{unanswered} questions have no answer; asking them again unchanged would fail the same way"
 
 
 def _refused_rules(audit: AuditConfig, measures: Sequence[Measure]) -> Iterator[str]:

@@ -8,7 +8,5 @@ whole engine.
 from __future__ import annotations
 
 from audit.schedule.cron import Schedule
-from audit.schedule.journal import Journal
-from audit.schedule.slots import RunOutcome, Slots
 
-__all__ = ["Journal", "RunOutcome", "Schedule", "Slots"]
+__all__ = ["Schedule"]

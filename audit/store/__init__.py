@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from audit.store.answers import Entry, StoredAnswer
 from audit.store.codecs import StoredRow, answer_from_json, join_answers, matches_request, split_response
-from audit.store.keys import KeyedRequest, answer_keys, canonical_json, fingerprint_id, keyed_request, to_bytes
+from audit.store.keys import KeyedRequest, answer_keys, canonical_json, keyed_request, to_bytes
 from audit.store.nights import Night
 from audit.store.second_answers import COMPARED_WITHIN, AnswerPair
 from audit.store.sqlite.database import StoreError
@@ -27,7 +27,6 @@ __all__ = [
     "answer_from_json",
     "answer_keys",
     "canonical_json",
-    "fingerprint_id",
     "join_answers",
     "keyed_request",
     "matches_request",

@@ -280,7 +280,7 @@ class OpenAIBackend(Backend):
             frozenset(capabilities),
             notes,
             retired=report.retired_fields() | RETIRED,
-            statements=(*report.statements, *found.said_of_draws(self.samples)),
+            statements=(*report.statements, *found.notes_on_draws(self.samples)),
             limits=report.limits,
             requests=report.requests,
             absent={"score": report.without_scores} if report.without_scores and "score" not in capabilities else {},

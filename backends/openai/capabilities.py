@@ -135,7 +135,7 @@ class ServerCapabilities:
         routes = [f"{kind}s by {route}" for kind, route in zip(("text", "chat"), self.routes, strict=True) if route]
         return f"log-probabilities of {', '.join(routes)}" if routes else "texts alone"
 
-    def said_of_draws(self, samples: int | None) -> tuple[str, ...]:
+    def notes_on_draws(self, samples: int | None) -> tuple[str, ...]:
         """What a reader must know about figures that come from draws."""
         if "sampled" not in self.routes:
             return ()

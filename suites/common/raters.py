@@ -48,7 +48,7 @@ from suites.common.labelled_texts import LabelledTexts
 from suites.presentation import Drafts, TableColumn, TableLayout
 
 #: The reason for which a refused rater's rows are missing.
-NOT_TRUSTED = "rater not believed"
+NOT_TRUSTED = "rater not trusted"
 _CONFIDENCE = 0.95
 #: How far one unit of log-odds moves a probability at most.
 _UNIT = math.tanh(0.25)

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from audit import load_audit
-from audit.prepare.rehearsal import check_items
+from audit.prepare.rehearsal.check import check_items
 from suites import from_file, suite_schema
 from tests.suites.benchmarks.invented import figures, value
 from tests.suites.custom.test_pairs import logprob

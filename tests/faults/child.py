@@ -19,7 +19,8 @@ from audit.collect import job_run
 from audit.collect.jobs import Job, RetryPolicy
 from audit.collect.scheduler import run_jobs
 from audit.collect.shutdown import INTERRUPTED, ShutdownRequest, stop_on_signals
-from audit.schedule import Journal, RunOutcome, Slots
+from audit.schedule.journal import Journal
+from audit.schedule.slots import RunOutcome, Slots
 from audit.store import Entry, Store, StoreError
 from audit.store.answers import Answers
 from audit.store.leases import Leases

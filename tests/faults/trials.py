@@ -14,7 +14,7 @@ from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from audit.schedule import Journal
+from audit.schedule.journal import Journal
 from audit.store import Store
 from backends.base import ScoreRequest
 from tests.faults.child import KILL_POINTS, Spec

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from audit.results.signatures import canonical_json, encode_parts, write_signature
+from audit.results.signatures import encode_parts, signature_json, write_signature
 from audit.store.keys import answer_keys
 from suites import MGBR, GenderPair
 
@@ -30,10 +30,10 @@ RELEASED = {"groups": ["female"], "structures": ["brackets"], "prompt_format": "
 )
 def test_ids_answer_keys_and_figures_stay_the_same(suite, options, digest):
     asked = suite(**options)
-    found = hashlib.sha256(canonical_json(dict(asked.signature())).encode())
+    found = hashlib.sha256(signature_json(dict(asked.signature())).encode())
     for item in asked.items():
         keys = [*answer_keys(item.request, "fingerprint")]
-        found.update(canonical_json([item.id, dict(item.factors), keys, item.is_control]).encode())
+        found.update(signature_json([item.id, dict(item.factors), keys, item.is_control]).encode())
     for spec in asked.measures(()):
         found.update(write_signature(encode_parts({}), spec).encode())
     assert found.hexdigest()[:16] == digest

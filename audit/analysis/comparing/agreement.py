@@ -22,8 +22,9 @@ from pydantic import Field
 from scipy import special
 
 from audit.analysis.correlations import correlation
-from audit.results import AuditResult, Measure, Reported, Scalar, where_key
+from audit.results import AuditResult, Measure, Reported, where_key
 from audit.results.signatures import EXTENT, signature_changes
+from backends.base import Scalar
 
 #: With fewer models a ranking says next to nothing: two unrelated figures rank four models the same in 1 of 24 cases.
 FEWEST_MODELS = 5

@@ -18,7 +18,6 @@ from audit.analysis.estimators.estimate import (
 from audit.analysis.estimators.few_levels import few_levels_decide, rests_on_few_levels
 from audit.analysis.estimators.kinds import ValueKind, mean_of_kind
 from audit.analysis.estimators.means import Moments, clustered_mean, summed_variance
-from audit.analysis.estimators.rare import allow_for_few_outcomes
 from audit.analysis.estimators.skewness import allow_for_unseen_skewness, bent_by_skewness
 from audit.analysis.estimators.unseen import UNSEEN_LOG_ODDS, unseen_share
 
@@ -34,7 +33,6 @@ __all__ = [
     "Reach",
     "Strata",
     "ValueKind",
-    "allow_for_few_outcomes",
     "allow_for_unseen_skewness",
     "bent_by_skewness",
     "cluster_means",

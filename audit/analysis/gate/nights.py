@@ -10,7 +10,7 @@ from audit.analysis.gate.rows import RowsAgainst, StoredRowsOf, content, of_same
 from audit.analysis.gate.unreadable import UNREADABLE_SHARE, unreadable_items
 from audit.analysis.rows.table import RowTable
 from audit.results import AuditResult, FigureName
-from audit.results.signatures import EXTENT, canonical_json, encode_parts
+from audit.results.signatures import EXTENT, encode_parts, signature_json
 from audit.store import Night, Store, StoredRow
 
 #: What a night records of a figure.
@@ -94,4 +94,4 @@ def _facts(figure: GatedFigure) -> dict[str, object]:
 
 def _question(signature: dict[str, object]) -> str:
     """What a suite asks and how it is read, regardless of the sample size."""
-    return canonical_json(encode_parts({key: value for key, value in signature.items() if key not in EXTENT}))
+    return signature_json(encode_parts({key: value for key, value in signature.items() if key not in EXTENT}))

@@ -11,9 +11,9 @@ from audit.analysis.decisions import DEFAULT_MARGIN
 from audit.analysis.gate.limits import COVERAGE, REFUSALS, Bounds
 from audit.analysis.gate.results import OpenFails
 from audit.analysis.gate.unreadable import UNREADABLE_SHARE
-from audit.results import RENAMED_MEASURES
 from backends.errors import ConfigError
 from suites.base import MeasureSpec
+from suites.renamed_measures import RENAMED_MEASURES
 
 Margins = Mapping[str, float] | float
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from audit.analysis.estimators import Codes, Floats, Layout, Strata, ValueKind
 from audit.analysis.rows.table import Bools, RowTable
-from audit.results import Scalar, level_key
+from audit.results import level_key
+from backends.base import Scalar
 from suites.base import Factor, MeasureSpec
 
 

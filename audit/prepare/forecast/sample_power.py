@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from scipy import special
 
@@ -24,15 +25,48 @@ from suites.own_code import items_of
 _USUAL = 0.085
 
 
-def sample_power(audit: AuditConfig) -> list[str]:
-    """One line for each primary mean: the smallest difference that the audit's items can detect."""
+@dataclass(frozen=True, slots=True)
+class ItemPower:
+    """What one primary mean's items can detect.
+
+    Attributes
+    ----------
+    levels : mapping
+        Levels of each sampled factor. Empty: the figure names none.
+    fewest : int
+        The fewest levels of a factor, in the smallest stratum.
+    combinations : int or None
+        How many combinations of levels are asked, if not all.
+    detects : float or None
+        The smallest difference that is found with `POWER`; infinite if none is, None where nothing says how the values
+        vary.
+    basis : str or None
+        The earlier run that ``detects`` rests on; None: that the models differ as `_USUAL` says.
+    worst : float or None
+        What is found however the models differ; None: nothing is for certain.
+    scarce : mapping
+        Factors of which the whole suite has too few levels for any limit to help.
+    """
+
+    figure: str
+    levels: Mapping[str, int]
+    fewest: int = 0
+    combinations: int | None = None
+    detects: float | None = None
+    basis: str | None = None
+    worst: float | None = None
+    scarce: Mapping[str, int] = field(default_factory=dict)
+
+
+def sample_power(audit: AuditConfig) -> list[ItemPower]:
+    """For each primary mean, the smallest difference that the audit's items can detect."""
     last = None
     if audit.db.exists():
         with Store.open(audit.db, read_only=True) as store:
             results = (store.runs.result(run.id) for run in store.runs.all())
             last = next((result for result in results if result is not None and result.components), None)
     pilot = by_figure(last.components if last is not None else (), audit)
-    lines = []
+    powers = []
     pairs = max(1, math.comb(len(audit.models), 2))
     for name, suite in audit.suites.items():
         every, items = list(items_of(suite)), list(suite_items(name, suite, audit))
@@ -40,45 +74,34 @@ def sample_power(audit: AuditConfig) -> list[str]:
         for spec in primary:
             if spec.estimator == "mean":
                 earlier = pilot.get((name, spec.measure, where_key(spec.where)), [])
-                power = _power(spec, items, earlier, ALPHA / (len(primary) * pairs)) + _more(spec, items, every)
-                lines.append(f"{FigureName(name, spec.measure, spec.where)}: {power}")
-    if not lines:
-        return []
-    heading = ["", "Smallest difference between two models that these items detect with 80 % power"]
-    if any("about" in line for line in lines):
-        heading.append(
-            "(about: if two models differ as SmolLM2-135M and Gemma 3 270M do on OccuGender; at worst: however they "
-            "differ. After a run with --limit, this says what yours need)"
-        )
-    return heading + lines
+                figure = str(FigureName(name, spec.measure, spec.where))
+                power = _power(figure, spec, items, earlier, ALPHA / (len(primary) * pairs))
+                powers.append(replace(power, scarce=_scarce(spec, items, every)))
+    return powers
 
 
-def _power(spec: MeasureSpec, items: Sequence[Item], earlier: Sequence[VarianceComponents], alpha: float) -> str:
+def _power(
+    figure: str, spec: MeasureSpec, items: Sequence[Item], earlier: Sequence[VarianceComponents], alpha: float
+) -> ItemPower:
     design = design_of(spec, items)
-    if not design.levels:
-        return "unknown: the figure names no factor whose levels are a sample (`clusters`)"
-    described = ", ".join(f"{n:,} {factor}{'s' if n != 1 else ''}" for factor, n in design.levels.items())
+    power = ItemPower(figure, dict(design.levels), design.fewest)
     if design.fewest < FEWEST_CLUSTERS:
-        of_kind = f", {design.fewest} of one group" if design.fewest < min(design.levels.values()) else ""
-        return f"nothing with {described}{of_kind}: {FEWEST_CLUSTERS} or more are needed"
+        return power
     cells = cells_behind(items, spec)
     if len(design.levels) > 1 and cells < design.cells:
-        described += f" in {cells:,} combinations"
+        power = replace(power, combinations=cells)
     if earlier:
         found, _, basis = basis_of(earlier)
         finds = found_with(spec, items, found, alpha)
         if finds is not None:
-            return f"{finds:.3f} with {described} (by an earlier run, {basis})"
+            return replace(power, detects=finds, basis=basis)
     low, high = spec.limits
     if not math.isfinite(high - low):
-        return f"unknown with {described} (no earlier run, and its values have no range)"
+        return power
     usual = thinned(_usual(spec, design), design, cells)
     finds = smallest_found(usual, design, alpha=alpha, is_count=spec.from_counts)
-    if not math.isfinite(finds):
-        return f"nothing with {described} (no earlier run)"
     bound = _bound(spec, design, alpha)
-    worst = "none for certain" if bound >= high - low else f"at worst {bound:.2g}"
-    return f"about {finds:.2g}, {worst} with {described} (no earlier run)"
+    return replace(power, detects=finds, worst=None if bound >= high - low else bound)
 
 
 def _usual(spec: MeasureSpec, design: Design) -> Components:
@@ -90,13 +113,11 @@ def _usual(spec: MeasureSpec, design: Design) -> Components:
     return Components(factors, of_item, None, dict(factors), 1.0)
 
 
-def _more(spec: MeasureSpec, items: Sequence[Item], every: Sequence[Item]) -> str:
-    """That no limit helps a figure of which the whole suite has too few levels."""
+def _scarce(spec: MeasureSpec, items: Sequence[Item], every: Sequence[Item]) -> Mapping[str, int]:
+    """Factors of which the whole suite has too few levels."""
     if len(items) == len(every) or design_of(spec, items).fewest >= FEWEST_CLUSTERS:
-        return ""
-    whole = levels_behind(every, spec)
-    few = [f"{n} {factor}{'s' if n != 1 else ''}" for factor, n in whole.items() if n < FEWEST_CLUSTERS]
-    return f". No limit helps: the whole suite has {' and '.join(few)}" if few else ""
+        return {}
+    return {factor: n for factor, n in levels_behind(every, spec).items() if n < FEWEST_CLUSTERS}
 
 
 def _bound(spec: MeasureSpec, design: Design, alpha: float) -> float:

@@ -5,7 +5,7 @@ how often a planted bias is recovered. Loads no model.
 """
 
 from audit.prepare.rehearsal.boundaries import BoundaryCheck
-from audit.prepare.rehearsal.check import SuiteCheck, check_audit, check_items, refuse_mistakes, tokenizer_checks
+from audit.prepare.rehearsal.check import SuiteCheck, check_audit, refuse_mistakes, tokenizer_checks
 from audit.prepare.rehearsal.recovery import Recovery
 
 __all__ = [
@@ -13,7 +13,6 @@ __all__ = [
     "Recovery",
     "SuiteCheck",
     "check_audit",
-    "check_items",
     "refuse_mistakes",
     "tokenizer_checks",
 ]

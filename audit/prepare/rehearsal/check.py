@@ -188,7 +188,7 @@ def check_items(
     found = SuiteCheck(name, n_items=len(items))
     asked = items if all_items is None else all_items
     try:
-        found.mistakes += mistakes.of_sayings(suite)
+        found.mistakes += mistakes.of_descriptions(suite)
         found.mistakes += mistakes.of_items(suite, asked)
         if not found.mistakes:
             found.mistakes += mistakes.of_needs(suite, asked)

@@ -20,7 +20,7 @@ from backends.base import ClassifyRequest, GenerateRequest, Request, ScoreReques
 from backends.checked_fields import matches, wrong_value
 from backends.errors import ConfigError
 from suites.base import Item, MeasureSpec, Row, Suite
-from suites.own_attributes import refuse_sayings
+from suites.own_attributes import refuse_descriptions
 from suites.own_code import is_own, misfit, placed
 
 #: Tolerance for rounding at the ends of a quantity's range.
@@ -58,9 +58,9 @@ def of_items(suite: Suite, items: Collection[Item]) -> Iterator[ConfigError]:
                 yield placed(suite, None, name, f"{option}: no item has this factor", _close(name, factors))
 
 
-def of_sayings(suite: Suite) -> Iterator[ConfigError]:
+def of_descriptions(suite: Suite) -> Iterator[ConfigError]:
     """What a suite says of itself: a signature that cannot be stored, and a character that no report can hold."""
-    said = refuse_sayings(suite)
+    said = refuse_descriptions(suite)
     try:
         json.dumps(said["signature"])
     except (TypeError, ValueError) as error:

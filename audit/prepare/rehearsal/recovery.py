@@ -12,7 +12,7 @@ from audit.analysis.estimators import UNSEEN_LOG_ODDS
 from audit.analysis.measures import measure_rows
 from audit.analysis.rows.table import RowTable
 from audit.prepare.rehearsal.answers import plants, rehearse
-from audit.results import Scalar
+from backends.base import Scalar
 from suites.base import Item, MeasureSpec, Suite
 
 #: Upper limit of the answers made up for one suite.

@@ -24,7 +24,8 @@ from audit.report.formatting import (
     unit_label,
 )
 from audit.report.phrases import captions
-from audit.results import Measure, Scalar, level_key, where_key
+from audit.results import Measure, level_key, where_key
+from backends.base import Scalar
 
 _DRAWN = 8  # figures of a suite that the first screen has room for
 

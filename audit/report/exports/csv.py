@@ -13,7 +13,8 @@ import numpy as np
 from audit.report.figures import Figures
 from audit.report.formatting import csv_cell
 from audit.report.tables import named_tables
-from audit.results import REPORT_KEYS, AuditResult, Comparison, Measure, Scalar
+from audit.results import REPORT_KEYS, AuditResult, Comparison, Measure
+from backends.base import Scalar
 
 #: Columns of comparisons.csv: files of earlier versions have them in this order; new ones join at the end.
 _COMPARISON = """

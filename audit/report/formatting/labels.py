@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from audit.report.formatting.safe_text import one_line
-from audit.results import Scalar, level_key
-
-#: A factor that suites use internally. Readers learn the same from the measure's name.
-_HIDDEN_FACTOR = "kind"
+from audit.results import level_key
+from backends.base import Scalar
+from suites.base import KIND
 
 
 def measure_label(name: str) -> str:
@@ -47,7 +46,7 @@ def distinct_labels(levels: Iterable[Scalar], label: Callable[[Scalar], str]) ->
 
 def where_label(where: Mapping[str, Scalar]) -> str:
     """``bias explicit · debiasing none``; ``overall`` where nothing is narrowed."""
-    parts = (f"{factor_label(k)} {level_label(v)}" for k, v in where.items() if k != _HIDDEN_FACTOR)
+    parts = (f"{factor_label(k)} {level_label(v)}" for k, v in where.items() if k != KIND)
     return " · ".join(parts) or "overall"
 
 

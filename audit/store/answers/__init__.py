@@ -7,6 +7,6 @@ its key. Gives answers back by request, or by key alone.
 from __future__ import annotations
 
 from audit.store.answers.answers import Answers
-from audit.store.answers.values import Entry, StoredAnswer, Verification
+from audit.store.answers.values import Entry, StoredAnswer
 
-__all__ = ["Answers", "Entry", "StoredAnswer", "Verification"]
+__all__ = ["Answers", "Entry", "StoredAnswer"]

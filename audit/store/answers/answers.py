@@ -13,7 +13,7 @@ from audit.store.answers import lookup, packed, prompts, writing
 from audit.store.answers.by_key import ByKey
 from audit.store.answers.lookup import Found
 from audit.store.answers.packed import PackedRow, Unpacked
-from audit.store.answers.quarantine import Doubtful, beginning, move
+from audit.store.answers.quarantine import ToQuarantine, beginning, move
 from audit.store.answers.rows import ANSWER_COLUMNS, AnswerRow, DamagedError, select
 from audit.store.answers.values import Entry, StoredAnswer, Verification
 from audit.store.answers.verifying import read_everything
@@ -112,12 +112,12 @@ class Answers:
     def quarantine(self, keys: Sequence[str], problem: str) -> list[str]:
         """Quarantine the answers under ``keys``, so that they are asked again. Returns the keys that had one."""
         with self._database.read() as db:
-            doubtful = Doubtful(list(select(db, keys)))
-            found, doubtful.damaged = self._by_key.find(db, keys)
+            pending = ToQuarantine(list(select(db, keys)))
+            found, pending.damaged = self._by_key.find(db, keys)
             for key, (unpacked, _) in found.items():
-                doubtful.add(unpacked, [key])
-        self._quarantine(doubtful, problem)
-        there = {row.key for row in doubtful.single} | found.keys() | set().union(*doubtful.damaged.values())
+                pending.add(unpacked, [key])
+        self._quarantine(pending, problem)
+        there = {row.key for row in pending.single} | found.keys() | set().union(*pending.damaged.values())
         return [key for key in dict.fromkeys(keys) if key in there]
 
     def quarantine_since(self, fingerprint: str, since: float, problem: str) -> list[str]:
@@ -125,24 +125,24 @@ class Answers:
         where = "WHERE fingerprint = ? AND at > ?"
         with self._database.read() as db:
             sql = f"SELECT {ANSWER_COLUMNS} FROM answers {where}"
-            doubtful = Doubtful([AnswerRow(*row) for row in db.execute(sql, (fingerprint, since))])
+            pending = ToQuarantine([AnswerRow(*row) for row in db.execute(sql, (fingerprint, since))])
             if packed.is_any(db):
                 sql = f"SELECT {packed.COLUMNS} FROM packed_scores {where}"
                 for row in [PackedRow(*row) for row in db.execute(sql, (fingerprint, since))]:
                     try:
                         unpacked = Unpacked.of(row, row.scores(), prompts.read(db, row.prompt))
-                        doubtful.add(unpacked, unpacked.question.keys)
+                        pending.add(unpacked, unpacked.question.keys)
                     except DamagedError:
-                        doubtful.damaged[row] = set()
-        self._quarantine(doubtful, problem)
-        return [row.key for row in doubtful.single] + [key for _, keys in doubtful.packed.values() for key in keys]
+                        pending.damaged[row] = set()
+        self._quarantine(pending, problem)
+        return [row.key for row in pending.single] + [key for _, keys in pending.packed.values() for key in keys]
 
     def _quarantine_damaged(self, found: Found) -> None:
-        self._quarantine(Doubtful(found.damaged, found.damaged_packed), "checksum")
+        self._quarantine(ToQuarantine(found.damaged, found.damaged_packed), "checksum")
 
-    def _quarantine(self, doubtful: Doubtful, problem: str) -> None:
-        if doubtful and not self._database.read_only:
-            self._database.submit(lambda db: move(db, doubtful, problem)).result()
+    def _quarantine(self, pending: ToQuarantine, problem: str) -> None:
+        if pending and not self._database.read_only:
+            self._database.submit(lambda db: move(db, pending, problem)).result()
 
     # -- inspection --------------------------------------------------------------------------
 
@@ -205,7 +205,7 @@ class Answers:
                 problems = checked.file_problems or tuple(f"{one} (the indices were rebuilt)" for one in problems)
         if checked.tags and not self._database.read_only:
             self._database.submit(lambda db: packed.write_tags(db, checked.tags)).result()
-        self._quarantine(checked.doubtful, "found by verify")
+        self._quarantine(checked.pending, "found by verify")
         return Verification(checked.answers, checked.names, problems, len(checked.tags))
 
 

@@ -17,7 +17,7 @@ from backends.base import ScoreRequest, prompt_from_json
 
 
 @dataclass(slots=True)
-class Doubtful:
+class ToQuarantine:
     """What to quarantine: rows; damaged packed rows, with keys they may have; some answers of sound packed ones."""
 
     single: list[AnswerRow] = field(default_factory=list)
@@ -32,19 +32,19 @@ class Doubtful:
         self.packed.setdefault(unpacked.row.id, (unpacked, []))[1].extend(keys)
 
 
-def move(db: sqlite3.Connection, doubtful: Doubtful, problem: str) -> None:
+def move(db: sqlite3.Connection, pending: ToQuarantine, problem: str) -> None:
     """Move answers to the quarantine, except for what another process has moved in the meantime."""
-    for row in doubtful.single:
+    for row in pending.single:
         record(db, row.key, row, problem)
         db.execute("DELETE FROM answers WHERE key = ?", (row.key,))
-    for damaged, keys in doubtful.damaged.items():
+    for damaged, keys in pending.damaged.items():
         if damaged in packed.of_ids(db, [damaged.id]):
             first, *others = names(db, damaged, keys)
             record(db, first, damaged, problem)
             for name in others:
                 record(db, name, ("with", first), problem)
             packed.delete(db, damaged)
-    for unpacked, some in doubtful.packed.values():
+    for unpacked, some in pending.packed.values():
         _move_some(db, unpacked, set(some), problem)
 
 

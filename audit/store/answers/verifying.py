@@ -10,7 +10,7 @@ from typing import Any
 from audit.store.answers import packed
 from audit.store.answers.packed import PackedRow, Unpacked
 from audit.store.answers.prompts import is_sound_prompt
-from audit.store.answers.quarantine import Doubtful, names
+from audit.store.answers.quarantine import ToQuarantine, names
 from audit.store.answers.rows import ANSWER_COLUMNS, AnswerRow, DamagedError
 from audit.store.keys import answer_keys, from_json_bytes, join_request
 
@@ -21,7 +21,7 @@ class Checked:
 
     answers: int = 0
     names: tuple[str, ...] = ()
-    doubtful: Doubtful = field(default_factory=Doubtful)
+    pending: ToQuarantine = field(default_factory=ToQuarantine)
     file_problems: tuple[str, ...] = ()
     tags: dict[int, bytes] = field(default_factory=dict)
 
@@ -41,11 +41,11 @@ def read_everything(db: sqlite3.Connection) -> Checked:
             row.answer()
             _check_key(row, prompts)
         except DamagedError:
-            checked.doubtful.single.append(row)
+            checked.pending.single.append(row)
     if packed.is_any(db):
         _read_packed(db, prompts, checked)
-    found = [str(row.key) for row in checked.doubtful.single]
-    checked.names = tuple(found + [name for row in checked.doubtful.damaged for name in names(db, row)])
+    found = [str(row.key) for row in checked.pending.single]
+    checked.names = tuple(found + [name for row in checked.pending.damaged for name in names(db, row)])
     return checked
 
 
@@ -57,7 +57,7 @@ def _read_packed(db: sqlite3.Connection, prompts: Mapping[str, Any], checked: Ch
         try:
             unpacked = Unpacked.of(row, row.scores(), prompts.get(row.prompt))
         except DamagedError:
-            checked.doubtful.damaged[row] = set()
+            checked.pending.damaged[row] = set()
             continue
         right = packed.tags(unpacked.question.keys)
         if tags != right:

@@ -10,7 +10,7 @@ from audit.analysis.history import Absence, History, absences, history, stored_r
 from audit.analysis.measures import measure_rows
 from audit.analysis.rows.table import RowTable
 from audit.results import AuditResult, ModelInfo
-from audit.schedule import Journal
+from audit.schedule.journal import Journal
 from audit.store import Store
 from suites.base import IdentifiedInterval, MeasureSpec, Row
 

@@ -22,7 +22,8 @@ from audit.report.charts import (
 from audit.report.figures import Figures
 from audit.report.page import report_page
 from audit.report.phrases import suite_summary
-from audit.results import AuditResult, Scalar, VarianceComponents, where_key
+from audit.results import AuditResult, VarianceComponents, where_key
+from backends.base import Scalar
 from suites.presentation import Chart, PublishedFigure
 from tests.audit.report import made_up as mu
 

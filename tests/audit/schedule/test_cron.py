@@ -20,8 +20,10 @@ import pytest
 
 from audit.analysis.gate.results import GatedFigure, GateReport
 from audit.report.exports import gate_json
-from audit.schedule import Journal, RunOutcome, Schedule, Slots
+from audit.schedule import Schedule
 from audit.schedule.cron import cron_trigger
+from audit.schedule.journal import Journal
+from audit.schedule.slots import RunOutcome, Slots
 from backends.errors import ConfigError
 
 
@@ -201,7 +203,9 @@ def test_missed_slots_are_skipped_if_configured(tmp_path: Path) -> None:
 CHILD = """
 import sys, time
 from pathlib import Path
-from audit.schedule import Journal, RunOutcome, Schedule, Slots
+from audit.schedule import Schedule
+from audit.schedule.journal import Journal
+from audit.schedule.slots import RunOutcome, Slots
 
 def run():
     print("running", flush=True)

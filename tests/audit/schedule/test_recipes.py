@@ -17,8 +17,8 @@ import pytest
 import yaml
 
 from audit.analysis.history import History
-from audit.schedule import Journal
 from audit.schedule.cron import cron_trigger
+from audit.schedule.journal import Journal
 
 ROOT = Path(__file__).parents[3]
 RECIPES = ROOT / "examples" / "schedules"

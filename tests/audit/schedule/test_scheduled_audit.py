@@ -17,7 +17,7 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from audit.cli import main
-from audit.schedule import Journal
+from audit.schedule.journal import Journal
 from tests.audit.report.length import unfold_all
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

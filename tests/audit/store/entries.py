@@ -10,7 +10,8 @@ import sys
 import textwrap
 from collections.abc import Iterable
 
-from audit.store import Entry, Store, fingerprint_id, keyed_request
+from audit.store import Entry, Store, keyed_request
+from audit.store.keys import fingerprint_id
 from backends.base import (
     Answer,
     ContinuationScore,

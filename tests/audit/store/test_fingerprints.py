@@ -9,7 +9,8 @@ import shutil
 import pytest
 
 from audit import Audit
-from audit.store import Entry, Store, StoreError, answer_keys, fingerprint_id, keyed_request
+from audit.store import Entry, Store, StoreError, answer_keys, keyed_request
+from audit.store.keys import fingerprint_id
 from backends import OpenAIBackend
 from tests.audit.store.data.make_old_store import FIRST, SECOND, STORE, Pronouns
 from tests.audit.store.entries import answer_to, answers_by_key, put, question, sql

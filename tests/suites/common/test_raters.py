@@ -1,4 +1,4 @@
-"""A language model as a scorer: the labelled texts that it reads first, and when it is not believed."""
+"""A language model as a scorer: the labelled texts that it reads first, and when it is not trusted."""
 
 from __future__ import annotations
 

@@ -128,8 +128,8 @@ def test_a_rater_that_fails_its_test_is_not_believed(tmp_path):
     suite = suite_of(tmp_path, HEAD + LABELLED)
     found = result(suite, tmp_path, scoring(lambda text: 0.7 if "Reds" in text else 0.3))
     assert figure(found, "rude", **of_group("Reds")).value is None
-    assert found.data_quality[0].failures == {"rater not believed": 16}
-    assert "no model gave an answer that can be used (rater not believed)" in report_page(found)
+    assert found.data_quality[0].failures == {"rater not trusted": 16}
+    assert "no model gave an answer that can be used (rater not trusted)" in report_page(found)
 
 
 def test_the_groups_of_another_test_are_named(tmp_path):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from audit.analysis.components import POWER
+from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.collect.progress import duration
 from audit.prepare.forecast.draw_allocation import Allocation, AllocationPlan
 from audit.prepare.forecast.estimate import ModelEstimate, RunEstimate
 from audit.prepare.forecast.planning import FigurePlan, ModelCost, SamplePlan
+from audit.prepare.forecast.sample_power import ItemPower
 
 
 def estimate_text(estimate: RunEstimate) -> str:
@@ -39,7 +41,7 @@ def _of_model(m: ModelEstimate) -> Iterator[str]:
     if m.cost is not None:
         yield f"  cost about {m.cost:.4f}"
     if m.probe_requests:
-        yield f"  its server was probed with {m.probe_requests:,} requests, once while its model stays"
+        yield f"  probing its server took {m.probe_requests:,} requests; not repeated unless the model changes"
     if m.checking_requests:
         yield f"  about {m.checking_requests:,} more requests check its answers: canaries, and draws at the end"
 
@@ -88,7 +90,7 @@ def _of_figure(one: FigurePlan, *, with_design: bool) -> Iterator[str]:
     elif one.stratum:
         needed += f" (equally many of each {one.stratum})"
     draws = f", each drawn {one.draws} times" if (one.draws or 1) > 1 else ""
-    whole = f" (a limit of {one.limit:,} asks so many)" if one.limit != one.items else ""
+    whole = f" (--limit {one.limit} asks that many)" if one.limit != one.items else ""
     yield f"  needed: {needed}{draws}: {one.items:,} items of this figure{whole}"
     for factor, n in one.lacking.items():
         has = f"{one.available[factor]:,} {factor}s{_of_one(one, factor)}"
@@ -139,3 +141,48 @@ def _allocation(one: Allocation) -> str:
         f"{heading}\n  --limit {one.items}, samples={one.draws}: {total:,} draws, {total / whole:.1%} of "
         f"{one.of_items:,} items × {one.of_draws}\n  ±{one.half_width:.3f} ({parts})"
     )
+
+
+def power_text(powers: Sequence[ItemPower]) -> str:
+    """The smallest difference that each primary mean's items can detect, one line each; empty without any."""
+    if not powers:
+        return ""
+    lines = ["", f"Smallest difference between two models that these items detect with {POWER:.0%} power"]
+    if any(_is_usual(power) for power in powers):
+        lines.append(
+            "(about: if two models differ as SmolLM2-135M and Gemma 3 270M do on OccuGender; at worst: however they "
+            "differ. After a run with --limit, this says what yours need)"
+        )
+    return "\n".join([*lines, *(f"{power.figure}: {_power(power)}{_scarce(power)}" for power in powers)])
+
+
+def _is_usual(power: ItemPower) -> bool:
+    """Whether it rests on how models usually differ."""
+    return power.basis is None and power.detects is not None and math.isfinite(power.detects)
+
+
+def _power(power: ItemPower) -> str:
+    if not power.levels:
+        return "unknown: the figure names no factor whose levels are a sample (`clusters`)"
+    described = _levels(power.levels)
+    if power.fewest < FEWEST_CLUSTERS:
+        of_kind = f", {power.fewest} of one group" if power.fewest < min(power.levels.values()) else ""
+        return f"nothing with {described}{of_kind}: {FEWEST_CLUSTERS} or more are needed"
+    if power.combinations is not None:
+        described += f" in {power.combinations:,} combinations"
+    if power.basis is not None and power.detects is not None:
+        return f"{_size(power.detects)} with {described} (by an earlier run, {power.basis})"
+    if power.detects is None:
+        return f"unknown with {described} (no earlier run, and its values have no range)"
+    if not math.isfinite(power.detects):
+        return f"nothing with {described} (no earlier run)"
+    worst = "none for certain" if power.worst is None else f"at worst {power.worst:.2g}"
+    return f"about {power.detects:.2g}, {worst} with {described} (no earlier run)"
+
+
+def _scarce(power: ItemPower) -> str:
+    return f". No limit helps: the whole suite has {_levels(power.scarce, ' and ')}" if power.scarce else ""
+
+
+def _levels(levels: Mapping[str, int], between: str = ", ") -> str:
+    return between.join(f"{n:,} {factor}{'s' if n != 1 else ''}" for factor, n in levels.items())

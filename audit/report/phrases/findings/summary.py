@@ -245,7 +245,7 @@ def _subject(measure: str, conditions: Sequence[str], measures: Sequence[Measure
 
 
 def _reasons(figures: Figures, labelled: Sequence[Labelled]) -> str:
-    """Why answers to the suites of these figures are missing: `` (rater not believed)``."""
+    """Why answers to the suites of these figures are missing: `` (rater not trusted)``."""
     asked = {(m.model, m.suite) for _, m in labelled}
     found = [entry.failures for entry in figures.result.data_quality if (entry.model, entry.suite) in asked]
     reasons = dict.fromkeys(one_line(reason) for failures in found for reason in failures)

@@ -8,7 +8,8 @@ import statsmodels.api as sm
 from scipy import stats
 from statsmodels.regression.mixed_linear_model import VCSpec
 
-from audit.analysis.estimators import Strata, allow_for_few_outcomes, clustered_mean
+from audit.analysis.estimators import Strata, clustered_mean
+from audit.analysis.estimators.rare import allow_for_few_outcomes
 from tests.simulations.gap_width import SPREADS, width
 
 HALVES = np.array([0.5, 0.5])

@@ -182,4 +182,4 @@ def test_plan_takes_one_wish(tmp_path):
     )
     found = CliRunner().invoke(app, ["plan", str(config), "--detect", "0.1", "--within", "0.03"])
     assert found.exit_code != 0
-    assert "only one wish can be planned for" in str(found.exception or found.output)
+    assert "only one goal can be planned for" in str(found.exception or found.output)

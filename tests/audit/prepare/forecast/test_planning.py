@@ -20,7 +20,7 @@ from audit.collect import leading_specs
 from audit.prepare.forecast.estimate import dry_run_audit
 from audit.prepare.forecast.planning import needed, plan_audit
 from audit.prepare.forecast.sample_power import sample_power
-from audit.report.phrases.checks.forecast import plan_text
+from audit.report.phrases.checks.forecast import plan_text, power_text
 from backends.errors import ConfigError
 from backends.stand_ins.fake import FakeBackend
 from suites import MGBR, GenderPair, OccuGender
@@ -44,6 +44,11 @@ def uneven(name, shift):
 def audit_of(folder, **options):
     models = {"one": uneven("one", 0.0), "two": uneven("two", 0.05)}
     return Audit(models, [SUITE], db=folder / "a.db", out=folder / "out", **options)
+
+
+def last_power(audit):
+    """The last line of what an audit's items can detect."""
+    return power_text(sample_power(audit)).splitlines()[-1]
 
 
 @pytest.fixture(scope="module")
@@ -194,8 +199,7 @@ def test_a_dry_run_of_unequal_groups_says_what_they_find(pilot, tmp_path):
         names = [{"occupation": o.name, "dominated_by": o.dominated_by} for o in of[0][:female] + of[1][:male]]
         suite = OccuGender(("implicit",), occupations=names)
         return [
-            sample_power(Audit(audit_of(folder).models, [suite], db=db))[-1]
-            for db in (folder / "a.db", tmp_path / "b.db")
+            last_power(Audit(audit_of(folder).models, [suite], db=db)) for db in (folder / "a.db", tmp_path / "b.db")
         ]
 
     def number(text, before):
@@ -212,7 +216,7 @@ def test_without_a_wish_the_plan_and_the_dry_run_agree(pilot):
     planned = asyncio.run(plan_audit(audit_of(folder)))
     (figure,) = planned.figures
     said = f"{figure.whole_suite:.3f}"
-    assert f": {said} with 40 occupations, 25 templates" in sample_power(audit_of(folder))[-1]
+    assert f": {said} with 40 occupations, 25 templates" in last_power(audit_of(folder))
     assert f"all of the suite's items: 40 occupations, 25 templates; they detect {said}" in plan_text(planned)
     assert figure.whole_suite < figure.minimum_detectable_effect
     assert (figure.levels, figure.items, planned.costs[0].requests) == (None, 1000, 1000)
@@ -231,7 +235,7 @@ def test_a_plan_tells_a_figures_items_from_the_suites(tmp_path):
         assert figure.items == math.prod(figure.levels.values())
         assert figure.limit == 2 * figure.items
         assert figure.levels["occupation"] % 2 == 0
-        assert f"{figure.items:,} items of this figure (a limit of {figure.limit:,} asks so many)" in plan_text(planned)
+        assert f"{figure.items:,} items of this figure (--limit {figure.limit} asks that many)" in plan_text(planned)
     assert planned.costs[0].requests == max(figure.limit for figure in planned.figures)
 
 
@@ -257,17 +261,17 @@ def test_a_dry_run_says_what_its_sample_could_show(pilot, tmp_path):
     folder, result = pilot
     (pair,) = [one for one in result.components if one.against]
     found = Components(pair.factors, pair.cross, pair.sampling, pair.in_figure, pair.per_item)
-    said = sample_power(audit_of(folder, limit=100))[-1]
+    said = last_power(audit_of(folder, limit=100))
     primary = sum(spec.primary for spec in leading_specs(SUITE))
     of_100 = found._replace(cross=10 * found.cross)  # a tenth of the 1,000 combinations
     finds = smallest_found(of_100, Design({"occupation": 40, "template": 25}), alpha=0.05 / primary)
     assert f": {finds:.3f} with 40 occupations, 25 templates in 100 combinations" in said
     assert "by an earlier run" in said
-    unknown = sample_power(audit_of(tmp_path, limit=100))[-1]
+    unknown = last_power(audit_of(tmp_path, limit=100))
     assert "at worst" in unknown
     assert "no earlier run" in unknown
     usual = [
-        float(re.search(r"about ([0-9.]+)", sample_power(audit_of(tmp_path, limit=limit))[-1]).group(1))
+        float(re.search(r"about ([0-9.]+)", last_power(audit_of(tmp_path, limit=limit))).group(1))
         for limit in (40, 120, 400)
     ]
     assert sorted(usual, reverse=True) == usual
@@ -312,7 +316,7 @@ def test_a_pilot_of_answers_all_alike_plans_nothing(tmp_path):
     assert math.isinf(planned.figures[0].minimum_detectable_effect)
     assert "its values are all alike (between" in plan_text(planned)
     assert "detect 0.000" not in plan_text(planned)
-    assert "0.000" not in sample_power(audit)[-1]
+    assert "0.000" not in last_power(audit)
 
 
 def test_a_plan_counts_what_follows(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 
 from audit import Audit
 from audit.config import load_audit
-from audit.prepare.rehearsal import check_audit, check_items
+from audit.prepare.rehearsal.check import check_audit, check_items
 from backends import FakeBackend
 from backends.errors import ConfigError
 

@@ -9,8 +9,8 @@ import pytest
 
 from audit.analysis.measures import measure_rows
 from audit.analysis.rows.table import RowTable
-from audit.prepare.rehearsal import check_items
 from audit.prepare.rehearsal.answers import rehearse
+from audit.prepare.rehearsal.check import check_items
 from audit.prepare.rehearsal.recovery import recoveries
 from audit.report.phrases.checks.rehearsal import rehearsal_lines
 from suites import MGBR, GenderPair, OccuGender, from_file

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from audit.store import Entry, Store, answer_keys, join_answers, keyed_request
-from audit.store.answers import Verification
 from audit.store.answers.rows import AnswerRow
+from audit.store.answers.values import Verification
 from audit.store.keys import prompt_id
 from backends.base import (
     GenerateRequest,

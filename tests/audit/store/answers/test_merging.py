@@ -8,8 +8,8 @@ import shutil
 import pytest
 
 from audit.store import AnswerPair, Entry, Store, keyed_request
-from audit.store.answers import Verification
 from audit.store.answers.merging import Merged
+from audit.store.answers.values import Verification
 from backends.errors import BackendError, ConfigError
 from tests.audit.store.answers.test_packed import scored, stored
 from tests.audit.store.data import make_row_store as older

@@ -12,8 +12,8 @@ import pytest
 
 from audit import Audit
 from audit.store import Entry, Store, answer_keys, join_answers, keyed_request
-from audit.store.answers import Verification
 from audit.store.answers.packed import MOST_ROWS, PackedRow
+from audit.store.answers.values import Verification
 from backends import FakeBackend
 from backends.base import ContinuationScore, GenerateRequest, ScoreRequest, ScoreResponse, TokenLogprob
 from backends.errors import BackendError

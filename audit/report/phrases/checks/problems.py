@@ -1,0 +1,28 @@
+"""What went wrong in a run, in words: failed requests, and answers of a model whose identity is in doubt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from audit.collect import Outcome
+
+
+def failed_requests(outcomes: Mapping[str, Sequence[Outcome]], unanswered: int) -> Iterator[str]:
+    """Failures by model and reason, and whether the unanswered questions are worth asking again."""
+    for name, rounds in outcomes.items():
+        yield from (f"{name}: {outcome.stopped}" for outcome in rounds if outcome.stopped)
+        for outcome in rounds:
+            yield from (f"{name}: {outcome.failures[kind]} × {reason}" for kind, reason in outcome.reasons.items())
+    for_good = sum(outcome.for_good for rounds in outcomes.values() for outcome in rounds)
+    if unanswered > for_good:
+        yield f"{unanswered} questions have no answer; run the same command again to ask them"
+    elif unanswered:
+        yield f"{unanswered} questions have no answer; asking them again unchanged would fail the same way"
+
+
+def identity_unchecked(model: str, error: Exception) -> str:
+    return f"{model}: whether it is still the same model could not be checked: {error}"
+
+
+def identity_in_doubt(model: str, reason: str, quarantined: int) -> str:
+    return f"{model}: {reason}; {quarantined} answers since the last successful check are quarantined"
