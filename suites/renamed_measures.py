@@ -12,3 +12,6 @@ RENAMED_MEASURES: Mapping[str, Mapping[str, str]] = {
         "share_forgotten": "share_attenuated",
     }
 }
+
+#: Ends of the ids of rows that are computed from others.
+RENAMED_ENDINGS: Mapping[str, str] = {"/forgotten": "/attenuation"}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from audit.results.figures import FigureName
 from audit.results.signatures import encode_parts, read_signature, write_signature
 from suites.base import MeasureSpec, Row
-from suites.renamed_measures import RENAMED_MEASURES
+from suites.renamed_measures import RENAMED_ENDINGS, RENAMED_MEASURES
 
 #: Before suites declared the kind of a quantity, it followed from the unit.
 _BY_UNIT: Mapping[str, Mapping[str, Any]] = {
@@ -22,7 +21,6 @@ _BY_UNIT: Mapping[str, Mapping[str, Any]] = {
     "difference of gaps": {"kind": "difference", "range": (-2.0, 2.0)},
     "difference of effects": {"kind": "difference", "range": (-4.0, 4.0)},
 }
-_RENAMED_ROW = re.compile("/forgotten$")  # the end of the ids of derived rows
 
 
 def upgraded(result: dict[str, Any]) -> dict[str, Any]:
@@ -99,4 +97,11 @@ def renamed_row(row: Row, names: Mapping[str, str]) -> Row:
     if not names:
         return row
     values = {names.get(name, name): value for name, value in row.values.items()}
-    return dataclasses.replace(row, item_id=_RENAMED_ROW.sub("/attenuation", row.item_id), values=values)
+    return dataclasses.replace(row, item_id=_current_id(row.item_id), values=values)
+
+
+def _current_id(item_id: str) -> str:
+    for old, new in RENAMED_ENDINGS.items():
+        if item_id.endswith(old):
+            return item_id.removesuffix(old) + new
+    return item_id
