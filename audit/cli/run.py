@@ -170,7 +170,10 @@ def given_audit(config: Path | None, suites: Sequence[str], models: Sequence[str
         raise ConfigError("CONFIG", None, "no audit config", "Give a .py or .toml file, or --suite and --model")
     from audit.api.adhoc import adhoc_audit
 
-    return adhoc_audit(suites, models, api_key_env=api_key_env)
+    audit = adhoc_audit(suites, models, api_key_env=api_key_env)
+    given = {"suite": list(suites), "model": list(models), "api_key_env": api_key_env}
+    audit.changed = {name: value for name, value in given.items() if value}
+    return audit
 
 
 def _executor(name: Literal["local", "ray"] | None, address: str | None, actors: int | None) -> Executor | None:

@@ -59,7 +59,8 @@ class AuditSource(Reported):
     db : str
         The path of its store.
     changed : mapping
-        The config's options that the run replaced (`audit run --limit 200`).
+        The config's options that the run replaced (`audit run --limit 200`); without a config, all that the command
+        line gave (``suite``, ``model``…); empty for an audit made in Python.
     """
 
     config: str | None

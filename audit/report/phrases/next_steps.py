@@ -88,13 +88,13 @@ def _is_planned(result: AuditResult, c: Comparison) -> bool:
 
 def _again(result: AuditResult) -> str:
     source = result.source
-    return "the same command again" if source is None or source.config is None else f"`{run_command(source)}` again"
+    return f"`{run_command(source)}` again" if source is not None and has_command(source) else "the same command again"
 
 
 def _whole(result: AuditResult) -> str:
     """The command, or in words, that asks every question."""
     source = result.source
-    if source is None or source.config is None:
+    if source is None or not has_command(source):
         return "the same audit without a limit"
     whole = run_command(source, without=("limit", "small_sample", "until"))
     if result.limit is not None:  # the config's own, or one in its place: a larger one replaces either
@@ -102,9 +102,14 @@ def _whole(result: AuditResult) -> str:
     return f"`{whole}`"
 
 
+def has_command(source: AuditSource) -> bool:
+    """Whether a command repeats the run: one of a config, or of suites and models named on the command line."""
+    return source.config is not None or "suite" in source.changed
+
+
 def run_command(source: AuditSource, without: tuple[str, ...] = ()) -> str:
-    """The command that repeats the run, with the options that replaced the config's."""
-    words = ["audit", "run", str(source.config)]
+    """The command that repeats a run that has one, with the options that replaced the config's."""
+    words = ["audit", "run", *([] if source.config is None else [source.config])]
     for name, value in source.changed.items():
         option = f"--{name.replace('_', '-')}"
         if name in without or value is None:

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from audit import Audit, load_audit
+from audit.cli.run import given_audit
 from audit.report.figures import Figures
 from audit.report.phrases import next_steps
 from audit.results import AuditResult, AuditSource, DataQuality, LimitCheck, VarianceComponents
+from audit.run.facts import audit_source
 from backends.stand_ins.fake import FakeBackend
 from suites import OccuGender
 from tests.audit.report import made_up as mu
@@ -47,6 +49,13 @@ def test_a_sample_is_planned_on_and_completed_by_its_config() -> None:
     by_hand = CONFIG.model_copy(update={"changed": {"limit": 60, "seed": 3, "models": ["a", "b"]}})
     said = steps(result(source=by_hand))
     assert "`audit run 'my audits/mine.py' --seed 3 --models a --models b --limit 400` asks only the rest" in said
+
+
+def test_a_run_of_named_suites_is_completed_by_its_command() -> None:
+    audit = given_audit(None, ["OccuGender"], ["embedded:smollm2"], None).only(limit=60)
+    said = steps(result(source=audit_source(audit)))
+    assert "`audit run --suite OccuGender --model embedded:smollm2 --limit 400` asks only the rest" in said
+    assert "`audit plan" not in said  # a plan takes a config
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 
 from audit.report.phrases.counted import count
-from audit.report.phrases.next_steps import run_command
+from audit.report.phrases.next_steps import has_command, run_command
 from audit.results import AuditResult
 
 
@@ -23,7 +23,7 @@ def part_lines(result: AuditResult) -> Iterator[str]:
     )
     if result.complete:
         again = "the same audit without a shard"
-        if result.source.config is not None:
+        if has_command(result.source):
             again = run_command(result.source, without=("shard", "db", "out"))
         yield "Once all parts are done:"
         yield f"  audit cache merge WHOLE.db {shlex.quote(result.source.db)} OTHER-PARTS.db"
