@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -54,6 +55,7 @@ def gate(
     """
     from audit.analysis.gate.stored import gate_run
     from audit.report.exports import gate_json, gate_markdown, junit_xml
+    from audit.report.terminal import print_gate
 
     if inconclusive_fails and inconclusive_passes:
         raise ConfigError("--inconclusive-passes", True, "contradicts --inconclusive-fails", "Give one of them")
@@ -64,7 +66,12 @@ def gate(
     for path, text in ((junit, junit_xml), (markdown, gate_markdown)):
         if path is not None:
             atomic_write(path, text(checked))
-    say_json(json.loads(gate_json(checked))) if as_json else say(gate_markdown(checked))
+    if as_json:
+        say_json(json.loads(gate_json(checked)))
+    elif sys.stdout.isatty():
+        print_gate(checked)
+    else:  # for a CI system's page
+        say(gate_markdown(checked))
     raise typer.Exit(checked.exit_code)
 
 

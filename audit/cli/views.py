@@ -35,7 +35,7 @@ def view(
             raise ConfigError(
                 "--port", port, (error.strerror or "cannot be had").lower(), "Give another port"
             ) from None
-        app = view_app(store, lambda: trend_page(read_history(store, store.path), "All audits of this store"))
+        app = view_app(store, lambda: trend_page(read_history(store, store.path), "All audits of this store", runs="/"))
         address = f"http://127.0.0.1:{port}/"
         say(f"{store.path.name} is shown at {address} until Ctrl-C")
         if open_browser:

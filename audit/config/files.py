@@ -36,7 +36,8 @@ def load_audit(path: str | Path, of: type[A]) -> A:
     """
     path = Path(path)
     if not path.is_file():
-        raise ConfigError("CONFIG", str(path), "no such file", "Give the path of a .py or .toml audit config")
+        problem = "a folder" if path.is_dir() else "no such file"
+        raise ConfigError("CONFIG", str(path), problem, "Give the path of a .py or .toml audit config")
     if path.suffix not in (".toml", ".py"):
         hint = "Rename it, or write the audit in one of the two"
         if path.name.lower().endswith(SUITE_FILES):

@@ -32,10 +32,12 @@ from audit.report.phrases import (
     scope,
     summary,
 )
+from audit.report.phrases.checks.gate import check_words, gate_summary
 from audit.report.phrases.trend import NO_FIGURE, series_title
-from audit.results import VERDICT_WORDS, AuditResult, Comparison
+from audit.results import OPEN_VERDICTS, VERDICT_WORDS, AuditResult, Comparison
 
 if TYPE_CHECKING:
+    from audit.analysis.gate.results import GateReport
     from audit.analysis.history import History
 
 _LIMITS = 4  # printed; all are in the report
@@ -103,6 +105,21 @@ def _pair_table(title: str, of_pair: Sequence[Comparison]) -> Table:
             Text(VERDICT_WORDS[c.verdict], style=_VERDICT_STYLES.get(c.verdict, "")),
         )
     return table
+
+
+def print_gate(report: GateReport, console: Console | None = None) -> None:
+    """Every check in words: what failed first, then what is open, then the rest."""
+    console = console or plain_console()
+    heading, counted = gate_summary(report)
+    console.print(Text(heading, style="bold"))
+    console.print(Text(counted))
+    failed = {id(check) for check in report.failures}
+    styles = {id(check): "red" for check in report.failures}
+    is_open = [c for c in report.checks if c.decisive_verdict in OPEN_VERDICTS and id(c) not in failed]
+    styles |= {id(check): "yellow" for check in is_open}
+    shown = {id(check): check for check in [*report.failures, *is_open, *report.checks]}
+    for key, check in shown.items():
+        console.print(Text(f"• {check.decisive_verdict}: {check_words(check)}", style=styles.get(key, "")))
 
 
 def print_history(history: History) -> None:

@@ -206,7 +206,7 @@ def _csv(path: Path, columns: set[str]) -> DataRows:
             names = _header(path, cells)
         elif any(cell.strip() for cell in cells):
             if len(cells) != len(names):
-                problem = f"has {len(cells)} cells under {len(names)} columns"
+                problem = f"has {len(cells)} {'cell' if len(cells) == 1 else 'cells'} under {len(names)} columns"
                 hint = f"Put texts that contain {delimiter!r} in double quotes"
                 raise ConfigError(f"{path.name}:{line}", delimiter.join(cells), problem, hint)
             rows.append({name: cell for name, cell in zip(names, cells, strict=True) if cell != ""})

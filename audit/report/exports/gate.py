@@ -14,7 +14,7 @@ from audit.report.formatting import markdown_text, number
 from audit.report.phrases.checks.gate import (
     check_title,
     check_words,
-    gate_outcome,
+    gate_summary,
     interval_phrase,
     limit_phrase,
     over_nights_phrase,
@@ -65,15 +65,8 @@ def junit_xml(report: GateReport) -> str:
 def gate_markdown(report: GateReport) -> str:
     """A summary for a CI system's page: what failed first, then all verdicts, then why some are open."""
     failed = {id(check) for check in report.failures}
-    of, total = f"{len(failed)} of " if failed else "", len(report.checks)
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in report.counts().items())
-    against = "its limits alone" if report.baseline_run_id is None else f"baseline `{report.baseline_run_id}`"
-    checks = "check" if total == 1 else "checks"
-    lines = [
-        f"# Gate {gate_outcome(bool(report.exit_code), report.counts())}: {of}{total} {checks}",
-        "",
-        f"Run `{report.run_id}` against {against}: {counts or 'nothing to check'}.",
-    ]
+    heading, counted = gate_summary(report, code="`")
+    lines = [f"# {heading}", "", counted]
     if report.failures:
         failures = ((check.decisive_verdict, markdown_text(check_words(check))) for check in report.failures)
         lines += ["", *(f"- **{verdict}**: {words}" for verdict, words in failures)]

@@ -42,8 +42,8 @@ from audit.report.tables import PaperTable, paper_tables, rank_rows
 from audit.results import VERDICT_WORDS, AuditResult, SuiteInfo
 
 
-def report_page(result: AuditResult, *, trend: bool = False) -> str:
-    """The whole page; with ``trend`` it links to a trend.html beside it."""
+def report_page(result: AuditResult, *, trend: bool = False, runs: str | None = None) -> str:
+    """The whole page; with ``trend`` it links to a trend.html beside it, with ``runs`` to a list of runs."""
     figures, table, plots = Figures(result), FigureTable(), _NumberedPlots()
     headline = plots.add(headline_plot(figures, table))
     suites = [_suite(figures, table, plots, info) for info in result.suites]
@@ -65,6 +65,7 @@ def report_page(result: AuditResult, *, trend: bool = False) -> str:
         ("page.js", "report.js"),
         data,
         result=result,
+        runs=runs,
         figures=figures,
         scope=scope(figures),
         headings=HEADINGS,

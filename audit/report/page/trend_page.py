@@ -24,8 +24,8 @@ class Change:
     figures: int
 
 
-def trend_page(history: History, title: str, *, report: bool = False) -> str:
-    """The whole page; with ``report`` it links to a report.html beside it."""
+def trend_page(history: History, title: str, *, report: bool = False, runs: str | None = None) -> str:
+    """The whole page; with ``report`` it links to a report.html beside it, with ``runs`` to a list of runs."""
     pictures, changes = trend_pictures(history), _changes(history)
     data = {
         "models": [one_line(name) for name in history.models],
@@ -40,6 +40,7 @@ def trend_page(history: History, title: str, *, report: bool = False) -> str:
         data,
         title=title,
         report=report,
+        runs=runs,
         scope=trend_scope(history),
         decided=gate_lines(history),
         history=history,

@@ -89,7 +89,7 @@ class _Pages:
 
     def report(self, request: Request) -> Response:
         """The run's whole report."""
-        return HTMLResponse(report_page(self._of(request)), headers=_SAFE)
+        return HTMLResponse(report_page(self._of(request), runs="/"), headers=_SAFE)
 
     def items(self, request: Request) -> Response:
         """A suite's items with the answers of the chosen models side by side."""

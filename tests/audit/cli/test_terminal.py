@@ -1,6 +1,8 @@
 """What reaches a terminal, and how the command ends when it is stopped early."""
 
+import contextlib
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -75,6 +77,28 @@ def test_a_closed_pipe_ends_a_command_quietly(audit, config, command):
     finally:
         os.close(pipe)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_a_gate_fits_a_terminal_and_is_markdown_in_a_pipe(audit, config):
+    path = config()
+    for _ in range(2):
+        audit("run", path)
+    audit("baseline", "save", "first", "--db", path)
+    assert audit("gate", "--db", path)[1].startswith("# Gate ")
+    terminal, theirs = pty.openpty()
+    command = [sys.executable, "-m", "audit.cli", "gate", "--baseline", "first", "--db", path]
+    environment = {**os.environ, "COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1"}
+    with subprocess.Popen(command, stdout=theirs, env=environment):
+        os.close(theirs)
+        printed = b""
+        with contextlib.suppress(OSError):  # Linux: the other side is closed
+            while block := os.read(terminal, 4096):
+                printed += block
+    os.close(terminal)
+    lines = printed.decode().splitlines()
+    assert lines[0].startswith("Gate ")
+    assert len(lines) > 3
+    assert max(map(len, lines)) <= 80
 
 
 @pytest.mark.parametrize("after", [0.05, 0.2, 0.4])

@@ -50,7 +50,7 @@ def test_a_wide_interval_stands_beside_its_sampling_error() -> None:
     other = wide.model_copy(update={"model": "b", "id": "b"})
     (said,) = _said(mu.result(["a", "b"], [info], [wide, other]), "finding")
     alone = "of the sampling error alone: a [0.02, 0.06], b [0.02, 0.06]."
-    assert said.endswith(f"{alone} If such kinds lie farther apart, it is too short.")
+    assert said.endswith(f"{alone} If such kinds lie farther apart, they are too short.")
 
 
 def test_an_interval_with_room_is_said_without_its_assumption() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from audit.analysis.decisions import FEWEST_CLUSTERS
-from audit.analysis.gate.results import Check, GatedFigure
+from audit.analysis.gate.results import Check, GatedFigure, GateReport
 from audit.report.formatting import distinct_decimals, level, number, plain_number
+from audit.report.phrases.counted import count, verb
 from audit.report.phrases.findings.comparisons import (
     few_clusters,
     few_decide,
@@ -27,6 +28,19 @@ def gate_outcome(failed: bool, verdicts: Collection[str]) -> str:
     if failed:
         return "failed"
     return "without conclusive checks" if set(verdicts) <= set(OPEN_VERDICTS) else "passed"
+
+
+def gate_summary(report: GateReport, *, code: str = "") -> tuple[str, str]:
+    """The outcome, and which runs were compared with how many checks of each verdict; ``code`` surrounds run ids."""
+    failures, total = len(report.failures), len(report.checks)
+    of = f"{failures} of " if failures else ""
+    counts = ", ".join(f"{n} {verdict}" for verdict, n in report.counts().items())
+    baseline = report.baseline_run_id
+    against = "its limits alone" if baseline is None else f"baseline {code}{baseline}{code}"
+    return (
+        f"Gate {gate_outcome(bool(report.exit_code), report.counts())}: {of}{count(total, 'check')}",
+        f"Run {code}{report.run_id}{code} against {against}: {counts or 'nothing to check'}.",
+    )
 
 
 def check_title(check: Check) -> str:
@@ -168,7 +182,9 @@ def _without_interval(f: GatedFigure) -> str:
         return f"{f.figure} equals the baseline, but identical answers give no interval."
     if f.open_because == "missing answers":
         return f"{f.figure} has no interval because answers are missing."
-    return f"{f.figure}: {f.n_items} items are too few for an interval, or nearly all in one cluster."
+    return (
+        f"{f.figure}: {verb(f.n_items, 'item is', 'items are')} too few for an interval, or nearly all in one cluster."
+    )
 
 
 def _left_out(f: GatedFigure) -> str:

@@ -133,6 +133,8 @@ def _held(measures: Sequence[Measure]) -> str:
     if len(held) == 1:
         return "".join(map(share, held.values()))
     named = [f"{share(m)} ({one_line(model)})" for model, m in held.items()]
+    if len(set(map(share, held.values()))) == 1:
+        return f"{share(next(iter(held.values())))} for each model"
     if len(held) <= _MODELS_NAMED:
         return enumeration(named)
     in_order = sorted(range(len(named)), key=lambda i: list(held.values())[i].probability_mass or 0.0)
@@ -185,7 +187,8 @@ def _likeliest(shares: Sequence[tuple[str, float]]) -> Iterator[str]:
         if named >= _LIKELIEST:
             return
         if len(tied) == 1:
-            yield f"{tied[0]} {_share(share)}"
+            is_number = tied[0][-1:].isdigit()
+            yield f"{tied[0]} ({_share(share)})" if is_number else f"{tied[0]} {_share(share)}"
         elif named + len(tied) <= _MOST_NAMED:
             yield f"{', '.join(tied[:-1])} and {tied[-1]} equally likely, {_share(share)} each"
         else:

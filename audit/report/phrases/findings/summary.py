@@ -302,7 +302,8 @@ def _kinds_not_asked(labelled: Sequence[Labelled]) -> str:
     whose = "The interval is" if len(labelled) == 1 else "Intervals are" if len(few) > 1 else "One interval is"
     room = f"{whose} so wide since {asked} leave room for a kind that is not among them"
     said = f" {room}, by assumption at most {of.unseen_log_odds:g} log-odds apart{_of_sample(few)}."
-    return f"{said} If such kinds lie farther apart, it is too short{_if_anything(few)}."
+    short = "they are too short" if len(few) > 1 else "it is too short"
+    return f"{said} If such kinds lie farther apart, {short}{_if_anything(few)}."
 
 
 def _if_anything(labelled: Sequence[Labelled]) -> str:

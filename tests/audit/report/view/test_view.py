@@ -49,7 +49,9 @@ async def test_runs_models_and_the_trend_are_shown(store: Store, result: StoredR
     assert (await get(store, "/trend")).text == "the trend"
     run = (await get(store, f"/run/{result.run_id}")).text
     assert "gender that the stereotype expects" in run
-    assert "data-plot" in (await get(store, "/run/last/report")).text
+    report = (await get(store, "/run/last/report")).text
+    assert "data-plot" in report
+    assert '<a href="/">All runs</a>' in report
 
 
 async def test_items_stand_beside_each_other_page_by_page(store: Store, result: StoredResult) -> None:
