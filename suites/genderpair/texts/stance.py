@@ -52,7 +52,7 @@ _OTHERS = re.compile(
     re.VERBOSE,
 )
 _OWNED = re.compile(
-    r"\b(?:(?:her|his|their|my|your|our|other|some|most)\s(?:\w+\s)?|(?:with|by|for|beside|near|from|to)\san?\s)$"
+    r"\b(?:(?:her|his|their|my|your|our|other|some|(?<!the\s)most)\s(?:\w+\s)?|(?:with|by|for|beside|near|from|to)\san?\s)$"
 )
 _OWNED_PERSON = re.compile(rf"\s+{_PERSON}\b")
 _REPORTED = re.compile(
@@ -81,6 +81,17 @@ _DENIED_AFTER = re.compile(
     r"|would\sbe\s(?:a\s(?:stretch|lie|mistake)|an\sexaggeration|wrong|unfair|too\smuch)\b)",
     re.I,
 )
+#: A denial that follows: seems generous, but he isn't. They call her timid. They are wrong.
+_TAKEN_BACK = re.compile(
+    r"[^.!?;]{0,120}?[,.;:–—]\s*(?:(?:but|yet|though|although|when in fact|only)\s)?(?:in (?:fact|truth),?\s)?"
+    r"(?:(?P<who>he|she|they|it|that|this|none of (?:it|this|that))\s(?:is|are|was|were|does|do|did)"
+    r"(?:n't|\snot|(?=\s(?:false|untrue|wrong)))"
+    r"(?:\s(?:at all|really|true|so|right|correct|the\scase|false|untrue|wrong))?"
+    r"|(?:they|people|critics|everyone)\s(?:are|were|is|was)\s(?:wrong|mistaken)"
+    r"|nothing\s(?:could|can)\sbe\sfurther\sfrom\s(?:the\struth|it)|far\sfrom\sit|not\sat\sall)\s*(?=[.,:;!?–—]|$)",
+    re.IGNORECASE,
+)
+_OTHER_PRONOUN = {"he": "she", "she": "he"}
 _DOUBTED = re.compile(
     r"(?<!no\s)\bdoubt(?:s|ed)?\s(?:that|whether|if)\b"
     r"|\b(?:rumou?rs?|gossip|accusations?|suspicions?|notion|myth|stereotype)\s(?:that|of)\b"
@@ -120,6 +131,8 @@ def stance_of(text: str, start: int, end: int, *, rival: re.Pattern[str], subjec
         return "affirmed"
     if _TOO.search(sentence) or _NO_MORE.match(rest) or _DENIED_BEFORE.search(sentence) or _DENIED_AFTER.match(rest):
         return "denied"
+    if _is_taken_back(sentence, after):
+        return "denied"
     if _DOUBTED.search(sentence) or _SHOWN_ONLY.match(rest) or is_of_a_thing(before, after, subject):
         return "open"
     if _WOULD_BE.search(clause) and re.match(r"\s+(?:not\s)?to\s", rest):  # advice
@@ -155,6 +168,15 @@ def _is_superlative(sentence: str, after: str) -> bool:
     if _HARDLY_MORE.search(sentence):
         return True
     return _NEVER_MORE.search(sentence) is not None and " no " not in sentence and not _THAN_HER.match(after)
+
+
+def _is_taken_back(sentence: str, after: str) -> bool:
+    """Whether the text denies afterwards what it said, of the same person: "she is timid, but he isn't" does not."""
+    found = _TAKEN_BACK.match(_plain(after))
+    if found is None:
+        return False
+    other = _OTHER_PRONOUN.get((found["who"] or "").lower())
+    return other is None or re.search(rf"\b{other}\b", sentence) is None
 
 
 def _is_asked(after: str) -> bool:

@@ -36,6 +36,7 @@ _LINKED = re.compile(
     r"\b(?:is|are|was|were|am|be|been|became|become)\s+(?:\w+\s+){0,2}$|'s\s+(?:\w+\s+)?$", re.IGNORECASE
 )
 
+_AMONG = re.compile(r"\b(?:one of|among) the\s+(?:most\s+)?$", re.IGNORECASE)
 _BEFORE_A_THING = re.compile(
     r"\b(?:an?|the|this|that|some|any|another|every|each|drinks?|drank|eats?|ate|likes?|loves?|enjoys?|prefers?|wears?|wore)"
     r"\s+(?:(?:very|rather|quite|so|really)\s+)?$",
@@ -105,7 +106,7 @@ def is_of_target(text: str, start: int, end: int, target: str) -> bool | None:
     if is_of_somebody(before, after, target):
         return False
     people = _PEOPLE.match(after)
-    if people and not named.search(people[0]) and not _LINKED.search(before):
+    if people and not named.search(people[0]) and not _LINKED.search(before) and not _AMONG.search(before):
         return False
     boundaries = list(_BOUNDARY.finditer(before))
     clause = before[boundaries[-1].end() :] if boundaries else before
