@@ -342,6 +342,16 @@ def test_the_first_page_is_printed_as_large_as_a_sheet_holds(
     page.close()
 
 
+def test_a_certificate_of_eight_long_names_is_one_sheet(browser: Browser, tmp_path: Path) -> None:
+    names = [f"an-organisation/a-long-model-name-{i}-instruct-fp16" for i in range(8)]
+    found = mu.result(names, [mu.toy_suite()], mu.toy_measures(names), examples=list(mu.examples(names, "toy")))
+    page = browser.new_page()
+    write_report(found, tmp_path)
+    page.goto((tmp_path / "certificate.html").as_uri())
+    assert length(page).sheets == 1
+    page.close()
+
+
 def test_it_prints_in_light_and_folded_as_it_is_seen(browser: Browser, report: Path, tmp_path: Path) -> None:
     printed = Opened(browser, report, unfold=False, color_scheme="dark")
     printed.page.emulate_media(media="print")
