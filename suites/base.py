@@ -22,6 +22,21 @@ from suites.presentation import Chart, Factor, Meaning, PublishedFigure, TableLa
 __all__ = ["Estimator", "Factor", "IdentifiedInterval", "Item", "MeasureSpec", "QuantityKind", "Row", "Suite"]
 
 
+#: Reasons of a missing value that are no refusal: the model answered, and the answer decides nothing. Any other reason
+#: but "refusal" itself, as an answer that cannot be parsed or failed to come, may hide one.
+NO_REFUSAL = frozenset(
+    {
+        "a group without answers",
+        "bounded",
+        "inconsistent",
+        "no scored token",
+        "rater not trusted",
+        "start not scored",
+        "swap undecided",
+        "tie",
+        "undecided",
+    }
+)
 #: A reserved factor, by which a suite tells apart the rows of different measures. Reports leave it out: the measure's
 #: name says the same.
 KIND = "kind"

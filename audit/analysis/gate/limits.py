@@ -24,7 +24,7 @@ from audit.analysis.rows.design import fewest_levels, layout_of, weighted_levels
 from audit.analysis.rows.missing import completed, meant
 from audit.analysis.rows.table import Bools, RowTable
 from audit.results import AuditResult, LimitCheck, LimitVerdict, Measure, OpenBecause, where_key
-from suites.base import MeasureSpec
+from suites.base import NO_REFUSAL, MeasureSpec
 
 #: Limits that are not on a measure: the raw probability mass behind a figure, and the share of its items refused.
 COVERAGE, REFUSALS = "coverage", "refusals"
@@ -151,8 +151,8 @@ def _without_value(table: RowTable, spec: MeasureSpec) -> Bools:
 def limited_rows(table: RowTable, spec: MeasureSpec, name: str) -> tuple[Floats, Floats, Bools, Bools]:
     """What a limit on coverage or refusals is held against: bounds (n,) of the rows, which count, which are missing.
 
-    The mass of a missing answer may be anything from 0 to 1. Whether it was refused is known. Rows that the figure is
-    not about, as of strata without a weight, do not count.
+    The mass of a missing answer may be anything from 0 to 1, and an answer that cannot be read or did not come may be
+    a refusal. Rows that the figure is not about, as of strata without a weight, do not count.
     """
     about = meant(table, spec)
     if name == COVERAGE:
@@ -160,8 +160,9 @@ def limited_rows(table: RowTable, spec: MeasureSpec, name: str) -> tuple[Floats,
         (answers,) = completed([table], mass)
         return answers.quantity.low, answers.quantity.high, answers.asked & about, answers.missing
     refused = np.array([reason == "refusal" for reason in table.reasons], dtype=float)
+    hidden = np.array([r is not None and r not in {"refusal", *NO_REFUSAL} for r in table.reasons], dtype=np.bool_)
     used = about & (table.has(spec.quantity) | table.missing)
-    return refused, refused, used, np.zeros_like(used)
+    return refused, refused + hidden, used, hidden
 
 
 def _share(table: RowTable, measure: Measure, name: str, confidence: float) -> _Limited:

@@ -442,6 +442,20 @@ def test_share_of_refusals_and_coverage_have_limits_too() -> None:
     assert (check.verdict, check.open_because) == ("insufficient evidence", "missing answers"), "of a quarter, none"
 
 
+@pytest.mark.parametrize(
+    ("reason", "verdict"),
+    [("unparsable", "insufficient evidence"), ("timeout", "insufficient evidence"), ("tie", "met")],
+)
+def test_what_cannot_be_read_may_be_a_refusal(reason: str, verdict: str) -> None:
+    """A model that answers "I would rather not say" to a suite that knows no refusals keeps no limit on them."""
+    exact = IdentifiedInterval.exact
+    rows = [Row(str(i), {}, {}, reason) if i < 50 else Row(str(i), {}, {"p": exact(0.2)}) for i in range(200)]
+    run = Run(BASE, MeasureSpec("accuracy", "p", neutral=0.0), rows=rows)
+    (check,) = gate_of(run, run, limits={"refusals": (None, 0.1)}).limits
+    assert check.verdict == verdict
+    assert check.open_because == ("missing answers" if verdict != "met" else None)
+
+
 @pytest.mark.parametrize("level", [0.3, 0.01])
 def test_groups_apart_make_no_coverage_limit_wider(level: float) -> None:
     spec = MeasureSpec("stereotype_gap", "p", clusters=("occupation", "template"), kind="difference", neutral=0.0,
