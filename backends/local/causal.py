@@ -41,6 +41,8 @@ class LoadedModel:
         The engine's own object.
     route : str
         How scores are computed and why, for reports.
+    places : str
+        Where its parts are, for reports; empty if all are in one place.
     close : callable
         Frees what Python's garbage collector does not.
     """
@@ -50,6 +52,7 @@ class LoadedModel:
     scorer: Scorer
     generator: TextGenerator
     route: str = ""
+    places: str = ""
     close: Callable[[], None] = lambda: None
 
 
@@ -138,7 +141,7 @@ class CausalBackend(LocalBackend):
         texts = self._texts(loaded, list(generated.values()), answer(list(generated)))
         for i, found in zip((*scored, *generated), (*scores, *texts), strict=True):
             answers[i] = found
-        routes = {"route": loaded.route, "texts": loaded.generator.route}
+        routes = {"route": loaded.route, "texts": loaded.generator.route, "places": loaded.places}
         self._notes_of_run = {name: route for name, route in routes.items() if route}
         return answers
 

@@ -18,6 +18,17 @@ from backends.local.encoder import TextEncoder
 from backends.local.fingerprint import package_version, text_sha256
 from backends.local.generation import NoRoomError, TextGenerator
 from backends.options import OnError, checked_options
+from backends.transformers.placement import (
+    Attention,
+    DeviceMap,
+    MaxMemory,
+    Placement,
+    Quantization,
+    describe_places,
+    input_device,
+    is_offloaded,
+    quantiser,
+)
 from backends.transformers.source import ModelSource
 
 DType = Literal["auto", "float32", "bfloat16", "float16"]
@@ -26,6 +37,8 @@ DType = Literal["auto", "float32", "bfloat16", "float16"]
 SCORING_VERSION = 3
 #: Tokens of one forward pass, halved when memory runs out. On a CPU, more tokens are not faster.
 PACK_TOKENS = {"cpu": 512, "mps": 2048, "cuda": 8192}
+#: Times as many where a pass brings weights from the disk or the CPU's memory first.
+OFFLOADED = 8
 
 
 class HFBackend(CausalBackend):
@@ -45,6 +58,20 @@ class HFBackend(CausalBackend):
         PEFT adapter: a local folder or a hub id.
     trust_remote_code : bool
         Run code that comes with the model.
+    device_map : str or dict, optional
+        Spread the model over several devices, the CPU's memory and the disk, as transformers and accelerate do:
+        ``auto``, ``balanced``, ``balanced_low_0``, ``sequential``, or a table from parts of the model to a number of a
+        CUDA device, ``cpu``, ``mps``, ``cuda:N`` or ``disk``. In place of ``device``.
+    max_memory : dict, optional
+        With ``device_map="auto"``: how much of each device may be used, such as ``{0: "20GiB", "cpu": "64GiB"}``.
+    offload_folder : str or Path, optional
+        Where the parts on the disk are kept.
+    quantization : str, optional
+        Quantise the weights while they are loaded: ``bitsandbytes-int8``, ``bitsandbytes-nf4``, ``quanto-int8`` or
+        ``torchao-int8`` (extras ``bitsandbytes``, ``quanto``, ``torchao``).
+    attn_implementation : str, optional
+        The attention of transformers that writes texts, and scores models without the tree: ``eager``, ``sdpa``,
+        ``flash_attention_2``, ``flash_attention_3`` or ``flex_attention``.
     threads : int, optional
         CPU threads; default: all cores this process may use.
     enable_thinking : bool, optional
@@ -53,7 +80,10 @@ class HFBackend(CausalBackend):
         Extra tokens for reasoning, added to each text's limit if thinking is enabled. Default: 4096.
     """
 
-    engine_fields = frozenset({"backend", "dtype", "device", "torch", "transformers", "scoring_version"})
+    path_options = {"model": (), "adapter": (), "offload_folder": ()}  # noqa: RUF012
+    engine_fields = frozenset(
+        {"backend", "dtype", "device", "torch", "transformers", "scoring_version", "attention", "quantiser"}
+    )
 
     @checked_options
     def __init__(
@@ -69,6 +99,11 @@ class HFBackend(CausalBackend):
         revision: str | None = None,
         adapter: str | Path | None = None,
         trust_remote_code: bool = False,
+        device_map: DeviceMap = None,
+        max_memory: MaxMemory = None,
+        offload_folder: str | Path | None = None,
+        quantization: Quantization | None = None,
+        attn_implementation: Attention | None = None,
         threads: OptionalCount = None,
         enable_thinking: bool | None = None,
         reasoning_tokens: OptionalCount = None,
@@ -77,6 +112,8 @@ class HFBackend(CausalBackend):
         self.source = ModelSource(
             str(resolve_embedded(model)), revision, None if adapter is None else str(adapter), trust_remote_code
         )
+        folder = None if offload_folder is None else str(Path(offload_folder).expanduser())
+        self.placement = Placement(device_map, max_memory, folder, quantization, attn_implementation)
         self._dtype_option, self._device_option = dtype, device
         self._device: str | None = None
         self._tokenizer: Any = None
@@ -85,7 +122,7 @@ class HFBackend(CausalBackend):
     def device(self) -> str:  # type: ignore[override]
         """The device in use. Resolving ``auto`` imports torch."""
         if self._device is None:
-            self._device = _choose_device(self._device_option)
+            self._device = self.placement.main_device or _choose_device(self._device_option)
         return self._device
 
     @property
@@ -98,13 +135,16 @@ class HFBackend(CausalBackend):
     def check(self) -> None:
         for module in ("torch", "transformers"):
             need_package("model", module, "hf")
-        _check_device(self._device_option)
+        for device in (self._device_option, *self.placement.devices):
+            _check_device(device)
+        self.placement.check(self._device_option, self.source.path, self.source.adapter)
         self.source.check()
 
     def describe_blocking(self) -> Description:
         self._load_tokenizer()
         template = self._tokenizer.chat_template
         identity, kind = self.source.weights()
+        kind = self.placement.quantised_as(kind)
         fingerprint: dict[str, Scalar] = {
             "backend": "hf",
             **identity,
@@ -116,6 +156,8 @@ class HFBackend(CausalBackend):
             "torch": package_version("torch"),
             "transformers": package_version("transformers"),
             "scoring_version": SCORING_VERSION,
+            **self.placement.fingerprint(),
+            **quantiser(kind),
         }
         notes = {
             "model": self.source.model,
@@ -174,20 +216,22 @@ class HFBackend(CausalBackend):
 
         encoder = self._load_tokenizer()
         try:
-            model = within_memory(partial(self.source.load, self.dtype, self.device), self.device)
+            load = partial(self.source.load, self.dtype, self.device, self.placement)
+            model = within_memory(load, self.device)
+            device = str(input_device(model))
             make_scorer = partial(
                 SequenceScorer,
                 model,
                 lambda start: encoder.vocabulary.beginning_with(start),
-                pack_tokens=PACK_TOKENS[self.device.partition(":")[0]],
+                pack_tokens=PACK_TOKENS[device.partition(":")[0]] * (OFFLOADED if is_offloaded(model) else 1),
             )
             scorer = within_memory(make_scorer, self.device)
         except NoRoomError:
             pass  # the error is raised below: raised here, it would keep this one, whose frames hold the weights
         else:
-            engine = HFGeneration(model, self._tokenizer, device=self.device, render=encoder.render)
+            engine = HFGeneration(model, self._tokenizer, device=device, render=encoder.render)
             route = f"{scorer.route}: {scorer.route_reason}"
-            return LoadedModel(model, encoder, scorer, TextGenerator(engine), route)
+            return LoadedModel(model, encoder, scorer, TextGenerator(engine), route, describe_places(model))
         raise BackendError(
             "out_of_memory",
             f"the model does not fit in the memory of {self.device}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -15,10 +16,12 @@ from backends.local.backend import need_package
 from backends.local.fingerprint import SMALL_FILES, file_sha256, files_sha256, folder_weights
 from backends.local.gguf_header import check_causal, is_gguf, longrope_cells, quantisation, read_gguf_header
 from backends.transformers.loading import loading
+from backends.transformers.placement import Placement, check_adapter
 
 # While loading a model, transformers changes torch's default dtype for the whole process and then restores it. Two
 # loads at once, for two devices, could leave the wrong one in place.
 _one_load = threading.Lock()
+_BY_ITSELF = Placement()
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,26 +187,32 @@ class ModelSource:
             )
         return tokenizer
 
-    def load(self, dtype: str, device: str) -> Any:
-        """The model with its adapter, on a device, ready to compute."""
+    def load(self, dtype: str, device: str, placement: Placement = _BY_ITSELF) -> Any:
+        """The model with its adapter, where ``placement`` says or else on a device, ready to compute."""
         import torch
         from transformers import AutoModelForCausalLM
 
         source, options = self._source()
         if "gguf_file" not in options:  # reading its config would read the whole GGUF file
             self.config()
+        placed = placement.arguments(getattr(torch, dtype))
+        if placement.quantization is not None and placement.device_map is None:
+            placed["device_map"] = {"": device}  # what is quantised may not be moved
         with _one_load, self._loading("the model"):
             model, found = AutoModelForCausalLM.from_pretrained(
                 source,
                 dtype=getattr(torch, dtype),
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,  # reported below, as an error of the config
+                **placed,
                 **options,
             )
         self._check_weights(model, found)
+        _check_dtype(model, dtype)
         if self.adapter is not None:
+            check_adapter(self.adapter, getattr(model, "hf_device_map", None) or {})
             model = self._with_adapter(model)
-        return model.to(device).eval()
+        return model.eval() if "device_map" in placed else model.to(device).eval()
 
     def _check_weights(self, model: Any, found: dict[str, Any]) -> None:
         """Raise `ConfigError` for missing weights: transformers initialises them at random at each load."""
@@ -234,6 +243,19 @@ class ModelSource:
                 "Give an adapter of this model, saved by PEFT",
             )
         return adapted.merge_and_unload()
+
+
+def _check_dtype(model: Any, dtype: str) -> None:
+    """Raise `ConfigError` for a model whose weights have another dtype than the one its answers are stored under.
+
+    A quantiser may choose one of its own. Some models keep a few weights in float32: the most frequent dtype counts.
+    """
+    found: Counter[str] = Counter()
+    for weight in model.parameters():
+        if weight.is_floating_point() and weight.itemsize > 1:  # float8 holds quantised weights
+            found[str(weight.dtype).removeprefix("torch.")] += 1
+    if found and (loaded := found.most_common(1)[0][0]) != dtype:
+        raise ConfigError("dtype", dtype, f"the model was loaded in {loaded}", f'Give dtype = "{loaded}"')
 
 
 def _some(names: Sequence[str]) -> str:

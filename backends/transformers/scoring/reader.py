@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from backends.transformers.placement import input_device
+
 ROWS_AT_A_TIME = 16  # rows of logits converted to float32 together: few enough for the CPU cache
 
 
@@ -35,7 +37,7 @@ class LogitReader:
 
     def __init__(self, model: Any, beginning_with: Callable[[Any], npt.NDArray[np.int64]]) -> None:
         self.model, self._beginning_with = model, beginning_with
-        self.device = model.device
+        self.device = input_device(model)
         self.config = model.config.get_text_config()
         self.vocabulary: int = self.config.vocab_size
         self.takes_positions = "position_ids" in inspect.signature(model.forward).parameters
@@ -54,7 +56,8 @@ class LogitReader:
 
         def select(module: torch.nn.Module, arguments: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
             hidden = arguments[0]  # (B, T, C)
-            return (hidden.reshape(-1, hidden.shape[-1])[places][None], *arguments[1:])
+            at = places.to(hidden.device)  # the last layer may be elsewhere than the input
+            return (hidden.reshape(-1, hidden.shape[-1])[at][None], *arguments[1:])
 
         options: dict[str, Any] = {"use_cache": False}
         if positions is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -79,7 +80,7 @@ class TreeRoute:
         if len(tree.present) != config.num_hidden_layers:
             seen = f"{len(tree.present)} of its {config.num_hidden_layers} layers"
             raise TreeRefusedError(f"{seen} attend through transformers' attention interface")
-        window = getattr(config, "sliding_window", None) if getattr(config, "use_sliding_window", True) else None
+        window = _window(config)
         if window is not None and window not in tree.windows:
             raise TreeRefusedError("its sliding window does not reach the attention function")
         self._reader.tokens_computed += len(tokens)
@@ -88,6 +89,17 @@ class TreeRoute:
         held = chain + list(range(pack.start, pack.stop))
         wanted = trie.ancestors(pack.stop) if pack.stop < len(trie) else [*trie.ancestors(pack.stop - 1), pack.stop - 1]
         return _cut(tree.present, held, wanted), wanted
+
+
+def _window(config: Any) -> int | None:
+    """The sliding window that some layers use; many configs name one that no layer uses."""
+    if not getattr(config, "use_sliding_window", True):
+        return None
+    kinds = getattr(config, "layer_types", None)
+    if kinds and set(map(str, kinds)) == {"full_attention"}:
+        return None
+    window: int | None = getattr(config, "sliding_window", None)
+    return window
 
 
 def _cut(state: State, held: list[int], wanted: list[int]) -> State:

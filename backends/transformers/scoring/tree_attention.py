@@ -59,6 +59,23 @@ class TreePass:
     present: State = field(default_factory=dict)
     windows: set[int | None] = field(default_factory=set)
     _masks: dict[tuple[int | None, int, torch.dtype], torch.Tensor] = field(default_factory=dict)
+    _elsewhere: dict[torch.device, TreePass] = field(default_factory=dict)
+
+    def on(self, device: torch.device) -> TreePass:
+        """The same pass for layers on ``device``: a model may be spread over several."""
+        if self.index.device == device:
+            return self
+        if device not in self._elsewhere:
+            self._elsewhere[device] = TreePass(
+                self.index.to(device),
+                self.allowed.to(device),
+                self.query_depth.to(device),
+                self.key_depth.to(device),
+                self.past,
+                self.present,
+                self.windows,
+            )
+        return self._elsewhere[device]
 
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
@@ -106,16 +123,21 @@ def _tree_attention(
     scaling: float | None = None,
     sliding_window: int | None = None,
     softcap: float | None = None,
+    s_aux: torch.Tensor | None = None,
     **other: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Attention over a tree. Shapes: query (1, H, T, D), key and value (1, K, T, D), result (1, T, H, D)."""
+    """Attention over a tree. Shapes: query (1, H, T, D), key and value (1, K, T, D), result (1, T, H, D).
+
+    ``s_aux`` (H,) are attention sinks: the score of a key in front that every query sees and that has no value.
+    """
     tree = _current.tree
     layer = getattr(module, "layer_idx", None)
-    for name in ("s_aux", "position_bias", "head_mask"):
+    for name in ("position_bias", "head_mask"):
         if other.get(name) is not None:
             raise TreeRefusedError(f"its attention uses {name}")
     if tree is None or layer is None or layer in tree.present or not getattr(module, "is_causal", True):
         raise TreeRefusedError("its attention layers are not plain causal ones")
+    tree = tree.on(query.device)
     tree.windows.add(sliding_window)
     _, heads, tokens, size = query.shape
     key_heads = key.shape[1]
@@ -129,9 +151,12 @@ def _tree_attention(
     blocks, length = tree.index.shape
     scale = size**-0.5 if scaling is None else scaling
     padded = functional.pad(query[0], (0, 0, 0, blocks * BLOCK - tokens))
+    sinks = s_aux
     # Heads that share a key head become additional queries of it: (blocks, K, groups * BLOCK, D).
     queries = padded.view(key_heads, groups, blocks, BLOCK, size).permute(2, 0, 1, 3, 4)
     queries = queries.reshape(blocks, key_heads, groups * BLOCK, size)
+    if sinks is not None:
+        sinks = sinks.to(query).view(1, key_heads, groups, 1).repeat_interleave(BLOCK, -1).view(1, key_heads, -1, 1)
     # Keys and values of a block, and its scores, in float32 and (while they are summed) in float64.
     block_bytes = length * (2 * key_heads * size * keys.element_size() + 12 * heads * BLOCK)
     step = max(1, GATHER_BYTES // block_bytes)
@@ -144,28 +169,45 @@ def _tree_attention(
             for x in (keys, values)
         )
         mask = tree.mask(sliding_window, groups, query.dtype, part)
-        parts.append(_attend(queries[part], k, v, mask, scale, softcap))
+        parts.append(_attend(queries[part], k, v, mask, scale, softcap, sinks))
     out = parts[0] if len(parts) == 1 else torch.cat(parts)
     out = out.view(blocks, key_heads, groups, BLOCK, -1).permute(0, 3, 1, 2, 4)
-    return out.reshape(1, blocks * BLOCK, heads, -1)[:, :tokens], None
+    # Contiguous: some models take the heads together by a view.
+    return out.reshape(1, blocks * BLOCK, heads, -1)[:, :tokens].contiguous(), None
 
 
 def _attend(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor, scale: float, softcap: float | None
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    mask: torch.Tensor,
+    scale: float,
+    softcap: float | None,
+    sinks: torch.Tensor | None,
 ) -> torch.Tensor:
+    """Shapes: q (blocks, K, R, D), k and v (blocks, K, L, D), mask (blocks, 1, R, L), sinks (1, K, R, 1)."""
     exact = sums_exactly(q)
-    if softcap is None and not exact:
+    if softcap is None and sinks is None and not exact:
         return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
     scores = torch.matmul(q, k.transpose(-1, -2)).mul_(scale)
     if softcap is not None:
         scores.div_(softcap).tanh_().mul_(softcap)
     scores.add_(mask)
     if not exact:
-        return functional.softmax(scores, -1, dtype=torch.float32).to(q.dtype) @ v
+        if sinks is not None:
+            scores = torch.cat([scores, sinks.expand(len(scores), -1, -1, -1)], -1)
+        shares = functional.softmax(scores, -1, dtype=torch.float32).to(q.dtype)
+        return shares[..., : k.shape[-2]] @ v
+    most = scores.amax(-1, keepdim=True)
+    if sinks is not None:
+        most = torch.maximum(most, sinks)
     # Fused kernels sum a row in an order that depends on the positions of its keys, hence on the rest of the batch:
     # the last bits grow to 4e-5 nats. Here masked keys add less than any rounding, and the sum is in float64.
-    scores.sub_(scores.amax(-1, keepdim=True)).clamp_(min=LEAST_EXPONENT).exp_()
-    return torch.matmul(scores, v).div_(scores.sum(-1, keepdim=True, dtype=torch.float64).float())
+    scores.sub_(most).clamp_(min=LEAST_EXPONENT).exp_()
+    total = scores.sum(-1, keepdim=True, dtype=torch.float64)
+    if sinks is not None:
+        total = total + (sinks - most).double().exp_()
+    return torch.matmul(scores, v).div_(total.float())
 
 
 def sums_exactly(q: torch.Tensor) -> bool:

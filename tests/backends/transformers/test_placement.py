@@ -1,0 +1,159 @@
+"""Models spread over devices and the disk, quantised on load, with another attention."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import peft
+import pytest
+import torch
+
+from backends import ConfigError, HFBackend
+from backends.base import GenerateRequest, GenerateResponse, Sampling
+from backends.embedded import smollm2_path
+from backends.errors import MissingExtra
+from backends.local.trie import Path as TokenPath
+from backends.local.trie import Trie
+from backends.transformers.placement import Placement, input_device
+from backends.transformers.scoring import tree_attention
+from tests.backends.local.tiny_models import save_tiny_llama_gguf
+from tests.backends.openai.float32_weights import write_transformers_folder
+from tests.backends.transformers.reference import REQUESTS, plain_model, scores
+
+PARTS = {
+    "model.embed_tokens": "disk", "model.norm": "cpu", "model.rotary_emb": "cpu", "lm_head": "disk",
+    "model.layers.0": "cpu", "model.layers.1": "disk", "model.layers.2": "disk",
+}  # fmt: skip
+
+
+def texts(backend: HFBackend) -> list[str]:
+    answers = backend.run_blocking([GenerateRequest(p, Sampling(max_tokens=9)) for p in ("the man", "the police said")])
+    assert all(isinstance(answer, GenerateResponse) for answer in answers), answers
+    return [answer.text for answer in answers if isinstance(answer, GenerateResponse)]
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2"])
+def test_a_model_on_cpu_and_disk_answers_as_a_whole_one(family: str, folders: dict[str, Path], tmp_path: Path) -> None:
+    whole = HFBackend(folders[family], threads=1)
+    spread = HFBackend(folders[family], threads=1, device_map=PARTS, offload_folder=tmp_path)
+    spread.check()
+    assert scores(spread, REQUESTS) == scores(whole, REQUESTS)
+    assert texts(spread) == texts(whole)
+    assert spread.notes_of_run()["places"] == "4 parts on disk, 3 parts on cpu"
+    assert spread.notes_of_run()["route"] == whole.notes_of_run()["route"]
+    assert spread.describe_blocking().fingerprint == whole.describe_blocking().fingerprint
+    layers = spread.load().model.model.layers
+    assert [next(layer.parameters()).device.type for layer in layers] == ["cpu", "meta", "meta"]
+
+
+def test_memory_that_is_allowed_sends_the_rest_to_the_disk(folders: dict[str, Path], tmp_path: Path) -> None:
+    options: dict[str, Any] = {"device_map": "auto", "max_memory": {"cpu": 60_000}, "offload_folder": tmp_path}
+    spread = HFBackend(folders["llama"], threads=1, **options)
+    spread.check()
+    assert scores(spread, REQUESTS) == scores(HFBackend(folders["llama"], threads=1), REQUESTS)
+    assert "disk" in spread.notes_of_run()["places"]
+
+
+def test_layers_on_another_device_get_the_tree_there() -> None:
+    """As layers on a second GPU would: here, where no number is computed."""
+    trie = Trie([TokenPath((1, 2, 3), 1), TokenPath((1, 2, 4), 1)])
+    pack = trie.pack(0, nodes=8, rows=8)
+    tree = tree_attention.make_tree_pass(trie, pack, 0, {}, torch.device("cpu"))
+    module = torch.nn.Module()
+    with tree.active():
+        for module.layer_idx, device in enumerate(("cpu", "meta", "cpu")):
+            q, k = (torch.ones(1, heads, pack.stop, 8, device=device) for heads in (4, 2))
+            out, _ = tree_attention._tree_attention(module, q, k, k, None)
+            assert (out.device.type, out.shape) == (device, (1, pack.stop, 4, 8))
+    assert [state[0].device.type for state in tree.present.values()] == ["cpu", "meta", "cpu"]
+
+
+def test_input_goes_to_the_first_device_that_computes() -> None:
+    class Spread:
+        hf_device_map = {"a": "disk", "b": "cpu", "c": 1, "d": 0}  # noqa: RUF012
+
+    assert input_device(Spread()) == torch.device("cuda:1")
+    assert Placement(device_map=Spread.hf_device_map).main_device == "cuda:1"
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"device_map": "everywhere"}, "device_map"),
+        ({"device_map": {"model": "tpu"}}, "device_map.model"),
+        ({"device_map": {"model": -1}}, "device_map.model"),
+        ({"device_map": {"": 0}}, "device"),  # this machine has none
+        ({"device_map": "auto", "device": "cpu"}, "device"),
+        ({"device_map": {"": "disk"}}, "offload_folder"),
+        ({"device_map": {"": "cpu"}, "max_memory": {"cpu": "1GB"}}, "max_memory"),
+        ({"max_memory": {"cpu": "1GB"}}, "max_memory"),
+        ({"offload_folder": "x"}, "offload_folder"),
+        ({"quantization": "int3"}, "quantization"),
+        ({"attn_implementation": "fast"}, "attn_implementation"),
+        ({"attn_implementation": "flash_attention_2"}, "attn_implementation"),
+    ],
+)
+def test_bad_placements_are_named_before_a_model_is_loaded(
+    options: dict[str, Any], field: str, folders: dict[str, Path]
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        HFBackend(folders["llama"], **options).check()
+    assert error.value.field == field
+
+
+@pytest.mark.parametrize("package", ["bitsandbytes", "optimum-quanto", "torchao"])
+def test_a_missing_quantiser_names_its_extra(
+    package: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *_: None if name != "accelerate" else object())
+    extra = package.removeprefix("optimum-")
+    with pytest.raises(MissingExtra, match=f"{package}.*bias-audit.{extra}"):
+        Placement(quantization=f"{extra}-int8").check("auto", folders["llama"])
+
+
+@pytest.mark.parametrize(
+    "options", [{"quantization": "torchao-int8"}, {"device_map": {"": "disk"}, "offload_folder": "x"}]
+)
+def test_a_gguf_file_is_neither_quantised_nor_on_disk(
+    options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda *_: object())
+    with pytest.raises(ConfigError, match="GGUF") as error:
+        Placement(**options).check("auto", save_tiny_llama_gguf(tmp_path / "llama.gguf"))
+    assert error.value.field == next(iter(options))
+
+
+@pytest.mark.models
+def test_smollm2_on_cpu_and_disk_is_smollm2(tmp_path: Path) -> None:
+    write_transformers_folder(smollm2_path(), tmp_path / "model")
+    names = ["model.embed_tokens", "model.norm", "model.rotary_emb", "lm_head"]
+    parts = dict.fromkeys(names, "cpu") | {f"model.layers.{i}": "disk" if i % 2 else "cpu" for i in range(30)}
+    whole = HFBackend(tmp_path / "model", threads=1)
+    spread = HFBackend(tmp_path / "model", threads=1, device_map=parts, offload_folder=tmp_path)
+    assert scores(spread, REQUESTS) == scores(whole, REQUESTS)
+    assert texts(spread) == texts(whole)
+    assert spread.notes_of_run()["places"] == "19 parts on cpu, 15 parts on disk"
+    assert spread.notes_of_run()["route"].startswith("tree")
+
+
+@pytest.mark.models
+def test_a_gguf_file_is_spread_by_memory() -> None:
+    spread = HFBackend(smollm2_path(), threads=1, device_map="auto")
+    spread.check()
+    assert scores(spread, REQUESTS[3:]) == scores(HFBackend(smollm2_path(), threads=1), REQUESTS[3:])
+
+
+def test_an_adapter_that_peft_would_leave_out_is_refused(folders: dict[str, Path], tmp_path: Path) -> None:
+    """Weights on the disk keep their values when PEFT merges, with no more than a warning of torch."""
+    model, _ = plain_model(folders["llama"])
+    adapted = peft.get_peft_model(model, peft.LoraConfig(r=4, target_modules=["q_proj"], init_lora_weights=False))
+    adapted.save_pretrained(tmp_path / "adapter")
+    options: dict[str, Any] = {"adapter": tmp_path / "adapter", "offload_folder": tmp_path}
+    by_name = HFBackend(folders["llama"], **options, device_map=PARTS)
+    by_memory = HFBackend(folders["llama"], **options, device_map="auto", max_memory={"cpu": 60_000})
+    for ask in (by_name.check, by_memory.load):
+        with pytest.raises(ConfigError, match="PEFT leaves it out") as error:
+            ask()
+        assert error.value.field == "adapter"

@@ -1,0 +1,113 @@
+"""Weights quantised while they are loaded, against plain transformers with the same settings.
+
+Each needs a package (extras `bitsandbytes`, `quanto`, `torchao`), and is skipped without it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import torch
+import transformers
+
+from backends import ConfigError, HFBackend
+from backends.base import GenerateRequest, GenerateResponse, Sampling, ScoreRequest
+from backends.transformers.placement import PACKAGES, Quantization, settings
+from tests.backends.local.tiny_models import GROUPED, log_probabilities, save_model_of
+from tests.backends.transformers.reference import REQUESTS, scores
+
+WAYS = get_args(Quantization)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Llama whose widths are those of whole blocks of 64 weights."""
+    sizes = {**GROUPED, "hidden_size": 64, "intermediate_size": 128, "head_dim": 16}
+    return save_model_of(lambda v: transformers.LlamaConfig(**sizes, vocab_size=v), tmp_path_factory.mktemp("llama"))
+
+
+def need(way: str) -> None:
+    pytest.importorskip(PACKAGES[way.partition("-")[0]][1])
+
+
+def plain(folder: Path, way: str, dtype: torch.dtype) -> tuple[Any, Any]:
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        folder, dtype=dtype, quantization_config=settings(way, dtype), device_map="cpu"
+    )
+    return model.eval(), transformers.AutoTokenizer.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_quantised_scores_are_those_of_plain_passes(way: str, dtype: str, folder: Path) -> None:
+    """LLM.int8 multiplies the columns with outliers apart, and looks for them in all tokens of a pass."""
+    need(way)
+    close = 1e-4 if dtype == "float32" and way != "bitsandbytes-int8" else 0.1
+    backend = HFBackend(folder, threads=1, quantization=way, dtype=dtype)
+    backend.check()
+    model, tokenizer = plain(folder, way, getattr(torch, dtype))
+    for prompt, word in (("the police said that", " she"), ("the man", " he")):
+        expected = log_probabilities(model, tokenizer(prompt + word)["input_ids"])[-1]
+        found = scores(backend, [ScoreRequest(prompt, (word,))])
+        assert found == pytest.approx([expected], abs=close)
+    whole = scores(HFBackend(folder, threads=1), REQUESTS)
+    moved = [abs(a - b) for a, b in zip(scores(backend, REQUESTS), whole, strict=True)]
+    assert max(moved) > 1e-4
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_quantised_texts_are_those_of_generate(way: str, folder: Path) -> None:
+    need(way)
+    model, tokenizer = plain(folder, way, torch.float32)
+    ids = tokenizer("the man", return_tensors="pt")["input_ids"]
+    written = model.generate(ids, max_new_tokens=8, do_sample=False)[0, ids.shape[1] :]
+    backend = HFBackend(folder, threads=1, quantization=way)
+    (answer,) = backend.run_blocking([GenerateRequest("the man", Sampling(max_tokens=8))])
+    assert isinstance(answer, GenerateResponse)
+    assert answer.text == tokenizer.decode(written)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_fingerprint_names_the_quantiser_and_its_version(way: str, folder: Path) -> None:
+    need(way)
+    whole, quantised = (
+        HFBackend(folder, threads=1, **options).describe_blocking() for options in ({}, {"quantization": way})
+    )
+    changed = {name for name, value in quantised.fingerprint.items() if whole.fingerprint.get(name, "absent") != value}
+    assert changed == {"quantisation", "quantiser"}
+    assert str(quantised.fingerprint["quantiser"]).split()[1][0].isdigit()
+    assert whole.parts["weights"] == quantised.parts["weights"]
+    assert quantised.parts["quantisation"] == way
+
+
+@pytest.mark.parametrize("way", ["bitsandbytes-int8", "bitsandbytes-nf4"])
+def test_files_that_are_quantised_answer_as_loaded_ones(way: str, folder: Path, tmp_path: Path) -> None:
+    """And are not quantised twice."""
+    need(way)
+    model, tokenizer = plain(folder, way, torch.bfloat16)
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    saved = HFBackend(tmp_path, threads=1, dtype="bfloat16")
+    on_load = HFBackend(folder, threads=1, dtype="bfloat16", quantization=way)
+    assert scores(saved, REQUESTS) == scores(on_load, REQUESTS)
+    assert str(saved.describe_blocking().fingerprint["quantiser"]).startswith("bitsandbytes ")
+    assert {w.dtype for w in saved.load().model.parameters() if w.is_floating_point()} == {torch.bfloat16}
+    twice = HFBackend(tmp_path, threads=1, quantization=way)
+    with pytest.raises(ConfigError, match="already quantised") as error:
+        twice.describe_blocking()
+    assert error.value.field == "quantization"
+
+
+def test_weights_loaded_in_another_dtype_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quantiser may choose its own; the answers would be stored under the dtype that was asked for."""
+    load = transformers.AutoModelForCausalLM.from_pretrained
+
+    def in_float16(*arguments: Any, dtype: torch.dtype, **options: Any) -> Any:
+        return load(*arguments, dtype=torch.float16, **options)
+
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", in_float16)
+    with pytest.raises(ConfigError, match="loaded in float16") as error:
+        HFBackend(folder, threads=1, dtype="bfloat16").load()
+    assert error.value.field == "dtype"
