@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from backends.base import Description, ModelPart, Scalar
+from backends.base import Answer, Description, ModelPart, OnResponse, Request, Scalar
 from backends.embedded import resolve_embedded
-from backends.errors import BackendError, ConfigError
-from backends.local.backend import OptionalCount, need_package
+from backends.errors import AuditError, BackendError, ConfigError
+from backends.local.backend import OptionalCount, discard_response, need_package
 from backends.local.causal import CausalBackend, LoadedModel
 from backends.local.encoder import TextEncoder
 from backends.local.fingerprint import package_version, text_sha256
@@ -30,6 +30,9 @@ from backends.transformers.placement import (
     quantiser,
 )
 from backends.transformers.source import ModelSource
+
+if TYPE_CHECKING:
+    from backends.transformers.tensor_parallel import Ranks
 
 DType = Literal["auto", "float32", "bfloat16", "float16"]
 
@@ -72,8 +75,11 @@ class HFBackend(CausalBackend):
     attn_implementation : str, optional
         The attention of transformers that writes texts, and scores models without the tree: ``eager``, ``sdpa``,
         ``flash_attention_2``, ``flash_attention_3`` or ``flex_attention``.
+    tensor_parallel : int, optional
+        Divide each layer over this many processes, one for each CUDA device of this machine (or on the CPU), by
+        transformers' own plan for the model. The other processes are started and ended with the model.
     threads : int, optional
-        CPU threads; default: all cores this process may use.
+        CPU threads of a process; default: all cores this process may use.
     enable_thinking : bool, optional
         Passed to the chat template of a reasoning model; None: not passed. Reasoning is kept apart from answers.
     reasoning_tokens : int, optional
@@ -82,7 +88,17 @@ class HFBackend(CausalBackend):
 
     path_options = {"model": (), "adapter": (), "offload_folder": ()}  # noqa: RUF012
     engine_fields = frozenset(
-        {"backend", "dtype", "device", "torch", "transformers", "scoring_version", "attention", "quantiser"}
+        {
+            "backend",
+            "dtype",
+            "device",
+            "torch",
+            "transformers",
+            "scoring_version",
+            "attention",
+            "quantiser",
+            "tensor_parallel",
+        }
     )
 
     @checked_options
@@ -104,6 +120,7 @@ class HFBackend(CausalBackend):
         offload_folder: str | Path | None = None,
         quantization: Quantization | None = None,
         attn_implementation: Attention | None = None,
+        tensor_parallel: Annotated[int, Field(ge=2)] | None = None,
         threads: OptionalCount = None,
         enable_thinking: bool | None = None,
         reasoning_tokens: OptionalCount = None,
@@ -113,7 +130,16 @@ class HFBackend(CausalBackend):
             str(resolve_embedded(model)), revision, None if adapter is None else str(adapter), trust_remote_code
         )
         folder = None if offload_folder is None else str(Path(offload_folder).expanduser())
-        self.placement = Placement(device_map, max_memory, folder, quantization, attn_implementation)
+        self.placement = Placement(device_map, max_memory, folder, quantization, attn_implementation, tensor_parallel)
+        #: Of the other processes of a divided model; they load a file of the same name, and nothing is spread further.
+        self._options = {
+            "model": str(model), "dtype": dtype, "device": device, "revision": revision,
+            "trust_remote_code": trust_remote_code, "attn_implementation": attn_implementation,
+            "tensor_parallel": tensor_parallel, "threads": threads, "enable_thinking": enable_thinking,
+            "reasoning_tokens": reasoning_tokens,
+        }  # fmt: skip
+        self._ranks: Ranks | None = None
+        self.follows = False  # whether this process is one of those others
         self._dtype_option, self._device_option = dtype, device
         self._device: str | None = None
         self._tokenizer: Any = None
@@ -187,11 +213,29 @@ class HFBackend(CausalBackend):
     def load(self) -> LoadedModel:
         import torch
 
-        torch.set_num_threads(self.thread_count)
+        shared = self.placement.tensor_parallel if self.threads is None else None
+        torch.set_num_threads(max(1, self.thread_count // (shared or 1)))
         return super().load()
+
+    def run_blocking(self, batch: Sequence[Request], on_response: OnResponse = discard_response) -> list[Answer]:
+        if self.placement.tensor_parallel is None or self.follows:
+            return super().run_blocking(batch, on_response)
+        try:
+            self.load()
+            assert self._ranks is not None
+            return self._ranks.run(batch, lambda: CausalBackend.run_blocking(self, batch, on_response))
+        except AuditError as error:  # the group has ended, or never began
+            self._loaded, self._ranks, self._refusal = None, None, error.with_traceback(None)
+            return [BackendError.of(error)] * len(batch)
+        except BaseException:  # abandoned: the other processes were ended in the middle of the batch
+            self._loaded = self._ranks = None
+            raise
 
     def close_blocking(self) -> None:
         super().close_blocking()
+        if self._ranks is not None:
+            self._ranks.close()
+            self._ranks = None
         self._tokenizer = None
         if self.device.startswith("cuda"):
             import torch
@@ -210,6 +254,16 @@ class HFBackend(CausalBackend):
         return self._load_tokenizer(), lambda: None
 
     def _load_model(self) -> LoadedModel:
+        size = self.placement.tensor_parallel
+        if size is None or self.follows:
+            return self._load_here()
+        from backends.transformers.tensor_parallel import Ranks
+
+        self.source.tensor_plan(size)  # refused before any process is started
+        self._ranks = Ranks(size, self._options)
+        return self._ranks.run(None, self._load_here)
+
+    def _load_here(self) -> LoadedModel:
         from backends.transformers.generation import HFGeneration
         from backends.transformers.memory import within_memory
         from backends.transformers.scoring.scorer import SequenceScorer

@@ -38,12 +38,17 @@ def within_memory(work: Callable[[], T], device: str) -> T:
     try:
         return work()
     except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
+        # A part of a divided model may not take a smaller pass than the others, which wait for it.
+        if not is_out_of_memory(error) or _is_divided():
             raise
     # The error is gone by now, together with the tensors that its frames held.
     if device.startswith("cuda"):
         torch.cuda.empty_cache()
     raise NoRoomError
+
+
+def _is_divided() -> bool:
+    return bool(torch.distributed.is_available() and torch.distributed.is_initialized())
 
 
 class PassSize:

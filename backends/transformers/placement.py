@@ -59,10 +59,12 @@ class Placement:
     offload_folder: str | None = None
     quantization: str | None = None
     attn_implementation: str | None = None
+    tensor_parallel: int | None = None
 
     def check(self, device: str, path: Path, adapter: str | None = None) -> None:
         """Raise `ConfigError` for every mistake that can be found without loading anything."""
         self._check_places(device, path)
+        self._check_division(device, path, adapter)
         if not isinstance(self.device_map, str | None):
             check_adapter(adapter, self.device_map)
         if adapter is not None and self.quantization is not None:
@@ -87,6 +89,27 @@ class Placement:
                 self.attn_implementation,
                 f"the package {_FLASH[self.attn_implementation]!r} is not installed",
                 "Install it for this torch and CUDA (pip install flash-attn --no-build-isolation), or leave it out",
+            )
+
+    def _check_division(self, device: str, path: Path, adapter: str | None) -> None:
+        if self.tensor_parallel is None:
+            return
+        others = {"device_map": self.device_map, "quantization": self.quantization, "adapter": adapter}
+        for name, value in others.items():
+            if value is not None:
+                raise ConfigError(name, value, "not with tensor_parallel", "Leave one of them out")
+        if path.is_file():
+            raise ConfigError(
+                "tensor_parallel", self.tensor_parallel, "no GGUF file is divided", "Give the model's folder"
+            )
+        import torch
+
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if device not in (("auto", "cuda") if count else ("auto", "cpu")):
+            raise ConfigError("device", device, "tensor_parallel chooses the devices", "Leave it out")
+        if 0 < count < self.tensor_parallel:
+            raise ConfigError(
+                "tensor_parallel", self.tensor_parallel, f"this machine has {count} CUDA devices", "Give fewer"
             )
 
     def _check_places(self, device: str, path: Path) -> None:
@@ -144,9 +167,10 @@ class Placement:
         """What of this may change a number.
 
         Not where the parts are: weights on the disk or in the CPU's memory are brought to the main device, which
-        computes with them, and its kind is in the fingerprint already.
+        computes with them, and its kind is in the fingerprint already. Divided layers add their sums in another order.
         """
-        return {} if self.attn_implementation is None else {"attention": self.attn_implementation}
+        found = {"attention": self.attn_implementation, "tensor_parallel": self.tensor_parallel}
+        return {name: value for name, value in found.items() if value is not None}
 
     def arguments(self, dtype: Any) -> dict[str, Any]:
         """Arguments for ``from_pretrained``."""

@@ -198,6 +198,11 @@ class ModelSource:
         placed = placement.arguments(getattr(torch, dtype))
         if placement.quantization is not None and placement.device_map is None:
             placed["device_map"] = {"": device}  # what is quantised may not be moved
+        if placement.tensor_parallel is not None:
+            from transformers.distributed import DistributedConfig
+
+            plan = self.tensor_plan(placement.tensor_parallel)
+            placed["distributed_config"] = DistributedConfig(tp_size=placement.tensor_parallel, tp_plan=plan or None)
         with _one_load, self._loading("the model"):
             model, found = AutoModelForCausalLM.from_pretrained(
                 source,
@@ -212,7 +217,17 @@ class ModelSource:
         if self.adapter is not None:
             check_adapter(self.adapter, getattr(model, "hf_device_map", None) or {})
             model = self._with_adapter(model)
-        return model.eval() if "device_map" in placed else model.to(device).eval()
+        is_placed = "device_map" in placed or "distributed_config" in placed
+        return model.eval() if is_placed else model.to(device).eval()
+
+    def tensor_plan(self, size: int) -> dict[str, str]:
+        """What `tensor_parallel.plan` says for this model. Raises `ConfigError`, as it does."""
+        from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
+
+        from backends.transformers.tensor_parallel import plan
+
+        config = self.config()
+        return plan(config.get_text_config(), MODEL_FOR_CAUSAL_LM_MAPPING[type(config)].base_model_prefix, size)
 
     def _check_weights(self, model: Any, found: dict[str, Any]) -> None:
         """Raise `ConfigError` for missing weights: transformers initialises them at random at each load."""

@@ -141,6 +141,7 @@ HF_FIELDS = [
     Field("quantisation", "how the weights are rounded", hf_quantised),
     Field("quantiser", "the library that multiplies quantised weights", hf_quantised),
     Field("attention", "texts are written by it", lambda path, _: hf(path, attn_implementation="eager")),
+    Field("tensor_parallel", "sums of parts in another order", lambda path, _: hf(path, tensor_parallel=2)),
     Field("adapter", "weights added to the model's own", hf_with_an_adapter, shown=True),
     Field("device", "kernels of other devices sum in other orders", lambda path, _: hf(path, device="mps")),
     Field("torch", "its kernels", with_version(hf_backend, "torch", hf)),
@@ -165,14 +166,17 @@ def test_hf_field_follows_its_cause(
 HF_EXPLAINED = {field.name for field in HF_FIELDS} | {"backend"}  # engines sum in different orders
 
 
+HF_OPTIONAL = {"quantiser", "attention", "tensor_parallel"}  # only of models with such an option
+
+
 def test_hf_fields_are_all_explained(saved_folder: Path) -> None:
-    assert set(fingerprint(hf(saved_folder))) == HF_EXPLAINED - {"quantiser", "attention"}
+    assert set(fingerprint(hf(saved_folder))) == HF_EXPLAINED - HF_OPTIONAL
 
 
 @pytest.mark.models
 def test_hf_gguf_fields_are_all_explained() -> None:
     """A GGUF file is one: its hash stands for the folder's two."""
-    assert set(fingerprint(hf(smollm2_path()))) == HF_EXPLAINED - {"files_sha256", "quantiser", "attention"}
+    assert set(fingerprint(hf(smollm2_path()))) == HF_EXPLAINED - {"files_sha256"} - HF_OPTIONAL
 
 
 # -- llama.cpp ------------------------------------------------------------------------------------

@@ -1,0 +1,208 @@
+"""One model divided over several processes, each layer in parts: transformers' tensor parallelism.
+
+This process is rank 0. It starts the other ranks, sends each the batches that it computes itself, and all take the same
+steps: the parts of a layer's sums meet in torch.distributed (NCCL on CUDA, gloo on the CPU). A rank that fails ends the
+whole group, since the others would wait for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from backends.errors import BackendError, ConfigError, one_line
+
+T = TypeVar("T")
+
+WAIT = timedelta(hours=2)  # for the slowest rank: it may read its weights from a slow disk
+
+#: A projection of attention → how it is divided where its heads are not: its outputs are gathered, and split again.
+_GATHERED = {
+    "q_proj": ("colwise", "colwise_gather_output"),
+    "k_proj": ("colwise", "colwise_gather_output"),
+    "v_proj": ("colwise", "colwise_gather_output"),
+    "o_proj": ("rowwise", "rowwise_split_input"),
+}
+
+
+class Ranks:
+    """The other processes of a divided model.
+
+    Parameters
+    ----------
+    size : int
+        Processes in all.
+    options : Mapping
+        The options of `HFBackend`, for each rank.
+
+    Raises
+    ------
+    BackendError
+        ``unsupported`` if this process holds a divided model already; ``internal`` if a rank does not start.
+    """
+
+    def __init__(self, size: int, options: Mapping[str, Any]) -> None:
+        import torch.distributed as dist
+
+        if dist.is_initialized():
+            raise BackendError(
+                "unsupported",
+                "this process holds a divided model already",
+                hint="audit divided models one after another, in commands of their own",
+            )
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self._others = [_start(rank) for rank in range(1, size)]
+        try:
+            for rank, process in enumerate(self._others, 1):
+                _send(process, {"rank": rank, "size": size, "port": port, "options": dict(options)})
+            self._hear_all()  # all have imported torch: none is late for the meeting
+            _join(0, size, port)
+        except BaseException:
+            self.close()
+            raise
+
+    def run(self, batch: Sequence[Any] | None, work: Callable[[], T]) -> T:
+        """Do this rank's ``work`` while the others do theirs: answer a batch, or load the model if it is None."""
+        try:
+            for process in self._others:
+                _send(process, batch)
+            done = work()
+            self._hear_all()
+        except BaseException:
+            self.close()
+            raise
+        return done
+
+    def close(self) -> None:
+        """End the other processes, and leave the group."""
+        import torch.distributed as dist
+
+        for process in self._others:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                with contextlib.suppress(OSError):
+                    assert pipe is not None
+                    pipe.close()
+        self._others = []
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+    def _hear_all(self) -> None:
+        for rank, process in enumerate(self._others, 1):
+            try:
+                said = pickle.load(process.stdout)  # type: ignore[arg-type]
+            except (EOFError, pickle.UnpicklingError):
+                said = "it ended"
+            if said is not None:
+                raise BackendError("internal", f"process {rank} of the divided model failed: {said}")
+
+
+def plan(config: Any, prefix: str, size: int) -> dict[str, str]:
+    """Rules that differ from the model's own plan: attention is gathered where its heads cannot be divided.
+
+    Parameters
+    ----------
+    config
+        The model's configuration.
+    prefix : str
+        Where its decoder is in the model.
+
+    Raises
+    ------
+    ConfigError
+        If transformers has no plan for the model, or its attention can be divided in no way.
+    """
+    own = getattr(config, "base_model_tp_plan", None)
+    if not own:
+        raise ConfigError(
+            "tensor_parallel", size, f"transformers has no plan to divide {config.model_type!r}", "Give device_map"
+        )
+    heads = {config.num_attention_heads, getattr(config, "num_key_value_heads", None) or config.num_attention_heads}
+    if all(count % size == 0 for count in heads):
+        return {}
+    attention = {rule: style for rule, style in own.items() if rule.endswith(tuple(_GATHERED))}
+    styles = {rule.rpartition(".")[2]: style for rule, style in attention.items()}
+    if styles != {name: style for name, (style, _) in _GATHERED.items()}:
+        counts = " and ".join(map(str, sorted(heads)))
+        raise ConfigError(
+            "tensor_parallel", size, f"{counts} attention heads cannot be divided", "Give a number that divides them"
+        )
+    return {f"{prefix}.{rule}": _GATHERED[rule.rpartition(".")[2]][1] for rule in attention}
+
+
+def _start(rank: int) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "LOCAL_RANK": str(rank), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    return subprocess.Popen(
+        [sys.executable, "-m", "backends.transformers.tensor_parallel"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,  # it would say what this process says
+        env=environment,
+    )
+
+
+def _send(process: subprocess.Popen[bytes], message: Any) -> None:
+    assert process.stdin is not None
+    try:
+        pickle.dump(message, process.stdin)
+        process.stdin.flush()
+    except OSError:
+        raise BackendError("internal", "a process of the divided model has ended") from None
+
+
+def _join(rank: int, size: int, port: int) -> None:
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group(
+        "nccl" if torch.cuda.is_available() else "gloo",
+        init_method=f"tcp://127.0.0.1:{port}",
+        rank=rank,
+        world_size=size,
+        timeout=WAIT,
+    )
+
+
+def _follow() -> None:
+    """Another rank: load the model, then answer every batch that comes, until the pipe closes."""
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what libraries print must not mix with what is said to rank 0
+
+    def say(message: str | None) -> None:
+        pickle.dump(message, out)
+        out.flush()
+
+    try:
+        start = pickle.load(sys.stdin.buffer)
+        from backends.transformers.backend import HFBackend
+
+        backend = HFBackend(**start["options"])
+        backend.follows = True
+        say(None)
+        _join(start["rank"], start["size"], start["port"])
+        while True:
+            batch = pickle.load(sys.stdin.buffer)
+            if batch is None:
+                backend.load()
+            else:
+                backend.run_blocking(batch)
+            say(None)
+    except EOFError:  # rank 0 has closed the pipe, or has ended
+        return
+    except Exception as error:
+        say(one_line(error))
+        os._exit(1)  # at once: the others wait in the middle of a sum
+
+
+if __name__ == "__main__":
+    _follow()
