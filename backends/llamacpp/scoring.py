@@ -108,7 +108,7 @@ class SequenceScorer:
             # The chain of the next pack is a prefix of the path through this pack's last leaf.
             chain = int(trie.depths[start]) if start < len(trie) else int(trie.depths[start - 1]) + 1
             self._replace_chain(memory, int(leaf_of[-1]), chain)
-        if len(trie):
+        if len(trie) and not np.isnan(answers).any():
             last = len(trie) - 1
             self._kept = tuple(trie.tokens[[*trie.ancestors(last), last]].tolist())
         return [answers[asks] for asks in trie.asks_of]

@@ -95,6 +95,10 @@ class GenerationEngine(Protocol):
     def context(self) -> int | None:
         """Maximum tokens of prompt and answer; None: no limit."""
 
+    @property
+    def vocabulary(self) -> int:
+        """Number of tokens that the model can read."""
+
     def render(self, prompt: Prompt) -> list[int]:
         """Tokens of a prompt."""
 
@@ -151,6 +155,7 @@ class TextGenerator:
             try:
                 prompt = list(self._engine.render(request.prompt))
                 _check_length(prompt, request, self._engine.context)
+                check_known(prompt, self._engine.vocabulary)
                 prompts[index] = prompt
             except BackendError as error:  # e.g. a chat prompt for a model without chat template
                 answers[index] = error
@@ -169,9 +174,17 @@ class TextGenerator:
         answers: list[Generated | None],
         on_response: OnResponse,
     ) -> None:
-        """Fill in the answers of all prompts, with fewer slots whenever memory runs out."""
+        """Fill in the answers of all prompts, with fewer slots whenever memory runs out.
+
+        Texts that fail together are tried again in halves, so that an odd one fails alone.
+        """
         self.halvings = max(0, self.halvings - 1)  # what did not fit may fit now; if not, the call restarts once
-        while waiting := [index for index in prompts if answers[index] is None]:
+        groups = [list(prompts)]
+        while groups:
+            waiting = [index for index in groups[-1] if answers[index] is None]
+            if not waiting:
+                groups.pop()
+                continue
             slots = slot_count(len(waiting), self.halvings)
             if slots == 1:  # run one at a time, each text gets a slot of its own size
                 del waiting[1:]
@@ -186,6 +199,15 @@ class TextGenerator:
                     answers[waiting[0]] = text_too_large()
                 while 1 < slots <= SLOTS >> self.halvings:
                     self.halvings += 1
+            except Exception as error:  # foreign code: it may fail in any way
+                failure = BackendError.of(error)
+                if failure.kind != "internal":
+                    raise failure from None
+                left = [index for index in waiting if answers[index] is None]
+                if len(left) == 1:
+                    answers[left[0]] = failure
+                else:
+                    groups += [left[len(left) // 2 :], left[: len(left) // 2]]
 
     def _run(self, texts: list[Text], answers: list[Generated | None], on_response: OnResponse) -> None:
         """Fill in the answers of these texts; only of some if memory runs out."""
@@ -224,6 +246,17 @@ def text_too_large() -> BackendError:
         "a single text does not fit in memory",
         hint="lower max_tokens, or use a smaller dtype or model",
     )
+
+
+def check_known(tokens: Sequence[int], vocabulary: int, text: Callable[[int], bytes] | None = None) -> None:
+    """Raise `BackendError` for a token beyond the model's embedding; ``text`` gives what a token spells."""
+    if (largest := max(tokens, default=0)) >= vocabulary:
+        spelt = "" if text is None else f" ({text(largest)!r})"
+        raise BackendError(
+            "unsupported",
+            f"the tokenizer's token {largest}{spelt} is not one of the model's {vocabulary}",
+            hint="give the tokenizer that belongs to this model",
+        )
 
 
 def _check_length(prompt: list[int], request: GenerateRequest, context: int | None) -> None:

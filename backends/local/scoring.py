@@ -27,6 +27,7 @@ from backends.errors import BackendError
 from backends.local.backend import discard_response
 from backends.local.boundary import SplitTokens, locate_continuation, prefix_tokenizations
 from backends.local.encoder import TextEncoder
+from backends.local.generation import check_known
 from backends.local.trie import Path
 
 Values = Sequence[npt.NDArray[np.float64] | BackendError]
@@ -140,14 +141,25 @@ def _splits(
 
 
 def _answers(plans: Sequence[_Plan], scorer: Scorer) -> list[Answer]:
-    """The plans' answers; if they fail together, each is tried alone."""
+    """The plans' answers. If several fail together, they are tried again in halves until the odd ones are alone."""
+    answers = _answers_together(plans, scorer)
+    # One that fails alone among sound ones is odd itself. Several may have been spoilt by one: a NaN reaches its
+    # neighbours in the same forward pass even through masked attention, since 0 times NaN is NaN.
+    failed = [i for i, answer in enumerate(answers) if isinstance(answer, BackendError) and answer.kind == "internal"]
+    if len(failed) > 1:
+        middle = len(failed) // 2
+        for half in (failed[:middle], failed[middle:]):
+            for i, answer in zip(half, _answers([plans[i] for i in half], scorer), strict=True):
+                answers[i] = answer
+    return answers
+
+
+def _answers_together(plans: Sequence[_Plan], scorer: Scorer) -> list[Answer]:
     try:
         paths = [path for plan in plans for path in plan.paths]
         values = scorer.logprobs(paths) if paths else []
     except Exception as error:  # foreign code: it may fail in any way
-        if len(plans) > 1:
-            return [answer for plan in plans for answer in _answers([plan], scorer)]
-        return [BackendError.of(error)]
+        return [BackendError.of(error)] * len(plans)
     ends = np.cumsum([len(plan.paths) for plan in plans]).tolist()
     return [
         _answer(plan, values[end - len(plan.paths) : end], scorer.route) for plan, end in zip(plans, ends, strict=True)
@@ -199,22 +211,11 @@ def _plan(
     try:
         for split, prompt_tokens in _splits(request, encoded, encoder):
             plan.prompt_tokens = prompt_tokens
-            _check_known(split.tokens, encoder, scorer)
+            check_known(split.tokens, scorer.vocabulary, encoder.piece)
             _add_paths(plan, split, encoder, scorer.context)
     except Exception as error:
         return _Plan(error=BackendError.of(error))
     return plan
-
-
-def _check_known(tokens: Sequence[int], encoder: TextEncoder, scorer: Scorer) -> None:
-    """Raise `BackendError` for a token that the model does not know."""
-    if (largest := max(tokens, default=0)) >= scorer.vocabulary:
-        token = f"the tokenizer's token {largest} ({encoder.piece(largest)!r})"
-        raise BackendError(
-            "unsupported",
-            f"{token} is not one of the model's {scorer.vocabulary}",
-            hint="give the tokenizer that belongs to this model",
-        )
 
 
 def _add_paths(plan: _Plan, split: SplitTokens, encoder: TextEncoder, context: int | None) -> None:

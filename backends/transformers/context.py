@@ -1,4 +1,4 @@
-"""How many tokens a transformers model may read before its results depend on other texts of the batch."""
+"""What a transformers model can read: which tokens, and how many before results depend on other texts of the batch."""
 
 from __future__ import annotations
 
@@ -20,6 +20,17 @@ def context_length(config: Any) -> tuple[int | None, str]:
     if not lengths or (most is not None and min(lengths) >= most):
         return most, ""
     return min(lengths), f"{min(lengths)} tokens: beyond them this model's LongRoPE changes the results of every text"
+
+
+def vocabulary_size(model: Any) -> int:
+    """How many tokens the loaded model knows: those with a row in its embedding and a logit.
+
+    On CUDA a token beyond the embedding does not fail alone: the whole process cannot compute any more.
+    """
+    sizes = [model.config.get_text_config().vocab_size]
+    embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
+    sizes += [getattr(embedding, "num_embeddings", None), getattr(head, "out_features", None)]
+    return int(min(size for size in sizes if isinstance(size, int)))
 
 
 def _ropes(config: Any) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from transformers.cache_utils import DummyLayer, DynamicCache, DynamicLayer, Dyn
 from backends.base import GenerateRequest, GenerateResponse, Prompt, Sampling
 from backends.errors import BackendError, one_line
 from backends.local.generation import NoRoomError, Slots, Text, text_too_large
-from backends.transformers.context import context_length
+from backends.transformers.context import context_length, vocabulary_size
 from backends.transformers.memory import is_out_of_memory, within_memory
 from backends.transformers.one_text import OneText
 from backends.transformers.precision import ROUNDING_OF_16_BITS, computes_in_float32
@@ -46,6 +46,7 @@ class HFGeneration:
     def __init__(self, model: Any, tokenizer: Any, *, device: str, render: Callable[[Prompt], list[int]]) -> None:
         self._model, self._tokenizer, self._device, self._render = model, tokenizer, device, render
         self.context, _ = context_length(model.config)
+        self.vocabulary = vocabulary_size(model)
         self._end_tokens = _end_tokens(model, tokenizer)
         self._way: _Way = _together
         self._reason = ""

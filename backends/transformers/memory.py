@@ -15,7 +15,14 @@ PASSES_BEFORE_GROWTH = 8  # successful smaller passes before a larger one is tri
 _MESSAGES = (
     "CUDA out of memory",
     "CUDA error: out of memory",
+    "CUDA driver error: out of memory",
+    "HIP out of memory",
     "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUBLAS_STATUS_NOT_INITIALIZED",  # its handle needs memory of its own
+    "CUDNN_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_NOT_INITIALIZED",
+    "CUSOLVER_STATUS_ALLOC_FAILED",
+    "cudaErrorMemoryAllocation",
     "DefaultCPUAllocator",
     "not enough memory",
     "MPS backend out of memory",

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from backends.transformers.context import vocabulary_size
 from backends.transformers.placement import input_device
 
 ROWS_AT_A_TIME = 16  # rows of logits converted to float32 together: few enough for the CPU cache
@@ -39,7 +40,7 @@ class LogitReader:
         self.model, self._beginning_with = model, beginning_with
         self.device = input_device(model)
         self.config = model.config.get_text_config()
-        self.vocabulary: int = self.config.vocab_size
+        self.vocabulary = vocabulary_size(model)
         self.takes_positions = "position_ids" in inspect.signature(model.forward).parameters
         self.tokens_computed = 0
         self._head = model.get_output_embeddings()

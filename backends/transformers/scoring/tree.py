@@ -56,8 +56,8 @@ class TreeRoute:
                     failed[np.searchsorted(trie.ask_nodes, start) : np.searchsorted(trie.ask_nodes, stop)] = True
                     line = trie.ancestors(stop) if stop < len(trie) else chain
                     past, chain, start = _cut(past, chain, line), line, stop
-        self.kept = tuple(trie.tokens[chain].tolist())
-        self._past = past
+        if not np.isnan(answers[~failed]).any():  # a NaN has reached the keys of sound tokens beside it
+            self.kept, self._past = tuple(trie.tokens[chain].tolist()), past
         return answers, failed
 
     def _forward_pack(

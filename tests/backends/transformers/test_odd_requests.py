@@ -13,7 +13,8 @@ import transformers
 from tokenizers import models
 
 from backends import BackendError, HFBackend
-from backends.base import Answer, Message, ScoreRequest, ScoreResponse
+from backends.base import Answer, GenerateRequest, GenerateResponse, Message, Sampling, ScoreRequest, ScoreResponse
+from backends.embedded import smollm2_path
 from backends.transformers.text import HFTextEncoder
 from tests.backends.local.tiny_models import FAMILIES, MERGES, byte_level_tokenizer, save_model_of
 from tests.backends.transformers.reference import scores
@@ -95,6 +96,90 @@ async def test_scores_are_told_a_few_at_a_time(folders: dict[str, Path]) -> None
         await running
     assert 9 <= len(told) < 64
     await backend.close()
+
+
+def test_a_pass_that_fails_is_tried_again_in_halves(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One odd request among eight: 1 pass of 8, and 2 of each of 4, 2 and 1."""
+    backend = HFBackend(folders["llama"], threads=1)
+    scorer: Any = backend.load().scorer
+    logprobs, passes = type(scorer).logprobs, []
+
+    def fails(self: Any, paths: Any) -> Any:
+        passes.append(len(paths))
+        if any(len(path.tokens) > 60 for path in paths):
+            raise RuntimeError("planted")
+        return logprobs(self, paths)
+
+    monkeypatch.setattr(type(scorer), "logprobs", fails)
+    answers = backend.run_blocking([*GOOD[:7], ScoreRequest("x" * 61, (" he",))])
+    assert sum(isinstance(answer, BackendError) for answer in answers) == 1
+    assert len(passes) == 7
+
+
+def test_texts_with_unknown_tokens_fail_alone(larger_tokenizer: Path) -> None:
+    backend = HFBackend(larger_tokenizer, threads=1)
+    short = Sampling(max_tokens=3)
+    asked = [GenerateRequest(f"the man said {i}", short) for i in range(6)]
+    usual = backend.run_blocking(asked)
+    answers = backend.run_blocking([*asked[:3], GenerateRequest("the <img>", short), *asked[3:]])
+    assert isinstance(odd := answers.pop(3), BackendError)
+    assert "is not one of the model's" in odd.message
+    assert answers == usual
+
+
+def test_a_text_on_which_the_model_fails_fails_alone(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = HFBackend(folders["llama"], threads=1)
+    asked = [GenerateRequest(f"the man said {i}", Sampling(max_tokens=3)) for i in range(6)]
+    usual = backend.run_blocking(asked)
+    model = backend.load().model
+    forward = model.forward
+    bad = backend.load().encoder.render("the man said 4")[-1]
+
+    def fails(*arguments: Any, **options: Any) -> Any:
+        if (options["input_ids"][:, -1] == bad).any():
+            raise IndexError("index out of range in self")
+        return forward(*arguments, **options)
+
+    monkeypatch.setattr(model, "forward", fails)
+    answers = backend.run_blocking(asked)
+    assert [i for i, answer in enumerate(answers) if isinstance(answer, BackendError)] == [4]
+    assert [a.text for i, a in enumerate(answers) if isinstance(a, GenerateResponse)] == [
+        a.text for i, a in enumerate(usual) if i != 4 and isinstance(a, GenerateResponse)
+    ]
+
+
+@pytest.mark.models
+def test_nan_and_unknown_tokens_fail_alone_on_a_real_model() -> None:
+    """SmolLM2 with a word whose embedding is damaged, and three tokens that only its tokenizer has."""
+    backend = HFBackend(smollm2_path(), dtype="float32")
+    loaded = backend.load()
+    jobs = ("nurse", "guard", "clerk")
+    good = [ScoreRequest(f"The {jobs[i % 3]} {i} said that", (" he", " she")) for i in range(246)]
+    usual = backend.run_blocking(good)
+    embedding = loaded.model.get_input_embeddings()
+    embedding.weight = torch.nn.Parameter(embedding.weight.detach().clone())  # its own: the head shares them
+    (damaged,) = loaded.encoder.encode([" zebra"], chat=False)[0]
+    embedding.weight.data[damaged] = torch.nan
+    backend._tokenizer.add_tokens(["<img>", "<audio>", "<video>"])
+    odd = [
+        ScoreRequest("The zebra said that", (" he", " she")),
+        ScoreRequest("The nurse and the zebra said that", (" he",)),
+        ScoreRequest("The nurse said that", (" he", " zebra he")),
+        ScoreRequest("The guard 4 said that", (" zebra she",)),
+        ScoreRequest("The <img>", (" he",)),
+        ScoreRequest("The nurse said", ("<audio>",)),
+        ScoreRequest("The nurse said", (" he", "<video> he")),
+        ScoreRequest("The nurse \ud800", (" he",)),
+        ScoreRequest("The nurse said", (" he" * 9000,)),
+        ScoreRequest("The zebra zebra", (" zebra",)),
+    ]
+    order = np.random.default_rng(3).permutation(256).tolist()
+    answers = backend.run_blocking([(good + odd)[i] for i in order])
+    failed = sorted(order[at] for at, answer in enumerate(answers) if isinstance(answer, BackendError))
+    assert failed == list(range(246, 256))
+    found = dict(zip(order, answers, strict=True))
+    values = [[s.logprob for s in found[i].scores] for i in range(246)]
+    assert np.abs(np.array(values) - [[s.logprob for s in a.scores] for a in usual]).max() < 1e-5
 
 
 def test_a_raw_name_in_a_byte_level_vocabulary_is_its_own_text() -> None:
