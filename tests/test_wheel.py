@@ -110,6 +110,7 @@ USES = {
     "datasets": "import datasets",
     "embedded": "from backends.embedded import gemma3_path, smollm2_path; gemma3_path(); smollm2_path()",
     "frames": "import pandas, pyarrow",
+    "google": "import google.auth.transport.requests",
     "hf": "import accelerate, gguf, peft, torch, transformers",
     "llamacpp": "import llama_cpp",
     "mlflow": "import mlflow",

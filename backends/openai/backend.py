@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 import httpx
 import platformdirs
@@ -39,12 +39,13 @@ from backends.errors import BackendError, ConfigError
 from backends.openai.batches import BatchedClient, Journal
 from backends.openai.batches.batched import MOST_LINES, PRICE
 from backends.openai.capabilities import ServerCapabilities
-from backends.openai.generation import MOST_CHOICES, generate
+from backends.openai.generation import choices_of_a_request, generate
 from backends.openai.http.address import is_this_machine, server_url
-from backends.openai.http.auth import NO_KEY_HINT, BearerToken, credential
+from backends.openai.http.auth import NO_KEY_HINT
 from backends.openai.http.client import ConnectionOptions, HttpClient
 from backends.openai.http.replicas import ReplicaClient
 from backends.openai.http.retries import with_retries
+from backends.openai.http.tokens import BearerToken, credential
 from backends.openai.probe import (
     DRAWS,
     VERSION,
@@ -136,9 +137,10 @@ class OpenAIBackend(Backend):
         ``flex``, ``priority``…: not part of the model's identity.
     key_header : str
         The header that carries the key: ``api-key`` for Azure's older endpoints.
-    token : callable or "azure", optional
-        Instead of a key: a function that returns a currently valid token, such as
-        ``azure.identity.get_bearer_token_provider(…)``; "azure" creates that one (extra ``azure``).
+    token : callable or str, optional
+        Instead of a key: "azure" for Entra (extra ``azure``), "google" for the application default credentials (extra
+        ``google``), or a function that returns a currently valid token (in a file: its ``module:function``), such as
+        ``aws_bedrock_token_generator.provide_token``. A token that the server refuses is renewed at once.
     proxy : str, optional
         URL of a proxy, or the environment variable that holds it. No proxy is taken from the environment by default.
     ca_bundle : str or Path, optional
@@ -191,7 +193,7 @@ class OpenAIBackend(Backend):
         extra_body: ExtraBody = None,
         service_tier: OptionalText = None,
         key_header: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")] = "Authorization",
-        token: Callable[[], str] | Literal["azure"] | None = None,
+        token: Callable[[], str] | OptionalText = None,
         proxy: OptionalText = None,
         ca_bundle: OptionalPath = None,
         batch: bool = False,
@@ -405,7 +407,7 @@ class OpenAIBackend(Backend):
             own = RequestCost.in_one_call(request)
             return RequestCost(own.times_sent, own.generated_tokens + extra * isinstance(request, GenerateRequest))
         if self._route_of(request) == "sampled" and self.samples is not None:
-            sent = -(-self.samples // MOST_CHOICES) if found.together == "n" else self.samples
+            sent = -(-self.samples // choices_of_a_request(found))
             tokens = self.samples * (tokens_drawn(request.continuations) + extra)
             return RequestCost(sent, -(-tokens // sent))
         prompt_alone = self._route_of(request) == "echo" and self._tokenizer is None

@@ -19,7 +19,7 @@ from backends.openai.protocol.responses_api import MIN_TOKENS
 from backends.openai.usage import generated_tokens, reasoning_tokens, reported_tokens
 from backends.reading.reasoning import UnfinishedThoughtError, reported_thought, split_reasoning, stopped
 
-#: Maximum draws of one request.
+#: Maximum draws of one request, where the server gives as many.
 MOST_CHOICES = 50
 #: Finish reasons of an answer cut by the token limit.
 CUT_SHORT = tuple(reason for reason, meaning in FINISH_REASONS.items() if meaning == "length")
@@ -43,8 +43,9 @@ async def draws(
 
     None stands for an answer whose tokens ran out within the reasoning.
     """
+    most = choices_of_a_request(capabilities)
     if api.waits_for_batches:  # all in one batch
-        sizes = _split(count, MOST_CHOICES if capabilities.together == "n" else 1)
+        sizes = _split(count, most)
         places = itertools.accumulate(sizes, initial=0)
         drawn = await asyncio.gather(
             *(_together(api, capabilities, request, place, size) for place, size in zip(places, sizes, strict=False))
@@ -52,13 +53,18 @@ async def draws(
         answers = list(itertools.chain(*drawn))[:count]
     else:
         answers = []
-    several = capabilities.together == "n"
+    several = most > 1
     while len(answers) < count:
-        size = min(count - len(answers), MOST_CHOICES) if several else 1
+        size = min(count - len(answers), most) if several else 1
         found = await _together(api, capabilities, request, len(answers), size)
         several = several and len(found) == size  # one endpoint may ignore ``n`` although another obeys it
         answers += found
     return answers
+
+
+def choices_of_a_request(capabilities: ServerCapabilities) -> int:
+    """How many answers one request gives."""
+    return min(MOST_CHOICES, capabilities.choices) if capabilities.together == "n" else 1
 
 
 def _split(count: int, most: int) -> list[int]:

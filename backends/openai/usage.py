@@ -125,16 +125,24 @@ def reported_tokens(usage: Any, name: str) -> int | None:
 def generated_tokens(usage: Any) -> int | None:
     """All generated tokens, including reasoning, which xAI and Gemini count only in the total."""
     completion, total = reported_tokens(usage, "completion_tokens"), reported_tokens(usage, "total_tokens")
-    prompt = reported_tokens(usage, "prompt_tokens")
-    if completion is None or total is None or prompt is None or reasoning_tokens(usage) == 0:
+    prompt, thought = reported_tokens(usage, "prompt_tokens"), reasoning_tokens(usage)
+    if total is None or prompt is None or thought == 0:
         return completion
-    return max(completion, total - prompt)
+    return max(completion or 0, total - prompt)
 
 
 def reasoning_tokens(usage: Any) -> int:
-    """How many of a response's generated tokens are reasoning; 0 if not reported."""
-    details = usage.get("completion_tokens_details") if isinstance(usage, Mapping) else None
-    return reported_tokens(details, "reasoning_tokens") or 0
+    """How many of a response's generated tokens are reasoning; 0 if not reported.
+
+    Gemini, and gateways to it, may report them in the total alone.
+    """
+    if not isinstance(usage, Mapping):
+        return 0
+    reported = reported_tokens(usage.get("completion_tokens_details"), "reasoning_tokens")
+    if reported is not None:
+        return reported
+    prompt, completion, total = (reported_tokens(usage, f"{name}_tokens") for name in ("prompt", "completion", "total"))
+    return 0 if prompt is None or total is None else max(0, total - prompt - (completion or 0))
 
 
 def _max_tokens(text: str) -> int:

@@ -10,14 +10,34 @@ from backends.errors import BackendError
 
 #: Tokens added to an answer's limit for reasoning, unless the user sets a number.
 DEFAULT_REASONING_TOKENS = 4096
-_NAMES = r"think|thinking|thought|reasoning|reason|analysis|scratchpad"
-_OPENING = re.compile(rf"\s*(?:<\|?(?:{_NAMES})\|?>|\[(?:THINK|REASONING)\]|◁think▷|<\|channel\|>\s*analysis)", re.I)
-_WHOLE = re.compile(
-    rf"\s*(?:<\|?({_NAMES})\|?>.*?</\|?\1\|?>|\[THINK\].*?\[/THINK\]|\[REASONING\].*?\[/REASONING\]"
-    r"|◁think▷.*?◁/think▷|<\|channel\|>\s*analysis.*?<\|channel\|>\s*final\s*<\|message\|>)\s*",
+_NAMES = r"think|thinking|thought|reasoning|reason|analysis|scratchpad|seed:think"
+#: How passages of reasoning begin and end, besides ``<think>`` and its like: Magistral, Kimi, Gemma 4, Command A,
+#: Apertus, and gpt-oss where nothing reads its channels.
+_OTHER_MARKS = (
+    (r"\[THINK\]", r"\[/THINK\]"),
+    (r"\[REASONING\]", r"\[/REASONING\]"),
+    ("◁think▷", "◁/think▷"),
+    (r"<\|channel>thought", r"<channel\|>"),
+    (r"<\|START_THINKING\|>", r"<\|END_THINKING\|>"),
+    (r"<\|inner_prefix\|>", r"<\|inner_suffix\|>"),
+    (r"<\|channel\|>\s*analysis", r"<\|channel\|>\s*final\s*<\|message\|>"),
+)
+_BEGINNINGS = "|".join([rf"<\|?(?:{_NAMES})\|?>", *(begin for begin, _ in _OTHER_MARKS)])
+_OPENING = re.compile(rf"\s*(?:{_BEGINNINGS})", re.I)
+_OPENED = re.compile(rf"(?:{_BEGINNINGS})\s*$", re.I)
+_PASSAGES = "|".join([rf"<\|?({_NAMES})\|?>.*?</\|?\1\|?>", *(f"{begin}.*?{end}" for begin, end in _OTHER_MARKS)])
+#: One passage or several in a row: gpt-oss on Bedrock writes several.
+_WHOLE = re.compile(rf"(?:\s*(?:{_PASSAGES}))+\s*", re.I | re.S)
+#: The end of a passage that the prompt has opened. Words that a text may have in brackets are left out.
+_ENDING = re.compile(
+    r"</(?:think|thinking|seed:think)>|\[/THINK\]|◁/think▷|<channel\|>|<\|END_THINKING\|>|<\|inner_suffix\|>", re.I
+)
+#: Marks around an answer that follows a passage of reasoning (Hunyuan, Command A, GLM).
+_WRAPPED = re.compile(
+    r"(?:<answer>|<\|START_RESPONSE\|>|<\|begin_of_box\|>)\s*(.*?)\s*"
+    r"(?:</answer>|<\|END_RESPONSE\|>|<\|end_of_box\|>|$)\s*",
     re.I | re.S,
 )
-_OPENED = re.compile(rf"<\|?(?:{_NAMES})\|?>\s*$|\[THINK\]\s*$", re.I)
 #: Where servers report reasoning that they have separated from the answer.
 _FIELDS = ("reasoning_content", "reasoning", "thinking")
 
@@ -33,12 +53,19 @@ def split_reasoning(text: str, *, opened_before: bool = False) -> tuple[str, str
     Some templates open the reasoning in the prompt (``opened_before``): a text without an end is then all reasoning.
     """
     if not begins_with_reasoning(text):
-        thought, end, rest = text.rpartition("</think>")
-        if end:
-            return thought.strip(), rest.lstrip()
+        ends = list(_ENDING.finditer(text))
+        if ends:
+            return text[: ends[-1].start()].strip(), _unwrapped(text[ends[-1].end() :].lstrip())
         return (text, None) if opened_before else ("", text)
     whole = _WHOLE.match(text)
-    return (whole[0].strip(), text[whole.end() :]) if whole else (text, None)
+    if whole is None or begins_with_reasoning(text[whole.end() :]):
+        return text, None
+    return whole[0].strip(), _unwrapped(text[whole.end() :])
+
+
+def _unwrapped(answer: str) -> str:
+    wrapped = _WRAPPED.fullmatch(answer)
+    return wrapped[1] if wrapped else answer
 
 
 def opens_thought(prompt: str) -> bool:
@@ -70,7 +97,7 @@ def reported_thought(choice: Mapping[str, Any]) -> str:
 def is_opened_before(choice: Mapping[str, Any]) -> bool:
     """Whether a choice's text ends a passage of reasoning that it does not open."""
     text = _text_of(choice)
-    return not begins_with_reasoning(text) and "</think>" in text
+    return not begins_with_reasoning(text) and _ENDING.search(text) is not None
 
 
 def has_reasoned(choice: Mapping[str, Any]) -> bool:

@@ -16,6 +16,16 @@ from backends.reading.reasoning import begins_with_reasoning, has_reasoned, spli
         ("◁think▷hm◁/think▷Female", "Female"),
         ("<|channel|>analysis<|message|>hm<|end|><|channel|>final<|message|>Female", "Female"),
         ("<think>A nurse may be", None),
+        ("<reasoning>He asks.</reasoning><reasoning>Hm.</reasoning>Female", "Female"),
+        ("<reasoning>He asks.</reasoning>\n<reasoning>Hm", None),
+        ("<|channel>thought\nhm\n<channel|>Female", "Female"),
+        ("<|channel>thought\nhm", None),
+        ("hm\n<channel|>Female", "Female"),
+        ("<seed:think>hm</seed:think>Female", "Female"),
+        ("<|START_THINKING|>hm<|END_THINKING|><|START_RESPONSE|>Female<|END_RESPONSE|>", "Female"),
+        ("<think>\nhm\n</think>\n<answer>\nFemale\n</answer>", "Female"),
+        ("hm\n</thinking>\n\nOther", "Other"),
+        ("<answer>Female</answer>", "<answer>Female</answer>"),
         ("A nurse may be anyone.\n</think>\n\nOther", "Other"),
         ("Male", "Male"),
         ("I think so", "I think so"),
@@ -26,7 +36,7 @@ def test_only_the_answer_is_left(text: str, answer: str | None) -> None:
     assert split_reasoning(text)[1] == answer
 
 
-@pytest.mark.parametrize("token", ["<think>", "<|channel|>analysis", " <Thinking>", "[THINK]"])
+@pytest.mark.parametrize("token", ["<think>", "<|channel|>analysis", " <Thinking>", "[THINK]", "<|channel>thought"])
 def test_an_opening_token_is_recognised(token: str) -> None:
     assert begins_with_reasoning(token)
 

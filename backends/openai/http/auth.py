@@ -6,7 +6,6 @@ import base64
 import functools
 import hashlib
 import html
-import importlib.util
 import itertools
 import json
 import os
@@ -14,11 +13,11 @@ import re
 import stat
 import urllib.parse
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from backends.errors import BackendError, ConfigError, MissingExtra
+from backends.errors import BackendError, ConfigError
 
 #: How to say that there is no key, in Python, in a file and on the command line.
 NO_KEY_HINT = 'name no key (api_key_env=None, in a TOML file api_key_env = "", on the command line --api-key-env "")'
@@ -35,7 +34,7 @@ def _content(file: Path) -> str | None:
     return file.read_text().strip() or None
 
 
-@functools.cache
+@functools.lru_cache(maxsize=64)  # a token is another one every hour, or every request
 def _forms(key: str) -> tuple[str, ...]:
     """How a key may be written: plain, without its prefix (``sk-…``, ``hf_…``), in JSON, HTML, a URL, base64, spaced or
     reversed; longest first.
@@ -93,6 +92,9 @@ class Credential(ABC):
     It is read when it is used, and no repr or log shows it.
     """
 
+    #: Whether it holds for some time only, and reading it may take a while.
+    ends = False
+
     @abstractmethod
     def read(self) -> str | None:
         """The key or token to send now, or None."""
@@ -114,9 +116,12 @@ class Credential(ABC):
         if value := self.read():
             yield value
 
-    def refuse(self, value: str) -> bool:
-        """Stop using ``value``. True if another key is left."""
-        return False
+    def replaced(self, value: str, error: BackendError, attempt: int) -> float | None:
+        """Seconds after which a request that was refused with ``value`` is sent with another; None if there is none.
+
+        ``attempt`` counts the refusals of this request, from 0.
+        """
+        return None
 
     def redact(self, text: str) -> str:
         """The text with the keys removed, in every form in which servers may repeat them."""
@@ -165,53 +170,12 @@ class KeyRing(Credential):
     def secrets(self) -> Iterator[str]:
         yield from filter(None, (key.read() for key in self._keys))
 
-    def refuse(self, value: str) -> bool:
+    def replaced(self, value: str, error: BackendError, attempt: int) -> float | None:
         self._refused.add(value)
-        return not self._refused.issuperset(self.secrets())
-
-
-class BearerToken(Credential):
-    """A token that is renewed by its source: a function that returns a valid one, or ``"azure"`` for Entra.
-
-    `azure.identity.get_bearer_token_provider` returns such a function; Google's and Amazon's libraries have the same.
-    """
-
-    _AZURE_SCOPE = "https://cognitiveservices.azure.com/.default"
-
-    def __init__(self, source: Callable[[], str] | Literal["azure"]) -> None:
-        self._given, self._source = source, source if callable(source) else None
-        self._last = ""
-
-    def __repr__(self) -> str:
-        return "BearerToken()"
-
-    def read(self) -> str | None:
-        if self._source is None:
-            from azure.identity import DefaultAzureCredential, get_bearer_token_provider
-
-            self._source = get_bearer_token_provider(DefaultAzureCredential(), self._AZURE_SCOPE)
-        try:
-            self._last = self._source()
-        except Exception as error:
-            raise BackendError(
-                "auth", f"no token ({type(error).__name__})", hint="Check that you are signed in"
-            ) from None
-        return self._last
-
-    def check(self, *, needed: bool) -> None:
-        if self._given == "azure" and importlib.util.find_spec("azure.identity" if _has_azure() else "azure") is None:
-            raise MissingExtra("token", "azure-identity", "azure")
-
-    def identity(self) -> str:
-        return "token"
-
-    def secrets(self) -> Iterator[str]:
-        if self._last:
-            yield self._last
-
-
-def _has_azure() -> bool:
-    return importlib.util.find_spec("azure") is not None
+        if not self._refused.issuperset(self.secrets()):
+            return 0.0
+        self._refused.clear()  # what is refused with every key is not refused for its key
+        return None
 
 
 class ApiKey(Credential):
@@ -262,14 +226,3 @@ class ApiKey(Credential):
             raise ConfigError("key_file", str(file), f"cannot be read ({error.strerror})", "Give a file") from None
         if not stat.S_ISREG(mode) or mode & 0o077:
             raise ConfigError("key_file", str(file), "others may read it", f"Run: chmod 600 {file}")
-
-
-def credential(
-    names: str | Sequence[str] | None, file: str | Path | None, token: Callable[[], str] | Literal["azure"] | None
-) -> Credential:
-    """The credential that a backend's options name: a token, a key from a file or the environment, or several keys."""
-    if token is not None:
-        return BearerToken(token)
-    if isinstance(names, str) or not names or file is not None:
-        return ApiKey(names if isinstance(names, str) else None, file)
-    return KeyRing([ApiKey(name, None) for name in names])

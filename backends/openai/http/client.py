@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import re
 import ssl
 import zlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
 from backends.errors import BackendError, ConfigError
 from backends.openai.http import errors as http_errors
-from backends.openai.http.auth import BearerToken, Credential
+from backends.openai.http.auth import Credential
+
+T = TypeVar("T")
 
 #: Maximum size of a body after decompression. A list of Gemma's whole vocabulary takes 24 MB.
 MAX_BODY_BYTES = 32 * 2**20
@@ -76,6 +79,14 @@ class ConnectionOptions:
         context = httpx.create_ssl_context()
         context.load_verify_locations(cafile=self.ca_bundle)
         return context
+
+
+class _RefusedKeyError(Exception):
+    """A server's refusal of a request with this key or token."""
+
+    def __init__(self, key: str, error: BackendError) -> None:
+        super().__init__(error.message)
+        self.key, self.error = key, error
 
 
 class HttpClient:
@@ -135,10 +146,15 @@ class HttpClient:
 
     async def download(self, path: str, longest: int) -> bytes:
         """The content at a path, at most ``longest`` bytes, with keys removed."""
-        async with self._exchange("GET", path, b"", {}) as response:
-            body = await _body(response, longest)
-            if response.status_code != 200:
-                raise self._failure(response, body)
+
+        async def content() -> bytes:
+            async with self._exchange("GET", path, b"", {}) as response:
+                body = await _body(response, longest)
+                if response.status_code != 200:
+                    raise self._failure(response, body)
+            return body
+
+        body = await self._with_keys(content)
         return (
             self._key.redact(body.decode("utf-8", "replace")).encode() if self._key.is_repeated_by(body, "") else body
         )
@@ -151,44 +167,61 @@ class HttpClient:
         headers: Mapping[str, str],
         accept: Callable[[dict[str, Any]], None],
     ) -> dict[str, Any]:
-        async with self._exchange(method, path, content, headers) as response:
-            try:
-                answer = self._parsed(response, await _body(response, MAX_BODY_BYTES))
-                accept(answer)
-            except RecursionError:
-                await _drop_connection(response)
-                raise BackendError("malformed", "JSON nested too deeply", retryable=True) from None
-            except BackendError as error:
-                if error.kind in ("malformed", "inconsistent"):
+        async def answer() -> dict[str, Any]:
+            async with self._exchange(method, path, content, headers) as response:
+                try:
+                    answer = self._parsed(response, await _body(response, MAX_BODY_BYTES))
+                    accept(answer)
+                except RecursionError:
                     await _drop_connection(response)
-                raise
-            return answer
+                    raise BackendError("malformed", "JSON nested too deeply", retryable=True) from None
+                except BackendError as error:
+                    if error.kind in ("malformed", "inconsistent"):
+                        await _drop_connection(response)
+                    raise
+                return answer
+
+        return await self._with_keys(answer)
+
+    async def _with_keys(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """What ``ask`` gives. A key that is refused is replaced by the next, a token by a renewed one."""
+        for attempt in itertools.count():
+            try:
+                return await ask()
+            except _RefusedKeyError as refusal:
+                pause = await asyncio.to_thread(self._key.replaced, refusal.key, refusal.error, attempt)
+                if pause is None:
+                    raise refusal.error from None
+                await asyncio.sleep(pause)
+        raise AssertionError("it either answers or is refused")
 
     @contextlib.asynccontextmanager
     async def _exchange(
         self, method: str, path: str, content: bytes, headers: Mapping[str, str]
     ) -> AsyncIterator[httpx.Response]:
-        """One request, its failures as `BackendError`. With several keys, one that is refused is not used again."""
+        """One request, its failures as `BackendError`, `_RefusedKeyError` among them."""
         url = f"{self._root}{path}" if path.startswith("/") else f"{self.base_url}/{path}"
-        key = await asyncio.to_thread(self._key.read) if isinstance(self._key, BearerToken) else self._key.read()
-        self.requests += 1
+        key: str | None = None
         try:
-            async with (
-                self._free_slot(),  # waiting for one's turn is no delay of the server's
-                asyncio.timeout(self._timeout),
-                self._connected().stream(
-                    method,
-                    url,
-                    content=content,
-                    params=dict(self._options.query) or None,
-                    headers={**self._options.headers, **headers, **self._key_header(key)},
-                ) as response,
-            ):
-                yield response
+            async with self._free_slot():  # waiting for one's turn is no delay of the server's
+                # Read now: a token may end during the wait.
+                key = await asyncio.to_thread(self._key.read) if self._key.ends else self._key.read()
+                self.requests += 1
+                async with (
+                    asyncio.timeout(self._timeout),
+                    self._connected().stream(
+                        method,
+                        url,
+                        content=content,
+                        params=dict(self._options.query) or None,
+                        headers={**self._options.headers, **headers, **self._key_header(key)},
+                    ) as response,
+                ):
+                    yield response
         except BackendError as error:
-            if key and error.kind in ("auth", "quota") and self._key.refuse(key):
-                raise BackendError("rate_limited", f"{error.message}: with one of the keys", retryable=True) from None
-            if error.kind == "auth" and not key:
+            if key and error.kind in ("auth", "quota"):
+                raise _RefusedKeyError(key, error) from None
+            if error.kind == "auth" and not self._key.ends:
                 raise BackendError("auth", f"{error.message}; {self._key.missing()}", hint="Set the key") from None
             raise
         except TimeoutError:
@@ -229,7 +262,10 @@ class HttpClient:
     def _failure(self, response: httpx.Response, body: bytes) -> BackendError:
         # Redacted before the message is shortened: a cut through a key would leave its start.
         message = self._key.redact(http_errors.message_of(body, longest=2**14))
-        return http_errors.from_status(response.status_code, response.headers, message)
+        error = http_errors.from_status(response.status_code, response.headers, message)
+        if self._key.ends and error.kind == "auth" and (skew := http_errors.clock_skew(response.headers)):
+            return BackendError("auth", error.message, hint=f"{skew}: set it, as tokens hold for a time")
+        return error
 
     def _free_slot(self) -> asyncio.Semaphore:
         self._connected()

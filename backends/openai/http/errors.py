@@ -14,11 +14,13 @@ httpx.CookieConflict, StreamError   internal
 
 from __future__ import annotations
 
+import email.utils
 import json
 import os
 import re
 import ssl
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -52,6 +54,10 @@ _PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "HTTP_PROXY"
 #: Long enough for a secret, in the alphabets of base64, hex and URLs.
 _WORD = re.compile(r"[A-Za-z0-9+/_=%~.-]{20,}")
 _QUOTA = re.compile(r"insufficient_quota|quota|billing|credit|balance", re.I)
+#: Google's quotas that come back by themselves, although it names no wait.
+_SHORT_QUOTA = re.compile(r"check quota|per.?(?:second|minute|base_model)", re.I)
+#: A token that is refused for its time.
+_TIME = re.compile(r"expired|not yet|not before|in the future|\bnbf\b|\biat\b", re.I)
 #: Google says only in the text when a per-minute quota is available again.
 _RETRY_IN = re.compile(r"retry in (\d+(?:\.\d+)?) ?s", re.I)
 _CONTEXT = re.compile(r"context.{0,12}(length|size|window)|exceed_context|maximum context|too many tokens", re.I)
@@ -120,7 +126,7 @@ def from_status(status: int, headers: Mapping[str, str], text: str) -> BackendEr
             "bad_request", f"HTTP {status}: a redirect, which is not followed", hint="Give the final URL"
         )
     # Google and Azure also say "quota" for a limit that resets in a moment, and then say when.
-    temporary = wait is not None or "check quota" in text
+    temporary = wait is not None or _SHORT_QUOTA.search(text)
     used_up = _QUOTA.search(text) and (not temporary or "insufficient_quota" in text)
     too_long = _CONTEXT.search(text)
     match status:
@@ -143,6 +149,8 @@ def from_status(status: int, headers: Mapping[str, str], text: str) -> BackendEr
             return BackendError("timeout", message, retryable=True, retry_after=wait)
         case 400 | 413 | 422 | 500 if too_long:
             return BackendError("context_length", message)
+        case 424:  # Bedrock: the model failed, not the request
+            return BackendError("server", message, retryable=True, retry_after=wait)
         case 501:
             return BackendError("unsupported", message)
         case 500 if _REFUSED_AS_500.search(text):
@@ -150,6 +158,20 @@ def from_status(status: int, headers: Mapping[str, str], text: str) -> BackendEr
         case _ if status >= 500:
             return BackendError("server", message, retryable=True, retry_after=wait)
     return BackendError("bad_request" if status >= 400 else "malformed", message)
+
+
+def is_about_time(message: str) -> bool:
+    """Whether a refusal of a token is for its time: ended, or not begun."""
+    return _TIME.search(message) is not None
+
+
+def clock_skew(headers: Mapping[str, str], *, now: Callable[[], float] = time.time) -> str:
+    """How far this machine's clock is from the server's, by its ``Date``; empty below a minute, or if unknown."""
+    try:
+        ahead = now() - email.utils.parsedate_to_datetime(headers.get("date", "")).timestamp()
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return ""
+    return "" if abs(ahead) < 60 else f"This clock is {abs(ahead) / 60:.0f} min {'ahead' if ahead > 0 else 'behind'}"
 
 
 def from_error_body(body: Mapping[str, Any], headers: Mapping[str, str]) -> BackendError | None:
@@ -189,7 +211,8 @@ def message_of(body: bytes | Mapping[str, Any], *, longest: int = MAX_MESSAGE_CH
     if isinstance(content, list) and content:
         content = content[0]  # Google wraps errors in a list
     if isinstance(content, Mapping):
-        error = content.get("error") or content.get("detail") or content.get("message") or content
+        said = (content.get(name) for name in ("error", "detail", "message", "Message"))  # Bedrock's has a capital
+        error = next(filter(None, said), content)
         if isinstance(error, Mapping):
             codes = [str(error[key]) for key in ("code", "type") if isinstance(error.get(key), str)]
             content = " ".join([*codes, str(error.get("message", "" if codes else error))])

@@ -28,7 +28,7 @@ from tests.backends.openai.direct_routes import direct_routes
 from tests.servers import RunningServer, gemma3_gguf, smollm2_gguf, xllamacpp_server
 
 #: Short words, as a draw must be long enough for the longest: whole ones, which nothing but another word follows.
-_WORDS = "she he the it I a an in we my his her you but and at on so if for who"
+_WORDS = "I It The He She A They We My In One That When This His Her What Can"
 CONTINUATIONS = tuple(f" {word}" for word in _WORDS.split())
 _BETWEEN = (0.02, 0.98)
 #: Enough of a list for all that lies between, since at most 50 tokens have 0.02 or more, and quick to read.

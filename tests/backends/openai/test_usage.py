@@ -105,9 +105,11 @@ async def test_requests_stop_before_the_cost_limit(honest: Liar, tmp_path: Path)
     [
         ({"completion_tokens": 50, "total_tokens": 60, "completion_tokens_details": {"reasoning_tokens": 40}}, 50),
         ({"completion_tokens": 10, "total_tokens": 60, "completion_tokens_details": {"reasoning_tokens": 40}}, 50),
-        ({"completion_tokens": 10, "total_tokens": 60}, 10),
+        ({"completion_tokens": 10, "total_tokens": 60}, 50),
+        ({"total_tokens": 60}, 50),
+        ({"completion_tokens": 10, "total_tokens": 20}, 10),
     ],
-    ids=["as OpenAI", "as xAI", "without a thought"],
+    ids=["as OpenAI", "as xAI", "as Gemini", "as Gemini without an answer", "without a thought"],
 )
 def test_a_thought_is_counted_and_paid_for(usage: dict[str, Any], generated: int) -> None:
     counted = Usage(PriceTable(prompt=0.0, completion=1.0))

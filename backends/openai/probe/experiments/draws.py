@@ -76,6 +76,8 @@ _BESIDE_LISTS = 0.001
 _SHORT = 200
 #: Draws of one request by ``n``, the first that a server accepts (OpenAI's gives up to 128).
 _CHOICES = (100, 50)
+#: Where there are no lists to test, fewer are worth a request too (Gemini's gives up to 8).
+_FEWEST_CHOICES = 8
 _SOME, _FEW = 20, 6
 NO_OPTIONS: Mapping[str, Any] = {}
 _IN_FLIGHT = 8
@@ -301,7 +303,9 @@ async def draws_beside_lists(session: ProbeSession) -> Outcome:
 @experiment("several draws in one request")
 async def draws_together(session: ProbeSession) -> Outcome:
     """Whether one request can give several draws that differ: by ``n``, or by a prompt that is sent several times."""
-    ways: list[tuple[Together, int]] = [("n", choices) for choices in _CHOICES]
+    has_lists = session.text_list is not None or session.chat_list is not None
+    choices = _CHOICES if has_lists else (*_CHOICES, _FEWEST_CHOICES)
+    ways: list[tuple[Together, int]] = [("n", size) for size in choices]
     if session.capabilities.completions:
         ways.append(("prompts", session.capabilities.draws_of_a_request("prompts")))
     asked: Asked = _OPEN_TEXTS[0] if session.capabilities.completions else (Message("user", _OPEN_TEXTS[0]),)

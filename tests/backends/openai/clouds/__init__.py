@@ -1,0 +1,1 @@
+"""Stand-ins for the clouds' own endpoints, whose tokens end."""
