@@ -69,6 +69,8 @@ class AuditOutcome(Outcome):
 
     ``foreign`` is the share of the answers that have a wrong exact score, ``foreign_at_most`` what the report says that
     it may be. An answer is that to a question, or to one continuation where each takes a request.
+    ``above_bounds_at_most`` is what the report says of words that lists leave out: how far they may exceed their bounds
+    together, on average over the questions.
     """
 
     asked: int = 0
@@ -77,6 +79,7 @@ class AuditOutcome(Outcome):
     asked_again: int = 0
     foreign: float = 0.0
     foreign_at_most: float = 1.0
+    above_bounds_at_most: float = 1.0
 
 
 async def audited(lie: Lie, style: Style, seed: int, n: int) -> AuditOutcome:
@@ -106,6 +109,8 @@ async def audited(lie: Lie, style: Style, seed: int, n: int) -> AuditOutcome:
             (check,) = result.self_checks
             outcome.asked_again, outcome.disagreed = check.asked_again, check.disagreed
             outcome.foreign_at_most = check.foreign_at_most
+            if check.draws:
+                outcome.above_bounds_at_most = check.left_out_at_most
             outcome.asked = result.models[0].asked
             if result.problems:
                 outcome.ended = result.problems[0][:160]

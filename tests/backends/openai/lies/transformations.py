@@ -231,6 +231,11 @@ def likeliest_gender(values: np.ndarray) -> np.ndarray:
     return np.asarray(np.arange(len(values)) == np.where(genders, values, -np.inf).argmax())
 
 
+def womens_words(values: np.ndarray) -> np.ndarray:
+    """Marks the words for a woman, wherever they stand."""
+    return np.array([text.strip() in ("Female", "woman") for text in VOCABULARY])
+
+
 def top_40(values: np.ndarray) -> np.ndarray:
     return normalised(_k_best(values, 40))
 
