@@ -31,6 +31,7 @@ from backends.openai.probe.calibration import (
 )
 from backends.openai.probe.experiments.draws import Asked, Levels, Look, compare_draws, drawn_places
 from backends.openai.probe.experiments.twins import LEAST_VALUES, has_values, same_lists
+from backends.openai.probe.later_rows import MOST_LATER, later_rows, requests_for_one
 from backends.openai.probe.own_twins import own_twins
 from backends.openai.probe.session import MAX_NOISE, NEGLIGIBLE, NotTestedError, ProbeSession
 from backends.openai.probe.unlisted import left_out, left_out_bound, share_left_out, unlisted_bound
@@ -187,7 +188,10 @@ def requests_at_the_end(found: ServerCapabilities, scored: int) -> int:
     plan = _Plan.of(found, n, scored, is_chat=found.text_route is None, with_lists=with_lists)
     # How many questions are doubtful is not known: as if there were some.
     doubtful = _AFTER_DOUBTFUL[plan.way] if found.draws_with_lists and found.text_route not in WITHOUT_LISTS else 0
-    return plan.n_listed + plan.some + plan.twins + doubtful
+    # Nor how many continuations have several tokens.
+    later = requests_for_one(found.text_route == "echo" and found.family is None) * min(n, MOST_LATER)
+    later *= found.text_route in WITHOUT_LISTS
+    return plan.n_listed + plan.some + plan.twins + doubtful + later
 
 
 def _number_taken(scored: int) -> int:
@@ -223,6 +227,8 @@ async def check_own(
     found = await _compared(session, sample.questions, plan)
     if found.moved:
         return OwnCheck(found.moved)
+    if capabilities.text_route in WITHOUT_LISTS and (moved := await later_rows(session, sample.questions)):
+        return OwnCheck(moved)
     if rewritten := await _rewritten(session, found.tops, plan.twins):
         return OwnCheck(rewritten)
     beside = [*sample.places, *found.beside]
@@ -249,7 +255,7 @@ async def check_own(
             compared.append(draws_compared(drawn_without, noise=capabilities.repeat_noise, level=level))
     # Of draws beside lists and those without, those that show more.
     most = min((one for one in compared if one), key=lambda one: one.unseen_factor or math.inf, default=None)
-    if most is not None:
+    if most is not None and any(s.exactness == "bounded" for _, response in sample.questions for s in response.scores):
         most = most._replace(left_out=share_left_out(sample.places if with_lists else drawn_without))
     return OwnCheck(await _hidden(session, sample, plan.way), most)
 

@@ -27,6 +27,8 @@ from tests.backends.openai.lies.trial import SAMPLES, WRONG, Outcome, count, que
 
 #: Of each question, where a server is asked about one continuation at a time and gets as many requests.
 CONTINUATIONS, ONE_AT_A_TIME = 3, ("echo", "ids")
+#: The last of these: its later tokens are likely, since the model knows them by heart.
+LONGER = " Monday, Tuesday"
 #: Seconds that an answer takes: long enough for the client to have as many under way as it may.
 _ANSWERED_IN = 0.02
 
@@ -42,7 +44,9 @@ class Questions(Suite):
     def items(self) -> Iterator[Item]:
         for at, request in enumerate(questions(self._style, self._n)):
             if self._style in ONE_AT_A_TIME:
-                request = dataclasses.replace(request, continuations=request.continuations[:CONTINUATIONS])
+                request = dataclasses.replace(
+                    request, continuations=(*request.continuations[: CONTINUATIONS - 1], LONGER)
+                )
             yield Item(f"q{at}", request, {"q": at})
 
     @property

@@ -82,6 +82,12 @@ def test_lists_without_some_audited_words_are_noticed(style: Style, seed: int) -
     assert outcome.ended != "complete"
 
 
+@pytest.mark.parametrize("style", ["echo", "ids"])
+def test_false_later_tokens_are_noticed(style: Style) -> None:
+    (outcome,) = audit_trials("rows of an audited answer's later tokens", style, range(1), 40)
+    assert "later tokens" in outcome.ended
+
+
 @pytest.mark.parametrize("seed", [0, 1])  # too little above their bounds for draws to show it
 def test_what_hidden_words_may_have_is_stated(seed: int) -> None:
     (outcome,) = audit_trials("audited women's words left out", "lists", range(seed, seed + 1), 160)

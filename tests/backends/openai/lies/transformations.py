@@ -121,6 +121,13 @@ def rows_of(change: Callable[[int, Tokens], Tokens]) -> Told:
     return lambda random: Lie(("echo", "ids"), rows=change)
 
 
+def after_the_answers_start(at: int, before: Tokens) -> Tokens:
+    """Rows of what follows the first word of an answer to the audit's questions are made after another word."""
+    if " gender" not in before or ":" not in before[-4:-1]:
+        return before
+    return (*before[:-1], " river")
+
+
 def hot_rows(random: np.random.Generator) -> Lie:
     return Lie(("echo", "ids"), row_temperature=lambda at: 0.77 if at >= 50 else 1.0)
 
