@@ -416,11 +416,15 @@ class DrawsCompared(NamedTuple):
     unseen_factor : float or None
         By how much that word's probabilities may be too high or too low in all answers and still be missed more often
         than once in 20 runs; None for any factor.
+    left_out : float
+        The most that the audited words outside the lists may have together, on average over the questions, by the draws
+        (95 % confidence); 0 if there are none.
     """
 
     draws: int
     probability: float
     unseen_factor: float | None
+    left_out: float = 0.0
 
 
 @runtime_checkable

@@ -71,6 +71,7 @@ def self_check(
         draws=drawn.draws if drawn else 0,
         drawn_probability=drawn.probability if drawn else None,
         unseen_factor=drawn.unseen_factor if drawn else None,
+        left_out_at_most=drawn.left_out if drawn else 0.0,
     )
 
 

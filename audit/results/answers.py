@@ -139,6 +139,9 @@ class SelfCheck(Reported):
         Tokens drawn after the run's questions that fit its scores, the mean probability of the likeliest audited word
         there, and the factor by which it may be false in all answers and still be missed more often than once in 20
         runs: None for any. No draws where the server gives none, or where the run asked nothing new.
+    left_out_at_most
+        The most that the audited words which lists leave out may have together, on average over the questions, by those
+        draws (95 % confidence); 0 if there are none.
     """
 
     model: str
@@ -154,6 +157,7 @@ class SelfCheck(Reported):
     draws: int = 0
     drawn_probability: float | None = None
     unseen_factor: float | None = None
+    left_out_at_most: float = 0.0
 
 
 class Example(Reported):

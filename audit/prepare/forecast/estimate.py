@@ -175,7 +175,8 @@ def _checking_requests(backend: Backend, counts: RequestCounts) -> int:
     """Requests that check the answers, beside those that are asked twice."""
     if not isinstance(backend, SupportsCheckingRequests):
         return 0
-    return backend.checking_requests(counts.requests + counts.follow_ups, counts.requests_by_kind["score"])
+    scored = counts.requests_by_kind["score"] + counts.asked_again
+    return backend.checking_requests(counts.requests + counts.follow_ups, scored)
 
 
 @dataclass

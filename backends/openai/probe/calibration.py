@@ -33,6 +33,8 @@ _TWIN = 3e-5
 _SOME_SPACED = 3
 #: How many tokens may differ in the spaces around one text.
 _SPACINGS = 4
+#: A text, and one behind a space, where nothing shows whether a server cuts that off.
+WITH_TWIN = 2
 #: How many listed texts have a cell of their own, likeliest first.
 _OWN_CELLS = 50
 #: The text of a special token, which is never drawn.
@@ -51,7 +53,8 @@ class Place:
 
     ``bound``: the highest probability of a text that is not listed, if known. ``unclear``: texts that
     the list holds in a form that does not identify them, so that they have no such bound. ``trimmed``: the place of
-    texts without surrounding spaces, for a server that may cut them off what it writes.
+    texts without surrounding spaces, for a server that may cut them off what it writes. ``spellings``: how many
+    unlisted tokens may be drawn as one text.
     """
 
     listed: Mapping[str, float]
@@ -60,6 +63,7 @@ class Place:
     bound: float | None = None
     unclear: Collection[str] = ()
     trimmed: Place | None = None
+    spellings: int = 1
 
     @property
     def n(self) -> int:
@@ -111,7 +115,8 @@ def listed_place(top: TopLogprobs, *, trimmed: bool, drawn: Sequence[str] = ()) 
 
 def chat_place(top: TopLogprobs) -> Place:
     """The place of a chat's list, whose answers may be without surrounding spaces."""
-    return dataclasses.replace(listed_place(top, trimmed=False), trimmed=listed_place(top, trimmed=True))
+    own = listed_place(top, trimmed=False)
+    return dataclasses.replace(own, trimmed=listed_place(top, trimmed=True), spellings=WITH_TWIN)
 
 
 def with_draws(places: Sequence[Place], drawn: Sequence[Sequence[str]]) -> list[Place]:
@@ -123,14 +128,15 @@ def with_draws(places: Sequence[Place], drawn: Sequence[Sequence[str]]) -> list[
     spaced = math.fsum(
         len(texts) * math.fsum(p for text, p in place.listed.items() if text != text.strip()) for place, texts in chats
     )
-    cuts = spaced > _SOME_SPACED and all(text == text.strip() for _, texts in chats for text in texts)
+    none_spaced = all(text == text.strip() for _, texts in chats for text in texts)
+    cuts = spaced > _SOME_SPACED and none_spaced
     found = []
     for place, texts in zip(places, drawn, strict=True):
         if cuts and place.trimmed is not None:
             audited = {text.strip() for text in place.audited}
             found.append(dataclasses.replace(place.trimmed, drawn=[text.strip() for text in texts], audited=audited))
         else:
-            found.append(dataclasses.replace(place, drawn=texts))
+            found.append(dataclasses.replace(place, drawn=texts, spellings=place.spellings if none_spaced else 1))
     return found
 
 

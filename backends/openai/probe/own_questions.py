@@ -19,6 +19,7 @@ from backends.base import DrawsCompared, ScoreRequest, ScoreResponse
 from backends.errors import BackendError
 from backends.openai.capabilities import ServerCapabilities, Together
 from backends.openai.probe.calibration import (
+    WITH_TWIN,
     Place,
     audited_bound,
     chat_place,
@@ -30,9 +31,10 @@ from backends.openai.probe.calibration import (
 )
 from backends.openai.probe.experiments.draws import Asked, Levels, Look, compare_draws, drawn_places
 from backends.openai.probe.experiments.twins import LEAST_VALUES, has_values, same_lists
+from backends.openai.probe.later_rows import MOST_LATER, later_rows, requests_for_one
 from backends.openai.probe.own_twins import own_twins
 from backends.openai.probe.session import MAX_NOISE, NEGLIGIBLE, NotTestedError, ProbeSession
-from backends.openai.probe.unlisted import unlisted_bound
+from backends.openai.probe.unlisted import left_out, left_out_bound, share_left_out, unlisted_bound
 from backends.openai.probe.unseen_words import draws_compared
 from backends.openai.protocol.api import ServerApi
 from backends.openai.scoring.prompt_logprobs import WITHOUT_LISTS
@@ -45,9 +47,12 @@ Drawn = tuple[str, TopLogprobs | None]
 
 #: Questions of a run that are checked: this share, at most this many; none in runs with fewer than the last.
 _SHARE, _MOST, _FEWEST_SEEN = 0.25, 30, 10
-#: Of these, the share and maximum that draws are made after, and the maximum if each draw takes a request. The others
-#: are only compared with their lists, if the scores come from another route.
-_SHARE_DRAWN, _MOST_DRAWN, _MOST_ONE_BY_ONE = 0.4, 10, 5
+#: If each draw takes a request, the share and maximum of these that draws are made after. The others are only compared
+#: with their lists, if the scores come from another route.
+_SHARE_DRAWN, _MOST_ONE_BY_ONE = 0.4, 5
+#: Questions where an audited word was drawn that its list leaves out, and requests for draws after them.
+_MOST_DOUBTFUL = 10
+_AFTER_DOUBTFUL: Mapping[Together | None, int] = {"n": 10, "prompts": 20, None: 60}
 #: Requests for draws: this share of the run's questions, at least and at most so many; and draws per request.
 _REQUESTS_SHARE = 0.02
 _REQUESTS: Mapping[Together | None, tuple[int, int]] = {"n": (20, 20), "prompts": (10, 30), None: (30, 300)}
@@ -61,6 +66,8 @@ _TWINS = 10
 _LISTED, _MOST_KEPT = 1000, 2000
 #: Of draws that came with lists, and of those without: together a true server is contradicted once in 10,000 runs.
 _LEVELS = Levels(at_once=1e-5, first=0.02, fresh=0.002, most_fresh=1)
+#: Of draws where one was doubtful.
+_LEVELS_HIDDEN = Levels(first=0.05, fresh=0.0001, most_fresh=1)
 #: Tests of some draws at each of a few places, and of one at each of many.
 _OF_FEW, _OF_MANY = (p_value, pooled_p_value, audited_bound, unlisted_bound), (single_draws_bound, unlisted_bound)
 #: Levels of `audited_bound`, by Bonferroni: of one of three bounds in one of two tests where the first look contradicts
@@ -74,11 +81,15 @@ _MIN_OFF = 2
 
 @dataclass(frozen=True)
 class OwnSample:
-    """Some of the ``seen`` questions of a run with their answers, and the places of lists that came with a draw."""
+    """Some of the ``seen`` questions of a run with their answers, and the places of lists that came with a draw.
+
+    ``doubtful`` are questions where an audited word was drawn that the list beside it leaves out.
+    """
 
     questions: Sequence[tuple[ScoreRequest, ScoreResponse]]
     places: Sequence[Place]
     seen: int
+    doubtful: Sequence[tuple[ScoreRequest, ScoreResponse]] = ()
 
 
 class OwnQuestions:
@@ -87,17 +98,22 @@ class OwnQuestions:
     def __init__(self) -> None:
         self._questions = _Reservoir[tuple[ScoreRequest, ScoreResponse]](_MOST)
         self._places = _Reservoir[Place](_MOST_KEPT)
+        self._doubtful = _Reservoir[tuple[ScoreRequest, ScoreResponse]](_MOST_DOUBTFUL)
 
     def add(self, request: ScoreRequest, response: ScoreResponse, drawn: Iterable[Drawn] = ()) -> None:
         """Add a question and its answer, and what was drawn beside its lists."""
         self._questions.add((request, response))
-        for text, top in drawn:
-            self._places.add(_place(response, text, top))
+        places = [_place(request, response, text, top) for text, top in drawn]
+        for place in places:
+            self._places.add(place)
+        if any(not left_out(place).isdisjoint(place.drawn) for place in places):
+            self._doubtful.add((request, response))
 
     def take(self) -> OwnSample:
         """A share of the questions that were seen, and the places; none of them is kept."""
         seen = self._questions.seen
-        return OwnSample(self._questions.take(_number_taken(seen)), self._places.take(_MOST_KEPT), seen)
+        questions, places = self._questions.take(_number_taken(seen)), self._places.take(_MOST_KEPT)
+        return OwnSample(questions, places, seen, self._doubtful.take(_MOST_DOUBTFUL))
 
 
 class _Reservoir(Generic[T]):
@@ -121,18 +137,21 @@ class _Reservoir(Generic[T]):
         return taken
 
 
-def _place(response: ScoreResponse, drawn: str, top: TopLogprobs | None) -> Place:
+def _place(request: ScoreRequest, response: ScoreResponse, drawn: str, top: TopLogprobs | None) -> Place:
     """The list that a token was drawn beside; beside an echo, the scores' first tokens."""
-    audited = _audited(response)
+    audited = _audited(request, response)
     if top is not None:
         return drawn_place(drawn, top, audited)
     scored = [score.tokens[0] for score in response.scores if score.tokens]
     return Place({t.text: math.exp(t.logprob) for t in scored if t.exact and t.start == 0}, (drawn,), audited)
 
 
-def _audited(response: ScoreResponse) -> set[str]:
-    """The first tokens of what was scored."""
-    return {score.tokens[0].text for score in response.scores if score.tokens}
+def _audited(request: ScoreRequest, response: ScoreResponse) -> set[str]:
+    """The first tokens of what was scored; where those are unknown, what they may be."""
+    return {
+        score.tokens[0].text if score.tokens else continuation
+        for continuation, score in zip(request.continuations, response.scores, strict=True)
+    }
 
 
 @dataclass(frozen=True)
@@ -149,24 +168,30 @@ class _Plan:
     @classmethod
     def of(cls, found: ServerCapabilities, n_questions: int, seen: int, *, is_chat: bool, with_lists: bool) -> Self:
         way = None if is_chat and found.together == "prompts" else found.together
-        n_drawn = min(math.ceil(_SHARE_DRAWN * n_questions), _MOST_DRAWN if way else _MOST_ONE_BY_ONE)
         fewest, most = _REQUESTS[way]
         some = _BESIDE_LISTS[way] if with_lists else min(max(round(_REQUESTS_SHARE * seen), fewest), most)
         if way == "n":
             some, most = (math.ceil(_CHOICES * requests / found.choices) for requests in (some, most))
+        n_drawn = min(n_questions, some) if way else min(math.ceil(_SHARE_DRAWN * n_questions), _MOST_ONE_BY_ONE)
+        some = n_drawn * max(some // max(n_drawn, 1), 1)
         n_listed = n_questions if found.text_route in WITHOUT_LISTS else n_drawn
         twins = _TWINS if (found.largest_chat_k if is_chat else found.largest_k) >= LEAST_VALUES else 0
         return cls(way, n_drawn, n_listed, some, most, twins)
 
 
 def requests_at_the_end(found: ServerCapabilities, scored: int) -> int:
-    """How many requests follow a run of so many scored questions, where its draws fit its lists."""
+    """How many requests follow a run of so many scored questions at most, where its draws fit its lists."""
     n = _number_taken(scored)
     if not n or found.repeat_noise > MAX_NOISE or set(found.routes) <= {None, "sampled"}:
         return 0
     with_lists = found.draws_with_lists and (found.text_route not in WITHOUT_LISTS or found.family is None)
     plan = _Plan.of(found, n, scored, is_chat=found.text_route is None, with_lists=with_lists)
-    return plan.n_listed + plan.some + plan.twins
+    # How many questions are doubtful is not known: as if there were some.
+    doubtful = _AFTER_DOUBTFUL[plan.way] if found.draws_with_lists and found.text_route not in WITHOUT_LISTS else 0
+    # Nor how many continuations have several tokens.
+    later = requests_for_one(found.text_route == "echo" and found.family is None) * min(n, MOST_LATER)
+    later *= found.text_route in WITHOUT_LISTS
+    return plan.n_listed + plan.some + plan.twins + doubtful + later
 
 
 def _number_taken(scored: int) -> int:
@@ -202,6 +227,8 @@ async def check_own(
     found = await _compared(session, sample.questions, plan)
     if found.moved:
         return OwnCheck(found.moved)
+    if capabilities.text_route in WITHOUT_LISTS and (moved := await later_rows(session, sample.questions)):
+        return OwnCheck(moved)
     if rewritten := await _rewritten(session, found.tops, plan.twins):
         return OwnCheck(rewritten)
     beside = [*sample.places, *found.beside]
@@ -209,7 +236,7 @@ async def check_own(
     async def draw(requests: int) -> list[list[Place]]:
         if not found.listed:
             raise NotTestedError("no lists after the questions themselves")
-        each = math.ceil(capabilities.draws_of_a_request(plan.way) * requests / len(found.listed))
+        each = max(requests // len(found.listed), 1) * capabilities.draws_of_a_request(plan.way)
         return [await drawn_places(session, found.listed, each)]
 
     async def at_hand() -> list[list[Place]]:
@@ -217,17 +244,54 @@ async def check_own(
 
     some, many = Look(lambda: draw(plan.some), _OF_FEW), Look(lambda: draw(plan.many), _OF_FEW)
     compared: list[DrawsCompared | None] = []
+    drawn_without: Sequence[Place] = ()  # the last, if there are any
     for looks, level in [((Look(at_hand, _OF_MANY), many), ALONE)] * (len(beside) >= _FEWEST_SEEN) + [
         ((some, some), TWICE)
     ]:
         with contextlib.suppress(NotTestedError):
-            places, fit, message = await compare_draws(session, looks, _LEVELS)
+            drawn_without, fit, message = await compare_draws(session, looks, _LEVELS)
             if not fit:
                 return OwnCheck(f"tokens drawn after the run's own questions do not fit their lists ({message})")
-            compared.append(draws_compared(places, noise=capabilities.repeat_noise, level=level))
+            compared.append(draws_compared(drawn_without, noise=capabilities.repeat_noise, level=level))
     # Of draws beside lists and those without, those that show more.
     most = min((one for one in compared if one), key=lambda one: one.unseen_factor or math.inf, default=None)
-    return OwnCheck(compared=most)
+    if most is not None and any(s.exactness == "bounded" for _, response in sample.questions for s in response.scores):
+        most = most._replace(left_out=share_left_out(sample.places if with_lists else drawn_without))
+    return OwnCheck(await _hidden(session, sample, plan.way), most)
+
+
+async def _hidden(session: ProbeSession, sample: OwnSample, way: Together | None) -> str:
+    """How draws after the doubtful questions contradict their scores' bounds; empty if they do not."""
+    places = []
+    for request, response in sample.doubtful:
+        prompt = await _prompt(session, request)
+        if not isinstance(prompt, BackendError):
+            places.append((prompt, _scored_place(request, response, session.capabilities)))
+    each = math.ceil(session.capabilities.draws_of_a_request(way) * _AFTER_DOUBTFUL[way] / max(len(places), 1))
+
+    async def draw() -> list[list[Place]]:
+        if not places:
+            raise NotTestedError("no audited word was drawn that its list leaves out")
+        return [await drawn_places(session, places, each)]
+
+    look = Look(draw, (left_out_bound,))
+    with contextlib.suppress(NotTestedError):
+        _, fit, message = await compare_draws(session, (look, look), _LEVELS_HIDDEN)
+        if not fit:
+            return f"audited words that its lists leave out are drawn too often ({message})"
+    return ""
+
+
+def _scored_place(request: ScoreRequest, response: ScoreResponse, found: ServerCapabilities) -> Place:
+    """What a question's scores say of the first token; the texts that are only bounded are audited."""
+    bounds = {
+        continuation: score.high
+        for continuation, score in zip(request.continuations, response.scores, strict=True)
+        if score.exactness == "bounded" and not score.tokens
+    }
+    is_chat = not isinstance(request.prompt, str) and found.chat_route != "rendered"
+    bound = math.exp(max(bounds.values())) if bounds else None
+    return Place({}, (), bounds.keys(), bound, spellings=WITH_TWIN if is_chat else 1)
 
 
 @dataclass
@@ -257,8 +321,8 @@ async def _compared(
             found.tops.append((request, top))
             if at < plan.n_drawn:
                 place = listed_place(top, trimmed=False) if isinstance(prompt, str) else chat_place(top)
-                found.listed.append((prompt, replace(place, audited=_audited(response))))
-            audited = _audited(response)
+                found.listed.append((prompt, replace(place, audited=_audited(request, response))))
+            audited = _audited(request, response)
             found.beside += [replace(place, audited=audited) for place in session.beside_lists[n_before:]]
             n_compared += 1
             n_moved += _difference(response, top) > max(_OFF, 4 * session.capabilities.repeat_noise)
@@ -290,17 +354,22 @@ async def _rewritten(session: ProbeSession, tops: Sequence[tuple[ScoreRequest, T
 
 async def _listed(session: ProbeSession, request: ScoreRequest) -> tuple[Asked, TopLogprobs | BackendError]:
     """The prompt as the routes send it, and the next tokens listed after it."""
-    found, prompt = session.capabilities, request.prompt
-    if not isinstance(prompt, str) and found.chat_route == "rendered":
-        rendered = await session.ask(session.api.rendered_chat, prompt)
-        if isinstance(rendered, BackendError):
-            return prompt, rendered
-        prompt = rendered
+    found = session.capabilities
+    prompt = await _prompt(session, request)
+    if isinstance(prompt, BackendError):
+        return "", prompt
     if isinstance(prompt, str):
         return prompt, await session.next_tokens(prompt, min(found.largest_k, _LISTED))
     if prompt[-1].role == "assistant":  # servers differ in how they continue it
         return prompt, BackendError("unsupported", "the prompt ends in an assistant prefill")
     return prompt, await session.next_chat_tokens(prompt, found.largest_chat_k)
+
+
+async def _prompt(session: ProbeSession, request: ScoreRequest) -> Asked | BackendError:
+    """The prompt as the routes send it."""
+    if not isinstance(request.prompt, str) and session.capabilities.chat_route == "rendered":
+        return await session.ask(session.api.rendered_chat, request.prompt)
+    return request.prompt
 
 
 def _difference(response: ScoreResponse, top: TopLogprobs) -> float:

@@ -45,6 +45,12 @@ def self_check_sentences(checks: Iterable[SelfCheck]) -> Iterator[str]:
                 f"{name}: no tokens drawn after its questions could be compared with its scores: scores that are false "
                 "for the audited words alone, by any factor, would not have been noticed."
             )
+        if check.draws and check.left_out_at_most:
+            yield (
+                f"{name}: some audited words are not in its lists, and have at most their last rank's probability. If "
+                "the lists hid likelier ones, these draws would show it only if they had more than "
+                f"{_percent(check.left_out_at_most)} together, on average over the questions."
+            )
         if check.noise > _QUIET:
             yield (
                 f"{name}: its scores vary by up to {number(check.noise, 2)} nats when a question is repeated, so "

@@ -27,6 +27,8 @@ from tests.backends.openai.lies.trial import SAMPLES, WRONG, Outcome, count, que
 
 #: Of each question, where a server is asked about one continuation at a time and gets as many requests.
 CONTINUATIONS, ONE_AT_A_TIME = 3, ("echo", "ids")
+#: The last of these: its later tokens are likely, since the model knows them by heart.
+LONGER = " Monday, Tuesday"
 #: Seconds that an answer takes: long enough for the client to have as many under way as it may.
 _ANSWERED_IN = 0.02
 
@@ -42,7 +44,9 @@ class Questions(Suite):
     def items(self) -> Iterator[Item]:
         for at, request in enumerate(questions(self._style, self._n)):
             if self._style in ONE_AT_A_TIME:
-                request = dataclasses.replace(request, continuations=request.continuations[:CONTINUATIONS])
+                request = dataclasses.replace(
+                    request, continuations=(*request.continuations[: CONTINUATIONS - 1], LONGER)
+                )
             yield Item(f"q{at}", request, {"q": at})
 
     @property
@@ -69,6 +73,8 @@ class AuditOutcome(Outcome):
 
     ``foreign`` is the share of the answers that have a wrong exact score, ``foreign_at_most`` what the report says that
     it may be. An answer is that to a question, or to one continuation where each takes a request.
+    ``above_bounds_at_most`` is what the report says of words that lists leave out: how far they may exceed their bounds
+    together, on average over the questions.
     """
 
     asked: int = 0
@@ -77,6 +83,7 @@ class AuditOutcome(Outcome):
     asked_again: int = 0
     foreign: float = 0.0
     foreign_at_most: float = 1.0
+    above_bounds_at_most: float = 1.0
 
 
 async def audited(lie: Lie, style: Style, seed: int, n: int) -> AuditOutcome:
@@ -106,6 +113,8 @@ async def audited(lie: Lie, style: Style, seed: int, n: int) -> AuditOutcome:
             (check,) = result.self_checks
             outcome.asked_again, outcome.disagreed = check.asked_again, check.disagreed
             outcome.foreign_at_most = check.foreign_at_most
+            if check.draws:
+                outcome.above_bounds_at_most = check.left_out_at_most
             outcome.asked = result.models[0].asked
             if result.problems:
                 outcome.ended = result.problems[0][:160]

@@ -14,6 +14,7 @@ from tests.backends.openai.lies.transformations import (
     SCORED,
     SYSTEM,
     Told,
+    after_the_answers_start,
     another_model,
     another_throughout,
     audited_word_down,
@@ -60,6 +61,7 @@ from tests.backends.openai.lies.transformations import (
     thinks_first,
     top_40,
     top_p_90,
+    womens_words,
 )
 from tests.backends.openai.lies.word_model import tokens_of
 
@@ -151,6 +153,7 @@ MORE: Mapping[str, Told] = {
     "rows of a chunk of 64 tokens": rows_of(lambda at, before: before[at - (at % 64 or 64) if at >= 64 else 0 :]),
     "rows of the last 64 tokens": rows_of(lambda at, before: before[-64:]),
     "rows at temperature 0.77 from 50 on": hot_rows,
+    "rows of an audited answer's later tokens": rows_of(after_the_answers_start),
     "system messages dropped": chats_of(lambda turns: [turn for turn in turns if turn["role"] != "system"]),
     "last turn alone": chats_of(lambda turns: turns[-1:]),
     "question marks for other characters": reads(lambda text: text.encode("ascii", "replace").decode()),
@@ -173,6 +176,7 @@ MORE: Mapping[str, Told] = {
     "dashes made hyphens": reads(lambda text: re.sub("[–—]", "-", text)),
     "emoji dropped": reads(lambda text: re.sub("[\U0001f300-\U0001faff]", "", text)),
     "the likeliest audited word left out": left_out(likeliest_gender),
+    "audited women's words left out": left_out(womens_words),
     "the likeliest left out": left_out(ranks(0)),
     "ranks 9 and 12 left out": left_out(ranks(8, 11)),
     "another model from the start": lambda random: another_throughout(random),
@@ -194,6 +198,7 @@ _FEW = (
 _UNLIKELY = (
     "values of unlikely tokens are tested where a request gives several draws with a bias (even seeds, not `echo`)"
 )
+_HIDDEN_WORDS = "less than the report says that words which lists leave out may have: 3 % of a question after 200 draws"
 _HIDDEN = "lists and draws are those of a longer prompt, which is not shown"
 #: (lie, style) that no probe can notice there, and why.
 UNKNOWABLE: Mapping[tuple[str, str], str] = {
@@ -210,7 +215,10 @@ UNKNOWABLE: Mapping[tuple[str, str], str] = {
     **{("the likeliest audited word 0.6 nats down", style): _FEW for style in SCORED},
     **{("audited words moved halfway to their mean", style): _FEW for style in SCORED},
     **{("the two likeliest audited words swapped", style): _FEW for style in LISTED},
-    **{("the likeliest audited word left out", style): _FEW for style in ("lists", "chat")},
-    **{("ranks 9 and 12 left out", style): _SMALL for style in ("lists", "chat")},
+    **{
+        (f"{words} left out", style): _HIDDEN_WORDS
+        for words in ("the likeliest audited word", "audited women's words", "ranks 9 and 12")
+        for style in ("lists", "chat")
+    },
     ("draws at temperature 0.3", "drawn"): "without lists, they are the draws of another model",
 }

@@ -48,8 +48,9 @@ async def test_a_dry_run_counts_what_checking_takes(tmp_path: Path) -> None:
     assert f"{check.draws} tokens drawn after its questions fit its scores" in said
     assert (estimate.requests, estimate.asked_again) == (result.models[0].asked, again) == (40, 10)
     more = server.requests - probed - 40 - again - estimate.checking_requests
-    # The draws of one honest run in 50 do not fit at first: 300 more follow those beside lists, 20 those without.
-    assert min(abs(more - drawn_anew) for drawn_anew in (0, 20, 300, 320)) <= 2
+    # The draws of one honest run in 50 do not fit at first: 300 more follow those beside lists, 20 those without. In
+    # some no audited word is drawn that its list leaves out: then 60 are not sent.
+    assert min(abs(more - drawn_anew) for drawn_anew in (0, 20, 300, 320, -60, -40, 240, 260)) <= 2
     assert first.checking_requests(2000, 2000) > 0
 
 
@@ -67,12 +68,41 @@ async def test_one_of_three_separate_is_asked_again(style: Style, each: int, tmp
     assert result.complete
     assert (check.asked_again, check.disagreed, check.one_of_several) == (10, 0, True)
     # An echo of the prompt alone and one request a continuation; one of those is repeated.
-    more = backend.usage.requests - 40 * each - 10 - backend.checking_requests(40, 40)
+    more = backend.usage.requests - 40 * each - 10 - backend.checking_requests(40, 50)
     assert min(abs(more - drawn_anew) for drawn_anew in (0, 20, 40)) <= 2  # of honest runs, one in 50 draws anew
     said = " ".join(self_check_sentences([check]))
     assert "10 questions asked a second time with one of their continuations got the same answer" in said
     assert f"up to {100 * check.foreign_at_most:.1f} % of all continuations' scores" in said
     assert ("no tokens drawn after its questions could be compared" in said) == (check.draws == 0)
+
+
+@pytest.mark.parametrize(("style", "seed"), [("lists", 2), ("chat", 1)])
+def test_lists_without_some_audited_words_are_noticed(style: Style, seed: int) -> None:
+    (outcome,) = audit_trials("audited women's words left out", style, range(seed, seed + 1), 160)
+    assert outcome.ended != "complete"
+
+
+@pytest.mark.parametrize("style", ["echo", "ids"])
+def test_false_later_tokens_are_noticed(style: Style) -> None:
+    (outcome,) = audit_trials("rows of an audited answer's later tokens", style, range(1), 40)
+    assert "later tokens" in outcome.ended
+
+
+@pytest.mark.parametrize("seed", [0, 1])  # too little above their bounds for draws to show it
+def test_what_hidden_words_may_have_is_stated(seed: int) -> None:
+    (outcome,) = audit_trials("audited women's words left out", "lists", range(seed, seed + 1), 160)
+    assert outcome.ended != "complete" or outcome.false_bounds
+    assert outcome.above_bounds / 160 < outcome.above_bounds_at_most < 0.1
+
+
+def test_the_report_says_what_hidden_words_may_have() -> None:
+    check = SelfCheck(
+        model="m", asked_again=60, unanswered=0, disagreed=0, rate_low=0, rate_high=0.06, foreign_at_most=0.07,
+        noise=0, largest_move=0, draws=200, drawn_probability=0.2, left_out_at_most=0.0312,
+    )  # fmt: skip
+    assert "only if they had more than 3.1 % together" in " ".join(self_check_sentences([check]))
+    none = check.model_copy(update={"left_out_at_most": 0.0})
+    assert "audited words are not in its lists" not in " ".join(self_check_sentences([none]))
 
 
 def test_the_report_says_where_no_draws_were_compared() -> None:

@@ -121,6 +121,13 @@ def rows_of(change: Callable[[int, Tokens], Tokens]) -> Told:
     return lambda random: Lie(("echo", "ids"), rows=change)
 
 
+def after_the_answers_start(at: int, before: Tokens) -> Tokens:
+    """Rows of what follows the first word of an answer to the audit's questions are made after another word."""
+    if " gender" not in before or ":" not in before[-4:-1]:
+        return before
+    return (*before[:-1], " river")
+
+
 def hot_rows(random: np.random.Generator) -> Lie:
     return Lie(("echo", "ids"), row_temperature=lambda at: 0.77 if at >= 50 else 1.0)
 
@@ -229,6 +236,11 @@ def likeliest_gender(values: np.ndarray) -> np.ndarray:
     """Marks the likeliest word for a gender."""
     genders = np.array([text.strip() in GENDERS for text in VOCABULARY])
     return np.asarray(np.arange(len(values)) == np.where(genders, values, -np.inf).argmax())
+
+
+def womens_words(values: np.ndarray) -> np.ndarray:
+    """Marks the words for a woman, wherever they stand."""
+    return np.array([text.strip() in ("Female", "woman") for text in VOCABULARY])
 
 
 def top_40(values: np.ndarray) -> np.ndarray:

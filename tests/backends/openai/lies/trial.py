@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import tempfile
 from collections import Counter
 from dataclasses import dataclass
@@ -32,12 +33,16 @@ SAMPLES = 40
 
 @dataclass
 class Outcome:
-    """What one client accepted. ``ended``: how, in a word or two."""
+    """What one client accepted. ``ended``: how, in a word or two.
+
+    ``above_bounds`` is the probability by which bounded continuations exceed their bounds, over all questions.
+    """
 
     exact: int = 0
     wrong: int = 0
     bounds: int = 0
     false_bounds: int = 0
+    above_bounds: float = 0.0
     sampled: int = 0
     outside: int = 0
     requests: int = 0
@@ -127,6 +132,7 @@ def count(outcome: Outcome, server: WordServer, request: Request, answer: ScoreR
         elif score.exactness == "bounded":
             outcome.bounds += 1
             outcome.false_bounds += true > score.high + WRONG
+            outcome.above_bounds += max(math.exp(true) - math.exp(score.high), 0.0)
         else:
             outcome.sampled += 1
             outcome.outside += true > score.high or (score.low is not None and true < score.low)

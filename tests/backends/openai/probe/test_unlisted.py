@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from backends.openai.probe.calibration import Place, listed_place
-from backends.openai.probe.unlisted import unlisted_bound
+from backends.openai.probe.unlisted import left_out_bound, share_left_out, unlisted_bound
 from backends.openai.scoring.top_logprobs import ListedToken, TopLogprobs
 from tests.backends.openai.lies.server import Style
 from tests.backends.openai.lies.trial import trials
@@ -69,6 +71,51 @@ def test_a_text_that_the_list_holds_unclearly_shows_nothing() -> None:
     place = listed_place(top, trimmed=False, drawn=[" b"] * 50)
     assert place.bound == pytest.approx(np.exp(-6.0))
     assert unlisted_bound([place], noise=0.0) == 1.0
+
+
+_AUDITED = {f"w{at}" for at in range(0, 3000, 250)}
+
+
+def _audited(places: list[Place]) -> list[Place]:
+    return [replace(place, audited=_AUDITED) for place in places]
+
+
+@pytest.mark.parametrize("k", [5, 20, 1000])
+@pytest.mark.parametrize("spread", [0.0, 1.5, 4.0])
+@pytest.mark.parametrize(("n", "places"), [(100, 30), (1, 300)])
+def test_audited_words_of_true_lists_are_not_doubted(k: int, spread: float, n: int, places: int) -> None:
+    found = [_audited(_places(seed, k=k, spread=spread, n=n, places=places)) for seed in range(5)]
+    assert min(left_out_bound(one, noise=0.0) for one in found) > 0.02
+
+
+def test_a_rare_audited_word_left_out_is_seen() -> None:
+    # 3 % likely where the last listed has 0.2 %: too little to be seen of any word.
+    drawn = ["hidden"] * 3 + ["a"] * 97
+    places = [Place({"a": 0.9}, drawn, {"hidden"}, bound=0.002) for _ in range(2)]
+    assert left_out_bound(places, noise=0.0) < 0.001
+    assert unlisted_bound([replace(place, audited=()) for place in places], noise=0.0) > 0.02
+
+
+def test_a_text_that_may_be_two_tokens_has_two_bounds() -> None:
+    place = Place({"a": 0.9}, ["b"] * 6 + ["a"] * 94, {"b"}, bound=0.02)
+    assert left_out_bound([replace(place, spellings=2)], noise=0.0) > 3 * left_out_bound([place], noise=0.0)
+
+
+@pytest.mark.parametrize(("n", "places"), [(1, 200), (100, 20)])
+def test_what_left_out_words_have_is_bounded_at_95_percent(n: int, places: int) -> None:
+    random = np.random.default_rng(n)
+    held = 0
+    for _ in range(200):
+        chances = np.minimum(random.exponential(0.03, places), 1.0)  # the questions differ; 0.03 on average
+        drawn = [["hidden" if hit else "a" for hit in random.random(n) < chance] for chance in chances]
+        found = [Place({"a": 0.9}, texts, {"hidden"}, bound=0.001) for texts in drawn]
+        held += share_left_out(found) > 0.03
+    assert held >= 190
+
+
+def test_without_left_out_words_there_is_no_doubt() -> None:
+    assert share_left_out([Place({"a": 0.9}, ["a"], {"a"}, bound=0.001)] * 50) == 0.0
+    assert share_left_out([]) == 1.0
 
 
 @pytest.mark.parametrize("style", ["lists", "chat"])

@@ -1,0 +1,117 @@
+"""Whether the later tokens of a run's continuations have the values that lists give them after the same text.
+
+The first token of a continuation is compared with the list after the question. The values of those after it come from
+rows of a whole text, or from requests of their own; another model, or another tokenisation, may give just these.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+
+from backends.base import ContinuationScore, ScoreRequest, ScoreResponse
+from backends.errors import BackendError
+from backends.openai.probe.calibration import is_readable
+from backends.openai.probe.session import NEGLIGIBLE, ProbeSession
+from backends.openai.scoring.censoring import upper_bound
+from backends.openai.scoring.prompt_logprobs import echoed
+from backends.openai.scoring.top_logprobs import TopLogprobs
+
+#: Questions of which one continuation's later token is compared.
+MOST_LATER = 10
+#: Nats by which such a token may differ from its list, and how many must differ to count as a contradiction.
+_OFF, _MIN_OFF = 0.1, 2
+_LISTED = 1000
+
+
+def requests_for_one(by_text: bool) -> int:
+    """How many requests one later token takes; ``by_text``: without a tokenizer, an echo shows where it begins."""
+    return 2 if by_text else 1
+
+
+async def later_rows(session: ProbeSession, asked: Sequence[tuple[ScoreRequest, ScoreResponse]]) -> str:
+    """How later tokens of these questions' continuations differ from lists; empty if they do not."""
+    compared = off = 0
+    largest = 0.0
+    for request, continuation, score in _chosen(asked):
+        at = random.SystemRandom().randrange(1, len(score.tokens))
+        before = await _text_before(session, request, continuation, score, at)
+        if before is None:
+            continue
+        n_before = len(session.beside_lists)
+        top = await session.next_tokens(before, min(session.capabilities.largest_k, _LISTED))
+        del session.beside_lists[n_before:]  # draws after texts that the run did not ask
+        if isinstance(top, BackendError):
+            continue
+        difference = _difference(score, at, top)
+        compared += 1
+        off += difference > max(_OFF, 4 * session.capabilities.repeat_noise)
+        largest = max(largest, difference)
+    if off < _MIN_OFF:
+        return ""
+    return (
+        f"the later tokens of {off} of {compared} continuations have other values than the server lists there "
+        f"(by up to {largest:.2g} nats)"
+    )
+
+
+def _chosen(
+    asked: Sequence[tuple[ScoreRequest, ScoreResponse]],
+) -> list[tuple[ScoreRequest, str, ContinuationScore]]:
+    """One exact continuation of several tokens of each question, with all of them chosen as often as can be."""
+    chosen: list[tuple[ScoreRequest, str, ContinuationScore]] = []
+    times: Counter[str] = Counter()
+    for request, response in asked:
+        several = [
+            (times[continuation], random.SystemRandom().random(), continuation, score)
+            for continuation, score in zip(request.continuations, response.scores, strict=True)
+            if score.exactness == "exact" and score.boundary == "clean" and len(score.tokens) > 1
+        ]
+        if several and len(chosen) < MOST_LATER:
+            _, _, continuation, score = min(several, key=lambda one: one[:2])
+            times[continuation] += 1
+            chosen.append((request, continuation, score))
+    return chosen
+
+
+async def _text_before(
+    session: ProbeSession, request: ScoreRequest, continuation: str, score: ContinuationScore, at: int
+) -> str | list[int] | None:
+    """What stands before token ``at`` of the continuation; None if, sent alone, it would be other tokens."""
+    prompt: str | BackendError = ""
+    if isinstance(request.prompt, str):
+        prompt = request.prompt
+    elif session.capabilities.chat_route == "rendered":
+        prompt = await session.ask(session.api.rendered_chat, request.prompt)
+    if isinstance(prompt, BackendError) or not prompt:
+        return None
+    text = prompt + continuation[: score.tokens[at].start]
+    if (tokenizer := session.tokenizer) is None:
+        echo = await session.ask(echoed, session.api, text)
+        if isinstance(echo, BackendError):
+            return None
+        own = [token.text for token in echo if token.end > len(prompt)]
+        return text if own == [token.text for token in score.tokens[:at]] else None
+    joined = await session.ask(tokenizer.joined, prompt, continuation)
+    if isinstance(joined, BackendError):
+        return None
+    ids = list(joined.ids[: joined.first + at])
+    if session.capabilities.takes_ids:
+        return ids
+    alone = await session.ask(tokenizer.ids, text)
+    return text if alone == ids else None
+
+
+def _difference(score: ContinuationScore, at: int, top: TopLogprobs) -> float:
+    """By how many nats a token's value provably differs from the list at its place."""
+    token = score.tokens[at]
+    if not is_readable(token.text):
+        return 0.0
+    entries = top.by_bytes(token.text.encode())
+    if not entries:
+        return max(token.logprob - upper_bound(top), 0.0)
+    if len(entries) > 1 or not top.identifies(entries[0]):
+        return 0.0
+    listed = entries[0].logprob
+    return abs(listed - token.logprob) if max(listed, token.logprob) > NEGLIGIBLE else 0.0
