@@ -30,6 +30,7 @@ from backends.openai.probe.calibration import (
     single_draws_bound,
 )
 from backends.openai.probe.experiments.draws import Asked, Levels, Look, compare_draws, drawn_places
+from backends.openai.probe.experiments.longer_answers import of_own_questions
 from backends.openai.probe.experiments.twins import LEAST_VALUES, has_values, same_lists
 from backends.openai.probe.later_rows import MOST_LATER, later_rows, requests_for_one
 from backends.openai.probe.own_twins import own_twins
@@ -60,6 +61,8 @@ _REQUESTS: Mapping[Together | None, tuple[int, int]] = {"n": (20, 20), "prompts"
 _BESIDE_LISTS: Mapping[Together | None, int] = {"n": 60, "prompts": 60, None: 20}
 #: Draws of a request by ``n`` in these numbers; a server that gives more takes fewer requests.
 _CHOICES = 50
+#: Questions with a longer answer, asked until one agrees, and the requests of one.
+_MOST_LONGER, _OF_A_LONGER_ANSWER = 3, 2
 #: Twins of the questions. Short lists are not compared: they may be equal where the model is sure of its answer.
 _TWINS = 10
 #: Entries of each list, and how many of the lists that came with a draw are kept.
@@ -191,7 +194,7 @@ def requests_at_the_end(found: ServerCapabilities, scored: int) -> int:
     # Nor how many continuations have several tokens.
     later = requests_for_one(found.text_route == "echo" and found.family is None) * min(n, MOST_LATER)
     later *= found.text_route in WITHOUT_LISTS
-    return plan.n_listed + plan.some + plan.twins + doubtful + later
+    return plan.n_listed + plan.some + plan.twins + _OF_A_LONGER_ANSWER + doubtful + later
 
 
 def _number_taken(scored: int) -> int:
@@ -227,6 +230,8 @@ async def check_own(
     found = await _compared(session, sample.questions, plan)
     if found.moved:
         return OwnCheck(found.moved)
+    if routed := await of_own_questions(session, [prompt for prompt, _ in found.listed[:_MOST_LONGER]]):
+        return OwnCheck(routed)
     if capabilities.text_route in WITHOUT_LISTS and (moved := await later_rows(session, sample.questions)):
         return OwnCheck(moved)
     if rewritten := await _rewritten(session, found.tops, plan.twins):

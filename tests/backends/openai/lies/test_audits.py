@@ -88,6 +88,12 @@ def test_false_later_tokens_are_noticed(style: Style) -> None:
     assert "later tokens" in outcome.ended
 
 
+@pytest.mark.parametrize("style", ["lists", "echo"])
+def test_another_model_for_one_token_answers_is_noticed(style: Style) -> None:
+    (outcome,) = audit_trials("another model for audited answers of one token", style, range(1), 40)
+    assert "longer answers" in outcome.ended
+
+
 @pytest.mark.parametrize("seed", [0, 1])  # too little above their bounds for draws to show it
 def test_what_hidden_words_may_have_is_stated(seed: int) -> None:
     (outcome,) = audit_trials("audited women's words left out", "lists", range(seed, seed + 1), 160)
