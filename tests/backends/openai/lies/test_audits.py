@@ -69,7 +69,7 @@ async def test_one_of_three_separate_is_asked_again(style: Style, each: int, tmp
     (check,) = result.self_checks
     assert result.complete
     assert (check.asked_again, check.disagreed, check.one_of_several) == (10, 0, True)
-    # An echo of the prompt alone and one request a continuation; one of those is repeated (as planned, with the prompt).
+    # An echo of the prompt alone and one request a continuation; one of those is repeated (planned with the prompt).
     assert estimate.calls == 40 * each + 10 * (2 if style == "echo" else 1)
     more = backend.usage.requests - 40 * each - 10 - backend.checking_requests(40, 50)
     assert min(abs(more - drawn_anew) for drawn_anew in (0, 20, 40)) <= 2  # of honest runs, one in 50 draws anew
