@@ -13,7 +13,7 @@ from backends.openai.capabilities import ServerCapabilities
 
 #: Since version 5, lists are compared with draws, and near-identical prompts with each other. Since 6, lists may come
 #: with a draw.
-VERSION = 6
+VERSION = 7
 #: The experiment that finds which parameters chats accept.
 PARAMETERS = "parameters of chats"
 #: Fingerprint fields written by earlier versions that change no answer, on some servers or on any.
@@ -87,7 +87,7 @@ class ProbeReport:
         """Read back what `to_json` wrote, in this version or the three before. Raises ValueError for anything else."""
         if data.get("version") == 3:
             data = _from_version_3(data)
-        if data.get("version") not in (4, 5, VERSION):
+        if data.get("version") not in (4, 5, 6, VERSION):
             raise ValueError(f"a probe report of version {data.get('version')!r}")
         return TypeAdapter(cls).validate_python(data)
 
