@@ -189,8 +189,10 @@ def requests_at_the_end(found: ServerCapabilities, scored: int) -> int:
         return 0
     with_lists = found.draws_with_lists and (found.text_route not in WITHOUT_LISTS or found.family is None)
     plan = _Plan.of(found, n, scored, is_chat=found.text_route is None, with_lists=with_lists)
-    # How many questions are doubtful is not known: as if there were some.
-    doubtful = _AFTER_DOUBTFUL[plan.way] if found.draws_with_lists and found.text_route not in WITHOUT_LISTS else 0
+    # How many questions are doubtful is not known: as if there were some, where lists leave words out.
+    k = found.largest_k if found.text_route is not None else found.largest_chat_k
+    may_be = found.draws_with_lists and found.text_route not in WITHOUT_LISTS and k < _LISTED
+    doubtful = _AFTER_DOUBTFUL[plan.way] if may_be else 0
     # Nor how many continuations have several tokens.
     later = requests_for_one(found.text_route == "echo" and found.family is None) * min(n, MOST_LATER)
     later *= found.text_route in WITHOUT_LISTS
