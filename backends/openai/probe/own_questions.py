@@ -58,11 +58,11 @@ _AFTER_DOUBTFUL: Mapping[Together | None, int] = {"n": 10, "prompts": 20, None: 
 _REQUESTS_SHARE = 0.02
 _REQUESTS: Mapping[Together | None, tuple[int, int]] = {"n": (20, 20), "prompts": (10, 30), None: (30, 300)}
 #: Where lists came with draws: more, since there the rest takes few requests.
-_BESIDE_LISTS: Mapping[Together | None, int] = {"n": 60, "prompts": 60, None: 20}
+_BESIDE_LISTS: Mapping[Together | None, int] = {"n": 60, "prompts": 60, None: 15}
 #: Draws of a request by ``n`` in these numbers; a server that gives more takes fewer requests.
 _CHOICES = 50
-#: Questions with a longer answer, asked until one agrees, and the requests of one.
-_MOST_LONGER, _OF_A_LONGER_ANSWER = 3, 2
+#: Questions with a longer answer, asked until one agrees.
+_MOST_LONGER = 3
 #: Twins of the questions. Short lists are not compared: they may be equal where the model is sure of its answer.
 _TWINS = 10
 #: Entries of each list, and how many of the lists that came with a draw are kept.
@@ -196,7 +196,8 @@ def requests_at_the_end(found: ServerCapabilities, scored: int) -> int:
     # Nor how many continuations have several tokens.
     later = requests_for_one(found.text_route == "echo" and found.family is None) * min(n, MOST_LATER)
     later *= found.text_route in WITHOUT_LISTS
-    return plan.n_listed + plan.some + plan.twins + _OF_A_LONGER_ANSWER + doubtful + later
+    a_longer_answer = 1
+    return plan.n_listed + plan.some + plan.twins + a_longer_answer + doubtful + later
 
 
 def _number_taken(scored: int) -> int:
@@ -232,7 +233,8 @@ async def check_own(
     found = await _compared(session, sample.questions, plan)
     if found.moved:
         return OwnCheck(found.moved)
-    if routed := await of_own_questions(session, [prompt for prompt, _ in found.listed[:_MOST_LONGER]]):
+    asked = [(prompt, top) for (prompt, _), (_, top) in zip(found.listed, found.tops, strict=False)]
+    if routed := await of_own_questions(session, asked[:_MOST_LONGER]):
         return OwnCheck(routed)
     if capabilities.text_route in WITHOUT_LISTS and (moved := await later_rows(session, sample.questions)):
         return OwnCheck(moved)

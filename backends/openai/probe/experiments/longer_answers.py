@@ -25,6 +25,8 @@ from backends.openai.scoring.censoring import upper_bound
 from backends.openai.scoring.top_logprobs import TopLogprobs, read_top_logprobs
 
 Asked = str | tuple[Message, ...]
+#: A question and the list of an answer of one token, if it was requested before.
+Listed = tuple[Asked, TopLogprobs | None]
 #: Tokens of a longer answer, and entries of each list.
 _TOKENS, _LISTED = 32, 100
 #: Nats by which the two lists may differ: half precision in batches of other sizes.
@@ -37,17 +39,17 @@ _CHATS = ("Name a colour. Answer with one word.", "Is a tomato a fruit? Answer y
 @experiment("longer answers to texts")
 async def longer_texts(session: ProbeSession) -> Outcome:
     """Whether the first list of a longer text is that of one token."""
-    return await _compared(session, "text", (PROMPT, OTHER))
+    return await _compared(session, "text", [(PROMPT, session.longest_list), (OTHER, None)])
 
 
 @experiment("longer answers to chats")
 async def longer_chats(session: ProbeSession) -> Outcome:
     """Whether the first list of a longer answer to a chat is that of one token."""
-    return await _compared(session, "chat", [(Message("user", question),) for question in _CHATS])
+    return await _compared(session, "chat", [((Message("user", question),), None) for question in _CHATS])
 
 
-async def _compared(session: ProbeSession, kind: Kind, asked: Sequence[Asked]) -> Outcome:
-    compared, off, largest = await differences(session, asked)
+async def _compared(session: ProbeSession, kind: Kind, asked: Sequence[Listed]) -> Outcome:
+    compared, off, largest = await _differences(session, asked)
     if not compared:
         raise NotTestedError("not tried: no list comes with a longer answer")
     message = f"first list {largest:.2g} nats from that of an answer of one token"
@@ -57,21 +59,21 @@ async def _compared(session: ProbeSession, kind: Kind, asked: Sequence[Asked]) -
     return Outcome(False, message)
 
 
-async def differences(session: ProbeSession, asked: Sequence[Asked]) -> tuple[int, int, float]:
+async def _differences(session: ProbeSession, asked: Sequence[Listed]) -> tuple[int, int, float]:
     """How many questions were compared, how many of their lists differ, and the largest difference in nats.
 
     Ends with the first question whose lists agree.
     """
     compared = off = 0
     largest = 0.0
-    for prompt in asked:
+    for prompt, listed in asked:
         before = len(session.beside_lists)
-        short, long = await _short(session, prompt), await _long(session, prompt)
+        short, long = listed or await _short(session, prompt), await _long(session, prompt)
         del session.beside_lists[before:]  # a run's draws are those after its own questions, each once
         if isinstance(short, BackendError) or isinstance(long, BackendError):
             continue
         compared += 1
-        difference = max(_move(short, long), _above(short, long), _above(long, short))
+        difference = max(_move(short, long), _above(short.likeliest(_LISTED), long), _above(long, short))
         largest = max(largest, difference)
         if difference <= max(_OFF, 4 * session.capabilities.repeat_noise):
             break
@@ -100,9 +102,9 @@ async def _long(session: ProbeSession, asked: Asked) -> TopLogprobs | BackendErr
     return await session.ask(ask)
 
 
-async def of_own_questions(session: ProbeSession, asked: Sequence[Asked]) -> str:
+async def of_own_questions(session: ProbeSession, asked: Sequence[Listed]) -> str:
     """How the lists of longer answers to these questions of a run differ from its own; empty if they do not."""
-    compared, off, largest = await differences(session, asked)
+    compared, off, largest = await _differences(session, asked)
     if off < _MIN_OFF:
         return ""
     return (

@@ -48,9 +48,9 @@ async def test_a_dry_run_counts_what_checking_takes(tmp_path: Path) -> None:
     assert f"{check.draws} tokens drawn after its questions fit its scores" in said
     assert (estimate.requests, estimate.asked_again) == (result.models[0].asked, again) == (40, 10)
     more = server.requests - probed - 40 - again - estimate.checking_requests
-    # The draws of one honest run in 50 do not fit at first: 300 more follow those beside lists, 20 those without. In
+    # The draws of one honest run in 50 do not fit at first: 300 more follow those beside lists, 15 those without. In
     # some no audited word is drawn that its list leaves out: then 60 are not sent.
-    assert min(abs(more - drawn_anew) for drawn_anew in (0, 20, 300, 320, -60, -40, 240, 260)) <= 2
+    assert min(abs(more - drawn_anew) for drawn_anew in (0, 15, 300, 315, -60, -45, 240, 255)) <= 2
     assert first.checking_requests(2000, 2000) > 0
 
 
@@ -72,7 +72,7 @@ async def test_one_of_three_separate_is_asked_again(style: Style, each: int, tmp
     # An echo of the prompt alone and one request a continuation; one of those is repeated (planned with the prompt).
     assert estimate.calls == 40 * each + 10 * (2 if style == "echo" else 1)
     more = backend.usage.requests - 40 * each - 10 - backend.checking_requests(40, 50)
-    assert min(abs(more - drawn_anew) for drawn_anew in (0, 20, 40)) <= 2  # of honest runs, one in 50 draws anew
+    assert min(abs(more - drawn_anew) for drawn_anew in (0, 10, 20, 30)) <= 2  # of honest runs, one in 50 draws anew
     said = " ".join(self_check_sentences([check]))
     assert "10 questions asked a second time with one of their continuations got the same answer" in said
     assert f"up to {100 * check.foreign_at_most:.1f} % of all continuations' scores" in said
