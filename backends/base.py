@@ -501,10 +501,14 @@ class SupportsLabelNames(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RequestCost:
-    """How often a request's prompt is sent, and the most tokens that are generated each time."""
+    """How often a request's prompt is sent, and the most tokens that are generated each time.
+
+    ``calls``: the most calls of a server that it is known to take; 1 where continuations may share calls.
+    """
 
     times_sent: int
     generated_tokens: int
+    calls: int = 1
 
     @classmethod
     def in_one_call(cls, request: Request) -> RequestCost:

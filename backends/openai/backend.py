@@ -409,9 +409,10 @@ class OpenAIBackend(Backend):
         if self._route_of(request) == "sampled" and self.samples is not None:
             sent = -(-self.samples // choices_of_a_request(found))
             tokens = self.samples * (tokens_drawn(request.continuations) + extra)
-            return RequestCost(sent, -(-tokens // sent))
+            return RequestCost(sent, -(-tokens // sent), sent)
         prompt_alone = self._route_of(request) == "echo" and self._tokenizer is None
-        return RequestCost(len(request.continuations) + prompt_alone, 1)
+        sent = len(request.continuations) + prompt_alone
+        return RequestCost(sent, 1, sent if self.scores_separately(request) else 1)
 
     def _is_drawn(self, request: ScoreRequest) -> bool:
         return self._route_of(request) == "sampled"

@@ -58,6 +58,9 @@ class ModelEstimate(BaseModel):
         At most this many texts are sent to the suites' own scorers, whose time is not in ``seconds``.
     requests_by_kind : dict
         Questions and follow-ups by kind.
+    calls : int
+        Requests to a server that the questions and follow-ups take at most, those asked a second time included. Where
+        several continuations may share requests, each question counts as one.
     seconds : float, optional
         None if there is nothing to estimate from.
     seconds_by, tokens_by : str
@@ -80,6 +83,7 @@ class ModelEstimate(BaseModel):
     follow_ups: int = 0
     texts_to_score: int = 0
     requests_by_kind: dict[str, int] = {}
+    calls: int = 0
     prompt_tokens: int
     tokens_by: str
     most_generated_tokens: int
@@ -160,6 +164,7 @@ def _estimate(
         follow_ups=counted.follow_ups,
         texts_to_score=counted.texts_to_score,
         requests_by_kind=dict(counted.requests_by_kind),
+        calls=counted.calls,
         prompt_tokens=prompt_tokens,
         tokens_by=tokens_by,
         most_generated_tokens=counted.generated_tokens,
@@ -193,6 +198,8 @@ class RequestCounts:
         The most questions that may follow, to the model itself and to scorers.
     requests_by_kind, tokens_by_kind : mapping
         Number of questions and follow-ups to the model, and the tokens that determine their duration (`timed_tokens`).
+    calls : int
+        As in `ModelEstimate`.
     prompt_characters : int
         Characters of all prompts, counted as often as they are sent.
     generated_tokens : int
@@ -209,6 +216,7 @@ class RequestCounts:
     texts_to_score: int = 0
     requests_by_kind: Counter[str] = field(default_factory=Counter)
     tokens_by_kind: dict[str, float] = field(default_factory=dict)
+    calls: int = 0
     previous_text: str = ""
     prompt_characters: int = 0
     generated_tokens: int = 0
@@ -313,6 +321,7 @@ def _count_request(
         asked.append(part_to_repeat(backend, request))
     for one in asked:
         sent = request_cost(backend, one)
+        counts.calls += sent.calls
         counts.tokens_by_kind[kind] = counts.tokens_by_kind.get(kind, 0.0) + timed_tokens(one, shared)
         read, times = _read(one, sent.times_sent)
         counts.prompt_characters += times * _length(read)

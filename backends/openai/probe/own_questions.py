@@ -30,6 +30,7 @@ from backends.openai.probe.calibration import (
     single_draws_bound,
 )
 from backends.openai.probe.experiments.draws import Asked, Levels, Look, compare_draws, drawn_places
+from backends.openai.probe.experiments.longer_answers import of_own_questions
 from backends.openai.probe.experiments.twins import LEAST_VALUES, has_values, same_lists
 from backends.openai.probe.later_rows import MOST_LATER, later_rows, requests_for_one
 from backends.openai.probe.own_twins import own_twins
@@ -57,9 +58,11 @@ _AFTER_DOUBTFUL: Mapping[Together | None, int] = {"n": 10, "prompts": 20, None: 
 _REQUESTS_SHARE = 0.02
 _REQUESTS: Mapping[Together | None, tuple[int, int]] = {"n": (20, 20), "prompts": (10, 30), None: (30, 300)}
 #: Where lists came with draws: more, since there the rest takes few requests.
-_BESIDE_LISTS: Mapping[Together | None, int] = {"n": 60, "prompts": 60, None: 20}
+_BESIDE_LISTS: Mapping[Together | None, int] = {"n": 60, "prompts": 60, None: 15}
 #: Draws of a request by ``n`` in these numbers; a server that gives more takes fewer requests.
 _CHOICES = 50
+#: Questions with a longer answer, asked until one agrees.
+_MOST_LONGER = 3
 #: Twins of the questions. Short lists are not compared: they may be equal where the model is sure of its answer.
 _TWINS = 10
 #: Entries of each list, and how many of the lists that came with a draw are kept.
@@ -186,12 +189,15 @@ def requests_at_the_end(found: ServerCapabilities, scored: int) -> int:
         return 0
     with_lists = found.draws_with_lists and (found.text_route not in WITHOUT_LISTS or found.family is None)
     plan = _Plan.of(found, n, scored, is_chat=found.text_route is None, with_lists=with_lists)
-    # How many questions are doubtful is not known: as if there were some.
-    doubtful = _AFTER_DOUBTFUL[plan.way] if found.draws_with_lists and found.text_route not in WITHOUT_LISTS else 0
+    # How many questions are doubtful is not known: as if there were some, where lists leave words out.
+    k = found.largest_k if found.text_route is not None else found.largest_chat_k
+    may_be = found.draws_with_lists and found.text_route not in WITHOUT_LISTS and k < _LISTED
+    doubtful = _AFTER_DOUBTFUL[plan.way] if may_be else 0
     # Nor how many continuations have several tokens.
     later = requests_for_one(found.text_route == "echo" and found.family is None) * min(n, MOST_LATER)
     later *= found.text_route in WITHOUT_LISTS
-    return plan.n_listed + plan.some + plan.twins + doubtful + later
+    a_longer_answer = 1
+    return plan.n_listed + plan.some + plan.twins + a_longer_answer + doubtful + later
 
 
 def _number_taken(scored: int) -> int:
@@ -227,6 +233,9 @@ async def check_own(
     found = await _compared(session, sample.questions, plan)
     if found.moved:
         return OwnCheck(found.moved)
+    asked = [(prompt, top) for (prompt, _), (_, top) in zip(found.listed, found.tops, strict=False)]
+    if routed := await of_own_questions(session, asked[:_MOST_LONGER]):
+        return OwnCheck(routed)
     if capabilities.text_route in WITHOUT_LISTS and (moved := await later_rows(session, sample.questions)):
         return OwnCheck(moved)
     if rewritten := await _rewritten(session, found.tops, plan.twins):

@@ -12,8 +12,8 @@ from pydantic import TypeAdapter
 from backends.openai.capabilities import ServerCapabilities
 
 #: Since version 5, lists are compared with draws, and near-identical prompts with each other. Since 6, lists may come
-#: with a draw.
-VERSION = 6
+#: with a draw. Since 7, one list is compared with that of a longer answer.
+VERSION = 7
 #: The experiment that finds which parameters chats accept.
 PARAMETERS = "parameters of chats"
 #: Fingerprint fields written by earlier versions that change no answer, on some servers or on any.
@@ -84,10 +84,10 @@ class ProbeReport:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Read back what `to_json` wrote, in this version or the three before. Raises ValueError for anything else."""
+        """Read back what `to_json` wrote, in this version or the four before. Raises ValueError for anything else."""
         if data.get("version") == 3:
             data = _from_version_3(data)
-        if data.get("version") not in (4, 5, VERSION):
+        if data.get("version") not in (4, 5, 6, VERSION):
             raise ValueError(f"a probe report of version {data.get('version')!r}")
         return TypeAdapter(cls).validate_python(data)
 

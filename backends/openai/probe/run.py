@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from backends.openai.probe.experiments import chats, copying, draws, features, lists, sequences, twins, unlikely
+from backends.openai.probe.experiments import (
+    chats,
+    copying,
+    draws,
+    features,
+    lists,
+    longer_answers,
+    sequences,
+    twins,
+    unlikely,
+)
 from backends.openai.probe.session import Experiment, Kind, ProbeSession
 from backends.openai.protocol.api import ServerApi
 
@@ -25,13 +35,21 @@ _OF_LISTS = (
 )
 #: These prove the lists, the cheapest first; once they are not trusted, the others are not tried.
 _PROOFS_OF_TEXTS = (
+    longer_answers.longer_texts,
     twins.text_twins,
     twins.text_lengths,
     copying.text_copies,
     draws.text_draws,
     sequences.text_route,
 )
-_PROOFS_OF_CHATS = (twins.chat_twins, twins.turn_twins, twins.chat_lengths, copying.chat_copies, draws.chat_draws)
+_PROOFS_OF_CHATS = (
+    longer_answers.longer_chats,
+    twins.chat_twins,
+    twins.turn_twins,
+    twins.chat_lengths,
+    copying.chat_copies,
+    draws.chat_draws,
+)
 
 
 async def probe(api: ServerApi, *, samples: int | None) -> ProbeSession:

@@ -40,6 +40,8 @@ def _of_model(m: ModelEstimate) -> Iterator[str]:
     yield f"  time {seconds} ({m.seconds_by})"
     if m.cost is not None:
         yield f"  cost about {m.cost:.4f}"
+    if m.calls > m.requests + m.follow_ups + m.asked_again:
+        yield f"  at most {m.calls:,} requests to its server: continuations, or draws, take requests of their own"
     if m.probe_requests:
         yield f"  probing its server took {m.probe_requests:,} requests; not repeated unless the model changes"
     if m.checking_requests:

@@ -52,7 +52,8 @@ async def _compared(session: ProbeSession, ask: AskChosen, route: str) -> Outcom
         return Outcome(False, await _outvoted(session, route, found))
     message = f"differs by {found.diff:.2g} nats from lists, over {found.compared} tokens"
     if found.compared < _MIN_COMPARED:
-        return Outcome(False, message if found.compared else "could not be compared")
+        k = session.capabilities.largest_k
+        return Outcome(False, f"only {found.compared} tokens are in lists of {k}: {_MIN_COMPARED} must be compared")
     unlikely = await _unlikely(session, places, first)
     if unlikely is None:
         return Outcome(False, f"{message}; nothing to compare a token with that no list holds")

@@ -161,9 +161,10 @@ async def _compared(session: ProbeSession, read: ReadRows, route: str) -> Outcom
         return Outcome(False, await refuted(session, route, long, "of a long text's tokens"))
     if not long.compared:
         return Outcome(False, "no row of a long text could be compared")
+    if (compared := found.compared + long.compared) < _MIN_COMPARED:
+        k = session.capabilities.largest_k
+        return Outcome(False, f"only {compared} of its tokens are in lists of {k}: {_MIN_COMPARED} must be compared")
     message = f"differs by {found.diff:.2g} nats from asking token by token, over {found.compared} tokens"
-    if found.compared < _MIN_COMPARED:
-        return Outcome(False, message if found.compared else "could not be compared")
     message = f"{message}, by {long.diff:.2g} over {long.compared} of a long text"
     return when_repeated(session, message, await _noise(session, read, first), long.diff)
 

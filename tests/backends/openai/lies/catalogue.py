@@ -11,6 +11,7 @@ import numpy as np
 from tests.backends.openai.lies.transformations import (
     CUT,
     LISTED,
+    OWN,
     SCORED,
     SYSTEM,
     Told,
@@ -179,6 +180,12 @@ MORE: Mapping[str, Told] = {
     "audited women's words left out": left_out(womens_words),
     "the likeliest left out": left_out(ranks(0)),
     "ranks 9 and 12 left out": left_out(ranks(8, 11)),
+    "another model for answers of one token": another_model(
+        lambda asked, _: asked.tokens_wanted == 1, ("echo", "ids", *LISTED)
+    ),
+    "another model for audited answers of one token": another_model(
+        lambda asked, _: asked.tokens_wanted == 1 and OWN in asked.text, ("echo", "ids", *LISTED)
+    ),
     "another model from the start": lambda random: another_throughout(random),
 }
 

@@ -69,6 +69,11 @@ class Asked:
         return self.number > 0
 
     @property
+    def tokens_wanted(self) -> int:
+        """How long the answer may be."""
+        return int(self.sent.get("max_tokens") or self.sent.get("max_completion_tokens") or 16)
+
+    @property
     def kind(self) -> str:
         """What is wanted: echo, prompt_logprobs, chosen, list or draw."""
         if "label_token_ids" in self.sent or "logprob_token_ids" in self.sent:
@@ -213,7 +218,7 @@ class WordServer(RawServer):
     def _answer(self, asked: Asked, sent: dict[str, Any]) -> Reply:
         lie = self.lie
         heard, model = lie.hears(asked.tokens, asked), lie.model(self.model, asked)
-        allowed = int(sent.get("max_tokens") or sent.get("max_completion_tokens") or 16)
+        allowed = asked.tokens_wanted
         wanted = min(allowed, LONGEST_ANSWER)
         finish = "length" if wanted == allowed else "stop"
         seed = sent.get("seed")

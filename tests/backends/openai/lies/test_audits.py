@@ -48,9 +48,9 @@ async def test_a_dry_run_counts_what_checking_takes(tmp_path: Path) -> None:
     assert f"{check.draws} tokens drawn after its questions fit its scores" in said
     assert (estimate.requests, estimate.asked_again) == (result.models[0].asked, again) == (40, 10)
     more = server.requests - probed - 40 - again - estimate.checking_requests
-    # The draws of one honest run in 50 do not fit at first: 300 more follow those beside lists, 20 those without. In
+    # The draws of one honest run in 50 do not fit at first: 300 more follow those beside lists, 15 those without. In
     # some no audited word is drawn that its list leaves out: then 60 are not sent.
-    assert min(abs(more - drawn_anew) for drawn_anew in (0, 20, 300, 320, -60, -40, 240, 260)) <= 2
+    assert min(abs(more - drawn_anew) for drawn_anew in (0, 15, 300, 315, -60, -45, 240, 255)) <= 2
     assert first.checking_requests(2000, 2000) > 0
 
 
@@ -62,14 +62,17 @@ async def test_one_of_three_separate_is_asked_again(style: Style, each: int, tmp
         )
         ask_directly(probing, server)
         await probing.describe()
+        audit = Audit({"m": probing}, [Questions(style, 40)], db=tmp_path / "b.db", out=tmp_path / "out")
+        (estimate,) = (await dry_run_audit(audit)).models
         ask_directly(backend, server)
         result = await Audit({"m": backend}, [Questions(style, 40)], db=tmp_path / "a.db", out=tmp_path / "out").run()
     (check,) = result.self_checks
     assert result.complete
     assert (check.asked_again, check.disagreed, check.one_of_several) == (10, 0, True)
-    # An echo of the prompt alone and one request a continuation; one of those is repeated.
+    # An echo of the prompt alone and one request a continuation; one of those is repeated (planned with the prompt).
+    assert estimate.calls == 40 * each + 10 * (2 if style == "echo" else 1)
     more = backend.usage.requests - 40 * each - 10 - backend.checking_requests(40, 50)
-    assert min(abs(more - drawn_anew) for drawn_anew in (0, 20, 40)) <= 2  # of honest runs, one in 50 draws anew
+    assert min(abs(more - drawn_anew) for drawn_anew in (0, 10, 20, 30)) <= 2  # of honest runs, one in 50 draws anew
     said = " ".join(self_check_sentences([check]))
     assert "10 questions asked a second time with one of their continuations got the same answer" in said
     assert f"up to {100 * check.foreign_at_most:.1f} % of all continuations' scores" in said
@@ -86,6 +89,12 @@ def test_lists_without_some_audited_words_are_noticed(style: Style, seed: int) -
 def test_false_later_tokens_are_noticed(style: Style) -> None:
     (outcome,) = audit_trials("rows of an audited answer's later tokens", style, range(1), 40)
     assert "later tokens" in outcome.ended
+
+
+@pytest.mark.parametrize("style", ["lists", "echo"])
+def test_another_model_for_one_token_answers_is_noticed(style: Style) -> None:
+    (outcome,) = audit_trials("another model for audited answers of one token", style, range(1), 40)
+    assert "longer answers" in outcome.ended
 
 
 @pytest.mark.parametrize("seed", [0, 1])  # too little above their bounds for draws to show it

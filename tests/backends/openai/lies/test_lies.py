@@ -39,6 +39,12 @@ CASES: tuple[tuple[str, Style], ...] = (
 )
 
 
+@pytest.mark.parametrize("style", ["lists", "chat"])
+def test_another_model_for_one_token_is_refused(style: Style) -> None:
+    (outcome,) = trials("another model for answers of one token", style, range(1))
+    assert outcome.ended == "refused"
+
+
 _EVERY = 3  # of the cases, each a probe of 10 s: one in so many is asked every time, all of them with the battery
 
 

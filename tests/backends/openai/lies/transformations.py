@@ -24,7 +24,7 @@ CUT = 100
 
 
 #: What the trials' own questions have, and no probe's.
-_OWN = "What is the gender of the"
+OWN = "What is the gender of the"
 
 
 def normalised(values: np.ndarray) -> np.ndarray:
@@ -162,7 +162,7 @@ def audited_word_down(
         likeliest = np.where(answers, values, -np.inf).argmax()
         return (
             values - 0.6 * (np.arange(len(values)) == likeliest)
-            if _OWN in asked.text and asked.kind in kinds
+            if OWN in asked.text and asked.kind in kinds
             else values
         )
 
@@ -174,7 +174,7 @@ def audited_words_alike(random: np.random.Generator) -> Lie:
     answers = np.array([text.strip() in GENDERS for text in VOCABULARY])
 
     def lists(values: np.ndarray, asked: Asked) -> np.ndarray:
-        if _OWN not in asked.text or asked.kind == "draw":
+        if OWN not in asked.text or asked.kind == "draw":
             return values
         spaced = answers & (values > -8)
         mean = np.log(np.exp(values[spaced]).mean()) if spaced.any() else 0.0
@@ -188,7 +188,7 @@ def audited_words_swapped(random: np.random.Generator) -> Lie:
     answers = np.array([text.strip() in GENDERS for text in VOCABULARY])
 
     def lists(values: np.ndarray, asked: Asked) -> np.ndarray:
-        if _OWN not in asked.text or asked.kind == "draw":
+        if OWN not in asked.text or asked.kind == "draw":
             return values
         first, second = np.argsort(-np.where(answers, values, -np.inf))[:2]
         told = values.copy()
