@@ -44,6 +44,8 @@ _BY_OCCUPATION, _BY_TEMPLATE, _BY_ITEM, _MEAN = 0.04, 0.03, 0.1, 0.25
 _NAMED, _OTHER = 0.95, 0.6
 #: The part of the fixed sample's cost that may be spent, and the price of a batch.
 _PART, _BATCH_PRICE = 0.1, 0.5
+#: Draws that check the model again, each worth two in a batch.
+_CHECKS = 40
 
 
 def _normal(*parts: object) -> float:
@@ -178,7 +180,8 @@ async def planned_sample(within: float, seed: int, most_draws: int, pilot_items:
         folder = Path(name)
         async with PaidServer(seed).running() as server:
             pilot = await run_stage("pilot, batch", server, folder, samples=4, batch=True, limit=pilot_items)
-            left = most_draws - pilot.draws
+            probe = pilot.draws - pilot.items * 4  # at full price, so each is worth two in a batch
+            left = most_draws - pilot.draws - probe - _CHECKS
             planned = allocate_draws(audit_of(server, folder, samples=4, batch=True), budget=left)
             print(allocation_text(planned))
             (advice,) = planned.allocations
