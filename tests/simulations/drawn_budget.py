@@ -15,6 +15,7 @@ import argparse
 import asyncio
 import hashlib
 import json
+import random
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -73,6 +74,7 @@ class PaidServer(BatchServer):
     def __init__(self, seed: int) -> None:
         self._gaps = dict(_by_prompt(seed))
         super().__init__(self._answers, THINKING)
+        self._random = random.Random(seed)  # or all seeds would share the chance of their draws
         self.thought_tokens, self.paid_for, self.draws = 300, 0.0, 0
 
     def _answers(self, question: str) -> Mapping[str, float]:
