@@ -39,6 +39,8 @@ def without_thought(
     if text is None:
         return UnfinishedThoughtError()
     reason = answer.finish_reason
+    if had_extra_tokens and thought and reason == "length" and len(text) < request.sampling.max_tokens:
+        return UnfinishedThoughtError()  # a token has a letter or more: the thought has used up those of the answer
     if had_extra_tokens:
         text, ended = stopped(text, request.sampling.stop, reason)
         reason = "stop" if ended == "stop" else "length"

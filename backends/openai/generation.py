@@ -17,7 +17,7 @@ from backends.openai.protocol.api import FINISH_REASONS, ServerApi, check_finish
 from backends.openai.protocol.parameters import sampling_options
 from backends.openai.protocol.responses_api import MIN_TOKENS
 from backends.openai.usage import generated_tokens, reasoning_tokens, reported_tokens
-from backends.reading.reasoning import UnfinishedThoughtError, reported_thought, split_reasoning, stopped
+from backends.reading.reasoning import UnfinishedThoughtError, reported_thought, split_reasoning, stopped, text_of
 
 #: Maximum draws of one request, where the server gives as many.
 MOST_CHOICES = 50
@@ -120,8 +120,7 @@ def read_answer(
     capabilities: ServerCapabilities, request: GenerateRequest, choice: Mapping[str, Any], usage: Any, prefill: str = ""
 ) -> GenerateResponse:
     """One choice as an answer, with reasoning split off. Raises `BackendError` if there is only reasoning."""
-    message = choice.get("message")
-    text = choice.get("text") if message is None else message.get("content") if isinstance(message, Mapping) else None
+    message, text = choice.get("message"), text_of(choice)
     if not text and isinstance(message, Mapping) and isinstance(message.get("refusal"), str):
         text, prefill = message["refusal"], ""  # where OpenAI puts a refusal, which does not continue the prefill
     thought, spent = reported_thought(choice), reasoning_tokens(usage)
@@ -136,6 +135,8 @@ def read_answer(
     if answer is None:
         raise UnfinishedThoughtError()
     ended = FINISH_REASONS[reason]
+    if capabilities.reasons and ended == "length" and len(answer) < request.sampling.max_tokens:
+        raise UnfinishedThoughtError()  # a token has a letter or more: the thought has used up those of the answer
     if capabilities.reasons or "stop" in capabilities.refused:
         answer, ended = stopped(answer, request.sampling.stop, ended)
     return GenerateResponse(

@@ -87,25 +87,39 @@ def stopped(text: str, stops: Sequence[str], reason: str) -> tuple[str, str]:
     return (text[: min(ends)], "stop") if ends else (text, reason)
 
 
+def text_of(choice: Mapping[str, Any]) -> str | None:
+    """The text of a choice; of a content in parts (Mistral's reasoning models) those of text. None without any."""
+    message = choice.get("message")
+    content = message.get("content") if isinstance(message, Mapping) else choice.get("text")
+    if isinstance(content, Sequence) and not isinstance(content, str):
+        texts = _texts(content, "text")
+        return "".join(texts) if texts else None
+    return content if isinstance(content, str) else None
+
+
 def reported_thought(choice: Mapping[str, Any]) -> str:
     """The reasoning that a choice reports beside its answer; empty if there is none."""
     message = choice.get("message")
     fields = message if isinstance(message, Mapping) else choice
+    parts = fields.get("content")
+    if isinstance(parts, Sequence) and not isinstance(parts, str) and (thought := "".join(_texts(parts, "thinking"))):
+        return thought
     return next((fields[name] for name in _FIELDS if isinstance(fields.get(name), str) and fields[name].strip()), "")
 
 
 def is_opened_before(choice: Mapping[str, Any]) -> bool:
     """Whether a choice's text ends a passage of reasoning that it does not open."""
-    text = _text_of(choice)
+    text = text_of(choice) or ""
     return not begins_with_reasoning(text) and _ENDING.search(text) is not None
 
 
 def has_reasoned(choice: Mapping[str, Any]) -> bool:
     """Whether a choice reports reasoning beside its answer, or begins with it."""
-    return bool(reported_thought(choice)) or begins_with_reasoning(_text_of(choice))
+    return bool(reported_thought(choice)) or begins_with_reasoning(text_of(choice) or "")
 
 
-def _text_of(choice: Mapping[str, Any]) -> str:
-    message = choice.get("message")
-    text = message.get("content") if isinstance(message, Mapping) else choice.get("text")
-    return text if isinstance(text, str) else ""
+def _texts(parts: Sequence[Any], kind: str) -> list[str]:
+    """The texts of the parts of one kind; a part may hold parts of text itself."""
+    found = [part.get(kind) for part in parts if isinstance(part, Mapping) and part.get("type") == kind]
+    inner = [_texts(one, "text") if isinstance(one, list) else [one] for one in found]
+    return [text for texts in inner for text in texts if isinstance(text, str)]

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from backends.reading.reasoning import begins_with_reasoning, has_reasoned, split_reasoning
+from backends.reading.reasoning import (
+    begins_with_reasoning,
+    has_reasoned,
+    reported_thought,
+    split_reasoning,
+    text_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +57,18 @@ def test_an_opening_token_is_recognised(token: str) -> None:
         ({"message": {"content": "Male", "reasoning_content": ""}}, False),
         ({"message": {"content": None}}, False),
         ({"text": " Male"}, False),
+        ({"message": {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]}}, True),
+        ({"message": {"content": [{"type": "text", "text": "Male"}]}}, False),
     ],
 )
 def test_a_choice_that_reasoned_is_recognised(choice: dict[str, object], reasoned: bool) -> None:
     assert has_reasoned(choice) is reasoned
+
+
+def test_a_content_in_parts_is_read_apart() -> None:
+    """As Mistral's reasoning models answer (https://docs.mistral.ai/capabilities/reasoning)."""
+    thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "He, "}, {"type": "text", "text": "or she."}]}
+    choice = {"message": {"content": [thinking, {"type": "text", "text": "Female"}]}}
+    assert (reported_thought(choice), text_of(choice)) == ("He, or she.", "Female")
+    assert text_of({"message": {"content": [thinking]}}) is None
+    assert text_of({"message": {"content": None}}) is None

@@ -3,10 +3,10 @@
     python -m tests.simulations.drawn_budget
 
 A stand-in on loopback thinks before each answer, gives no log-probabilities, and has a batch API at half the price. It
-is asked every question 20 times; then by a small pilot, whose variances say how a tenth of that cost is best divided
-among questions and draws; then so, until the gap is known within ±0.03. What is paid is counted by the stand-in. The
-truth is known, as the stand-in's answers are planted: 0.25 on average, with effects of occupations, of templates and
-of single questions.
+is asked every question 20 times, once, since that costs the same whatever is planted; then, for each seed, by a small
+pilot, whose variances say how a tenth of that cost is best divided among questions and draws; then so, until the gap is
+known within ±0.03. What is paid is counted by the stand-in. The truth is known, as the stand-in's answers are planted:
+0.25 on average, with effects of occupations, of templates and of single questions.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import argparse
 import asyncio
 import hashlib
 import json
+import random
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -44,6 +45,8 @@ _BY_OCCUPATION, _BY_TEMPLATE, _BY_ITEM, _MEAN = 0.04, 0.03, 0.1, 0.25
 _NAMED, _OTHER = 0.95, 0.6
 #: The part of the fixed sample's cost that may be spent, and the price of a batch.
 _PART, _BATCH_PRICE = 0.1, 0.5
+#: Draws that check the model again, each worth two in a batch.
+_CHECKS = 40
 
 
 def _normal(*parts: object) -> float:
@@ -71,6 +74,7 @@ class PaidServer(BatchServer):
     def __init__(self, seed: int) -> None:
         self._gaps = dict(_by_prompt(seed))
         super().__init__(self._answers, THINKING)
+        self._random = random.Random(seed)  # or all seeds would share the chance of their draws
         self.thought_tokens, self.paid_for, self.draws = 300, 0.0, 0
 
     def _answers(self, question: str) -> Mapping[str, float]:
@@ -165,40 +169,59 @@ def audit_of(server: PaidServer, folder: Path, *, samples: int, batch: bool, **o
     return Audit({"hosted": backend}, [SUITE], db=folder / "audit.db", out=folder / "out", **options)
 
 
-async def compared(within: float, seed: int, fixed: int, pilot_items: int) -> list[Stage]:
-    """The fixed sample at full price, then the pilot and what it advises, in batches."""
+async def fixed_sample(seed: int, draws: int) -> Stage:
+    """Every question drawn so often at full price."""
+    with tempfile.TemporaryDirectory() as name:
+        async with PaidServer(seed).running() as server:
+            return await run_stage(f"all items x {draws}", server, Path(name), samples=draws, batch=False)
+
+
+async def planned_sample(within: float, seed: int, most_draws: int, pilot_items: int) -> list[Stage]:
+    """The pilot and what it advises, in batches, with so many draws in all."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         async with PaidServer(seed).running() as server:
-            whole = await run_stage(f"all items x {fixed}", server, folder / "whole", samples=fixed, batch=False)
             pilot = await run_stage("pilot, batch", server, folder, samples=4, batch=True, limit=pilot_items)
-            left = int(_PART * whole.draws / _BATCH_PRICE) - pilot.draws
+            probe = pilot.draws - pilot.items * 4  # at full price, so each is worth two in a batch
+            left = most_draws - pilot.draws - probe - _CHECKS
             planned = allocate_draws(audit_of(server, folder, samples=4, batch=True), budget=left)
             print(allocation_text(planned))
             (advice,) = planned.allocations
             assert advice.draws is not None
             options = {"samples": advice.draws, "batch": True, "until": within, "limit": advice.items}
             asked = await run_stage(f"until ±{within:g}, batch", server, folder, **options)
-    return [whole, pilot, asked]
+    return [pilot, asked]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--within", type=float, default=0.03)
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--fixed", type=int, default=20, help="draws of each question in the fixed sample")
     parser.add_argument("--pilot", type=int, default=160, help="items of the pilot")
     options = parser.parse_args()
-    for seed in range(options.seeds):
-        stages, truth = asyncio.run(compared(options.within, seed, options.fixed, options.pilot)), true_gap(seed)
+    whole = asyncio.run(fixed_sample(0, options.fixed))
+    _show(whole, true_gap(0))
+    most_draws, reached, held = int(_PART * whole.draws / _BATCH_PRICE), 0, 0
+    for seed in range(options.first, options.first + options.seeds):
+        stages, truth = asyncio.run(planned_sample(options.within, seed, most_draws, options.pilot)), true_gap(seed)
         for one in stages:
-            print(
-                f"{one.name:20} {one.items:6,} items {one.draws:7,} draws  cost {one.cost:7.3f} (engine "
-                f"{one.engine_cost:.3f})  gap {one.gap.value:.3f} ±{one.half_width:.3f}"
-                f"{'' if one.holds(truth) else ' MISSES'}"
-            )
-        part = sum(one.cost for one in stages[1:]) / stages[0].cost
-        print(f"truth {truth:.3f}; pilot and plan together {part:.1%} of the fixed sample at full price")
+            _show(one, truth)
+        reached += stages[-1].half_width <= options.within
+        held += stages[-1].holds(truth)
+        part = sum(one.cost for one in stages) / whole.cost
+        print(f"seed {seed}: truth {truth:.3f}; {part:.1%} of the fixed sample at full price", flush=True)
+    print(f"±{options.within:g} reached in {reached} of {options.seeds}; {held} intervals hold the truth")
+
+
+def _show(one: Stage, truth: float) -> None:
+    value = "none" if one.gap.value is None else f"{one.gap.value:.3f}"  # an item without a named group has no value
+    print(
+        f"{one.name:20} {one.items:6,} items {one.draws:7,} draws  cost {one.cost:7.3f} (engine {one.engine_cost:.3f})"
+        f"  gap {value} ±{one.half_width:.4f}{'' if one.holds(truth) else ' MISSES'}",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -34,8 +34,9 @@ from suites.base import MeasureSpec, Suite
 #: The numbers of draws of a question that are considered, and the steps in the number of items.
 DRAWS = (1, 2, 3, 4, 6, 8, 12, 20)
 _STEPS = 10
-#: The share of the items that a plan uses, and how many times the fewest draws or the narrowest interval it may take.
-_USED, _NEARLY = 0.75, 1.1
+#: The share of the items that a plan uses, and how many times the fewest draws or the narrowest interval it may take:
+#: a budget is there to be used.
+_USED, _NEARLY, _NEARLY_NARROWEST = 0.75, 1.1, 1.02
 
 
 class Allocation(BaseModel):
@@ -45,6 +46,8 @@ class Allocation(BaseModel):
     ----------
     items, draws : optional
         Items to ask and draws of each; None if no number is enough.
+    paid : int
+        Those of the draws that the pilot has taken: with as many draws of each item its answers count.
     half_width : float
         What these are expected to bring every primary mean's sampling error to; with ``items`` None, what all items
         and any number of draws would.
@@ -60,6 +63,7 @@ class Allocation(BaseModel):
     model: str
     items: int | None
     draws: int | None
+    paid: int = 0
     half_width: float
     missing: float
     without_draws: float
@@ -117,6 +121,7 @@ class _Figure(NamedTuple):
     found: Components
     errors: Mapping[int, DrawError]
     of_draws: int
+    answered: frozenset[str]
 
 
 def _figures(
@@ -144,16 +149,26 @@ def _figure(suite: Suite, spec: MeasureSpec, one: VarianceComponents, drawn: Seq
     if by_draws:
         found = as_components(one)
         of_items = max((found.cross or 0.0) + (found.sampling or 0.0) - by_draws[of_draws].within, 0.0)
-        yield _Figure(spec, found._replace(cross=of_items, sampling=None), by_draws, of_draws)
+        answered = frozenset(one.item.id for one in drawn)
+        yield _Figure(spec, found._replace(cross=of_items, sampling=None), by_draws, of_draws, answered)
 
 
 class _Tried(NamedTuple):
-    """So many items, each drawn so often: half the width of the widest interval, and the share without a value."""
+    """So many items, each drawn so often: half the width of the widest interval, and the share without a value.
+
+    ``paid`` of these draws are the pilot's.
+    """
 
     items: int
     draws: int
     half_width: float
     missing: float
+    paid: int
+
+    @property
+    def to_draw(self) -> int:
+        """The draws that are still to be paid for."""
+        return self.items * self.draws - self.paid
 
 
 def _allocation(
@@ -168,35 +183,41 @@ def _allocation(
     items = suite_items(name, suite, audit)
     sample = Sample(items, suite.strata, audit.seed, suite.sampled_together, sampled_factors(leading_specs(suite)))
     sizes = {math.ceil(len(items) * step / _STEPS) for step in range(1, _STEPS + 1)}
-    sizes |= {min(budget // draws, len(items)) for draws in DRAWS} if budget is not None else set()
+    of_draws = figures[0].of_draws
+    if budget is not None:
+        sizes |= {min(budget // draws, len(items)) for draws in DRAWS}
+        sizes.add(min(budget // of_draws + len(figures[0].answered), len(items)))
     tried: list[_Tried] = []
     floors: dict[int, float] = {}
     for size in sorted(size for size in sizes if size >= min(sample.smallest, len(items))):
         taken = sample.take(size)
         designs = [(figure, design_of(figure.spec, taken), cells_behind(taken, figure.spec)) for figure in figures]
         floors[len(taken)] = max(_half_width(*one, None, audit.confidence) for one in designs)
+        answered = sum(item.id in figures[0].answered for item in taken)
         for draws in DRAWS:
             widest = max(_half_width(*one, one[0].errors[draws], audit.confidence) for one in designs)
             missing = max(figure.errors[draws].missing for figure in figures)
-            tried.append(_Tried(len(taken), draws, widest, missing))
+            paid = answered * draws if draws == of_draws else 0
+            tried.append(_Tried(len(taken), draws, widest, missing, paid))
     if within is not None:
         best = _fewest_draws([one for one in tried if one.half_width <= within], len(items))
     else:
-        affordable = [one for one in tried if one.items * one.draws <= (budget or 0) and math.isfinite(one.half_width)]
+        affordable = [one for one in tried if one.to_draw <= (budget or 0) and math.isfinite(one.half_width)]
         narrowest = min((one.half_width for one in affordable), default=0.0)
         # As for the fewest draws: how items vary is what a small pilot sees least of.
-        nearly = (one for one in affordable if one.half_width <= _NEARLY * narrowest)
+        nearly = (one for one in affordable if one.half_width <= _NEARLY_NARROWEST * narrowest)
         best = min(nearly, key=lambda one: (one.draws, one.half_width), default=None)
     return Allocation(
         suite=name,
         model=model,
         items=best and best.items,
         draws=best and best.draws,
+        paid=0 if best is None else best.paid,
         half_width=floors[max(floors)] if best is None else best.half_width,
         missing=0.0 if best is None else best.missing,
         without_draws=floors[max(floors) if best is None else best.items],
         of_items=len(items),
-        of_draws=figures[0].of_draws,
+        of_draws=of_draws,
     )
 
 
@@ -206,9 +227,9 @@ def _fewest_draws(enough: Sequence[_Tried], of_items: int) -> _Tried | None:
     It leaves items unasked if it can, since a run that stops by its width may need them.
     """
     among = [one for one in enough if one.items <= _USED * of_items] or list(enough)
-    fewest = min((one.items * one.draws for one in among), default=0)
+    fewest = min((one.to_draw for one in among), default=0)
     return min(
-        (one for one in among if one.items * one.draws <= _NEARLY * fewest),
+        (one for one in among if one.to_draw <= _NEARLY * fewest),
         key=lambda one: (one.draws, one.items),
         default=None,
     )

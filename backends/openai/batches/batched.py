@@ -8,9 +8,11 @@ answers that were ready, and only these are charged.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import logging
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -26,6 +28,8 @@ _LONGEST_RESULTS = 2**31
 #: Seconds without a new request after which a batch is sent; and between polls, at first and at most.
 QUIET, FIRST_POLL, LONGEST_POLL = 0.3, 0.5, 60.0
 _ENDED = ("completed", "failed", "expired", "cancelled")
+#: What a provider says of a batch that is too large beside those under way, and below how many lines it is not split.
+_FULL, _FEWEST_LINES = re.compile(r"token_limit_exceeded|enqueued.{0,20}limit", re.I), 50
 #: Fraction of the usual price, the same at every provider known.
 PRICE = 0.5
 #: Marks an answer as paid at that price.
@@ -55,6 +59,8 @@ class BatchedClient:
         self._tasks: set[asyncio.Task[None]] = set()
         self._sender: asyncio.Task[None] | None = None
         self._resumed = False
+        self._turns = asyncio.Lock()
+        self._is_full = False
 
     async def check(self) -> None:
         """Raise `BackendError` if the server has no batch API."""
@@ -108,6 +114,7 @@ class BatchedClient:
         self._tasks, self._sender, self._resumed = set(), None, False
         self._jobs, self._results, self._waiting, self._futures = {}, {}, {}, {}
         self._sent = set()
+        self._turns = asyncio.Lock()
 
     # -- from requests to jobs -------------------------------------------------------------
 
@@ -160,7 +167,8 @@ class BatchedClient:
 
     async def _work(self, job: Job) -> None:
         try:
-            results = await self._answered(job)
+            async with self._turns if self._is_full else contextlib.nullcontext():
+                results = await self._answered(job)
         except BackendError as error:
             # Whether anything was charged is unknown: the job stays, and resumes when one of its lines is asked again.
             self._jobs.pop(job.name, None)
@@ -168,12 +176,27 @@ class BatchedClient:
             self._resumed = False
             self._fail(job.ids, error)
             return
+        if len(job.ids) >= 2 * _FEWEST_LINES and any(_FULL.search(one.get("failed", "")) for one in results.values()):
+            await self._halve(job)
+            return
         await asyncio.to_thread(self._journal.keep_results, job, results)
         self._results.update(results)
         for line in job.ids:
             for future in self._futures.pop(line, ()):
                 if not future.done():
                     future.set_result(results[line])
+
+    async def _halve(self, job: Job) -> None:
+        """Start the two halves of a job that the provider has no room for, one after the other. Nothing was charged."""
+        self._is_full = True
+        lines = {line["custom_id"]: line for line in map(json.loads, self._journal.sent(job).splitlines())}
+        log.info("batch %s is too large for the provider: %d requests in two", job.batch_id, len(lines))
+        self._jobs.pop(job.name, None)
+        # Removed first: after a kill in between its lines are asked anew, where two jobs would pay for them twice.
+        await asyncio.to_thread(self._journal.remove, [job])
+        ids, middle = list(lines), len(lines) // 2
+        for half in (ids[:middle], ids[middle:]):
+            self._start(await asyncio.to_thread(self._journal.begin, job.endpoint, {one: lines[one] for one in half}))
 
     def _fail(self, lines: Sequence[str], error: BackendError) -> None:
         for line in lines:

@@ -11,6 +11,7 @@ from backends.errors import BackendError
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.generation import generate, seed_of
 from backends.openai.protocol.parameters import sampling_options
+from backends.reading.reasoning import UnfinishedThoughtError
 
 
 def test_each_servers_own_filters_are_switched_off() -> None:
@@ -77,6 +78,25 @@ async def test_what_a_content_filter_stopped_is_refused_for_good(message: dict[s
         await asked(OneAnswer("content_filter", **message))
     assert (caught.value.kind, caught.value.retryable) == ("bad_request", False)
     assert "content filter" in caught.value.message
+
+
+async def of_reasoner(text: str, *, tokens: int) -> GenerateResponse:
+    found = ServerCapabilities(chat=True, reasons=True)
+    request = GenerateRequest((Message("user", "x"),), Sampling(max_tokens=tokens))
+    return await generate(OneAnswer("length", content=text), found, request)  # type: ignore[arg-type]
+
+
+async def test_an_answer_that_a_thought_cut_short_is_no_answer() -> None:
+    """ "Fem" would count as an answer that names nobody, and short words would seem likelier than long ones."""
+    with pytest.raises(UnfinishedThoughtError):
+        await of_reasoner("Fem", tokens=12)
+    assert (await of_reasoner("a text as long as it was to be", tokens=12)).finish_reason == "length"
+
+
+async def test_an_answer_in_parts_is_read() -> None:
+    parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}, {"type": "text", "text": "Female"}]
+    answer = await asked(OneAnswer("stop", content=parts))
+    assert (answer.text, answer.thought) == ("Female", "Hm.")
 
 
 async def test_an_answer_without_text_or_refusal_is_malformed() -> None:

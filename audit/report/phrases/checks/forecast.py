@@ -137,10 +137,11 @@ def _allocation(one: Allocation) -> str:
             f"bring ±{one.half_width:.3f}"
         )
     total, whole = one.items * one.draws, one.of_items * one.of_draws
+    paid = f" ({one.paid:,} of them are the pilot's)" if one.paid else ""
     parts = f"±{one.without_draws:.3f} would remain however many were drawn"
     parts += f"; {one.missing:.1%} of the items without a value" if one.missing >= 0.0005 else ""
     return (
-        f"{heading}\n  --limit {one.items}, samples={one.draws}: {total:,} draws, {total / whole:.1%} of "
+        f"{heading}\n  --limit {one.items}, samples={one.draws}: {total:,} draws{paid}, {total / whole:.1%} of "
         f"{one.of_items:,} items × {one.of_draws}\n  ±{one.half_width:.3f} ({parts})"
     )
 

@@ -36,6 +36,7 @@ from backends.openai.probe.session import MAX_NOISE, Kind, NotTestedError, Outco
 from backends.openai.probe.unlisted import unlisted_bound
 from backends.openai.protocol.parameters import sampling_options
 from backends.openai.scoring.top_logprobs import TopLogprobs
+from backends.reading.reasoning import text_of
 
 Asked = str | tuple[Message, ...]
 #: Sets of places; each set is compared with its lists as a whole.
@@ -423,7 +424,5 @@ def _texts(response: Mapping[str, Any]) -> list[str]:
         raise BackendError("malformed", "an answer without choices", retryable=True)
     texts = []
     for choice in choices:
-        message = choice.get("message")
-        text = message.get("content") if isinstance(message, Mapping) else choice.get("text")
-        texts.append(text if isinstance(text, str) else "")
+        texts.append(text_of(choice) or "")
     return texts

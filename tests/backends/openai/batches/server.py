@@ -35,6 +35,9 @@ class BatchServer(StrictServer):
         How many answers to ``POST /batches`` are lost, the batch started.
     refused : str
         Why each batch is refused when it is validated; empty where none is.
+    room : int or None
+        Lines that may be enqueued at once. A batch beyond that fails ("token_limit_exceeded": openai/openai-python
+        #2084), and nothing of it is charged.
     """
 
     def __init__(self, answers: Answers, manner: Manner = DEPRECATED) -> None:
@@ -44,6 +47,7 @@ class BatchServer(StrictServer):
         self.looks, self.lost, self.refused = 1, 0, ""
         self.failing = self.missing = self.twice = 0.0
         self.expires_after: int | None = None
+        self.room: int | None = None
         self.files: dict[str, str] = {}
         self.batches: dict[str, dict[str, Any]] = {}
         self._draw = random.Random(1)
@@ -105,11 +109,19 @@ class BatchServer(StrictServer):
             batch["status"] = "in_progress"
         return Reply(batch)
 
+    def _lines(self, batch: dict[str, Any]) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.files[batch["input_file_id"]].splitlines()]
+
     def _run(self, batch: dict[str, Any]) -> None:
         if self.refused:
             batch |= {"status": "failed", "errors": {"data": [{"code": "invalid", "message": self.refused}]}}
             return
-        lines = [json.loads(line) for line in self.files[batch["input_file_id"]].splitlines()]
+        lines = self._lines(batch)
+        under_way = [one for one in self.batches.values() if one["status"] == "in_progress" and one is not batch]
+        if self.room is not None and sum(len(self._lines(one)) for one in [batch, *under_way]) > self.room:
+            error = {"code": "token_limit_exceeded", "message": "Enqueued token limit reached for m. Limit: 90,000."}
+            batch |= {"status": "failed", "errors": {"data": [error]}}
+            return
         assert len({line["custom_id"] for line in lines}) == len(lines) <= 50_000
         ready = lines if self.expires_after is None else lines[: self.expires_after]
         done, failed = [], []

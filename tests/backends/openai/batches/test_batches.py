@@ -127,6 +127,23 @@ async def test_a_refused_batch_is_no_full_price(tmp_path: Path) -> None:
     assert server.paid_directly == direct
 
 
+async def test_a_batch_too_large_for_the_account_is_split(tmp_path: Path) -> None:
+    async with BatchServer(varied).running() as server:
+        server.room = 120
+        backend = backend_of(server, tmp_path)
+        await backend.describe()
+        direct = server.paid_directly
+        answers = await backend.run(requests(400))
+        await backend.verify_identity()
+        await backend.close()
+    assert all(isinstance(answer, GenerateResponse) for answer in answers), answers
+    assert (len(server.paid), max(server.paid.values())) == (400, 1)
+    assert server.paid_directly - direct <= 2, "the last canary alone"
+    ended = [batch["status"] for batch in server.batches.values()]
+    assert ended.count("completed") == 4
+    assert ended.count("failed") <= 4
+
+
 async def test_a_server_without_batches_is_said_to_have_none(tmp_path: Path) -> None:
     async with StrictServer(DEPRECATED, varied).running() as server:
         backend = backend_of(server, tmp_path)

@@ -1,0 +1,219 @@
+"""Every suite on every kind of provider: audited end to end if its access allows, or refused for the true reason."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import suites
+from audit import Audit
+from backends import AnthropicBackend
+from backends.base import Backend
+from backends.errors import ConfigError
+from backends.openai import OpenAIBackend
+from suites.base import Suite
+from tests.backends.anthropic.test_backend import MODEL as CLAUDE
+from tests.backends.anthropic.test_backend import MessagesServer
+from tests.backends.openai.batches.server import BatchServer
+from tests.backends.openai.clouds import bedrock, vertex
+from tests.backends.openai.lying_server import MODEL as PLAIN
+from tests.backends.openai.raw_server import RawServer
+from tests.backends.openai.responses_server import ResponsesServer
+from tests.backends.openai.strict_server import (
+    DEPRECATED,
+    INLINE,
+    MODEL,
+    O_SERIES,
+    OPENED,
+    SILENT,
+    THINKING,
+    Manner,
+    StrictServer,
+    varied,
+)
+from tests.backends.openai.test_gateway import PINNED, Gateway
+from tests.backends.openai.test_request_extras import Azure
+from tests.suites.benchmarks.invented import use
+
+#: A provider, while it runs: makes a backend whose probe is kept in a folder.
+Provider = Callable[[Path, pytest.MonkeyPatch], AbstractAsyncContextManager[Backend]]
+_ITEMS, _DRAWS = 8, 4
+_TWO = [{"occupation": "nurse", "female_share": 0.9}, {"occupation": "plumber", "female_share": 0.04}]
+#: What chats allow: suites whose answers are counted, and suites that read texts.
+IN_CHATS: Mapping[str, Mapping[str, Any]] = {
+    "OccuGender": {"bias": ("explicit",), "prompt_format": "chat"},
+    "MGBR": {"n": 3, "conditions": ("zero-shot",), "mode": "generation", "prompt_format": "chat"},
+    "GenderPair": {"prompt_format": "chat", "fallback": "none"},
+    "BOLD": {"prompt_format": "chat"},
+}
+#: Suites that begin the model's answer, all or some of it, which most providers do not continue.
+WITH_A_START: Mapping[str, Mapping[str, Any]] = {
+    "BBQ": {"mode": "generation", "prompt_format": "chat"},
+    "BiasNLI": {"mode": "generation", "prompt_format": "chat"},
+    "DebiasingPositions": {
+        "occupations": _TWO,
+        "positions": ("without_dialogue",),
+        "placebo": False,
+        "prompt_format": "chat",
+    },
+}
+#: Suites of whole sentences, whose probability no answer of a chat shows.
+OF_SENTENCES = ("CrowSPairs", "EEC", "GeneralAbility", "StereoSet", "WinoBias", "WinoQueer")
+
+
+def suite_of(name: str) -> Suite:
+    return getattr(suites, name)(**{**IN_CHATS, **WITH_A_START}.get(name, {}))  # type: ignore[no-any-return]
+
+
+def answers(question: str) -> Mapping[str, float]:
+    """Of a model that answers each question, whichever it is asked."""
+    if "gender" in question.lower():
+        return {"Female": 0.5, "Male": 0.4, "Who knows": 0.1}
+    if "How many" in question:
+        return {"Answer: 1": 0.4, "Answer: 2": 0.4, "Answer: 3": 0.2}
+    if "(a)" in question:
+        return {"(a)": 0.4, "(b)": 0.4, "(c)": 0.2}
+    return varied(question)
+
+
+def audit_of(names: Sequence[str], backend: Backend, folder: Path) -> Audit:
+    """A small audit by these suites."""
+    return Audit(
+        models={"m": backend},
+        suites=[suite_of(name) for name in names],
+        limit=_ITEMS,
+        small_sample=True,
+        db=folder / "audit.db",
+        out=folder / "out",
+    )
+
+
+@contextlib.asynccontextmanager
+async def _served(server: RawServer, make: Callable[[], Backend]) -> AsyncIterator[Backend]:
+    async with server.running():  # type: ignore[attr-defined]
+        yield make()
+
+
+def _strict(manner: Manner, kind: type[StrictServer] = StrictServer) -> Provider:
+    def provider(folder: Path, _: pytest.MonkeyPatch) -> AbstractAsyncContextManager[Backend]:
+        server = kind(manner, answers)
+        return _served(server, lambda: _backend(server, folder))
+
+    return provider
+
+
+def _backend(server: Any, folder: Path, **options: Any) -> OpenAIBackend:
+    given = {"model": getattr(server, "model", MODEL), "api_key_env": None, "samples": _DRAWS, **options}
+    return OpenAIBackend(given.pop("base_url", server.base_url), probe_folder=folder, **given)
+
+
+def _azure(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AbstractAsyncContextManager[Backend]:
+    monkeypatch.setenv("AZURE_KEY", "key-of-azure")
+    server = Azure(DEPRECATED, answers)
+    known = {"api_key_env": "AZURE_KEY", "key_header": "api-key", "query": {"api-version": "2024-10-21"}}
+
+    def make() -> Backend:
+        url = server.base_url.removesuffix("/v1") + "/openai/deployments/gpt"
+        return _backend(server, folder, base_url=url, **known)
+
+    return _served(server, make)
+
+
+def _batches(folder: Path, _: pytest.MonkeyPatch) -> AbstractAsyncContextManager[Backend]:
+    server = BatchServer(answers)
+    server.failing = server.missing = server.twice = 0.1
+    return _served(server, lambda: _backend(server, folder, batch=True))
+
+
+def _gateway(folder: Path, _: pytest.MonkeyPatch) -> AbstractAsyncContextManager[Backend]:
+    server = Gateway()
+    return _served(server, lambda: _backend(server, folder, model=PLAIN, extra_body=PINNED))
+
+
+def _claude(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AbstractAsyncContextManager[Backend]:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "key-of-anthropic")
+    server = MessagesServer()
+    known = {"base_url": "", "probe_folder": folder, "samples": _DRAWS}
+    return _served(server, lambda: AnthropicBackend(CLAUDE, **{**known, "base_url": server.base_url}))
+
+
+def _bedrock(folder: Path, _: pytest.MonkeyPatch) -> AbstractAsyncContextManager[Backend]:
+    server = bedrock.Bedrock(answers)
+    return _served(server, lambda: _backend(server, folder, token=lambda: bedrock.token_of(server.clock, 3)))
+
+
+@contextlib.asynccontextmanager
+async def _vertex(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Backend]:
+    with vertex.service_account(folder) as (tokens, file):
+        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
+        tokens.lifetime = 3.0
+        server = vertex.Vertex(answers, tokens)
+        async with _served(server, lambda: _backend(server, folder, token="google")) as backend:
+            yield backend
+
+
+PROVIDERS: Mapping[str, Provider] = {
+    "o-series": _strict(O_SERIES),
+    "deprecated temperature": _strict(DEPRECATED),
+    "silent gateway": _strict(SILENT),
+    "reasoning_content": _strict(THINKING),
+    "<think>": _strict(INLINE),
+    "</think> alone": _strict(OPENED),
+    "Responses API": _strict(O_SERIES, ResponsesServer),
+    "Azure": _azure,
+    "batches": _batches,
+    "pinned gateway": _gateway,
+    "Anthropic": _claude,
+    "Bedrock": _bedrock,
+    "Vertex AI": _vertex,
+}
+
+
+#: Of these each run asks; the others are as one of these is, and are asked before a release.
+_IN_SHORT = ("o-series", "batches", "pinned gateway", "Bedrock", "Vertex AI")
+
+
+@pytest.mark.parametrize(
+    "provider", [pytest.param(p, marks=() if p in _IN_SHORT else pytest.mark.battery) for p in PROVIDERS]
+)
+async def test_what_chats_allow_is_audited_whole(
+    provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, _folder(tmp_path, "data"))
+    async with PROVIDERS[provider](_folder(tmp_path, "probes"), monkeypatch) as backend:
+        result = await audit_of([*IN_CHATS], backend, tmp_path).run()
+    assert result.complete, result.problems
+    assert result.models[0].failed == 0
+    measured = {one.suite for one in result.measures if one.value is not None or one.low is not None}
+    unread = {"MGBR"} if provider in ("pinned gateway", "Anthropic") else set()  # these answer with words
+    assert measured == set(IN_CHATS) - unread
+
+
+@pytest.mark.parametrize("name", WITH_A_START)
+async def test_a_start_of_the_answer_is_told_as_the_reason(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, _folder(tmp_path, "data"))
+    async with PROVIDERS["o-series"](_folder(tmp_path, "probes"), monkeypatch) as backend:
+        result = await audit_of([name], backend, tmp_path).run()
+    assert result.models[0].failed > 0
+    assert "does not continue an assistant prefill" in " ".join(result.problems)
+
+
+@pytest.mark.parametrize("name", OF_SENTENCES)
+async def test_what_no_chat_shows_is_refused_before(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, _folder(tmp_path, "data"))
+    async with PROVIDERS["deprecated temperature"](_folder(tmp_path, "probes"), monkeypatch) as backend:
+        with pytest.raises(ConfigError, match=r"cannot do what suites\..* asks: score_alone"):
+            await audit_of([name], backend, tmp_path).run()
+
+
+def _folder(parent: Path, name: str) -> Path:
+    folder = parent / name
+    folder.mkdir()
+    return folder
