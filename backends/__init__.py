@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from backends.stand_ins.fake import FakeBackend, PlantedBias
     from backends.stand_ins.recorded import RecordedBackend
     from backends.transformers import HFBackend
+    from backends.vllm import VLLMBackend
 
 __all__ = [
     "AnthropicBackend",
@@ -35,6 +36,7 @@ __all__ = [
     "PriceTable",
     "RecordedBackend",
     "Rubric",
+    "VLLMBackend",
     "named_backend",
     "text_classifier",
 ]
@@ -50,6 +52,7 @@ _MODULES = {
     "PriceTable": "backends.openai",
     "RecordedBackend": "backends.stand_ins.recorded",
     "Rubric": "backends.classifiers",
+    "VLLMBackend": "backends.vllm",
     "named_backend": "backends.catalogue.named",
     "text_classifier": "backends.classifiers",
 }

@@ -15,7 +15,7 @@ from tests.house import PACKAGES, circles, import_graph, modules
 from tests.suites.benchmarks import invented
 
 ROOT = Path(__file__).parent.parent
-HEAVY = ("torch", "transformers", "llama_cpp", "pandas", "scipy", "altair", "ray")
+HEAVY = ("torch", "transformers", "llama_cpp", "vllm", "pandas", "scipy", "altair", "ray")
 FILES = {name: path for package in (*PACKAGES, "tests") for name, path in modules(ROOT, package).items()}
 
 #: What each part of `audit` may import of the others. `audit/__init__` binds the parts together.

@@ -42,7 +42,7 @@ def test_the_wheel_holds_every_file_of_the_packages(tmp_path):
 
 
 #: Extras that no message or page for users names.
-OF_DEVELOPERS = {"dev", "bench", "vllm", "docs"}
+OF_DEVELOPERS = {"dev", "bench", "docs"}
 
 
 def extras() -> set[str]:

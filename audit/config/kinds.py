@@ -21,6 +21,7 @@ _BASES: Mapping[Kind, type] = {"backend": Backend, "suite": Suite}
 BACKENDS = {
     "hf": "HFBackend",
     "llamacpp": "LlamaCppBackend",
+    "vllm": "VLLMBackend",
     "openai": "OpenAIBackend",
     "anthropic": "AnthropicBackend",
     "fake": "FakeBackend",

@@ -38,7 +38,7 @@ def _check_models(models: Any) -> Any:
         if not name.isprintable():
             raise refused_at((name,), name, "control or invisible characters in a model's name", "Remove them")
         if not isinstance(backend, Backend):
-            hint = "Use HFBackend, LlamaCppBackend, OpenAIBackend, AnthropicBackend or your own"
+            hint = "Use HFBackend, LlamaCppBackend, VLLMBackend, OpenAIBackend, AnthropicBackend or your own"
             raise refused_at((name,), backend, "not a backend", hint)
     return models
 

@@ -14,13 +14,14 @@ from backends.errors import ConfigError
 
 _KNOWN = (
     "Give a Hugging Face id (org/name), a folder, a .gguf file, a .jsonl file of completions, URL#model, "
+    "vllm:ID or vllm:FOLDER, "
     f"{', '.join(f'embedded:{name}' for name in EMBEDDED)} or fake"
 )
 
 
 def named_backend(name: str, *, api_key_env: str | None = None) -> Backend:
     """The backend of a Hugging Face id, a folder, a .gguf file, a .jsonl file of completions, ``URL#model``,
-    ``embedded:NAME``, ``fake`` or a plugin.
+    ``embedded:NAME``, ``fake`` or a plugin; ``vllm:`` before an id or a folder computes it on vLLM.
 
     Parameters
     ----------
@@ -38,6 +39,8 @@ def named_backend(name: str, *, api_key_env: str | None = None) -> Backend:
         return _of_gguf(Path(resolve_embedded(name)))
     if name.startswith(("http://", "https://")):
         return _of_server(name, api_key_env)
+    if name.startswith("vllm:"):
+        return backends.VLLMBackend(name.removeprefix("vllm:"))
     if name.casefold().endswith(".gguf"):
         return _of_gguf(Path(name).expanduser())
     if name.casefold().endswith(".jsonl"):

@@ -146,6 +146,11 @@ class SequenceClassifier(TextClassifier):
         return self._loaded
 
 
+#: What configurations call the longest input; MPT's position biases end there although it has no embedding of them.
+_LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length", "seq_length")
+_USUAL_LENGTH = 512
+
+
 class _Loaded:
     """A classifier in memory, and whether it can be given several texts at once."""
 
@@ -191,7 +196,9 @@ def _is_multi_label(config: Any) -> bool:
 
 def _token_limit(tokenizer: Any, model: Any) -> int:
     """The longest input, in tokens, that both tokenizer and model accept."""
-    positions = getattr(model.config, "max_position_embeddings", None) or 512
+    config = model.config.get_text_config()
+    named = [getattr(config, name, None) for name in _LENGTHS]
+    positions = min((n for n in named if isinstance(n, int) and n > 0), default=_USUAL_LENGTH)
     for name, table in model.named_modules():
         # In RoBERTa and its kin positions are counted from the padding token's row on.
         if name.endswith("position_embeddings") and getattr(table, "padding_idx", None) is not None:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,9 @@ from backends.base import Boundary
 from backends.errors import BackendError
 
 MOST_TOKENIZATIONS = 4096  # of a prompt's remainder; a request with more is refused
+_MOST_KEPT = 256  # remainders whose tokens and tokenizations are kept
+
+V = TypeVar("V")
 
 
 class Vocabulary:
@@ -50,20 +54,39 @@ class Vocabulary:
         self._ids_of: dict[bytes, list[int]] = {}
         for piece, i in self._sorted:
             self._ids_of.setdefault(piece, []).append(i)
+        self._sorted_ids = np.array([i for _, i in self._sorted], dtype=np.int64)
+        self._sets: dict[bytes, npt.NDArray[np.int64]] = {}
+        self._tokenizations: dict[bytes, list[PrefixTokenization]] = {}
 
     def beginning_with(self, start: bytes) -> npt.NDArray[np.int64]:
-        """Ids of all tokens whose text begins with ``start``."""
-        low = bisect.bisect_left(self._sorted, (start, -1))
-        high = low
-        while high < len(self._sorted) and self._sorted[high][0].startswith(start):
-            high += 1
-        return np.array([i for _, i in self._sorted[low:high]], dtype=np.int64)
+        """Ids of all tokens whose text begins with ``start``. Not to be written to: it is kept for the next call."""
+        if (found := self._sets.get(start)) is None:
+            low = bisect.bisect_left(self._sorted, (start, -1))
+            high = bisect.bisect_right(self._sorted, start, lo=low, key=lambda entry: entry[0][: len(start)])
+            found = self._sorted_ids[low:high]  # a view: no memory of its own
+            found.flags.writeable = False
+            _keep(self._sets, start, found)
+        return found
+
+    def tokenizations(self, remainder: bytes) -> list[PrefixTokenization]:
+        """`prefix_tokenizations`, kept for the next call: the prompts of a suite end alike."""
+        if (found := self._tokenizations.get(remainder)) is None:
+            found = prefix_tokenizations(self, remainder)
+            _keep(self._tokenizations, remainder, found)
+        return found
 
     def proper_starts(self, text: bytes) -> Iterator[tuple[int, int]]:
         """(id, length) of all tokens whose text is a proper prefix of ``text``."""
         for length in range(1, len(text)):
             for i in self._ids_of.get(text[:length], ()):
                 yield i, length
+
+
+def _keep(kept: dict[bytes, V], key: bytes, value: V) -> None:
+    """Add to what is kept, in place of the oldest if there is too much."""
+    if len(kept) >= _MOST_KEPT:
+        del kept[next(iter(kept))]
+    kept[key] = value
 
 
 @dataclass(frozen=True, slots=True)

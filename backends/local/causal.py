@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from backends.base import (
     Answer,
@@ -25,10 +25,21 @@ from backends.errors import AuditError, BackendError
 from backends.local.backend import LocalBackend, available_threads, discard_response
 from backends.local.encoder import TextEncoder
 from backends.local.fingerprint import text_sha256
-from backends.local.generation import TextGenerator
+from backends.local.generation import Generated
 from backends.local.scoring import Scorer, boundaries, score_requests
 from backends.local.thinking import with_extra_tokens, without_thought
 from backends.reading.reasoning import DEFAULT_REASONING_TOKENS
+
+
+class Writer(Protocol):
+    """Writes texts with one loaded model."""
+
+    @property
+    def route(self) -> str:
+        """How texts are written and why, for reports; empty where that is not known yet, or usual."""
+
+    def generate(self, requests: Sequence[GenerateRequest], on_response: OnResponse = ...) -> list[Generated]:
+        """One answer per request, in order; ``on_response`` is called with each as soon as it is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +61,7 @@ class LoadedModel:
     model: Any
     encoder: TextEncoder
     scorer: Scorer
-    generator: TextGenerator
+    generator: Writer
     route: str = ""
     places: str = ""
     close: Callable[[], None] = lambda: None

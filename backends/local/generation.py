@@ -154,7 +154,7 @@ class TextGenerator:
         for index, request in enumerate(requests):
             try:
                 prompt = list(self._engine.render(request.prompt))
-                _check_length(prompt, request, self._engine.context)
+                check_length(prompt, request, self._engine.context)
                 check_known(prompt, self._engine.vocabulary)
                 prompts[index] = prompt
             except BackendError as error:  # e.g. a chat prompt for a model without chat template
@@ -259,7 +259,8 @@ def check_known(tokens: Sequence[int], vocabulary: int, text: Callable[[int], by
         )
 
 
-def _check_length(prompt: list[int], request: GenerateRequest, context: int | None) -> None:
+def check_length(prompt: list[int], request: GenerateRequest, context: int | None) -> None:
+    """Raise `BackendError` for a prompt without tokens, and one that leaves no room for its text."""
     if not prompt:
         raise BackendError("bad_request", "the prompt has no tokens", hint="give a prompt that is not empty")
     most = request.sampling.max_tokens

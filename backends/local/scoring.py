@@ -25,7 +25,7 @@ from backends.base import (
 )
 from backends.errors import BackendError
 from backends.local.backend import discard_response
-from backends.local.boundary import SplitTokens, locate_continuation, prefix_tokenizations
+from backends.local.boundary import SplitTokens, locate_continuation
 from backends.local.encoder import TextEncoder
 from backends.local.generation import check_known
 from backends.local.trie import Path
@@ -117,7 +117,7 @@ def boundaries(requests: Sequence[ScoreRequest], encoder: TextEncoder) -> list[t
         try:
             splits = [split for split, _ in _splits(request, encoded, encoder)]
             for remainder in {split.remainder for split in splits if split.remainder}:
-                prefix_tokenizations(encoder.vocabulary, remainder)  # refuses what has too many
+                encoder.vocabulary.tokenizations(remainder)  # refuses what has too many
         except Exception as error:
             found.append(BackendError.of(error))
         else:
@@ -231,7 +231,7 @@ def _add_paths(plan: _Plan, split: SplitTokens, encoder: TextEncoder, context: i
     if split.remainder:
         head = split.tokens[: split.first]
         start = len(plan.paths)
-        for tokenization in prefix_tokenizations(encoder.vocabulary, split.remainder):
+        for tokenization in encoder.vocabulary.tokenizations(split.remainder):
             read = len(head) + len(tokenization.tokens)
             if context is not None and read > context:  # short tokens spell it in more tokens than the prompt has
                 raise _too_long(f"{read} tokens of prompt, counting those needed at the boundary", context)

@@ -20,7 +20,15 @@ import suites
 from audit.cli.app import app
 from suites.base import Item, Suite
 
-BACKENDS = ("HFBackend", "LlamaCppBackend", "OpenAIBackend", "AnthropicBackend", "FakeBackend", "RecordedBackend")
+BACKENDS = (
+    "HFBackend",
+    "LlamaCppBackend",
+    "VLLMBackend",
+    "OpenAIBackend",
+    "AnthropicBackend",
+    "FakeBackend",
+    "RecordedBackend",
+)
 _TABLE_RULE = re.compile(r"^\s*=+( +=+)+\s*$")
 
 

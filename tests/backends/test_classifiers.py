@@ -157,6 +157,7 @@ def tiny_classifier(kind, folder, pad="<pad>", **options):
         ("Llama", {"pad": None}),
         ("Roberta", {"pad_token_id": 1}),  # positions start behind the padding token's
         ("MPNet", {"pad_token_id": 1}),
+        ("Mpt", {"pad": None, "max_position_embeddings": None, "max_seq_len": 64}),
         ("XLMRoberta", {"pad_token_id": 1}),
     ],
 )

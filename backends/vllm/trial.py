@@ -1,0 +1,103 @@
+"""Try once how far a loaded engine's log-probabilities move that should not move at all.
+
+The same texts are scored by next tokens in one call, again with the prefix cache warm, and as whole prompts, one at a
+time and without a cache. What these differ by is the engine's own noise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from backends.errors import BackendError
+from backends.local.trie import Path
+from backends.vllm.engine import BLOCK_TOKENS, VLLMEngine
+from backends.vllm.scoring import NextTokenScorer, prompt_logprobs
+
+Floats = npt.NDArray[np.float64]
+
+_STEM = 2 * BLOCK_TOKENS + 5  # tokens that the trial's texts share: two whole blocks and a part of one
+_ENDS = (6, 9, 4, 12)
+#: Nats by which the mean token may move where nothing rounds more than float32 does, and in 16 bits.
+_ROUNDING, _ROUNDING_OF_16_BITS = 1e-4, 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """How far repeated scores of one token were apart, in nats.
+
+    Attributes
+    ----------
+    most, mean : float
+        Over the tokens of the trial: the largest difference, and the mean one.
+    cached : bool
+        Whether the prefix cache is read: without it, if that changes the numbers.
+    """
+
+    most: float
+    mean: float
+    cached: bool
+
+    def describe(self) -> str:
+        """For the route's note."""
+        cache = "prefix cache" if self.cached else "no prefix cache, which changes the numbers"
+        apart = f"repeated scores were up to {self.most:.2g} nats apart"
+        return f"one request for each position asked about; {cache}; {apart}"
+
+
+def measure_noise(engine: VLLMEngine, scorer: NextTokenScorer, *, is_precise: bool) -> Noise:
+    """Measure it, and stop reading the prefix cache if that changes the numbers by more than rounding does.
+
+    Raises
+    ------
+    BackendError
+        ``unsupported``, for an engine whose two ways to one number disagree, or a model that sees later tokens.
+    """
+    random = np.random.default_rng(3)
+    most = min(engine.vocabulary, 1000)
+    room = max(2, min(_STEM, engine.context - max(_ENDS)))
+    stem = tuple(random.integers(3, most, room).tolist())
+    lines = [stem + tuple(random.integers(3, most, n).tolist()) for n in _ENDS]
+    whole = prompt_logprobs(engine, [*lines, stem])
+    _refuse_later_tokens(whole, room, is_precise)
+    rounding = _ROUNDING if is_precise else _ROUNDING_OF_16_BITS
+    moved = _moved(scorer, lines, whole)
+    cached = bool(moved.mean() <= rounding)
+    if not cached:
+        scorer.reads_cache = False
+        moved = _moved(scorer, lines, whole)
+    if not moved.mean() <= rounding:  # NaN is neither
+        raise BackendError(
+            "unsupported",
+            f"this engine's log-probabilities of next tokens and of prompts differ by {moved.mean():.2g} nats",
+            hint="use HFBackend, or another version of vLLM",
+        )
+    return Noise(float(moved.max()), float(moved.mean()), cached)
+
+
+def _moved(scorer: NextTokenScorer, lines: list[tuple[int, ...]], whole: list[Floats]) -> Floats:
+    """|difference| of every token, scored by next tokens twice, from the whole prompts' values and from each other."""
+    paths = [Path(line, 1) for line in lines]
+    first, again = (np.concatenate([_values(found) for found in scorer.logprobs(paths)]) for _ in range(2))
+    usual = np.concatenate(whole[: len(lines)])
+    return np.concatenate([np.abs(first - usual), np.abs(again - usual), np.abs(first - again)])
+
+
+def _values(found: Floats | BackendError) -> Floats:
+    if isinstance(found, BackendError):
+        raise found
+    return found
+
+
+def _refuse_later_tokens(whole: list[Floats], room: int, is_precise: bool) -> None:
+    """What follows a text must not change its log-probabilities."""
+    starts = np.array([values[: room - 1] for values in whole])
+    moved = np.abs(starts - starts[0]).mean(axis=1).max()
+    if moved > (_ROUNDING if is_precise else _ROUNDING_OF_16_BITS):
+        raise BackendError(
+            "unsupported",
+            f"this model sees later tokens: what follows a text changes its log-probabilities by {moved:.2g} nats",
+            hint="give a causal language model",
+        )
