@@ -209,7 +209,7 @@ class VLLMBackend(CausalBackend):
         )
         noise = measure_noise(engine, scorer, is_precise=engine.computes_in_float32)
         route = f"{scorer.route}: {noise.describe()}"
-        return LoadedModel(engine, encoder, scorer, VLLMTexts(engine, encoder.render), route, engine.close)
+        return LoadedModel(engine, encoder, scorer, VLLMTexts(engine, encoder.render), route, close=engine.close)
 
 
 def _no_room() -> BackendError:
