@@ -59,7 +59,7 @@ def test_a_part_that_ends_is_an_error_of_each_request(folders: dict[str, Path]) 
     divided.close_blocking()
 
 
-def test_an_abandoned_batch_ends_the_group_and_the_next_begins_one(folders: dict[str, Path]) -> None:
+def test_an_abandoned_batch_ends_the_group(folders: dict[str, Path]) -> None:
     divided = HFBackend(folders["llama"], threads=1, tensor_parallel=2)
     usual = scores(divided, REQUESTS)
 
@@ -86,7 +86,7 @@ def test_divisions_that_do_not_fit_are_named(options: dict[str, Any], field: str
     assert error.value.field == field
 
 
-def test_a_model_without_a_plan_is_refused_before_processes_start(folders: dict[str, Path]) -> None:
+def test_a_model_without_a_plan_starts_no_process(folders: dict[str, Path]) -> None:
     divided = HFBackend(folders["bloom"], tensor_parallel=2)
     with pytest.raises(ConfigError, match="no plan to divide 'bloom'"):
         divided.load()
