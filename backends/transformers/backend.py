@@ -29,7 +29,7 @@ from backends.transformers.placement import (
     is_offloaded,
     quantiser,
 )
-from backends.transformers.source import ModelSource
+from backends.transformers.source import ModelSource, text_decoder
 
 if TYPE_CHECKING:
     from backends.transformers.tensor_parallel import Ranks
@@ -191,7 +191,7 @@ class HFBackend(CausalBackend):
             "dtype": self.dtype,
             "quantisation": kind or "none",
             "route": "chosen when the model is loaded" if self._loaded is None else self._loaded.route,
-            **self._context_note(),
+            **self._config_notes(),
         }
         weights = identity.get("weights_sha256", f"{identity.get('hub_id')}@{identity.get('revision')}")
         from_gguf = self.source.path.is_file()  # the file holds the tokenizer too, as every engine reads it
@@ -202,13 +202,14 @@ class HFBackend(CausalBackend):
         }
         return self._description(fingerprint, notes, template, parts)
 
-    def _context_note(self) -> dict[str, str]:
+    def _config_notes(self) -> dict[str, str]:
         if self._loaded is None and self.source.path.is_file():
             return {}  # transformers would read the whole GGUF file for its config, and LongRoPE files are refused
         from backends.transformers.context import context_length
 
-        reason = context_length(self.source.config() if self._loaded is None else self._loaded.model.config)[1]
-        return {"context": reason} if reason else {}
+        config = self.source.config() if self._loaded is None else self._loaded.model.config
+        notes = {"context": context_length(config)[1], "decoder": text_decoder(config)}
+        return {name: note for name, note in notes.items() if note}
 
     def load(self) -> LoadedModel:
         import torch

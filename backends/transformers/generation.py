@@ -27,6 +27,7 @@ from backends.transformers.rows import RowBlock
 _Way = Callable[[Any, str, list[Text], int], RowBlock | OneText]
 
 TRIAL_PROMPTS, TRIAL_STEPS = (9, 4), 3  # prompt tokens of the trial's sequences, and the steps that follow
+CACHES = DynamicCache.__module__  # where transformers defines the kinds of caches that many models share
 CONTEXT_TOKENS = 4  # prompt tokens decoded together with a text, so that its leading space is kept
 
 
@@ -83,10 +84,14 @@ class HFGeneration:
 
     def _choose_way(self) -> tuple[_Way, str]:
         """The first way of three that gives the log-probabilities of plain passes, and why."""
-        wrong = _unusual_cache(self._model) or self._what_is_wrong_with(_together)
+        unusual = _unusual_cache(self._model)
+        wrong = (unusual and f"a layer of this model keeps a {unusual.__name__}, not keys and values") or (
+            self._what_is_wrong_with(_together)
+        )
         if not wrong:
             return _together, "many at once"
-        if not self._what_is_wrong_with(_alone):
+        # A kind of cache of the model's own may forget tokens later than a trial can see.
+        if not (unusual and unusual.__module__ != CACHES) and not self._what_is_wrong_with(_alone):
             return _alone, f"one at a time: {wrong}"
         return _anew, f"one at a time, each read anew for every token: {wrong}"
 
@@ -181,15 +186,15 @@ class _TokenizerDecoder:
         return str(self._tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
 
-def _unusual_cache(model: Any) -> str:
-    """What a model's cache holds other than keys and values; empty if nothing. Recurrent state has no rows to move.
+def _unusual_cache(model: Any) -> type | None:
+    """The first kind of layer in a model's cache that keeps other than keys and values. A state has no rows to move.
 
     Dummy layers are ignored: they use the cache of another layer.
     """
     for layer in DynamicCache(config=model.config).layers:
         if type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer, DummyLayer):
-            return f"a layer of this model keeps a {type(layer).__name__}, not keys and values"
-    return ""
+            return type(layer)
+    return None
 
 
 def _end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:

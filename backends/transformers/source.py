@@ -154,10 +154,8 @@ class ModelSource:
 
     def _check_class(self, config: Any) -> None:
         """Raise `ConfigError` for a model that transformers would refuse only after fetching its weights."""
-        from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
-
         own_code = "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {})
-        if type(config) in MODEL_FOR_CAUSAL_LM_MAPPING or (own_code and self.trust_remote_code):
+        if (own_code and self.trust_remote_code) or model_class(config) is not None:
             return
         raise self._error(
             f"its kind {config.model_type!r} is not a causal language model of transformers",
@@ -193,8 +191,9 @@ class ModelSource:
         from transformers import AutoModelForCausalLM
 
         source, options = self._source()
+        loader = AutoModelForCausalLM
         if "gguf_file" not in options:  # reading its config would read the whole GGUF file
-            self.config()
+            loader = model_class(self.config()) or AutoModelForCausalLM
         placed = placement.arguments(getattr(torch, dtype))
         if placement.quantization is not None and placement.device_map is None:
             placed["device_map"] = {"": device}  # what is quantised may not be moved
@@ -204,7 +203,7 @@ class ModelSource:
             plan = self.tensor_plan(placement.tensor_parallel)
             placed["distributed_config"] = DistributedConfig(tp_size=placement.tensor_parallel, tp_plan=plan or None)
         with _one_load, self._loading("the model"):
-            model, found = AutoModelForCausalLM.from_pretrained(
+            model, found = loader.from_pretrained(
                 source,
                 dtype=getattr(torch, dtype),
                 output_loading_info=True,
@@ -227,7 +226,11 @@ class ModelSource:
         from backends.transformers.tensor_parallel import plan
 
         config = self.config()
-        return plan(config.get_text_config(), MODEL_FOR_CAUSAL_LM_MAPPING[type(config)].base_model_prefix, size)
+        if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING or text_decoder(config):
+            raise ConfigError(
+                "tensor_parallel", size, "only models of transformers for text alone are divided", "Give device_map"
+            )
+        return plan(config, MODEL_FOR_CAUSAL_LM_MAPPING[type(config)].base_model_prefix, size)
 
     def _check_weights(self, model: Any, found: dict[str, Any]) -> None:
         """Raise `ConfigError` for missing weights: transformers initialises them at random at each load."""
@@ -258,6 +261,33 @@ class ModelSource:
                 "Give an adapter of this model, saved by PEFT",
             )
         return adapted.merge_and_unload()
+
+
+def model_class(config: Any) -> Any:
+    """The class of transformers that loads a model which writes texts; None if there is none.
+
+    A multimodal model is loaded whole. Asked with text alone, it is its text decoder.
+    """
+    import transformers
+
+    if getattr(config, "is_encoder_decoder", False) and type(config) not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
+        return None
+    loaders = {
+        "CAUSAL_LM": "AutoModelForCausalLM",
+        "IMAGE_TEXT_TO_TEXT": "AutoModelForImageTextToText",
+        "MULTIMODAL_LM": "AutoModelForMultimodalLM",  # those that hear, too
+    }
+    for kind, loader in loaders.items():
+        if type(config) in getattr(transformers, f"MODEL_FOR_{kind}_MAPPING"):
+            return getattr(transformers, loader)
+    return None
+
+
+def text_decoder(config: Any) -> str:
+    """What of a multimodal model is asked, for reports; empty for a model of text alone."""
+    if config.get_text_config() is config:
+        return ""
+    return f"the text decoder of a multimodal model ({config.model_type}), asked with text alone"
 
 
 def _check_dtype(model: Any, dtype: str) -> None:

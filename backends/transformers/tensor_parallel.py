@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from backends.errors import BackendError, ConfigError, one_line
+from backends.errors import BackendError, ConfigError
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ class Ranks:
             for rank, process in enumerate(self._others, 1):
                 _send(process, {"rank": rank, "size": size, "port": port, "options": dict(options)})
             self._hear_all()  # all have imported torch: none is late for the meeting
-            _join(0, size, port)
+            join_group(0, size, port)
         except BaseException:
             self.close()
             raise
@@ -143,7 +143,7 @@ def plan(config: Any, prefix: str, size: int) -> dict[str, str]:
 def _start(rank: int) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "LOCAL_RANK": str(rank), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     return subprocess.Popen(
-        [sys.executable, "-m", "backends.transformers.tensor_parallel"],
+        [sys.executable, "-m", "backends.transformers.follower"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,  # it would say what this process says
@@ -160,7 +160,8 @@ def _send(process: subprocess.Popen[bytes], message: Any) -> None:
         raise BackendError("internal", "a process of the divided model has ended") from None
 
 
-def _join(rank: int, size: int, port: int) -> None:
+def join_group(rank: int, size: int, port: int) -> None:
+    """Meet the other processes. Returns once all are there."""
     import torch
     import torch.distributed as dist
 
@@ -171,38 +172,3 @@ def _join(rank: int, size: int, port: int) -> None:
         world_size=size,
         timeout=WAIT,
     )
-
-
-def _follow() -> None:
-    """Another rank: load the model, then answer every batch that comes, until the pipe closes."""
-    out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what libraries print must not mix with what is said to rank 0
-
-    def say(message: str | None) -> None:
-        pickle.dump(message, out)
-        out.flush()
-
-    try:
-        start = pickle.load(sys.stdin.buffer)
-        from backends.transformers.backend import HFBackend
-
-        backend = HFBackend(**start["options"])
-        backend.follows = True
-        say(None)
-        _join(start["rank"], start["size"], start["port"])
-        while True:
-            batch = pickle.load(sys.stdin.buffer)
-            if batch is None:
-                backend.load()
-            else:
-                backend.run_blocking(batch)
-            say(None)
-    except EOFError:  # rank 0 has closed the pipe, or has ended
-        return
-    except Exception as error:
-        say(one_line(error))
-        os._exit(1)  # at once: the others wait in the middle of a sum
-
-
-if __name__ == "__main__":
-    _follow()

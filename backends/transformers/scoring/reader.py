@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from backends.errors import BackendError
 from backends.transformers.context import vocabulary_size
 from backends.transformers.placement import input_device
 
@@ -34,6 +35,11 @@ class LogitReader:
         Whether the model's forward pass accepts ``position_ids``.
     tokens_computed : int
         Tokens the model has read so far; counted by the callers of `logits`, which know what is padding.
+
+    Raises
+    ------
+    BackendError
+        ``unsupported``, for a model without a known output head.
     """
 
     def __init__(self, model: Any, beginning_with: Callable[[Any], npt.NDArray[np.int64]]) -> None:
@@ -44,6 +50,12 @@ class LogitReader:
         self.takes_positions = "position_ids" in inspect.signature(model.forward).parameters
         self.tokens_computed = 0
         self._head = model.get_output_embeddings()
+        if self._head is None:
+            raise BackendError(
+                "unsupported",
+                f"{type(model).__name__} does not say what computes its logits",
+                hint="use a server for it",
+            )
         self._own_attention = model.config._attn_implementation
 
     def logits(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import collections
 import json
+import re
 import tempfile
 import time
 import warnings
@@ -24,13 +25,14 @@ from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 from backends import HFBackend
 from backends.base import GenerateRequest, GenerateResponse, Sampling, ScoreRequest, ScoreResponse
 from backends.errors import AuditError
+from backends.transformers.source import model_class
 from tests.backends.local.tiny_models import byte_level_tokenizer
 
 PROMPTS = ("the police said that", "a", "the man said that the woman", "the woman", "policeman the the the man")
 CONTINUATIONS = (" she", " he", " the policeman")
 _CLOSE = 1e-3  # nats
 _TOKENS = 8
-_LARGEST = 5_000_000  # weights
+_LARGEST = 25_000_000  # weights
 
 #: Sizes by the name of a config's field, and by its end.
 _SIZES = {
@@ -42,7 +44,8 @@ _SIZES = {
     "ffn_dim": 48, "d_ff": 48, "n_inner": 48, "decoder_ffn_dim": 48, "encoder_ffn_dim": 48, "mlp_dim": 48,
     "max_position_embeddings": 128, "n_positions": 128, "n_ctx": 128, "max_seq_len": 128, "context_length": 128,
     "num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4, "moe_num_experts": 4, "num_experts_per_tok": 2,
-    "moe_topk": 2, "n_group": 1, "topk_group": 1, "n_shared_experts": 1, "first_k_dense_replace": 1,
+    "moe_topk": 2, "moe_k": 2, "num_experts_per_token": 2, "image_size": 32, "patch_size": 16, "depth": 2,
+    "num_kv_shared_layers": 2, "n_group": 1, "topk_group": 1, "n_shared_experts": 1, "first_k_dense_replace": 1,
     "q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8,
     "sliding_window": 6, "state_size": 4, "ssm_state_size": 4, "mamba_d_state": 4, "time_step_rank": 4,
     "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_num_heads": 4, "mamba_head_dim": 16, "n_mamba_heads": 2,
@@ -55,15 +58,32 @@ _SIZES = {
     "init_std": 0.3, "initializer_range": 0.3,
 }  # fmt: skip
 _NONE = ("bos_token_id", "eos_token_id")
+#: Small ones do not follow from the others.
+_NEVER_NONE = (
+    "head_dim",
+    "num_key_value_heads",
+    "n_routed_experts",
+    "n_shared_experts",
+    "num_experts",
+    "num_experts_per_tok",
+)
+#: What one kind alone needs.
+_OF_KINDS: dict[str, dict[str, Any]] = {
+    "lfm2_moe": {"layer_types": ["conv", "full_attention", "conv", "full_attention"]},
+    "mamba2": {"head_dim": 16},
+    "xlnet": {"d_head": 8},
+    "zaya": {"num_experts_per_tok": 1},
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", default=(), help="model types; default: all")
+    parser.add_argument("--multimodal", action="store_true", help="those with a text decoder beside other parts")
     parser.add_argument("--results", type=Path, help="a file of JSON lines to write")
     options = parser.parse_args()
     found = []
-    for kind, config in configs(options.only):
+    for kind, config in configs(options.only, multimodal=options.multimodal):
         start = time.monotonic()
         one = {"kind": kind, **examined(config)}
         found.append(one)
@@ -74,9 +94,11 @@ def main() -> None:
     print(summary(found))
 
 
-def configs(only: Any = ()) -> Iterator[tuple[str, Any]]:
-    """The name and class of each causal architecture's config."""
-    for config in MODEL_FOR_CAUSAL_LM_MAPPING:
+def configs(only: Any = (), *, multimodal: bool = False) -> Iterator[tuple[str, Any]]:
+    """The name and class of each causal architecture's config; or of those loaded for images or sound as well."""
+    causal = list(MODEL_FOR_CAUSAL_LM_MAPPING)
+    others = [*transformers.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING, *transformers.MODEL_FOR_MULTIMODAL_LM_MAPPING]
+    for config in dict.fromkeys(one for one in others if one not in causal) if multimodal else causal:
         if not only or config.model_type in only:
             yield config.model_type, config
 
@@ -106,7 +128,7 @@ def examined(config: Any) -> dict[str, Any]:
         backend = HFBackend(folder, threads=1)
         try:
             backend.check()
-            backend.describe_blocking()
+            decoder = backend.describe_blocking().notes.get("decoder", "")
             backend.load()
         except AuditError as error:
             said = str(error)[:160].replace(folder, "FOLDER")
@@ -116,49 +138,97 @@ def examined(config: Any) -> dict[str, Any]:
         scores, texts = _scores(backend, model), _texts(backend, model)
         notes = backend.notes_of_run()
         backend.close_blocking()
-        return {"scores": scores, "texts": texts, "route": notes.get("route", ""), "way": notes.get("texts", "")}
+        return {
+            "scores": scores,
+            "texts": texts,
+            "route": notes.get("route", ""),
+            "way": notes.get("texts", ""),
+            "decoder": decoder,
+        }
 
 
 def _saved(config: Any, folder: Path) -> Any:
-    """A tiny model of this architecture, saved with a tokenizer; as `AutoModelForCausalLM` loads it."""
+    """A tiny model of this architecture, saved with a tokenizer; as transformers loads it."""
     tokenizer = byte_level_tokenizer()
-    plain = config()
-    text = plain.get_text_config()
-    for part in {id(plain): plain, id(text): text}.values():
-        given = part.to_dict()
-        for name in given:
-            if name in _SIZES and given[name] is not None and not isinstance(given[name], list | dict):
-                given[name] = _SIZES[name]
-            elif name in _NONE:
-                given[name] = None
-        layers = next((given[n] for n in ("num_hidden_layers", "n_layer", "n_layers", "num_layers") if given.get(n)), 4)
-        given["vocab_size"] = len(tokenizer)
-        given["pad_token_id"] = 0
-        for name, value in given.items():
-            if isinstance(value, list) and len(value) > layers and name.endswith(("types", "_pattern", "layers")):
-                given[name] = _both_kinds(value, layers)
-        given.pop("model_type", None)
-        made = type(part)(**given)
-        for name in made.to_dict():
-            setattr(part, name, getattr(made, name))
+    plain = _small(config, len(tokenizer))
+    loader = model_class(plain) or transformers.AutoModelForCausalLM
     torch.manual_seed(11)
     with torch.device("meta"):
-        size = sum(p.numel() for p in transformers.AutoModelForCausalLM.from_config(plain).parameters())
+        size = sum(p.numel() for p in loader.from_config(plain).parameters())
     if size > _LARGEST:
         raise ValueError(f"still {size:,} weights")
-    model = transformers.AutoModelForCausalLM.from_config(plain)
+    model = loader.from_config(plain)
     for parameter in model.parameters():
         if parameter.dim() > 1 and parameter.std() < 0.2:
             torch.nn.init.normal_(parameter, std=0.2)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    loaded = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+    loaded = loader.from_pretrained(folder).eval()
     _plain(loaded, [5, 6, 7, 8], 1)  # sizes that do not fit together show here
     return loaded
 
 
-def _both_kinds(values: list[Any], count: int) -> list[Any]:
-    """The first of each kind, then the others, so that a small model has every kind of layer."""
+def _small(config: Any, tokens: int) -> Any:
+    """A config of this class with small sizes, those of its parts included."""
+    given = config().to_dict()
+    _shrink(given, tokens)
+    try:
+        return config(**given)
+    except Exception:  # some classes need a first token
+        for part in _parts(given):
+            part |= {name: 1 for name in _NONE if name in part}
+        return config(**given)
+
+
+def _parts(given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield given
+    for name, value in given.items():
+        if name.endswith("_config") and isinstance(value, dict):
+            yield from _parts(value)
+
+
+def _shrink(given: dict[str, Any], tokens: int) -> None:
+    """Make the sizes of a config small, in place; each of its parts by itself."""
+    for name, value in list(given.items()):
+        if name.endswith("_config") and isinstance(value, dict) and "model_type" in value:
+            _shrink(value, tokens)
+        elif name in _SIZES and (value is not None or name in _NEVER_NONE) and not isinstance(value, list | dict):
+            given[name] = _SIZES[name]
+        elif name in _NONE:
+            given[name] = None
+    layers = next((given[n] for n in ("num_hidden_layers", "n_layer", "n_layers", "num_layers") if given.get(n)), 4)
+    if "vocab_size" in given:
+        given["vocab_size"] = tokens
+    if "pad_token_id" in given:
+        given["pad_token_id"] = 0
+    for name, value in given.items():
+        if isinstance(value, list) and len(value) > layers:
+            if name.endswith(("types", "_pattern", "layers", "_per_layer")):
+                given[name] = _both_kinds(value, layers, shared=bool(given.get("num_kv_shared_layers")))
+            elif name in _SIZES:
+                given[name] = [_SIZES[name]] * layers
+    if isinstance(given.get("per_layer_config"), dict):
+        given["per_layer_config"] = {at: one for at, one in given["per_layer_config"].items() if int(at) < layers}
+    if given.get("qk_rope_head_dim") and isinstance(given.get("rope_parameters"), dict):
+        given["rope_parameters"].pop("partial_rotary_factor", None)  # of the sizes before
+    rope = given.get("rope_parameters")
+    if isinstance(rope, dict) and re.search("vl|4v|46v|glmga|ocr|omni", str(given.get("model_type"))):
+        halves = int(4 * rope.get("partial_rotary_factor", 1))  # of a head: time, height and width
+        rope["mrope_section"] = [halves - halves // 2, halves // 4, halves // 2 - halves // 4]
+    if given.get("kv_lora_rank"):  # keys of one rank, a head of its own for each query
+        given["num_key_value_heads"] = given["num_attention_heads"]
+    given |= _OF_KINDS.get(given.get("model_type", ""), {})
+    given.pop("model_type", None)
+
+
+def _both_kinds(values: list[Any], count: int, *, shared: bool = False) -> list[Any]:
+    """The first of each kind, then the others, so that a small model has every kind of layer.
+
+    Where later layers share the keys of earlier ones, the kinds take turns: each has one to share.
+    """
+    if shared:
+        kinds = list(dict.fromkeys(values))
+        return [kinds[at % len(kinds)] for at in range(count)]
     firsts = [values.index(kind) for kind in dict.fromkeys(map(str, values)) if kind in values]
     places = [*firsts, *(place for place in range(len(values)) if place not in firsts)][:count]
     return [values[place] for place in sorted(places)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from tests.backends.transformers.architectures import configs, examined, summary
@@ -9,7 +11,9 @@ from tests.backends.transformers.architectures import configs, examined, summary
 #: Architecture → how it is scored, and how it writes.
 FEW = {
     "llama": ("tree", "many at once"),
-    "gpt_oss": ("batch", "many at once"),
+    "gpt_oss": ("tree", "many at once"),
+    "gemma4": ("tree", "many at once"),
+    "falcon": ("batch", "many at once"),
     "bart": ("batch", "one at a time: its log-probabilities change"),
     "mamba": ("", "one at a time: a layer"),
     "jamba": ("", "one at a time: a layer"),
@@ -26,6 +30,28 @@ def test_scores_and_texts_are_those_of_plain_passes(kind: str) -> None:
     assert found["way"].startswith(FEW[kind][1])
 
 
+#: Multimodal architecture → how its text decoder is scored.
+MULTIMODAL = {
+    "gemma3": "tree", "internvl": "tree", "kimi_k25": "tree", "llava": "tree", "mistral3": "tree",
+    "qwen2_audio": "tree", "qwen2_vl": "tree", "qwen3_vl": "tree", "unlimited_ocr": "batch",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", MULTIMODAL)
+def test_a_text_decoder_answers_as_the_whole_model(kind: str) -> None:
+    _, config = next(itertools.chain(configs([kind]), configs([kind], multimodal=True)))
+    found = examined(config)
+    assert (found["scores"], found["texts"]) == ("true", "true"), found
+    assert found["route"].startswith(MULTIMODAL[kind])
+    assert kind in found["decoder"]
+
+
+def test_a_cache_of_the_models_own_kind_is_not_used() -> None:
+    """It keeps a prompt and a window: right for as long as a trial lasts."""
+    _, config = next(configs(["unlimited_ocr"], multimodal=True))
+    assert "each read anew" in examined(config)["way"]
+
+
 def test_a_model_that_reads_how_much_follows_is_refused() -> None:
     """Its attention keeps the tokens of highest index, chosen anew for each length of the text."""
     _, config = next(configs(["hy_v4"]))
@@ -35,7 +61,7 @@ def test_a_model_that_reads_how_much_follows_is_refused() -> None:
 @pytest.mark.battery
 @pytest.mark.timeout(3600)
 def test_every_architecture_scores_and_writes_truly() -> None:
-    found = [{"kind": kind, **examined(config)} for kind, config in configs()]
+    found = [{"kind": kind, **examined(config)} for kind, config in [*configs(), *configs(multimodal=True)]]
     made = [one for one in found if "unmade" not in one]
     scored = [one for one in made if one["scores"] == "true"]
     assert not [one for one in made if one["scores"].startswith(("wrong", "crash"))], summary(found)
