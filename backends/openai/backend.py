@@ -58,7 +58,7 @@ from backends.openai.probe import (
     draws_still_vary,
     exact_identity,
     largest_move,
-    largest_watched_move,
+    move_since,
     probe,
     random_questions,
     tolerance,
@@ -498,7 +498,7 @@ class OpenAIBackend(Backend):
         self._since_canary = 0
         capabilities = self._report.capabilities
         canary, watched = await self._ask_canary(capabilities, self._report.watched)
-        move = _largest_move(self._report, canary, watched)
+        move = move_since(self._report, canary, watched)
         if move > tolerance(capabilities.repeat_noise):
             raise ModelChangedError(f"the canary moved by {move:.3g} nats, more than the server's noise explains")
         if not await draws_still_vary(self._routes(capabilities), capabilities):
@@ -598,9 +598,4 @@ class OpenAIBackend(Backend):
             if error.retryable or error.kind in ("auth", "quota"):
                 raise
             return False
-        return _largest_move(report, canary, watched) <= tolerance(capabilities.repeat_noise)
-
-
-def _largest_move(report: ProbeReport, canary: Canary, watched: Sequence[Watched]) -> float:
-    """How far the canary and the probe's random questions have moved since the probe, in nats."""
-    return max(largest_move(report.canary, canary), largest_watched_move(report.watched, watched))
+        return move_since(report, canary, watched) <= tolerance(capabilities.repeat_noise)

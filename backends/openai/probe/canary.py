@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from backends.base import ContinuationScore, Message, ScoreRequest
 from backends.errors import BackendError
 from backends.openai.capabilities import ServerCapabilities
-from backends.openai.probe.report import CanaryValue, Watched
+from backends.openai.probe.report import CanaryValue, ProbeReport, Watched
 from backends.openai.probe.session import MAX_NOISE, NEGLIGIBLE
 from backends.openai.protocol.api import ServerApi
 from backends.openai.scoring.next_tokens import next_chat_tokens, next_tokens
@@ -159,6 +159,11 @@ def _move(a: CanaryValue, b: CanaryValue) -> float:
     value, high = (a.value, b.high) if a.value is not None else (b.value, a.high)
     assert value is not None
     return max(0.0, value - high)
+
+
+def move_since(report: ProbeReport, canary: Sequence[CanaryValue], watched: Sequence[Watched]) -> float:
+    """How far the canary and the probe's random questions have moved since the probe, in nats."""
+    return max(largest_move(report.canary, canary), largest_watched_move(report.watched, watched))
 
 
 def tolerance(repeat_noise: float) -> float:
