@@ -414,9 +414,6 @@ class OpenAIBackend(Backend):
         sent = len(request.continuations) + prompt_alone
         return RequestCost(sent, 1, sent if self.scores_separately(request) else 1)
 
-    def _is_drawn(self, request: ScoreRequest) -> bool:
-        return self._route_of(request) == "sampled"
-
     def _batch_folder(self) -> Path:
         folder = self._probe_folder or platformdirs.user_state_path("bias-audit")
         parts = [self.base_url, self.model, self._key.identity(), self._extras.identity()]
@@ -459,7 +456,7 @@ class OpenAIBackend(Backend):
         drawn: list[Drawn] = []
         api.on_draw = lambda text, top: drawn.append((text, top))
         api.echoed_prompts = self._echoed_prompts
-        if self._batched is not None and (isinstance(request, GenerateRequest) or self._is_drawn(request)):
+        if self._batched is not None and (isinstance(request, GenerateRequest) or self._route_of(request) == "sampled"):
             api = api.in_batches(self._batched)
         response: Response
         if isinstance(request, GenerateRequest):
