@@ -276,7 +276,7 @@ async def _hidden(session: ProbeSession, sample: OwnSample, way: Together | None
         prompt = await _prompt(session, request)
         if not isinstance(prompt, BackendError):
             places.append((prompt, _scored_place(request, response, session.capabilities)))
-    each = math.ceil(session.capabilities.draws_of_a_request(way) * _AFTER_DOUBTFUL[way] / max(len(places), 1))
+    each = max(_AFTER_DOUBTFUL[way] // max(len(places), 1), 1) * session.capabilities.draws_of_a_request(way)
 
     async def draw() -> list[list[Place]]:
         if not places:

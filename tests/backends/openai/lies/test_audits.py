@@ -48,9 +48,9 @@ async def test_a_dry_run_counts_what_checking_takes(tmp_path: Path) -> None:
     assert f"{check.draws} tokens drawn after its questions fit its scores" in said
     assert (estimate.requests, estimate.asked_again) == (result.models[0].asked, again) == (40, 10)
     more = server.requests - probed - 40 - again - estimate.checking_requests
-    # The draws of one honest run in 50 do not fit at first: 300 more follow those beside lists, 15 those without. In
-    # some no audited word is drawn that its list leaves out: then 60 are not sent.
-    assert min(abs(more - drawn_anew) for drawn_anew in (0, 15, 300, 315, -60, -45, 240, 255)) <= 2
+    # The draws of one honest run in 50 do not fit at first: 300 more follow those beside lists, 15 those without. Up to
+    # 60 are planned after questions where an audited word was drawn that its list leaves out, if there are any.
+    assert any(drawn_anew - 62 <= more <= drawn_anew + 2 for drawn_anew in (0, 15, 300, 315))
     assert first.checking_requests(2000, 2000) > 0
 
 
