@@ -168,7 +168,7 @@ class ModelSource:
         """The model's tokenizer."""
         from transformers import AutoTokenizer
 
-        from backends.transformers.text import fix_gguf_tokenizer
+        from backends.transformers.gguf_tokens import as_in_llamacpp
 
         source, options = self._source()
         with self._loading("its tokenizer"):
@@ -179,10 +179,7 @@ class ModelSource:
                     self.config()  # it is read for the tokenizer too: its own faults are told as such
                 raise
         if "gguf_file" in options:
-            header = read_gguf_header(self.path)
-            fix_gguf_tokenizer(
-                tokenizer, str(header.get("tokenizer.ggml.pre", "default")), str(header.get("tokenizer.ggml.model"))
-            )
+            as_in_llamacpp(tokenizer, read_gguf_header(self.path))
         return tokenizer
 
     def load(self, dtype: str, device: str, placement: Placement = _BY_ITSELF) -> Any:

@@ -12,11 +12,6 @@ from backends.errors import BackendError
 from backends.local.boundary import Vocabulary
 from backends.local.encoder import TextEncoder
 
-#: GGUF pre-tokenizers that split off every digit, which transformers' conversion omits.
-_SPLITS_DIGITS = {"smollm", "starcoder", "refact", "command-r"}
-#: GGUF pre-tokenizers of byte-level BPE that are converted correctly.
-_CONVERTED = {"default", "gpt-2"} | _SPLITS_DIGITS
-
 
 class HFTextEncoder(TextEncoder):
     """`TextEncoder` over a transformers tokenizer.
@@ -97,32 +92,6 @@ class HFTextEncoder(TextEncoder):
         if len(name) == 6 and name.startswith("<0x") and name.endswith(">"):
             return bytes([int(name[3:5], 16)])
         return name.replace("▁", " ").encode("utf-8", "surrogatepass")
-
-
-def fix_gguf_tokenizer(tokenizer: Any, pre: str, model: str) -> None:
-    """Make a tokenizer that transformers converted from a GGUF file split text as the file specifies.
-
-    Raises
-    ------
-    BackendError
-        ``unsupported``, for a pre-tokenizer whose conversion is not known to be correct: wrong
-        tokens would silently give wrong numbers.
-    """
-    if model != "gpt2":  # SentencePiece models have no pre-tokenizer
-        return
-    if pre not in _CONVERTED:
-        raise BackendError(
-            "unsupported",
-            f"transformers does not convert this GGUF file's tokenizer ({pre!r}) faithfully",
-            hint="use LlamaCppBackend, or the model's safetensors",
-        )
-    if pre in _SPLITS_DIGITS:
-        from tokenizers import pre_tokenizers
-
-        rust = tokenizer.backend_tokenizer
-        rust.pre_tokenizer = pre_tokenizers.Sequence(
-            [pre_tokenizers.Digits(individual_digits=True), rust.pre_tokenizer]
-        )
 
 
 def _is_byte_level(state: dict[str, Any]) -> bool:

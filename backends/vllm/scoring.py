@@ -11,7 +11,8 @@ all but its last few tokens come from the cache:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ import numpy.typing as npt
 
 from backends.errors import BackendError
 from backends.local.trie import Path, Trie
-from backends.vllm.engine import Asked, VLLMEngine
+from backends.vllm.engine import VLLMEngine
 
 #: vLLM gives the log-probabilities of at most this many chosen tokens in one request.
 MOST_CHOSEN = 128
@@ -63,89 +64,92 @@ class NextTokenScorer:
     def logprobs(self, paths: Sequence[Path]) -> list[npt.NDArray[np.float64] | BackendError]:
         """For each path the log-probabilities (nats) of its scored tokens, then of its token set."""
         trie = Trie(paths)
-        answers = np.full(len(trie.ask_nodes), np.nan)
-        asked: list[Asked] = []
-        asks_of: list[npt.NDArray[np.int64]] = []
-        sets = {i: self._members(name) for i, name in enumerate(trie.sets)}
-        for node in np.unique(trie.ask_nodes):
-            low, high = np.searchsorted(trie.ask_nodes, [node, node + 1])
-            line = trie.tokens[[*trie.ancestors(int(node)), int(node)]].tolist()
-            for asks in self._shares(trie, np.arange(low, high), sets):
-                asked.append((line, self._params(trie, asks, sets)))
-                asks_of.append(asks)
+        tokens_of = self._tokens_of(trie)
+        questions = [
+            question for node in np.unique(trie.ask_nodes) for question in self._questions(trie, node, tokens_of)
+        ]
+        # An empty set's probability is 0, and it is in no question.
+        answers = np.array([np.nan if tokens_of(ask) else -np.inf for ask in range(len(trie.ask_nodes))])
         failed: dict[int, BackendError] = {}
-        for asks, output in zip(asks_of, self._engine.run(asked), strict=True):
-            if isinstance(output, BackendError):
-                failed.update(dict.fromkeys(asks.tolist(), output))
-                continue
-            self.tokens_asked += len(output.prompt_token_ids)
-            self.tokens_cached += output.num_cached_tokens or 0
-            self._read(trie, asks, sets, output, answers)
+        # Apart: beside requests for chosen tokens, vLLM gives one for all tokens no list of its own.
+        for whole in (False, True):
+            alike = [question for question in questions if (question.chosen is None) == whole]
+            outputs = self._engine.run([(question.line, self._params(question)) for question in alike])
+            for question, output in zip(alike, outputs, strict=True):
+                try:
+                    if isinstance(output, BackendError):
+                        raise output
+                    value = self._listed(question, output)
+                    for ask in question.asks:
+                        answers[ask] = _log_sum(value, tokens_of(ask))
+                except BackendError as error:
+                    failed.update(dict.fromkeys(question.asks, error))
         return [next((failed[ask] for ask in asks.tolist() if ask in failed), answers[asks]) for asks in trie.asks_of]
 
-    def _members(self, name: Any) -> npt.NDArray[np.int64]:
-        """The tokens of a set that the model knows: a tokenizer may have more, which are never predicted."""
-        members = self._beginning_with(name)
-        return members[members < self.vocabulary]
+    def _tokens_of(self, trie: Trie) -> Callable[[int], list[int]]:
+        """What gives the tokens whose total probability an ask wants."""
+        # A tokenizer may have more tokens than the model, which never predicts the rest.
+        sets = [[i for i in self._beginning_with(name).tolist() if i < self.vocabulary] for name in trie.sets]
+        targets = trie.ask_targets.tolist()
+        return lambda ask: [targets[ask]] if targets[ask] >= 0 else sets[-1 - targets[ask]]
 
-    def _shares(
-        self, trie: Trie, asks: npt.NDArray[np.int64], sets: dict[int, npt.NDArray[np.int64]]
-    ) -> list[npt.NDArray[np.int64]]:
-        """A node's asks, shared out over requests: chosen tokens, and large sets from a whole distribution."""
-        is_large = np.array([self._size(trie, ask, sets) > MOST_CHOSEN for ask in asks])
-        shares = [asks[is_large]] if is_large.any() else []
-        share: list[int] = []
-        size = 0
-        for ask in asks[~is_large]:
-            if size + (more := self._size(trie, ask, sets)) > MOST_CHOSEN:
-                shares.append(np.array(share))
-                share, size = [], 0
-            share.append(int(ask))
-            size += more
-        return [*shares, np.array(share)] if share else shares
+    def _questions(self, trie: Trie, node: int, tokens_of: Callable[[int], list[int]]) -> Iterator[_Question]:
+        """A node's asks, shared out over requests: chosen tokens, as many as fit, and large sets of all tokens."""
+        low, high = np.searchsorted(trie.ask_nodes, [node, node + 1]).tolist()
+        line = trie.tokens[[*trie.ancestors(int(node)), int(node)]].tolist()
+        asks = range(low, high)
+        large = [ask for ask in asks if len(tokens_of(ask)) > MOST_CHOSEN]
+        if large:
+            yield _Question(line, large, None)
+        share = _Question(line, [], [])
+        for ask in asks:
+            if (more := len(tokens := tokens_of(ask))) > MOST_CHOSEN or not more:
+                continue
+            assert share.chosen is not None
+            if len(share.chosen) + more > MOST_CHOSEN:
+                yield share
+                share = _Question(line, [], [])
+            share = _Question(line, [*share.asks, ask], [*(share.chosen or ()), *tokens])
+        if share.asks:
+            yield share
 
-    def _size(self, trie: Trie, ask: int, sets: dict[int, npt.NDArray[np.int64]]) -> int:
-        target = int(trie.ask_targets[ask])
-        return 1 if target >= 0 else len(sets[-1 - target])
-
-    def _chosen(self, trie: Trie, asks: npt.NDArray[np.int64], sets: dict[int, npt.NDArray[np.int64]]) -> list[int]:
-        targets = trie.ask_targets[asks].tolist()
-        parts = [[target] if target >= 0 else sets[-1 - target].tolist() for target in targets]
-        return sorted({token for part in parts for token in part})
-
-    def _params(self, trie: Trie, asks: npt.NDArray[np.int64], sets: dict[int, npt.NDArray[np.int64]]) -> Any:
+    def _params(self, question: _Question) -> Any:
         from vllm import SamplingParams
 
-        chosen = self._chosen(trie, asks, sets)
-        # All, where there are many: a list of the whole vocabulary, sorted, which takes a while.
-        wanted = {"logprobs": -1} if len(chosen) > MOST_CHOSEN else {"logprob_token_ids": chosen or [0]}
         return SamplingParams(
             max_tokens=1,
             temperature=0.0,
             detokenize=False,
             flat_logprobs=True,
             skip_reading_prefix_cache=not self.reads_cache,
-            **wanted,
+            **({"logprobs": -1} if question.chosen is None else {"logprob_token_ids": question.chosen}),
         )
 
-    def _read(
-        self,
-        trie: Trie,
-        asks: npt.NDArray[np.int64],
-        sets: dict[int, npt.NDArray[np.int64]],
-        output: Any,
-        answers: npt.NDArray[np.float64],
-    ) -> None:
+    def _listed(self, question: _Question, output: Any) -> dict[int, float]:
+        """The log-probabilities of the tokens that a question is about. Raises `BackendError` if any is not there."""
+        self.tokens_asked += len(output.prompt_token_ids)
+        self.tokens_cached += output.num_cached_tokens or 0
         found = output.outputs[0].logprobs
-        value = dict(zip(found.token_ids, found.logprobs, strict=True))
-        for ask in asks.tolist():
-            target = int(trie.ask_targets[ask])
-            if target >= 0:
-                answers[ask] = value.get(target, np.nan)
-            else:
-                members = [value.get(token, np.nan) for token in sets[-1 - target].tolist()]
-                # The set may be empty: its probability is then 0.
-                answers[ask] = np.logaddexp.reduce(members) if members else -np.inf
+        # The drawn token comes first, then those asked for; a shorter list is filled up with token 0.
+        count = self.vocabulary if question.chosen is None else len(question.chosen)
+        ids, values = found.token_ids[1 : count + 1], found.logprobs[1 : count + 1]
+        value = dict(zip(ids, values, strict=True))
+        if len(value) != count if question.chosen is None else ids != question.chosen:
+            raise BackendError("malformed", "vLLM listed other tokens than those asked for", hint="update vLLM")
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """One request: the asks that it answers, and the tokens that it lists; all of them if None."""
+
+    line: list[int]
+    asks: list[int]
+    chosen: list[int] | None
+
+
+def _log_sum(value: dict[int, float], tokens: list[int]) -> float:
+    return value[tokens[0]] if len(tokens) == 1 else float(np.logaddexp.reduce([value[token] for token in tokens]))
 
 
 def prompt_logprobs(engine: VLLMEngine, lines: Sequence[Sequence[int]]) -> list[npt.NDArray[np.float64]]:

@@ -28,7 +28,6 @@ N_ITEMS = 120
 STRADDLED = [
     ScoreRequest("The nurse said that ", ("he", "she", "they were")),
     ScoreRequest("The po", ("liceman", "lice said")),
-    ScoreRequest("", ("The nurse", "A man")),
     ScoreRequest((Message("user", "Who is the nurse?"),), ("He", "She", "The woman")),
 ]
 TEXTS = [

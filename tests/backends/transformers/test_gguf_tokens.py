@@ -1,0 +1,85 @@
+"""Tokens of GGUF files on transformers and on llama.cpp, over a thousand texts for each pre-tokenizer."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+
+from backends import BackendError, HFBackend, LlamaCppBackend
+from backends.base import ScoreRequest
+from backends.embedded import smollm2_path
+from backends.transformers.gguf_tokens import COMPARED
+from suites import OccuGender
+
+pytestmark = pytest.mark.models
+
+#: What pre-tokenizers treat differently: contractions, digits, scripts, marks, runs of spaces and breaks, signs.
+PARTS = (
+    "it's", "IT'S", "they'LL", "don’t", "'re", "nurse", "Nurse", "NURSE", "policeWoman", "naïve", "nai\u0308ve",
+    "Straße", "1", "12", "123", "1234567", "3.14", "٣٤", "½", "²", "x2", "2x", "日本語", "中文字", "한국어",
+    "русский", "العربية", "हिन्दी", "ไทย", "👩‍🚀", "🙂🙂", "!", "?!", "...", "«", "”", "—", "$5", "a+b", "<=>", "^~|",
+    "#", "@she/her", "_id_", "\\n", "C:\\", "{}", "[0]", " ", "  ", "   ", "\t", "\n", "\n\n", " \n", "\n ",
+    "\r\n", "\u00a0", "\u3000", "\u200b", "\u2028", "e\u0301", "\u0301",
+)  # fmt: skip
+
+
+def texts() -> list[str]:
+    random = np.random.default_rng(5)
+    made = ["".join(random.choice(PARTS, random.integers(1, 9))) for _ in range(700)]
+    spaced = [" ".join(random.choice(PARTS, random.integers(1, 9))) for _ in range(260)]
+    asked = [item.request.prompt for item in islice(OccuGender().items(), 40) if isinstance(item.request, ScoreRequest)]
+    return [*made, *spaced, *map(str, asked)]
+
+
+def renamed(pre: str, file: Path, *, without: str = "") -> Path:
+    """SmolLM2's vocabulary and merges under another pre-tokenizer's name, without a field, and no weights."""
+    reader = gguf.GGUFReader(str(smollm2_path()))
+    writer = gguf.GGUFWriter(file, "llama")
+    for field in reader.fields.values():
+        if field.name.startswith("GGUF.") or field.name in ("general.architecture", without):
+            continue
+        kind = field.types[0]
+        value = pre if field.name == "tokenizer.ggml.pre" else field.contents()
+        inner = field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None
+        writer.add_key_value(field.name, value, kind, sub_type=inner)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    return file
+
+
+@pytest.fixture(scope="module")
+def corpus() -> list[str]:
+    return texts()
+
+
+@pytest.mark.parametrize("pre", COMPARED)
+def test_tokens_are_those_of_llamacpp(pre: str, corpus: list[str], tmp_path: Path) -> None:
+    file = renamed(pre, tmp_path / "renamed.gguf")
+    theirs, close = LlamaCppBackend(file)._load_encoder()
+    ours, _ = HFBackend(file)._load_encoder()
+    wanted, found = (encoder.encode(corpus, chat=False) for encoder in (theirs, ours))
+    close()
+    differ = [text for text, a, b in zip(corpus, wanted, found, strict=True) if a != b]
+    assert not differ, f"{len(differ)} of {len(corpus)}: {differ[:5]}"
+
+
+@pytest.mark.parametrize("pre", ["llama-bpe", "gpt-2"])
+def test_bos_is_put_in_front_where_llamacpp_does(pre: str, tmp_path: Path) -> None:
+    """A file that does not say: with Llama 3's pre-tokenizer llama.cpp adds it, with GPT-2's it does not."""
+    file = renamed(pre, tmp_path / "renamed.gguf", without="tokenizer.ggml.add_bos_token")
+    theirs, close = LlamaCppBackend(file)._load_encoder()
+    ours, _ = HFBackend(file)._load_encoder()
+    (wanted,), (found,) = (encoder.encode(["The nurse"], chat=False) for encoder in (theirs, ours))
+    close()
+    assert found == wanted
+
+
+def test_an_unknown_pre_tokenizer_is_refused_by_name(tmp_path: Path) -> None:
+    file = renamed("tekken", tmp_path / "renamed.gguf")
+    with pytest.raises(BackendError, match="pre-tokenizer 'tekken' was not compared"):
+        HFBackend(file)._load_encoder()
