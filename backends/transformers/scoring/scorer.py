@@ -17,6 +17,7 @@ from backends.local.trie import Path, Trie
 from backends.transformers.context import context_length
 from backends.transformers.memory import PassSize
 from backends.transformers.scoring.batch import BatchRoute
+from backends.transformers.scoring.masked_tree import MaskedTreeRoute
 from backends.transformers.scoring.reader import LogitReader
 from backends.transformers.scoring.tree import TreeRoute
 from backends.transformers.scoring.trials import try_batch, why_not_tree
@@ -62,10 +63,19 @@ class SequenceScorer:
         self.vocabulary = reader.vocabulary
         rows = max(1, LOGIT_BYTES // (4 * reader.vocabulary))
         self.size = PassSize(pack_tokens, rows, str(reader.device))
-        self._batch, self._tree = BatchRoute(reader, self.size), TreeRoute(reader, self.size)
-        reason = why_not_tree(self._tree, self._batch, reader, self.size)
-        self.route: Literal["tree", "batch"] = "batch" if reason else "tree"
-        self.route_reason = reason + try_batch(self._batch, reader) if reason else "each distinct token is read once"
+        self._batch = BatchRoute(reader, self.size)
+        self._tree: TreeRoute | MaskedTreeRoute = TreeRoute(reader, self.size)
+        self.route: Literal["tree", "batch"] = "tree"
+        self.route_reason = "each distinct token is read once"
+        if reason := why_not_tree(self._tree, self._batch, reader, self.size):
+            self._tree = MaskedTreeRoute(reader, self.size)
+            if not why_not_tree(self._tree, self._batch, reader, self.size):
+                self.route_reason = f"each distinct token of a pass is read once, by a mask: {reason}"
+            else:
+                self.route, self.route_reason = "batch", reason
+            unusual = try_batch(self._batch, reader)  # refuses a model that sees later tokens
+            if self.route == "batch":
+                self.route_reason += unusual
 
     @property
     def tokens_computed(self) -> int:

@@ -15,6 +15,9 @@ from backends.transformers.memory import PassSize
 from backends.transformers.scoring.reader import LogitReader
 from backends.transformers.scoring.tree_attention import ATTENTION, State, TreeRefusedError, make_tree_pass
 
+#: As configs name a layer that attends within chunks.
+CHUNKED = "chunked_attention"
+
 
 class TreeRoute:
     """Scores tries by tree attention, and keeps the last path's state for the next call."""
@@ -73,10 +76,10 @@ class TreeRoute:
         depths = torch.from_numpy(trie.depths[pack.start : pack.stop]).to(self._reader.device)
         rows, row_of_ask = np.unique(trie.ask_nodes[pack.first_ask : pack.last_ask], return_inverse=True)
         places = torch.from_numpy(rows - pack.start).to(self._reader.device)
-        tree = make_tree_pass(trie, pack, len(chain), past, self._reader.device)
+        config = self._reader.config
+        tree = make_tree_pass(trie, pack, len(chain), past, self._reader.device, _chunks(config))
         with tree.active():
             logits = self._reader.logits(tokens[None], depths[None], None, places)
-        config = self._reader.config
         if len(tree.present) != config.num_hidden_layers:
             seen = f"{len(tree.present)} of its {config.num_hidden_layers} layers"
             raise TreeRefusedError(f"{seen} attend through transformers' attention interface")
@@ -100,6 +103,12 @@ def _window(config: Any) -> int | None:
         return None
     window: int | None = getattr(config, "sliding_window", None)
     return window
+
+
+def _chunks(config: Any) -> dict[int, int]:
+    """The layers that attend within chunks alone, and how long a chunk is."""
+    kinds = getattr(config, "layer_types", None) or ()
+    return {at: config.attention_chunk_size for at, kind in enumerate(kinds) if str(kind) == CHUNKED}
 
 
 def _cut(state: State, held: list[int], wanted: list[int]) -> State:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,8 @@ ATTENTION = "token_tree"
 BLOCK = 64  # queries that attend together: few enough to waste little, enough for a full matrix kernel
 GATHER_BYTES = 256 << 20  # maximum memory of gathered keys and their scores at a time, and of a cached mask
 LEAST_EXPONENT = -80.0  # e^-80 is negligible next to 1, and exp takes ten times as long when it underflows
+
+_Reach = tuple[int | None, int | None]  # a layer's sliding window, and its chunk
 
 State = dict[int, tuple[torch.Tensor, torch.Tensor]]
 """layer → (keys, values), each (key heads, tokens, head size)."""
@@ -49,6 +51,8 @@ class TreePass:
         Keys and values of the chain, and of [chain, pack].
     windows : set
         The sliding windows that the layers use.
+    chunks : dict
+        Layers that attend within chunks of so many tokens alone.
     """
 
     index: torch.Tensor
@@ -58,7 +62,8 @@ class TreePass:
     past: State
     present: State = field(default_factory=dict)
     windows: set[int | None] = field(default_factory=set)
-    _masks: dict[tuple[int | None, int, torch.dtype], torch.Tensor] = field(default_factory=dict)
+    chunks: Mapping[int, int] = field(default_factory=dict)
+    _masks: dict[tuple[_Reach, int, torch.dtype], torch.Tensor] = field(default_factory=dict)
     _elsewhere: dict[torch.device, TreePass] = field(default_factory=dict)
 
     def on(self, device: torch.device) -> TreePass:
@@ -74,6 +79,7 @@ class TreePass:
                 self.past,
                 self.present,
                 self.windows,
+                self.chunks,
             )
         return self._elsewhere[device]
 
@@ -86,20 +92,23 @@ class TreePass:
         finally:
             _current.tree = None
 
-    def mask(self, window: int | None, groups: int, dtype: torch.dtype, part: slice) -> torch.Tensor:
+    def mask(self, reach: _Reach, groups: int, dtype: torch.dtype, part: slice) -> torch.Tensor:
         """Mask of shape (blocks in the part, 1, groups * BLOCK, L), to be added to the attention scores."""
         if self.allowed.numel() * groups * dtype.itemsize > GATHER_BYTES:
-            return self._make_mask(window, groups, dtype, part)
-        key = (window, groups, dtype)
+            return self._make_mask(reach, groups, dtype, part)
+        key = (reach, groups, dtype)
         if key not in self._masks:  # for all blocks at once, shared by all layers
-            self._masks[key] = self._make_mask(window, groups, dtype, slice(None))
+            self._masks[key] = self._make_mask(reach, groups, dtype, slice(None))
         return self._masks[key][part]
 
-    def _make_mask(self, window: int | None, groups: int, dtype: torch.dtype, part: slice) -> torch.Tensor:
+    def _make_mask(self, reach: _Reach, groups: int, dtype: torch.dtype, part: slice) -> torch.Tensor:
         allowed = self.allowed[part]
+        window, chunk = reach
+        queries, keys = self.query_depth[part, :, None], self.key_depth[part, None, :]
         if window is not None:
-            near = self.query_depth[part, :, None] - self.key_depth[part, None, :] < window
-            allowed = allowed & near
+            allowed = allowed & (queries - keys < window)
+        if chunk is not None:
+            allowed = allowed & (queries // chunk == keys // chunk)
         mask = torch.zeros(allowed.shape, dtype=dtype, device=allowed.device)
         mask.masked_fill_(~allowed, torch.finfo(dtype).min)
         return mask.repeat(1, groups, 1)[:, None]
@@ -168,7 +177,7 @@ def _tree_attention(
             x.index_select(1, index.reshape(-1)).view(key_heads, len(index), length, -1).transpose(0, 1)
             for x in (keys, values)
         )
-        mask = tree.mask(sliding_window, groups, query.dtype, part)
+        mask = tree.mask((sliding_window, tree.chunks.get(layer)), groups, query.dtype, part)
         parts.append(_attend(queries[part], k, v, mask, scale, softcap, sinks))
     out = parts[0] if len(parts) == 1 else torch.cat(parts)
     out = out.view(blocks, key_heads, groups, BLOCK, -1).permute(0, 3, 1, 2, 4)
@@ -224,8 +233,9 @@ def make_tree_pass(
     chain: int,
     past: State,
     device: torch.device,
+    chunks: Mapping[int, int] | None = None,
 ) -> TreePass:
-    """Compute which keys each block of queries sees.
+    """Compute which keys each block of queries sees. ``chunks``: as in `TreePass`.
 
     A block's keys are the ancestors of its first node, by depth, then its own nodes. A query's ancestors
     outside the block are the first of these keys, as many as the depth at which its path enters the block.
@@ -263,4 +273,4 @@ def make_tree_pass(
     def tensor(array: npt.NDArray[Any]) -> torch.Tensor:
         return torch.from_numpy(array).to(device)
 
-    return TreePass(tensor(index), tensor(allowed), tensor(query_depth), tensor(key_depth), past)
+    return TreePass(tensor(index), tensor(allowed), tensor(query_depth), tensor(key_depth), past, chunks=chunks or {})

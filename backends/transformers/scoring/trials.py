@@ -20,17 +20,18 @@ from backends.transformers.context import context_length
 from backends.transformers.memory import PassSize
 from backends.transformers.precision import ROUNDING_OF_16_BITS, computes_in_float32
 from backends.transformers.scoring.batch import BatchRoute
+from backends.transformers.scoring.masked_tree import MaskedTreeRoute
 from backends.transformers.scoring.reader import LogitReader
-from backends.transformers.scoring.tree import TreeRoute
+from backends.transformers.scoring.tree import CHUNKED, TreeRoute
 from backends.transformers.scoring.tree_attention import TreeRefusedError
 
 Floats = npt.NDArray[np.float64]
 
-TREE_LAYERS = {"full_attention", "sliding_attention"}  # the kinds of layers that tree attention supports
+TREE_LAYERS = {"full_attention", "sliding_attention", CHUNKED}  # the kinds of layers that tree attention supports
 TRIAL_TOKENS = 40  # maximum tokens of the sequences that try the batch
 
 
-def why_not_tree(tree: TreeRoute, batch: BatchRoute, reader: LogitReader, size: PassSize) -> str:
+def why_not_tree(tree: TreeRoute | MaskedTreeRoute, batch: BatchRoute, reader: LogitReader, size: PassSize) -> str:
     """Why the tree cannot be used for this model, by comparing both routes on a small trie; empty if it can.
 
     Raises
@@ -40,9 +41,12 @@ def why_not_tree(tree: TreeRoute, batch: BatchRoute, reader: LogitReader, size: 
     """
     if not reader.takes_positions:
         return "its forward pass does not accept position_ids"
-    if others := {str(kind) for kind in getattr(reader.config, "layer_types", None) or ()} - TREE_LAYERS:
+    if isinstance(tree, MaskedTreeRoute) and (window := _own_window(reader.config)):
+        return f"its attention has a window of its own ({window})"
+    kinds = {str(kind) for kind in getattr(reader.config, "layer_types", None) or ()}
+    if others := kinds - TREE_LAYERS:
         return f"it has layers of the kind {', '.join(sorted(others))}"
-    if getattr(reader.config, "attention_chunk_size", None) is not None:
+    if getattr(reader.config, "attention_chunk_size", None) is not None and not kinds:
         return "it attends within chunks"
     random = np.random.default_rng(0)
     stem, *branches = (tuple(random.integers(0, _tokens(reader), n).tolist()) for n in (5, 4, 3, 5))
@@ -60,6 +64,14 @@ def why_not_tree(tree: TreeRoute, batch: BatchRoute, reader: LogitReader, size: 
         tree.forget()
     moved = float(np.abs(values - plain).mean())
     return "" if moved < _rounding(reader) else f"with the tree its log-probabilities change by {moved:.2g} nats"
+
+
+def _own_window(config: Any) -> str:
+    """The field of a config that limits how far some layers see; what they see is then not in the mask alone."""
+    for name in ("sliding_window", "attention_chunk_size", "window_size", "attention_types", "local_attention"):
+        if getattr(config, name, None) is not None:
+            return name
+    return ""
 
 
 def try_batch(batch: BatchRoute, reader: LogitReader) -> str:

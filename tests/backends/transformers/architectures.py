@@ -45,7 +45,9 @@ _SIZES = {
     "max_position_embeddings": 128, "n_positions": 128, "n_ctx": 128, "max_seq_len": 128, "context_length": 128,
     "num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4, "moe_num_experts": 4, "num_experts_per_tok": 2,
     "moe_topk": 2, "moe_k": 2, "num_experts_per_token": 2, "image_size": 32, "patch_size": 16, "depth": 2,
-    "num_kv_shared_layers": 2, "n_group": 1, "topk_group": 1, "n_shared_experts": 1, "first_k_dense_replace": 1,
+
+    "num_kv_shared_layers": 2, "attention_chunk_size": 6,
+    "n_group": 1, "topk_group": 1, "n_shared_experts": 1, "first_k_dense_replace": 1,
     "q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8,
     "sliding_window": 6, "state_size": 4, "ssm_state_size": 4, "mamba_d_state": 4, "time_step_rank": 4,
     "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_num_heads": 4, "mamba_head_dim": 16, "n_mamba_heads": 2,

@@ -13,7 +13,7 @@ FEW = {
     "llama": ("tree", "many at once"),
     "gpt_oss": ("tree", "many at once"),
     "gemma4": ("tree", "many at once"),
-    "falcon": ("batch", "many at once"),
+    "falcon": ("tree", "many at once"),
     "bart": ("batch", "one at a time: its log-probabilities change"),
     "mamba": ("", "one at a time: a layer"),
     "jamba": ("", "one at a time: a layer"),

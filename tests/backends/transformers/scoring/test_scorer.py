@@ -20,7 +20,7 @@ from tests.backends.local.tiny_models import (
     FAMILIES,
     log_probabilities,
 )
-from tests.backends.transformers.reference import REQUESTS, TREE_FAMILIES, plain_model, scores
+from tests.backends.transformers.reference import MASKED_FAMILIES, REQUESTS, TREE_FAMILIES, plain_model, scores
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
@@ -38,7 +38,8 @@ def test_every_family_gives_the_numbers_of_plain_transformers(family: str, folde
             assert [t.token_id for t in score.tokens] == tokens[-len(score.tokens) :]
             assert [t.logprob for t in score.tokens] == pytest.approx(expected, abs=1e-5)
     route = backend.describe_blocking().notes["route"]
-    assert route.startswith("tree" if family in TREE_FAMILIES else "batch"), route
+    assert route.startswith("tree" if family in [*TREE_FAMILIES, *MASKED_FAMILIES] else "batch"), route
+    assert ("by a mask" in route) == (family in MASKED_FAMILIES)
 
 
 @pytest.mark.parametrize("family", ["mistral", "gemma2", "gemma3", "qwen2"])
@@ -55,7 +56,7 @@ def test_sliding_window_is_short_enough_to_matter(family: str, folders: dict[str
     assert abs(near[-1] - far[-1]) > 1e-3
 
 
-@pytest.mark.parametrize("family", ["llama", "gemma2", "falcon"])
+@pytest.mark.parametrize("family", ["llama", "gemma2", "falcon", "bloom"])
 def test_packing_and_order_change_no_result(family: str, folders: dict[str, Path]) -> None:
     backend = HFBackend(folders[family], threads=1)
     usual = scores(backend, REQUESTS)
@@ -154,7 +155,7 @@ def test_probabilities_of_all_next_characters_sum_to_one(folders: dict[str, Path
     assert 0 < sum(math.exp(s.logprob or 0.0) for s in straddled) < 1
 
 
-@pytest.mark.parametrize("family", ["llama", "falcon"])
+@pytest.mark.parametrize("family", ["llama", "falcon", "bloom"])
 def test_paths_without_asks_leave_the_others_alone(family: str, folders: dict[str, Path]) -> None:
     """An empty continuation is refused as a request; a path with nothing to score is none to the scorer."""
     with pytest.raises(ValueError, match="empty continuation"):

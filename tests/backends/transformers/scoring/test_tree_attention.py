@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import transformers
 from torch.nn import functional
 
 from backends import HFBackend
 from backends.base import ScoreRequest, ScoreResponse
 from backends.transformers.scoring import tree_attention
-from tests.backends.local.tiny_models import (
-    log_probabilities,
-    save_tiny_model,
-)
+from tests.backends.local.tiny_models import GROUPED, log_probabilities, save_model_of, save_tiny_model
 from tests.backends.transformers.reference import REQUESTS, TREE_FAMILIES, plain_model, scores
 
 
@@ -95,3 +94,54 @@ def test_fused_attention_agrees_with_transformers(
                     expected = log_probabilities(model, tokenizer(request.prompt + continuation)["input_ids"])
                     assert [t.logprob for t in score.tokens] == pytest.approx(expected[-len(score.tokens) :], abs=2e-5)
     assert bool(called) == (family != "gemma2"), "a soft cap is written out"
+
+
+SINKS = {
+    **{name: GROUPED[name] for name in GROUPED if name != "rope_parameters"}, "num_local_experts": 2,
+    "num_experts_per_tok": 2, "sliding_window": 6, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_attention_sinks_take_their_share(exact: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With and without a key that scores far above them."""
+    folder = save_model_of(lambda v: transformers.GptOssConfig(**SINKS, vocab_size=v), tmp_path)
+    model, tokenizer = plain_model(folder)
+    with torch.no_grad():
+        for at, layer in enumerate(model.model.layers):
+            layer.self_attn.sinks.copy_(torch.tensor([3.0, -2.0, 0.0, 40.0 * at]))
+    model.save_pretrained(folder)
+    monkeypatch.setattr(tree_attention, "sums_exactly", lambda _: exact)
+    backend = HFBackend(folder, threads=1)
+    assert backend.load().scorer.route == "tree"
+    compare(backend, model, tokenizer)
+
+
+@pytest.mark.parametrize("pack_tokens", [512, 9])
+def test_chunks_of_attention_end_where_the_config_says(pack_tokens: int, tmp_path: Path) -> None:
+    """They are longer than the texts that try the tree, and shorter than these."""
+    folder = save_model_of(
+        lambda v: transformers.Llama4TextConfig(
+            **GROUPED, intermediate_size_mlp=48, vocab_size=v, attention_chunk_size=12, num_local_experts=2,
+            interleave_moe_layer_step=1,
+        ),
+        tmp_path,
+    )  # fmt: skip
+    model, tokenizer = plain_model(folder)
+    backend = HFBackend(folder, threads=1)
+    scorer = backend.load().scorer
+    assert scorer.route == "tree"
+    scorer.size.most_tokens = pack_tokens
+    compare(backend, model, tokenizer)
+
+
+def compare(backend: HFBackend, model: Any, tokenizer: Any) -> None:
+    compared = 0
+    for request, answer in zip(REQUESTS, backend.run_blocking(REQUESTS), strict=True):
+        assert isinstance(answer, ScoreResponse), answer
+        for continuation, score in zip(request.continuations, answer.scores, strict=True):
+            if score.boundary != "straddled":
+                expected = log_probabilities(model, tokenizer(request.prompt + continuation)["input_ids"])
+                assert [t.logprob for t in score.tokens] == pytest.approx(expected[-len(score.tokens) :], abs=2e-5)
+                compared += 1
+    assert compared > 5

@@ -20,10 +20,6 @@ from tests.backends.local.tiny_models import (
 from tests.backends.transformers.reference import REQUESTS, plain_model, scores
 
 NOT_TREES: dict[str, Any] = {
-    "llama4": lambda v: transformers.Llama4TextConfig(  # chunks longer than the texts that try the tree
-        **GROUPED, intermediate_size_mlp=48, vocab_size=v, attention_chunk_size=12, num_local_experts=2,
-        interleave_moe_layer_step=1,
-    ),
     "recurrent_gemma": lambda v: transformers.RecurrentGemmaConfig(
         hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4, lru_width=32,
         attention_window_size=6, vocab_size=v,
