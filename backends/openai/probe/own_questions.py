@@ -9,6 +9,7 @@ these questions must have other lists than they have: a gateway may rewrite what
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,6 +44,7 @@ from backends.openai.scoring.tokenizer import RemoteTokenizer
 from backends.openai.scoring.top_logprobs import TopLogprobs
 
 T = TypeVar("T")
+Doubtful = tuple[ScoreRequest, ScoreResponse, frozenset[str]]
 #: A drawn token, and the list that it came with; None for an echo.
 Drawn = tuple[str, TopLogprobs | None]
 
@@ -86,13 +88,13 @@ _MIN_OFF = 2
 class OwnSample:
     """Some of the ``seen`` questions of a run with their answers, and the places of lists that came with a draw.
 
-    ``doubtful`` are questions where an audited word was drawn that the list beside it leaves out.
+    ``doubtful`` are questions where audited words were drawn that the lists beside them leave out, with these words.
     """
 
     questions: Sequence[tuple[ScoreRequest, ScoreResponse]]
     places: Sequence[Place]
     seen: int
-    doubtful: Sequence[tuple[ScoreRequest, ScoreResponse]] = ()
+    doubtful: Sequence[Doubtful] = ()
 
 
 class OwnQuestions:
@@ -101,7 +103,7 @@ class OwnQuestions:
     def __init__(self) -> None:
         self._questions = _Reservoir[tuple[ScoreRequest, ScoreResponse]](_MOST)
         self._places = _Reservoir[Place](_MOST_KEPT)
-        self._doubtful = _Reservoir[tuple[ScoreRequest, ScoreResponse]](_MOST_DOUBTFUL)
+        self._doubtful = _Reservoir[Doubtful](_MOST_DOUBTFUL)
 
     def add(self, request: ScoreRequest, response: ScoreResponse, drawn: Iterable[Drawn] = ()) -> None:
         """Add a question and its answer, and what was drawn beside its lists."""
@@ -109,8 +111,8 @@ class OwnQuestions:
         places = [_place(request, response, text, top) for text, top in drawn]
         for place in places:
             self._places.add(place)
-        if any(not left_out(place).isdisjoint(place.drawn) for place in places):
-            self._doubtful.add((request, response))
+        if hidden := frozenset(text for place in places for text in left_out(place).intersection(place.drawn)):
+            self._doubtful.add((request, response, hidden))
 
     def take(self) -> OwnSample:
         """A share of the questions that were seen, and the places; none of them is kept."""
@@ -272,31 +274,33 @@ async def check_own(
 async def _hidden(session: ProbeSession, sample: OwnSample, way: Together | None) -> str:
     """How draws after the doubtful questions contradict their scores' bounds; empty if they do not."""
     places = []
-    for request, response in sample.doubtful:
+    for request, response, words in sample.doubtful:
         prompt = await _prompt(session, request)
         if not isinstance(prompt, BackendError):
-            places.append((prompt, _scored_place(request, response, session.capabilities)))
+            places.append((prompt, _scored_place(request, response, words, session.capabilities)))
     each = max(_AFTER_DOUBTFUL[way] // max(len(places), 1), 1) * session.capabilities.draws_of_a_request(way)
 
-    async def draw() -> list[list[Place]]:
+    async def draw(times: int) -> list[list[Place]]:
         if not places:
             raise NotTestedError("no audited word was drawn that its list leaves out")
-        return [await drawn_places(session, places, each)]
+        return [await drawn_places(session, places, times * each)]
 
-    look = Look(draw, (left_out_bound,))
+    some, more = (Look(functools.partial(draw, times), (left_out_bound,)) for times in (1, 2))
     with contextlib.suppress(NotTestedError):
-        _, fit, message = await compare_draws(session, (look, look), _LEVELS_HIDDEN)
+        _, fit, message = await compare_draws(session, (some, more), _LEVELS_HIDDEN)
         if not fit:
             return f"audited words that its lists leave out are drawn too often ({message})"
     return ""
 
 
-def _scored_place(request: ScoreRequest, response: ScoreResponse, found: ServerCapabilities) -> Place:
-    """What a question's scores say of the first token; the texts that are only bounded are audited."""
+def _scored_place(
+    request: ScoreRequest, response: ScoreResponse, words: frozenset[str], found: ServerCapabilities
+) -> Place:
+    """What a question's scores say of those of these words that they only bound."""
     bounds = {
         continuation: score.high
         for continuation, score in zip(request.continuations, response.scores, strict=True)
-        if score.exactness == "bounded" and not score.tokens
+        if score.exactness == "bounded" and not score.tokens and continuation in words
     }
     is_chat = not isinstance(request.prompt, str) and found.chat_route != "rendered"
     bound = math.exp(max(bounds.values())) if bounds else None
