@@ -95,8 +95,9 @@ def _rows_of_leaves(trie: Trie) -> list[tuple[list[int], list[int]]]:
     """For each leaf its path of nodes, and those with asks that no earlier leaf has covered; longest first."""
     with_asks = set(trie.ask_nodes.tolist())
     rows = []
+    depths = trie.depths.tolist()
     for node in range(len(trie)):
-        if node + 1 == len(trie) or trie.depths[node + 1] <= trie.depths[node]:
+        if node + 1 == len(trie) or depths[node + 1] <= depths[node]:
             line = [*trie.ancestors(node), node]
             mine = [n for n in line if n in with_asks]
             with_asks.difference_update(mine)

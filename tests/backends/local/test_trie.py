@@ -109,3 +109,10 @@ def test_common_start_counts_equal_leading_tokens() -> None:
     assert common_start((1, 2, 3), (1, 2, 4, 5)) == 2
     assert common_start((1, 2), (1, 2, 4)) == 2
     assert common_start((), (1,)) == 0
+
+
+@given(st.lists(st.integers(0, 2), max_size=9), st.lists(st.integers(0, 2), max_size=9), st.integers(0, 9))
+def test_the_common_start_ends_where_tokens_first_differ(a: list[int], b: list[int], shared: int) -> None:
+    b = a[:shared] + b
+    expected = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    assert common_start(a, b) == common_start(tuple(a), tuple(b)) == expected
