@@ -264,6 +264,10 @@ class HFBackend(CausalBackend):
         self._ranks = Ranks(size, self._options)
         return self._ranks.run(None, self._load_here)
 
+    def _places(self, model: Any) -> str:
+        size = self.placement.tensor_parallel
+        return describe_places(model) if size is None else f"each layer over {size} processes"
+
     def _load_here(self) -> LoadedModel:
         from backends.transformers.generation import HFGeneration
         from backends.transformers.memory import within_memory
@@ -286,7 +290,7 @@ class HFBackend(CausalBackend):
         else:
             engine = HFGeneration(model, self._tokenizer, device=device, render=encoder.render)
             route = f"{scorer.route}: {scorer.route_reason}"
-            return LoadedModel(model, encoder, scorer, TextGenerator(engine), route, describe_places(model))
+            return LoadedModel(model, encoder, scorer, TextGenerator(engine), route, self._places(model))
         raise BackendError(
             "out_of_memory",
             f"the model does not fit in the memory of {self.device}",

@@ -21,7 +21,8 @@ from backends.errors import BackendError, ConfigError
 
 T = TypeVar("T")
 
-WAIT = timedelta(hours=2)  # for the slowest rank: it may read its weights from a slow disk
+#: For the slowest rank, which may read its weights from a slow disk. NCCL notices no sooner that a rank has ended.
+WAIT = timedelta(minutes=30)
 
 #: A projection of attention → how it is divided where its heads are not: its outputs are gathered, and split again.
 _GATHERED = {
@@ -165,6 +166,8 @@ def join_group(rank: int, size: int, port: int) -> None:
     import torch
     import torch.distributed as dist
 
+    if torch.cuda.is_available():
+        torch.cuda.set_device(rank)
     dist.init_process_group(
         "nccl" if torch.cuda.is_available() else "gloo",
         init_method=f"tcp://127.0.0.1:{port}",

@@ -132,7 +132,6 @@ def _tree_attention(
     scaling: float | None = None,
     sliding_window: int | None = None,
     softcap: float | None = None,
-    s_aux: torch.Tensor | None = None,
     **other: Any,
 ) -> tuple[torch.Tensor, None]:
     """Attention over a tree. Shapes: query (1, H, T, D), key and value (1, K, T, D), result (1, T, H, D).
@@ -160,7 +159,7 @@ def _tree_attention(
     blocks, length = tree.index.shape
     scale = size**-0.5 if scaling is None else scaling
     padded = functional.pad(query[0], (0, 0, 0, blocks * BLOCK - tokens))
-    sinks = s_aux
+    sinks: torch.Tensor | None = other.get("s_aux")
     # Heads that share a key head become additional queries of it: (blocks, K, groups * BLOCK, D).
     queries = padded.view(key_heads, groups, blocks, BLOCK, size).permute(2, 0, 1, 3, 4)
     queries = queries.reshape(blocks, key_heads, groups * BLOCK, size)

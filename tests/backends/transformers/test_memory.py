@@ -13,8 +13,9 @@ from torch.profiler import ProfilerActivity, profile
 
 from backends import BackendError, HFBackend
 from backends.base import ScoreRequest, ScoreResponse
+from backends.local.generation import NoRoomError
 from backends.local.trie import Path as TokenPath
-from backends.transformers.memory import is_out_of_memory
+from backends.transformers.memory import is_out_of_memory, within_memory
 from backends.transformers.scoring import scorer as hf_scoring
 from backends.transformers.scoring import tree_attention
 from tests.backends.transformers.reference import REQUESTS, scores
@@ -36,6 +37,20 @@ def test_out_of_memory_halves_the_pack_and_goes_on(folders: dict[str, Path], mon
     monkeypatch.setattr(model, "forward", small)
     assert scores(backend, REQUESTS) == pytest.approx(usual, abs=1e-5)
     assert scorer.size.most_tokens >> scorer.size.halvings == 16
+
+
+def test_a_part_of_a_divided_model_takes_no_smaller_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others would wait for it in the middle of theirs."""
+
+    def full() -> None:
+        raise torch.OutOfMemoryError("planted")
+
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    with pytest.raises(torch.OutOfMemoryError):
+        within_memory(full, "cpu")
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: False)
+    with pytest.raises(NoRoomError):
+        within_memory(full, "cpu")
 
 
 def test_memory_never_enough_is_an_error_of_each_request(

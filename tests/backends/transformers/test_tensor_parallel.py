@@ -36,6 +36,7 @@ def test_a_divided_model_answers_as_a_whole_one(family: str, size: int, folders:
         assert texts(divided) == texts(whole)
         assert scores(divided, REQUESTS[:1]) == pytest.approx(scores(whole, REQUESTS[:1]), abs=2e-5)
         assert divided.notes_of_run()["route"].startswith("tree")
+        assert divided.notes_of_run()["places"] == f"each layer over {size} processes"
         weight = divided.load().model.model.layers[0].mlp.up_proj.weight
         assert weight.to_local().shape[0] == weight.shape[0] // size
     finally:
