@@ -67,3 +67,4 @@ def test_every_architecture_scores_and_writes_truly() -> None:
     assert not [one for one in made if one["scores"].startswith(("wrong", "crash"))], summary(found)
     assert not [one for one in made if one["texts"].startswith(("wrong", "crash"))], summary(found)
     assert sum(one["texts"] == "true" for one in scored) >= 0.95 * len(scored), summary(found)
+    assert sum(one["route"].startswith("tree") for one in scored) >= 0.7 * len(scored), summary(found)
