@@ -106,6 +106,8 @@ class VLLMEngine:
         return outputs
 
     def close(self) -> None:
-        """Free the weights."""
+        """Free the weights, and end the processes of further devices. May be called more than once."""
+        if self._engine is not None:
+            self._engine.engine_core.shutdown()
         self._llm = self._engine = None
         gc.collect()
