@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from audit.analysis.estimators.alike_strata import allow_for_alike_strata
 from audit.analysis.estimators.clusters import Strata, crossed_factors
 from audit.analysis.estimators.estimate import Codes, Estimate, Floats, unknown_where_few_are_alike
 from audit.analysis.estimators.means import clustered_mean
@@ -92,6 +93,8 @@ def mean_of_kind(
             estimate = widened_by_logit_model(estimate, columns, clusters, strata)
         estimate = allow_for_unseen_outcomes(estimate, *arguments)
     estimate = estimate.where(is_count, counted)
+    if strata is not None and factors:
+        estimate = allow_for_alike_strata(estimate, columns, clusters, strata)
     if is_of_sample:
         sampled, estimate = estimate, allow_for_unseen_skewness(estimate)
         ends, groups = (kind.least, kind.most), strata or Strata.one(len(columns))

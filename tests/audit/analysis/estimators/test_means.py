@@ -12,10 +12,10 @@ from statsmodels.stats.proportion import proportion_confint
 
 from audit.analysis.estimators import (
     Estimate,
-    allow_for_few_outcomes,
     clustered_mean,
     crossed_factors,
 )
+from audit.analysis.estimators.rare import allow_for_few_outcomes
 from tests.audit.analysis.designs import grid
 
 
