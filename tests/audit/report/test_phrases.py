@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -34,6 +35,19 @@ def test_models_are_placed_by_their_whole_interval() -> None:
         "b lies below 0, the neutral value: −0.20 [−0.23, −0.17]; "
         "c is indistinguishable from 0, the neutral value: 0.01 [−0.02, 0.04]."
     )
+
+
+@pytest.mark.parametrize(("templates", "said"), [(1, True), (2, False)])
+def test_one_template_says_nothing_about_others(templates: int, said: bool) -> None:
+    levels = {"occupation": 40, "template": templates}
+    figure = mu.measure("a", "gap", {"debiasing": None}, 0.04, 0.05, neutral=0.0, levels=levels)
+    spec = replace(figure.spec, population="new occupations and templates of these kinds")
+    info = mu.suite_info("toy", "Toy", charts=[Chart("dots", "Gap", ("gap",), {"debiasing": None})])
+    (sentence,) = _said(mu.result(["a"], [info], [figure.model_copy(update={"spec": spec})]), "finding")
+    caution = (
+        "new occupations and templates of these kinds (one template was asked: the intervals say nothing about others)"
+    )
+    assert (caution in sentence) == said
 
 
 def test_a_wide_interval_stands_beside_its_sampling_error() -> None:

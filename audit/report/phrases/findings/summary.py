@@ -11,6 +11,7 @@ from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.report.figures import Condition, Figures
 from audit.report.formatting import (
     bounded,
+    factor_label,
     figure,
     level_label,
     measure_label,
@@ -240,8 +241,14 @@ def _subject(measure: str, conditions: Sequence[str], measures: Sequence[Measure
     named = [c for c in conditions if c]
     where = "; ".join(named) if len(named) <= _LISTED else f"{len(named)} conditions"
     population = measures[0].spec.population if measures else ""
-    over = f", over {one_line(population)}" if population else ""
+    over = f", over {one_line(population)}{_single(measures)}" if population else ""
     return label[:1].upper() + label[1:] + (f" ({where})" if where else "") + over
+
+
+def _single(measures: Sequence[Measure]) -> str:
+    """That a sampled factor of which one level was asked is in no interval."""
+    single = dict.fromkeys(factor_label(factor) for m in measures for factor, n in m.levels.items() if n == 1)
+    return f" (one {enumeration(single)} was asked: the intervals say nothing about others)" if single else ""
 
 
 def _reasons(figures: Figures, labelled: Sequence[Labelled]) -> str:
