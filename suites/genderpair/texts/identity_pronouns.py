@@ -42,6 +42,29 @@ _EITHER_OF_TWO = "|".join(
     rf"(?:{'|'.join(one)})(?:\s*/\s*|\s+or\s+)(?:{'|'.join(other)})"
     for one, other in itertools.permutations(FORMS.values(), 2)
 )
+#: Nouns of a group that names of places, people and works contain.
+_IN_NAMES = {
+    "male": "King|Prince|Duke|Lord|Father|Brother|Uncle|Man|Boy|Chairman|Gentleman",
+    "female": "Queen|Princess|Duchess|Lady|Mother|Sister|Aunt|Woman|Girl|Chairwoman|Her Majesty['’]s",
+}
+_NAMES = {
+    group: re.compile(
+        rf"\b(?:{nouns})(?:['’]s)?\s(?:[A-Z]\w)|(?<![.!?:;“\"]\s)(?<!^)\b[A-Z]\w+(?:['’]s)?\s(?:of\s)?(?:{nouns})\b"
+    )
+    for group, nouns in _IN_NAMES.items()
+}
+_PHRASES = {
+    "male": re.compile(
+        r"\b(?:(?:to|he|she|they|it|will|would|must|we|you)\sman(?:s|ned)?\s(?:the|a|an|his|her|their|our)\b"
+        r"|oh,?\s(?:boy|man)\b|ladies\sand\sgentlemen|king\s(?:prawn|crab|cobra|size)s?|no\sman['’]s\sland"
+        r"|man\soverboard|every\sman\sfor\shimself|father\stime)",
+        re.IGNORECASE,
+    ),
+    "female": re.compile(
+        r"\b(?:ladies\sand\sgentlemen|queen\s(?:bee|size)s?|mother\s(?:nature|earth|tongue|of\spearl)|lady\sluck|Ms\.?\sMagazine)",
+        re.IGNORECASE,
+    ),
+}
 _MENTIONS_A_WORD = re.compile(r"\b(?:words?|pronouns?|terms?)\W*$", re.IGNORECASE)
 
 
@@ -54,8 +77,11 @@ def is_ambiguous(text: str, source: str) -> bool:
     """Whether a pronoun of group ``source`` is ambiguous in ``text``, so that a swap cannot be trusted.
 
     That is "her" before a word that may or may not be its noun ("sent her letters", "saw her duck", "made her
-    captain"), and "they" beside other persons in the plural.
+    captain"), and "they" beside other persons in the plural. So is a noun in a name or a fixed phrase (King's Cross,
+    Isle of Man, a queen bee, ladies and gentlemen), and "man" as a verb: a swap would change what is named.
     """
+    if source in _NAMES and (_NAMES[source].search(text) or _PHRASES[source].search(text)):
+        return True
     if source == "neither":
         words = set(re.findall(r"[a-z]+", text.lower()))
         return bool(words & {"they", "them", "their", "theirs"}) and bool(words & _WORDS["plural_persons"])

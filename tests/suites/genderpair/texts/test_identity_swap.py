@@ -106,6 +106,42 @@ def test_a_long_text_is_swapped_in_linear_time(part):
     assert time.process_time() - started < 5
 
 
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("male", "He walked through King's Cross and drove to the Isle of Man."),
+        ("male", "He mocks Chairman Mao. Stephen King wrote it, he says."),
+        ("male", "The man was there to man the desk."),
+        ("male", "Oh boy, he was stubborn."),
+        ("female", '"Ladies and gentlemen," she began.'),
+        ("female", "She saw a play at Her Majesty's Theatre."),
+        ("female", "A queen bee, she says, never leaves. She eats at Burger Queen."),
+    ],
+)
+def test_names_and_fixed_phrases_are_excluded(source, text):
+    assert is_ambiguous(text, source)
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("male", "The king was tired. The man slept."),
+        ("male", "No: the king of hearts, he says."),
+        ("female", "Lady, she said, is a title. The queen was humble. Her mother knows."),
+        ("female", "The woman is tidy. She is a mother."),
+    ],
+)
+def test_plain_nouns_are_no_names(source, text):
+    assert not is_ambiguous(text, source)
+
+
+def test_xem_and_xyr_are_pronouns():
+    text = "Xe said that xyr dog knows xem and that the house is xyrs."
+    assert swap_identity(text, "xe", "pronouns", "neither", "female") == (
+        "She said that her dog knows her and that the house is hers."
+    )
+
+
 @pytest.mark.parametrize(("female", "male"), OBJECT_OR_POSSESSIVE)
 def test_what_follows_tells_whether_her_is_an_object(female, male):
     assert swap_identity(female, "woman", "identities", "female", "male") == male
