@@ -21,7 +21,12 @@ VERDICT_WORDS: dict[Verdict, str] = {
 
 #: Why a question is open although more items might not settle it.
 OpenBecause = Literal[
-    "too few clusters", "missing answers", "unpaired items", "kinds not asked", "side of neutral unknown"
+    "too few clusters",
+    "missing answers",
+    "unpaired items",
+    "wider bounds",
+    "kinds not asked",
+    "side of neutral unknown",
 ]
 
 

@@ -13,8 +13,9 @@ LimitVerdict = Literal["met", "broken", "insufficient evidence"]
 #: Verdicts that leave the question open.
 OPEN_VERDICTS = ("inconclusive", "not comparable", "insufficient evidence")
 
-#: Reasons that a model could exploit: missing answers, and items that no longer have a value.
-HIDDEN = ("missing answers", "unpaired items")
+#: Reasons that a model could exploit: missing answers, items that no longer have a value, and answers that are known
+#: less closely than before.
+HIDDEN = ("missing answers", "unpaired items", "wider bounds")
 
 
 class _HasReason(Protocol):

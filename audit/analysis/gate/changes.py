@@ -146,6 +146,7 @@ class Change:
                 may_hide=self._may_hide_harm(decision, alpha),
                 is_seen_alike=is_within(difference.interval(1 - 2 * decision.levels[2]), difference.margin),
             )
+            or self._wider_bounds(decision)
             or self._side_unknown(decision),
             margin=difference.margin,
             neutral=self.neutral,
@@ -168,6 +169,13 @@ class Change:
         low, high = self.difference.interval(1 - decision.levels[0])
         moved = low > self.difference.margin or high < -self.difference.margin
         return "side of neutral unknown" if decision.outcome is None and self.neutral is not None and moved else None
+
+    def _wider_bounds(self, decision: Decision) -> OpenBecause | None:
+        """Whether the run's answers are known so much less closely than the baseline's that this may hide a harm."""
+        answered = self.difference.answered
+        of_baseline = answered.a_high - answered.a_low
+        wider = answered.high.value - answered.low.value - 2 * of_baseline  # the difference has the bounds of both
+        return "wider bounds" if decision.outcome is None and wider > self.difference.margin else None
 
     def _may_hide_harm(self, decision: Decision, alpha: float) -> bool:
         """Whether the missing answers may hide a harm above the margin.

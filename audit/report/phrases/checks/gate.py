@@ -107,6 +107,7 @@ def _figure_words(f: GatedFigure) -> str:
         statement += {
             None: ": its interval is too wide for the margin",
             "kinds not asked": f": the items asked show no harm, but {kinds_not_asked(f.levels, f.largest_change)}",
+            "wider bounds": ": the run's answers are known less closely than the baseline's, which may hide a change",
             "side of neutral unknown": ": it moved by more than the margin, but it is uncertain whether towards its "
             "neutral value or away from it",
         }.get(f.open_because, "")

@@ -456,6 +456,21 @@ def test_what_cannot_be_read_may_be_a_refusal(reason: str, verdict: str) -> None
     assert check.open_because == ("missing answers" if verdict != "met" else None)
 
 
+def test_answers_that_are_known_less_closely_do_not_pass() -> None:
+    """Items that turned to 1 and are now known only by bounds hide a regression as refusals do."""
+    spec = MeasureSpec("stereotype_gap", "p", clusters=("occupation", "template"), kind="difference", neutral=0.0)
+    before = np.random.default_rng(3).uniform(0.1, 0.3, (40, 25))
+    rows = Run(before + 0.001, spec).rows
+    bounds = IdentifiedInterval(None, 0.1, 1.0)
+    hidden = [replace(row, values={"p": bounds}) if i % 20 == 0 else row for i, row in enumerate(rows)]
+    report = gate_of(Run(before, spec, rows=hidden), Run(before, spec))
+    (figure,) = report.figures
+    assert (figure.verdict, figure.open_because, report.exit_code) == ("inconclusive", "wider bounds", 3)
+    assert "known less closely than the baseline's, which may hide a change" in check_words(figure)
+    as_before = gate_of(Run(before, spec, rows=hidden), Run(before, spec, rows=hidden))
+    assert as_before.figures[0].open_because != "wider bounds", "a server that always lists few tokens"
+
+
 @pytest.mark.parametrize("level", [0.3, 0.01])
 def test_groups_apart_make_no_coverage_limit_wider(level: float) -> None:
     spec = MeasureSpec("stereotype_gap", "p", clusters=("occupation", "template"), kind="difference", neutral=0.0,

@@ -72,7 +72,8 @@ async def test_one_of_three_separate_is_asked_again(style: Style, each: int, tmp
     # An echo of the prompt alone and one request a continuation; one of those is repeated (planned with the prompt).
     assert estimate.calls == 40 * each + 10 * (2 if style == "echo" else 1)
     more = backend.usage.requests - 40 * each - 10 - backend.checking_requests(40, 50)
-    assert min(abs(more - drawn_anew) for drawn_anew in (0, 10, 20, 30)) <= 2  # of honest runs, one in 50 draws anew
+    # Later tokens are compared after at most ten questions, some of which have none. One honest run in 50 draws anew.
+    assert any(drawn_anew - 10 <= more <= drawn_anew + 2 for drawn_anew in (0, 10, 20, 30))
     said = " ".join(self_check_sentences([check]))
     assert "10 questions asked a second time with one of their continuations got the same answer" in said
     assert f"up to {100 * check.foreign_at_most:.1f} % of all continuations' scores" in said
