@@ -17,6 +17,9 @@ from suites import OccuGender
 
 pytestmark = pytest.mark.models
 
+#: One of each way of splitting; the others take minutes together (`make battery`).
+_OFTEN = ("default", "gpt-2", "llama-bpe", "qwen2", "tekken")
+
 #: What pre-tokenizers treat differently: contractions, digits, scripts, marks, runs of spaces and breaks, signs.
 PARTS = (
     "it's", "IT'S", "they'LL", "don’t", "'re", "nurse", "Nurse", "NURSE", "policeWoman", "naïve", "nai\u0308ve",
@@ -57,7 +60,9 @@ def corpus() -> list[str]:
     return texts()
 
 
-@pytest.mark.parametrize("pre", COMPARED)
+@pytest.mark.parametrize(
+    "pre", [pre if pre in _OFTEN else pytest.param(pre, marks=pytest.mark.battery) for pre in COMPARED]
+)
 def test_tokens_are_those_of_llamacpp(pre: str, corpus: list[str], tmp_path: Path) -> None:
     """BOS too, in a file that does not say whether there is one: llama.cpp then goes by the pre-tokenizer."""
     file = renamed(pre, tmp_path / "renamed.gguf", without="tokenizer.ggml.add_bos_token")

@@ -139,6 +139,7 @@ def test_smollm2_on_cpu_and_disk_is_smollm2(tmp_path: Path) -> None:
 
 
 @pytest.mark.models
+@pytest.mark.battery
 def test_a_gguf_file_is_spread_by_memory() -> None:
     spread = HFBackend(smollm2_path(), threads=1, device_map="auto")
     spread.check()
