@@ -235,6 +235,7 @@ async def check_own(
     found = await _compared(session, sample.questions, plan)
     if found.moved:
         return OwnCheck(found.moved)
+    # Of the first questions: each that is `listed` has its list in `tops`, at the same place.
     asked = [(prompt, top) for (prompt, _), (_, top) in zip(found.listed, found.tops, strict=False)]
     if routed := await of_own_questions(session, asked[:_MOST_LONGER]):
         return OwnCheck(routed)
@@ -332,10 +333,10 @@ async def _compared(
         prompt, top = await _listed(session, request)
         if isinstance(top, TopLogprobs):
             found.tops.append((request, top))
+            audited = _audited(request, response)
             if at < plan.n_drawn:
                 place = listed_place(top, trimmed=False) if isinstance(prompt, str) else chat_place(top)
-                found.listed.append((prompt, replace(place, audited=_audited(request, response))))
-            audited = _audited(request, response)
+                found.listed.append((prompt, replace(place, audited=audited)))
             found.beside += [replace(place, audited=audited) for place in session.beside_lists[n_before:]]
             n_compared += 1
             n_moved += _difference(response, top) > max(_OFF, 4 * session.capabilities.repeat_noise)

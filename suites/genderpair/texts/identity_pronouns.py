@@ -42,6 +42,8 @@ _EITHER_OF_TWO = "|".join(
     rf"(?:{'|'.join(one)})(?:\s*/\s*|\s+or\s+)(?:{'|'.join(other)})"
     for one, other in itertools.permutations(FORMS.values(), 2)
 )
+#: Capitalised where a sentence begins in quotes or on a new line, and no part of a name.
+_NO_NAME = "(?:The|This|That|My|Your|His|Her|Their|Our|An|And|But|When|If)"
 #: Nouns of a group that names of places, people and works contain.
 _IN_NAMES = {
     "male": "King|Prince|Duke|Lord|Father|Brother|Uncle|Man|Boy|Chairman|Gentleman",
@@ -49,7 +51,7 @@ _IN_NAMES = {
 }
 _NAMES = {
     group: re.compile(
-        rf"\b(?:{nouns})(?:['’]s)?\s(?:[A-Z]\w)|(?<![.!?:;“\"]\s)(?<!^)\b[A-Z]\w+(?:['’]s)?\s(?:of\s)?(?:{nouns})\b"
+        rf"\b(?:{nouns})(?:['’]s)?\s(?:[A-Z]\w)|(?<![.!?:;“\"]\s)(?<!^)\b(?!{_NO_NAME}\b)[A-Z]\w+(?:['’]s)?\s(?:of\s)?(?:{nouns})\b"
     )
     for group, nouns in _IN_NAMES.items()
 }

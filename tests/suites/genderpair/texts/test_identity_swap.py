@@ -127,6 +127,7 @@ def test_names_and_fixed_phrases_are_excluded(source, text):
     [
         ("male", "The king was tired. The man slept."),
         ("male", "No: the king of hearts, he says."),
+        ("male", 'He was humble.\n"The King was tired," he said.'),
         ("female", "Lady, she said, is a title. The queen was humble. Her mother knows."),
         ("female", "The woman is tidy. She is a mother."),
     ],
