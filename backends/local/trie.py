@@ -157,6 +157,11 @@ class Trie:
                 return node
         return min(len(kept), len(self))
 
+    def asks(self, start: int, stop: int) -> slice:
+        """The asks at the nodes from ``start`` until before ``stop``."""
+        first, last = np.searchsorted(self.ask_nodes, [start, stop]).tolist()
+        return slice(first, last)
+
     def pack(self, start: int, *, nodes: int, rows: int, leaves: int | None = None) -> Pack:
         """The longest pack from node ``start`` on within these limits; at least one node.
 
@@ -170,8 +175,7 @@ class Trie:
             Maximum nodes without a child in the pack: each is a sequence of its own in llama.cpp.
         """
         stop = min(len(self), start + nodes)
-        first = int(np.searchsorted(self.ask_nodes, start))
-        with_asks = np.unique(self.ask_nodes[first : int(np.searchsorted(self.ask_nodes, stop))])
+        with_asks = np.unique(self.ask_nodes[self.asks(start, stop)])
         if len(with_asks) > rows:
             stop = int(with_asks[rows])
         if leaves is not None:
@@ -179,7 +183,8 @@ class Trie:
             ends = start + np.flatnonzero(self.depths[start + 1 : stop] <= self.depths[start : stop - 1])
             if len(ends) >= leaves:
                 stop = int(ends[leaves - 1]) + 1
-        return Pack(start, stop, first, int(np.searchsorted(self.ask_nodes, stop)))
+        asks = self.asks(start, stop)
+        return Pack(start, stop, asks.start, asks.stop)
 
 
 def common_start(a: Sequence[int], b: Sequence[int]) -> int:

@@ -95,9 +95,9 @@ class NextTokenScorer:
 
     def _questions(self, trie: Trie, node: int, tokens_of: Callable[[int], list[int]]) -> Iterator[_Question]:
         """A node's asks, shared out over requests: chosen tokens, as many as fit, and large sets of all tokens."""
-        low, high = np.searchsorted(trie.ask_nodes, [node, node + 1]).tolist()
+        at_node = trie.asks(node, node + 1)
         line = trie.tokens[[*trie.ancestors(int(node)), int(node)]].tolist()
-        asks = range(low, high)
+        asks = range(at_node.start, at_node.stop)
         large = [ask for ask in asks if len(tokens_of(ask)) > MOST_CHOSEN]
         if large:
             yield _Question(line, large, None)

@@ -48,7 +48,7 @@ class MaskedTreeRoute:
                     continue
                 self._size.restore()
                 stop = trie.after(start)
-                failed[np.searchsorted(trie.ask_nodes, start) : np.searchsorted(trie.ask_nodes, stop)] = True
+                failed[trie.asks(start, stop)] = True
                 start = stop
         return answers, failed
 

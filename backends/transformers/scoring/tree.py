@@ -56,7 +56,7 @@ class TreeRoute:
                     # What follows this token would not fit either. Go on after its subtree, on a prefix of the chain.
                     self._size.restore()
                     stop = trie.after(start)
-                    failed[np.searchsorted(trie.ask_nodes, start) : np.searchsorted(trie.ask_nodes, stop)] = True
+                    failed[trie.asks(start, stop)] = True
                     line = trie.ancestors(stop) if stop < len(trie) else chain
                     past, chain, start = _cut(past, chain, line), line, stop
         if not np.isnan(answers[~failed]).any():  # a NaN has reached the keys of sound tokens beside it
