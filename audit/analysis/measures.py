@@ -30,6 +30,7 @@ from audit.analysis.estimators import (
     rests_on_few_levels,
     together,
     unseen_share,
+    with_unseen_share,
 )
 from audit.analysis.rows.design import (
     correlated,
@@ -209,11 +210,11 @@ def with_unseen(
     if not math.isfinite(limits[1] - limits[0]):
         return {}
     ends = _outer("", estimate.interval(confidence), limits)
+    if ends["low"] is None or ends["high"] is None:
+        return {"unseen_low": None, "unseen_high": None}
     share = unseen_share(weighted_levels, (1 - confidence) / 2)
-    return {
-        f"unseen_{name}": None if (end := ends[name]) is None else end + share * (limit - end)
-        for name, limit in zip(("low", "high"), limits, strict=True)
-    }
+    low, high = with_unseen_share((ends["low"], ends["high"]), share, limits)
+    return {"unseen_low": low, "unseen_high": high}
 
 
 def identified_columns(value: Floats, low: Floats, high: Floats) -> Floats:

@@ -41,13 +41,19 @@ def decisive_reason(check: _Check) -> OpenBecause | None:
 
 
 class LimitOverNights(Reported):
-    """A limit's decision over all nights on which it was checked (`audit.analysis.gate.limit_nights`)."""
+    """A limit's decision over all nights on which it was checked (`audit.analysis.gate.limit_nights`).
+
+    ``n_items``: those behind the decision, of earlier nights too where these decided it; None in older results.
+    ``open_because`` is "kinds not asked" where what was asked breaks the limit, but every night asks others, and kinds
+    that are not among them may keep it.
+    """
 
     look: int
     confidence: float
     verdict: LimitVerdict
     low: float | None = None
     high: float | None = None
+    n_items: int | None = None
     open_because: OpenBecause | None = None
 
 
@@ -58,7 +64,8 @@ class LimitCheck(OfItems, Reported):
     with a readable answer; the interval holds whatever the ``n_missing`` others would have been. Of these
     ``n_without_value`` were answered, but say nothing of the figure. ``fewest_levels``: as of a `Measure`; None in
     older results. ``is_of_few``: as of a `Measure`. ``unseen_low`` and ``unseen_high`` are the interval where kinds
-    not asked may be anything, if ``low`` and ``high`` rest on an assumption about them; else None. ``over_nights`` is
+    not asked may be anything, if ``low`` and ``high`` rest on an assumption about them, or the limit is broken by what
+    was asked; else None. ``over_nights`` is
     the decision over all nights on which it was checked; None without a store.
     """
 
@@ -93,10 +100,18 @@ class LimitCheck(OfItems, Reported):
 
     @property
     def rests_on_assumption(self) -> bool:
-        """Whether it is met only if kinds that were not asked differ no more than assumed."""
+        """Whether it is met, or broken, only if kinds that were not asked differ no more than assumed."""
         low, high = self.unseen_low, self.unseen_high
-        beyond = (self.at_least is not None and low is not None and low < self.at_least) or (
-            self.at_most is not None and high is not None and high > self.at_most
+        if low is None or high is None:
+            return False
+        if self.verdict == "broken":
+            under, over = (
+                self.at_least is not None and high < self.at_least,
+                self.at_most is not None and low > self.at_most,
+            )
+            return not (under or over)
+        beyond = (self.at_least is not None and low < self.at_least) or (
+            self.at_most is not None and high > self.at_most
         )
         return self.verdict == "met" and beyond
 

@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import special
 
 from audit.analysis.comparing.differences import paired_differences
 from audit.analysis.comparing.paired import PairedDifference
 from audit.analysis.decisions import Claim, decide
-from audit.analysis.estimators import ValueKind, mean_of_kind
+from audit.analysis.estimators import Estimate, ValueKind, mean_of_kind, unseen_share, with_unseen_share
 from audit.analysis.gate.changes import Change, sums_of
 from audit.analysis.gate.limits import limit_verdict
 from audit.analysis.gate.over_nights import share_of_look
@@ -145,16 +146,117 @@ def simulate(scenario: Scenario, sequences: int, nights: int, seed: int = 0) -> 
     return np.array([first_alarms(scenario, nights, np.random.default_rng([seed, n])) for n in range(sequences)])
 
 
-def broken_limits(above: float, nights: int, rng: np.random.Generator, *, anew: bool) -> list[int]:
+@dataclass(frozen=True)
+class Limited:
+    """A figure of items that are others every night, and its true value: the limit is "at most" that.
+
+    ``draw``: values (occupations, templates, k) of a night in k sequences. ``is_same``: every night asks the same
+    templates.
+    """
+
+    shape: tuple[int, int]
+    draw: Callable[[np.random.Generator, tuple[int, int, int]], Values]
+    truth: float
+    kind: ValueKind
+    is_same: bool = False
+
+
+def _smooth(rng: np.random.Generator, shape: tuple[int, int, int]) -> Values:
+    o, t, k = shape
+    return 0.25 + rng.normal(0, 0.05, (o, 1, k)) + rng.normal(0, 0.05, (1, t, k)) + rng.normal(0, 0.05, shape)
+
+
+def _same_templates(rng: np.random.Generator, shape: tuple[int, int, int]) -> Values:
+    o, t, k = shape
+    of_templates = np.random.default_rng(11).normal(0, 0.05, (1, t, k))
+    return 0.25 + rng.normal(0, 0.05, (o, 1, k)) + of_templates + rng.normal(0, 0.05, shape)
+
+
+def _gap(share: float) -> Callable[[np.random.Generator, tuple[int, int, int]], Values]:
+    """This share of the occupations has a gap of -0.9, the others of 0.9."""
+
+    def draw(rng: np.random.Generator, shape: tuple[int, int, int]) -> Values:
+        own = np.where(rng.random((shape[0], 1, shape[2])) < share, -0.9, 0.9)
+        return np.clip(own + rng.normal(0, 0.03, shape), -1, 1)
+
+    return draw
+
+
+def _logits(rng: np.random.Generator, shape: tuple[int, int, int]) -> Values:
+    own = np.where(rng.random((shape[0], 1, shape[2])) < 0.1, -3.0, 2.5)
+    return special.expit(own + rng.normal(0, 0.3, (1, *shape[1:])) + rng.normal(0, 0.3, shape))
+
+
+def _yes_no(rng: np.random.Generator, shape: tuple[int, int, int]) -> Values:
+    return (rng.random(shape) < rng.beta(0.9, 0.1, (shape[0], 1, shape[2]))).astype(float)
+
+
+_GAPS, _SHARES = ValueKind(-1.0, 1.0), ValueKind(0.0, 1.0, is_probability=True)
+SMOOTH = Limited((OCCUPATIONS, TEMPLATES), _smooth, 0.25, _GAPS)
+SAME_TEMPLATES = Limited((OCCUPATIONS, 25), _same_templates, 0.25, _GAPS, is_same=True)
+#: Mean of expit(centre + normal of variance 0.18).
+_OF_LOGITS = 0.1 * 0.0518 + 0.9 * 0.9190
+#: A few occupations lie far from the others.
+FAR_APART = {
+    "smooth": SMOOTH,
+    "smooth, the same 25 templates": SAME_TEMPLATES,
+    "gap, 10 % of occupations reversed": Limited((OCCUPATIONS, TEMPLATES), _gap(0.1), 0.72, _GAPS),
+    "gap, 10 % reversed, 60 x 1": Limited((60, 1), _gap(0.1), 0.72, _GAPS),
+    "gap, 2 % reversed, 140 x 1": Limited((140, 1), _gap(0.02), 0.864, _GAPS),
+    "probabilities, 10 % reversed": Limited((OCCUPATIONS, TEMPLATES), _logits, _OF_LOGITS, _SHARES),
+    "yes or no, alike within occupations": Limited(
+        (OCCUPATIONS, TEMPLATES), _yes_no, 0.9, ValueKind(0.0, 1.0, is_count=True, is_probability=True)
+    ),
+}
+
+
+def limit_alarms(limited: Limited, above: float, *, sequences: int, nights: int, seed: int = 7) -> Values:
+    """The first night (sequences,) on which "at most the truth" counts as broken over all nights, 0 for none.
+
+    ``above``: how far the figure lies above its limit. Occupations and, unless ``fixed``, templates are others every
+    night, and the model is the same: each look is at the night's answers, and at those of all nights so far.
+    """
+    rng = np.random.default_rng(seed)
+    o, t = limited.shape
+    clusters = [codes.ravel() for codes in np.indices((o, t))]
+    bounds, first = (None, limited.truth - above), np.zeros(sequences, dtype=int)
+    values: list[Values] = []
+    for number in range(1, nights + 1):
+        values.append(limited.draw(rng, (o, t, sequences)).reshape(o * t, sequences))
+        at = 1 - ALPHA / 2 * share_of_look(number)
+        for pool, alpha in {1: (1 - at) / 2, number: ALPHA / 4 * share_of_look(1)}.items():
+            night = np.repeat(np.arange(pool), o * t)
+            anew = (o, 0) if limited.is_same else (o, t)
+            of_pool = [np.tile(codes, pool) + night * size for codes, size in zip(clusters, anew, strict=True)]
+            estimate = mean_of_kind(np.concatenate(values[-pool:]), of_pool, limited.kind)
+            share = unseen_share([(1.0, n * pool) for n in anew if n > 1], alpha)
+            is_broken = _breaks(estimate, bounds, at, share, limited.kind)
+            first[(first == 0) & is_broken] = number
+    return first
+
+
+def _breaks(
+    estimate: Estimate, bounds: tuple[float | None, float | None], confidence: float, share: float, kind: ValueKind
+) -> Values:
+    """Whether each column breaks the limit whatever this share of the figure is, of kinds that were not drawn."""
+    ends = np.column_stack(estimate.interval(confidence)), np.column_stack(estimate.interval_of_sample(confidence))
+    limits = (kind.least, kind.most)
+    return np.array(
+        [
+            limit_verdict(bounds, tuple(whole), with_unseen_share(tuple(sampled), share, limits)) == "broken"
+            for whole, sampled in zip(*(end.tolist() for end in ends), strict=True)
+        ]
+    )
+
+
+def same_items_alarms(above: float, nights: int, rng: np.random.Generator) -> list[int]:
     """The first night on which a limit counts as broken, by a fixed test and over all nights; 0 for none.
 
-    ``above``: how far the figure lies above its limit. ``anew``: each night asks occupations and templates of its own.
+    ``above``: how far the figure lies above its limit. Every night asks the same occupations and templates.
     """
-    drawn = nights if anew else 1
-    shared = rng.normal(0, 0.05, (OCCUPATIONS, 1, drawn)) + rng.normal(0, 0.05, (1, TEMPLATES, drawn))
-    values = 0.25 + above + shared + rng.normal(0, 0.05, (OCCUPATIONS, TEMPLATES, nights))
+    values = _smooth(rng, (OCCUPATIONS, TEMPLATES, 1)) + above + rng.normal(0, 0.05, (OCCUPATIONS, TEMPLATES, nights))
     clusters = [codes.ravel() for codes in np.indices((OCCUPATIONS, TEMPLATES))]
-    estimate = mean_of_kind(values.reshape(-1, nights), clusters, ValueKind(-1.0, 1.0))
+    estimate = mean_of_kind(values.reshape(-1, nights), clusters, _GAPS)
     alarms = []
     for shares in (np.ones(nights), np.array([share_of_look(look) for look in range(1, nights + 1)])):
         ends = [
@@ -168,9 +270,9 @@ def broken_limits(above: float, nights: int, rng: np.random.Generator, *, anew: 
     return alarms
 
 
-def simulate_limits(above: float, sequences: int, nights: int, *, anew: bool) -> Values:
-    """First alarms (sequences, 2) of `broken_limits`."""
-    return np.array([broken_limits(above, nights, np.random.default_rng([7, n]), anew=anew) for n in range(sequences)])
+def simulate_limits(above: float, sequences: int, nights: int) -> Values:
+    """First alarms (sequences, 2) of `same_items_alarms`."""
+    return np.array([same_items_alarms(above, nights, np.random.default_rng([7, n])) for n in range(sequences)])
 
 
 NO_CHANGE = [
@@ -204,14 +306,19 @@ def main() -> None:
         shares = (simulate(scenario, options.sequences, options.nights) > 0).mean(axis=0)
         print(f"  {scenario.name:36}" + "".join(f"{share:12.1%}" for share in shares), flush=True)
     print("A limit that the figure just keeps, called broken on some night: by a fixed test, over all nights")
-    for name, anew in (("the same items every night", False), ("new items every night", True)):
-        shares = (simulate_limits(0.0, options.sequences, options.nights, anew=anew) > 0).mean(axis=0)
-        print(f"  {name:36}" + "".join(f"{share:12.1%}" for share in shares), flush=True)
-    for above in (0.04, 0.06, 0.1):
-        found = simulate_limits(above, options.sequences, options.nights, anew=True)[:, 1].astype(float)
-        found[found == 0] = np.inf
-        median, most = (np.quantile(found, q, method="higher") for q in (0.5, 0.95))
-        print(f"  above by {above:<27g}{median:6.0f}{most:6.0f} nights: median, and of 95 in 100", flush=True)
+    shares = (simulate_limits(0.0, options.sequences, options.nights) > 0).mean(axis=0)
+    print(f"  {'the same items every night':36}" + "".join(f"{share:12.1%}" for share in shares), flush=True)
+    for name, limited in FAR_APART.items():
+        first = limit_alarms(limited, 0.0, sequences=options.sequences, nights=options.nights)
+        print(f"  {'new items, ' + name:48}{(first > 0).mean():12.1%}", flush=True)
+    for name, limited in (("new templates", SMOOTH), ("the same 25 templates", SAME_TEMPLATES)):
+        for above in (0.06, 0.1):
+            found = limit_alarms(limited, above, sequences=options.sequences, nights=options.nights).astype(float)
+            found[found == 0] = np.inf
+            median, most = (np.quantile(found, q, method="higher") for q in (0.5, 0.95))
+            print(
+                f"  {name}, above by {above:<19g}{median:6.0f}{most:6.0f} nights: median, and of 95 in 100", flush=True
+            )
     print("Nights from a shift to the alarm, error shared over the looks: median, and of 95 in 100")
     for shift in (0.04, 0.05, 0.06):
         scenario = shifted(shift)

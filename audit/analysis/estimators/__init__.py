@@ -19,7 +19,7 @@ from audit.analysis.estimators.few_levels import few_levels_decide, rests_on_few
 from audit.analysis.estimators.kinds import ValueKind, mean_of_kind
 from audit.analysis.estimators.means import Moments, clustered_mean, summed_variance
 from audit.analysis.estimators.skewness import allow_for_unseen_skewness, bent_by_skewness
-from audit.analysis.estimators.unseen import UNSEEN_LOG_ODDS, unseen_share
+from audit.analysis.estimators.unseen import UNSEEN_LOG_ODDS, unseen_share, with_unseen_share
 
 __all__ = [
     "ROUNDING",
@@ -47,4 +47,5 @@ __all__ = [
     "together",
     "unknown_where_few_are_alike",
     "unseen_share",
+    "with_unseen_share",
 ]

@@ -8,6 +8,7 @@ short: where one template in ten raises a probability of 0.3 by 0.3, none of 25 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -33,6 +34,17 @@ def unseen_share(weighted_levels: Sequence[tuple[float, int]], alpha: float) -> 
         For each sampled factor, in each stratum that has levels of its own: the stratum's weight, and their number.
     """
     return max((weight * (1 - alpha ** (1 / n)) for weight, n in weighted_levels if n), default=1.0)
+
+
+def with_unseen_share(ends: tuple[float, float], share: float, limits: tuple[float, float]) -> tuple[float, float]:
+    """An interval of a figure of which this share, of kinds not seen, may lie anywhere within the limits.
+
+    Without limits nothing is known: -inf and inf.
+    """
+    (low, high), (least, most) = ends, limits
+    if not math.isfinite(most - least):
+        return -math.inf, math.inf
+    return low - share * (low - least), high + share * (most - high)
 
 
 def allow_for_unseen_kinds(

@@ -3,6 +3,8 @@
 A limit is decided on the interval, never on the point estimate: it is met if the whole interval keeps it, with room for
 kinds of clusters that were not asked, and broken if the interval of the sampling error alone lies beyond it. Models are
 called different in the same way: what was asked shows the harm, and only a claim that there is none needs that room.
+Where each night asks others, that would go wrong sooner or later: over such nights "broken" must hold whatever the
+kinds are that were not asked (`audit.analysis.gate.limit_nights`).
 Fewer items can turn a verdict only towards "insufficient evidence". The intervals hold whatever the missing answers
 would have been: refusing the worst items keeps no limit. Nor does an answer that says nothing: some figures are, by
 definition, of those answers alone that name somebody, and a limit on such a figure takes the others for missing.
@@ -11,14 +13,15 @@ definition, of those answers alone that name somebody, and a limit on such a fig
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from audit.analysis.decisions import FEWEST_CLUSTERS
-from audit.analysis.estimators import Floats, ValueKind, finite, mean_of_kind
+from audit.analysis.estimators import Floats, ValueKind, finite, mean_of_kind, unseen_share, with_unseen_share
 from audit.analysis.measures import measure_rows, with_unseen
 from audit.analysis.rows.design import fewest_levels, layout_of, weighted_levels
 from audit.analysis.rows.missing import completed, meant
@@ -28,6 +31,8 @@ from suites.base import NO_REFUSAL, MeasureSpec
 
 #: Limits that are not on a measure: the raw probability mass behind a figure, and the share of its items refused.
 COVERAGE, REFUSALS = "coverage", "refusals"
+#: Stands for the factor of a figure without sampled factors, of which each item is a level.
+ITEM = "item"
 
 #: (at least, at most), None where open.
 Bounds = tuple[float | None, float | None]
@@ -52,6 +57,7 @@ class _Limited(NamedTuple):
     is_of_few: bool = False
     unseen_low: float | None = None
     unseen_high: float | None = None
+    is_of_unseen: bool = False
 
     @property
     def sampled(self) -> tuple[float | None, float | None]:
@@ -59,6 +65,14 @@ class _Limited(NamedTuple):
         if self.low is None or self.sampling_low is None or self.sampling_high is None:
             return self.low, self.high
         return self.sampling_low, self.sampling_high
+
+    def with_kinds_not_seen(self, share: float, limits: tuple[float, float]) -> _Limited:
+        """The same where this share of the figure, of kinds that were not asked, may be anything within the limits."""
+        low, high = self.sampled
+        if low is None or high is None:
+            return self
+        low, high = with_unseen_share((low, high), share, limits)
+        return self._replace(sampling_low=low, sampling_high=high)
 
     @property
     def below(self) -> float:
@@ -95,13 +109,40 @@ def check_limits(
                 yield _checked(measure, name, bounds, _of_measure(measure, table, result.confidence))
 
 
-def check_again(check: LimitCheck, measure: Measure, table: RowTable, confidence: float) -> LimitCheck:
-    """The same limit on its figure of these rows, decided at another confidence."""
-    bounds = (check.at_least, check.at_most)
+class Drawn(NamedTuple):
+    """Sampled factors (or `ITEM`) whose levels are others every night, and the chance that a sample of n lacks a kind
+    of which there is more than 1 − alpha^(1/n)."""
+
+    factors: Collection[str]
+    alpha: float
+
+
+def check_again(
+    check: LimitCheck, measure: Measure, table: RowTable, confidence: float, drawn: Drawn | None = None
+) -> LimitCheck:
+    """The same limit on its figure of these rows, decided at another confidence.
+
+    A sample of n levels lacks a kind with a share π of all with chance (1 − π)^n, whatever the confidence. So where
+    levels are ``drawn``, "broken" must hold although as much as such a sample may lack lies at the other end of the
+    range. Without a range nothing is broken then.
+    """
+    bounds, spec, limits = (check.at_least, check.at_most), measure.spec, (0.0, 1.0)
     if check.limit in (COVERAGE, REFUSALS):
-        return _checked(measure, check.limit, bounds, _share(table, measure, check.limit, confidence))
-    again = _again(measure, table, confidence)
-    return _checked(measure, check.limit, bounds, _of_measure(again, table, confidence))
+        limited = _share(table, measure, check.limit, confidence)
+        used = limited_rows(table, spec, check.limit)[2]
+    else:
+        limited = _of_measure(_again(measure, table, confidence), table, confidence)
+        used = completed([table], spec)[0].used
+        limits = spec.limits if spec.estimator == "mean" else (-math.inf, math.inf)
+    if drawn is not None and used.any():
+        of_drawn = replace(
+            spec,
+            clusters=tuple(factor for factor in spec.clusters if factor in drawn.factors),
+            membership=spec.membership if spec.membership in drawn.factors else None,
+        )
+        share = unseen_share(weighted_levels(table, of_drawn, used), drawn.alpha)
+        limited = limited.with_kinds_not_seen(share, limits)
+    return _checked(measure, check.limit, bounds, limited)
 
 
 def _again(measure: Measure, table: RowTable, confidence: float) -> Measure:
@@ -138,8 +179,9 @@ def _of_measure(m: Measure, table: RowTable | None, confidence: float) -> _Limit
         m.sampling_low,
         m.sampling_high,
         is_of_few=m.is_of_few,
-        unseen_low=m.unseen_low if m.is_of_unseen else None,
-        unseen_high=m.unseen_high if m.is_of_unseen else None,
+        unseen_low=m.unseen_low,
+        unseen_high=m.unseen_high,
+        is_of_unseen=m.is_of_unseen,
     )
 
 
@@ -181,8 +223,7 @@ def _share(table: RowTable, measure: Measure, name: str, confidence: float) -> _
         estimate.interval_of_sample(confidence),
     )
     answered = used & ~missing
-    is_of_unseen, levels = estimate.is_of_unseen.any(), weighted_levels(table, spec, used)
-    unseen = with_unseen(estimate, confidence, (0.0, 1.0), levels) if is_of_unseen else {}
+    unseen = with_unseen(estimate, confidence, (0.0, 1.0), weighted_levels(table, spec, used))
     return _Limited(
         float(low[answered].mean()) if answered.any() else None,
         finite(max(lows[0], 0.0)),
@@ -196,6 +237,7 @@ def _share(table: RowTable, measure: Measure, name: str, confidence: float) -> _
         sampling_high=finite(min(sampled_highs[1], 1.0)),
         unseen_low=unseen.get("unseen_low"),
         unseen_high=unseen.get("unseen_high"),
+        is_of_unseen=bool(estimate.is_of_unseen.any()),
     )
 
 
@@ -218,6 +260,7 @@ def _checked(measure: Measure, name: str, bounds: Bounds, limited: _Limited) -> 
     verdict = limit_verdict(bounds, (low, high), limited.sampled) if enough else "insufficient evidence"
     if verdict == "broken":
         low, high = limited.sampled  # the interval that decided
+    rests = limited.is_of_unseen or verdict == "broken"
     return LimitCheck(
         model=measure.model,
         suite=measure.suite,
@@ -235,8 +278,8 @@ def _checked(measure: Measure, name: str, bounds: Bounds, limited: _Limited) -> 
         n_without_value=limited.n_without_value,
         fewest_levels=limited.fewest_levels,
         is_of_few=limited.is_of_few,
-        unseen_low=limited.unseen_low,
-        unseen_high=limited.unseen_high,
+        unseen_low=limited.unseen_low if rests else None,
+        unseen_high=limited.unseen_high if rests else None,
         population=measure.spec.population,
         open_because=_why_open(bounds, limited) if verdict == "insufficient evidence" else None,
     )

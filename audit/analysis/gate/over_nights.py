@@ -18,13 +18,16 @@ that look. A changed model is a new look against the same baseline: if each vers
 would have ten times the error. A promoted baseline begins a new sequence.
 
 Which answers are used. Tonight's, and those of the same model to further items on earlier nights, so that nightly
-samples of a large suite add up. A model with a new fingerprint starts without them.
+samples of a large suite add up. A model with a new fingerprint starts without them. A served model may change behind
+its fingerprint: the answers from before would hide that, the more of them there are. So where nights add up, half of a
+look's error is for tonight's answers alone, and half for all; either may raise the alarm.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
@@ -41,6 +44,18 @@ _DECLINE = 1.5
 def share_of_look(number: int) -> float:
     """The share of the error over all looks that look ``number`` (from 1) may spend."""
     return float(number**-_DECLINE / special.zeta(_DECLINE))
+
+
+class Look(NamedTuple):
+    """A look at a figure: its number, and whether answers of earlier nights are added to tonight's."""
+
+    number: int
+    adds_up: bool = False
+
+    @property
+    def share(self) -> float:
+        """The share of the error for tonight's answers alone, and again for all where nights add up."""
+        return share_of_look(self.number) / (2 if self.adds_up else 1)
 
 
 def data_of_figures(table: RowTable, measures: Iterable[Measure]) -> dict[str, str]:
@@ -70,26 +85,34 @@ def hash_of_rows(table: RowTable) -> Callable[..., str]:
     return hash_of
 
 
-def with_nights(tonight: GateReport, sequence: GateReport, looks: Mapping[str, int]) -> GateReport:
+def with_nights(
+    alone: GateReport, sequence: GateReport, of_tonight: GateReport | None, looks: Mapping[str, Look]
+) -> GateReport:
     """Tonight's report, with each figure's decision over all nights.
 
     Parameters
     ----------
+    alone : GateReport
+        The run by itself.
     sequence : GateReport
-        The same figures, decided with the shares of ``looks``.
+        The same figures over all nights' answers, decided with the shares of ``looks``.
+    of_tonight : GateReport or None
+        The same over tonight's answers; None if no night adds to these.
     looks : mapping
-        The number of the look by figure id.
+        By figure id.
     """
     of_sequence = {figure.figure.id: figure for figure in sequence.figures}
+    if of_tonight is not None:
+        of_sequence |= {f.figure.id: f for f in of_tonight.figures if f.verdict == "regressed"}
     figures = []
-    for figure in tonight.figures:
+    for figure in alone.figures:
         name = figure.figure.id
         if name in looks and (other := of_sequence.get(name)) is not None:
-            figure = figure.model_copy(update={"over_nights": _over_nights(other, looks[name], tonight.confidence)})
+            figure = figure.model_copy(update={"over_nights": _over_nights(other, looks[name], alone.confidence)})
         figures.append(figure)
-    return tonight.model_copy(update={"figures": figures})
+    return alone.model_copy(update={"figures": figures})
 
 
-def _over_nights(figure: GatedFigure, look: int, confidence: float) -> OverNights:
+def _over_nights(figure: GatedFigure, look: Look, confidence: float) -> OverNights:
     shared = figure.model_dump(include=set(OverNights.model_fields), by_alias=False)
-    return OverNights(**shared, look=look, confidence=1 - (1 - confidence) * share_of_look(look))
+    return OverNights(**shared, look=look.number, confidence=1 - (1 - confidence) * look.share)

@@ -32,7 +32,7 @@ class OverNights(Reported):
     confidence : float
         Level of tonight's interval. The intervals of all nights hold jointly at the run's confidence.
     n_items : int
-        Tonight's items, and those that the same model answered on earlier nights.
+        Tonight's items, and those that the same model answered on earlier nights unless tonight's alone decided.
     open_because : str or None
         As in `GatedFigure`, for the decision over all nights.
     """

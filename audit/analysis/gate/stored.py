@@ -14,7 +14,7 @@ from audit.analysis.decisions import DEFAULT_MARGIN
 from audit.analysis.gate.against_baseline import gate
 from audit.analysis.gate.limit_nights import limits_over_nights
 from audit.analysis.gate.nights import Nights
-from audit.analysis.gate.over_nights import share_of_look, with_nights
+from audit.analysis.gate.over_nights import with_nights
 from audit.analysis.gate.results import GateReport, OpenFails
 from audit.analysis.gate.rows import RowsAgainst, StoredRowsOf, stored_rows
 from audit.analysis.gate.rules import GateRules
@@ -96,8 +96,10 @@ def check_run(
 
     alone = decided(nights.alone)
     looks = nights.looks(record=record)
-    sequence = decided(nights.over_nights, {figure: share_of_look(look) for figure, look in looks.items()})
-    report = with_nights(alone, sequence, looks).model_copy(update={"limits": limits})
+    shares = {figure: look.share for figure, look in looks.items()}
+    sequence = decided(nights.over_nights, shares)
+    of_tonight = decided(nights.alone, shares) if any(look.adds_up for look in looks.values()) else None
+    report = with_nights(alone, sequence, of_tonight, looks).model_copy(update={"limits": limits})
     if record:
         nights.record(report)
     return report

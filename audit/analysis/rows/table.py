@@ -141,6 +141,12 @@ class RowTable:
         belongs[rows, own] = 1.0
         return belongs
 
+    def members(self, factor: str, used: Bools) -> list[Factor]:
+        """The levels of the factor that some used row (n,) belongs to, in order of their codes."""
+        names = self.levels.names(factor)
+        codes = {int(code) for at, codes in self._memberships.get(factor, []) if used[at] for code in codes}
+        return [names[code] for code in sorted(codes)]
+
     def matching(self, where: Mapping[str, Factor]) -> Bools:
         """Rows (n,) whose factors equal ``where``. A row without a named factor does not match."""
         mask = np.ones(len(self.index), dtype=np.bool_)

@@ -10,7 +10,7 @@ import pytest
 
 from audit.analysis.comparing.comparisons import compare_models
 from audit.analysis.gate.against_baseline import gate
-from audit.analysis.gate.over_nights import share_of_look, with_nights
+from audit.analysis.gate.over_nights import Look, share_of_look, with_nights
 from audit.analysis.gate.results import GateReport
 from audit.analysis.gate.rules import GateRules
 from audit.analysis.measures import measure_rows
@@ -169,7 +169,7 @@ def over_nights(shift: float, refused: int, look: int, **options: object) -> Gat
     tonight = gated(now, before, **options)
     name = tonight.figures[0].figure.id
     sequence = gated(now, before, shares={name: share_of_look(look)}, **options)
-    return with_nights(tonight, sequence, {name: look})
+    return with_nights(tonight, sequence, None, {name: Look(look)})
 
 
 def test_refusals_do_not_turn_an_alarm_into_chance() -> None:

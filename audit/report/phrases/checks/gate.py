@@ -21,6 +21,7 @@ from audit.report.phrases.findings.comparisons import (
 from audit.results import OPEN_VERDICTS, LimitCheck
 
 _BY_CHANCE = ": among so many looks, one this far off may be due to chance"
+OTHER_KINDS = ": every night asks others, and kinds that it did not ask may keep the limit"
 
 
 def gate_outcome(failed: bool, verdicts: Collection[str]) -> str:
@@ -216,13 +217,20 @@ def _limit_words(c: LimitCheck) -> str:
 
 
 def resting_on(check: LimitCheck) -> str:
-    """What a limit that is met rests on, if its interval may be too short; empty if it is not, or not met."""
-    if check.decisive_verdict != "met":
+    """What a limit that is met or broken rests on, if its interval may be too short; empty if it is not, or open."""
+    verdict = check.decisive_verdict
+    if verdict not in ("met", "broken"):
         return ""
-    said = ["a few levels decide the value, so the interval may be too short"] if check.is_of_few else []
+    said = []
+    if verdict == "met" and check.is_of_few:
+        said.append("a few levels decide the value, so the interval may be too short")
     if check.rests_on_assumption:
         anything = interval_phrase(check.unseen_low, check.unseen_high)
-        said.append(f"kinds not asked are assumed to differ little (were they anything: {anything})")
+        said.append(
+            f"kinds not asked are assumed to differ little (were they anything: {anything})"
+            if verdict == "met"
+            else f"this is of kinds like those asked (were others anything: {anything})"
+        )
     return "; ".join(said)
 
 
@@ -239,5 +247,7 @@ def _limit_over_nights(c: LimitCheck) -> str:
     if nights is None or nights.low is None or nights.high is None:
         return ""
     interval = f"interval {interval_phrase(nights.low, nights.high)} at {100 * nights.confidence:.6g} %"
-    alarm = _BY_CHANCE if c.verdict == "broken" != nights.verdict else ""
+    alarm = ""
+    if c.verdict == "broken" != nights.verdict:
+        alarm = OTHER_KINDS if nights.open_because == "kinds not asked" else _BY_CHANCE
     return f" Over all nights, at {_look(nights.look)}, it {_OF_LIMIT[nights.verdict]} it ({interval}){alarm}."

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from audit.report.formatting import factor_label, measure_label, one_line, where_label
-from audit.report.phrases.checks.gate import limit_numbers, limit_phrase, resting_on
+from audit.report.phrases.checks.gate import OTHER_KINDS, limit_numbers, limit_phrase, resting_on
 from audit.results import AuditResult, LimitCheck, LimitVerdict, Measure
 
 #: The most pressing first.
@@ -76,6 +76,8 @@ def _whose(check: LimitCheck, measure: Measure | None) -> str:
 
 def _why_open(check: LimitCheck) -> str:
     if check.verdict == "broken":
+        if check.decisive_reason == "kinds not asked":
+            return f"; this run alone is beyond it{OTHER_KINDS}"
         looks = (
             "is not yet enough at the first look"
             if check.over_nights is None or check.over_nights.look == 1
