@@ -419,12 +419,16 @@ class DrawsCompared(NamedTuple):
     left_out : float
         The most that the audited words outside the lists may have together, on average over the questions, by the draws
         (95 % confidence); 0 if there are none.
+    doubted : bool
+        Whether such words were drawn more often than their bounds allow, though not so often that it proves the lists
+        false.
     """
 
     draws: int
     probability: float
     unseen_factor: float | None
     left_out: float = 0.0
+    doubted: bool = False
 
 
 @runtime_checkable

@@ -19,7 +19,7 @@ from audit.analysis.measures import measure_rows
 from audit.analysis.prompt_coverage import prompt_coverage
 from audit.analysis.rows.responses import ParsedResponses
 from audit.analysis.rows.table import Bools, RowTable
-from audit.analysis.self_check import with_foreign_share
+from audit.analysis.self_check import untrue_share, with_foreign_share
 from audit.results import Comparison, DataQuality, EngineDrift, Measure, Ranking, SelfCheck, Where, where_key
 from suites.base import MeasureSpec, Suite
 
@@ -59,7 +59,8 @@ class EvaluationOptions:
     seed : int
         Seed for resampling.
     foreign : mapping of model name to SelfCheck
-        Models of which a share of the answers may be another model's; their figures are bounded accordingly.
+        Models of which a share of the answers may be another model's, or say too little of words that lists leave out;
+        their figures are bounded accordingly.
     """
 
     signature: Mapping[str, Any]
@@ -98,7 +99,7 @@ def evaluate_suite(responses: SuiteResponses, options: EvaluationOptions) -> Sui
     for model, check in options.foreign.items():
         parsed = by_model[model]
         answers = {item: len(found.keys) for item, found in parsed.by_item.items()} if check.one_of_several else {}
-        parsed.rows = with_foreign_share(parsed.rows, specs[model], check.foreign_at_most, answers)
+        parsed.rows = with_foreign_share(parsed.rows, specs[model], untrue_share(check), answers)
     tables = {model: RowTable(parsed.rows) for model, parsed in by_model.items()}
     measures = {
         model: measure_rows(

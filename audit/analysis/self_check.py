@@ -35,6 +35,7 @@ def self_check(
     confidence: float,
     one_of_several: bool = False,
     drawn: DrawsCompared | None = None,
+    doubted: float = 0.0,
 ) -> SelfCheck:
     """The rate at which second answers disagree with the first, and what it implies.
 
@@ -52,6 +53,8 @@ def self_check(
         Whether of some questions one continuation was repeated: then shares are of continuations' scores.
     drawn : DrawsCompared, optional
         What draws after the questions could show.
+    doubted : float
+        What words that lists leave out may have by an earlier run whose draws left a doubt; 0 without one.
     """
     moves = [move(pair.first, pair.second) for pair in pairs if pair.second is not None]
     agreeing = [moved for moved in moves if moved <= noise[1]]
@@ -71,7 +74,8 @@ def self_check(
         draws=drawn.draws if drawn else 0,
         drawn_probability=drawn.probability if drawn else None,
         unseen_factor=drawn.unseen_factor if drawn else None,
-        left_out_at_most=drawn.left_out if drawn else 0.0,
+        left_out_at_most=max(drawn.left_out if drawn else 0.0, doubted),
+        left_out_doubted=doubted > 0 or (drawn is not None and drawn.doubted),
     )
 
 
@@ -150,11 +154,38 @@ def _move(a: ContinuationScore, b: ContinuationScore) -> float:
 # -- consequences for the figures ----------------------------------------------------------------
 
 
-def within_noise(answer: Response, noise: float) -> Response:
-    """The answer, with its scores widened to intervals if the model's noise exceeds `EXACT_WITHIN`."""
-    if noise <= EXACT_WITHIN or not isinstance(answer, ScoreResponse):
+def within_noise(answer: Response, noise: float, hidden: float = 0.0) -> Response:
+    """The answer, with its scores widened to intervals if the model's noise exceeds `EXACT_WITHIN`.
+
+    ``hidden``: the probability by which an unlisted continuation may exceed its bound.
+    """
+    if not isinstance(answer, ScoreResponse):
+        return answer
+    if hidden:
+        answer = dataclasses.replace(answer, scores=tuple([_raised(score, hidden) for score in answer.scores]))
+    if noise <= EXACT_WITHIN:
         return answer
     return dataclasses.replace(answer, scores=tuple([_widened(score, noise) for score in answer.scores]))
+
+
+def _raised(score: ContinuationScore, hidden: float) -> ContinuationScore:
+    if score.exactness != "bounded" or score.logprob is not None:
+        return score
+    return dataclasses.replace(score, high=math.log(min(math.exp(score.high) + hidden, 1.0)))
+
+
+def hidden_in_a_question(check: SelfCheck) -> float:
+    """How much words that lists leave out may have in most questions, if the draws left a doubt; else 0.
+
+    The mean m over the questions is bounded. So in all but √m of them they have √m at most (Markov's inequality).
+    """
+    return math.sqrt(check.left_out_at_most) if check.left_out_doubted else 0.0
+
+
+def untrue_share(check: SelfCheck) -> float:
+    """The largest share of the answers that may say nothing: another model's, or those where more is hidden."""
+    foreign = check.foreign_at_most if check.disagreed else 0.0
+    return 1 - (1 - foreign) * (1 - hidden_in_a_question(check))
 
 
 def _widened(score: ContinuationScore, noise: float) -> ContinuationScore:

@@ -142,6 +142,9 @@ class SelfCheck(Reported):
     left_out_at_most
         The most that the audited words which lists leave out may have together, on average over the questions, by those
         draws (95 % confidence); 0 if there are none.
+    left_out_doubted
+        Whether such words were drawn more often than their bounds allow, by this run or an earlier one of the same
+        answers, though not so often that it proves the lists false: the figures are bounded accordingly.
     """
 
     model: str
@@ -158,6 +161,7 @@ class SelfCheck(Reported):
     drawn_probability: float | None = None
     unseen_factor: float | None = None
     left_out_at_most: float = 0.0
+    left_out_doubted: bool = False
 
 
 class Example(Reported):

@@ -147,11 +147,14 @@ class AnswerCollector:
                 most[key] = max(most.get(key, 0), answers)
         return most
 
-    def read_again(self, model: str, noise: float) -> None:
-        """Read a model's stored answers again, as intervals as wide as its measured noise (nats). Blocks."""
+    def read_again(self, model: str, noise: float, hidden: float) -> None:
+        """Read a model's stored answers again, as intervals as wide as its measured noise (nats). Blocks.
+
+        ``hidden``: the probability by which unlisted continuations may exceed their bounds.
+        """
         own = [questions for (name, _), questions in self._questions.items() if name == model]
         for questions in own:
-            questions.responses.noise = noise
+            questions.responses.noise, questions.responses.hidden = noise, hidden
         self._look_up_unasked([self._job(self._resolved.models[model], own, range(1, self.look + 1), 0)])
 
     def retract(self, keys: Collection[str]) -> None:

@@ -27,7 +27,7 @@ from audit.analysis.gate.rules import GateRules, check_rules
 from audit.analysis.gate.stored import check_run, find_baseline
 from audit.analysis.rows.examples import read_examples
 from audit.analysis.rows.responses import ParsedResponses, Responses
-from audit.analysis.self_check import EXACT_WITHIN, disagreeing, self_check
+from audit.analysis.self_check import EXACT_WITHIN, disagreeing, hidden_in_a_question, self_check
 from audit.collect import OnEvent, Outcome, ShutdownRequest, stop_on_signals
 from audit.collect.executors import Executor, LocalExecutor
 from audit.config import AuditConfig
@@ -279,10 +279,11 @@ class _Run:
                 confidence=self._audit.confidence,
                 one_of_several=any(len(pair.keys) == 1 < held[pair.keys[0]] for pair in pairs),
                 drawn=backend.draws_compared if isinstance(backend, SupportsDraws) else None,
+                doubted=self._store.runs.doubted_share(described.fingerprint_id),
             )
             checks.append(check)
-            if check.noise > max(EXACT_WITHIN, noise[0]):
-                self.collector.read_again(described.name, check.noise)
+            if check.noise > max(EXACT_WITHIN, noise[0]) or check.left_out_doubted:
+                self.collector.read_again(described.name, check.noise, hidden_in_a_question(check))
         return checks
 
     def evaluate(
@@ -294,7 +295,7 @@ class _Run:
     ) -> AuditResult:
         """All figures, from the collected answers."""
         audit = self._audit
-        foreign = {check.model: check for check in checks if check.disagreed}
+        foreign = {check.model: check for check in checks if check.disagreed or check.left_out_doubted}
         suites = [self._evaluate_suite(name, foreign) for name in audit.suites]
         results = [suite.result for suite in suites]
         compare = functools.partial(

@@ -21,6 +21,8 @@ from backends.errors import ConfigError
 _RUNNING = "running"
 #: How the status of a run begins that asked a part of an audit.
 _PART = "part "
+#: What a result holds of a model whose draws left a doubt.
+_DOUBTED = to_bytes('"left_out_doubted":true')
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,22 @@ class Runs:
             hint = "Run its config again: it resumes after interruption"
             raise ConfigError("run", run_id, "it has not finished", hint)
         return result
+
+    def doubted_share(self, fingerprint_id: str) -> float:
+        """What words that this model's lists leave out may have, by runs whose draws left a doubt; 0 without one."""
+        with self._database.read() as db:
+            found = db.execute("SELECT result FROM runs WHERE instr(result, ?)", (_DOUBTED,)).fetchall()
+        results = [AuditResult.model_validate_json(from_bytes(row[0])) for row in found]
+        return max(
+            (
+                check.left_out_at_most
+                for result in results
+                for model in result.models
+                for check in result.self_checks
+                if model.fingerprint_id == fingerprint_id and check.model == model.name and check.left_out_doubted
+            ),
+            default=0.0,
+        )
 
     # -- rows --------------------------------------------------------------------------------
 

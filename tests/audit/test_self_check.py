@@ -12,6 +12,7 @@ from audit.prepare.forecast.estimate import dry_run_audit
 from audit.report.figures import Figures
 from audit.report.phrases import summary
 from audit.store import Store
+from backends.base import DrawsCompared
 from backends.stand_ins.fake import FakeBackend
 from suites import OccuGender
 from tests.audit.mixed_model import Foreign, MixedBackend
@@ -43,6 +44,22 @@ def test_one_model_agrees_with_itself_and_the_rest_is_said(tmp_path):
     assert f"up to {100 * check.foreign_at_most:.1f} % of all answers" in said
     assert "If which model answers does not depend on the question" in said
     assert all(m.bound_low == m.bound_high for m in result.measures if m.value is not None)
+
+
+def test_a_doubt_about_hidden_words_bounds_later_runs_too(tmp_path):
+    backend = MixedBackend(never)
+    backend.draws_compared = DrawsCompared(200, 0.1, None, left_out=0.01, doubted=True)
+    first, later = audited(backend, tmp_path), audited(MixedBackend(never), tmp_path)
+    assert (first.models[0].asked, later.models[0].asked) == (400, 0)
+    for result in (first, later):
+        (check,) = result.self_checks
+        assert (check.left_out_doubted, check.left_out_at_most) == (True, 0.01)
+        assert "more often than their last rank allows" in " ".join(s.text for s in summary(Figures(result)))
+    figures = [
+        [(m.bound_low, m.value, m.bound_high) for m in r.measures if m.value is not None] for r in (first, later)
+    ]
+    assert figures[0] == figures[1]
+    assert all(low < value < high for low, value, high in figures[0])
 
 
 def test_second_questions_look_like_the_first_and_come_late(tmp_path):

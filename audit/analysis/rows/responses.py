@@ -62,12 +62,14 @@ class Responses:
     ----------
     noise : float
         Nats by which the model's scores are known to vary: answers are read as intervals at least that wide.
+    hidden : float
+        The probability by which unlisted continuations may exceed their bounds.
     """
 
     def __init__(self, suite: Suite, *, keep_logprobs: bool = False) -> None:
         self.suite = suite
         self._keep_logprobs = keep_logprobs
-        self.noise = 0.0
+        self.noise, self.hidden = 0.0, 0.0
         self._found: dict[Place, ItemResponse] = {}
 
     def record(self, place: Place, item: Item, keys: tuple[str, ...], answer: Answer | None) -> Iterable[Item]:
@@ -80,7 +82,7 @@ class Responses:
             self._found[place] = _unanswered(item.id, item.factors, keys, reason)
             return ()
         with _reading:
-            row = _writable(self.suite.read(item, within_noise(answer, self.noise)))
+            row = _writable(self.suite.read(item, within_noise(answer, self.noise, self.hidden)))
             follow_ups = tuple(self.suite.follow_ups(item, answer))
         boundaries = [score.boundary for score in answer.scores] if isinstance(answer, ScoreResponse) else []
         self._found[place] = ItemResponse(

@@ -24,6 +24,8 @@ from backends.openai.scoring.top_logprobs import TopLogprobs
 
 #: Simulations; more of them where the p-value from those is below the last.
 _SIMULATED, _SIMULATED_AGAIN, _SMALL = 2000, 20_000, 0.05
+#: Perturbed lists whose mean stands for them where a place has one draw.
+_PERTURBED = 500
 #: Allowed probability of a draw outside the list: tokens whose text is not as listed, however rare.
 STRAY = 0.005
 #: A twin with another space, as likely as the last listed, shows in a run's 3,000 draws if its square is more than this
@@ -178,12 +180,12 @@ def _all_draws_p_value(places: Sequence[Place], noise: float, simulations: int) 
         cells = _Cells.of(place)
         counts = cells.counts(place)
         n_listed = int(counts[:-1].sum())
-        moved, left = cells.moved(noise, simulations, random)
+        own, least, largest = cells.simulated(place.n, n_listed, noise, simulations, random)
         listed += cells.statistics(counts[None, :-1])[0]
-        simulated += cells.simulated_statistics(n_listed, moved, random)
         outside += cells.outside_statistics(place.n, counts[None, -1])[0]
-        fewest += cells.outside_statistics(place.n, random.binomial(place.n, left))
-        most += cells.outside_statistics(place.n, random.binomial(place.n, np.maximum(left, STRAY)))
+        simulated += own
+        fewest += least
+        most += largest
     center = simulated[:, 1].mean()
     slack = 1e-9  # rounding must not tell equal values apart
     as_bad = (
@@ -387,14 +389,34 @@ class _Cells:
         left = self.left * np.exp(random.normal(0, noise / 2, simulations))
         return moved / total[:, None], left / (left + (1 - self.left) * total)
 
-    def simulated_statistics(self, n: int, moved: np.ndarray, random: np.random.Generator) -> np.ndarray:
-        """`statistics` of ``n`` draws from each row of ``moved``; looked up for single draws, as places are many."""
-        if n != 1:
-            return self.statistics(random.multinomial(n, moved))
-        # One draw from a randomly perturbed list is one draw from the mean of such lists.
-        chances = moved.mean(0)
-        of_each_cell = self.statistics(np.eye(len(chances)))
-        return of_each_cell[random.choice(len(chances), len(moved), p=chances / chances.sum())]
+    def simulated(
+        self, n: int, n_listed: int, noise: float, simulations: int, random: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """`statistics` of ``n_listed`` simulated draws, and `outside_statistics` of ``n``: at fewest, and at most."""
+        if n == 1:
+            return self._simulated_single_draws(n_listed, noise, simulations, random)
+        moved, left = self.moved(noise, simulations, random)
+        fewest, most = (random.binomial(n, chance) for chance in (left, np.maximum(left, STRAY)))
+        own = self.statistics(random.multinomial(n_listed, moved))
+        return own, self.outside_statistics(n, fewest), self.outside_statistics(n, most)
+
+    def _simulated_single_draws(
+        self, n_listed: int, noise: float, simulations: int, random: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """As `simulated`, of one draw: looked up, since there are a thousand such places.
+
+        One draw from a randomly perturbed list is one draw from the mean of such lists.
+        """
+        moved, left = self.moved(noise, min(simulations, _PERTURBED) if noise else 1, random)
+        edges = moved.mean(0)[:-1].cumsum()
+        of_each_cell = self.statistics(np.eye(len(self.probabilities)) * n_listed)
+        own = of_each_cell[np.searchsorted(edges, random.random(simulations), side="right")]
+        none_and_one = self.outside_statistics(1, np.arange(2))
+        fewest, most = (
+            none_and_one[(random.random(simulations) < chance.mean()).astype(int)]
+            for chance in (left, np.maximum(left, STRAY))
+        )
+        return own, fewest, most
 
     def statistics(self, counts: np.ndarray) -> np.ndarray:
         """Rows of counts of the listed cells → rows of G and the sum of centred log-probabilities."""

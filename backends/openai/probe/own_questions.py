@@ -9,7 +9,6 @@ these questions must have other lists than they have: a gateway may rewrite what
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
@@ -53,9 +52,11 @@ _SHARE, _MOST, _FEWEST_SEEN = 0.25, 30, 10
 #: If each draw takes a request, the share and maximum of these that draws are made after. The others are only compared
 #: with their lists, if the scores come from another route.
 _SHARE_DRAWN, _MOST_ONE_BY_ONE = 0.4, 5
-#: Questions where an audited word was drawn that its list leaves out, and requests for draws after them.
+#: Questions where an audited word was drawn that its list leaves out, and requests for draws after them: at first, and
+#: for each fresh set where those do not fit.
 _MOST_DOUBTFUL = 10
 _AFTER_DOUBTFUL: Mapping[Together | None, int] = {"n": 10, "prompts": 20, None: 60}
+_FRESH_AFTER_DOUBTFUL: Mapping[Together | None, int] = {"n": 20, "prompts": 40, None: 100}
 #: Requests for draws: this share of the run's questions, at least and at most so many; and draws per request.
 _REQUESTS_SHARE = 0.02
 _REQUESTS: Mapping[Together | None, tuple[int, int]] = {"n": (20, 20), "prompts": (10, 30), None: (30, 300)}
@@ -71,8 +72,10 @@ _TWINS = 10
 _LISTED, _MOST_KEPT = 1000, 2000
 #: Of draws that came with lists, and of those without: together a true server is contradicted once in 10,000 runs.
 _LEVELS = Levels(at_once=1e-5, first=0.02, fresh=0.002, most_fresh=1)
-#: Of draws where one was doubtful.
-_LEVELS_HIDDEN = Levels(first=0.05, fresh=0.0001, most_fresh=1)
+#: Of audited words that lists leave out: of all draws at hand and some where one was doubtful, then of fresh ones.
+_LEVELS_HIDDEN = Levels(first=0.05, fresh=0.0001, most_fresh=3)
+#: The chance of fresh draws above which they lift the doubt that earlier ones raised.
+_LIFTED = 0.5
 #: Tests of some draws at each of a few places, and of one at each of many.
 _OF_FEW, _OF_MANY = (p_value, pooled_p_value, audited_bound, unlisted_bound), (single_draws_bound, unlisted_bound)
 #: Levels of `audited_bound`, by Bonferroni: of one of three bounds in one of two tests where the first look contradicts
@@ -267,31 +270,50 @@ async def check_own(
             compared.append(draws_compared(drawn_without, noise=capabilities.repeat_noise, level=level))
     # Of draws beside lists and those without, those that show more.
     most = min((one for one in compared if one), key=lambda one: one.unseen_factor or math.inf, default=None)
-    if most is not None and any(s.exactness == "bounded" for _, response in sample.questions for s in response.scores):
-        most = most._replace(left_out=share_left_out(sample.places if with_lists else drawn_without))
-    return OwnCheck(await _hidden(session, sample, plan.way), most)
+    hidden, is_doubted = await _hidden(session, sample, [*beside, *drawn_without], plan.way)
+    if any(score.exactness == "bounded" for _, response in sample.questions for score in response.scores):
+        at_most = share_left_out(sample.places if with_lists else drawn_without)
+        most = (most or DrawsCompared(0, 0.0, None))._replace(left_out=at_most, doubted=is_doubted)
+    return OwnCheck(hidden, most)
 
 
-async def _hidden(session: ProbeSession, sample: OwnSample, way: Together | None) -> str:
-    """How draws after the doubtful questions contradict their scores' bounds; empty if they do not."""
+async def _hidden(
+    session: ProbeSession, sample: OwnSample, at_hand: Sequence[Place], way: Together | None
+) -> tuple[str, bool]:
+    """How draws contradict the scores' bounds of words that lists leave out, "" if they do not; and if they may.
+
+    All draws ``at_hand`` count, and some after the doubtful questions. Where those do not fit, up to three fresh sets
+    after the same questions decide, which are compared together. They leave a doubt unless they fit well.
+    """
     places = []
+    all_fresh: list[Place] = []
     for request, response, words in sample.doubtful:
         prompt = await _prompt(session, request)
         if not isinstance(prompt, BackendError):
             places.append((prompt, _scored_place(request, response, words, session.capabilities)))
-    each = max(_AFTER_DOUBTFUL[way] // max(len(places), 1), 1) * session.capabilities.draws_of_a_request(way)
 
-    async def draw(times: int) -> list[list[Place]]:
+    async def draw(requests: Mapping[Together | None, int]) -> list[Place]:
         if not places:
             raise NotTestedError("no audited word was drawn that its list leaves out")
-        return [await drawn_places(session, places, times * each)]
+        each = max(requests[way] // len(places), 1) * session.capabilities.draws_of_a_request(way)
+        return await drawn_places(session, places, each)
 
-    some, more = (Look(functools.partial(draw, times), (left_out_bound,)) for times in (1, 2))
-    with contextlib.suppress(NotTestedError):
-        _, fit, message = await compare_draws(session, (some, more), _LEVELS_HIDDEN)
-        if not fit:
-            return f"audited words that its lists leave out are drawn too often ({message})"
-    return ""
+    async def first() -> list[Sequence[Place]]:
+        return [at_hand, await draw(_AFTER_DOUBTFUL)]
+
+    async def fresh() -> list[Sequence[Place]]:
+        drawn = await draw(_FRESH_AFTER_DOUBTFUL)
+        all_fresh.extend(drawn)
+        return [drawn]
+
+    looks = Look(first, (left_out_bound,)), Look(fresh, (left_out_bound,))
+    try:
+        _, fit, message = await compare_draws(session, looks, _LEVELS_HIDDEN)
+    except NotTestedError:
+        return "", False
+    if not fit:
+        return f"audited words that its lists leave out are drawn too often ({message})", True
+    return "", left_out_bound(all_fresh, noise=session.capabilities.repeat_noise) < _LIFTED
 
 
 def _scored_place(

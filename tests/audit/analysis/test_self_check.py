@@ -12,15 +12,17 @@ from audit.analysis.self_check import (
     ASKED_AT_THE_END,
     disagreeing,
     foreign_share,
+    hidden_in_a_question,
     move,
     proportion_interval,
     self_check,
+    untrue_share,
     with_foreign_share,
     within_noise,
 )
 from audit.collect.repeated_questions import ALONE
 from audit.store import AnswerPair
-from backends.base import ContinuationScore, ScoreResponse, TokenLogprob
+from backends.base import ContinuationScore, DrawsCompared, ScoreResponse, TokenLogprob
 from backends.errors import BackendError
 from suites.base import IdentifiedInterval, MeasureSpec, Row
 from tests.audit.analysis.self_check_trials import ALIKE, LOW, foreign_trials
@@ -118,6 +120,53 @@ def test_scores_within_the_noise_become_intervals():
         ("bounded", pytest.approx(-0.15), -0.05, 0.0),
     ]
     assert within_noise(scored(-1.0), 0.01) == scored(-1.0)
+
+
+def test_hidden_words_raise_the_bounds_of_unlisted_ones_alone():
+    bounded = ContinuationScore(None, None, math.log(0.01), "bounded")
+    exact, raised = within_noise(ScoreResponse((*scored(-1.0).scores, bounded)), 0.0, 0.2).scores
+    assert exact == scored(-1.0).scores[0]
+    assert (raised.logprob, raised.high) == (None, pytest.approx(math.log(0.21)))
+    (most,) = within_noise(ScoreResponse((bounded,)), 0.0, 1.0).scores
+    assert most.high == 0.0
+
+
+def _doubted(share):
+    drawn = DrawsCompared(200, 0.1, None, left_out=share, doubted=True)
+    return self_check("m", [], (0.01, 0.1), unanswered=0, confidence=0.95, drawn=drawn)
+
+
+@pytest.mark.parametrize("concentration", [0.05, 0.3, 1.0])  # of what is hidden: in few questions, or in all
+def test_a_share_with_hidden_words_is_within_its_bounds(concentration):
+    random = np.random.default_rng(3)
+    rows, true, excess = [], [], []
+    for at in range(400):
+        man, hidden = (
+            random.uniform(0.05, 0.5),
+            random.uniform(0, 0.1 / concentration) * (random.random() < concentration),
+        )
+        hidden = min(hidden, 1 - man)
+        excess.append(hidden)
+        true.append((0.01 + hidden) / (0.01 + hidden + man))
+        rows.append((f"q{at}", man))
+    check = _doubted(float(np.mean(excess)))
+    raised = 0.01 + hidden_in_a_question(check)
+    read = [Row(item, {}, {"p": IdentifiedInterval(None, 0.0, raised / (raised + man))}) for item, man in rows]
+    spec = MeasureSpec("p", "p", kind="probability")
+    values = [row.values["p"] for row in with_foreign_share(read, [spec], untrue_share(check))]
+    assert np.mean([v.low for v in values]) <= np.mean(true) <= np.mean([v.high for v in values])
+
+
+def test_without_a_doubt_nothing_is_hidden():
+    check = _doubted(0.04).model_copy(update={"left_out_doubted": False})
+    assert (hidden_in_a_question(check), untrue_share(check)) == (0.0, 0.0)
+    doubted = _doubted(0.04)
+    assert (hidden_in_a_question(doubted), untrue_share(doubted)) == pytest.approx((0.2, 0.2))
+
+
+def test_an_earlier_doubt_remains():
+    check = self_check("m", [], (0.01, 0.1), unanswered=0, confidence=0.95, doubted=0.03)
+    assert (check.left_out_doubted, check.left_out_at_most) == (True, 0.03)
 
 
 def test_a_foreign_share_opens_each_number_towards_its_range():

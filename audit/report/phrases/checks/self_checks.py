@@ -45,10 +45,17 @@ def self_check_sentences(checks: Iterable[SelfCheck]) -> Iterator[str]:
                 f"{name}: no tokens drawn after its questions could be compared with its scores: scores that are false "
                 "for the audited words alone, by any factor, would not have been noticed."
             )
-        if check.draws and check.left_out_at_most:
+        if check.left_out_doubted:
+            yield (
+                f"{name}: audited words that are not in its lists were drawn more often than their last rank allows, "
+                "though not so often that it proves the lists false. They may have up to "
+                f"{_percent(check.left_out_at_most)} together, on average over the questions, and the figures are "
+                "bounded accordingly."
+            )
+        elif 0 < check.left_out_at_most < 1:
             yield (
                 f"{name}: some audited words are not in its lists, and have at most their last rank's probability. If "
-                "the lists hid likelier ones, these draws would show it only if they had more than "
+                "the lists hid likelier ones, draws would show it only if they had more than "
                 f"{_percent(check.left_out_at_most)} together, on average over the questions."
             )
         if check.noise > _QUIET:

@@ -13,8 +13,13 @@ from backends.openai.scoring.chosen_tokens import AskChosen, Chosen, Ids, chosen
 from backends.openai.scoring.prompt_logprobs import echoed, prompt_logprobs
 from backends.openai.scoring.tokenizer import Piece, RemoteTokenizer
 
-#: Places of a short text, and of each part of the long one, after which tokens are asked for.
-_OF_A_TEXT, _OF_A_ZONE = 2, 1
+#: Places of a short text after which tokens are asked for. Each part of the long one has one, before the word that all
+#: of its sentences have, so that a short list holds it.
+_OF_A_TEXT, _EXPECTED = 2, "told"
+#: Words of the list at each place of the long text that are asked for too.
+_OF_A_LIST = 2
+#: Nats by which what is said of another place's words may differ from the lists: half precision.
+_OFF = 0.05
 #: Places at which a token that no list holds is compared with the prompt's own log-probabilities.
 _N_UNLIKELY = 2
 _MIN_COMPARED = 3
@@ -40,16 +45,20 @@ async def _compared(session: ProbeSession, ask: AskChosen, route: str) -> Outcom
     if tokenizer is None or not session.capabilities.takes_ids:
         raise NotTestedError("not tried: needs prompts as token ids")
     places = [place for text in (*SEQUENCES, STORY) for place in await _places(session, tokenizer, text)]
-    others = [piece for _, piece in places]
+    listed = {piece.token_id: piece for before, _ in places[-len(ZONES) :] for piece in await _listed(session, before)}
+    others = [*(piece for _, piece in places), *listed.values()]
     wanted = {tuple(p.token_id for p in before): [p.token_id for p in others] for before, _ in places}
     first = await session.ask(_in_parts, session, ask, wanted)
     if isinstance(first, BackendError):
         return Outcome(False if first.kind == "inconsistent" else None, f"not offered: {first}"[:100])
     found = RowsCompared()
-    rows = [_row(before, piece, first) for before, piece in places]
-    await found.compare(session, rows)
+    await found.compare(session, [_row(before, piece, first) for before, piece in places])
     if found.diff > session.tolerance():
         return Outcome(False, await _outvoted(session, route, found))
+    elsewhere = RowsCompared()
+    await elsewhere.compare(session, [_row(before, piece, first) for before, _ in places for piece in others])
+    if elsewhere.diff > max(session.tolerance(), _OFF):
+        return Outcome(False, await _outvoted(session, route, elsewhere))
     message = f"differs by {found.diff:.2g} nats from lists, over {found.compared} tokens"
     if found.compared < _MIN_COMPARED:
         k = session.capabilities.largest_k
@@ -84,8 +93,24 @@ async def _places(
         kept = words[-_OF_A_TEXT:]
     else:
         parts = [words[int(start * len(words)) : int(end * len(words))] for start, end in ZONES]
-        kept = [part[place * len(part) // _OF_A_ZONE] for part in parts for place in range(_OF_A_ZONE) if part]
+        kept = [next((at for at in part if _text(pieces[at]).strip() == _EXPECTED), part[0]) for part in parts if part]
     return [(pieces[:at], pieces[at]) for at in kept]
+
+
+async def _listed(session: ProbeSession, before: Sequence[Piece]) -> list[Piece]:
+    """The likeliest words of the list after these tokens that are one token each: what is chosen must agree there."""
+    text, found = _text(*before), list[Piece]()
+    top = await session.next_tokens(text, min(session.capabilities.largest_k, 1000))
+    if isinstance(top, BackendError):
+        return []
+    session.lists_after[text] = top
+    for token in sorted(top.tokens, key=lambda token: -token.logprob):
+        if len(found) == _OF_A_LIST or not token.text.strip().isalpha() or not top.identifies(token):
+            continue
+        pieces = await session.ask(session.needed_tokenizer().pieces, text + token.text)
+        if not isinstance(pieces, BackendError) and [*pieces[:-1]] == [*before] and _text(pieces[-1]) == token.text:
+            found.append(pieces[-1])
+    return found
 
 
 async def _in_parts(session: ProbeSession, ask: AskChosen, wanted: dict[Ids, list[int]]) -> Chosen:
@@ -98,8 +123,11 @@ async def _in_parts(session: ProbeSession, ask: AskChosen, wanted: dict[Ids, lis
 
 
 def _row(before: Sequence[Piece], piece: Piece, found: Chosen) -> Row:
-    text = b"".join(p.data for p in before).decode("utf-8", "replace")
-    return text, piece.data.decode("utf-8", "replace"), found[tuple(p.token_id for p in before)][piece.token_id]
+    return _text(*before), _text(piece), found[tuple(p.token_id for p in before)][piece.token_id]
+
+
+def _text(*pieces: Piece) -> str:
+    return b"".join(piece.data for piece in pieces).decode("utf-8", "replace")
 
 
 async def _unlikely(
@@ -107,14 +135,15 @@ async def _unlikely(
 ) -> float | None:
     """How far values of unlikely tokens are from the same read as the end of a prompt, in nats.
 
-    None if no proven route reads a prompt's end.
+    The least likely one at one place, and at another the likeliest that its list does not hold: a floor, or coarse
+    steps, change these by different amounts. None if no proven route reads a prompt's end.
     """
     agrees = {check.name for check in session.checks if check.passed}
     differences: list[float] = []
     for before, piece in places:
         values = found[tuple(p.token_id for p in before)]
         others = sorted((p for _, p in places if p.token_id != piece.token_id), key=lambda p: values[p.token_id])
-        for other in others[:1]:
+        for other in _likeliest_unlisted(session, before, others) if differences else others[:1]:
             if "prompt_logprobs" in agrees:
                 ids = [p.token_id for p in (*before, other)]
                 read = await session.ask(prompt_logprobs, session.api, ids)
@@ -130,9 +159,17 @@ async def _unlikely(
     return max(differences) if len(differences) == _N_UNLIKELY else None
 
 
+def _likeliest_unlisted(session: ProbeSession, before: Sequence[Piece], by_value: Sequence[Piece]) -> Sequence[Piece]:
+    """The last of these pieces, in rising order, that the list at this place does not hold; the first if it has all."""
+    top = session.lists_after.get(_text(*before))
+    listed = {token.text for token in top.tokens} if top is not None else set()
+    unlisted = [piece for piece in by_value if _text(piece) not in listed]
+    return unlisted[-1:] or by_value[:1]
+
+
 async def _echoed(session: ProbeSession, before: Sequence[Piece], piece: Piece) -> float | None:
     """The echoed value of a token at the end of a text; None if the text is split into other tokens."""
-    text, token = (b"".join(p.data for p in part).decode("utf-8", "replace") for part in (before, (piece,)))
+    text, token = _text(*before), _text(piece)
     tokens = await session.ask(echoed, session.api, text + token)
     return None if isinstance(tokens, BackendError) or tokens[-1].text != token else tokens[-1].logprob
 

@@ -9,11 +9,13 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 
 from audit import Audit
+from audit.results import Measure
 from audit.store import Store, answer_keys
 from backends.base import Capability, Response, ScoreRequest, ScoreResponse
 from backends.errors import AuditError
@@ -74,7 +76,8 @@ class AuditOutcome(Outcome):
     ``foreign`` is the share of the answers that have a wrong exact score, ``foreign_at_most`` what the report says that
     it may be. An answer is that to a question, or to one continuation where each takes a request.
     ``above_bounds_at_most`` is what the report says of words that lists leave out: how far they may exceed their bounds
-    together, on average over the questions.
+    together, on average over the questions. ``figure_off``: by how much the true mean of the figure lies outside its
+    bounds.
     """
 
     asked: int = 0
@@ -84,6 +87,7 @@ class AuditOutcome(Outcome):
     foreign: float = 0.0
     foreign_at_most: float = 1.0
     above_bounds_at_most: float = 1.0
+    figure_off: float = 0.0
 
 
 async def audited(lie: Lie, style: Style, seed: int, n: int) -> AuditOutcome:
@@ -113,15 +117,27 @@ async def audited(lie: Lie, style: Style, seed: int, n: int) -> AuditOutcome:
             (check,) = result.self_checks
             outcome.asked_again, outcome.disagreed = check.asked_again, check.disagreed
             outcome.foreign_at_most = check.foreign_at_most
-            if check.draws:
+            if check.draws or check.left_out_doubted:
                 outcome.above_bounds_at_most = check.left_out_at_most
             outcome.asked = result.models[0].asked
             if result.problems:
                 outcome.ended = result.problems[0][:160]
             elif check.noise > WRONG:
                 outcome.ended = f"intervals of {check.noise:.2g} nats"
+            elif check.left_out_doubted:
+                outcome.ended = f"bounds wider by hidden words: {check.left_out_at_most:.2g} on average"
+            (figure,) = result.measures
+            outcome.figure_off = _off(figure, server, audit)
             _count(outcome, server, audit, result.models[0].fingerprint_id)
     return outcome
+
+
+def _off(figure: Measure, server: WordServer, audit: Audit) -> float:
+    items = audit.suites["questions"].items()
+    requests = [item.request for item in items if isinstance(item.request, ScoreRequest)]
+    true = fmean(math.exp(server.truth(request.prompt, request.continuations[0])) for request in requests)
+    low, high = figure.bound_low or 0.0, 1.0 if figure.bound_high is None else figure.bound_high
+    return max(low - true, true - high, 0.0)
 
 
 def _count(outcome: AuditOutcome, server: WordServer, audit: Audit, fingerprint: str) -> None:

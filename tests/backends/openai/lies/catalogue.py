@@ -25,12 +25,14 @@ from tests.backends.openai.lies.transformations import (
     cached,
     cached_draws,
     chats_of,
+    chosen_from_a_cache,
     drawn_beside_lists,
     draws_copied,
     filtered_alike,
     first_words,
     greedy,
     hears,
+    hears_where_chosen,
     hot_rows,
     ids_shifted,
     jittered,
@@ -43,6 +45,7 @@ from tests.backends.openai.lies.transformations import (
     names_by_alphabet,
     names_shifted,
     normalised,
+    of_three_decimals,
     one_choice_for_all,
     previous_answer,
     quantised_twin,
@@ -57,11 +60,14 @@ from tests.backends.openai.lies.transformations import (
     said,
     semantic_cache,
     spaces_lost,
+    swapped_where_chosen,
     tail_of_one_value,
     tail_shuffled,
+    tail_up,
     thinks_first,
     top_40,
     top_p_90,
+    where_chosen,
     womens_words,
 )
 from tests.backends.openai.lies.word_model import tokens_of
@@ -136,6 +142,17 @@ MORE: Mapping[str, Told] = {
     "audited word 0.6 nats down where chosen alone": lambda random: audited_word_down(
         random, ("chosen", "score"), ("chosen",)
     ),
+    "chosen tokens one id off": where_chosen(lambda values: np.roll(values, 1)),
+    "chosen tokens at temperature 1.3": where_chosen(lambda values: normalised(values / 1.3)),
+    "chosen tokens of three decimals": where_chosen(of_three_decimals),
+    "a floor of -7 under chosen tokens": where_chosen(lambda values: np.maximum(values, -7.0)),
+    "chosen tokens below rank 20 up by 2 nats": where_chosen(tail_up),
+    "chosen tokens without the last of the prompt": hears_where_chosen(lambda tokens: tokens[:-1]),
+    "chosen tokens cached by 64 characters": chosen_from_a_cache,
+    "audited words swapped where chosen": swapped_where_chosen,
+    "another model for audited chosen tokens": another_model(
+        lambda asked, _: asked.kind == "chosen" and OWN in asked.text, ("chosen", "score")
+    ),
     "-100 for unlikely rows": rows_below(-7.0, -100.0),
     "-20 for unlikely rows": rows_below(-7.0, -20.0),
     "1 for the probability of unlikely rows": rows_below(-7.0, 0.0),
@@ -185,6 +202,12 @@ MORE: Mapping[str, Told] = {
     ),
     "another model for audited answers of one token": another_model(
         lambda asked, _: asked.tokens_wanted == 1 and OWN in asked.text, ("echo", "ids", *LISTED)
+    ),
+    "another model for answers of 2 to 31 tokens": another_model(
+        lambda asked, _: 2 <= asked.tokens_wanted < 32, ("echo", "ids", *LISTED)
+    ),
+    "another model for answers of more than 32 tokens": another_model(
+        lambda asked, _: asked.tokens_wanted > 32, ("echo", "ids", *LISTED)
     ),
     "another model from the start": lambda random: another_throughout(random),
 }

@@ -45,6 +45,20 @@ def test_another_model_for_one_token_is_refused(style: Style) -> None:
     assert outcome.ended == "refused"
 
 
+@pytest.mark.parametrize(
+    ("lie", "style"),
+    [
+        ("chosen tokens cached by 64 characters", "score"),
+        ("chosen tokens of three decimals", "chosen"),
+        ("a floor of -7 under chosen tokens", "score"),
+        ("chosen tokens below rank 20 up by 2 nats", "chosen"),
+    ],
+)
+def test_false_values_of_chosen_tokens_are_not_used(lie: str, style: Style) -> None:
+    outcomes = trials(lie, style, range(2))  # without draws by bias at the odd seed
+    assert [outcome.accepted_wrong for outcome in outcomes] == [0, 0]
+
+
 _EVERY = 3  # of the cases, each a probe of 10 s: one in so many is asked every time, all of them with the battery
 
 

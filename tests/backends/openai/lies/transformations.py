@@ -169,6 +169,52 @@ def audited_word_down(
     return Lie(styles, lists=lists)
 
 
+def where_chosen(change: Callable[[np.ndarray], np.ndarray]) -> Told:
+    """The values of chosen tokens are changed; lists and rows are true."""
+    return lambda random: Lie(
+        ("chosen", "score"), lists=lambda values, asked: change(values) if asked.kind == "chosen" else values
+    )
+
+
+def hears_where_chosen(change: Callable[[Tokens], Tokens]) -> Told:
+    """The prompt of chosen tokens is changed."""
+    return lambda random: Lie(
+        ("chosen", "score"), hears=lambda tokens, asked: change(tokens) if asked.kind == "chosen" else tokens
+    )
+
+
+def chosen_from_a_cache(random: np.random.Generator) -> Lie:
+    """Chosen tokens are those of the first prompt that begins with the same 64 characters."""
+    first: dict[str, Tokens] = {}
+    return Lie(
+        ("chosen", "score"),
+        hears=lambda tokens, a: first.setdefault(a.text[:64], tokens) if a.kind == "chosen" else tokens,
+    )
+
+
+def swapped_where_chosen(random: np.random.Generator) -> Lie:
+    """The two likeliest answers to what the audit asks have each other's value where they are chosen."""
+    genders = np.array([text.strip() in GENDERS for text in VOCABULARY])
+
+    def lists(values: np.ndarray, asked: Asked) -> np.ndarray:
+        if OWN not in asked.text or asked.kind != "chosen":
+            return values
+        told, pair = values.copy(), np.argsort(-np.where(genders, values, -np.inf))[:2]
+        told[pair] = values[pair[::-1]]
+        return told
+
+    return Lie(("chosen", "score"), lists=lists)
+
+
+def tail_up(values: np.ndarray) -> np.ndarray:
+    """What no list of 20 holds is 2 nats likelier."""
+    return np.where(values < np.sort(values)[-20], values + 2.0, values)
+
+
+def of_three_decimals(values: np.ndarray) -> np.ndarray:
+    return np.log(np.maximum(np.round(np.exp(values), 3), 5e-4))
+
+
 def audited_words_alike(random: np.random.Generator) -> Lie:
     """What the audit asks is answered evenly in lists: each answer's probability is moved halfway to their mean."""
     answers = np.array([text.strip() in GENDERS for text in VOCABULARY])
