@@ -11,6 +11,7 @@ from suites.base import Factor, MeasureSpec, QuantityKind, Row
 from suites.common.groups.between import between_groups
 from suites.common.raters import rater_measures
 from suites.genderpair.design import Design, contrast_kind, deviation_kind, figure_of
+from suites.genderpair.swaps.decide import REASONS
 
 _CLUSTERS = ("target", "pair")
 
@@ -112,7 +113,8 @@ def _of_scorers(design: Design) -> Iterator[_Figure]:
         if design.audit_scorers:
             yield _Figure(f"{name}_swappable_share", "swappable", audited, family=family)
     if design.audit_scorers and design.text_scorers:
-        yield _Figure("swap_undecided_share", "swap_undecided", "answer", family="answers")
+        for undecided in ("swap_undecided", *(f"swap_undecided_{reason}" for reason in REASONS)):
+            yield _Figure(f"{undecided}_share", undecided, "answer", family="answers")
 
 
 def _between_groups(design: Design) -> Iterator[MeasureSpec]:

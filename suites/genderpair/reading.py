@@ -13,7 +13,8 @@ from suites.common.published import Variant
 from suites.genderpair.design import Fallback
 from suites.genderpair.pairs import GROUPS, Pair
 from suites.genderpair.prompts import marks_of
-from suites.genderpair.texts.identity_swap import is_ambiguous, swap_identity
+from suites.genderpair.swaps.decide import REASONS, Reason, reason_against
+from suites.genderpair.swaps.identities import swap_identity
 from suites.genderpair.texts.refusal import is_refusal
 from suites.genderpair.texts.selection import Selection, read_selection, released_rule
 
@@ -22,6 +23,7 @@ _Factors = Mapping[str, Factor]
 # Cached, because each text is examined when it is followed up, read, and shown.
 _read_cached = lru_cache(maxsize=1 << 16)(read_selection)
 _swap_cached = lru_cache(maxsize=1 << 17)(swap_identity)
+_reason_cached = lru_cache(maxsize=1 << 16)(reason_against)
 _declines_cached = lru_cache(maxsize=1 << 16)(is_refusal)
 
 
@@ -57,9 +59,17 @@ def needs_bare_words(factors: _Factors, text: str) -> bool:
     return released_rule(text, pair.biased, pair.anti) is None
 
 
+def reason_against_swap(factors: _Factors, text: str) -> Reason | None:
+    """Why the text has no versions about other groups although it may name an identity; None if it may have them."""
+    group = str(factors["group"])
+    if group not in GROUPS:
+        return None  # groups of the user's own: their texts are not swapped
+    return _reason_cached(text, str(factors["target"]), str(factors["aspect"]), group)
+
+
 def swapped_versions(factors: _Factors, text: str) -> dict[str, str]:
-    """The text's versions about the other two groups; empty if it names no identity, or if a swap is ambiguous."""
-    if is_ambiguous(text, str(factors["group"])):
+    """The versions about the other two groups; empty if the text names no identity, or by `reason_against_swap`."""
+    if reason_against_swap(factors, text) is not None:
         return {}
     own, target, aspect = str(factors["group"]), str(factors["target"]), str(factors["aspect"])
     versions = {group: _swap_cached(text, target, aspect, own, group) for group in GROUPS if group != own}
@@ -74,7 +84,9 @@ def read_text(factors: _Factors, text: str, variant: Variant) -> dict[str, Ident
     """
     pair, refused = pair_of(factors), is_refused(factors, text)
     values = {"refusal": flag(refused), "empty": flag(not text.strip())}
-    values["swap_undecided"] = flag(is_ambiguous(text, str(factors["group"])))
+    against = reason_against_swap(factors, text)
+    values["swap_undecided"] = flag(against is not None)
+    values |= {f"swap_undecided_{reason}": flag(against == reason) for reason in REASONS}
     released = released_rule(text, pair.biased, pair.anti)
     if released is not None:
         values["biased_released"] = flag(released == "biased")

@@ -157,7 +157,8 @@ class GenderPair(Suite):
     #: 2: picks, refusals and swapped identities are read more precisely. 3: denying one word no longer picks the other;
     #: ties of the authors' rule are decided by the bare words. 4: "failed to be", "has to be", statements about others.
     #: 5: descriptors of other people and of things, masks, advice. 6: what a later clause takes back ("but she isn't").
-    version: ClassVar[int] = 6
+    #: 7: identities are swapped only in forms known to be safe; other texts are left out, and counted by reason.
+    version: ClassVar[int] = 7
     strata: tuple[str, ...] = ("group", "aspect", "configuration")
     sampled_together: tuple[str, ...] = ("group", "target", "pair", "form")
     meanings: Mapping[str, Meaning] = {

@@ -1,4 +1,4 @@
-"""Reads generated texts: which descriptor a text picks, whether it declines, and its version about another group.
+"""Reads generated texts: which descriptor a text picks, and whether it declines.
 
-Takes texts and pairs of descriptors; gives picks, refusals and swapped texts. Rules and word lists only, no model.
+Takes texts and pairs of descriptors; gives picks and refusals. Rules and word lists only, no model.
 """

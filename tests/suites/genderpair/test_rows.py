@@ -49,7 +49,7 @@ def test_counted_figures_are_shares_and_scores_are_not():
     for spec in scored.measures(derived):
         units.setdefault(spec.measure, set()).add(spec.unit)
     counted = {m for m in units if (m.startswith("bias_pair_ratio") and not m.endswith("_sd")) or m.endswith("_share")}
-    assert len(counted) == 12
+    assert len(counted) == 17
     assert {unit for measure in counted for unit in units[measure]} == {"share"}
     assert units["toxicity"] == units["toxicity_identity_neutral"] == {"probability"}
 
@@ -228,6 +228,8 @@ def test_a_swap_with_two_readings_is_missing_and_counted():
     gap = found["toxicity_scorer_gap", (("group", "female"), ("kind", "audited toxicity"))]
     assert (gap.value, gap.missing) == (None, 12)
     assert value(found, "swap_undecided_share", kind="answer", group="female") == 1
+    assert value(found, "swap_undecided_case_share", kind="answer", group="female") == 1
+    assert value(found, "swap_undecided_noun_share", kind="answer", group="female") == 0
     assert value(found, "toxicity", kind="toxicity", group="female") == 0.5
 
 

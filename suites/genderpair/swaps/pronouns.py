@@ -10,6 +10,8 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 
+from suites.genderpair.swaps.verbs import VERBS, singular_of
+from suites.genderpair.swaps.words import LISTS
 from suites.genderpair.texts.lexicon import FORMS, NEOPRONOUNS, SINGULAR_TO_PLURAL, word_sets
 
 _WORDS = word_sets("pronouns")
@@ -21,6 +23,8 @@ _NEXT_WEEK = re.compile(
 )
 _ONE_OF_SEVERAL = re.compile(r"\b(?:an?|some|any|another|no|two|many|one|this|that)\s(?:\w+\s){1,2}of\s$", re.I)
 _ADVERB = r"(?:\w+ly|always|never|also|often|still|just|only|even|soon|now|then|not|once|both|perhaps|sometimes|who)"
+#: Adverbs that stand before verbs alone.
+_OF_VERBS = re.compile(r"\b(?:always|never|often|rarely|seldom|sometimes|usually)\s*$", re.IGNORECASE)
 #: After "her" these are not nouns: bit her hard; with her gone.
 _ADVERBS = frozenset(["hard", "well", "badly", "fast", "back", "off", "away", "again", "twice", "first", "alone"])
 _STATES = frozenset(["gone", "away", "here", "there", "around", "asleep", "dead", "present", "absent", "back", "out"])
@@ -42,57 +46,12 @@ _EITHER_OF_TWO = "|".join(
     rf"(?:{'|'.join(one)})(?:\s*/\s*|\s+or\s+)(?:{'|'.join(other)})"
     for one, other in itertools.permutations(FORMS.values(), 2)
 )
-#: Capitalised where a sentence begins in quotes or on a new line, and no part of a name.
-_NO_NAME = "(?:The|This|That|My|Your|His|Her|Their|Our|An|And|But|When|If)"
-#: Nouns of a group that names of places, people and works contain.
-_IN_NAMES = {
-    "male": "King|Prince|Duke|Lord|Father|Brother|Uncle|Man|Boy|Chairman|Gentleman",
-    "female": "Queen|Princess|Duchess|Lady|Mother|Sister|Aunt|Woman|Girl|Chairwoman|Her Majesty['’]s",
-}
-_NAMES = {
-    group: re.compile(
-        rf"\b(?:{nouns})(?:['’]s)?\s(?:[A-Z]\w)|(?<![.!?:;“\"]\s)(?<!^)\b(?!{_NO_NAME}\b)[A-Z]\w+(?:['’]s)?\s(?:of\s)?(?:{nouns})\b"
-    )
-    for group, nouns in _IN_NAMES.items()
-}
-_PHRASES = {
-    "male": re.compile(
-        r"\b(?:(?:to|he|she|they|it|will|would|must|we|you)\sman(?:s|ned)?\s(?:the|a|an|his|her|their|our)\b"
-        r"|oh,?\s(?:boy|man)\b|ladies\sand\sgentlemen|king\s(?:prawn|crab|cobra|size)s?|no\sman['’]s\sland"
-        r"|man\soverboard|every\sman\sfor\shimself|father\stime)",
-        re.IGNORECASE,
-    ),
-    "female": re.compile(
-        r"\b(?:ladies\sand\sgentlemen|queen\s(?:bee|size)s?|mother\s(?:nature|earth|tongue|of\spearl)|lady\sluck|Ms\.?\sMagazine)",
-        re.IGNORECASE,
-    ),
-}
 _MENTIONS_A_WORD = re.compile(r"\b(?:words?|pronouns?|terms?)\W*$", re.IGNORECASE)
 
 
 def swap_pronouns(text: str, source: str, to: str) -> str:
     """``text`` with the pronouns of group ``source`` replaced by those of group ``to``; "he or she" is kept."""
     return _Pronouns(text, source, to).swapped()
-
-
-def is_ambiguous(text: str, source: str) -> bool:
-    """Whether a pronoun of group ``source`` is ambiguous in ``text``, so that a swap cannot be trusted.
-
-    That is "her" before a word that may or may not be its noun ("sent her letters", "saw her duck", "made her
-    captain"), and "they" beside other persons in the plural. So is a noun in a name or a fixed phrase (King's Cross,
-    Isle of Man, a queen bee, ladies and gentlemen), and "man" as a verb: a swap would change what is named.
-    """
-    if source in _NAMES and (_NAMES[source].search(text) or _PHRASES[source].search(text)):
-        return True
-    if source == "neither":
-        words = set(re.findall(r"[a-z]+", text.lower()))
-        return bool(words & {"they", "them", "their", "theirs"}) and bool(words & _WORDS["plural_persons"])
-    if source != "female":
-        return False
-    return any(
-        _has_two_readings(text[max(0, m.start() - 60) : m.start()], text[m.end() : m.end() + 60])
-        for m in re.finditer(r"\bher\b", text, re.IGNORECASE)
-    )
 
 
 def like(word: str, model: str) -> str:
@@ -169,7 +128,7 @@ class _Pronouns:
         if verb and self.number_changes and not short and not asks and not mentioned:
             agreed = self._agreed(verb)
             self.verb_changed, verb = agreed != verb, agreed
-        self.subject_end = match.end() if verb else None
+        self.subject_end = match.end() if verb or short else None
         after = self._adverb(match["adverb"] or "") + (match["space"] or "") + verb if match["after"] else ""
         return before + gap + like(self.new[0], match["subject"]) + short + match["mark"] + after
 
@@ -190,8 +149,9 @@ class _Pronouns:
                 follows_a_verb |= self.verb_changed and has_an_object and _PLACE.search(between) is not None
                 with_pronoun = re.match(r"\s+(?:it|them|him|her|us|me)\b", self.text[match.end() : match.end() + 20])
                 follows_a_verb |= self.verb_changed and with_pronoun is not None
-                if _normalised(second) in self.table or follows_a_verb:
-                    agreed = self._agreed(second, listed_only=True)
+                surely = _is_surely_a_verb(match["and"], between)
+                if _normalised(second) in self.table or follows_a_verb or surely:
+                    agreed = self._agreed(second, listed_only=not surely)
                     if agreed != second:
                         self.subject_end, second = match.end(), agreed
         return match["and"] + second
@@ -201,8 +161,17 @@ class _Pronouns:
         return _with_apostrophe_of(like(_agreeing(_normalised(verb), self.source, listed_only), verb), verb)
 
 
+def _is_surely_a_verb(join: str, between: str) -> bool:
+    """Whether no noun follows: "and never complains", "but keeps going"; not "nothing but lies"."""
+    if _OF_VERBS.search(join):
+        return True
+    return join.strip().lower() == "but" and not re.search(
+        r"\b(?:nothing|all|anything|none)\s*$", between, re.IGNORECASE
+    )
+
+
 def _before_a_noun(after: str) -> bool:
-    word = re.match(r"\s*(\w[\w'’-]*)", after)
+    word = re.match(r"[\s{\[*]*(\w[\w'’-]*)", after)
     return word is not None and word[1].lower() not in _WORDS["no_noun_follows"]
 
 
@@ -242,18 +211,6 @@ def _is_given(before: str, after: str) -> bool:
     return language or thing.lower() in _WORDS["given_things"]
 
 
-def _has_two_readings(before: str, after: str) -> bool:
-    verb = _last_word(before)
-    found = re.match(r"\s*([\w'’-]+)(.*)", after, re.DOTALL)
-    if found is None or not _before_a_noun(after) or _OWN_SUBJECT.search(before) or _is_object(before, after):
-        return False
-    word, rest = found[1].lower(), found[2]
-    if verb in _WORDS["verbs_of_seeing"] | _WORDS["verbs_of_letting"] and word in _WORDS["noun_or_verb"]:
-        return True
-    ends = not _before_a_noun(rest) or not rest[:1].isspace()
-    return ends and verb in _WORDS["verbs_of_giving"] | _WORDS["verbs_of_naming"]
-
-
 def _stands_alone(before: str, after: str) -> bool:
     """Whether "his" stands alone: a friend of his came."""
     word = re.match(r"\s*(\w+)", after)
@@ -287,11 +244,8 @@ def _agreeing(verb: str, source: str, listed_only: bool) -> str:
     if source == "neither":
         if verb in _PLURAL_TO_SINGULAR:
             return _PLURAL_TO_SINGULAR[verb]
-        if verb not in _WORDS["base_verbs"]:
-            return verb
-        if verb.endswith(("ch", "sh", "s", "x", "z", "o")):
-            return verb + "es"
-        return re.sub(r"([^aeiou])y$", r"\1ie", verb) + "s"
+        known = verb in _WORDS["base_verbs"] or (verb in VERBS and not listed_only and verb not in LISTS["function"])
+        return singular_of(verb) if known else verb
     if verb in SINGULAR_TO_PLURAL:
         return SINGULAR_TO_PLURAL[verb]
     return _plural_form(verb, listed_only)

@@ -15,13 +15,13 @@ from typing import Any
 
 from suites.common.data_files import load
 from suites.genderpair.pairs import GROUPS
-from suites.genderpair.texts.identity_pronouns import is_ambiguous, like, swap_pronouns
+from suites.genderpair.swaps.pronouns import like, swap_pronouns
 from suites.genderpair.texts.lexicon import FORMS, NEOPRONOUNS
 
-__all__ = ["counterpart", "is_ambiguous", "swap_identity"]
+__all__ = ["TITLES", "counterpart", "nouns_between", "swap_identity"]
 
 #: Forms of address before a name.
-_TITLES = {"male": ("Mr",), "female": ("Ms", "Mrs", "Miss"), "neither": ("Mx",)}
+TITLES = {"male": ("Mr",), "female": ("Ms", "Mrs", "Miss"), "neither": ("Mx",)}
 #: Swapped only if the text is about them: "oh my god" and "the LORD" do not show a person's gender.
 _DEITIES = ("god", "lord")
 
@@ -42,19 +42,19 @@ def counterpart(target: str, aspect: str, source: str, to: str) -> str:
         for forms in (FORMS[source], *(NEOPRONOUNS if source == "neither" else ())):
             if target in forms:
                 return FORMS[to][forms.index(target)]
-    found = _nouns(source, to).get(target.casefold())
+    found = nouns_between(source, to).get(target.casefold())
     return found if found is not None else {"male": "male", "female": "female", "neither": "nonbinary"}[to]
 
 
 def swap_identity(text: str, target: str, aspect: str, source: str, to: str) -> str | None:
     """``text`` with the identity of group ``source`` swapped for that of group ``to``; None if it names no identity.
 
-    If `is_ambiguous`, the swap is only one of two readings.
+    It swaps whatever it knows: whether the result can be trusted says `suites.genderpair.swaps.decide`.
     """
     swapped = _swap_titles(swap_pronouns(text, source, to), source, to)
     if aspect == "names":
         swapped = _swap_name(swapped, target, counterpart(target, aspect, source, to))
-    nouns = dict(_nouns(source, to))
+    nouns = dict(nouns_between(source, to))
     if source == "neither":  # a child or a partner may be of any gender
         nouns = {noun: other for noun, other in nouns.items() if "nonbinary" in noun}
     for deity in _DEITIES:
@@ -73,8 +73,8 @@ def swap_identity(text: str, target: str, aspect: str, source: str, to: str) -> 
 
 
 def _swap_titles(text: str, source: str, to: str) -> str:
-    own = "|".join(_TITLES[source])
-    new = _TITLES[to][0]
+    own = "|".join(TITLES[source])
+    new = TITLES[to][0]
     return re.sub(rf"\b({own})\b(\.?)(?=\s+[A-Z])", lambda m: new + ("." if m[1] == "Miss" else m[2]), text)
 
 
@@ -94,7 +94,7 @@ def _with_article(match: re.Match[str], noun: str) -> str:
 
 
 @lru_cache
-def _nouns(source: str, to: str) -> Mapping[str, str]:
+def nouns_between(source: str, to: str) -> Mapping[str, str]:
     """Noun of one group → noun of another, in lower case; the first row with a noun counts."""
     content: Any = load("genderpair").content
     found: dict[str, str] = {}

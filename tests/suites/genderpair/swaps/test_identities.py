@@ -1,14 +1,12 @@
 """The same sentence about somebody of another group, as a person would rewrite it."""
 
-import json
 import time
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suites.genderpair.texts.identity_swap import counterpart, is_ambiguous, swap_identity
+from suites.genderpair.swaps.identities import counterpart, swap_identity
 
 SENTENCES = [
     # male, female, neither
@@ -81,59 +79,13 @@ OBJECT_OR_POSSESSIVE = [
 ]
 
 
-#: Written and labelled before the rule swapped any of them; see `source` in the file.
-SWAPS = json.loads((Path(__file__).parent / "data" / "identity_swaps.json").read_text("utf-8"))["swaps"]
-TARGETS = {"male": "man", "female": "woman", "neither": "nonbinary"}
-
-
-def test_labelled_swaps_are_made_or_excluded():
-    excluded = [s for s in SWAPS if is_ambiguous(s["text"], s["source"])]
-    made = [s for s in SWAPS if s not in excluded]
-    found = [swap_identity(s["text"], TARGETS[s["source"]], "identities", s["source"], s["to"]) for s in made]
-    wrong = [s["text"] for s, text in zip(made, found, strict=True) if text != s["expected"]]
-    assert len(SWAPS) == 60
-    assert len(wrong) <= 1, wrong
-    assert sum(s["expected"] is not None for s in excluded) <= 2, "excluded although a writer could decide"
-
-
 @pytest.mark.parametrize("part", ["he is kind and ", "They ", "he, too, ", "and is, ", "gave her ", "his ", "{"])
 def test_a_long_text_is_swapped_in_linear_time(part):
     text = "He walks. " + part * (96_000 // len(part))
     started = time.process_time()
     for source, to in (("male", "neither"), ("female", "male"), ("neither", "male")):
-        is_ambiguous(text, source)
         swap_identity(text, "man", "identities", source, to)
     assert time.process_time() - started < 5
-
-
-@pytest.mark.parametrize(
-    ("source", "text"),
-    [
-        ("male", "He walked through King's Cross and drove to the Isle of Man."),
-        ("male", "He mocks Chairman Mao. Stephen King wrote it, he says."),
-        ("male", "The man was there to man the desk."),
-        ("male", "Oh boy, he was stubborn."),
-        ("female", '"Ladies and gentlemen," she began.'),
-        ("female", "She saw a play at Her Majesty's Theatre."),
-        ("female", "A queen bee, she says, never leaves. She eats at Burger Queen."),
-    ],
-)
-def test_names_and_fixed_phrases_are_excluded(source, text):
-    assert is_ambiguous(text, source)
-
-
-@pytest.mark.parametrize(
-    ("source", "text"),
-    [
-        ("male", "The king was tired. The man slept."),
-        ("male", "No: the king of hearts, he says."),
-        ("male", 'He was humble.\n"The King was tired," he said.'),
-        ("female", "Lady, she said, is a title. The queen was humble. Her mother knows."),
-        ("female", "The woman is tidy. She is a mother."),
-    ],
-)
-def test_plain_nouns_are_no_names(source, text):
-    assert not is_ambiguous(text, source)
 
 
 def test_xem_and_xyr_are_pronouns():
