@@ -157,7 +157,7 @@ class ContinuationScore:
         The value. None when it is only bounded, or sampled and never seen.
     low, high : float or None
         Identification bounds; ``low`` None means no lower bound (probability may be 0).
-        Equal to ``logprob`` when exact. For ``sampled``: the Wilson interval.
+        Equal to ``logprob`` when exact. For ``sampled``: a 95 % interval of the share (Jeffreys').
     tokens : tuple of TokenLogprob
         The continuation's tokens, in order; their sum is ``logprob`` when exact and the
         boundary is clean or merged. A straddled first token's ``logprob`` is already
