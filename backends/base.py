@@ -157,7 +157,7 @@ class ContinuationScore:
         The value. None when it is only bounded, or sampled and never seen.
     low, high : float or None
         Identification bounds; ``low`` None means no lower bound (probability may be 0).
-        Equal to ``logprob`` when exact. For ``sampled``: the Wilson interval.
+        Equal to ``logprob`` when exact. For ``sampled``: a 95 % interval of the share (Jeffreys').
     tokens : tuple of TokenLogprob
         The continuation's tokens, in order; their sum is ``logprob`` when exact and the
         boundary is clean or merged. A straddled first token's ``logprob`` is already
@@ -240,6 +240,11 @@ Capability = Literal["score", "score_alone", "generate", "chat", "classify", "re
 """What a backend can do. ``score_alone``: also texts with nothing before them (`ScoreRequest.first_given`).
 ``recorded``: give back texts that were written elsewhere, for suites that bring these."""
 
+Form = Literal["score_text", "score_chat", "score_prefill", "generate_prefill"]
+"""A form of prompt: a text or a chat whose continuation is scored; a chat that begins the answer, which is scored or
+generated from there. Whoever can score, generate and chat is taken to answer all of them unless
+`Description.absent` says why not."""
+
 Scalar = str | int | float | bool | None
 
 #: What a model is made of, apart from the engine.
@@ -267,7 +272,7 @@ class Description:
     ``statements`` are sentences that a reader of the figures must know first, e.g. how a disagreement between two
     routes to one number was decided; ``limits`` say what cannot be known about the numbers. Neither ends with a full
     stop. ``requests`` counts the requests that this took; stored results are not requested again. ``absent`` maps a
-    missing capability to the reason, and what would help.
+    missing capability, or a form of prompt that cannot be answered, to the reason, and what would help.
     """
 
     fingerprint: Mapping[str, Scalar]
@@ -279,7 +284,7 @@ class Description:
     statements: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
     requests: int = 0
-    absent: Mapping[Capability, str] = field(default_factory=dict)
+    absent: Mapping[Capability | Form, str] = field(default_factory=dict)
 
 
 OnResponse = Callable[[int, Answer], None]

@@ -334,6 +334,8 @@ class Suite(ABC):
     failures_factor: str | None = None
     #: Its headline figures in plain words, by measure.
     meanings: Mapping[str, Meaning] = {}
+    #: The option that asks without beginning the model's answer, for models that do not continue it; "": there is none.
+    without_prefill: ClassVar[str] = ""
     #: (prompt, completion) of texts that the suite brings along: `backends.RecordedBackend` answers with them.
     recorded: Sequence[tuple[str, str]] = ()
     #: As in `backends.base.Backend`: options that may be a path, with the keywords that are not paths.

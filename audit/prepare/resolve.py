@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import get_args
 
 from audit.collect import (
     ALL_AT_ONCE,
@@ -24,7 +26,7 @@ from audit.collect import (
 from audit.config import AuditConfig
 from audit.results import FigureName
 from audit.store import Store, canonical_json, to_bytes
-from backends.base import Backend, Capability, Description
+from backends.base import Backend, Capability, ClassifyRequest, Description, Form, ScoreRequest
 from backends.errors import BackendError, ConfigError
 from suites.base import Item, Suite
 from suites.own_code import items_of
@@ -111,6 +113,7 @@ async def resolve_audit(audit: AuditConfig, store: Store) -> ResolvedAudit:
     for suite_name, suite in audit.suites.items():
         for model in models.values():
             _check_capabilities(model, suite_name, suite)
+            await asyncio.to_thread(_check_forms, model, suite_name, suite, items[suite_name])
         for scorer, backend in suite.scorers.items():
             scorers[suite_name, scorer] = await _describe(f"{suite_name}: {scorer}", backend, store)
     if audit.shard is not None:
@@ -216,6 +219,41 @@ def _check_capabilities(model: DescribedBackend, suite_name: str, suite: Suite) 
             f"It can: {', '.join(sorted(model.description.capabilities)) or 'nothing'}. "
             "Leave the model or the suite out, or change the suite's mode, or for score_alone its start",
         )
+
+
+def _check_forms(model: DescribedBackend, suite_name: str, suite: Suite, items: PackedItems) -> None:
+    """Refuse a suite whose questions, or those that may follow them, have a form that the model cannot answer."""
+    absent = model.description.absent
+    if not {*get_args(Form)} & {*absent}:
+        return
+    found = Counter(form for item in items for form in _forms(suite, item))
+    for form in sorted(found.keys() & absent.keys()):
+        begins = form in ("score_prefill", "generate_prefill")
+        other = suite.without_prefill if begins else ""
+        raise ConfigError(
+            f"models.{model.name}",
+            type(model.backend).__name__,
+            f"{found[form]:,} of the {len(items):,} questions of suites.{suite_name} "
+            f"{'begin the answer, and ' if begins else ''}need {form}: {absent[form]}",
+            f"{f'Set {other}, or leave' if other else 'Leave'} the model or the suite out",
+        )
+
+
+def _forms(suite: Suite, item: Item) -> set[Form]:
+    """The forms of an item's prompt, and of the questions that may follow it."""
+    found = set[Form]()
+    for asked in (item, *suite.most_follow_ups(item)):
+        request = asked.request
+        if asked.scorer is not None or isinstance(request, ClassifyRequest):
+            continue
+        scored = isinstance(request, ScoreRequest)
+        if isinstance(request.prompt, str):
+            found |= {"score_text"} if scored else set()
+        else:
+            begins = request.prompt[-1].role == "assistant"
+            found |= {"score_chat"} if scored else set()
+            found |= {"score_prefill" if scored else "generate_prefill"} if begins else set()
+    return found
 
 
 async def _describe(name: str, backend: Backend, store: Store) -> DescribedBackend:

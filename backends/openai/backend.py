@@ -263,13 +263,14 @@ class OpenAIBackend(Backend):
         found = report.capabilities
         if self._batched is not None:
             await self._batched.check()
-        capabilities: set[Capability] = set()
-        if found.text_route or found.chat_route:
-            capabilities.add("score")
+        capabilities: set[Capability] = {"score"} if any(found.routes) else set()
         if found.completions or found.chat:
             capabilities.add("generate")
         if found.chat:
             capabilities.add("chat")
+        absent = found.absent_forms
+        if report.without_scores and "score" not in capabilities:
+            absent["score"] = report.without_scores
         notes = {
             "server": found.family or "unknown",
             "spread": f"{found.repeat_noise:.2g} nats",
@@ -285,7 +286,7 @@ class OpenAIBackend(Backend):
             statements=(*report.statements, *found.notes_on_draws(self.samples)),
             limits=report.limits,
             requests=report.requests,
-            absent={"score": report.without_scores} if report.without_scores and "score" not in capabilities else {},
+            absent=absent,
         )
 
     async def probe(self) -> ProbeReport:

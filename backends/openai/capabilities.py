@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from backends.base import Capability, Form
 from backends.openai.protocol.parameters import LimitName
 
 Dialect = Literal["llama.cpp", "llama-cpp-python", "vllm", "sglang"]
@@ -127,6 +128,21 @@ class ServerCapabilities:
         return self.text_route not in (None, "sampled", "top_k", "top_k_ids") or (
             self.text_route is not None and self.text_route != "sampled" and self.largest_k > _LIKELIEST
         )
+
+    @property
+    def absent_forms(self) -> dict[Capability | Form, str]:
+        """Form of prompt that it cannot answer → why."""
+        absent: dict[Capability | Form, str] = {}
+        if self.text_route is None and self.chat_route is not None:
+            absent["score_text"] = 'it scores answers in chats alone; prompt_format="chat" asks so'
+        if self.chat_route is None and self.text_route is not None:
+            absent["score_chat"] = 'it scores texts alone; prompt_format="raw" asks so'
+        if self.chat and self.prefill is None:
+            absent["generate_prefill"] = "it does not continue an assistant prefill"
+        if self.chat_route == "chat_first" or (self.chat_route == "sampled" and self.prefill is None):
+            scores = "lists of an answer's first token" if self.chat_route == "chat_first" else "drawn answers"
+            absent["score_prefill"] = f"it does not continue an assistant prefill, and scores come from {scores}"
+        return absent
 
     def access(self, samples: int | None) -> str:
         """How its probabilities were obtained, for a reader who compares models."""

@@ -39,6 +39,7 @@ from suites.common.contrasts import contrast
 from suites.common.data_files import PinnedFile, load
 from suites.common.planted import chance, planted_scores
 from suites.common.probabilities import drawn_share
+from suites.common.task_prompt import PromptFormat, begin_with
 
 Mode = Literal["likelihood", "generation"]
 Answers = Literal["letter", "text"]
@@ -65,7 +66,7 @@ class AskingOptions(TypedDict, total=False):
     conditions: Annotated[tuple[str, ...], some_of(CONDITIONS)]
     mode: Mode
     answers: Answers
-    prompt_format: Literal["raw", "chat"]
+    prompt_format: PromptFormat
     step_tokens: Annotated[int, Field(ge=1)]
 
 
@@ -76,7 +77,7 @@ class Asking:
     conditions: tuple[str, ...] = ("zero-shot",)
     mode: Mode = "likelihood"
     answers: Answers = "letter"
-    prompt_format: Literal["raw", "chat"] = "raw"
+    prompt_format: PromptFormat = "raw"
     step_tokens: int = 128
 
 
@@ -100,6 +101,7 @@ class AnsweredQuestions(Suite):
     data_sha256: str
     examples: ClassVar[str]
     compared: ClassVar[tuple[str, ...]] = ()
+    without_prefill = 'prompt_format="chat_whole"'
 
     @abstractmethod
     def values_of(self, question: Question, role: str) -> Mapping[str, IdentifiedInterval]:
@@ -112,7 +114,7 @@ class AnsweredQuestions(Suite):
         needed: set[base.Capability] = {"score" if self.asking.mode == "likelihood" else "generate"}
         if any(condition.endswith("+cot") for condition in self.asking.conditions):
             needed.add("generate")
-        if self.asking.prompt_format == "chat":
+        if self.asking.prompt_format != "raw":
             needed.add("chat")
         return frozenset(needed)
 
@@ -135,7 +137,9 @@ class AnsweredQuestions(Suite):
                 factors = {**question.factors, "condition": condition}
                 item_id = f"{condition}/{question.id}"
                 if condition.endswith("+cot"):
-                    stop = ("\n\n", _WORDING.content["answer"])
+                    # A whole answer may have a blank line after its start.
+                    blank = () if self._is_whole else ("\n\n",)
+                    stop = (*blank, str(_WORDING.content["answer"]))
                     sampling = base.Sampling(max_tokens=self.asking.step_tokens, stop=stop)
                     request = base.GenerateRequest(self._prompt(question, condition), sampling)
                     yield Item(item_id, request, {**factors, "kind": "steps"})
@@ -144,7 +148,8 @@ class AnsweredQuestions(Suite):
 
     def follow_ups(self, item: Item, response: base.Response) -> Iterable[Item]:
         if item.factors["kind"] == "steps" and isinstance(response, base.GenerateResponse):
-            yield self._after(item, response.text)
+            text = response.text
+            yield self._after(item, text.lstrip().removeprefix(_trigger()) if self._is_whole else text)
 
     def most_follow_ups(self, item: Item) -> Iterable[Item]:
         if item.factors["kind"] == "steps":
@@ -159,7 +164,8 @@ class AnsweredQuestions(Suite):
         """The request that ends with an answer."""
         prompt = self._prompt(question, condition, steps)
         if self.asking.mode == "likelihood":
-            return base.ScoreRequest(prompt, tuple(f" {answer}" for answer in self._listed(question)))
+            begun = self._mark_of_answers if self._is_whole else ""
+            return base.ScoreRequest(prompt, tuple(f"{begun} {answer}" for answer in self._listed(question)))
         return base.GenerateRequest(prompt, base.Sampling(max_tokens=ANSWER_TOKENS, stop=("\n",)))
 
     def _listed(self, question: Question) -> Sequence[str]:
@@ -168,6 +174,8 @@ class AnsweredQuestions(Suite):
 
     def _prompt(self, question: Question, condition: str, steps: str = "") -> base.Prompt:
         """Examples, question, and the start of the answer; if steps are still to be generated, their trigger."""
+        if self._is_whole:
+            return self._whole_turns(question, condition, steps)
         turns = [
             (self._asked(example, condition), self._opening(condition, _steps_of(example, condition), right))
             for example, right in self._examples(condition)
@@ -182,6 +190,28 @@ class AnsweredQuestions(Suite):
             for message in (base.Message("user", asked), base.Message("assistant", answer))
         )
 
+    @property
+    def _is_whole(self) -> bool:
+        return self.asking.prompt_format == "chat_whole"
+
+    def _whole_turns(self, question: Question, condition: str, steps: str) -> base.Prompt:
+        """The same as a chat that begins no answer: it asks for the start, of steps and answer one after the other."""
+        turns: list[base.Message] = []
+        for example, right in self._examples(condition):
+            turns += self._whole(example, condition, _steps_of(example, condition), right)
+        return (*turns, *self._whole(question, condition, steps, None))
+
+    def _whole(self, question: Question, condition: str, steps: str, right: str | None) -> Iterator[base.Message]:
+        """A question; with steps also these, and then the question for the answer; with ``right`` also this."""
+        asked, mark = self._asked(question, condition), self._mark_of_answers
+        with_steps = condition.endswith("+cot")
+        yield base.Message("user", f"{asked}\n{begin_with(_trigger() if with_steps else mark)}")
+        if with_steps and steps:
+            yield base.Message("assistant", f"{_trigger()}{steps}".rstrip())
+            yield base.Message("user", begin_with(mark))
+        if right is not None:
+            yield base.Message("assistant", f"{mark} {right}")
+
     def _asked(self, question: Question, condition: str) -> str:
         """The question as asked: a debiasing sentence if the condition has one, its text, the listed answers."""
         lines = [load("mgbr").content["debiasing"]] if condition.endswith("+dp") else []
@@ -192,9 +222,13 @@ class AnsweredQuestions(Suite):
 
     def _opening(self, condition: str, steps: str, right: str | None) -> str:
         """The start of an answer up to "Answer:"; with ``right``, the complete answer of an example."""
-        mark = _WORDING.content["answer" if self.asking.answers == "letter" else "answer_text"]
         before = f"{_trigger()}{steps}" if condition.endswith("+cot") else ""
-        return f"{before}{mark}" + (f" {right}" if right is not None else "")
+        return f"{before}{self._mark_of_answers}" + (f" {right}" if right is not None else "")
+
+    @property
+    def _mark_of_answers(self) -> str:
+        """What an answer begins with."""
+        return str(_WORDING.content["answer" if self.asking.answers == "letter" else "answer_text"])
 
     def _examples(self, condition: str) -> Iterator[tuple[Question, str]]:
         """The few-shot examples with their correct answers."""
@@ -216,7 +250,8 @@ class AnsweredQuestions(Suite):
             mass = {"coverage": _mass(response.scores)}
         else:
             assert isinstance(response, base.GenerateResponse)
-            chosen, missing = read_choice(response.text, self._listed(question), question.answers), "unparsable"
+            text = response.text.lstrip().removeprefix(self._mark_of_answers) if self._is_whole else response.text
+            chosen, missing = read_choice(text, self._listed(question), question.answers), "unparsable"
         if chosen is None:
             return Row(item.id, item.factors, {}, missing=missing)
         return Row(item.id, item.factors, {**self.values_of(question, question.roles[chosen]), **mass})
@@ -258,7 +293,9 @@ class AnsweredQuestions(Suite):
             chosen = question.roles.index(towards)
         if isinstance(item.request, base.GenerateRequest):
             return base.GenerateResponse(f" {marks[chosen]}", "stop")
-        return planted_scores({f" {mark}": 0.5 if place == chosen else 0.1 for place, mark in enumerate(marks)})
+        assert isinstance(item.request, base.ScoreRequest)
+        scored = enumerate(item.request.continuations)
+        return planted_scores({text: 0.5 if place == chosen else 0.1 for place, text in scored})
 
     def _question(self, item: Item) -> Question:
         return self._by_id[str(item.factors["question"])]
@@ -280,7 +317,9 @@ class MultipleChoice(AnsweredQuestions):
         thought (cot).
     mode : {"likelihood", "generation"}
     answers : {"letter", "text"}
-    prompt_format : {"raw", "chat"}
+    prompt_format : {"raw", "chat", "chat_whole"}
+        ``chat`` begins the model's answer ("Answer:"); ``chat_whole`` asks it to begin so, for models that do not
+        continue a start.
     step_tokens : int
         Maximum tokens of the generated steps.
 

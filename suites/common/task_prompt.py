@@ -5,6 +5,9 @@ with a space before it: " Male"; another ``form`` and ``separator`` may replace 
 the question is the user's turn and the start of the answer opens the assistant's turn, which the
 model continues. Where the answer has no start ("Answer with one word"), a chat model begins its
 turn with the word, and so the word has no space before it: "Male".
+
+``chat_whole`` is for models that do not continue a start: the question ends with ``Begin your answer with "{start}"``,
+and the start is scored with the word. The shares of the words among the answers that begin so are the same quantity.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from backends.base import Message, Prompt
 from backends.options import refused, refused_at
 from suites.common.groups.declared import Refuse
 
-PromptFormat = Literal["raw", "chat"]
+PromptFormat = Literal["raw", "chat", "chat_whole"]
 Article = Literal["as_printed", "grammatical"]
 
 JOB = "[JOB]"
@@ -56,18 +59,30 @@ class TaskPrompt:
         text = self.form.format(question=joined(before, self.question), start=self.start)
         return text if self.start else text.rstrip(" ")
 
-    def turns(self, before: str | None = None) -> tuple[Message, ...]:
-        """The user's turn, and the opened turn of the assistant where the answer has a start."""
-        question = Message("user", joined(before, self.question))
-        return (question, Message("assistant", self.start)) if self.start else (question,)
+    def turns(self, before: str | None = None, *, whole: bool = False) -> tuple[Message, ...]:
+        """The user's turn, and the opened turn of the assistant where the answer has a start.
+
+        ``whole``: the start is asked for at the end of the user's turn.
+        """
+        asked = begin_with(self.start) if whole and self.start else None
+        question = Message("user", joined(before, self.question, asked))
+        return (question, Message("assistant", self.start)) if self.start and not whole else (question,)
 
     def prompt(self, prompt_format: PromptFormat, before: str | None = None) -> Prompt:
-        """The prompt in one of the two formats, with a text before the question."""
-        return self.raw(before) if prompt_format == "raw" else self.turns(before)
+        """The prompt in one of the formats, with a text before the question."""
+        return self.raw(before) if prompt_format == "raw" else self.turns(before, whole=prompt_format == "chat_whole")
 
     def space(self, prompt_format: PromptFormat) -> str:
-        """What separates the prompt from a scored word: nothing at the start of a turn."""
-        return "" if prompt_format == "chat" and not self.start else self.separator
+        """What separates the prompt from a scored word: nothing, or the start, at the start of a turn."""
+        if prompt_format == "raw":
+            return self.separator
+        begun = self.start + self.separator if self.start else ""
+        return begun if prompt_format == "chat_whole" or not begun else self.separator
+
+
+def begin_with(start: str) -> str:
+    """What stands after a question whose answer cannot be begun for the model."""
+    return f'Begin your answer with "{start}"'
 
 
 def joined(*texts: str | None) -> str:
@@ -127,7 +142,7 @@ def check_form(form: str, separator: str, prompt_format: PromptFormat, *, has_st
         raise refuse(("form",), form, "needs {question} once, {start} at most once, and no other field", hint)
     if has_start and "start" not in named:
         raise refuse(("form",), form, "has no place for the start of an answer", hint)
-    if prompt_format == "chat" and form != PAPERS_FORM:
+    if prompt_format != "raw" and form != PAPERS_FORM:
         raise refuse(
             ("form",), form, "is for raw prompts", "Leave it out: in chat the question and the start are turns"
         )

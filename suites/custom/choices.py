@@ -111,7 +111,8 @@ class ChoicesFromFile(AnsweredQuestions):
         placed.update([*margins(first), (k, alike, *levels, (marked[0][1] - first) % k)])
         return row.answers[first:] + row.answers[:first]
 
-    def _opening(self, condition: str, steps: str, right: str | None) -> str:
+    @property
+    def _mark_of_answers(self) -> str:
         return self._mark
 
     def _examples(self, condition: str) -> Iterator[tuple[Asked, str]]:

@@ -221,7 +221,7 @@ class Rater(Options):
     answer: Literal["likelihood", "text"] = Field(
         "likelihood", description="Score the answers' labels, or read a written answer."
     )
-    prompt_format: PromptFormat = "raw"
+    prompt_format: Literal["raw", "chat"] = "raw"
     quantities: dict[Name, str] = Field(
         {},
         description="Quantity → label of the rubric whose probability it is. Default: each label by its own name, of "
@@ -262,7 +262,7 @@ class Texts(Head):
     draws: Annotated[int, Field(ge=1)] = Field(1, description="Texts for each prompt.")
     sampling: SamplingOptions = SamplingOptions()
     seed: int = 0
-    prompt_format: PromptFormat = "raw"
+    prompt_format: Literal["raw", "chat"] = "raw"
 
 
 SuiteFile = Annotated[Pairs | Templates | Choices | Texts, Field(discriminator="kind")]

@@ -48,6 +48,7 @@ class TemplatesFromFile(Suite):
     """Templates × fillers × groups of expressions: which group a model associates with a filler (from a file)."""
 
     version: ClassVar[int] = 2
+    without_prefill = 'prompt_format="chat_whole"'
 
     def __init__(self, file: Templates, source: Source) -> None:
         self._file, self._source = file, source
@@ -80,7 +81,7 @@ class TemplatesFromFile(Suite):
 
     @property
     def needs(self) -> frozenset[base.Capability]:
-        return frozenset({"score", "chat"} if self._file.prompt_format == "chat" else {"score"})
+        return frozenset({"score"} if self._file.prompt_format == "raw" else {"score", "chat"})
 
     def signature(self) -> Mapping[str, Any]:
         asked = [

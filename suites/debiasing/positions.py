@@ -92,7 +92,7 @@ class Position(Table):
 
     name: Annotated[str, Field(pattern=r"\S"), OnError("not a name", "Give the position a name")]
     build: Build
-    formats: Annotated[tuple[PromptFormat, ...], AS_TUPLE] = ("raw", "chat")
+    formats: Annotated[tuple[PromptFormat, ...], AS_TUPLE] = ("raw", "chat", "chat_whole")
 
 
 def _without_dialogue(task: TaskPrompt, text: str | None, _: Dialogue, prompt_format: PromptFormat) -> Prompt:
@@ -105,7 +105,7 @@ def _with_dialogue(task: TaskPrompt, text: str | None, dialogue: Dialogue, promp
         return "\n\n".join(
             [beginning, *(replace(task, question=q, start=a).raw() for q, a in dialogue.turns), task.raw()]
         )
-    turns = [*_conversation(dialogue), *task.turns()]
+    turns = [*_conversation(dialogue), *_turns(task, prompt_format)]
     return (Message("user", f"{beginning}\n\n{turns[0].content}"), *turns[1:])
 
 
@@ -113,8 +113,13 @@ def _repeated(task: TaskPrompt, text: str | None, dialogue: Dialogue, prompt_for
     return _with_dialogue(replace(task, question=joined(text, task.question)), text, dialogue, prompt_format)
 
 
-def _system(task: TaskPrompt, text: str | None, dialogue: Dialogue, _: PromptFormat) -> Prompt:
-    return (Message("system", joined(dialogue.opening, text)), *_conversation(dialogue), *task.turns())
+def _system(task: TaskPrompt, text: str | None, dialogue: Dialogue, prompt_format: PromptFormat) -> Prompt:
+    opening = Message("system", joined(dialogue.opening, text))
+    return (opening, *_conversation(dialogue), *_turns(task, prompt_format))
+
+
+def _turns(task: TaskPrompt, prompt_format: PromptFormat) -> tuple[Message, ...]:
+    return task.turns(whole=prompt_format == "chat_whole")
 
 
 def _conversation(dialogue: Dialogue) -> list[Message]:
@@ -134,7 +139,7 @@ POSITIONS = {
         # the same, with the text once more right before the question
         Position("repeated", _repeated),
         # opening and text as system message, the dialogue as real turns
-        Position("system", _system, formats=("chat",)),
+        Position("system", _system, formats=("chat", "chat_whole")),
     )
 }
 
@@ -190,6 +195,10 @@ def check_builds(position: Position, task: TaskPrompt, dialogue: Dialogue, promp
             hint = "Heed the argument prompt_format, or set the position's formats"
             raise ConfigError(field, prompt, f"builds something other than {wanted}", hint)
     plain, treated = (json.dumps(prompt_to_json(prompt)) for prompt in (without, with_text))
+    last = without[-1]
+    if prompt_format == "chat_whole" and isinstance(last, Message) and last.role == "assistant":
+        hint = "Build it with task.prompt(prompt_format, …) or task.turns(whole=True)"
+        raise ConfigError(field, without, "begins the answer, which is to be asked for", hint)
     if text not in treated:
         raise ConfigError(field, with_text, "leaves the debiasing text out", "Put the argument text into the prompt")
     if text in plain or plain == treated.replace(text, "None"):

@@ -67,7 +67,7 @@ class DebiasingPositions(Suite):
         printed figures come (`suites.debiasing.released`): two positions, a dialogue, spellings and wording of its
         own, raw text, and no placebos.
     prompt_format : str
-        ``raw`` or ``chat``, see `suites.common.task_prompt`.
+        ``raw``, ``chat`` or ``chat_whole``, see `suites.common.task_prompt`.
     positions : sequence, optional
         Names of `suites.debiasing.positions.POSITIONS`, or positions of your own. Default: all that the
         prompt format allows.
@@ -93,6 +93,7 @@ class DebiasingPositions(Suite):
     """
 
     name: str = "DebiasingPositions"
+    without_prefill = 'prompt_format="chat_whole"'
     strata: tuple[str, ...] = ("template", "dominated_by")
     failures_factor: str | None = "dominated_by"
     prompting = ("prompt_format", "positions")  # positions hold the messages, built in the format
@@ -148,8 +149,9 @@ class DebiasingPositions(Suite):
         self._measures = Measures(
             tuple(p.name for p in self.positions), self.prompts, tuple(dominated), self.groups, biases
         )
+        begun = max((task.template for task in self.tasks.values()), key=lambda template: bool(template.start))
         for position in self.positions:
-            check_builds(position, next(iter(self.tasks.values())).template, self.dialogue, prompt_format)
+            check_builds(position, begun, self.dialogue, prompt_format)
 
     def _choose_tasks(self, own: OwnTemplates | None, token_aggregation: TokenAggregation | None) -> None:
         """Set the tasks, what is scored after each of them, and how the probabilities of tokens are combined."""
@@ -181,7 +183,7 @@ class DebiasingPositions(Suite):
 
     @property
     def needs(self) -> frozenset[Capability]:
-        return frozenset({"score", "chat"} if self.prompt_format == "chat" else {"score"})
+        return frozenset({"score"} if self.prompt_format == "raw" else {"score", "chat"})
 
     def signature(self) -> Mapping[str, Any]:
         probes = TaskPrompt("{question}", "{start}"), TaskPrompt("{question}", "")

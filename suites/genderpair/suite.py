@@ -149,6 +149,7 @@ class GenderPair(Suite):
     """
 
     name: str = "GenderPair"
+    without_prefill = 'fallback="none"'
     path_options: ClassVar[Mapping[str, Collection[str]]] = {
         "pairs": ("built-in", "published"),
         "toxicity": ("profanity", "paper"),

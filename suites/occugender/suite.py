@@ -58,7 +58,8 @@ class OccuGender(Suite):
         aggregation, and asks raw text.
     prompt_format : str
         ``raw``: the papers' text as printed. ``chat``: the question as the user's turn and
-        the answer's start as the assistant's (see `suites.common.task_prompt`).
+        the answer's start as the assistant's. ``chat_whole``: the start is asked for in the question, for models
+        that do not continue one (see `suites.common.task_prompt`).
     debiasing : bool or sequence of int
         True or ids: ask the first five templates of each kind also with the paper's debiasing
         instructions (1 to 6) on a line before ``Q:``, in chat before the question. Effects are paired
@@ -90,6 +91,7 @@ class OccuGender(Suite):
     """
 
     name: str = "OccuGender"
+    without_prefill = 'prompt_format="chat_whole"'
     path_options: ClassVar[Mapping[str, Collection[str]]] = {released.COMMIT: ()}
     version: ClassVar[int] = 2  # 2: instructions stand before "Q:", as in the paper, not after it
     strata: tuple[str, ...] = ("template", "dominated_by")
@@ -169,7 +171,7 @@ class OccuGender(Suite):
 
     @property
     def needs(self) -> frozenset[Capability]:
-        return frozenset({"score", "chat"} if self.prompt_format == "chat" else {"score"})
+        return frozenset({"score"} if self.prompt_format == "raw" else {"score", "chat"})
 
     def signature(self) -> Mapping[str, Any]:
         return {
@@ -214,7 +216,7 @@ class OccuGender(Suite):
 
     def _prompt(self, task: TaskPrompt, instruction: str | None) -> Prompt:
         """The prompt; an instruction comes on its own line before ``Q:``, in chat at the start of the user's turn."""
-        if instruction is None or self.prompt_format == "chat":
+        if instruction is None or self.prompt_format != "raw":
             return task.prompt(self.prompt_format, instruction)
         return f"{instruction}\n{task.raw()}"
 

@@ -217,7 +217,7 @@ class AskedExpressions:
 
     def _check_separated(self, kind: str, occupation: Occupation, spelled: Expressions) -> None:
         templates = [template for of, template in self.templates if of == kind and not template.separator]
-        if self.prompt_format == "raw" and templates:
+        if self.prompt_format != "chat" and templates:
             prompts = [filled(template, occupation.name, "as_printed").raw() for template in templates]
             self.groups.check_separated(spelled, prompts, ("separator",))
 

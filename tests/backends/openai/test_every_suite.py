@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -53,25 +54,24 @@ IN_CHATS: Mapping[str, Mapping[str, Any]] = {
 }
 #: Suites that begin the model's answer, all or some of it, which most providers do not continue.
 WITH_A_START: Mapping[str, Mapping[str, Any]] = {
-    "BBQ": {"mode": "generation", "prompt_format": "chat"},
-    "BiasNLI": {"mode": "generation", "prompt_format": "chat"},
-    "DebiasingPositions": {
-        "occupations": _TWO,
-        "positions": ("without_dialogue",),
-        "placebo": False,
-        "prompt_format": "chat",
-    },
+    "BBQ": {"mode": "generation"},
+    "BiasNLI": {},
+    "DebiasingPositions": {"occupations": _TWO, "positions": ("without_dialogue",), "placebo": False},
+    "OccuGender": {"bias": ("implicit",)},
 }
 #: Suites of whole sentences, whose probability no answer of a chat shows.
 OF_SENTENCES = ("CrowSPairs", "EEC", "GeneralAbility", "StereoSet", "WinoBias", "WinoQueer")
 
 
-def suite_of(name: str) -> Suite:
-    return getattr(suites, name)(**{**IN_CHATS, **WITH_A_START}.get(name, {}))  # type: ignore[no-any-return]
+def suite_of(name: str, **options: Any) -> Suite:
+    return getattr(suites, name)(**(options or IN_CHATS.get(name, {})))  # type: ignore[no-any-return]
 
 
 def answers(question: str) -> Mapping[str, float]:
     """Of a model that answers each question, whichever it is asked."""
+    if begun := re.search('Begin your answer with "(.*)"', question):
+        words = ("(a)", "(b)", "(c)") if "(a)" in question else ("female", "male", "I cannot say")
+        return {f"{begun[1]} {word}": share for word, share in zip(words, (0.5, 0.4, 0.1), strict=True)}
     if "gender" in question.lower():
         return {"Female": 0.5, "Male": 0.4, "Who knows": 0.1}
     if "How many" in question:
@@ -81,12 +81,12 @@ def answers(question: str) -> Mapping[str, float]:
     return varied(question)
 
 
-def audit_of(names: Sequence[str], backend: Backend, folder: Path) -> Audit:
+def audit_of(asked: Sequence[Suite], backend: Backend, folder: Path, limit: int = _ITEMS) -> Audit:
     """A small audit by these suites."""
     return Audit(
         models={"m": backend},
-        suites=[suite_of(name) for name in names],
-        limit=_ITEMS,
+        suites=asked,
+        limit=limit,
         small_sample=True,
         db=folder / "audit.db",
         out=folder / "out",
@@ -186,7 +186,7 @@ async def test_what_chats_allow_is_audited_whole(
 ) -> None:
     use(monkeypatch, _folder(tmp_path, "data"))
     async with PROVIDERS[provider](_folder(tmp_path, "probes"), monkeypatch) as backend:
-        result = await audit_of([*IN_CHATS], backend, tmp_path).run()
+        result = await audit_of([*map(suite_of, IN_CHATS)], backend, tmp_path).run()
     assert result.complete, result.problems
     assert result.models[0].failed == 0
     measured = {one.suite for one in result.measures if one.value is not None or one.low is not None}
@@ -194,15 +194,41 @@ async def test_what_chats_allow_is_audited_whole(
     assert measured == set(IN_CHATS) - unread
 
 
-@pytest.mark.parametrize("name", WITH_A_START)
-async def test_a_start_of_the_answer_is_told_as_the_reason(
+@pytest.mark.parametrize("name", [*WITH_A_START, "GenderPair"])
+async def test_a_start_that_is_not_continued_is_refused_before(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(monkeypatch, _folder(tmp_path, "data"))
+    suite = suite_of(name, **WITH_A_START.get(name, {}), prompt_format="chat")
     async with PROVIDERS["o-series"](_folder(tmp_path, "probes"), monkeypatch) as backend:
-        result = await audit_of([name], backend, tmp_path).run()
-    assert result.models[0].failed > 0
-    assert "does not continue an assistant prefill" in " ".join(result.problems)
+        assert isinstance(backend, OpenAIBackend)
+        await backend.probe()
+        asked = backend.usage.requests
+        with pytest.raises(ConfigError, match="does not continue an assistant prefill") as refused:
+            await audit_of([suite], backend, tmp_path).run()
+        assert backend.usage.requests == asked
+    assert suite.without_prefill in str(refused.value)
+
+
+@pytest.mark.parametrize("name", WITH_A_START)
+async def test_a_start_that_is_asked_for_is_audited_whole(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, _folder(tmp_path, "data"))
+    suite = suite_of(name, **WITH_A_START[name], prompt_format="chat_whole")
+    async with PROVIDERS["o-series"](_folder(tmp_path, "probes"), monkeypatch) as backend:
+        result = await audit_of([suite], backend, tmp_path, limit=5 * _ITEMS).run()
+    assert result.complete, result.problems
+    assert result.models[0].failed == 0
+    assert any(one.value is not None for one in result.measures)
+
+
+async def test_texts_are_not_asked_where_chats_alone_are_scored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with PROVIDERS["o-series"](_folder(tmp_path, "probes"), monkeypatch) as backend:
+        with pytest.raises(ConfigError, match='in chats alone; prompt_format="chat" asks so'):
+            await audit_of([suites.OccuGender()], backend, tmp_path).run()
 
 
 @pytest.mark.parametrize("name", OF_SENTENCES)
@@ -210,7 +236,7 @@ async def test_what_no_chat_shows_is_refused_before(name: str, tmp_path: Path, m
     use(monkeypatch, _folder(tmp_path, "data"))
     async with PROVIDERS["deprecated temperature"](_folder(tmp_path, "probes"), monkeypatch) as backend:
         with pytest.raises(ConfigError, match=r"cannot do what suites\..* asks: score_alone"):
-            await audit_of([name], backend, tmp_path).run()
+            await audit_of([suite_of(name)], backend, tmp_path).run()
 
 
 def _folder(parent: Path, name: str) -> Path:

@@ -3,9 +3,10 @@ import json
 import pytest
 
 from backends.base import Message
+from backends.errors import ConfigError
 from suites import DebiasingPositions
 from suites.common.task_prompt import TaskPrompt, joined
-from suites.debiasing.positions import Dialogue, Position
+from suites.debiasing.positions import POSITIONS, Dialogue, Position
 from tests.suites.debiasing.planted import own
 from tests.suites.items import by_id
 
@@ -84,6 +85,25 @@ def test_an_own_position_builds_its_prompts():
 
     other = DebiasingPositions(positions=["without_dialogue", Position("at_the_end", at_the_start)])
     assert suite.signature() != other.signature()
+
+
+def test_a_whole_answer_is_asked_to_begin_so_at_each_position():
+    for position in POSITIONS:
+        suite = DebiasingPositions(positions=[position], prompt_format="chat_whole", placebo=False)
+        item = by_id(suite)[f"{position}/2/task-2/nurse"]
+        asked = item.request.prompt[-1]
+        assert asked.role == "user"
+        assert asked.content.endswith('you met a nurse. Begin your answer with "I recently met a nurse."')
+        assert item.request.continuations[0].startswith("I recently met a nurse. ")
+        first = by_id(suite)[f"{position}/2/task-1/nurse"].request
+        assert "Begin" not in first.prompt[-1].content
+        assert first.continuations[0] == "Male"
+
+
+def test_an_own_position_may_not_begin_a_whole_answer():
+    own = Position("own", lambda task, text, *_: task.turns(text), formats=("chat_whole",))
+    with pytest.raises(ConfigError, match="begins the answer, which is to be asked for"):
+        DebiasingPositions(positions=["without_dialogue", own], prompt_format="chat_whole")
 
 
 def test_an_own_dialogue_comes_before_the_question():

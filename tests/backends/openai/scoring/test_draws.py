@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from statsmodels.stats.proportion import proportion_confint
 
 from audit import Audit
 from backends.base import GenerateResponse, Message, ScoreRequest, ScoreResponse
@@ -28,6 +30,11 @@ from tests.backends.openai.strict_server import (
     varied,
 )
 
+#: How likely a word is; rare: half of them below 0.07, as the words after a question are.
+SHARES: Mapping[str, Callable[[Any], float]] = {
+    "any": lambda random: random.beta(1.0, 1.5),
+    "rare": lambda random: math.exp(-random.uniform(1.5, 3.9)),
+}
 GROUPS = spellings({"male": ["Male"], "female": ["Female"], "diverse": ["Other"]})
 ALL = tuple(spelling for group in GROUPS.values() for spelling in group)
 
@@ -54,18 +61,34 @@ async def test_a_question_whose_answers_name_no_group_is_bounded() -> None:
     assert found.probability_mass.value == 0.0
 
 
-async def test_cells_hold_the_truth_at_a_binomial_width() -> None:
+@pytest.mark.parametrize("draws", [10, 20, 40])
+@pytest.mark.parametrize(
+    "share", [lambda r: r.beta(1.0, 1.5), lambda r: math.exp(-r.uniform(1.5, 3.9))], ids=["any", "rare"]
+)
+async def test_cells_hold_the_truth_at_a_binomial_width(share: Callable[[Any], float], draws: int) -> None:
     random, held, widths, plain = np.random.default_rng(0), 0, 0.0, 0.0
-    cells, n = 1000, 20
-    for truth in random.beta(1.0, 1.5, cells).tolist():
-        named = random.binomial(n, truth)
-        first, *_ = await scores_of(["Male"] * named + ["no"] * (n - named))
+    cells = 1000
+    for _ in range(cells):
+        truth = share(random)
+        named = random.binomial(draws, truth)
+        first, *_ = await scores_of(["Male"] * named + ["no"] * (draws - named))
         low, high = 0.0 if first.low is None else math.exp(first.low), math.exp(first.high)
         held += low <= truth <= high
         widths += high - low
-        plain += 2 * 1.96 * math.sqrt(truth * (1 - truth) / n)  # with the variance that no one knows
+        plain += 2 * 1.96 * math.sqrt(truth * (1 - truth) / draws)  # with the variance that no one knows
     assert held / cells >= 0.93
     assert widths / plain <= 1.1
+
+
+@pytest.mark.parametrize("named", [0, 1, 7, 19, 20])
+async def test_a_shares_interval_is_jeffreys(named: int) -> None:
+    first, *_ = await scores_of(["Male"] * named + ["no"] * (20 - named))
+    low, high = proportion_confint(named, 20, method="jeffreys")
+    if named == 0:
+        assert first.low is None
+    else:
+        assert first.low == pytest.approx(math.log(low))
+    assert first.high == pytest.approx(math.log(high) if named < 20 else 0.0)
 
 
 def one_gender(question: str) -> dict[str, float]:
