@@ -150,6 +150,11 @@ class Store:
         merge_facts(self._database, self._files, source._database)
         return merged
 
+    def own_itself(self) -> None:
+        """Write the shards from this process again."""
+        for database in self._files:
+            database.write_itself()
+
     def stats(self) -> dict[str, Any]:
         """The number of rows by table, the answers by model, and the size of all files in bytes."""
         counts: Counter[str] = Counter(dict.fromkeys(_COUNTED, 0))

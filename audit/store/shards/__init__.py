@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from audit.store.shards.answers import ShardedAnswers
 from audit.store.shards.databases import Databases
-from audit.store.shards.files import arrange, shard_files
+from audit.store.shards.files import ShardId, arrange, shard_files, shard_id
 from audit.store.shards.leases import ShardedLeases
-from audit.store.shards.owner import ShardOwner
+from audit.store.shards.owner import Done, ShardOwner, Work
 from audit.store.shards.owner_writer import OwnerLostError, OwnerWriter
 
 __all__ = [
     "Databases",
+    "Done",
     "OwnerLostError",
     "OwnerWriter",
+    "ShardId",
     "ShardOwner",
     "ShardedAnswers",
     "ShardedLeases",
+    "Work",
     "arrange",
     "shard_files",
+    "shard_id",
 ]

@@ -43,7 +43,7 @@ def arrange(path: Path, shards: int | None, *, read_only: bool) -> list[Path]:
     """
     if shards is not None and not 1 <= shards <= MOST_SHARDS:
         raise ConfigError("store_shards", shards, "not a number of shards", f"Give 1 to {MOST_SHARDS}")
-    own = identity(path)
+    own = shard_id(path)
     if own is None and not read_only and (shards or 1) > 1:
         own = _divide(path, shards or 1)
     if own is None:
@@ -69,7 +69,7 @@ def arrange(path: Path, shards: int | None, *, read_only: bool) -> list[Path]:
     return files
 
 
-def identity(path: Path) -> ShardId | None:
+def shard_id(path: Path) -> ShardId | None:
     """What a store's file is among shards; None if it is a store by itself."""
     with contextlib.closing(connect(path, read_only=True)) as db:
         return _identity(db)
@@ -77,7 +77,7 @@ def identity(path: Path) -> ShardId | None:
 
 def check_identity(path: Path, expected: ShardId) -> None:
     """Raise `ConfigError` for a file that is not that shard of that store."""
-    if identity(path) != expected:
+    if shard_id(path) != expected:
         hint = "Move a store together with its shards, and rename them alike"
         raise ConfigError("db", str(path), f"is not shard {expected.number} of this store", hint)
 

@@ -90,7 +90,10 @@ class Database:
         self.path, self.read_only = path, read_only
         self._reading = threading.Lock()
         self._reader = connect(path, read_only=read_only)
-        self._writer: JobQueue = Writer(lambda: connect(path), lambda error: store_error(path, error))
+        self._writer: JobQueue = self._own_writer()
+
+    def _own_writer(self) -> Writer:
+        return Writer(lambda: connect(self.path), lambda error: store_error(self.path, error))
 
     @contextlib.contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
@@ -124,6 +127,10 @@ class Database:
         """Write by other means from now on, such as another process; what was submitted is finished first."""
         self._writer.close()
         self._writer = writer
+
+    def write_itself(self) -> None:
+        """Write from this process again."""
+        self.write_through(self._own_writer())
 
     @property
     def has_written(self) -> bool:

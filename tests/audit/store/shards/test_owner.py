@@ -15,7 +15,7 @@ from audit.store import Store, StoreError, keyed_request, leases
 from audit.store.answers.writing import encode, insert
 from audit.store.clients import new_client
 from audit.store.shards import OwnerLostError, OwnerWriter, ShardOwner, owner_writer, shard_files
-from audit.store.shards.files import identity
+from audit.store.shards.files import shard_id
 from backends.errors import ConfigError
 from tests.audit.store.entries import FP, answers_by_key, entry, question, sql
 
@@ -24,7 +24,7 @@ A, B = "elsewhere:1:2.0:a", "elsewhere:1:2.0:b"  # clients on other machines
 
 
 def own(file):
-    return ShardOwner(str(file), *identity(file))
+    return ShardOwner(str(file), *shard_id(file))
 
 
 @pytest.fixture
@@ -96,10 +96,10 @@ def test_a_full_disk_is_told_and_nothing_is_half_stored(file):
 
 def test_an_owner_of_another_file_is_refused(file, path):
     with pytest.raises(ConfigError, match="is not shard 2"):
-        ShardOwner(str(file), *identity(shard_files(path, 2)[1]))
+        ShardOwner(str(file), *shard_id(shard_files(path, 2)[1]))
     file.rename(path.with_name("elsewhere"))
     with pytest.raises(sqlite3.OperationalError):
-        ShardOwner(str(file), *identity(shard_files(path, 2)[1]))
+        ShardOwner(str(file), *shard_id(shard_files(path, 2)[1]))
     assert not file.exists()
 
 
