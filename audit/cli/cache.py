@@ -78,6 +78,9 @@ def backup(
 def merge(
     target: Annotated[Path, typer.Argument(help="The store to merge into. It is created if it does not exist.")],
     sources: Annotated[list[Path], typer.Argument(help="Stores whose answers are added. They stay as they are.")],
+    store_shards: Annotated[
+        int | None, typer.Option(min=1, max=256, help="Divide the answers of a new TARGET among N files.")
+    ] = None,
 ) -> None:
     """Add the answers of other stores to one, checking each row and key. The first answer under a key is final.
 
@@ -87,7 +90,7 @@ def merge(
 
     with contextlib.ExitStack() as opened:
         stores = [opened.enter_context(open_store(source)) for source in sources]  # all, before anything is written
-        into = opened.enter_context(Store.open(store_path(target)))
+        into = opened.enter_context(Store.open(store_path(target), shards=store_shards))
         damaged = 0
         for source in stores:
             found = into.merge(source)

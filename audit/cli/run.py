@@ -87,6 +87,12 @@ Actors = Annotated[
         min=1, help="With --executor ray: actors of each model. Default: as many as the cluster has room for."
     ),
 ]
+StoreShards = Annotated[
+    int | None,
+    typer.Option(
+        min=1, max=256, help="Divide a new store's answers among N files; with --executor ray each has its own process."
+    ),
+]
 MaxCost = Annotated[
     float | None, typer.Option(min=0, help="Stop before a model costs more than this, in its prices' currency.")
 ]
@@ -114,6 +120,7 @@ def run(
     executor: Where = None,
     address: Address = None,
     actors: Actors = None,
+    store_shards: StoreShards = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
@@ -135,6 +142,7 @@ def run(
         "limit": limit,
         "until": _number_or_text(until),
         "shard": shard,
+        "store_shards": store_shards,
     }
     options |= {"executor": _executor(executor, address, actors)}
     given = {name: value for name, value in options.items() if value is not None}

@@ -103,7 +103,7 @@ def _check_shard(shard: Any) -> Any:
 
 
 def _check_executor(executor: Any) -> Any:
-    if executor is not None and not (hasattr(executor, "pool") and hasattr(executor, "close")):
+    if executor is not None and not (all(hasattr(executor, name) for name in ("pool", "own", "close"))):
         raise refused("not an executor", "Leave it out, or give RayExecutor(…)")
     return executor
 
@@ -160,6 +160,10 @@ class AuditConfig:
         ] = None,
         shard: Annotated[tuple[int, int] | None, BeforeValidator(_check_shard)] = None,
         executor: Annotated[Any, BeforeValidator(_check_executor)] = None,
+        store_shards: Annotated[
+            Annotated[int, Field(ge=1, le=256)] | None,
+            OnError("not a number of shards", "Give 1 to 256, or leave it out"),
+        ] = None,
     ) -> None:
         for option, path in (("db", db), ("out", out)):
             if not str(path):
@@ -176,6 +180,7 @@ class AuditConfig:
         self.largest_change, self.small_sample, self.until = largest_change, small_sample, until
         self.unseen_log_odds, self.shard = unseen_log_odds, shard
         self.executor: Executor | None = executor
+        self.store_shards = store_shards
         if shard is not None and until is not None:
             raise ConfigError("shard", shard, "a part of the items decides nothing", "Leave out `until`")
         for option, groups in (("same_weights", same_weights), ("ladder", ladder)):
@@ -202,7 +207,7 @@ class AuditConfig:
         """The same audit restricted to the named models and suites (all if none are named), with changed options."""
         kept = _pick("--models", self.models, models)
         names: tuple[str, ...] = ("title", "db", "out", "seed", "limit", "confidence", "margins", "limits")
-        names += ("largest_change", "unseen_log_odds", "small_sample", "until", "shard", "executor")
+        names += ("largest_change", "unseen_log_odds", "small_sample", "until", "shard", "executor", "store_shards")
         options = {name: getattr(self, name) for name in names} | changes
         groups: dict[str, Any] = {
             option: tuple(tuple(name for name in group if name in kept) for group in getattr(self, option))

@@ -108,7 +108,7 @@ async def run_audit(
     stop = stop or ShutdownRequest()
     run_id = f"{started[:19].replace(':', '').replace('-', '')}-{secrets.token_hex(3)}"
     with (
-        Store.open(audit.db) as store,
+        Store.open(audit.db, shards=audit.store_shards) as store,
         run_log(audit.out / "logs", run_id, verbose=verbose),
         _stoppable(stop),
     ):
@@ -120,6 +120,7 @@ async def run_audit(
         executor = audit.executor or LocalExecutor()
         run = _Run(audit, resolved, store, executor, run_id, started)
         try:
+            await executor.own(store)
             outcomes = await run.ask(question, before, stop, on_event)
             problems = await run.verify_identities()
             checks = await asyncio.to_thread(run.check_itself, outcomes)

@@ -52,7 +52,8 @@ def config_json(audit: AuditConfig) -> dict[str, Any]:
 def audit_source(audit: AuditConfig) -> AuditSource:
     """Where the audit and its store lie, for commands that name them."""
     changed = {name: list(value) if isinstance(value, tuple) else value for name, value in audit.changed.items()}
-    changed.pop("executor", None)  # it changes where the models compute, and no answer
+    for where in ("executor", "store_shards"):  # they change where the models compute, and where answers lie
+        changed.pop(where, None)
     return AuditSource(
         config=None if audit.origin is None else str(audit.origin),
         db=str(audit.db),

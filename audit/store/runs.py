@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from audit.results import AuditResult
+from audit.store.clients import is_gone, new_client
 from audit.store.codecs import ROWS_A_CHUNK, StoredRow, read_chunk, write_chunk
 from audit.store.keys import from_bytes, to_bytes
-from audit.store.owner import is_gone, new_owner
 from audit.store.sqlite.database import Database, StoreError, chunked
 from backends.errors import ConfigError
 
@@ -60,7 +60,7 @@ class Runs:
         """Record the start of a run: ``started``, or now. ``config`` is JSON, for people to read later."""
         self._database.write(
             "INSERT INTO runs (id, title, config, status, started) VALUES (?, ?, ?, ?, ?)",
-            (run_id, title, to_bytes(config), f"{_RUNNING} {new_owner()}", started or _now()),
+            (run_id, title, to_bytes(config), f"{_RUNNING} {new_client()}", started or _now()),
         )
 
     def end(self, run_id: str, status: str, result: AuditResult | None) -> None:

@@ -193,7 +193,7 @@ async def _write_rows(opened: Store, entries: Sequence[Entry]) -> None:
     def insert(db: sqlite3.Connection) -> None:
         for entry in entries:
             assert isinstance(entry.answer, ScoreResponse)
-            stored_prompts.insert(db, entry.question.prompt)
+            stored_prompts.insert(db, stored_prompts.encode(entry.question.prompt))
             rows.insert(db, single_rows(entry.question, entry.answer, entry.question.keys, at=time.time()))
 
     await asyncio.wrap_future(opened._database.submit(insert, gather=True))

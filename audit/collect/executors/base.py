@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
+from audit.store import Store
 from backends.base import Answer, Backend, OnResponse, Request
 
 
@@ -40,6 +41,10 @@ class Executor(Protocol):
         """A pool for one model. It takes nothing up before the first batch."""
         ...
 
+    async def own(self, store: Store) -> None:
+        """Take over what it does of the store's work, until it is closed. Called once, before the first batch."""
+        ...
+
     async def close(self) -> None:
-        """End what it started. Called once, after the last batch."""
+        """End what it started. Called once, after the last batch, while the store is open."""
         ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from audit.store import Store
 from backends.base import Answer, Backend, OnResponse, Request, SupportsRunNotes, SupportsStreaming
 
 
@@ -35,6 +36,9 @@ class LocalExecutor:
     async def pool(self, backend: Backend) -> LocalPool:
         """As in `audit.collect.executors.base.Executor`."""
         return LocalPool(backend)
+
+    async def own(self, store: Store) -> None:
+        """A thread of this process writes each of the store's files as it is."""
 
     async def close(self) -> None:
         """Nothing was started."""

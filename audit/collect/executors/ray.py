@@ -1,4 +1,4 @@
-"""Models compute in actors of a Ray cluster; this process alone asks, retries and stores. Needs the extra ``ray``.
+"""Models compute in actors of a Ray cluster; this process alone asks and retries. Needs the extra ``ray``.
 
 A model becomes a pool of actors. Each loads the model once and answers batches one after the other; a second batch
 waits at the actor, so that none is idle while an answer travels. The batch of a lost actor is asked of another one, and
@@ -19,7 +19,9 @@ from pydantic import Field
 from audit.collect.executors.base import Pool
 from audit.collect.executors.local import LocalPool
 from audit.collect.executors.model_actor import ModelActor
+from audit.collect.executors.shard_owners import owner_writer
 from audit.logs import logger
+from audit.store import Store
 from backends.base import Answer, Backend, OnResponse, Request
 from backends.errors import BackendError, ConfigError, MissingExtra
 from backends.options import OnError, checked_options
@@ -62,6 +64,7 @@ class RayExecutor:
     ) -> None:
         self.address, self.actors, self.cpus, self.gpus = address, actors, cpus, gpus
         self._started = False
+        self._owned: Store | None = None
 
     async def pool(self, backend: Backend) -> Pool:
         """As in `audit.collect.executors.base.Executor`. Connects to the cluster.
@@ -78,8 +81,24 @@ class RayExecutor:
         await asyncio.to_thread(self._connect)
         return RayPool(backend, *await asyncio.to_thread(self._resources, backend.device))
 
+    async def own(self, store: Store) -> None:
+        """Give each of the store's shards an owner in the cluster, on this node. A store of one file is written here.
+
+        Raises
+        ------
+        ConfigError
+            If Ray is not installed, or the cluster cannot be reached.
+        """
+        if store.n_shards > 1:
+            await asyncio.to_thread(self._connect)
+            self._owned = store
+            await asyncio.to_thread(store.let_own, owner_writer)
+
     async def close(self) -> None:
         """Leave the cluster. One that was started here ends."""
+        if self._owned is not None:
+            await asyncio.to_thread(self._owned.own_itself)
+            self._owned = None
         if self._started:
             import ray
 

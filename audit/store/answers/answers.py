@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from audit.store.answers import lookup, packed, prompts, writing
@@ -16,7 +17,7 @@ from audit.store.answers.packed import PackedRow, Unpacked
 from audit.store.answers.quarantine import ToQuarantine, beginning, move
 from audit.store.answers.rows import ANSWER_COLUMNS, AnswerRow, DamagedError, select
 from audit.store.answers.values import Entry, StoredAnswer, Verification
-from audit.store.answers.verifying import read_everything
+from audit.store.answers.verifying import read_everything, rebuild_indices
 from audit.store.keys import KeyedRequest, from_json_bytes, join_request
 from audit.store.sqlite.database import Database, StoreError
 from backends.base import Answer, ScoreRequest, ScoreResponse
@@ -105,7 +106,7 @@ class Answers:
         """
         now = time.time()
         encoded = [writing.encode(entry, now) for entry in entries]
-        await asyncio.wrap_future(self._database.submit(lambda db: writing.insert(db, encoded), gather=True))
+        await asyncio.wrap_future(self._database.submit(partial(writing.insert, encoded=encoded), gather=True))
 
     # -- quarantine --------------------------------------------------------------------------
 
@@ -142,7 +143,7 @@ class Answers:
 
     def _quarantine(self, pending: ToQuarantine, problem: str) -> None:
         if pending and not self._database.read_only:
-            self._database.submit(lambda db: move(db, pending, problem)).result()
+            self._database.submit(partial(move, pending=pending, problem=problem)).result()
 
     # -- inspection --------------------------------------------------------------------------
 
@@ -199,12 +200,12 @@ class Answers:
         problems = checked.file_problems
         if problems and not self._database.read_only:  # a wrong index is made anew from its table
             with contextlib.suppress(StoreError):
-                self._database.submit(lambda db: db.execute("REINDEX")).result()
+                self._database.submit(rebuild_indices).result()
                 with self._database.read() as db:
                     checked = read_everything(db)
                 problems = checked.file_problems or tuple(f"{one} (the indices were rebuilt)" for one in problems)
         if checked.tags and not self._database.read_only:
-            self._database.submit(lambda db: packed.write_tags(db, checked.tags)).result()
+            self._database.submit(partial(packed.write_tags, by_row=checked.tags)).result()
         self._quarantine(checked.pending, "found by verify")
         return Verification(checked.answers, checked.names, problems, len(checked.tags))
 

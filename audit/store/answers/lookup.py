@@ -58,6 +58,14 @@ class Found:
         """The keys of all answers."""
         return self.by_key.keys() | {key for keys in self.whole for key in keys}
 
+    def add(self, other: Found) -> None:
+        """Add what is stored of other requests."""
+        self.whole |= other.whole
+        self.by_key |= other.by_key
+        self.failures |= other.failures
+        self.damaged += other.damaged
+        self.damaged_packed |= other.damaged_packed
+
     def missing(self, requests: Iterable[KeyedRequest]) -> list[str]:
         """The keys of requests that have no answer."""
         return [key for one in requests if one.keys not in self.whole for key in one.keys if key not in self.by_key]

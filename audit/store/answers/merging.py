@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
 
 from audit.store import second_answers
 from audit.store.answers import packed, prompts
 from audit.store.answers.packed import PackedRow, Unpacked
 from audit.store.answers.quarantine import names, record
 from audit.store.answers.rows import ANSWER_COLUMNS, AnswerRow, DamagedError
-from audit.store.answers.values import Entry
 from audit.store.answers.writing import EncodedEntry, insert
 from audit.store.keys import from_json_bytes, join_request, keyed_request
 from audit.store.sqlite.database import Database, chunked
 from backends.errors import BackendError
 
 _TOGETHER = 500  # rows per transaction, so that others may write in between
+
+
+class Targets(Protocol):
+    """The files of the store to merge into, as `audit.store.shards.Databases` has them."""
+
+    def __getitem__(self, place: int, /) -> Database: ...
+
+    def split(
+        self, values: Iterable[EncodedEntry], group: Callable[[EncodedEntry], bytes], /
+    ) -> Iterator[tuple[int, list[EncodedEntry]]]:
+        """The values that belong to each file, with the file's place."""
+        ...
 
 
 @dataclass(slots=True)
@@ -28,12 +41,19 @@ class Merged:
     new: int = 0
     damaged: list[str] = field(default_factory=list)
 
+    def add(self, other: Merged) -> None:
+        """Add what became of another file."""
+        self.answers, self.new, self.damaged = (
+            self.answers + other.answers,
+            self.new + other.new,
+            self.damaged + other.damaged,
+        )
 
-def merge(target: Database, source: Database) -> Merged:
-    """Add the answers of one store to another; the first answer under a key is final. ``source`` stays as it is.
 
-    Fingerprints, second answers and random orders of items come along; runs and failures do not. Damaged rows are
-    quarantined in ``target``. After an interruption, merging again adds what is missing.
+def merge_answers(target: Targets, source: Database) -> Merged:
+    """Add the answers of one file to a store's; the first answer under a key is final. ``source`` stays as it is.
+
+    Damaged rows are quarantined in ``target``. After an interruption, merging again adds what is missing.
     """
     merged = Merged()
     problem = f"damaged in {source.path.name}"
@@ -42,15 +62,26 @@ def merge(target: Database, source: Database) -> Merged:
             for chunk in chunked(rows, _TOGETHER):
                 sound = [row for row in chunk if isinstance(row, EncodedEntry)]
                 damaged = [(name, row.row) for row in chunk if isinstance(row, _Damaged) for name in row.names]
-                merged.new += target.submit(lambda to, some=sound: insert(to, some)).result()  # type: ignore[misc]
-                _quarantine(target, damaged, problem)
-                merged.answers += sum(len(row.entry.question.keys) for row in sound) + len(damaged)
+                split = target.split(sound, lambda row: row.group)
+                writing = [target[place].submit(partial(insert, encoded=some)) for place, some in split]
+                merged.new += sum(written.result() for written in writing)
+                _quarantine(target[0], damaged, problem)
+                merged.answers += sum(len(row.keys) for row in sound) + len(damaged)
                 merged.damaged += [name for name, _ in damaged]
-        for table in ("fingerprints", "item_orders"):
-            _copy(target, db, table)
-        pairs = second_answers.sound_rows(db)
-        target.submit(lambda to: second_answers.add_rows(to, pairs)).result()
     return merged
+
+
+def merge_facts(target: Database, files: Iterable[Database], source: Database) -> None:
+    """Add fingerprints, second answers and random orders of items of one file to another; not its runs and failures.
+
+    The ``files`` of the target's answers get the fingerprints too.
+    """
+    with source.read() as db:
+        for database in dict.fromkeys((target, *files)):
+            _copy(database, db, "fingerprints")
+        _copy(target, db, "item_orders")
+        pairs = second_answers.sound_rows(db)
+    target.submit(lambda to: second_answers.add_rows(to, pairs)).result()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +103,7 @@ def _single_rows(db: sqlite3.Connection) -> Iterator[EncodedEntry | _Damaged]:
         except DamagedError:
             yield _Damaged([str(row.key)], row)
         else:
-            yield EncodedEntry(Entry(question, answer), row.at, None, [row])
+            yield EncodedEntry(question.kind, question.group, question.keys, prompts.encode(prompt), single=[row])
 
 
 def _packed_rows(db: sqlite3.Connection) -> Iterator[EncodedEntry | _Damaged]:
@@ -85,7 +116,8 @@ def _packed_rows(db: sqlite3.Connection) -> Iterator[EncodedEntry | _Damaged]:
         except DamagedError:
             yield _Damaged(names(db, row), row)
         else:
-            yield EncodedEntry(Entry(unpacked.question, unpacked.response), row.at, row, ())
+            question = unpacked.question
+            yield EncodedEntry(question.kind, question.group, question.keys, prompts.encode(question.prompt), row)
 
 
 def _quarantine(target: Database, damaged: list[tuple[str, AnswerRow | PackedRow]], problem: str) -> None:

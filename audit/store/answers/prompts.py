@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import Any
+from typing import Any, NamedTuple
 
 from audit.store.keys import from_json_bytes, prompt_id, to_json_bytes
 
 
-def insert(db: sqlite3.Connection, prompt: Any) -> None:
+class PromptRow(NamedTuple):
+    """A prompt as its table has it."""
+
+    id: str
+    body: bytes
+
+
+def encode(prompt: Any) -> PromptRow:
+    """The row of a prompt, given as a JSON value."""
+    return PromptRow(prompt_id(prompt), to_json_bytes(prompt))
+
+
+def insert(db: sqlite3.Connection, prompt: PromptRow) -> None:
     """Store a prompt. A damaged text is replaced, or else `Answers.verify` would quarantine the new answer too."""
     db.execute(
         "INSERT INTO prompts (id, body) VALUES (?, ?) "
         "ON CONFLICT (id) DO UPDATE SET body = excluded.body WHERE body IS NOT excluded.body",
-        (prompt_id(prompt), to_json_bytes(prompt)),
+        prompt,
     )
 
 

@@ -49,6 +49,11 @@ def read_everything(db: sqlite3.Connection) -> Checked:
     return checked
 
 
+def rebuild_indices(db: sqlite3.Connection) -> None:
+    """Make all indices anew from their tables."""
+    db.execute("REINDEX")
+
+
 def _read_packed(db: sqlite3.Connection, prompts: Mapping[str, Any], checked: Checked) -> None:
     sql = f"SELECT {packed.COLUMNS}, tags FROM packed_scores LEFT JOIN packed_keys USING (id)"
     for *values, tags in db.execute(sql):

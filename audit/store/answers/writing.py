@@ -3,37 +3,45 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from audit.store.answers import packed, prompts, rows
-from audit.store.answers.packed import PackedRow
+from audit.store.answers.packed import PackedRow, Unpacked
 from audit.store.answers.rows import AnswerRow, DamagedError
 from audit.store.answers.values import Entry
 from audit.store.codecs import answer_to_json
-from audit.store.keys import KeyedRequest, prompt_id, to_json_bytes
+from audit.store.keys import KeyedRequest, from_json_bytes, join_request, keyed_request, to_json_bytes
 from backends.base import ScoreResponse
 from backends.errors import BackendError
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedEntry:
-    """An entry with the rows to write: a packed row, or one row per answer."""
+class EncodedEntry(NamedTuple):
+    """An entry as its rows: a packed one, one for each answer, or one for each key that failed.
 
-    entry: Entry
-    at: float
-    row: PackedRow | None
-    single: Sequence[AnswerRow]
+    It holds nothing but text, bytes and numbers, so that it travels between processes at a tenth of its entry's cost.
+    """
+
+    kind: str
+    group: bytes
+    keys: tuple[str, ...]
+    prompt: prompts.PromptRow
+    packed: PackedRow | None = None
+    single: Sequence[AnswerRow] = ()
+    failed: Sequence[tuple[Any, ...]] = ()
 
 
 def encode(entry: Entry, at: float) -> EncodedEntry:
-    """Pack an answer that arrived at a time (seconds since the epoch). Raises ValueError if a number is not finite."""
+    """Encode what arrived at a time (seconds since the epoch). Raises ValueError if a number is not finite."""
     question, answer = entry.question, entry.answer
+    own = question.kind, question.group, question.keys
+    prompt = prompts.encode(question.prompt)
     if isinstance(answer, BackendError):
-        return EncodedEntry(entry, at, None, ())
+        return EncodedEntry(*own, prompt, failed=_failures(question, prompt.id, answer, at))
     if isinstance(answer, ScoreResponse) and len(question.keys) > 1:
-        return EncodedEntry(entry, at, PackedRow.make(question, answer, at=at), ())
-    return EncodedEntry(entry, at, None, packed.single_rows(question, answer, question.keys, at=at))
+        return EncodedEntry(*own, prompt, PackedRow.make(question, answer, at=at))
+    return EncodedEntry(*own, prompt, single=packed.single_rows(question, answer, question.keys, at=at))
 
 
 def insert(db: sqlite3.Connection, encoded: Sequence[EncodedEntry]) -> int:
@@ -43,38 +51,59 @@ def insert(db: sqlite3.Connection, encoded: Sequence[EncodedEntry]) -> int:
     """
     count = 0
     for one in encoded:
-        question, answer = one.entry.question, one.entry.answer
-        prompts.insert(db, question.prompt)
-        if isinstance(answer, BackendError):
-            _insert_failure(db, question, answer, one.at)
-        elif question.kind == "score":
+        prompts.insert(db, one.prompt)
+        if one.failed:
+            db.executemany(
+                "INSERT INTO failures (key, fingerprint, kind, prompt, detail, error, body, at) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                one.failed,
+            )
+        elif one.kind == "score":
             count += _insert_scores(db, one)
         else:
             count += rows.insert(db, one.single)
-        db.execute(
-            "DELETE FROM request_leases WHERE grp = ? AND tags = ?", (question.group, packed.tags(question.keys))
-        )
+        db.execute("DELETE FROM request_leases WHERE grp = ? AND tags = ?", (one.group, packed.tags(one.keys)))
     return count
 
 
 def _insert_scores(db: sqlite3.Connection, one: EncodedEntry) -> int:
-    question = one.entry.question
-    stored = list(packed.of_groups(db, [question.group]))
-    answered = _answered(stored, question)
-    if one.row is not None and rows.is_any(db):
-        answered |= rows.answered(db, question.keys)
-    if len(answered) == len(question.keys):
+    stored = list(packed.of_groups(db, [one.group]))
+    answered = _answered(stored, _question(one)) if stored else set()
+    if one.packed is None:
+        return rows.insert(db, [row for row in one.single if row.key not in answered])
+    if rows.is_any(db):
+        answered |= rows.answered(db, one.keys)
+    if len(answered) == len(one.keys):
         return 0
-    if answered:
-        one = encode(_without(one.entry, answered), one.at)
-        question = one.entry.question
-    if one.row is None:
-        return rows.insert(db, one.single)
-    if len(stored) < packed.MOST_ROWS:
-        packed.insert(db, one.row, question.keys)
-        return len(question.keys)
-    assert not isinstance(one.entry.answer, BackendError)
-    return rows.insert(db, packed.single_rows(question, one.entry.answer, question.keys, at=one.at))
+    if not answered and len(stored) < packed.MOST_ROWS:
+        packed.insert(db, one.packed, one.keys)
+        return len(one.keys)
+    return _insert_rest(db, one, answered, is_full=len(stored) >= packed.MOST_ROWS)
+
+
+def _insert_rest(db: sqlite3.Connection, one: EncodedEntry, answered: Set[str], *, is_full: bool) -> int:
+    """Insert those answers of a packed row that are not stored yet: one by one if its group ``is_full``."""
+    assert one.packed is not None
+    unpacked = Unpacked.of(one.packed, one.packed.scores(), from_json_bytes(one.prompt.body))
+    if is_full:
+        return rows.insert(db, unpacked.single_rows(set(one.keys) - answered))
+    left = unpacked.question.without(answered)
+    scores = dict(zip(one.keys, unpacked.response.scores, strict=True))
+    response = replace(unpacked.response, scores=tuple(scores[key] for key in left.keys))
+    rest = encode(Entry(left, response), one.packed.at)
+    if rest.packed is None:
+        return rows.insert(db, rest.single)
+    packed.insert(db, rest.packed, rest.keys)
+    return len(rest.keys)
+
+
+def _question(one: EncodedEntry) -> KeyedRequest:
+    """The question of an entry with scores."""
+    prompt = from_json_bytes(one.prompt.body)
+    if one.packed is not None:
+        return Unpacked.of(one.packed, one.packed.scores(), prompt).question
+    (row,) = one.single
+    return keyed_request(join_request(row.kind, prompt, from_json_bytes(row.part)), row.fingerprint)
 
 
 def _answered(stored: Iterable[PackedRow], question: KeyedRequest) -> set[str]:
@@ -87,22 +116,9 @@ def _answered(stored: Iterable[PackedRow], question: KeyedRequest) -> set[str]:
     return found
 
 
-def _without(entry: Entry, keys: set[str]) -> Entry:
-    assert isinstance(entry.answer, ScoreResponse)
-    scores = zip(entry.question.keys, entry.answer.scores, strict=True)
-    return Entry(
-        entry.question.without(keys),
-        replace(entry.answer, scores=tuple(score for key, score in scores if key not in keys)),
-    )
-
-
-def _insert_failure(db: sqlite3.Connection, question: KeyedRequest, error: BackendError, at: float) -> None:
-    prompt, body = prompt_id(question.prompt), to_json_bytes(answer_to_json(error))
-    db.executemany(
-        "INSERT INTO failures (key, fingerprint, kind, prompt, detail, error, body, at) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        [
-            (key, question.fingerprint, question.kind, prompt, to_json_bytes(detail), error.kind, body, at)
-            for key, detail in zip(question.keys, question.details, strict=True)
-        ],
-    )
+def _failures(question: KeyedRequest, prompt: str, error: BackendError, at: float) -> list[tuple[Any, ...]]:
+    body = to_json_bytes(answer_to_json(error))
+    return [
+        (key, question.fingerprint, question.kind, prompt, to_json_bytes(detail), error.kind, body, at)
+        for key, detail in zip(question.keys, question.details, strict=True)
+    ]

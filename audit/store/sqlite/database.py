@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from audit.store.sqlite.writer import Writer
+from audit.store.sqlite.writer import JobQueue, Writer
 from backends.errors import AuditError
 
 BUSY_SECONDS = 60.0
@@ -34,6 +34,8 @@ _HINTS = {
     "read_only": "The file is read-only. Give it write permission, or another --db",
     "damaged": "The file is damaged and was left as it is. Restore a backup, or give another --db",
     "locked": "Another process keeps it locked. End that process, or give another --db",
+    "lost": "Look into the cluster's logs, then start again: stored answers are safe",
+    "replaced": "Another process writes it now. End that process, or start again",
     "io": "The disk failed. Check it, then start again: stored answers are safe",
 }
 
@@ -41,12 +43,17 @@ _HINTS = {
 class StoreError(AuditError):
     """The store can no longer be written or read: disk full, read-only, damaged.
 
-    ``reason`` is one of ``full``, ``read_only``, ``damaged``, ``locked``, ``io``.
+    ``reason`` is one of ``full``, ``read_only``, ``damaged``, ``locked``, ``lost`` (the process that writes a shard),
+    ``replaced`` (that process, by another one), ``io``.
     """
 
     def __init__(self, path: Path, reason: str, problem: str) -> None:
         self.reason, self.problem, self.hint = reason, problem, _HINTS[reason]
         super().__init__(f"store {str(path)!r}: {problem}. {self.hint}.")
+        self._given = path, reason, problem
+
+    def __reduce__(self) -> tuple[type[StoreError], tuple[Path, str, str]]:
+        return StoreError, self._given
 
 
 def store_error(path: Path, error: sqlite3.Error) -> StoreError:
@@ -83,7 +90,10 @@ class Database:
         self.path, self.read_only = path, read_only
         self._reading = threading.Lock()
         self._reader = connect(path, read_only=read_only)
-        self._writer = Writer(lambda: connect(path), lambda error: store_error(path, error))
+        self._writer: JobQueue = self._own_writer()
+
+    def _own_writer(self) -> Writer:
+        return Writer(lambda: connect(self.path), lambda error: store_error(self.path, error))
 
     @contextlib.contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
@@ -102,7 +112,7 @@ class Database:
 
     def write(self, sql: str, values: Sequence[Any]) -> None:
         """Execute one statement; returns when it is on the disk."""
-        self.submit(lambda db: db.execute(sql, values)).result()
+        self.submit(functools.partial(_execute, sql=sql, values=values)).result()
 
     def submit(self, work: Callable[[sqlite3.Connection], T], *, gather: bool = False) -> concurrent.futures.Future[T]:
         """Run ``work`` in a transaction of the writer. The future completes when it is on the disk.
@@ -113,6 +123,15 @@ class Database:
             raise StoreError(self.path, "read_only", "opened for reading only")
         return self._writer.submit(work, gather=gather)
 
+    def write_through(self, writer: JobQueue) -> None:
+        """Write by other means from now on, such as another process; what was submitted is finished first."""
+        self._writer.close()
+        self._writer = writer
+
+    def write_itself(self) -> None:
+        """Write from this process again."""
+        self.write_through(self._own_writer())
+
     @property
     def has_written(self) -> bool:
         """Whether anything was submitted since the file was opened."""
@@ -122,6 +141,10 @@ class Database:
         """Finish queued work, then close both connections. May be called twice."""
         self._writer.close()
         self._reader.close()
+
+
+def _execute(db: sqlite3.Connection, *, sql: str, values: Sequence[Any]) -> None:
+    db.execute(sql, values)
 
 
 def placeholders(values: Sequence[object]) -> str:

@@ -197,3 +197,17 @@ def m008_packed_scores(db: Any) -> None:
     )
     db.execute("CREATE INDEX idx_request_leases_owner ON request_leases (owner)")
     db.execute("ALTER TABLE fingerprint_aliases ADD COLUMN packed_copied_to INTEGER NOT NULL DEFAULT 0")
+
+
+@migrations()  # type: ignore[untyped-decorator]
+def m009_shards(db: Any) -> None:
+    """What a file is in a store of several, if it belongs to one: 0 is the store itself, its shards count from 1.
+
+    ``epoch`` counts the processes that have owned a shard. ``owner_calls`` has the last call of each client to an
+    owner, and what it gave: so that a call which is repeated, since its answer was lost, is carried out once.
+    """
+    db.execute(
+        "CREATE TABLE shard (id INTEGER PRIMARY KEY CHECK (id = 1), store TEXT NOT NULL, number INTEGER NOT NULL, "
+        "shards INTEGER NOT NULL, epoch INTEGER NOT NULL DEFAULT 0)"
+    )
+    db.execute("CREATE TABLE owner_calls (client TEXT PRIMARY KEY, number INTEGER NOT NULL, results BLOB NOT NULL)")

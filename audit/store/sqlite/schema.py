@@ -13,10 +13,16 @@ from audit.store.sqlite.database import BUSY_SECONDS, connect
 from backends.errors import ConfigError
 
 #: Number of migrations, which is also kept in the file's header, so that checking it imports nothing.
-SCHEMA = 8
+SCHEMA = 9
 APPLICATION_ID = 0x42494153  # "BIAS" in the file's header marks the database as ours
 _ANOTHER = "Give another --db: the file was left untouched"
-_NOT_NEEDED_FOR_READING = {"m005_fingerprint_aliases", "m006_second_answers", "m007_gate_nights", "m008_packed_scores"}
+_NOT_NEEDED_FOR_READING = {
+    "m005_fingerprint_aliases",
+    "m006_second_answers",
+    "m007_gate_nights",
+    "m008_packed_scores",
+    "m009_shards",
+}
 
 
 def refuse_foreign_file(path: Path, *, read_only: bool) -> None:

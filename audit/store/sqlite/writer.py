@@ -1,4 +1,4 @@
-"""The store's single writer thread, with group commits.
+"""The thread that writes a file, with group commits.
 
 Work that arrives while a transaction commits goes into the next one, so that the cost of a flush is shared and no
 caller waits longer than about two of them. Other processes may write to the same file: each transaction is short and
@@ -13,6 +13,7 @@ import queue
 import sqlite3
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -24,28 +25,19 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class _Job:
+class Job:
+    """Submitted work. ``gather``: it may wait briefly for other work to join its transaction."""
+
     work: Callable[[sqlite3.Connection], Any]
     done: concurrent.futures.Future[Any]
     gather: bool
 
 
-class Writer:
-    """Runs submitted work in a thread with its own connection. The thread starts with the first work.
+class JobQueue(ABC):
+    """Work for one thread, which starts with the first of it and takes all that waits at a time."""
 
-    Parameters
-    ----------
-    connect : callable
-        Opens the connection, in the thread.
-    translate : callable
-        Converts an SQLite error to the exception that callers get.
-    """
-
-    def __init__(
-        self, connect: Callable[[], sqlite3.Connection], translate: Callable[[sqlite3.Error], Exception]
-    ) -> None:
-        self._connect, self._translate = connect, translate
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
 
@@ -60,7 +52,7 @@ class Writer:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
                 self._thread.start()
-        job = _Job(work, concurrent.futures.Future(), gather)
+        job = Job(work, concurrent.futures.Future(), gather)
         job.done.set_running_or_notify_cancel()  # queued work is written, even if its caller stops waiting
         self._jobs.put(job)
         return job.done
@@ -72,36 +64,60 @@ class Writer:
             self._thread.join()
             self._thread = None
 
+    @abstractmethod
     def _run(self) -> None:
-        try:
-            db = self._connect()
-        except sqlite3.Error as error:
-            while (job := self._jobs.get()) is not None:  # or else their callers would wait for ever
-                job.done.set_exception(self._translate(error))
-            return
-        with contextlib.closing(db):
-            while (job := self._jobs.get()) is not None:
-                if job.gather:
-                    time.sleep(GATHER_SECONDS)
-                batch, closing = self._join(job)
-                self._commit(db, batch)
-                if closing:
-                    return
+        """What the thread does until `_next` gives None."""
 
-    def _join(self, first: _Job) -> tuple[list[_Job], bool]:
-        """The jobs of the next transaction, and whether the queue has ended."""
-        batch = [first]
+    def _next(self) -> list[Job] | None:
+        """Wait for work, and return all of it that may go into one transaction; None once the queue is closed."""
+        job = self._jobs.get()
+        if job is None:
+            return None
+        if job.gather:
+            time.sleep(GATHER_SECONDS)
+        batch = [job]
         while len(batch) < _MOST_JOBS:
             try:
                 job = self._jobs.get_nowait()
             except queue.Empty:
                 break
             if job is None:
-                return batch, True
+                self._jobs.put(None)  # nothing is submitted after it
+                break
             batch.append(job)
-        return batch, False
+        return batch
 
-    def _commit(self, db: sqlite3.Connection, batch: Sequence[_Job]) -> None:
+
+class Writer(JobQueue):
+    """Runs submitted work on a connection of its own.
+
+    Parameters
+    ----------
+    connect : callable
+        Opens the connection, in the thread.
+    translate : callable
+        Converts an SQLite error to the exception that callers get.
+    """
+
+    def __init__(
+        self, connect: Callable[[], sqlite3.Connection], translate: Callable[[sqlite3.Error], Exception]
+    ) -> None:
+        super().__init__()
+        self._connect, self._translate = connect, translate
+
+    def _run(self) -> None:
+        try:
+            db = self._connect()
+        except sqlite3.Error as error:
+            while (batch := self._next()) is not None:  # or else their callers would wait for ever
+                for job in batch:
+                    job.done.set_exception(self._translate(error))
+            return
+        with contextlib.closing(db):
+            while (batch := self._next()) is not None:
+                self._commit(db, batch)
+
+    def _commit(self, db: sqlite3.Connection, batch: Sequence[Job]) -> None:
         try:
             db.execute("BEGIN IMMEDIATE")
             results = [job.work(db) for job in batch]

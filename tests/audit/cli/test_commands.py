@@ -366,6 +366,23 @@ def test_a_part_writes_no_report_and_parts_join(audit, config, tmp_path):
     assert [(model["asked"], model["cached"]) for model in report["models"]] == [(0, 100), (0, 100)]
 
 
+def test_a_run_divides_a_new_store_and_merge_joins_it(audit, config, tmp_path):
+    path, db = config(), tmp_path / "divided.db"
+    assert audit("run", path, "--db", db, "--store-shards", "3")[0] == 0
+    assert len(list(tmp_path.glob("divided.shard-*-of-3.db"))) == 3
+    first = json.loads((tmp_path / "out" / "report.json").read_text())
+    code, _, err = audit("run", path, "--db", db, "--store-shards", "4")
+    assert (code, "this store has 3" in err) == (2, True)
+    assert audit("cache", "verify", "--db", db)[0] == 0
+    assert audit("cache", "merge", tmp_path / "one.db", db)[0] == 0
+    assert audit("cache", "merge", "--store-shards", "2", tmp_path / "two.db", tmp_path / "one.db")[0] == 0
+    for name in ("divided", "one", "two"):
+        assert audit("run", path, "--db", tmp_path / f"{name}.db")[0] == 0
+        report = json.loads((tmp_path / "out" / "report.json").read_text())
+        assert [model["asked"] for model in report["models"]] == [0, 0]
+        assert report["measures"] == first["measures"]
+
+
 def test_a_part_as_json_has_no_figures(audit, config, tmp_path):
     code, out, _ = audit("run", config(), "--shard", "1/2", "--db", tmp_path / "1.db", "--json")
     assert (code, json.loads(out)["shard"], json.loads(out)["measures"]) == (0, [1, 2], [])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 
-from audit.store import Store, keyed_request, leases
+from audit.store import Store, clients, keyed_request, leases
 from backends.base import ScoreRequest
 from backends.errors import BackendError
 from tests.audit.store.entries import FP, entry, in_child, sql
@@ -70,6 +71,15 @@ def test_leases_of_a_killed_process_are_free_at_once(path):
     with Store.open(path) as store:
         assert store.stats()["leases"] == 1
         assert asyncio.run(store.leases.take([entry(1).question])) == [True]
+
+
+def test_a_process_of_another_machine_is_not_taken_for_gone(monkeypatch):
+    boot = clients._boot()
+    gone = clients.new_client().replace(f":{os.getpid()}:", ":999999999:")
+    assert clients.is_gone(gone)
+    assert clients.is_gone(gone.removeprefix(f"{boot}/")), "as earlier versions wrote it"
+    monkeypatch.setattr(clients, "_boot", lambda: "another")
+    assert not clients.is_gone(gone)
 
 
 async def test_a_lease_ends_unless_it_is_renewed(path, monkeypatch):

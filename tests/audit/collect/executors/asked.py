@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from backends.stand_ins.fake import FakeBackend
@@ -17,9 +19,18 @@ def writing_model(path: Path, seconds: float = 0.0, **options: object) -> FakeBa
         with open(path, "a") as file:
             file.write(f"{os.getpid()}\t{prompt}\t{continuation}\n")
         time.sleep(seconds)
-        return (1 + sum((prompt + continuation).encode())) % 97 / 100 + 0.01
+        return _planted(prompt, continuation)
 
     return FakeBackend("writing", **{"score": score, "device": "cpu", "batch_size": 8, "max_in_flight": 1, **options})
+
+
+def _planted(prompt: str, continuation: str) -> float:
+    return (1 + sum((prompt + continuation).encode())) % 97 / 100 + 0.01
+
+
+def planted_score(prompt: str, continuations: Sequence[str] = (" a", " b")) -> list[float]:
+    """The log-probabilities that `writing_model` gives the continuations of a prompt."""
+    return [math.log(_planted(prompt, continuation)) for continuation in continuations]
 
 
 def questions(path: Path) -> Counter[tuple[str, str]]:

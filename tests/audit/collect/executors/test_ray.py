@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import os
+import random
 import signal
 
 import pytest
@@ -12,13 +13,15 @@ import pytest
 from audit import Audit
 from audit.collect.executors.ray import ATTEMPTS, IN_FLIGHT, RayExecutor
 from audit.store import Store, answer_keys
+from audit.store.shards import shard_files
 from backends.base import Description, ScoreRequest
 from backends.errors import BackendError, ConfigError
 from backends.stand_ins.fake import FakeBackend
 from suites import OccuGender
+from tests.audit.collect.executors import kills
 from tests.audit.collect.executors.asked import processes, questions, writing_model
 from tests.audit.collect.executors.test_executors import run, scores
-from tests.audit.store.entries import answers_by_key
+from tests.audit.store.entries import answers_by_key, entry, sql
 
 FP = "fp1-test"
 
@@ -51,6 +54,42 @@ async def test_killed_actors_lose_and_double_nothing(actors, kills, ray_of, tmp_
             len(answers_by_key(store, [key for item in scores(400)() for key in answer_keys(item.request, FP)])) == 800
         )
         assert store.stats()["answers"] == 800
+
+
+@pytest.fixture(scope="module")
+def lab():
+    """A cluster of several raylets, of its own."""
+    if importlib.util.find_spec("ray") is None:
+        pytest.skip("ray is not installed: make test-ray")
+    lab = kills.Lab()
+    yield lab
+    lab.close()
+
+
+@pytest.mark.ray
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("kind", kills.KINDS)
+def test_whatever_is_killed_loses_and_doubles_nothing(kind, lab):
+    outcome = kills.one_run(lab, kind, 2, random.Random(kind), 600)
+    assert outcome.kills == 2
+    assert outcome.holds, outcome
+
+
+@pytest.mark.ray
+async def test_owners_in_a_cluster_store_what_one_process_would(ray_of, tmp_path):
+    executor = ray_of(1)
+    with Store.open(tmp_path / "audit.db", shards=2) as store:
+        await executor.own(store)
+        await store.leases.take([entry(i).question for i in range(100)])
+        await store.answers.write([entry(i) for i in range(100)])
+        await store.leases.renew()
+        assert sum(sql(file, "SELECT epoch FROM shard")[0][0] for file in shard_files(store.path, 2)) == 2
+        await executor.close()
+        await store.answers.write([entry(i) for i in range(90, 110)])
+        assert store.stats()["leases"] == 0
+        keys = [key for i in range(110) for key in entry(i).question.keys]
+        assert len(answers_by_key(store, keys)) == 220
+        assert store.stats()["answers"] == 220
 
 
 @pytest.mark.ray

@@ -1,0 +1,65 @@
+"""Owners of a store's shards, as actors of a Ray cluster on this process's node, whose disk holds the files.
+
+An owner is found by the name of its shard, or else started: so all drivers on one cluster share it. One that is lost is
+started again by whoever misses it first, and reopens its file. Needs the extra ``ray``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from audit.store.shards import Done, OwnerLostError, OwnerWriter, ShardId, ShardOwner, Work, shard_id
+
+_NAMESPACE = "bias-audit"
+#: How long an owner may take for a call before it is ended and replaced, in seconds; a locked file is waited for 60.
+_LONGEST_CALL = 90.0
+_CALLS = 16  # at a time, of which those that wait go into one transaction
+
+
+def owner_writer(path: Path) -> OwnerWriter:
+    """A writer for a shard's file. It is to be closed before this process leaves the cluster."""
+    shard = shard_id(path)
+    assert shard is not None
+    return OwnerWriter(path, lambda: _Owner(path, shard))
+
+
+class _Owner:
+    """A shard's owner, found or started."""
+
+    def __init__(self, path: Path, shard: ShardId) -> None:
+        import ray
+        from ray.exceptions import RayError
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        options = {"num_cpus": 0, "max_concurrency": _CALLS, "max_restarts": 0, "scheduling_strategy": here}
+        named = {"name": f"{shard.store}:{shard.number}", "namespace": _NAMESPACE, "get_if_exists": True}
+        try:
+            self._actor: Any = ray.remote(ShardOwner).options(**options, **named).remote(str(path), *shard)
+        except (RayError, ValueError) as error:  # ValueError: the one that was found has just ended
+            raise OwnerLostError(str(error)) from None
+
+    def perform(self, client: str, number: int, works: Sequence[Work]) -> list[Done]:
+        """As `audit.store.shards.ShardOwner.perform`."""
+        done: list[Done] = self._call(self._actor.perform, client, number, works)
+        return done
+
+    def forget(self, client: str) -> None:
+        """As `audit.store.shards.ShardOwner.forget`."""
+        self._call(self._actor.forget, client)
+
+    def _call(self, method: Any, *given: object) -> Any:
+        import ray
+        from ray.exceptions import RayError, RayTaskError
+
+        try:
+            return ray.get(method.remote(*given), timeout=_LONGEST_CALL)
+        except RayTaskError as error:
+            raise error.cause from None  # what the owner raised
+        except RayError as error:
+            with contextlib.suppress(Exception):  # it may live where it cannot be reached, and then writes no more
+                ray.kill(self._actor)
+            raise OwnerLostError(str(error).strip().splitlines()[-1]) from None

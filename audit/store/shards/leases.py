@@ -1,0 +1,47 @@
+"""The leases of a store of several files: each lies where the answer will."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+from audit.store.keys import KeyedRequest
+from audit.store.leases import Leases
+from audit.store.shards.databases import Databases
+
+
+class ShardedLeases:
+    """As `audit.store.leases.Leases`, over all shards."""
+
+    def __init__(self, databases: Databases, client: str) -> None:
+        self._databases = databases
+        self._shards = [Leases(database, client) for database in databases]
+
+    async def take(self, requests: Sequence[KeyedRequest]) -> list[bool]:
+        """As `Leases.take`."""
+        split = list(self._databases.split(range(len(requests)), lambda place: requests[place].group))
+        taken = await asyncio.gather(
+            *(self._shards[shard].take([requests[place] for place in places]) for shard, places in split)
+        )
+        granted = dict.fromkeys(range(len(requests)), False)
+        for (_, places), of_shard in zip(split, taken, strict=True):
+            granted |= dict(zip(places, of_shard, strict=True))
+        return list(granted.values())
+
+    async def release(self, requests: Iterable[KeyedRequest]) -> None:
+        """As `Leases.release`."""
+        split = self._databases.split(requests, lambda request: request.group)
+        await asyncio.gather(*(self._shards[place].release(some) for place, some in split))
+
+    async def release_all(self) -> None:
+        """As `Leases.release_all`."""
+        await asyncio.gather(*(shard.release_all() for shard in self._shards))
+
+    async def renew(self) -> None:
+        """As `Leases.renew`."""
+        await asyncio.gather(*(shard.renew() for shard in self._shards))
+
+    def close(self) -> None:
+        """As `Leases.close`."""
+        for shard in self._shards:
+            shard.close()
