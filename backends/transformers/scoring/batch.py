@@ -25,6 +25,8 @@ class BatchRoute:
         Whether rows may share a batch at all.
     """
 
+    kept: tuple[int, ...] = ()  # no state
+
     def __init__(self, reader: LogitReader, size: PassSize) -> None:
         self._reader, self._size = reader, size
         self.pads = self.together = True

@@ -2,11 +2,15 @@
 
 Such a model takes a mask of queries by keys, and positions. Each pass reads a pack of trie nodes and the ancestors of
 its first node again, since no state is kept between passes.
+
+A window of its own is counted along the row, not along a path. So a pass has no more tokens than the window is long:
+then it hides nothing. Longer paths are not for this route.
 """
 
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +25,19 @@ MOST_TOKENS = 1024  # of one pass: the mask, and the scores that such models wri
 
 
 class MaskedTreeRoute:
-    """Scores tries by a mask of queries by keys; keeps no state."""
+    """Scores tries by a mask of queries by keys; keeps no state.
+
+    Attributes
+    ----------
+    longest : int or None
+        Maximum tokens that a path may have to read; None: no limit.
+    """
 
     kept: tuple[int, ...] = ()
 
     def __init__(self, reader: LogitReader, size: PassSize) -> None:
         self._reader, self._size = reader, size
+        self.longest = _own_window(reader.config)
 
     def forget(self) -> None:
         """Nothing is kept."""
@@ -37,7 +48,10 @@ class MaskedTreeRoute:
         failed = np.zeros(len(answers), dtype=bool)
         start = 0
         while start < len(trie):
-            pack = trie.pack(start, nodes=min(self._size.tokens, MOST_TOKENS), rows=self._size.rows)
+            most = min(self._size.tokens, MOST_TOKENS)
+            if self.longest is not None:
+                most = min(most, self.longest - int(trie.depths[start]))
+            pack = trie.pack(start, nodes=most, rows=self._size.rows)
             try:
                 self._size.run(partial(self._forward_pack, trie, pack, answers))
                 start = pack.stop
@@ -68,6 +82,13 @@ class MaskedTreeRoute:
         self._reader.tokens_computed += len(nodes)
         targets = trie.ask_targets[pack.first_ask : pack.last_ask]
         answers[pack.first_ask : pack.last_ask] = self._reader.log_probabilities(logits, row_of_ask, targets, trie.sets)
+
+
+def _own_window(config: Any) -> int | None:
+    """How many tokens some layer sees at least, by the fields of a config that limit it; None: all."""
+    names = ("sliding_window", "attention_chunk_size", "window_size", "attention_window_size", "local_attention")
+    found = [getattr(config, name, None) for name in names]
+    return min((window for window in found if isinstance(window, int)), default=None)
 
 
 def _sees(trie: Trie, pack: Pack, above: int) -> npt.NDArray[np.bool_]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
@@ -14,6 +13,7 @@ import torch
 from backends.errors import BackendError
 from backends.transformers.context import vocabulary_size
 from backends.transformers.placement import input_device
+from backends.transformers.scoring.positions import Positions
 
 ROWS_AT_A_TIME = 16  # rows of logits converted to float32 together: few enough for the CPU cache
 
@@ -31,8 +31,8 @@ class LogitReader:
     ----------
     vocabulary : int
         Number of tokens.
-    takes_positions : bool
-        Whether the model's forward pass accepts ``position_ids``.
+    positions : Positions
+        How the model is told where its tokens stand.
     tokens_computed : int
         Tokens the model has read so far; counted by the callers of `logits`, which know what is padding.
 
@@ -47,7 +47,7 @@ class LogitReader:
         self.device = input_device(model)
         self.config = model.config.get_text_config()
         self.vocabulary = vocabulary_size(model)
-        self.takes_positions = "position_ids" in inspect.signature(model.forward).parameters
+        self.positions = Positions(model)
         self.tokens_computed = 0
         self._head = model.get_output_embeddings()
         if self._head is None:
@@ -72,15 +72,10 @@ class LogitReader:
             at = places.to(hidden.device)  # the last layer may be elsewhere than the input
             return (hidden.reshape(-1, hidden.shape[-1])[at][None], *arguments[1:])
 
-        options: dict[str, Any] = {"use_cache": False}
-        if positions is not None:
-            options["position_ids"] = positions
-        if mask is not None:
-            options["attention_mask"] = mask
         handle = self._head.register_forward_pre_hook(select)
         try:
-            with torch.inference_mode():
-                logits: torch.Tensor = self.model(ids, **options).logits[0]
+            with torch.inference_mode(), self.positions.of_pass(positions, mask) as options:
+                logits: torch.Tensor = self.model(ids, use_cache=False, **options).logits[0]
                 return logits
         finally:
             handle.remove()

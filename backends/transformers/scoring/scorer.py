@@ -22,6 +22,8 @@ from backends.transformers.scoring.reader import LogitReader
 from backends.transformers.scoring.tree import TreeRoute
 from backends.transformers.scoring.trials import try_batch, why_not_tree
 
+Value = npt.NDArray[np.float64] | BackendError
+
 LOGIT_BYTES = 256 << 20  # maximum memory of one pack's logits, at 4 bytes each
 
 
@@ -82,13 +84,26 @@ class SequenceScorer:
         """Tokens the model has read so far, trials included."""
         return self._reader.tokens_computed
 
-    def logprobs(self, paths: Sequence[Path]) -> list[npt.NDArray[np.float64] | BackendError]:
+    def logprobs(self, paths: Sequence[Path]) -> list[Value]:
         """For each path the log-probabilities (nats) of its scored tokens, then of its token set.
 
         A path that does not fit in memory even one token at a time gets an error instead.
         """
-        trie = Trie(paths, self._tree.kept)
-        answers, failed = (self._tree if self.route == "tree" else self._batch).logprobs(trie)
+        if self.route == "batch":
+            return self._by(self._batch, paths)
+        longest = self._tree.longest
+        if longest is None or all(len(path.computed) <= longest for path in paths):
+            return self._by(self._tree, paths)
+        short = [len(path.computed) <= longest for path in paths]
+        by_tree, by_rows = (
+            iter(self._by(route, [path for path, is_short in zip(paths, short, strict=True) if is_short == of_tree]))
+            for route, of_tree in ((self._tree, True), (self._batch, False))
+        )
+        return [next(by_tree if is_short else by_rows) for is_short in short]
+
+    def _by(self, route: TreeRoute | MaskedTreeRoute | BatchRoute, paths: Sequence[Path]) -> list[Value]:
+        trie = Trie(paths, route.kept)
+        answers, failed = route.logprobs(trie)
         return [_too_large() if failed[asks].any() else answers[asks] for asks in trie.asks_of]
 
     def forget(self) -> None:

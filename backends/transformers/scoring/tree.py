@@ -22,6 +22,8 @@ CHUNKED = "chunked_attention"
 class TreeRoute:
     """Scores tries by tree attention, and keeps the last path's state for the next call."""
 
+    longest: int | None = None  # paths of any length
+
     def __init__(self, reader: LogitReader, size: PassSize) -> None:
         self._reader, self._size = reader, size
         self.kept: tuple[int, ...] = ()
@@ -80,8 +82,10 @@ class TreeRoute:
         tree = make_tree_pass(trie, pack, len(chain), past, self._reader.device, _chunks(config))
         with tree.active():
             logits = self._reader.logits(tokens[None], depths[None], None, places)
-        if len(tree.present) != config.num_hidden_layers:
-            seen = f"{len(tree.present)} of its {config.num_hidden_layers} layers"
+        # Where a model has an encoder too, ``num_hidden_layers`` is that one's.
+        layers = getattr(config, "decoder_layers", None) or config.num_hidden_layers
+        if len(tree.present) != layers:
+            seen = f"{len(tree.present)} of its {layers} layers"
             raise TreeRefusedError(f"{seen} attend through transformers' attention interface")
         window = _window(config)
         if window is not None and window not in tree.windows:

@@ -39,39 +39,43 @@ def why_not_tree(tree: TreeRoute | MaskedTreeRoute, batch: BatchRoute, reader: L
     NoRoomError
         If not even one token fits in memory beside the model.
     """
-    if not reader.takes_positions:
-        return "its forward pass does not accept position_ids"
-    if isinstance(tree, MaskedTreeRoute) and (window := _own_window(reader.config)):
-        return f"its attention has a window of its own ({window})"
+    if reader.positions.told is None:
+        return "it cannot be told where a token stands"
     kinds = {str(kind) for kind in getattr(reader.config, "layer_types", None) or ()}
     if others := kinds - TREE_LAYERS:
         return f"it has layers of the kind {', '.join(sorted(others))}"
-    if getattr(reader.config, "attention_chunk_size", None) is not None and not kinds:
+    if isinstance(tree, TreeRoute) and getattr(reader.config, "attention_chunk_size", None) is not None and not kinds:
         return "it attends within chunks"
-    random = np.random.default_rng(0)
-    stem, *branches = (tuple(random.integers(0, _tokens(reader), n).tolist()) for n in (5, 4, 3, 5))
-    paths = [Path(stem + b, 1) for b in branches] + [Path(stem[:3] + branches[0], 3)]
+    paths = _trial_paths(reader)
     plain, failed = batch.logprobs(Trie(paths))
     if failed.any():
         raise NoRoomError
-    usual, size.most_tokens = size.most_tokens, 7  # several packs, so that the state kept between them is tested too
+    usual = size.most_tokens
+    found = []
     try:
-        values, _ = tree.logprobs(Trie(paths))
+        for tokens in (7, usual):  # several packs, so that the state kept between them is tested too, and one
+            size.most_tokens = tokens
+            found.append(tree.logprobs(Trie(paths))[0])
+            tree.forget()
     except (TreeRefusedError, TypeError, AttributeError, ValueError, RuntimeError) as error:
         return f"{error}"
     finally:
         size.most_tokens = usual
         tree.forget()
-    moved = float(np.abs(values - plain).mean())
+    moved = max(float(np.abs(values - plain).mean()) for values in found)
     return "" if moved < _rounding(reader) else f"with the tree its log-probabilities change by {moved:.2g} nats"
 
 
-def _own_window(config: Any) -> str:
-    """The field of a config that limits how far some layers see; what they see is then not in the mask alone."""
-    for name in ("sliding_window", "attention_chunk_size", "window_size", "attention_types", "local_attention"):
-        if getattr(config, name, None) is not None:
-            return name
-    return ""
+def _trial_paths(reader: LogitReader) -> list[Path]:
+    """Branches of 1 to 9 tokens from several places of a stem, the shorter ones first in the order of tokens.
+
+    Were the first the longest, a token's place among those of its path would be found at that number of the row, too.
+    """
+    random = np.random.default_rng(0)
+    tokens = np.sort(random.integers(0, _tokens(reader), 9)).tolist()
+    stem = tuple(random.integers(0, _tokens(reader), 5).tolist())
+    ends = [(first, *random.integers(0, _tokens(reader), n).tolist()) for n, first in enumerate(tokens)]
+    return [Path(stem + end, 1) for end in ends] + [Path(stem[:3] + ends[at], 3) for at in (4, 2)]
 
 
 def try_batch(batch: BatchRoute, reader: LogitReader) -> str:

@@ -117,6 +117,18 @@ FAMILIES: dict[str, Any] = {
     "bloom": lambda v: transformers.BloomConfig(
         vocab_size=v, hidden_size=32, n_layer=3, n_head=4, initializer_range=0.3, bos_token_id=None, eos_token_id=None,
     ),
+    "mpt": lambda v: transformers.MptConfig(
+        vocab_size=v, d_model=32, n_layers=3, n_heads=4, max_seq_len=96, initializer_range=0.3,
+    ),
+    "bart": lambda v: transformers.BartConfig(
+        vocab_size=v, d_model=32, encoder_layers=4, decoder_layers=3, encoder_attention_heads=4,
+        decoder_attention_heads=4, decoder_ffn_dim=48, max_position_embeddings=96, init_std=0.3, bos_token_id=None,
+        eos_token_id=None, forced_eos_token_id=None, decoder_start_token_id=0,
+    ),
+    "gpt_neo": lambda v: transformers.GPTNeoConfig(  # a window shorter than the longest of the tests' requests
+        vocab_size=v, hidden_size=32, num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]],
+        window_size=24, max_position_embeddings=96, initializer_range=0.3, bos_token_id=None, eos_token_id=None,
+    ),
 }  # fmt: skip
 
 

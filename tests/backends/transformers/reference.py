@@ -13,8 +13,8 @@ from tests.backends.local.tiny_models import (
     FAMILIES,
 )
 
-MASKED_FAMILIES = ["falcon"]  # attention of their own, to which the tree is given as a mask
-TREE_FAMILIES = sorted(set(FAMILIES) - {*MASKED_FAMILIES, "falcon_alibi", "bloom"})
+MASKED_FAMILIES = ["bloom", "falcon", "gpt_neo", "mpt"]  # their attention gets the tree as a mask
+TREE_FAMILIES = sorted(set(FAMILIES) - {*MASKED_FAMILIES, "falcon_alibi"})
 
 
 REQUESTS = [

@@ -14,7 +14,9 @@ FEW = {
     "gpt_oss": ("tree", "many at once"),
     "gemma4": ("tree", "many at once"),
     "falcon": ("tree", "many at once"),
-    "bart": ("batch", "one at a time: its log-probabilities change"),
+    "bart": ("tree", "one at a time: its log-probabilities change"),
+    "gpt_neo": ("tree", "many at once"),
+    "mpt": ("tree", "many at once"),
     "mamba": ("", "one at a time: a layer"),
     "jamba": ("", "one at a time: a layer"),
     "rwkv": ("", "one at a time"),
@@ -67,4 +69,4 @@ def test_every_architecture_scores_and_writes_truly() -> None:
     assert not [one for one in made if one["scores"].startswith(("wrong", "crash"))], summary(found)
     assert not [one for one in made if one["texts"].startswith(("wrong", "crash"))], summary(found)
     assert sum(one["texts"] == "true" for one in scored) >= 0.95 * len(scored), summary(found)
-    assert sum(one["route"].startswith("tree") for one in scored) >= 0.7 * len(scored), summary(found)
+    assert sum(one["route"].startswith("tree") for one in scored) >= 0.75 * len(scored), summary(found)

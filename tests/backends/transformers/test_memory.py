@@ -67,7 +67,7 @@ def test_memory_never_enough_is_an_error_of_each_request(
     assert [a.kind for a in answers if isinstance(a, BackendError)] == ["out_of_memory"] * len(REQUESTS)
 
 
-@pytest.mark.parametrize("family", ["llama", "falcon", "bloom"])
+@pytest.mark.parametrize("family", ["llama", "falcon", "falcon_alibi"])
 def test_prompt_too_large_fails_alone_and_size_grows_back(
     family: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,7 +132,7 @@ def test_out_of_memory_is_recognised_on_each_device(error: Exception, expected: 
     assert is_out_of_memory(error) == expected
 
 
-@pytest.mark.parametrize("family", ["llama", "falcon", "bloom"])
+@pytest.mark.parametrize("family", ["llama", "falcon", "falcon_alibi"])
 def test_no_forward_pass_makes_more_rows_of_logits_than_fit(
     family: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,7 +56,7 @@ def test_sliding_window_is_short_enough_to_matter(family: str, folders: dict[str
     assert abs(near[-1] - far[-1]) > 1e-3
 
 
-@pytest.mark.parametrize("family", ["llama", "gemma2", "falcon", "bloom"])
+@pytest.mark.parametrize("family", ["llama", "gemma2", "falcon", "bloom", "gpt_neo", "falcon_alibi"])
 def test_packing_and_order_change_no_result(family: str, folders: dict[str, Path]) -> None:
     backend = HFBackend(folders[family], threads=1)
     usual = scores(backend, REQUESTS)
@@ -155,7 +155,7 @@ def test_probabilities_of_all_next_characters_sum_to_one(folders: dict[str, Path
     assert 0 < sum(math.exp(s.logprob or 0.0) for s in straddled) < 1
 
 
-@pytest.mark.parametrize("family", ["llama", "falcon", "bloom"])
+@pytest.mark.parametrize("family", ["llama", "falcon", "falcon_alibi"])
 def test_paths_without_asks_leave_the_others_alone(family: str, folders: dict[str, Path]) -> None:
     """An empty continuation is refused as a request; a path with nothing to score is none to the scorer."""
     with pytest.raises(ValueError, match="empty continuation"):
@@ -183,3 +183,16 @@ def test_boundary_beyond_the_context_fails_alone(
         assert first.scores[0].logprob == pytest.approx(usual, abs=1e-5)
         kinds.append(second.kind if isinstance(second, BackendError) else "scored")
     assert kinds == ["scored", "context_length"]
+
+
+def test_paths_beyond_a_models_own_window_are_read_in_rows(folders: dict[str, Path]) -> None:
+    """The window counts the tokens of a row, which a tree arranges otherwise: the longest share no rows."""
+    backend = HFBackend(folders["gpt_neo"], threads=1)
+    scorer = backend.load().scorer
+    short = ScoreRequest("the", (" woman", " he", " she was"))
+    before = scorer.tokens_computed
+    scores(backend, [short])
+    assert scorer.tokens_computed - before < 10
+    before = scorer.tokens_computed
+    scores(backend, [ScoreRequest(REQUESTS[0].prompt, (" she was", " he was"))])
+    assert scorer.tokens_computed - before > 2 * 24
