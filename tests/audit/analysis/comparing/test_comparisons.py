@@ -383,9 +383,10 @@ def test_half_counts_and_few_equal_values_are_no_certainty() -> None:
     assert compare(halves, halves, share).verdict == "inconclusive"
     assert compare(np.full(2, 0.5), np.ones(2), share).verdict == "inconclusive"
     rating = MeasureSpec("rating", "p", unit="points")
-    few = compare(np.full(3, 3.0), np.full(3, 4.0), rating)
+    few = compare(np.full(24, 3.0), np.full(24, 4.0), rating)
     assert (few.low, few.p, few.verdict) == (None, None, "inconclusive")
-    assert compare(np.full(5, 3.0), np.full(5, 4.0), rating).verdict == "larger"
+    assert "all items differ alike, which gives no interval" in describe(few)
+    assert compare(np.full(25, 3.0), np.full(25, 4.0), rating).verdict == "larger"
 
 
 @pytest.mark.parametrize(("n", "margin"), [(200, 0.02), (400, 0.02), (100, 0.05), (200, 0.05), (1000, 0.02)])
