@@ -12,6 +12,7 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.weightstats import ttost_paired
 
 from audit.analysis.comparing.comparisons import compare_models, rank_models, swapped
+from audit.analysis.comparing.paired import End, PairedDifference
 from audit.analysis.comparing.significance import mcnemar_exact
 from audit.report.phrases.findings.comparisons import describe
 from audit.results import Comparison
@@ -646,3 +647,10 @@ def test_strata_leave_the_groups_out_of_the_error() -> None:
     assert found.verdict == "larger"
     (alike,) = compare_models({"a": rows(a)[:8], "b": rows(a)[:8]}, [spec], suite="s")
     assert (alike.verdict, alike.difference) == ("inconclusive", None)
+
+
+def test_correlations_differ_by_at_most_two() -> None:
+    spec = MeasureSpec("r", "p", estimator="correlation", clusters=("o",), covariate="x")
+    wide = PairedDifference(spec, 0, 1, "jackknife", low=End(-0.9, 1.0, 5.0), high=End(-0.9, 1.0, 5.0))
+    assert wide.interval(0.95)[0] == -2
+    assert np.isnan(PairedDifference(spec, 0, 1, "jackknife").interval(0.95)).all()

@@ -438,6 +438,11 @@ def test_share_of_refusals_and_coverage_have_limits_too() -> None:
     assert (check.value, check.verdict) == (0.25, "broken")
     (check,) = gate_of(run, run, limits={"coverage": (0.55, None)}).limits
     assert (check.value, check.verdict) == (pytest.approx(0.85), "met")
+    for one in run.rows:
+        if not one.missing:
+            one.values["mass"] = IdentifiedInterval(None, 0.7, 0.9)
+    (check,) = gate_of(run, run, limits={"coverage": (0.55, None)}).limits
+    assert check.value is None, "known only by bounds"
     (check,) = gate_of(run, run, limits={"coverage": (0.8, None)}).limits
     assert (check.verdict, check.open_because) == ("insufficient evidence", "missing answers"), "of a quarter, none"
 
