@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -49,6 +50,9 @@ class Components(NamedTuple):
         directions.
     per_item : float
         Factor of ``cross`` and ``sampling`` before they are divided by the number of items: 1 without strata.
+    by_stratum : dict of str to list of (float, float)
+        For factors nested in the fixed strata, each stratum's weight and the variance between its own levels. A small
+        group may vary more than a large one, and carries as much of the figure.
     """
 
     factors: dict[str, float]
@@ -56,6 +60,7 @@ class Components(NamedTuple):
     sampling: float | None
     in_figure: dict[str, float]
     per_item: float
+    by_stratum: Mapping[str, Sequence[tuple[float, float]]] = MappingProxyType({})
 
     def minimum_detectable_effect(
         self, levels: Mapping[str, float], *, repeats: float = 1.0, alpha: float = 0.05, uneven: Uneven | None = None
@@ -84,15 +89,16 @@ class Components(NamedTuple):
     def _parts(self, levels: Mapping[str, float], repeats: float, uneven: Uneven) -> list[tuple[float, float]]:
         """The parts of the figure's variance, each with its degrees of freedom."""
         within = (self.cross or 0.0) + (self.sampling or 0.0) / repeats
-        parts = [
-            part
-            for name, variance in self.factors.items()
-            for part in (
-                [(weight**2 * variance / n, n - 1) for weight, n in uneven[name]]
-                if name in uneven
-                else [(self.in_figure[name] / levels[name], levels[name] - 1)]
-            )
-        ]
+        parts: list[tuple[float, float]] = []
+        for name in self.factors:
+            if name in uneven:
+                of_strata = self.variances(name, len(uneven[name]))
+                parts += [(w**2 * own / n, n - 1) for (w, n), own in zip(uneven[name], of_strata, strict=True)]
+            elif name in self.by_stratum:
+                n = levels[name] / len(self.by_stratum[name])
+                parts += [(w**2 * own / n, n - 1) for w, own in self.by_stratum[name]]
+            else:
+                parts.append((self.in_figure[name] / levels[name], levels[name] - 1))
         for strata in zip(*uneven.values(), strict=True):
             cells = math.prod([n for _, n in strata]) * math.prod(levels[f] for f in self.factors if f not in uneven)
             parts.append((strata[0][0] ** 2 * within / cells, cells - 1))
@@ -100,6 +106,10 @@ class Components(NamedTuple):
             cells = math.prod(levels[name] for name in self.factors)
             parts.append((self.per_item * within / cells, cells - 1))
         return parts
+
+    def variances(self, name: str, strata: int) -> list[float]:
+        """The variance between a nested factor's levels in each of so many strata; the same in all if none is known."""
+        return [own for _, own in self.by_stratum.get(name, ())] or [self.factors[name]] * strata
 
     def generalisability(self, items_per_level: float) -> float | None:
         """Eρ²: the share of the variance between the first factor's observed means that is due to that factor.
@@ -142,13 +152,34 @@ def components(
     solved = np.linalg.lstsq(np.array(rows) * weight[:, None], means * weight, rcond=None)[0]
     found = dict(zip(unknown, np.maximum(solved, 0.0).tolist(), strict=True))
     in_figure = {name: _in_figure(values, clusters[name], found[name], strata, weights) for name in names}
+    nested = [name for name in names if len(weights) > 1 and _is_nested(clusters[name], strata)]
+    by_stratum = {name: _of_strata(values, clusters, name, found[name], strata, weights) for name in nested}
+    in_figure |= {n: float(len(weights) * sum(w**2 * own for w, own in by_stratum[n])) for n in nested}
     return Components(
         {name: found[name] for name in names},
         found.get("cross"),
         found.get("sampling"),
         in_figure,
         float(len(weights) * (weights**2).sum()),
+        by_stratum,
     )
+
+
+def _is_nested(codes: Codes, strata: Codes) -> bool:
+    """Whether each level (n,) lies in one stratum (n,) alone."""
+    return len(np.unique(np.column_stack([codes, strata]), axis=0)) == len(np.unique(codes))
+
+
+def _of_strata(
+    values: Floats, clusters: Mapping[str, Codes], name: str, pooled: float, strata: Codes, weights: Floats
+) -> list[tuple[float, float]]:
+    """Each stratum's weight and its own variance of a factor; that of all where its levels cannot tell."""
+    found = []
+    for stratum, weight in enumerate(weights.tolist()):
+        own = strata == stratum
+        alone = components(values[own], {factor: codes[own] for factor, codes in clusters.items()})
+        found.append((weight, pooled if alone is None else alone.factors.get(name, pooled)))
+    return found
 
 
 def _symmetric_differences(
@@ -262,7 +293,11 @@ def _described(
     if found is None:
         return None
     levels = {name: len(np.unique(codes[name])) for name in found.factors}
-    by_stratum_of = {} if strata is None else uneven_strata({name: codes[name] for name in levels}, strata)
+    uneven = {} if strata is None else uneven_strata({name: codes[name] for name in levels}, strata)
+    # In the order of the figure's weights, as designs of a suite's items have them.
+    order = _order_of_strata(table, spec, used)
+    uneven = {name: [of[place] for place in order] for name, of in uneven.items()}
+    found = found._replace(by_stratum={name: [of[place] for place in order] for name, of in found.by_stratum.items()})
     n = int(used.sum())
     return VarianceComponents(
         suite=suite,
@@ -273,7 +308,16 @@ def _described(
         **found._asdict(),
         engine=engine,
         levels=levels,
-        uneven=by_stratum_of,
+        uneven=uneven,
         n_items=n,
         generalisability=found.generalisability(n / next(iter(levels.values()))),
     )
+
+
+def _order_of_strata(table: RowTable, spec: MeasureSpec, used: Bools) -> list[int]:
+    """For each weight of a figure, the place of its stratum among those of `strata_of`."""
+    if spec.stratum is None or spec.weights is None:
+        return []
+    present = np.unique(table.codes(spec.stratum)[used]).tolist()
+    codes = (table.levels.find(spec.stratum, level) for level in spec.weights)
+    return [present.index(code) for code in codes if code in present]

@@ -144,8 +144,8 @@ class VarianceComponents(OfFigure, Reported):
     against : str or None
         If given, the components are those of the differences ``model`` - ``against`` by item; None: of the model's own
         values.
-    factors, cross, sampling, in_figure, per_item
-        As in `audit.analysis.components.Components`.
+    factors, cross, sampling, in_figure, per_item, by_stratum
+        As in `audit.analysis.components.Components`; ``by_stratum`` is empty in older results.
     engine : float or None
         The variance between engines, if the model was asked on two.
     levels : mapping of str to int
@@ -166,6 +166,7 @@ class VarianceComponents(OfFigure, Reported):
     sampling: float | None
     in_figure: dict[str, float]
     per_item: float
+    by_stratum: dict[str, list[tuple[float, float]]] = {}
     engine: float | None = None
     levels: dict[str, int]
     uneven: dict[str, list[tuple[float, int]]] = {}

@@ -196,6 +196,8 @@ class PairedDifference:
         """Confidence interval, from that of the lower bound to that of the upper, truncated to the possible range."""
         low, high = self.low.interval(confidence)[0], self.high.interval(confidence)[1]
         least, most = self.spec.limits
+        if self.spec.estimator == "correlation":
+            return max(low, -2.0), min(high, 2.0)
         if self.spec.estimator == "mean" and max(abs(self.low.value), abs(self.high.value)) <= most - least:
             low, high = (math.copysign(min(abs(end), most - least), end) for end in (low, high))
         return low, high

@@ -20,8 +20,11 @@ LEAST_DF = 0.5
 #: Beyond it, the exponential is infinite.
 _LARGEST_EXPONENT = 709.0
 
-#: The number of identical items, of a quantity that may take any value, needed to count as certain.
+#: The number of identical items needed to count as certain.
 _FEW_ALIKE = 5
+
+#: The number of identical levels needed where nothing bounds the others: as few as that may lack a seventh of all.
+_MANY_ALIKE = 25
 
 #: Differences and errors below this are the rounding of double precision sums of values near 1.
 ROUNDING = 1e-12
@@ -215,3 +218,17 @@ def unknown_where_few_are_alike(estimate: Estimate) -> Estimate:
         return estimate
     below, above = estimate.reach
     return replace(estimate, se=np.where((below.se == 0) & (above.se == 0), np.nan, estimate.se))
+
+
+def unknown_where_alike(estimate: Estimate, *, is_change: bool) -> Estimate:
+    """The estimate of a quantity without a range with an unknown error where fewer than `_MANY_ALIKE` levels are alike.
+
+    Nothing bounds how far an item of another kind may lie: of four differences in five that are +1, and one that is -4,
+    ten are all +1 in one sample of nine. ``is_change``: no change in any item stays certain. Nothing but "alike" is
+    claimed of it, and of two models that allows for other kinds by itself (`audit.analysis.comparing.paired`).
+    """
+    below, above = estimate.reach
+    alike = (below.se == 0) & (above.se == 0) & (estimate.n_clusters < _MANY_ALIKE)
+    if is_change and estimate.n_items >= _FEW_ALIKE:
+        alike &= np.abs(estimate.value) >= ROUNDING
+    return replace(estimate, se=np.where(alike, np.nan, estimate.se))

@@ -10,7 +10,13 @@ from numpy.typing import NDArray
 
 from audit.analysis.estimators.alike_strata import allow_for_alike_strata
 from audit.analysis.estimators.clusters import Strata, crossed_factors
-from audit.analysis.estimators.estimate import Codes, Estimate, Floats, unknown_where_few_are_alike
+from audit.analysis.estimators.estimate import (
+    Codes,
+    Estimate,
+    Floats,
+    unknown_where_alike,
+    unknown_where_few_are_alike,
+)
 from audit.analysis.estimators.means import clustered_mean
 from audit.analysis.estimators.memberships import with_memberships
 from audit.analysis.estimators.probabilities import widened_by_logit_model
@@ -62,7 +68,7 @@ def mean_of_kind(
     =================  ==============================================================================
     values             error
     =================  ==============================================================================
-    any number         `clustered_mean`
+    any number         `clustered_mean`; unknown where all are alike: `unknown_where_alike`
     counted            `clustered_mean`, at least as far as a score interval: `allow_for_few_outcomes`
     with a range       bent by skewness, with an allowance for unseen outcomes: `bent_by_skewness`,
                        `allow_for_unseen_outcomes`
@@ -83,7 +89,7 @@ def mean_of_kind(
     is_of_sample = not kind.is_change and bool(factors)
     if not kind.holds(columns):
         bent = allow_for_unseen_skewness(bent_by_skewness(estimate)) if is_of_sample else estimate
-        return unknown_where_few_are_alike(bent)
+        return unknown_where_alike(bent, is_change=kind.is_change)
     arguments = (columns, clusters, kind.least, kind.most, strata)
     is_count = np.broadcast_to(kind.is_count, estimate.value.shape)
     counted = allow_for_few_outcomes(estimate, *arguments) if is_count.any() else estimate

@@ -32,8 +32,10 @@ that crosses them (templates) is summed over the strata first, since a template'
 together. V_c comes from an additive fit within each stratum.
 
 ``V`` is never below the largest ``V_k``: an estimate cannot be more precise than with its items clustered
-one way. Unequal cluster sizes enter through the variance's correction and through the effective
-number of clusters (Carter, Schnepel & Steigerwald 2017, Rev. Econ. Stat. 99(4)).
+one way. Unequal cluster sizes enter through the variance's correction and through its degrees of freedom, which are
+Satterthwaite's of the estimator itself (as Bell & McCaffrey 2002, Surv. Methodol. 28(2)): the effective number of
+clusters less one (Carter, Schnepel & Steigerwald 2017, Rev. Econ. Stat. 99(4)) falls below 1 where one of 40 clusters
+holds a third of the items, and no interval is left.
 """
 
 from __future__ import annotations
@@ -174,13 +176,16 @@ def _of_stratum(part: Floats, added: Floats) -> Moments:
         unknown = np.full(added.shape[1], np.nan)
         return Moments(unknown, unknown, unknown)
     weight = part / part.sum()
-    squares, cubes, fourths = (float((weight**power).sum()) for power in (2, 3, 4))
+    squares, cubes, fourths, fifths = (float((weight**power).sum()) for power in (2, 3, 4, 5))
     # E Σ w²(a - Σwa)² = σ²(Σw² - 2Σw³ + (Σw²)²): G/(G-1) for equal clusters.
     variance = squares / (squares - 2 * cubes + squares**2) * (added**2).sum(axis=0)
     # As for the variance, with as many levels as the weights are worth: G²/((G-1)(G-2)) for equal clusters.
     worth = max(1 / squares, 2.5)
     third = worth**2 / ((worth - 1) * (worth - 2)) * (added**3).sum(axis=0)
-    return Moments(variance, np.full(variance.shape, squares**2 / fourths - 1), third)
+    # Satterthwaite's (tr M)² / tr M² of that sum as a quadratic form M of normal levels: G - 1 for equal clusters.
+    trace = squares - 2 * cubes + squares**2
+    of_square = squares**4 + 4 * squares * fourths - 4 * squares**2 * cubes + 2 * cubes**2 - 4 * fifths + fourths
+    return Moments(variance, np.full(variance.shape, trace**2 / of_square), third)
 
 
 def _cells_alone(residual: Floats, factors: Sequence[Codes], strata: Strata) -> tuple[Floats, Floats]:

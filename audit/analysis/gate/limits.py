@@ -223,9 +223,10 @@ def _share(table: RowTable, measure: Measure, name: str, confidence: float) -> _
         estimate.interval_of_sample(confidence),
     )
     answered = used & ~missing
+    is_exact = answered.any() and np.array_equal(low[answered], high[answered])
     unseen = with_unseen(estimate, confidence, (0.0, 1.0), weighted_levels(table, spec, used))
     return _Limited(
-        float(low[answered].mean()) if answered.any() else None,
+        float(low[answered].mean()) if is_exact else None,
         finite(max(lows[0], 0.0)),
         finite(min(highs[1], 1.0)),
         float(estimate.value[0]),

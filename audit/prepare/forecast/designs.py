@@ -37,6 +37,7 @@ def as_components(one: VarianceComponents, times: float = 1.0) -> Components:
         scaled(one.sampling),
         {name: times * v for name, v in one.in_figure.items()},
         one.per_item,
+        {name: [(weight, times * v) for weight, v in strata] for name, strata in one.by_stratum.items()},
     )
 
 

@@ -157,7 +157,7 @@ def _figure_plan(
     suite = _SuiteLevels.of(spec, all_items, one.levels)
     design, is_whole = None, False
     if detect is not None and not is_flat(found):
-        careful = with_pilot_error(found, one.levels, detect, one.n_items)
+        careful = with_pilot_error(found, one.levels, detect, one.n_items, uneven=one.uneven)
         design = needed(careful, detect, alpha, is_count=is_count, available=suite.in_equal_groups)
         if design is not None:
             design = suite.even(design[0]), design[1]

@@ -52,6 +52,8 @@ def simulated(reps: int) -> Iterator[Coverage]:
     for design in ((40, 25), (20, 7)):
         yield extremes(design, reps)
         yield yes_in_few_occupations(design, reps)
+    for name in UNEQUAL:
+        yield unequal_clusters(name, reps)
     for share in (0.0, 0.5, 1.0):
         yield bounded(share, reps)
     for is_worst in (False, True):
@@ -79,6 +81,24 @@ def gap(sizes: tuple[int, int], lean: float, reps: int) -> Coverage:
     y += rng.laplace(0, 0.07, (sum(sizes), reps))[a] + rng.laplace(0, 0.05, (len(a), reps))
     low, high = mean_of_kind(np.clip(y, -1, 1), [a, b], GAP, strata).interval(0.95)
     return _counted(f"gap, lean {lean}", f"{sizes[0]}+{sizes[1]} x 25", low, high, 0.1)
+
+
+#: Numbers of items of clusters.
+UNEQUAL: Mapping[str, np.ndarray] = {
+    "one of 20 has 30 %": np.r_[163, np.full(19, 20)],
+    "one of 40 has 30 %": np.r_[334, np.full(39, 20)],
+    "40, as 1 / rank": np.maximum(1, (200 / np.arange(1, 41) ** 1.2).astype(int)),
+    "9 kinds of CrowS-Pairs": np.array([516, 262, 172, 159, 105, 87, 84, 63, 60]),
+}
+
+
+def unequal_clusters(name: str, reps: int) -> Coverage:
+    """Probabilities whose clusters differ in size."""
+    rng, sizes = np.random.default_rng(5), UNEQUAL[name]
+    codes = np.repeat(np.arange(len(sizes)), sizes)
+    y = 0.5 + rng.laplace(0, 0.05, (len(sizes), reps))[codes] + rng.uniform(-0.15, 0.15, (len(codes), reps))
+    low, high = mean_of_kind(y, [codes], PROBABILITY).interval(0.95)
+    return _counted("unequal clusters", name, low, high, 0.5)
 
 
 def always_he(sizes: tuple[int, int], reps: int) -> Coverage:

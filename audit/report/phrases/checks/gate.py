@@ -184,9 +184,8 @@ def _without_interval(f: GatedFigure) -> str:
         return f"{f.figure} equals the baseline, but identical answers give no interval."
     if f.open_because == "missing answers":
         return f"{f.figure} has no interval because answers are missing."
-    return (
-        f"{f.figure}: {verb(f.n_items, 'item is', 'items are')} too few for an interval, or nearly all in one cluster."
-    )
+    items = verb(f.n_items, "item is", "items are")
+    return f"{f.figure}: {items} too few, or without a `range` too much alike, for an interval."
 
 
 def _left_out(f: GatedFigure) -> str:

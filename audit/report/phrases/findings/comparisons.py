@@ -202,6 +202,8 @@ def _too_little(c: Comparison) -> str:
         return "one of them is known only by bounds"
     if c.difference == 0 and c.n_clusters > 1:
         return "identical answers give no interval"
+    if c.difference is not None and c.n_clusters > 1 and c.test.startswith("paired t"):
+        return "all items differ alike, which gives no interval without a `range`"
     return f"{c.n_items} item{_s(c.n_items)} in {c.n_clusters} cluster{_s(c.n_clusters)}"
 
 

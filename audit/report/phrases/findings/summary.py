@@ -245,6 +245,16 @@ def _subject(measure: str, conditions: Sequence[str], measures: Sequence[Measure
     return label[:1].upper() + label[1:] + (f" ({where})" if where else "") + over
 
 
+def _without(labelled: Sequence[Labelled]) -> str:
+    """Why figures have no interval, where that is not for want of items."""
+    alike = [
+        m
+        for _, m in labelled
+        if m.spec.estimator == "mean" and m.value is not None and m.n_clusters > 1 and not m.spec.has_range
+    ]
+    return ", as all answers are alike and nothing bounds others (give it a `range`)" if alike else ""
+
+
 def _single(measures: Sequence[Measure]) -> str:
     """That a sampled factor of which one level was asked is in no interval."""
     single = dict.fromkeys(factor_label(factor) for m in measures for factor, n in m.levels.items() if n == 1)
@@ -288,7 +298,7 @@ def _finding(figures: Figures, labelled: Sequence[Labelled]) -> str:
         "unseen": ("is", f"left open by kinds that were not asked; its sampling error alone excludes {place}"),
         "missing": ("is", f"left open by missing answers, which may lie on either side of {place}"),
         "few": ("is", f"not decided, as fewer than {FEWEST_CLUSTERS} clusters say too little about others"),
-        "no interval": ("has", "no interval, so nothing is claimed"),
+        "no interval": ("has", f"no interval{_without(sides['no interval'])}, so nothing is claimed"),
     }
     parts = []
     for side, (verb, claim) in said.items():

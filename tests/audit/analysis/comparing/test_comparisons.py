@@ -12,6 +12,7 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.weightstats import ttost_paired
 
 from audit.analysis.comparing.comparisons import compare_models, rank_models, swapped
+from audit.analysis.comparing.paired import End, PairedDifference
 from audit.analysis.comparing.significance import mcnemar_exact
 from audit.report.phrases.findings.comparisons import describe
 from audit.results import Comparison
@@ -295,7 +296,7 @@ def test_one_cluster_is_inconclusive_without_an_interval() -> None:
     assert "Too few data" in describe(found)
 
 
-def test_one_item_beside_a_huge_cluster_has_no_interval() -> None:
+def test_one_item_beside_a_huge_cluster_decides_nothing() -> None:
     rng = np.random.default_rng(6)
     a, b = (
         [
@@ -306,9 +307,10 @@ def test_one_item_beside_a_huge_cluster_has_no_interval() -> None:
     )
     spec = MeasureSpec("p_female", "p", kind="probability", clusters=("occupation",))
     (found,) = compare_models({"a": a, "b": b}, [spec], suite="s")
-    assert (found.low, found.high, found.p, found.minimum_detectable_effect) == (None, None, None, None)
-    assert found.verdict == "inconclusive"
-    assert "Too few data to compare b with a in p_female: 1001 items in 2 clusters" in describe(found)
+    assert found.low is not None
+    assert found.high is not None
+    assert found.high - found.low > 0.6, "the huge cluster is one draw"
+    assert (found.verdict, found.open_because) == ("inconclusive", "too few clusters")
 
 
 def test_bounds_widen_the_difference() -> None:
@@ -383,9 +385,10 @@ def test_half_counts_and_few_equal_values_are_no_certainty() -> None:
     assert compare(halves, halves, share).verdict == "inconclusive"
     assert compare(np.full(2, 0.5), np.ones(2), share).verdict == "inconclusive"
     rating = MeasureSpec("rating", "p", unit="points")
-    few = compare(np.full(3, 3.0), np.full(3, 4.0), rating)
+    few = compare(np.full(24, 3.0), np.full(24, 4.0), rating)
     assert (few.low, few.p, few.verdict) == (None, None, "inconclusive")
-    assert compare(np.full(5, 3.0), np.full(5, 4.0), rating).verdict == "larger"
+    assert "all items differ alike, which gives no interval" in describe(few)
+    assert compare(np.full(25, 3.0), np.full(25, 4.0), rating).verdict == "larger"
 
 
 @pytest.mark.parametrize(("n", "margin"), [(200, 0.02), (400, 0.02), (100, 0.05), (200, 0.05), (1000, 0.02)])
@@ -644,3 +647,10 @@ def test_strata_leave_the_groups_out_of_the_error() -> None:
     assert found.verdict == "larger"
     (alike,) = compare_models({"a": rows(a)[:8], "b": rows(a)[:8]}, [spec], suite="s")
     assert (alike.verdict, alike.difference) == ("inconclusive", None)
+
+
+def test_correlations_differ_by_at_most_two() -> None:
+    spec = MeasureSpec("r", "p", estimator="correlation", clusters=("o",), covariate="x")
+    wide = PairedDifference(spec, 0, 1, "jackknife", low=End(-0.9, 1.0, 5.0), high=End(-0.9, 1.0, 5.0))
+    assert wide.interval(0.95)[0] == -2
+    assert np.isnan(PairedDifference(spec, 0, 1, "jackknife").interval(0.95)).all()

@@ -19,6 +19,7 @@ PROBABILITY = ValueKind(0.0, 1.0, is_probability=True)
 DIFFERENCE = ValueKind(-1.0, 1.0)
 CHANGE = ValueKind(-1.0, 1.0, is_change=True)
 REAL = ValueKind(-np.inf, np.inf)
+REAL_CHANGE = ValueKind(-np.inf, np.inf, is_change=True)
 
 
 @pytest.mark.parametrize("kind", [PROBABILITY, DIFFERENCE, ValueKind(0.0, 1.0, is_count=True)])
@@ -28,7 +29,17 @@ def test_five_equal_bounded_values_are_no_certainty(kind: ValueKind) -> None:
     assert high > 0.5
     low, high = (float(end[0]) for end in mean_of_kind(np.full(1000, 0.31), [], kind).interval(0.95))
     assert 0.29 < low < high < 0.33
-    assert float(mean_of_kind(np.full(5, 0.31), [], REAL).se[0]) == 0
+
+
+@pytest.mark.parametrize("n", [5, 10, 24])
+def test_equal_values_without_a_range_have_no_interval(n: int) -> None:
+    found = mean_of_kind(np.full(n, 3.0), [np.arange(n)], REAL)
+    assert np.isnan([*found.interval(0.95), found.p_two_sided(2.9)]).all()
+    changes = np.column_stack([np.ones(n), np.zeros(n)])
+    low, high = mean_of_kind(changes, [np.arange(n)], REAL_CHANGE).interval(0.95)
+    assert np.isnan([low[0], high[0]]).all(), "a change of others may be -4"
+    assert (low[1], high[1]) == (0, 0), "what did not change is no claim of a difference"
+    assert float(mean_of_kind(np.full(25, 3.0), [], REAL).se[0]) == 0
 
 
 def _width(values: np.ndarray, clusters: list[np.ndarray]) -> float:

@@ -59,15 +59,12 @@ def test_unequal_one_way_clusters_match_statsmodels() -> None:
 
 
 @pytest.mark.parametrize("sizes", [(98, 1, 1), (1000, 1), (1000, 1, 1, 1, 1)])
-def test_one_dominant_cluster_has_no_interval_and_no_p(sizes: tuple[int, ...]) -> None:
-    group = np.repeat(np.arange(len(sizes)), sizes)
-    y = np.random.default_rng(0).normal(1, 1, len(group))
+def test_one_dominant_cluster_counts_as_a_single_draw(sizes: tuple[int, ...]) -> None:
+    group, rng = np.repeat(np.arange(len(sizes)), sizes), np.random.default_rng(0)
+    y = rng.normal(0, 1, (len(sizes), 1000))[group] + rng.normal(0, 0.3, (len(group), 1000))
     for factors in ([group], [group, np.arange(len(group)) % 2]):
-        found = clustered_mean(y, factors)
-        assert found.value[0] == pytest.approx(y.mean())
-        unknown = (*found.interval(0.95), found.p_two_sided(), found.p_above(0.0), found.p_below(0.0))
-        assert np.isnan(unknown).all(), unknown
-    assert clustered_mean(np.ones(len(group)), [group]).se[0] == 0, "what does not vary has no such error"
+        low, high = clustered_mean(y, factors).interval(0.95)
+        assert ((low <= 0) & (high >= 0)).mean() >= 0.94
 
 
 def test_variance_of_unequal_clusters_is_unbiased() -> None:
@@ -164,6 +161,28 @@ def test_fewer_than_two_clusters_give_no_interval() -> None:
         assert np.isnan([low[0], high[0], found.p_two_sided()[0]]).all()
         assert found.n_clusters == 1
         assert found.value[0] == y.mean()
+
+
+UNEQUAL = {
+    "one of 40 holds 30 %": np.r_[334, np.full(39, 20)],
+    "sizes as 1 / k": np.maximum(1, (200 / np.arange(1, 41) ** 1.2).astype(int)),
+    "9 kinds of CrowS-Pairs": np.array([516, 262, 172, 159, 105, 87, 84, 63, 60]),
+}
+
+
+@pytest.mark.parametrize("name", UNEQUAL)
+def test_unequal_clusters_have_an_interval_that_holds(name: str) -> None:
+    sizes, rng = UNEQUAL[name], np.random.default_rng(5)
+    codes = np.repeat(np.arange(len(sizes)), sizes)
+    values = 0.5 + rng.normal(0, 0.1, (len(sizes), 1000))[codes] + rng.normal(0, 0.1, (len(codes), 1000))
+    found = clustered_mean(values, [codes])
+    low, high = found.interval(0.95)
+    assert ((low <= 0.5) & (high >= 0.5)).mean() >= 0.95
+    assert np.median(high - low) < 3 * 2 * 1.96 * found.value.std()
+    weight = sizes / sizes.sum()
+    away = np.eye(len(sizes)) - weight
+    form = away.T @ np.diag(weight**2) @ away
+    assert found.df[0] == pytest.approx(np.trace(form) ** 2 / np.trace(form @ form))
 
 
 def test_constant_values_are_certain() -> None:

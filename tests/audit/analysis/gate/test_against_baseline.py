@@ -227,7 +227,7 @@ EFFECT = MeasureSpec("effect", "p", clusters=("occupation", "template"), neutral
 
 
 def test_contrast_is_gated_only_by_a_named_margin() -> None:
-    works, better, dead = (Run(-noise(1) - at, EFFECT) for at in (0.3, 0.6, 0.0))
+    works, better, dead = (Run(-noise(seed) - at, EFFECT) for seed, at in ((1, 0.3), (2, 0.6), (3, 0.0)))
     for margins in (0.02, {"default": 0.02}):
         for now, before in ((better, works), (dead, works)):
             report = gate_of(now, before, margins=margins)
@@ -242,7 +242,7 @@ def test_contrast_is_gated_only_by_a_named_margin() -> None:
 
 def test_baseline_without_contrast_marks_takes_the_runs() -> None:
     specs = [EFFECT, dataclasses.replace(EFFECT, where={"template": 1})]
-    now, before = Run(BASE + 0.2, specs[0]), Run(BASE, *specs)
+    now, before = Run(BASE + 0.2 + noise(1), specs[0]), Run(BASE, *specs)
     stored = before.result.model_dump()
     for measure in stored["measures"]:
         del measure["contrast"]
@@ -438,6 +438,11 @@ def test_share_of_refusals_and_coverage_have_limits_too() -> None:
     assert (check.value, check.verdict) == (0.25, "broken")
     (check,) = gate_of(run, run, limits={"coverage": (0.55, None)}).limits
     assert (check.value, check.verdict) == (pytest.approx(0.85), "met")
+    for one in run.rows:
+        if not one.missing:
+            one.values["mass"] = IdentifiedInterval(None, 0.7, 0.9)
+    (check,) = gate_of(run, run, limits={"coverage": (0.55, None)}).limits
+    assert check.value is None, "known only by bounds"
     (check,) = gate_of(run, run, limits={"coverage": (0.8, None)}).limits
     assert (check.verdict, check.open_because) == ("insufficient evidence", "missing answers"), "of a quarter, none"
 

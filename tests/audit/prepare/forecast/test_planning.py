@@ -17,6 +17,7 @@ from audit.analysis.components import Components, components
 from audit.analysis.power import Design, smallest_found, with_pilot_error
 from audit.cli.app import app
 from audit.collect import leading_specs
+from audit.prepare.forecast.designs import as_components
 from audit.prepare.forecast.estimate import dry_run_audit
 from audit.prepare.forecast.planning import needed, plan_audit
 from audit.prepare.forecast.sample_power import sample_power
@@ -73,13 +74,13 @@ def test_the_plan_meets_the_wish_and_no_smaller_one_does(pilot):
     planned = asyncio.run(plan_audit(audit_of(folder), 0.01))
     (figure,) = planned.figures
     (pair,) = [one for one in result.components if one.against]
-    found = Components(pair.factors, pair.cross, pair.sampling, pair.in_figure, pair.per_item)
+    found = as_components(pair)
     assert figure.basis == "between one and two, item by item"
     at = {"alpha": figure.alpha}
     asked = found._replace(cross=found.cross * math.prod(pair.levels.values()) / 200)  # 200 combinations were asked
     assert figure.minimum_detectable_effect == smallest_found(asked, Design(pair.levels), **at)
     assert figure.minimum_detectable_effect > asked.minimum_detectable_effect(pair.levels, **at) > 0.01
-    careful = with_pilot_error(found, pair.levels, 0.01, 200)
+    careful = with_pilot_error(found, pair.levels, 0.01, 200, uneven=pair.uneven)
     fewer = {name: math.floor(n * 0.8) for name, n in figure.levels.items()}
     assert smallest_found(careful, Design(figure.levels), **at) <= 0.01 < smallest_found(careful, Design(fewer), **at)
     assert figure.items == math.prod(figure.levels.values())
@@ -260,7 +261,7 @@ def test_without_a_pilot_the_plan_says_how_to_make_one(tmp_path):
 def test_a_dry_run_says_what_its_sample_could_show(pilot, tmp_path):
     folder, result = pilot
     (pair,) = [one for one in result.components if one.against]
-    found = Components(pair.factors, pair.cross, pair.sampling, pair.in_figure, pair.per_item)
+    found = as_components(pair)
     said = last_power(audit_of(folder, limit=100))
     primary = sum(spec.primary for spec in leading_specs(SUITE))
     of_100 = found._replace(cross=10 * found.cross)  # a tenth of the 1,000 combinations
