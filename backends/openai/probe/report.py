@@ -12,8 +12,8 @@ from pydantic import TypeAdapter
 from backends.openai.capabilities import ServerCapabilities
 
 #: Since version 5, lists are compared with draws, and near-identical prompts with each other. Since 6, lists may come
-#: with a draw. Since 7, one list is compared with that of a longer answer; since 8, with those of two lengths, and chosen
-#: tokens with all lists at hand.
+#: with a draw. Since 7, one list is compared with that of a longer answer; since 8, with those of two lengths, and
+#: chosen tokens with all lists at hand.
 VERSION = 8
 #: The experiment that finds which parameters chats accept.
 PARAMETERS = "parameters of chats"
