@@ -98,9 +98,7 @@ async def test_a_false_tail_of_chosen_tokens_is_seen(below: float, route: str | 
 
     report = await probed(Changed("chosen", tail), tmp_path)
     assert report.capabilities.text_route == route
-    said = (
-        "logprob_token_ids is not used" if route else "unlikely"
-    )
+    said = "logprob_token_ids is not used" if route else "unlikely"
     assert said in " ".join(report.statements)
 
 
