@@ -30,7 +30,7 @@ from backends.openai.probe.calibration import (
     single_draws_bound,
 )
 from backends.openai.probe.experiments.draws import Asked, Levels, Look, compare_draws, drawn_places
-from backends.openai.probe.experiments.longer_answers import of_own_questions
+from backends.openai.probe.experiments.longer_answers import LONGER_ANSWERS, of_own_questions
 from backends.openai.probe.experiments.twins import LEAST_VALUES, has_values, same_lists
 from backends.openai.probe.later_rows import MOST_LATER, later_rows, requests_for_one
 from backends.openai.probe.own_twins import own_twins
@@ -64,7 +64,7 @@ _REQUESTS: Mapping[Together | None, tuple[int, int]] = {"n": (20, 20), "prompts"
 _BESIDE_LISTS: Mapping[Together | None, int] = {"n": 60, "prompts": 60, None: 15}
 #: Draws of a request by ``n`` in these numbers; a server that gives more takes fewer requests.
 _CHOICES = 50
-#: Questions with a longer answer, asked until one agrees.
+#: Questions with longer answers, asked until one agrees.
 _MOST_LONGER = 3
 #: Twins of the questions. Short lists are not compared: they may be equal where the model is sure of its answer.
 _TWINS = 10
@@ -201,8 +201,7 @@ def requests_at_the_end(found: ServerCapabilities, scored: int) -> int:
     # Nor how many continuations have several tokens.
     later = requests_for_one(found.text_route == "echo" and found.family is None) * min(n, MOST_LATER)
     later *= found.text_route in WITHOUT_LISTS
-    a_longer_answer = 1
-    return plan.n_listed + plan.some + plan.twins + a_longer_answer + doubtful + later
+    return plan.n_listed + plan.some + plan.twins + LONGER_ANSWERS + doubtful + later
 
 
 def _number_taken(scored: int) -> int:

@@ -45,12 +45,16 @@ async def _compared(session: ProbeSession, ask: AskChosen, route: str) -> Outcom
     if tokenizer is None or not session.capabilities.takes_ids:
         raise NotTestedError("not tried: needs prompts as token ids")
     places = [place for text in (*SEQUENCES, STORY) for place in await _places(session, tokenizer, text)]
+    others = [piece for _, piece in places]
+    offered = await session.ask(_in_parts, session, ask, _wanted(places[:1], others))
+    if isinstance(offered, BackendError):
+        return _not_offered(offered)
     listed = {piece.token_id: piece for before, _ in places[-len(ZONES) :] for piece in await _listed(session, before)}
-    others = [*(piece for _, piece in places), *listed.values()]
-    wanted = {tuple(p.token_id for p in before): [p.token_id for p in others] for before, _ in places}
+    others += listed.values()
+    wanted = _wanted(places, others)
     first = await session.ask(_in_parts, session, ask, wanted)
     if isinstance(first, BackendError):
-        return Outcome(False if first.kind == "inconsistent" else None, f"not offered: {first}"[:100])
+        return _not_offered(first)
     found = RowsCompared()
     await found.compare(session, [_row(before, piece, first) for before, piece in places])
     if found.diff > session.tolerance():
@@ -71,6 +75,14 @@ async def _compared(session: ProbeSession, ask: AskChosen, route: str) -> Outcom
         return Outcome(False, f"{message}; {unlikely:.2g} nats from the prompt's own values for unlikely ones")
     noise = await _noise(session, ask, dict(list(wanted.items())[::_REPEATED]), first)
     return when_repeated(session, f"{message}, by {unlikely:.2g} for unlikely ones", noise, found.diff)
+
+
+def _not_offered(error: BackendError) -> Outcome:
+    return Outcome(False if error.kind == "inconsistent" else None, f"not offered: {error}"[:100])
+
+
+def _wanted(places: Sequence[tuple[tuple[Piece, ...], Piece]], asked: Sequence[Piece]) -> dict[Ids, list[int]]:
+    return {tuple(p.token_id for p in before): [p.token_id for p in asked] for before, _ in places}
 
 
 async def _outvoted(session: ProbeSession, route: str, found: RowsCompared) -> str:

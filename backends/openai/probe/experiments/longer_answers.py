@@ -7,7 +7,9 @@ follows.
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from backends.base import Message
 from backends.errors import BackendError
@@ -27,8 +29,11 @@ from backends.openai.scoring.top_logprobs import TopLogprobs, read_top_logprobs
 Asked = str | tuple[Message, ...]
 #: A question and the list of an answer of one token, if it was requested before.
 Listed = tuple[Asked, TopLogprobs | None]
-#: Tokens of a longer answer, and entries of each list.
-_TOKENS, _LISTED = 32, 100
+#: Tokens between which the limits of two longer answers are drawn, and entries of each list. No more tokens: a slow
+#: server has a time limit for each answer.
+_TOKENS, _LISTED = ((2, 31), (33, 96)), 100
+#: How many longer answers an honest server gives.
+LONGER_ANSWERS = len(_TOKENS)
 #: Nats by which the two lists may differ: half precision in batches of other sizes.
 _OFF = 0.1
 #: Questions that must differ: a list may move once.
@@ -49,36 +54,63 @@ async def longer_chats(session: ProbeSession) -> Outcome:
 
 
 async def _compared(session: ProbeSession, kind: Kind, asked: Sequence[Listed]) -> Outcome:
-    compared, off, largest = await _differences(session, asked)
-    if not compared:
+    found = await _differences(session, asked)
+    if not found.limits:
         raise NotTestedError("not tried: no list comes with a longer answer")
-    message = f"first list {largest:.2g} nats from that of an answer of one token"
-    if off < _MIN_OFF:
+    message = f"first list of {found.told} {found.largest:.2g} nats from that of an answer of one token"
+    if not found.off:
         return Outcome(True, message)
-    session.distrust(kind, f"a longer answer has its {message}: another model may give one of them")
+    session.distrust(kind, f"{message}: another model may give one of them")
     return Outcome(False, message)
 
 
-async def _differences(session: ProbeSession, asked: Sequence[Listed]) -> tuple[int, int, float]:
-    """How many questions were compared, how many of their lists differ, and the largest difference in nats.
+@dataclass
+class _Found:
+    """At which limits longer answers were compared, the largest difference in nats, and how many questions differ.
 
-    Ends with the first question whose lists agree.
+    ``off``: at the last limit, of ``compared`` there; 0 unless `_MIN_OFF` differ.
     """
-    compared = off = 0
-    largest = 0.0
-    for prompt, listed in asked:
-        before = len(session.beside_lists)
-        short, long = listed or await _short(session, prompt), await _long(session, prompt)
-        del session.beside_lists[before:]  # a run's draws are those after its own questions, each once
-        if isinstance(short, BackendError) or isinstance(long, BackendError):
-            continue
-        compared += 1
-        difference = max(_move(short, long), _above(short.likeliest(_LISTED), long), _above(long, short))
-        largest = max(largest, difference)
-        if difference <= max(_OFF, 4 * session.capabilities.repeat_noise):
+
+    limits: list[int] = field(default_factory=list)
+    largest: float = 0.0
+    off: int = 0
+    compared: int = 0
+
+    @property
+    def told(self) -> str:
+        return f"{' and '.join(map(str, self.limits))} tokens"
+
+
+async def _differences(session: ProbeSession, asked: Sequence[Listed]) -> _Found:
+    """Compare the first list of one question at each limit; one that differs is followed by the next question."""
+    found, short = _Found(), dict[int, TopLogprobs | BackendError]()
+    for limit in _limits():
+        off = compared = 0
+        for at, (prompt, listed) in enumerate(asked):
+            before = len(session.beside_lists)
+            if at not in short:
+                short[at] = listed or await _short(session, prompt)
+            one, long = short[at], await _long(session, prompt, limit)
+            del session.beside_lists[before:]  # a run's draws are those after its own questions, each once
+            if isinstance(one, BackendError) or isinstance(long, BackendError):
+                continue
+            compared += 1
+            difference = max(_move(one, long), _above(one.likeliest(_LISTED), long), _above(long, one))
+            found.largest = max(found.largest, difference)
+            if difference <= max(_OFF, 4 * session.capabilities.repeat_noise):
+                break
+            off += 1
+        found.limits += [limit] * (compared > 0)
+        if off >= _MIN_OFF:
+            found.limits, found.off, found.compared = [limit], off, compared
             break
-        off += 1
-    return compared, off, largest
+    return found
+
+
+def _limits() -> list[int]:
+    """A shorter and a longer answer's tokens, drawn anew each time: a server must not know which are compared."""
+    drawn = random.SystemRandom()
+    return [round(math.exp(drawn.uniform(math.log(least), math.log(most)))) for least, most in _TOKENS]
 
 
 async def _short(session: ProbeSession, asked: Asked) -> TopLogprobs | BackendError:
@@ -87,8 +119,8 @@ async def _short(session: ProbeSession, asked: Asked) -> TopLogprobs | BackendEr
     return await session.next_chat_tokens(asked, min(session.capabilities.largest_chat_k, _LISTED))
 
 
-async def _long(session: ProbeSession, asked: Asked) -> TopLogprobs | BackendError:
-    options = {**session.api.list_options(), "max_tokens": _TOKENS}
+async def _long(session: ProbeSession, asked: Asked, limit: int) -> TopLogprobs | BackendError:
+    options = {**session.api.list_options(), "max_tokens": limit}
 
     async def ask() -> TopLogprobs:
         if isinstance(asked, str):
@@ -104,12 +136,12 @@ async def _long(session: ProbeSession, asked: Asked) -> TopLogprobs | BackendErr
 
 async def of_own_questions(session: ProbeSession, asked: Sequence[Listed]) -> str:
     """How the lists of longer answers to these questions of a run differ from its own; empty if they do not."""
-    compared, off, largest = await _differences(session, asked)
-    if off < _MIN_OFF:
+    found = await _differences(session, asked)
+    if not found.off:
         return ""
     return (
-        f"longer answers to {off} of {compared} questions have their first list {largest:.2g} nats from that of an "
-        "answer of one token: another model may give one of them"
+        f"longer answers to {found.off} of {found.compared} questions, of {found.told}, have their first list "
+        f"{found.largest:.2g} nats from that of an answer of one token: another model may give one of them"
     )
 
 

@@ -141,4 +141,5 @@ def _end(one: Mapping[str, Any]) -> str:
 
 
 def _is_bounded(one: Mapping[str, Any]) -> bool:
-    return bool(one.get("asked_again")) and one["foreign"] <= one["foreign_at_most"]
+    """Whether no larger share is wrong than the report says; it says nothing of that kind of bounds."""
+    return bool(one.get("asked_again")) and one["foreign"] <= one["foreign_at_most"] and not one["false_bounds"]

@@ -40,8 +40,9 @@ CASES: tuple[tuple[str, Style], ...] = (
 
 
 @pytest.mark.parametrize("style", ["lists", "chat"])
-def test_another_model_for_one_token_is_refused(style: Style) -> None:
-    (outcome,) = trials("another model for answers of one token", style, range(1))
+@pytest.mark.parametrize("answers", ["one token", "2 to 31 tokens", "more than 32 tokens"])
+def test_another_model_by_the_token_limit_is_refused(answers: str, style: Style) -> None:
+    (outcome,) = trials(f"another model for answers of {answers}", style, range(1))
     assert outcome.ended == "refused"
 
 

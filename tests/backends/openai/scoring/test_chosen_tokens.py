@@ -90,14 +90,16 @@ async def test_values_that_a_third_route_contradicts_are_not_used(style: Style, 
     assert any(f"{third} agrees with these, so" in statement for statement in report.statements)
 
 
-async def test_unlikely_values_that_prompt_logprobs_contradicts(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("below", "route"), [(-5, "prompt_logprobs"), (-9, None)])
+async def test_a_false_tail_of_chosen_tokens_is_seen(below: float, route: str | None, tmp_path: Path) -> None:
     def tail(path: str, sent: dict[str, Any], reply: Reply) -> None:
         if path != "/v1/score":
-            reply.choice["logprobs"]["top_logprobs"] = [{k: v - (v < -5) for k, v in reply.listed.items()}]
+            reply.choice["logprobs"]["top_logprobs"] = [{k: v - (v < below) for k, v in reply.listed.items()}]
 
     report = await probed(Changed("chosen", tail), tmp_path)
-    assert report.capabilities.text_route is None
-    assert "unlikely" in " ".join(report.statements)
+    assert report.capabilities.text_route == route
+    said = "logprob_token_ids is not used" if route else "unlikely"
+    assert said in " ".join(report.statements)
 
 
 @pytest.mark.parametrize("style", ["chosen", "score"])
