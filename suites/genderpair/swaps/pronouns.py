@@ -113,6 +113,7 @@ class _Pronouns:
         if len(cases) == 1 or 2 not in cases:
             return like(self.new[cases[0]], word)
         before, after = self.text[max(0, match.start() - 60) : match.start()], self.text[match.end() : match.end() + 60]
+        after = re.sub(r"^[\s{\[*]+", " ", after)  # her {bold} brother
         possessive = _before_a_noun(after) and not (
             _is_object(before, after) if 1 in cases else _stands_alone(before, after)
         )
@@ -179,7 +180,7 @@ def _is_surely_a_verb(join: str, between: str) -> bool:
 
 
 def _before_a_noun(after: str) -> bool:
-    word = re.match(r"[\s{\[*]*(\w[\w'’-]*)", after)
+    word = re.match(r"\s*(\w[\w'’-]*)", after)
     return word is not None and word[1].lower() not in _WORDS["no_noun_follows"]
 
 
