@@ -32,6 +32,8 @@ def case_of_her(words: Words, at: int, subjects: frozenset[str]) -> Case | None:
         return None if (follower, second) in (("so", "called"), ("to", "do")) else "object"
     if follower in LISTS["ends_only"] or follower in ("before", "after"):
         return "object" if second is None and not words.is_cut_off(at + 1) else None
+    if _ends_with_a_time(words, at, follower, second):
+        return "object"
     if (
         follower in LISTS["times"]
         or follower in LISTS["numbers"]
@@ -53,9 +55,31 @@ def case_of_his(words: Words, at: int) -> Case | None:
     if follower in LISTS["function"] or follower in ("very", "and", "or"):
         safe = follower in ("is", "was", "were", "are", "to", "for", "but", "when", "because", "if", "than")
         return "alone" if safe else None
-    if words.before(at) == "of" and (is_past(follower) or base_of_singular(follower) or follower in VERBS):
+    if (
+        words.before(at) == "of"
+        and _is_one_of_several(words, at)
+        and (is_past(follower) or base_of_singular(follower) or follower in VERBS)
+    ):
         return None
     return "possessive"
+
+
+def _is_one_of_several(words: Words, at: int) -> bool:
+    """Whether "his" may stand alone after "of": a friend of his came."""
+    return any(word.lower in LISTS["one_of"] for word in words.all[max(0, at - 4) : at - 1])
+
+
+def _ends_with_a_time(words: Words, at: int, follower: str, second: str | None) -> bool:
+    """Whether only how or when it was done follows: missed her last night; pushes her hard."""
+    verb = words.before(at)
+    if verb is None or not (verb in VERBS or is_past(verb) or base_of_singular(verb)):
+        return False
+    if bases_of(verb) & (LISTS["giving"] | LISTS["seeing"] | LISTS["naming"]) or verb in _OLDER["before_a_time"]:
+        return False
+    if follower in LISTS["hard"]:
+        return second is None and not words.is_cut_off(at + 1)
+    timed = follower in ("last", "next", "this", "every") and second in LISTS["nights"]
+    return timed and words.next(at + 2) is None and not words.is_cut_off(at + 2)
 
 
 def _is_uncertain(words: Words, at: int) -> bool:

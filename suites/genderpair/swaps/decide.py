@@ -19,6 +19,12 @@ Reason = Literal["noun", "name", "persons", "case", "agreement"]
 #: noun: a gendered noun, or one in a compound or a fixed phrase; name: a name, or what may be one; persons: whom a
 #: pronoun means; case: "her" or "his"; agreement: a verb of a swapped pronoun.
 REASONS: tuple[Reason, ...] = ("noun", "name", "persons", "case", "agreement")
+#: Forms that are an object and a possessive at once.
+_OBJECT_OR_POSSESSIVE = {
+    "male": frozenset[str](),
+    "female": frozenset(["her"]),
+    "neither": frozenset(forms[1] for forms in NEOPRONOUNS if forms[1] == forms[2]),
+}
 _MALE = {"object": "him", "possessive": "his"}
 _FEMALE = {"possessive": "her", "alone": "hers"}
 
@@ -56,11 +62,9 @@ def _is_shouted(words: Words, source: str) -> bool:
 
 def _cases_are_clear(words: Words, text: str, source: str, subjects: frozenset[str]) -> bool:
     """Whether the strict rule decides each "her" and "his", and the swap does the same."""
-    if source not in ("male", "female"):
-        return True
-    swapped = Words(swap_pronouns(text, source, "male" if source == "female" else "female"))
+    swapped = Words(swap_pronouns(text, source, "female" if source == "male" else "male"))
     for at, word in enumerate(words.all):
-        if word.lower == "her" and source == "female":
+        if word.lower in _OBJECT_OR_POSSESSIVE[source]:
             case = case_of_her(words, at, subjects)
             new = _MALE.get(case or "")
         elif word.lower == "his" and source == "male":

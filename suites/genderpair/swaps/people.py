@@ -79,21 +79,21 @@ def _contradicts(words: Words, source: str) -> bool:
 def _means_several(words: Words, target: str) -> bool:
     if has_phrase(words, "neither"):
         return True
-    seen = False
+    seen, checked = False, 0
     own = frozenset(part for part in target.casefold().split())
     for at, word in enumerate(words.all):
         if word.lower in LISTS["plural_marks"] and seen:
             return True
         if word.lower in _THEY:
-            if _has_other_antecedent(words, at, own) or _is_said_of_several(words, at):
+            if _has_other_antecedent(words, checked, at, own) or _is_said_of_several(words, at):
                 return True
-            seen = True
+            seen, checked = True, at
     return False
 
 
-def _has_other_antecedent(words: Words, they_at: int, own: frozenset[str]) -> bool:
+def _has_other_antecedent(words: Words, first: int, they_at: int, own: frozenset[str]) -> bool:
     """Whether somebody or several things stand before "they", in whom it may find its meaning."""
-    for at in range(they_at):
+    for at in range(first, they_at):
         lower = words.all[at].lower.removesuffix("'s").removesuffix("'")
         if words.before(at) in own and not _is_plural(words, at):
             continue  # the nonbinary person

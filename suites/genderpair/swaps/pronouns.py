@@ -10,7 +10,7 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 
-from suites.genderpair.swaps.verbs import VERBS, singular_of
+from suites.genderpair.swaps.verbs import VERBS, bases_of, singular_of
 from suites.genderpair.swaps.words import LISTS
 from suites.genderpair.texts.lexicon import FORMS, NEOPRONOUNS, SINGULAR_TO_PLURAL, word_sets
 
@@ -25,6 +25,9 @@ _ONE_OF_SEVERAL = re.compile(r"\b(?:an?|some|any|another|no|two|many|one|this|th
 _ADVERB = r"(?:\w+ly|always|never|also|often|still|just|only|even|soon|now|then|not|once|both|perhaps|sometimes|who)"
 #: Adverbs that stand before verbs alone.
 _OF_VERBS = re.compile(r"\b(?:always|never|often|rarely|seldom|sometimes|usually)\s*$", re.IGNORECASE)
+#: What can only be a verb's object after the verb's own "and".
+_OBJECT = re.compile(r"\s+(?:the|an?|his|hers?|their|my|your|our|it|him|them)\b", re.IGNORECASE)
+_NO_VERBS = LISTS["function"] | LISTS["times"]
 #: After "her" these are not nouns: bit her hard; with her gone.
 _ADVERBS = frozenset(["hard", "well", "badly", "fast", "back", "off", "away", "again", "twice", "first", "alone"])
 _STATES = frozenset(["gone", "away", "here", "there", "around", "asleep", "dead", "present", "absent", "back", "out"])
@@ -70,7 +73,7 @@ class _Pronouns:
         self.table: Mapping[str, str] = _PLURAL_TO_SINGULAR if source == "neither" else SINGULAR_TO_PLURAL
         self.sets = (FORMS[source], *NEOPRONOUNS) if source == "neither" else (FORMS[source],)
         self.subject_end: int | None = None
-        self.verb_changed = False
+        self.verb, self.verb_changed = "", False
 
     def swapped(self) -> str:
         return self._pattern().sub(self._replace, self.text)
@@ -110,6 +113,7 @@ class _Pronouns:
         if len(cases) == 1 or 2 not in cases:
             return like(self.new[cases[0]], word)
         before, after = self.text[max(0, match.start() - 60) : match.start()], self.text[match.end() : match.end() + 60]
+        after = re.sub(r"^[\s{\[*]+", " ", after)  # her {bold} brother
         possessive = _before_a_noun(after) and not (
             _is_object(before, after) if 1 in cases else _stands_alone(before, after)
         )
@@ -123,7 +127,7 @@ class _Pronouns:
             before = _with_apostrophe_of(like(self.table[_normalised(before)], before), before)
         if short and self.number_changes:
             short = _with_apostrophe_of(_contraction(_normalised(short), verb.lower(), self.source), short)
-        self.verb_changed = False
+        self.verb, self.verb_changed = verb.lower(), False
         mentioned = _MENTIONS_A_WORD.search(preceding)  # the word {he} is short
         if verb and self.number_changes and not short and not asks and not mentioned:
             agreed = self._agreed(verb)
@@ -149,12 +153,17 @@ class _Pronouns:
                 follows_a_verb |= self.verb_changed and has_an_object and _PLACE.search(between) is not None
                 with_pronoun = re.match(r"\s+(?:it|them|him|her|us|me)\b", self.text[match.end() : match.end() + 20])
                 follows_a_verb |= self.verb_changed and with_pronoun is not None
-                surely = _is_surely_a_verb(match["and"], between)
+                surely = _is_surely_a_verb(match["and"], between) or self._has_an_object(match)
                 if _normalised(second) in self.table or follows_a_verb or surely:
                     agreed = self._agreed(second, listed_only=not surely)
                     if agreed != second:
                         self.subject_end, second = match.end(), agreed
         return match["and"] + second
+
+    def _has_an_object(self, match: re.Match[str]) -> bool:
+        """Whether an article or a possessive follows: "and waters the lawn"; not "gives friends and fans credit"."""
+        found = _OBJECT.match(self.text, match.end()) is not None and _normalised(match["second"]) not in _NO_VERBS
+        return found and not bases_of(self.verb) & LISTS["giving"]
 
     def _agreed(self, verb: str, *, listed_only: bool = False) -> str:
         """The verb form for a subject of the other number, with the same capitals and apostrophe."""
@@ -171,7 +180,7 @@ def _is_surely_a_verb(join: str, between: str) -> bool:
 
 
 def _before_a_noun(after: str) -> bool:
-    word = re.match(r"[\s{\[*]*(\w[\w'’-]*)", after)
+    word = re.match(r"\s*(\w[\w'’-]*)", after)
     return word is not None and word[1].lower() not in _WORDS["no_noun_follows"]
 
 

@@ -75,6 +75,7 @@ OBJECT_OR_POSSESSIVE = [
     ("With her gone, the office felt empty.", "With him gone, the office felt empty."),
     ("With her hard hat on, she went in.", "With his hard hat on, he went in."),
     ("It cost her her job.", "It cost him his job."),
+    ("I met her {bold} brother.", "I met his {bold} brother."),
     ("They gave her the prize.", "They gave him the prize."),
 ]
 
