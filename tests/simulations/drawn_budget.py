@@ -214,9 +214,7 @@ def main() -> None:
         part = sum(one.cost for one in stages) / whole.cost
         parts += part / options.seeds
         print(f"seed {seed}: truth {truth:.3f}; {part:.1%} of the fixed sample at full price", flush=True)
-    print(
-        f"±{options.within:g} reached in {reached} of {options.seeds}, for {parts:.1%} on average; {held} hold the truth"
-    )
+    print(f"±{options.within:g} reached in {reached} of {options.seeds}, {parts:.1%} on average; {held} hold the truth")
 
 
 def _show(one: Stage, truth: float) -> None:
