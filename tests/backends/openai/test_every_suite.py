@@ -149,7 +149,7 @@ def _bedrock(folder: Path, _: pytest.MonkeyPatch) -> AbstractAsyncContextManager
 
 def _compatible(kind: type[StrictServer]) -> Provider:
     def provider(folder: Path, _: pytest.MonkeyPatch) -> AbstractAsyncContextManager[Backend]:
-        server = kind(answers)  # type: ignore[call-arg, arg-type]
+        server = kind(compatible.unequal(answers))  # type: ignore[call-arg, arg-type]
         return _served(server, lambda: _backend(server, folder))
 
     return provider

@@ -27,6 +27,11 @@ _KNOWN_TO_AI_STUDIO = {
 }  # fmt: skip
 
 
+def unequal(answers: Answers) -> Answers:
+    """The same answers, earlier ones likelier, so that a temperature has an effect."""
+    return lambda question: {word: p / (place + 1) for place, (word, p) in enumerate(answers(question).items())}
+
+
 class AIStudio(StrictServer):
     def __init__(self, answers: Answers) -> None:
         super().__init__(Manner({}, thinks="hidden"), answers, most_choices=8)

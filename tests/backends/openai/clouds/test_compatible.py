@@ -11,7 +11,7 @@ import pytest
 from audit import Audit
 from backends.openai import OpenAIBackend
 from suites import OccuGender
-from tests.backends.openai.clouds.compatible import AIStudio, Groq, Together
+from tests.backends.openai.clouds.compatible import AIStudio, Groq, Together, unequal
 from tests.backends.openai.strict_server import MODEL, StrictServer, varied
 
 _DRAWS = 10
@@ -20,7 +20,7 @@ _DRAWS = 10
 def answers(question: str) -> Mapping[str, float]:
     if "gender" in question.lower():
         return {"Female": 0.5, "Male": 0.4, "Who knows": 0.1}
-    return varied(question)
+    return unequal(varied)(question)
 
 
 def backend_of(server: StrictServer, folder: Path, **options: Any) -> OpenAIBackend:
