@@ -140,7 +140,8 @@ class ServerCapabilities:
         if self.chat and self.prefill is None:
             absent["generate_prefill"] = "it does not continue an assistant prefill"
         if self.chat_route == "chat_first" or (self.chat_route == "sampled" and self.prefill is None):
-            scores = "lists of an answer's first token" if self.chat_route == "chat_first" else "drawn answers"
+            first = "lists of an answer's first token, which only bound a longer start asked for"
+            scores = first if self.chat_route == "chat_first" else "drawn answers"
             absent["score_prefill"] = f"it does not continue an assistant prefill, and scores come from {scores}"
         return absent
 

@@ -13,7 +13,7 @@ from backends.base import GenerateRequest, GenerateResponse, Message
 from backends.errors import BackendError
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.http.errors import inconsistent
-from backends.openai.protocol.api import FINISH_REASONS, ServerApi, check_finished, single_choice
+from backends.openai.protocol.api import ServerApi, check_finished, meaning_of, single_choice
 from backends.openai.protocol.parameters import sampling_options
 from backends.openai.protocol.responses_api import MIN_TOKENS
 from backends.openai.usage import generated_tokens, reasoning_tokens, reported_tokens
@@ -21,8 +21,6 @@ from backends.reading.reasoning import UnfinishedThoughtError, reported_thought,
 
 #: Maximum draws of one request, where the server gives as many.
 MOST_CHOICES = 50
-#: Finish reasons of an answer cut by the token limit.
-CUT_SHORT = tuple(reason for reason, meaning in FINISH_REASONS.items() if meaning == "length")
 #: Makes vLLM and others continue a last assistant turn; llama.cpp does so by default.
 CONTINUE_ASSISTANT = {"continue_final_message": True, "add_generation_prompt": False}
 
@@ -124,7 +122,9 @@ def read_answer(
     if not text and isinstance(message, Mapping) and isinstance(message.get("refusal"), str):
         text, prefill = message["refusal"], ""  # where OpenAI puts a refusal, which does not continue the prefill
     thought, spent = reported_thought(choice), reasoning_tokens(usage)
-    if not text and choice.get("finish_reason") in CUT_SHORT and (thought or spent):
+    # Some servers hide a thought and do not count it: then it has used up the tokens of an answer without a letter.
+    used_up = isinstance(message, Mapping) and meaning_of(choice.get("finish_reason")) == "length"
+    if not text and (thought or used_up):
         raise UnfinishedThoughtError()
     text, reason = _checked(text, choice.get("finish_reason"))
     if prefill and capabilities.prefill == "repeated":
@@ -134,14 +134,13 @@ def read_answer(
     inline, answer = split_reasoning(text, opened_before=capabilities.opened_before)
     if answer is None:
         raise UnfinishedThoughtError()
-    ended = FINISH_REASONS[reason]
+    ended = meaning_of(reason)
     if capabilities.reasons and ended == "length" and len(answer) < request.sampling.max_tokens:
         raise UnfinishedThoughtError()  # a token has a letter or more: the thought has used up those of the answer
-    if capabilities.reasons or "stop" in capabilities.refused:
-        answer, ended = stopped(answer, request.sampling.stop, ended)
+    answer, finish = stopped(answer, request.sampling.stop, ended or "stop")  # some servers leave the stop string there
     return GenerateResponse(
         answer,
-        "stop" if ended == "stop" else "length",
+        "stop" if finish == "stop" else "length",
         reported_tokens(usage, "prompt_tokens") or 0,
         generated_tokens(usage) or 0,
         thought or inline,

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from backends.errors import BackendError
 from backends.options import OnError, Table
+from backends.reading.reasoning import text_of
 
 Price = Annotated[
     float, Field(ge=0, allow_inf_nan=False), OnError("not a price per million tokens", "Give a number, 0 or more")
@@ -84,6 +85,8 @@ class Usage:
         """Count a response's tokens. Returns those of the prompt; None if they are not reported."""
         self._reserved -= reserved
         usage = (response or {}).get("usage")
+        if _counts_nothing(response or {}):
+            usage = None
         prompt, completion = reported_tokens(usage, "prompt_tokens"), generated_tokens(usage)
         if prompt is None or completion is None:
             self._spent += reserved if charged else 0.0
@@ -116,6 +119,16 @@ class Usage:
         return self._prices.cost(tokens, drawn * prompts * int(payload.get("n", 1)))
 
 
+def _counts_nothing(response: Mapping[str, Any]) -> bool:
+    """Whether a response counts 0 tokens of its prompt, or of a text that it holds: its server does not count."""
+    usage = response.get("usage")
+    if reported_tokens(usage, "prompt_tokens") == 0:
+        return True
+    choices = response.get("choices")
+    texts = map(text_of, choices) if isinstance(choices, list) and all(isinstance(c, Mapping) for c in choices) else ()
+    return generated_tokens(usage) == 0 and any(texts)
+
+
 def reported_tokens(usage: Any, name: str) -> int | None:
     """A count in a response's ``usage``; None if it is missing or not a count."""
     value = usage.get(name) if isinstance(usage, Mapping) else None
@@ -126,6 +139,8 @@ def generated_tokens(usage: Any) -> int | None:
     """All generated tokens, including reasoning, which xAI and Gemini count only in the total."""
     completion, total = reported_tokens(usage, "completion_tokens"), reported_tokens(usage, "total_tokens")
     prompt, thought = reported_tokens(usage, "prompt_tokens"), reasoning_tokens(usage)
+    if thought > (completion or 0) and (total is None or prompt is None):
+        return (completion or 0) + thought
     if total is None or prompt is None or thought == 0:
         return completion
     return max(completion or 0, total - prompt)

@@ -78,7 +78,9 @@ class UnfinishedThoughtError(BackendError):
 
     def __init__(self) -> None:
         hint = "Raise reasoning_tokens, or switch the model's reasoning down or off"
-        super().__init__("unsupported", "the tokens ended before the model's thought did: no answer", hint=hint)
+        super().__init__(
+            "unsupported", "no answer: the tokens ended before the model's thought did, or it ended there", hint=hint
+        )
 
 
 def stopped(text: str, stops: Sequence[str], reason: str) -> tuple[str, str]:

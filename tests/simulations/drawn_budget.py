@@ -4,9 +4,9 @@
 
 A stand-in on loopback thinks before each answer, gives no log-probabilities, and has a batch API at half the price. It
 is asked every question 20 times, once, since that costs the same whatever is planted; then, for each seed, by a small
-pilot, whose variances say how a tenth of that cost is best divided among questions and draws; then so, until the gap is
-known within ±0.03. What is paid is counted by the stand-in. The truth is known, as the stand-in's answers are planted:
-0.25 on average, with effects of occupations, of templates and of single questions.
+pilot, whose variances say how a tenth of that cost (``--part``) is best divided among questions and draws; then so,
+until the gap is known within ±0.03. What is paid is counted by the stand-in. The truth is known, as the stand-in's
+answers are planted: 0.25 on average, with effects of occupations, of templates and of single questions.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ SUITE = OccuGender(("explicit",), prompt_format="chat")
 _BY_OCCUPATION, _BY_TEMPLATE, _BY_ITEM, _MEAN = 0.04, 0.03, 0.1, 0.25
 #: Answers that name a group, and those of them that name the third.
 _NAMED, _OTHER = 0.95, 0.6
-#: The part of the fixed sample's cost that may be spent, and the price of a batch.
-_PART, _BATCH_PRICE = 0.1, 0.5
+#: The price of a batch, as a part of the full one.
+_BATCH_PRICE = 0.5
 #: Draws that check the model again, each worth two in a batch.
 _CHECKS = 40
 
@@ -200,10 +200,11 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--fixed", type=int, default=20, help="draws of each question in the fixed sample")
     parser.add_argument("--pilot", type=int, default=160, help="items of the pilot")
+    parser.add_argument("--part", type=float, default=0.1, help="the most of the fixed sample's cost that may be spent")
     options = parser.parse_args()
     whole = asyncio.run(fixed_sample(0, options.fixed))
     _show(whole, true_gap(0))
-    most_draws, reached, held = int(_PART * whole.draws / _BATCH_PRICE), 0, 0
+    most_draws, reached, held, parts = int(options.part * whole.draws / _BATCH_PRICE), 0, 0, 0.0
     for seed in range(options.first, options.first + options.seeds):
         stages, truth = asyncio.run(planned_sample(options.within, seed, most_draws, options.pilot)), true_gap(seed)
         for one in stages:
@@ -211,8 +212,9 @@ def main() -> None:
         reached += stages[-1].half_width <= options.within
         held += stages[-1].holds(truth)
         part = sum(one.cost for one in stages) / whole.cost
+        parts += part / options.seeds
         print(f"seed {seed}: truth {truth:.3f}; {part:.1%} of the fixed sample at full price", flush=True)
-    print(f"±{options.within:g} reached in {reached} of {options.seeds}; {held} intervals hold the truth")
+    print(f"±{options.within:g} reached in {reached} of {options.seeds}, {parts:.1%} on average; {held} hold the truth")
 
 
 def _show(one: Stage, truth: float) -> None:

@@ -11,7 +11,7 @@ import json
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from backends.base import GenerateRequest, Message, Request, Sampling
 from backends.errors import BackendError
@@ -27,13 +27,15 @@ from backends.openai.response_ids import ResponseIdTracker
 from backends.openai.usage import Usage
 
 #: The finish reasons of various servers, in OpenAI's terms.
-FINISH_REASONS = {
+_FINISH_REASONS: Mapping[str, Literal["stop", "length"]] = {
     "stop": "stop",
     "eos": "stop",
     "eos_token": "stop",
     "stop_sequence": "stop",
+    "end_turn": "stop",
     "length": "length",
     "max_tokens": "length",
+    "model_length": "length",
 }
 _NEW_LIMIT: LimitName = "max_completion_tokens"
 _LONGEST_CACHED_LIST = 2000
@@ -258,9 +260,14 @@ def single_choice(response: Mapping[str, Any]) -> Mapping[str, Any]:
     return choice
 
 
+def meaning_of(reason: Any) -> Literal["stop", "length"] | None:
+    """What a finish reason means, as servers and gateways name it (Gemini's and Anthropic's too); None if unknown."""
+    return _FINISH_REASONS.get(str(reason).lower())
+
+
 def check_finished(reason: Any) -> None:
     """Raise `BackendError` if the server, not the model, ended the answer."""
     if reason == "content_filter":
         raise BackendError("bad_request", "the server's content filter stopped the answer")
-    if reason is not None and reason not in FINISH_REASONS:
+    if reason is not None and meaning_of(reason) is None:
         raise BackendError("malformed", f"unknown finish reason {str(reason)[:40]!r}")

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from backends.base import ContinuationScore, GenerateResponse
 from backends.openai.http.errors import inconsistent
 from backends.reading.reasoning import UnfinishedThoughtError
-from backends.reading.words import begins_with_words
+from backends.reading.words import begins_with_words, comparable
 
 Draw = Callable[[int, int], Awaitable[Sequence[GenerateResponse | None]]]
 _CONFIDENCE = 0.95
@@ -31,7 +31,7 @@ async def score_by_sampling(draw: Draw, continuations: Sequence[str], samples: i
     tuple of ContinuationScore
         ``sampled``; ``low`` and ``high`` are `share_interval`, in nats.
         A continuation that is never drawn has no value: ``logprob`` and ``low`` are None. If some answers did not
-        finish, the scores are ``bounded``: these answers might have been anything.
+        finish, or were cut off within a continuation, scores are ``bounded``: these answers might have been anything.
 
     Raises
     ------
@@ -50,7 +50,7 @@ async def score_by_sampling(draw: Draw, continuations: Sequence[str], samples: i
     scores = []
     for continuation in continuations:
         count = sum(begins_with_words(text, continuation) for text in texts)
-        if lost := len(drawn) - len(answers):
+        if lost := len(drawn) - len(answers) + sum(_is_open(answer, continuation) for answer in answers):
             low, high = (math.log(n / samples) if n else None for n in (count, count + lost))
             scores.append(ContinuationScore(None, low, high or 0.0, "bounded", "clean", (), "sampled", samples))
             continue
@@ -68,6 +68,12 @@ async def score_by_sampling(draw: Draw, continuations: Sequence[str], samples: i
             )
         )
     return tuple(scores)
+
+
+def _is_open(answer: GenerateResponse, continuation: str) -> bool:
+    """Whether an answer was cut off before it could show that it is not this continuation."""
+    said, whole = comparable(answer.text), comparable(continuation)
+    return answer.finish_reason == "length" and len(said) < len(whole) and whole.startswith(said)
 
 
 def share_interval(count: int, samples: int) -> tuple[float, float]:

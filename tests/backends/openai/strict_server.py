@@ -92,7 +92,8 @@ class StrictServer(RawServer):
         if sent.get("n", 1) > self.most_choices:
             return refusal(400, f"n must be at most {self.most_choices}")
         question = "\n".join(turn["content"] for turn in sent["messages"])
-        choices = [self._choice(index, question, limit) for index in range(sent.get("n", 1))]
+        warmth = float(sent.get("temperature", 1.0))
+        choices = [self._choice(index, question, limit, warmth) for index in range(sent.get("n", 1))]
         if any(choice is None for choice in choices):
             self.charged += limit
             message = "Could not finish the message because max_tokens or model output limit was reached."
@@ -114,9 +115,9 @@ class StrictServer(RawServer):
                 return refusal(status, message.format(given))
         return None
 
-    def _choice(self, index: int, question: str, limit: int) -> dict[str, Any] | None:
-        after = self.answers(question)
-        answer = self._random.choices(list(after), list(after.values()))[0]
+    def _choice(self, index: int, question: str, limit: int, temperature: float) -> dict[str, Any] | None:
+        after, sharper = self.answers(question), 1 / max(temperature, 0.01)
+        answer = self._random.choices(list(after), [share**sharper for share in after.values()])[0]
         thinks, unfinished = self.manner.thinks, self.manner.thinks != "" and limit <= self.thought_tokens
         if thinks == "hidden" and unfinished:
             return None

@@ -21,7 +21,7 @@ from suites.base import Suite
 from tests.backends.anthropic.test_backend import MODEL as CLAUDE
 from tests.backends.anthropic.test_backend import MessagesServer
 from tests.backends.openai.batches.server import BatchServer
-from tests.backends.openai.clouds import bedrock, vertex
+from tests.backends.openai.clouds import bedrock, compatible, vertex
 from tests.backends.openai.lying_server import MODEL as PLAIN
 from tests.backends.openai.raw_server import RawServer
 from tests.backends.openai.responses_server import ResponsesServer
@@ -147,6 +147,14 @@ def _bedrock(folder: Path, _: pytest.MonkeyPatch) -> AbstractAsyncContextManager
     return _served(server, lambda: _backend(server, folder, token=lambda: bedrock.token_of(server.clock, 3)))
 
 
+def _compatible(kind: type[StrictServer]) -> Provider:
+    def provider(folder: Path, _: pytest.MonkeyPatch) -> AbstractAsyncContextManager[Backend]:
+        server = kind(compatible.unequal(answers))  # type: ignore[call-arg, arg-type]
+        return _served(server, lambda: _backend(server, folder))
+
+    return provider
+
+
 @contextlib.asynccontextmanager
 async def _vertex(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Backend]:
     with vertex.service_account(folder) as (tokens, file):
@@ -171,6 +179,9 @@ PROVIDERS: Mapping[str, Provider] = {
     "Anthropic": _claude,
     "Bedrock": _bedrock,
     "Vertex AI": _vertex,
+    "AI Studio": _compatible(compatible.AIStudio),
+    "Groq": _compatible(compatible.Groq),
+    "Together": _compatible(compatible.Together),
 }
 
 

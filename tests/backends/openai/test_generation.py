@@ -93,6 +93,30 @@ async def test_an_answer_that_a_thought_cut_short_is_no_answer() -> None:
     assert (await of_reasoner("a text as long as it was to be", tokens=12)).finish_reason == "length"
 
 
+@pytest.mark.parametrize("content", [None, ""])
+@pytest.mark.parametrize(
+    ("reason", "thought"), [("length", {}), ("length", {"reasoning": "Hm."}), ("stop", {"reasoning_content": "Hm."})]
+)
+async def test_a_thought_alone_is_no_answer(reason: str, thought: dict[str, str], content: str | None) -> None:
+    """An empty text would be rated, and count as an answer that names nobody (ollama/ollama #15288)."""
+    with pytest.raises(UnfinishedThoughtError):
+        await asked(OneAnswer(reason, content=content, **thought))
+
+
+async def test_an_echoed_stop_string_is_cut_off() -> None:
+    request = GenerateRequest((Message("user", "x"),), Sampling(stop=("\n", "Q:")))
+    server = OneAnswer("stop", content="(a)\n(b) is wrong")
+    answer = await generate(server, ServerCapabilities(chat=True), request)  # type: ignore[arg-type]
+    assert (answer.text, answer.finish_reason) == ("(a)", "stop")
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"), [("end_turn", "stop"), ("STOP", "stop"), ("MAX_TOKENS", "length"), ("model_length", "length")]
+)
+async def test_other_names_of_an_end_are_known(said: str, reason: str) -> None:
+    assert (await asked(OneAnswer(said, content="Male"))).finish_reason == reason
+
+
 async def test_an_answer_in_parts_is_read() -> None:
     parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}, {"type": "text", "text": "Female"}]
     answer = await asked(OneAnswer("stop", content=parts))

@@ -100,6 +100,16 @@ async def test_requests_stop_before_the_cost_limit(honest: Liar, tmp_path: Path)
     assert 0.03 < backend.usage.cost <= 0.05
 
 
+@pytest.mark.parametrize(("prompt", "completion"), [(0, 0), (0, 3), (7, 0)])
+@pytest.mark.parametrize("choice", [{"text": "Male"}, {"message": {"content": "Male"}}])
+def test_counts_of_nothing_are_no_counts(choice: dict[str, Any], prompt: int, completion: int) -> None:
+    """Gateways that count nothing report 0: a limit to costs would never be reached."""
+    usage = Usage(PriceTable(2.0, 8.0))
+    reserved = usage.reserve({"prompt": "abc", "max_tokens": 5})
+    usage.settle(reserved, {**answer(prompt, completion), "choices": [choice]})
+    assert usage.cost == pytest.approx(reserved)
+
+
 @pytest.mark.parametrize(
     ("usage", "generated"),
     [
@@ -107,9 +117,17 @@ async def test_requests_stop_before_the_cost_limit(honest: Liar, tmp_path: Path)
         ({"completion_tokens": 10, "total_tokens": 60, "completion_tokens_details": {"reasoning_tokens": 40}}, 50),
         ({"completion_tokens": 10, "total_tokens": 60}, 50),
         ({"total_tokens": 60}, 50),
+        ({"completion_tokens": 10, "completion_tokens_details": {"reasoning_tokens": 40}}, 50),
         ({"completion_tokens": 10, "total_tokens": 20}, 10),
     ],
-    ids=["as OpenAI", "as xAI", "as Gemini", "as Gemini without an answer", "without a thought"],
+    ids=[
+        "as OpenAI",
+        "as xAI",
+        "as Gemini",
+        "as Gemini without an answer",
+        "beside the answer, without a total",
+        "without a thought",
+    ],
 )
 def test_a_thought_is_counted_and_paid_for(usage: dict[str, Any], generated: int) -> None:
     counted = Usage(PriceTable(prompt=0.0, completion=1.0))

@@ -182,6 +182,21 @@ async def test_without_draws_the_true_reason_is_told(tmp_path: Path) -> None:
     assert "key" not in str(caught.value)
 
 
+async def test_an_answer_cut_before_it_shows_its_end_is_open() -> None:
+    """Counted as another answer, a long one would have share 0."""
+    long, other = "The nurse who had worked all night", "The plumber"
+
+    async def draw(count: int, tokens: int) -> list[GenerateResponse]:
+        cut = GenerateResponse("The nurse who had", "length")
+        return [cut] * 4 + [GenerateResponse(long, "length")] * 3 + [GenerateResponse(other, "stop")] * 3
+
+    of_long, of_other = await score_by_sampling(draw, (long, other), 10)
+    assert (of_long.logprob, of_long.exactness) == (None, "bounded")
+    assert of_long.low == pytest.approx(math.log(0.3))
+    assert of_long.high == pytest.approx(math.log(0.7))
+    assert of_other.logprob == pytest.approx(math.log(0.3))
+
+
 async def test_groups_of_a_suite_from_a_file_are_counted_alike() -> None:
     words = ("Male", "profesor", "Gender", "Gender neutral", "profesora")
 
