@@ -47,6 +47,8 @@ def why_not_tree(tree: TreeRoute | MaskedTreeRoute, batch: BatchRoute, reader: L
     if isinstance(tree, TreeRoute) and getattr(reader.config, "attention_chunk_size", None) is not None and not kinds:
         return "it attends within chunks"
     paths = _trial_paths(reader)
+    if tree.longest is not None and any(len(path.computed) > tree.longest for path in paths):
+        return f"a layer sees {tree.longest} tokens by a window of its own, too few for a trial"
     plain, failed = batch.logprobs(Trie(paths))
     if failed.any():
         raise NoRoomError
