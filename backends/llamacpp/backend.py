@@ -12,7 +12,7 @@ from pydantic import Field
 from backends.base import Description, ModelPart, Scalar
 from backends.embedded import resolve_embedded
 from backends.errors import ConfigError
-from backends.local.backend import OptionalCount, need_package
+from backends.local.backend import OptionalCount, check_path, need_package
 from backends.local.causal import CausalBackend, LoadedModel
 from backends.local.encoder import TextEncoder
 from backends.local.fingerprint import file_sha256, files_sha256, package_version
@@ -77,6 +77,7 @@ class LlamaCppBackend(CausalBackend):
 
     def check(self) -> None:
         need_package("model", "llama_cpp", "llamacpp")
+        check_path("model", self.model)
         if not self.model.is_file():
             problem = "is a folder" if self.model.is_dir() else "no such file"
             raise ConfigError("model", str(self.model), problem, "Give the path of a GGUF file")

@@ -9,12 +9,13 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Annotated, TypeVar
 
 from pydantic import Field
 
 from backends.base import Answer, Backend, Description, OnResponse, Request
-from backends.errors import MissingExtra
+from backends.errors import ConfigError, MissingExtra
 from backends.options import OnError
 
 R = TypeVar("R")
@@ -87,6 +88,16 @@ def need_package(field: str, module: str, extra: str, package: str = "") -> None
     """Raise `MissingExtra` if a package's module is not installed. Does not import it."""
     if importlib.util.find_spec(module) is None:
         raise MissingExtra(field, package or module, extra)
+
+
+def check_path(field: str, path: Path) -> None:
+    """Raise `ConfigError` for a path that the system refuses to look up (one not there passes)."""
+    try:
+        path.exists()
+    except (OSError, RuntimeError) as error:  # too long, not permitted, or links in a circle
+        shown = str(path) if len(str(path)) <= 100 else f"{str(path)[:100]}…"
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(field, shown, f"cannot be looked up ({reason})", "Give another path") from None
 
 
 def available_threads() -> int:

@@ -71,7 +71,7 @@ def files_sha256(paths: Iterable[Path]) -> str:
 def folder_weights(folder: Path) -> list[Path]:
     """The weight files of a model folder: safetensors where there are any, as the loaders choose."""
     for suffix in WEIGHT_SUFFIXES:
-        files = sorted(folder.glob(f"*{suffix}"))
+        files = sorted(path for path in folder.glob(f"*{suffix}") if path.is_file())  # no link to itself or to nothing
         if files:
             return files
     return []

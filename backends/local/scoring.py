@@ -28,7 +28,7 @@ from backends.local.backend import discard_response
 from backends.local.boundary import SplitTokens, locate_continuation
 from backends.local.encoder import TextEncoder
 from backends.local.generation import check_known
-from backends.local.trie import Path
+from backends.local.trie import Path, common_start
 
 Values = Sequence[npt.NDArray[np.float64] | BackendError]
 """Per path the log-probabilities (nats) of its scored tokens, then of its token set if it has one; or the error."""
@@ -132,9 +132,11 @@ def _splits(
     if isinstance(encoded, BackendError):
         raise encoded
     prompt, (prompt_tokens, *joint) = encoded
+    prompt_pieces = [encoder.piece(token) for token in prompt_tokens]
     for continuation, tokens in zip(request.continuations, joint, strict=True):
         added = encoder.added(tokens, prompt + continuation)
-        pieces = [encoder.piece(token) for token in tokens]
+        same = common_start(tokens, prompt_tokens)
+        pieces = prompt_pieces[:same] + [encoder.piece(token) for token in tokens[same:]]
         given = request.first_given
         split = locate_continuation(prompt, continuation, prompt_tokens, tokens, pieces, added, first_given=given)
         yield split, len(prompt_tokens)
@@ -209,9 +211,10 @@ def _plan(
 ) -> _Plan:
     plan = _Plan()
     try:
+        if not isinstance(encoded, BackendError):
+            check_known(list(set().union(*encoded[1][1:])), scorer.vocabulary, encoder.piece)
         for split, prompt_tokens in _splits(request, encoded, encoder):
             plan.prompt_tokens = prompt_tokens
-            check_known(split.tokens, scorer.vocabulary, encoder.piece)
             _add_paths(plan, split, encoder, scorer.context)
     except Exception as error:
         return _Plan(error=BackendError.of(error))

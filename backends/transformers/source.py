@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from backends.errors import ConfigError
-from backends.local.backend import need_package
+from backends.local.backend import check_path, need_package
 from backends.local.fingerprint import SMALL_FILES, file_sha256, files_sha256, folder_weights
 from backends.local.gguf_header import check_causal, is_gguf, longrope_cells, quantisation, read_gguf_header
 from backends.transformers.loading import loading
@@ -50,9 +50,11 @@ class ModelSource:
 
     def check(self) -> None:
         """Raise `ConfigError` for every mistake that can be found without loading anything."""
+        check_path("model", self.path)
         self._check_model()
         if self.adapter is not None:
             need_package("adapter", "peft", "hf")
+            check_path("adapter", self._adapter_path)
             folder = self._adapter_path
             is_path = _looks_like_path(self.adapter) or folder.exists()
             if is_path and not (folder / "adapter_config.json").is_file():

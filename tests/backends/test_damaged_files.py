@@ -27,6 +27,14 @@ def cut(name: str, size: int) -> Damage:
     return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:size])
 
 
+def linked(name: str) -> Callable[[Path], None]:
+    def to_itself(folder: Path) -> None:
+        (folder / name).unlink()
+        (folder / name).symlink_to(name)
+
+    return to_itself
+
+
 def without(*names: str) -> Damage:
     return lambda folder: [(folder / name).unlink() for name in names]
 
@@ -65,6 +73,7 @@ FOLDERS: dict[str, tuple[Damage, str]] = {
     "weights empty": (cut("model.safetensors", 0), "header too small"),
     "weights that are a pointer": (written("model.safetensors", "version https://git-lfs"), "header too large"),
     "weights gone": (without("model.safetensors"), "a folder without weights"),
+    "weights that link to themselves": (linked("model.safetensors"), "a folder without weights"),
     "a pickle that is none": (pickled, "cannot be loaded"),
 }
 ADAPTERS: dict[str, tuple[str | None, str]] = {
@@ -132,6 +141,11 @@ def test_a_damaged_adapter_is_told_with_its_cause(done: str, whole: Path, tmp_pa
 def test_a_name_that_leads_nowhere_is_told(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     is_clear(said(lambda: HFBackend(name, threads=1)), NAMES[name])
+
+
+@pytest.mark.parametrize("engine", [HFBackend, LlamaCppBackend])
+def test_a_name_too_long_for_a_path_is_told(engine: type[CausalBackend]) -> None:
+    is_clear(said(lambda: engine("x" * 5000, threads=1)), "cannot be looked up (File name too long)")  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("adapter", ["nobody/adapter", "an-adapter"])

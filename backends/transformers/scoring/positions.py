@@ -92,7 +92,9 @@ def _biases_at(positions: torch.Tensor, mask: torch.Tensor | None) -> Any:
 
     def hook(module: torch.nn.Module, arguments: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         name, given = _bias_of(module), options.get("attention_mask")
-        bias = options[name]  # (heads, 1, keys)
+        bias = options.get(name)  # (heads, 1, keys)
+        if bias is None or bias.shape[-2] != 1:
+            raise ValueError(f"its {name} is not one of keys alone")
         changed = {name: bias.index_select(-1, positions[0].to(bias.device))}
         if mask is not None:
             hidden = isinstance(given, torch.Tensor) and given.dtype == torch.bool  # True: not seen

@@ -36,6 +36,8 @@ def why_not_tree(tree: TreeRoute | MaskedTreeRoute, batch: BatchRoute, reader: L
 
     Raises
     ------
+    BackendError
+        ``unsupported``, for a model that gives no logits for each token.
     NoRoomError
         If not even one token fits in memory beside the model.
     """
@@ -47,6 +49,9 @@ def why_not_tree(tree: TreeRoute | MaskedTreeRoute, batch: BatchRoute, reader: L
     if isinstance(tree, TreeRoute) and getattr(reader.config, "attention_chunk_size", None) is not None and not kinds:
         return "it attends within chunks"
     paths = _trial_paths(reader)
+    if tree.longest is not None and any(len(path.computed) > tree.longest for path in paths):
+        return f"a layer sees {tree.longest} tokens by a window of its own, too few for a trial"
+    _logprobs_alone(reader, paths[0].tokens)  # refuses a model whose logits have another shape
     plain, failed = batch.logprobs(Trie(paths))
     if failed.any():
         raise NoRoomError
@@ -57,8 +62,8 @@ def why_not_tree(tree: TreeRoute | MaskedTreeRoute, batch: BatchRoute, reader: L
             size.most_tokens = tokens
             found.append(tree.logprobs(Trie(paths))[0])
             tree.forget()
-    except (TreeRefusedError, TypeError, AttributeError, ValueError, RuntimeError) as error:
-        return f"{error}"
+    except (TreeRefusedError, TypeError, AttributeError, ValueError, LookupError, RuntimeError) as error:
+        return f"{type(error).__name__}: {error}" if isinstance(error, LookupError) else f"{error}"
     finally:
         size.most_tokens = usual
         tree.forget()

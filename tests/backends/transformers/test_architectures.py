@@ -60,6 +60,12 @@ def test_a_model_that_reads_how_much_follows_is_refused() -> None:
     assert "this model sees later tokens" in examined(config)["scores"]
 
 
+@pytest.mark.parametrize(("kind", "said"), [("cpmant", "sees later tokens"), ("prophetnet", "gives logits of shape")])
+def test_a_model_that_the_trial_cannot_read_is_refused_by_name(kind: str, said: str) -> None:
+    _, config = next(configs([kind]))
+    assert said in examined(config)["scores"]
+
+
 @pytest.mark.battery
 @pytest.mark.timeout(3600)
 def test_every_architecture_scores_and_writes_truly() -> None:

@@ -13,6 +13,7 @@ from backends import BackendError, HFBackend
 from backends.base import GenerateRequest, Sampling, ScoreRequest
 from tests.backends.local.tiny_models import (
     BASE,
+    FAMILIES,
     GROUPED,
     log_probabilities,
     save_model_of,
@@ -118,3 +119,14 @@ def test_rows_that_move_each_other_are_read_alone(
         for c in r.continuations
     ]
     assert found == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.timeout(60)
+def test_a_window_shorter_than_the_trial_takes_the_batch(tmp_path: Path) -> None:
+    def with_window_of_six(tokens: int) -> Any:
+        config = FAMILIES["gpt_neo"](tokens)
+        config.window_size = 6
+        return config
+
+    backend = HFBackend(save_model_of(with_window_of_six, tmp_path), threads=1)
+    assert backend.load().scorer.route == "batch"
