@@ -242,6 +242,11 @@ class ModelSource:
                 f"weights of the model are missing ({_some(missing)}) and would be random",
                 "Give a whole causal language model, its output head included",
             )
+        if beyond := sorted(name for name in found["unexpected_keys"] if _is_of_a_further_layer(model, name)):
+            raise self._error(
+                f"its config.json has fewer layers than its weights ({_some(beyond)}), which would not be used",
+                "Give the number of layers in config.json that the weights have",
+            )
 
     def _with_adapter(self, model: Any) -> Any:
         """The model with the adapter merged into its weights."""
@@ -260,6 +265,20 @@ class ModelSource:
                 "Give an adapter of this model, saved by PEFT",
             )
         return adapted.merge_and_unload()
+
+
+def _is_of_a_further_layer(model: Any, name: str) -> bool:
+    """Whether weights that a model does not use belong to a layer beyond its last one, and not to a further head."""
+    import torch
+
+    heads = getattr(model.config.get_text_config(), "num_nextn_predict_layers", None) or 0  # stored as layers
+    for part, layers in model.named_modules():
+        if isinstance(layers, torch.nn.ModuleList):
+            names = {part, part.removeprefix(f"{model.base_model_prefix}.")}
+            found = re.match(rf"(?:{'|'.join(map(re.escape, sorted(names)))})\.(\d+)\.", name)
+            if found is not None and int(found[1]) >= len(layers) + heads:
+                return True
+    return False
 
 
 def model_class(config: Any) -> Any:

@@ -57,6 +57,10 @@ FOLDERS: dict[str, tuple[Damage, str]] = {
     "config.json is not JSON": (written("config.json", "{"), "config.json cannot be loaded"),
     "config.json is empty": (written("config.json", "{}"), "model_type"),
     "config.json is a list": (written("config.json", "[]"), "config.json cannot be loaded"),
+    "config.json has fewer layers than the weights": (
+        with_config(num_hidden_layers=1),
+        "fewer layers than its weights",
+    ),
     "config.json is binary": (written("config.json", b"\xff\xfe\x00"), "config.json cannot be loaded"),
     "an unknown architecture": (with_config(model_type="frobnicate"), "frobnicate"),
     "a negative size": (with_config(hidden_size=-1), "hidden size"),
