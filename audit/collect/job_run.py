@@ -324,9 +324,7 @@ class JobRun:
         second = [(planned, answer) for planned, answer in ended if planned.first is not None]
         await self._keep_second(second)
         ended = [(planned, answer) for planned, answer in ended if planned.first is None]
-        await self.store.answers.write([Entry(planned.part, answer) for planned, answer in ended])
-        for planned, _ in ended:
-            self._leased.pop(planned.part.keys, None)
+        ended = await self._store_answers(ended)
         out = self.outcome
         for planned, answer in ended:
             self._work_asked += planned.question.work
@@ -345,6 +343,23 @@ class JobRun:
             if self.job.second is not None and self.job.second.chooses(planned):
                 await self.store.second_answers.write(self.job.second.add(planned, answer))
         self._report()
+
+    async def _store_answers(
+        self, ended: Sequence[tuple[PlannedRequest, Answer]]
+    ) -> list[tuple[PlannedRequest, Answer]]:
+        """Store answers, and return those that count: another audit's, where a lease ran out and it was first."""
+        counts = await self.store.answers.write([Entry(planned.part, answer) for planned, answer in ended])
+        for planned, _ in ended:
+            self._leased.pop(planned.part.keys, None)
+        later = [planned.part for (planned, _), is_first in zip(ended, counts, strict=True) if not is_first]
+        if not later:
+            return list(ended)
+        first = await asyncio.to_thread(self.store.answers.read, later)
+        asked_for = {part.keys for part in later}
+        return [
+            (planned, (first.answer(planned.part) if planned.part.keys in asked_for else None) or answer)
+            for planned, answer in ended
+        ]
 
     async def _keep_second(self, ended: Sequence[tuple[PlannedRequest, Answer]]) -> None:
         """Store second answers beside the first ones. Those that failed are asked again by the next run."""

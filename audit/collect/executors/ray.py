@@ -113,9 +113,11 @@ class RayExecutor:
 
         if ray.is_initialized():
             return
-        own = {} if self.address or "RAY_ADDRESS" in os.environ else {"_node_ip_address": "127.0.0.1"}
+        address, own = self.address, {}
+        if address is None and "RAY_ADDRESS" not in os.environ:  # without "local" Ray joins any that runs here
+            address, own = "local", {"_node_ip_address": "127.0.0.1"}
         try:
-            ray.init(self.address, include_dashboard=False, log_to_driver=False, logging_level="ERROR", **own)
+            ray.init(address, include_dashboard=False, log_to_driver=False, logging_level="ERROR", **own)
         except (ConnectionError, ValueError, RuntimeError) as error:
             hint = "Start a cluster with `ray start --head`, or leave the address out"
             raise ConfigError("address", self.address, f"no Ray cluster: {error}", hint) from None

@@ -92,10 +92,11 @@ class Answers:
                 found.sort(key=lambda answer: answer.at)
         return found[-most:]
 
-    async def write(self, entries: Sequence[Entry]) -> None:
+    async def write(self, entries: Sequence[Entry]) -> list[bool]:
         """Store answers and failures; returns when they are on the disk.
 
-        The first answer under a key stays: a later one for the same key is not stored.
+        The first answer under a key stays: a later one for the same key is not stored. Returns for each entry whether
+        it is what counts now.
 
         Raises
         ------
@@ -106,7 +107,9 @@ class Answers:
         """
         now = time.time()
         encoded = [writing.encode(entry, now) for entry in entries]
-        await asyncio.wrap_future(self._database.submit(partial(writing.insert, encoded=encoded), gather=True))
+        insert = partial(writing.insert, encoded=encoded)
+        counts = await asyncio.wrap_future(self._database.submit(insert, gather=True))
+        return [bool(one.failed) or count == len(one.keys) for one, count in zip(encoded, counts, strict=True)]
 
     # -- quarantine --------------------------------------------------------------------------
 

@@ -64,7 +64,7 @@ def merge_answers(target: Targets, source: Database) -> Merged:
                 damaged = [(name, row.row) for row in chunk if isinstance(row, _Damaged) for name in row.names]
                 split = target.split(sound, lambda row: row.group)
                 writing = [target[place].submit(partial(insert, encoded=some)) for place, some in split]
-                merged.new += sum(written.result() for written in writing)
+                merged.new += sum(sum(written.result()) for written in writing)
                 _quarantine(target[0], damaged, problem)
                 merged.answers += sum(len(row.keys) for row in sound) + len(damaged)
                 merged.damaged += [name for name, _ in damaged]

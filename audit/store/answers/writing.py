@@ -44,14 +44,15 @@ def encode(entry: Entry, at: float) -> EncodedEntry:
     return EncodedEntry(*own, prompt, single=packed.single_rows(question, answer, question.keys, at=at))
 
 
-def insert(db: sqlite3.Connection, encoded: Sequence[EncodedEntry]) -> int:
+def insert(db: sqlite3.Connection, encoded: Sequence[EncodedEntry]) -> list[int]:
     """Store answers and failures, and end their leases. The first answer under a key stays.
 
-    Returns how many answers were stored.
+    Returns how many answers of each entry were stored.
     """
-    count = 0
+    counts = []
     for one in encoded:
         prompts.insert(db, one.prompt)
+        count = 0
         if one.failed:
             db.executemany(
                 "INSERT INTO failures (key, fingerprint, kind, prompt, detail, error, body, at) "
@@ -59,11 +60,12 @@ def insert(db: sqlite3.Connection, encoded: Sequence[EncodedEntry]) -> int:
                 one.failed,
             )
         elif one.kind == "score":
-            count += _insert_scores(db, one)
+            count = _insert_scores(db, one)
         else:
-            count += rows.insert(db, one.single)
+            count = rows.insert(db, one.single)
+        counts.append(count)
         db.execute("DELETE FROM request_leases WHERE grp = ? AND tags = ?", (one.group, packed.tags(one.keys)))
-    return count
+    return counts
 
 
 def _insert_scores(db: sqlite3.Connection, one: EncodedEntry) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -48,10 +47,13 @@ class ShardedAnswers:
         found = [answer for shard in self._shards for answer in shard.latest(fingerprint, most)]
         return sorted(found, key=lambda answer: answer.at)[-most:]
 
-    async def write(self, entries: Sequence[Entry]) -> None:
+    async def write(self, entries: Sequence[Entry]) -> list[bool]:
         """As `Answers.write`; what went to other shards is stored even if one fails."""
-        split = self._databases.split(entries, lambda entry: entry.question.group)
-        await asyncio.gather(*(self._shards[place].write(some) for place, some in split))
+
+        async def write(shard: int, places: Sequence[int]) -> list[bool]:
+            return await self._shards[shard].write([entries[place] for place in places])
+
+        return await self._databases.each(len(entries), lambda place: entries[place].question.group, write)
 
     def quarantine(self, keys: Sequence[str], problem: str) -> list[str]:
         """As `Answers.quarantine`."""

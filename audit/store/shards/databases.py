@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from audit.store.sqlite.database import Database
@@ -36,3 +37,16 @@ class Databases(Sequence[Database]):
         for value in values:
             by_place.setdefault(self.place(group(value)), []).append(value)
         yield from by_place.items()
+
+    async def each(
+        self, number: int, group: Callable[[int], bytes], ask: Callable[[int, Sequence[int]], Awaitable[list[T]]]
+    ) -> list[T]:
+        """What the shards say of so many values, in their order: each is asked for its own, by their places."""
+        split = list(self.split(range(number), group))
+        said = await asyncio.gather(*(ask(shard, places) for shard, places in split))
+        by_place = {
+            place: one
+            for (_, places), of_shard in zip(split, said, strict=True)
+            for place, one in zip(places, of_shard, strict=True)
+        }
+        return [by_place[place] for place in range(number)]

@@ -19,14 +19,11 @@ class ShardedLeases:
 
     async def take(self, requests: Sequence[KeyedRequest]) -> list[bool]:
         """As `Leases.take`."""
-        split = list(self._databases.split(range(len(requests)), lambda place: requests[place].group))
-        taken = await asyncio.gather(
-            *(self._shards[shard].take([requests[place] for place in places]) for shard, places in split)
-        )
-        granted = dict.fromkeys(range(len(requests)), False)
-        for (_, places), of_shard in zip(split, taken, strict=True):
-            granted |= dict(zip(places, of_shard, strict=True))
-        return list(granted.values())
+
+        async def take(shard: int, places: Sequence[int]) -> list[bool]:
+            return await self._shards[shard].take([requests[place] for place in places])
+
+        return await self._databases.each(len(requests), lambda place: requests[place].group, take)
 
     async def release(self, requests: Iterable[KeyedRequest]) -> None:
         """As `Leases.release`."""

@@ -10,9 +10,10 @@ import time
 import pytest
 
 from audit.collect.jobs import Job, RetryPolicy
+from audit.collect.plan import Plan, Question
 from audit.collect.scheduler import run_jobs
 from audit.collect.shutdown import ShutdownRequest
-from audit.store import Store, StoreError, answer_keys, join_answers
+from audit.store import Store, StoreError, answer_keys, join_answers, keyed_request
 from backends.base import (
     ClassifyRequest,
     ClassifyResponse,
@@ -25,7 +26,7 @@ from backends.errors import BackendError
 from backends.local.backend import LocalBackend, discard_response
 from backends.stand_ins.fake import FakeBackend, Faults
 from suites.base import Item
-from tests.audit.collect.plans import plan_of
+from tests.audit.collect.plans import answer, plan_of, score
 from tests.audit.store.entries import answers_by_key
 
 FP = "fp1-test"
@@ -255,7 +256,7 @@ async def test_a_slow_disk_does_not_delay_the_stop(store, monkeypatch):
 
     async def write(entries):
         await asyncio.sleep(0.2)
-        await real(entries)
+        return await real(entries)
 
     monkeypatch.setattr(store.answers, "write", write)
     backend = server(max_in_flight=64, latency=0.005, faults=Faults(1.0, ("quota",), permanent=True))
@@ -388,6 +389,40 @@ async def test_two_audits_on_one_store_never_ask_the_same(tmp_path):
 # -- side by side, and in turns ----------------------------------------------------------------
 
 
+class Overtaken(FakeBackend):
+    """Answers a question that another audit answers meanwhile, whose lease this one's outlived."""
+
+    async def run(self, batch):
+        answers = await super().run(batch)
+        if batch[0].prompt == "prompt 3":
+            with Store.open(self.path) as other:
+                await answer(other, batch[0])
+        return answers
+
+
+class Delivered:
+    def __init__(self):
+        self.answers = {}
+
+    def on_answer(self, question, answer):
+        self.answers[question.item.id] = answer
+        return []
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+async def test_the_first_answer_counts_in_the_run_too(tmp_path, shards):
+    backend, sink = Overtaken("overtaken", device="cpu", batch_size=1), Delivered()
+    backend.path = tmp_path / "audit.db"
+    questions = [Question(item, keyed_request(item.request, FP), sink) for item in scores(6)()]
+    with Store.open(backend.path, shards=shards) as store:
+        job = Job("m", backend, Plan(FP, lambda: iter(questions)))
+        outcome = (await run_jobs([job], store, stop=ShutdownRequest(), retry=FAST))["m"]
+        kept = store.answers.read(question.keyed for question in questions)
+        assert {q.item.id: kept.answer(q.keyed) for q in questions} == sink.answers
+    assert sink.answers["i3"] == score(*questions[3].item.request.continuations)
+    assert outcome.answered == 6
+
+
 class Watched(FakeBackend):
     """Notes when it runs, and when it is closed."""
 
@@ -465,7 +500,7 @@ async def test_a_local_model_computes_while_the_last_batch_is_stored(store):
 
     async def slow_write(entries):
         await asyncio.sleep(0.05)
-        await real_write(entries)
+        return await real_write(entries)
 
     store.answers.write = slow_write
     backend = FakeBackend("local", device="cpu", batch_size=10, max_in_flight=1, latency=0.05)
@@ -600,7 +635,7 @@ async def test_a_full_disk_stops_new_requests_at_once(store):
         writes += 1
         if writes > 10:
             raise StoreError(store.path, "full", "database or disk is full")
-        await real_write(entries)
+        return await real_write(entries)
 
     store.answers.write = filling
     with pytest.raises(StoreError, match="disk is full"):

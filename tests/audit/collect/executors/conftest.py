@@ -21,7 +21,7 @@ def cluster():
     import ray
 
     before = signal.getsignal(signal.SIGTERM)
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _node_ip_address="127.0.0.1")
+    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, _node_ip_address="127.0.0.1")
     signal.signal(signal.SIGTERM, before)
     yield
     ray.shutdown()

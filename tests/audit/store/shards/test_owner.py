@@ -43,14 +43,14 @@ def stored(file):
 
 def test_an_owner_that_was_replaced_writes_nothing(file):
     first = own(file)
-    assert first.perform(CLIENT, 1, [storing(1)])[0].result == 2
+    assert first.perform(CLIENT, 1, [storing(1)])[0].result == [2]
     second = own(file)
     assert second.epoch == first.epoch + 1
     with pytest.raises(StoreError, match=f"owner {first.epoch} of this shard was replaced") as told:
         first.perform(CLIENT, 2, [storing(2)])
     assert told.value.reason == "replaced"
     assert stored(file) == 1
-    assert second.perform(CLIENT, 2, [storing(2)])[0].result == 2
+    assert second.perform(CLIENT, 2, [storing(2)])[0].result == [2]
     assert stored(file) == 2
 
 
@@ -64,7 +64,7 @@ def test_a_call_that_is_repeated_is_carried_out_once(file):
     wanted = [keyed_request(question(5), FP)]
     works = [fail, partial(leases._take, client=A, requests=wanted), storing(1)]
     done = first.perform(CLIENT, 7, works)
-    assert [one.result for one in done] == ["told", [True], 2]
+    assert [one.result for one in done] == ["told", [True], [2]]
     assert first.perform(CLIENT, 7, works) == done
     assert own(file).perform(CLIENT, 7, works) == done, "also by the next owner"
     assert sql(file, "SELECT count(*) FROM failures") == [(1,)]
