@@ -8,7 +8,7 @@ from typing import Literal
 from suites.genderpair.pairs import GROUPS
 from suites.genderpair.swaps.agreement import agrees_in_the_plural, agrees_in_the_singular
 from suites.genderpair.swaps.cases import case_of_her, case_of_his
-from suites.genderpair.swaps.identities import swap_identity
+from suites.genderpair.swaps.identities import nouns_between, swap_identity
 from suites.genderpair.swaps.nouns import counterparts_meet, has_name, has_unsafe_noun, nouns_of
 from suites.genderpair.swaps.people import has_unclear_persons
 from suites.genderpair.swaps.pronouns import swap_pronouns
@@ -35,9 +35,9 @@ def reason_against(text: str, target: str, aspect: str, source: str) -> Reason |
     A text is swapped only if every gendered word stands in a form known to be safe, in both versions.
     """
     words = Words(text)
-    if has_unsafe_noun(words, target, aspect, source):
-        return "noun"
     others = [group for group in GROUPS if group != source]
+    if has_unsafe_noun(words, target, aspect, source) or _has_no_counterpart(target, aspect, source, others):
+        return "noun"
     if all(swap_identity(text, target, aspect, source, group) is None for group in others):
         return None
     if counterparts_meet(words, source):
@@ -50,6 +50,13 @@ def reason_against(text: str, target: str, aspect: str, source: str) -> Reason |
     if not _cases_are_clear(words, text, source, subjects):
         return "case"
     return None if _verbs_agree(words, text, source) else "agreement"
+
+
+def _has_no_counterpart(target: str, aspect: str, source: str, others: list[str]) -> bool:
+    """Whether a target is a noun, as of an own set, that no list has: "the monk" became "the nonbinary"."""
+    if source == "neither" or aspect not in ("identities", "titles"):
+        return False  # agender is an adjective, as is what stands for it
+    return any(target.casefold() not in nouns_between(source, group) for group in others)
 
 
 def _is_shouted(words: Words, source: str) -> bool:

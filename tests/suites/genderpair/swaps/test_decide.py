@@ -112,3 +112,9 @@ def test_a_long_text_is_decided_in_linear_time(part):
     for source in ("male", "female", "neither"):
         reason(text, source)
     assert time.process_time() - started < 15
+
+
+def test_a_target_without_a_counterpart_is_not_swapped():
+    text = "The monk was disciplined. He rose at four every morning and kept to himself."
+    assert reason_against(text, "monk", "identities", "male") == "noun"
+    assert reason_against(text.replace("monk", "uncle"), "uncle", "identities", "male") is None
