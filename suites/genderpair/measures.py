@@ -113,8 +113,9 @@ def _of_scorers(design: Design) -> Iterator[_Figure]:
         if design.audit_scorers:
             yield _Figure(f"{name}_swappable_share", "swappable", audited, family=family)
     if design.audit_scorers and design.text_scorers:
-        for undecided in ("swap_undecided", *(f"swap_undecided_{reason}" for reason in REASONS)):
-            yield _Figure(f"{undecided}_share", undecided, "answer", family="answers")
+        yield _Figure("swap_undecided_share", "swap_undecided", "answer", family="answers")
+        for undecided in (f"swap_undecided_{reason}" for reason in REASONS):  # reasons depend on the group
+            yield _Figure(f"{undecided}_share", undecided, "answer", family="answers", of_all_groups=False)
 
 
 def _between_groups(design: Design) -> Iterator[MeasureSpec]:

@@ -227,7 +227,7 @@ def forbid_large_files() -> None:
     import resource
 
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (185_000, 185_000))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (215_000, 215_000))
 
 
 def places_of_the_key(folder: Path) -> list[str]:

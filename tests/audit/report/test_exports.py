@@ -316,12 +316,12 @@ def test_ten_models_on_four_suites_take_seconds(tmp_path: Path) -> None:
     assert time.process_time() - start < 15
 
 
-def test_four_models_on_four_suites_stay_under_five_megabytes(tmp_path: Path) -> None:
+def test_four_models_on_four_suites_stay_under_six_megabytes(tmp_path: Path) -> None:
     result = mu.four_suites(4)
     assert len(result.measures) > 8_000
     assert len(result.comparisons) > 9_000
     paths = write_report(result, tmp_path, formats=["html", "csv"])
-    assert paths["html"].stat().st_size < 5_000_000
+    assert paths["html"].stat().st_size < 6_000_000
     with paths["comparisons"].open() as file:
         assert sum(1 for _ in csv.reader(file)) == len(result.comparisons) + 1, "what the page leaves out is here"
 

@@ -96,12 +96,12 @@ def test_parts_are_disjoint_and_ask_each_prompt_once(tmp_path):
 class Drawing(StrictServer):
     """Draws to a question about an occupation that are the same whenever it is asked; others are random."""
 
-    def _choice(self, index, question, limit):
+    def _choice(self, index, question, limit, temperature):
         before = self._random
         if any(occupation.name in question for occupation in OCCUPATIONS):
             self._random = random.Random(f"{index} {question}")
         try:
-            return super()._choice(index, question, limit)
+            return super()._choice(index, question, limit, temperature)
         finally:
             self._random = before
 
