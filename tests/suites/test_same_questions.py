@@ -20,7 +20,7 @@ RELEASED = {"groups": ["female"], "structures": ["brackets"], "prompt_format": "
         (MGBR, {"n": 12}, "0a230c61d01f1ba2"),
         (MGBR, {"n": 6, **WRITTEN}, "49cf1af246a9149b"),
         (MGBR, {"n": 6, "mode": "generation", "genders": ["male"], "wording": "section_2"}, "cc8a35089293b9da"),
-        (GenderPair, {"groups": ["male", "neither"]}, "e792be00b767b589"),
+        (GenderPair, {"groups": ["male", "neither"]}, "a2e85bb5a011f541"),
         (
             GenderPair,
             {**RELEASED, "toxicity": None, "sampling": {"temperature": 0.9}, "repeats": 2},
