@@ -36,11 +36,11 @@ def reason_against(text: str, target: str, aspect: str, source: str) -> Reason |
     """
     words = Words(text)
     others = [group for group in GROUPS if group != source]
-    if has_unsafe_noun(words, target, aspect, source) or _has_no_counterpart(target, aspect, source, others):
+    if has_unsafe_noun(words, target, aspect, source):
         return "noun"
     if all(swap_identity(text, target, aspect, source, group) is None for group in others):
         return None
-    if counterparts_meet(words, source):
+    if counterparts_meet(words, source) or _has_no_counterpart(target, aspect, source, others):
         return "noun"
     if has_name(words, target, aspect, source):
         return "name"

@@ -118,3 +118,4 @@ def test_a_target_without_a_counterpart_is_not_swapped():
     text = "The monk was disciplined. He rose at four every morning and kept to himself."
     assert reason_against(text, "monk", "identities", "male") == "noun"
     assert reason_against(text.replace("monk", "uncle"), "uncle", "identities", "male") is None
+    assert reason_against("Up at four every morning.", "monk", "identities", "male") is None, "it needs no swap"
