@@ -78,13 +78,7 @@ def _becomes_plural(words: Words, swapped: Words, at: int) -> bool:
         return False
     verb_at = _verb_of(words, at)
     if verb_at is None:
-        # "Is he?" and "than he." have no verb after them; "he, who" and a text cut off have one that is not seen.
-        return (
-            words.next(at) is None
-            and not words.is_cut_off(at)
-            and not _comma_follows(words, at)
-            and "'" not in word.lower
-        )
+        return _has_no_verb_after(words, at)
     verb = words.all[verb_at].lower
     if word.lower.endswith("'s"):
         present = _contraction_is_clear(verb, words, at, verb_at)
@@ -101,9 +95,12 @@ def _becomes_plural(words: Words, swapped: Words, at: int) -> bool:
     return changed and _others_are_plural(words, swapped, verb_at, past=False)
 
 
-def _comma_follows(words: Words, at: int) -> bool:
+def _has_no_verb_after(words: Words, at: int) -> bool:
+    """Whether a subject ends its clause: "Is he?", "than he". "He, who" and a text cut off have a verb not seen."""
     after = words.at(at + 1)
-    return after is not None and not after.opens and not after.gap.startswith((")", '"', "”", "’", "'"))
+    comma = after is not None and not after.opens and not after.gap.startswith((")", '"', "”", "’", "'"))
+    ends = words.next(at) is None and not words.is_cut_off(at)
+    return ends and not comma and "'" not in words.all[at].lower
 
 
 def _contraction_is_clear(verb: str, words: Words, at: int, verb_at: int) -> bool:
@@ -170,12 +167,7 @@ def _becomes_singular(words: Words, swapped: Words, at: int) -> bool:
         return False
     verb_at = _verb_of(words, at)
     if verb_at is None:
-        return (
-            words.next(at) is None
-            and not words.is_cut_off(at)
-            and not _comma_follows(words, at)
-            and "'" not in word.lower
-        )
+        return _has_no_verb_after(words, at)
     verb, new = words.all[verb_at].lower, swapped.all[verb_at].lower
     if word.lower.endswith("'ve"):
         has = verb.endswith("ed") or verb in PARTICIPLES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from suites.genderpair.swaps.verbs import ONLY_VERBS, VERBS, base_of_singular, bases_of, is_past
+from suites.genderpair.swaps.verbs import ONLY_VERBS, VERBS, base_of_singular, bases_of, can_be_verb, is_past
 from suites.genderpair.swaps.words import LISTS, Words
 from suites.genderpair.texts.lexicon import word_sets
 
@@ -55,11 +55,7 @@ def case_of_his(words: Words, at: int) -> Case | None:
     if follower in LISTS["function"] or follower in ("very", "and", "or"):
         safe = follower in ("is", "was", "were", "are", "to", "for", "but", "when", "because", "if", "than")
         return "alone" if safe else None
-    if (
-        words.before(at) == "of"
-        and _is_one_of_several(words, at)
-        and (is_past(follower) or base_of_singular(follower) or follower in VERBS)
-    ):
+    if words.before(at) == "of" and _is_one_of_several(words, at) and can_be_verb(follower):
         return None
     return "possessive"
 
@@ -72,7 +68,7 @@ def _is_one_of_several(words: Words, at: int) -> bool:
 def _ends_with_a_time(words: Words, at: int, follower: str, second: str | None) -> bool:
     """Whether only how or when it was done follows: missed her last night; pushes her hard."""
     verb = words.before(at)
-    if verb is None or not (verb in VERBS or is_past(verb) or base_of_singular(verb)):
+    if verb is None or not can_be_verb(verb):
         return False
     if bases_of(verb) & (LISTS["giving"] | LISTS["seeing"] | LISTS["naming"]) or verb in _OLDER["before_a_time"]:
         return False
@@ -114,7 +110,7 @@ def _before_content(words: Words, at: int, follower: str, second: str | None, su
 def _after_a_preposition(before: str, follower: str, second: str | None) -> Case | None:
     if before in ("with", "without") and (follower in _OLDER["states"] or is_past(follower)):
         return None
-    can_act = follower in VERBS or base_of_singular(follower) is not None or is_past(follower)
+    can_act = can_be_verb(follower)
     ends = second is None or second in LISTS["function"]
     if follower in LISTS["counted"] and follower != "mind":
         return "possessive"
@@ -154,7 +150,7 @@ def _after_seeing(bases: frozenset[str], follower: str, second: str | None) -> C
     if follower in _OLDER["adjectives"] or _ADJECTIVE.search(follower):
         makes = bases & {"make", "keep", "leave", "consider"} and second is None
         return "object" if makes else None
-    if bases & LISTS["naming"] or follower in VERBS or base_of_singular(follower) or is_past(follower):
+    if bases & LISTS["naming"] or can_be_verb(follower):
         return None
     return "possessive"
 

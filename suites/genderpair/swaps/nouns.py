@@ -20,6 +20,9 @@ _ADJECTIVES = frozenset(
 #: A person's place after these is no person's name: in Paris.
 _OF_PLACES = frozenset(["in", "near"])
 _PLURALS = re.compile(r"(?:men|ladies|[^s]s)$")
+#: Forms of address by group, in lower case.
+TITLES_OF = {group: frozenset(title.lower() for title in titles) for group, titles in TITLES.items()}
+_ALL_TITLES = frozenset[str]().union(*TITLES_OF.values())
 
 
 @lru_cache
@@ -52,7 +55,7 @@ def has_unsafe_noun(words: Words, target: str, aspect: str, source: str) -> bool
         return True
     nouns = nouns_of(source) | own
     for at, word in enumerate(words.all):
-        plain = word.lower.removesuffix("'s").removesuffix("'")
+        plain = word.plain
         if plain in nouns or word.lower in nouns:
             if not _stands_plainly(words, at, plain, own):
                 return True
@@ -127,8 +130,8 @@ def has_name(words: Words, target: str, aspect: str, source: str) -> bool:
     titled = set()
     for at, word in enumerate(words.all):
         title = _title_before(words, at)
-        if title in {t.lower() for titles in TITLES.values() for t in titles}:
-            if title in {t.lower() for t in TITLES[source]}:
+        if title in _ALL_TITLES:
+            if title in TITLES_OF[source]:
                 titled.add(word.lower.removesuffix("'s"))
             follower = words.at(at + 1)
             if follower is not None and not follower.gap and follower.text[0].isupper():
@@ -136,7 +139,7 @@ def has_name(words: Words, target: str, aspect: str, source: str) -> bool:
             continue
         if not word.text[0].isupper():
             continue
-        if name is not None and word.lower.removesuffix("'s").removesuffix("'") == name:
+        if name is not None and word.plain == name:
             if _is_no_person(words, at):
                 return True
         elif not _is_common(words, at, word):
@@ -174,7 +177,7 @@ def _is_common(words: Words, at: int, word: Word) -> bool:
     lower = word.lower.removesuffix("'s")
     if lower in LISTS["capitals"] or word.lower in LISTS["capitals"]:
         return True
-    if any(lower == title.lower() for titles in TITLES.values() for title in titles):
+    if lower in _ALL_TITLES:
         after = words.at(at + 1)
         return after is not None and after.text[0].isupper()
     shouted = len(word.text) > 1 and word.text.isupper()
@@ -199,7 +202,7 @@ def _all_pronouns() -> frozenset[str]:
 
 def counterparts_meet(words: Words, source: str) -> bool:
     """Whether a noun and its counterpart both stand in the text: "the boys and the girls" would become one."""
-    present = {word.lower.removesuffix("'s").removesuffix("'") for word in words.all}
+    present = {word.plain for word in words.all}
     pairs: Sequence[tuple[str, str]] = [
         (noun, other) for to in GROUPS if to != source for noun, other in nouns_between(source, to).items()
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from suites.genderpair.swaps.nouns import has_phrase, nouns_of
+from suites.genderpair.swaps.nouns import TITLES_OF, has_phrase, nouns_of
 from suites.genderpair.swaps.verbs import base_of_singular
 from suites.genderpair.swaps.words import LISTS, UNLISTED, Words
 from suites.genderpair.texts.lexicon import FORMS, NEOPRONOUNS
@@ -55,9 +55,8 @@ def has_unclear_persons(words: Words, target: str, source: str) -> bool:
 
 
 def _is_named(words: Words, group: str) -> bool:
-    titles = {"male": ("mr",), "female": ("mrs", "ms", "miss")}[group]
-    known = nouns_of(group) | UNLISTED[group] | set(titles)
-    return any(word.lower.removesuffix("'s").removesuffix("'") in known for word in words.all)
+    known = nouns_of(group) | UNLISTED[group] | TITLES_OF[group]
+    return any(word.plain in known for word in words.all)
 
 
 def _contradicts(words: Words, source: str) -> bool:
@@ -94,7 +93,7 @@ def _means_several(words: Words, target: str) -> bool:
 def _has_other_antecedent(words: Words, first: int, they_at: int, own: frozenset[str]) -> bool:
     """Whether somebody or several things stand before "they", in whom it may find its meaning."""
     for at in range(first, they_at):
-        lower = words.all[at].lower.removesuffix("'s").removesuffix("'")
+        lower = words.all[at].plain
         if words.before(at) in own and not _is_plural(words, at):
             continue  # the nonbinary person
         if lower in own:

@@ -47,6 +47,11 @@ def is_past(word: str) -> bool:
     return word.endswith("ed") and word not in VERBS
 
 
+def can_be_verb(word: str) -> bool:
+    """Whether the word can be a finite verb or a base form: complain, walks, went."""
+    return word in VERBS or base_of_singular(word) is not None or is_past(word)
+
+
 @lru_cache(maxsize=1 << 14)
 def bases_of(word: str) -> frozenset[str]:
     """Base forms that a regular form may come from, the word itself among them."""

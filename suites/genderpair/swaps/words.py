@@ -48,6 +48,11 @@ class Word:
     gap: str
     opens: bool
 
+    @property
+    def plain(self) -> str:
+        """In lower case, without a genitive's ending."""
+        return self.lower.removesuffix("'s").removesuffix("'")
+
 
 class Words:
     """The words of a text. Beyond its ends there is None."""
