@@ -355,10 +355,9 @@ class JobRun:
         if not later:
             return list(ended)
         first = await asyncio.to_thread(self.store.answers.read, later)
-        asked_for = {part.keys for part in later}
         return [
-            (planned, (first.answer(planned.part) if planned.part.keys in asked_for else None) or answer)
-            for planned, answer in ended
+            (planned, answer if is_first else first.answer(planned.part) or answer)
+            for (planned, answer), is_first in zip(ended, counts, strict=True)
         ]
 
     async def _keep_second(self, ended: Sequence[tuple[PlannedRequest, Answer]]) -> None:

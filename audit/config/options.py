@@ -103,7 +103,7 @@ def _check_shard(shard: Any) -> Any:
 
 
 def _check_executor(executor: Any) -> Any:
-    if executor is not None and not (all(hasattr(executor, name) for name in ("pool", "own", "close"))):
+    if executor is not None and not all(hasattr(executor, name) for name in ("pool", "own", "close")):
         raise refused("not an executor", "Leave it out, or give RayExecutor(…)")
     return executor
 

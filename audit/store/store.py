@@ -135,7 +135,7 @@ class Store:
                 database.write_through(writer_of(database.path))
 
     def merge(self, source: Store) -> Merged:
-        """Add the answers of another store to this one: see `audit.store.answers.merging.merge`.
+        """Add the answers of another store to this one: see `audit.store.answers.merging.merge_answers`.
 
         Raises
         ------
