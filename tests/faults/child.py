@@ -127,12 +127,13 @@ def _plant(kill: _Killer, acks: int) -> None:
         kill("leased")
         return granted
 
-    async def write(self: Answers, entries: Sequence[Entry]) -> None:
-        await real_write(self, entries)
+    async def write(self: Answers, entries: Sequence[Entry]) -> list[bool]:
+        first = await real_write(self, entries)
         for entry in entries:
             for key in entry.question.keys:
                 os.write(acks, f"{key}\t{type(entry.answer).__name__}\n".encode())
         kill("acknowledged")
+        return first
 
     async def release(self: Leases) -> None:
         kill("finishing")
