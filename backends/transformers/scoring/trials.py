@@ -67,7 +67,7 @@ def why_not_tree(tree: TreeRoute | MaskedTreeRoute, batch: BatchRoute, reader: L
     finally:
         size.most_tokens = usual
         tree.forget()
-    moved = max(float(np.abs(values - plain).mean()) for values in found)
+    moved = float(np.max([np.abs(values - plain).mean() for values in found]))  # NaN if any is
     return "" if moved < _rounding(reader) else f"with the tree its log-probabilities change by {moved:.2g} nats"
 
 

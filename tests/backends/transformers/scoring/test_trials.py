@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
 
 from backends import BackendError, HFBackend
 from backends.base import GenerateRequest, Sampling, ScoreRequest
+from backends.transformers.scoring.tree import TreeRoute
 from tests.backends.local.tiny_models import (
     BASE,
     FAMILIES,
@@ -39,6 +41,23 @@ def test_sixteen_bit_models_take_the_tree_and_stay_near_float32(dtype: Any, fold
     assert scores(backend, REQUESTS) == pytest.approx(exact, rel=0.05, abs=0.5)
     assert backend.load().scorer.route == "tree"
     assert backend.describe_blocking().fingerprint["dtype"] == dtype
+
+
+@pytest.mark.parametrize("spoilt", [1, 2])
+def test_a_trial_with_a_nan_is_failed(spoilt: int, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hand: in the trial in several packs, or in that in one."""
+    logprobs, calls = TreeRoute.logprobs, []
+
+    def with_nan(self: TreeRoute, trie: Any) -> Any:
+        values, failed = logprobs(self, trie)
+        calls.append(trie)
+        if len(calls) == spoilt:
+            values[0] = np.nan
+        return values, failed
+
+    monkeypatch.setattr(TreeRoute, "logprobs", with_nan)
+    reason = HFBackend(folders["llama"], threads=1).load().scorer.route_reason
+    assert "by a mask: with the tree its log-probabilities change by nan nats" in reason
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
