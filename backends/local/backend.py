@@ -25,8 +25,11 @@ _POSITIVE = OnError("not a whole number of at least 1", "Leave it out, or give o
 OptionalCount = Annotated[Annotated[int, Field(ge=1)] | None, _POSITIVE]
 
 
-class _AbandonedError(Exception):
-    """The caller no longer waits for the rest of a batch."""
+class _AbandonedError(BaseException):
+    """The caller no longer waits for the rest of a batch.
+
+    As asyncio's CancelledError, it is no `Exception`: it passes the places where any failure is an odd request's.
+    """
 
 
 def discard_response(place: int, answer: Answer) -> None:

@@ -98,6 +98,30 @@ async def test_scores_are_told_a_few_at_a_time(folders: dict[str, Path]) -> None
     await backend.close()
 
 
+async def test_texts_that_nobody_waits_for_are_not_written_again(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What ends such a batch is no odd request, for which the others would be tried again in halves."""
+    backend = HFBackend(folders["llama"], threads=1)
+    generator: Any = backend.load().generator
+    run, runs = type(generator)._run, []
+
+    def counted(self: Any, texts: Any, *rest: Any) -> None:
+        runs.append(len(texts))
+        run(self, texts, *rest)
+
+    monkeypatch.setattr(type(generator), "_run", counted)
+    told = asyncio.Event()
+    wanted = [GenerateRequest("the man said", Sampling(max_tokens=4 + 4 * i)) for i in range(8)]
+    running = asyncio.create_task(backend.run_streaming(wanted, lambda *_: told.set()))
+    await told.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await backend.close()
+    assert runs == [8]
+
+
 def test_a_pass_that_fails_is_tried_again_in_halves(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """One odd request among eight: 1 pass of 8, and 2 of each of 4, 2 and 1."""
     backend = HFBackend(folders["llama"], threads=1)
