@@ -33,7 +33,8 @@ async def next_chat_tokens(api: ServerApi, messages: Sequence[Message], k: int, 
 
 
 async def _top_logprobs(api: ServerApi, ask: Callable[..., Awaitable[dict[str, Any]]], k: int) -> TopLogprobs:
-    """The list. llama-cpp-python omits it when it draws the end of the text; the request is then repeated.
+    """The list. llama-cpp-python omits it when it draws the end of the text, llama.cpp's own server when it draws
+    a part of a character; the request is then repeated.
 
     A hotter draw yields another token without changing the list, as the probe has verified.
     """
@@ -41,8 +42,8 @@ async def _top_logprobs(api: ServerApi, ask: Callable[..., Awaitable[dict[str, A
     try:
         top = read_top_logprobs(await ask(api, **options), k)
         drawn = top.sampled
-    except NothingDrawnError:
-        top, drawn = await _drawn_again(api, ask, k, options), ""
+    except NothingDrawnError as nothing:
+        top, drawn = await _drawn_again(api, ask, k, options), nothing.drawn
     if api.draws_with_lists:
         api.on_draw(drawn, top)
     return dataclasses.replace(top, apart=api.draws_apart)

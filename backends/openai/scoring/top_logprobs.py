@@ -38,15 +38,22 @@ _FEWEST_KEYS = 5
 _MOST_RISES = 0.2
 #: How the text of a special token starts; such a token may have no bytes.
 _SPECIAL_STARTS = ("", "<", "[")
+#: How an answer ends that was cut within a character.
+_PART_OF_A_CHARACTER = "\N{REPLACEMENT CHARACTER}"
 
 Identity = Literal["ids", "bytes", "text"]
 
 
 class NothingDrawnError(BackendError):
-    """The model ended the text at once, and this server then gives no list."""
+    """The token that was drawn shows no text of its own, and this server then gives no list.
 
-    def __init__(self) -> None:
-        super().__init__("unsupported", "the model ends the text here, and the server then lists no tokens")
+    It ended the text at once (``drawn`` is empty), or is a part of a character (``drawn`` ends in U+FFFD).
+    """
+
+    def __init__(self, drawn: str = "") -> None:
+        what = "writes a part of a character" if drawn else "ends the text"
+        super().__init__("unsupported", f"the model {what} here, and the server then lists no tokens")
+        self.drawn = drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +199,10 @@ def _first_position(choice: Mapping[str, Any], requested_k: int) -> TopLogprobs:
     logprobs = choice.get("logprobs")
     if choice.get("finish_reason") == "stop" and isinstance(logprobs, Mapping) and not any(logprobs.values()):
         raise NothingDrawnError
+    message = choice.get("message")
+    text = message.get("content") if isinstance(message, Mapping) else choice.get("text")
+    if logprobs is None and isinstance(text, str) and text.endswith(_PART_OF_A_CHARACTER):
+        raise NothingDrawnError(text)  # llama.cpp's server keeps both back until the character is whole
     if not isinstance(logprobs, Mapping):
         raise BackendError("unsupported", "the answer has no log-probabilities, although they were requested")
     if isinstance(logprobs.get("content"), Sequence) and logprobs["content"]:

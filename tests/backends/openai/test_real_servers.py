@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
@@ -123,6 +124,19 @@ async def test_llama_cpp_is_scored_by_ids_and_its_echo_is_refused(
         assert a.logprob == pytest.approx(b.logprob, abs=TWO_BUILDS)
     assert relative(scores_of(there)) == pytest.approx(relative(scores_of(here)), abs=0.05)
     await backend.close()
+
+
+async def test_a_draw_of_half_a_character_hides_no_list_of_llama_cpp(xllamacpp: RunningServer) -> None:
+    # After emoji the model draws the first token of another one, and llama.cpp then sends no list with it.
+    prompt = "So funny! 😀😀😀😀😀😀"
+    body = {"model": xllamacpp.model, "prompt": prompt, "max_tokens": 1, "temperature": 1.0, "logprobs": 5}
+    async with httpx.AsyncClient(timeout=60) as client:
+        raw = [(await client.post(f"{xllamacpp.base_url}/completions", json=body)).json() for _ in range(20)]
+    assert any(answer["choices"][0].get("logprobs") is None for answer in raw)
+    found = ServerCapabilities(completions=True, text_route="top_k", largest_k=50, draws_with_lists=True)
+    async with direct_routes(xllamacpp.base_url, xllamacpp.model, found) as routes:
+        for _ in range(20):
+            assert len((await routes.score(ScoreRequest(prompt, (" Yes", " No")))).scores) == 2
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from backends.openai.scoring.teacher_forcing import Reach, TextForcing, starts_a
 from backends.openai.scoring.top_logprobs import (
     MASS_SLACK,
     ListedToken,
+    NothingDrawnError,
     TopLogprobs,
     count_placeholders,
     read_top_logprobs,
@@ -101,6 +102,18 @@ def test_bytes_of_a_broken_characters_text_identify_no_token() -> None:
 def chat_list(*entries: tuple[str, bytes | None, float]) -> dict[str, object]:
     tops = [{"token": t, "bytes": None if data is None else list(data), "logprob": v} for t, data, v in entries]
     return {"choices": [{"index": 0, "logprobs": {"content": [{**tops[0], "top_logprobs": tops}]}}]}
+
+
+def test_a_part_of_a_character_that_was_drawn_without_a_list_is_known() -> None:
+    half = " \N{REPLACEMENT CHARACTER}"
+    choice = {"index": 0, "text": half, "logprobs": None, "finish_reason": "length"}
+    for one in (choice, {**choice, "text": None, "message": {"role": "assistant", "content": half}}):
+        with pytest.raises(NothingDrawnError, match="a part of a character") as caught:
+            read_top_logprobs({"choices": [one]}, 5)
+        assert caught.value.drawn == half
+    with pytest.raises(BackendError, match="no log-probabilities") as whole:
+        read_top_logprobs({"choices": [{**choice, "text": " x"}]}, 5)
+    assert not isinstance(whole.value, NothingDrawnError)
 
 
 def test_bytes_of_another_tokens_text_are_refused() -> None:
