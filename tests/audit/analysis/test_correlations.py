@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -96,7 +96,6 @@ def test_order_of_clusters_does_not_change_the_interval(points: list[tuple[float
         assert correlation_interval(a[order], b[order], 0.95) == pytest.approx(expected, abs=1e-6, nan_ok=True)
 
 
-@settings(deadline=None)
 @given(seed=st.integers(0, 10_000), exponent=st.floats(-9, 9))
 def test_extreme_correlations_are_scale_free(seed: int, exponent: float) -> None:
     rng = np.random.default_rng(seed)

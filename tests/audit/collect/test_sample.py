@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.collect.sample import Sample
@@ -24,7 +24,6 @@ def items_of(design):
     return [Item(f"i{i}", GenerateRequest(f"p{i}"), {"a": a, "b": b}) for i, (a, b) in enumerate(design)]
 
 
-@settings(deadline=None)
 @given(DESIGN, st.integers(1, 90), st.integers(0, 5))
 def test_a_limited_run_is_exact_and_balanced(design, limit, seed):
     sizes = Counter(design)

@@ -49,7 +49,7 @@ def test_tokens_have_the_probabilities_of_transformers(sampling):
     assert stats.chisquare(counts[kept], expected[kept] * 4000).pvalue > 1e-4
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10**6), st.floats(0.05, 0.999), st.integers(0, 40))
 def test_the_nucleus_is_the_one_of_a_full_sort(seed, top_p, top_k):
     logits = np.random.default_rng(seed).normal(0, 4, 50)

@@ -25,7 +25,7 @@ def all_words(instance: Instance) -> frozenset[str]:
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**32), n=st.integers(1, 30))
 def test_an_instance_has_one_to_ten_words_a_kind_and_none_twice(seed: int, n: int) -> None:
     for instance in draw_instances(WORDS.counted_groups, n, seed, never=NEVER):

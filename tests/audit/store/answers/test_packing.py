@@ -7,7 +7,7 @@ import math
 import struct
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.store.answers.packing import pack, unpack
@@ -38,7 +38,7 @@ def bits(scores):
     return [repr(dataclasses.asdict(score)) for score in scores]
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50)
 @given(SCORES, st.booleans(), st.integers(0, 2**40))
 def test_packed_scores_are_read_back_to_the_last_bit(pairs, first_given, prompt_tokens):
     continuations, scores = zip(*pairs, strict=True)
