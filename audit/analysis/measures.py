@@ -48,7 +48,7 @@ from audit.results.signatures import encode_parts, write_signature
 from suites.base import MeasureSpec
 
 #: Raise it when an estimator or its interval changes: signatures then differ.
-STATISTICS_VERSION = 12
+STATISTICS_VERSION = 13
 
 
 def measure_rows(

@@ -33,6 +33,7 @@ from audit.report.phrases import (
     summary,
 )
 from audit.report.phrases.checks.gate import check_words, gate_summary
+from audit.report.phrases.findings.comparisons import rests_on_kinds_asked
 from audit.report.phrases.trend import NO_FIGURE, series_title
 from audit.results import OPEN_VERDICTS, VERDICT_WORDS, AuditResult, Comparison
 
@@ -102,9 +103,15 @@ def _pair_table(title: str, of_pair: Sequence[Comparison]) -> Table:
             Text(with_interval(c.difference, low, high) + ("" if low is None else f"\nat {level(confidence)}")),
             p_value(c.p_adjusted),
             *[f"±{c.margin:g}"] * (len(margins) > 1),
-            Text(VERDICT_WORDS[c.verdict], style=_VERDICT_STYLES.get(c.verdict, "")),
+            Text(VERDICT_WORDS[c.verdict] + _remarks(c), style=_VERDICT_STYLES.get(c.verdict, "")),
         )
     return table
+
+
+def _remarks(c: Comparison) -> str:
+    """What a verdict rests on, in lines of their own."""
+    of_kinds = "\nof kinds like\nthose asked" if rests_on_kinds_asked(c) else ""
+    return of_kinds + ("\nrests on few" if c.is_of_few and c.verdict != "not comparable" else "")
 
 
 def print_gate(report: GateReport, console: Console | None = None) -> None:

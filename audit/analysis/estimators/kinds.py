@@ -20,7 +20,11 @@ from audit.analysis.estimators.estimate import (
 from audit.analysis.estimators.means import clustered_mean
 from audit.analysis.estimators.memberships import with_memberships
 from audit.analysis.estimators.probabilities import widened_by_logit_model
-from audit.analysis.estimators.rare import allow_for_few_outcomes, allow_for_unseen_outcomes
+from audit.analysis.estimators.rare import (
+    allow_for_few_outcomes,
+    allow_for_unseen_changes,
+    allow_for_unseen_outcomes,
+)
 from audit.analysis.estimators.skewness import allow_for_unseen_skewness, bent_by_skewness
 from audit.analysis.estimators.unseen import UNSEEN_LOG_ODDS, allow_for_unseen_kinds
 
@@ -71,7 +75,7 @@ def mean_of_kind(
     any number         `clustered_mean`; unknown where all are alike: `unknown_where_alike`
     counted            `clustered_mean`, at least as far as a score interval: `allow_for_few_outcomes`
     with a range       bent by skewness, with an allowance for unseen outcomes: `bent_by_skewness`,
-                       `allow_for_unseen_outcomes`
+                       `allow_for_unseen_outcomes`; of changes `allow_for_unseen_changes`
     probabilities      the same, at least as far as a logit-normal model's: `widened_by_logit_model`
     of sampled levels, bent by skewness, and wider by what few levels do not show of it:
     no changes         `allow_for_unseen_skewness`; with a range, at least as far as a kind that was
@@ -97,7 +101,8 @@ def mean_of_kind(
         estimate = bent_by_skewness(estimate)
         if kind.is_probability:
             estimate = widened_by_logit_model(estimate, columns, clusters, strata)
-        estimate = allow_for_unseen_outcomes(estimate, *arguments)
+        unseen = allow_for_unseen_changes if kind.is_change else allow_for_unseen_outcomes
+        estimate = unseen(estimate, *arguments)
     estimate = estimate.where(is_count, counted)
     if strata is not None and factors:
         estimate = allow_for_alike_strata(estimate, columns, clusters, strata)

@@ -9,9 +9,12 @@ from scipy import special
 
 from audit.analysis.estimators.clusters import Strata, cells, crossed_factors, renumbered
 from audit.analysis.estimators.estimate import Codes, Estimate, Floats
+from audit.analysis.estimators.unseen import UNSEEN_LOG_ODDS
 
 #: Values that differ by less than this share of their range count as nearly equal.
 _ALIKE = 1e-3
+#: Cells up to which changes that are alike say nothing of others, and from which on they show what they are.
+_FEW_CELLS, _MANY_CELLS = 25, 50
 
 
 def allow_for_few_outcomes(
@@ -120,9 +123,46 @@ def allow_for_unseen_outcomes(
     columns = values.reshape(len(values), -1)
     strata = strata or Strata.one(len(columns))
     middle = _medians(columns, strata)[strata.codes]
-    apart = ((columns - middle) ** 2).mean(axis=0) / (_ALIKE * (most - least)) ** 2
-    distance = _reach_of_few(estimate, middle, clusters, least, most, strata) / (1 + apart) ** 2
+    distance = _reach_of_few(estimate, middle, clusters, least, most, strata)
+    distance *= _alikeness(columns - middle, most - least)
     return estimate.widened(distance, distance)
+
+
+def allow_for_unseen_changes(
+    estimate: Estimate,
+    values: Floats,
+    clusters: Sequence[Codes],
+    least: float,
+    most: float,
+    strata: Strata | None = None,
+) -> Estimate:
+    """The estimate of bounded changes with an error that is also valid if hardly an item changed, or few did alike.
+
+    As `allow_for_unseen_outcomes`, but for a change of all items by more than rare ones could undo. Of n items alike a
+    share u is of a kind not seen, at most (the score interval of 0 of n). Were these apart by as much as
+    `UNSEEN_LOG_ODDS` moves a probability (0.245; in proportion for wider ranges), they could undo a change of 0.245 u
+    times the range. A mean change of x times that fades the room by x⁻⁴: a change of all items is then what was asked,
+    and no less certain where all change alike. Of few cells the room stays: all of it up to `_FEW_CELLS`, none from
+    `_MANY_CELLS` on.
+
+    Changes that are alike are taken to vary by r in each cell (the resolution of an instrument, JCGM 100:2008, F.2.2),
+    so that none is certain.
+    """
+    columns = values.reshape(len(values), -1)
+    strata = strata or Strata.one(len(columns))
+    middle = _medians(columns, strata)[strata.codes]
+    n_cells = _number_of_cells(clusters, len(columns))
+    few = min(max((_MANY_CELLS - n_cells) / (_MANY_CELLS - _FEW_CELLS), 0.0), 1.0)
+    room = _reach_of_few(estimate, middle, clusters, least, most, strata)
+    beyond = np.abs(estimate.value) / (float(2 * special.expit(UNSEEN_LOG_ODDS / 2) - 1) * room)
+    distance = room * _alikeness(columns - middle, most - least) * np.maximum(few, np.maximum(beyond, 1.0) ** -4.0)
+    distance = np.maximum(distance, estimate.t * _ALIKE * (most - least) / np.sqrt(n_cells))
+    return estimate.widened(distance, distance)
+
+
+def _alikeness(apart: Floats, width: float) -> Floats:
+    """How nearly 0 the distances (n, k) are against a range of this width: from 1 to 0 (k,)."""
+    return np.asarray((1 + (apart**2).mean(axis=0) / (_ALIKE * width) ** 2) ** -2.0)
 
 
 def _medians(columns: Floats, strata: Strata) -> Floats:

@@ -121,7 +121,7 @@ class Change:
     def figure(self, decision: Decision, alpha: float) -> GatedFigure:
         """The change, its harm, and the decision about them."""
         difference, answered = self.difference, self.difference.answered
-        harm = self.harm_at(1 - alpha)
+        harm, change = self.harm_at(1 - alpha), self._change_decided(decision)
         exact = answered.exact and answered.a_low == answered.a_high
         verdict: GateVerdict = decision.outcome or "inconclusive"  # type: ignore[assignment]
         if_answered = self._with(lambda of: of.answered).claims(alpha)
@@ -149,6 +149,8 @@ class Change:
             or self._wider_bounds(decision)
             or self._side_unknown(decision),
             margin=difference.margin,
+            change_decided_low=finite(change[0]),
+            change_decided_high=finite(change[1]),
             neutral=self.neutral,
             paired=self.paired,
             is_defined=self.is_defined,
@@ -163,6 +165,15 @@ class Change:
         if decision.outcome == "improved":
             return self.harm_with_unpaired(1 - decision.levels[1]), 1 - decision.levels[1]
         return self.harm_at(1 - decision.levels[0]), 1 - decision.levels[0]
+
+    def _change_decided(self, decision: Decision) -> Interval:
+        """The interval of the change behind the verdict, at the level at which it was decided."""
+        confidence = self._decided(decision)[1]
+        if decision.outcome == "unchanged":
+            return self.difference.interval_with_unseen(confidence)
+        if decision.outcome == "improved":
+            return self.difference.interval_with_unpaired(confidence)
+        return self.difference.interval(confidence)
 
     def _side_unknown(self, decision: Decision) -> OpenBecause | None:
         """Whether the figure certainly changed by more than the margin, and only the side of neutral is open."""

@@ -115,4 +115,8 @@ def with_nights(
 
 def _over_nights(figure: GatedFigure, look: Look, confidence: float) -> OverNights:
     shared = figure.model_dump(include=set(OverNights.model_fields), by_alias=False)
-    return OverNights(**shared, look=look.number, confidence=1 - (1 - confidence) * look.share)
+    level = 1 - (1 - confidence) * look.share
+    if figure.decided_confidence is not None:  # else nothing was tested, and nothing corrected
+        level = figure.decided_confidence
+        shared |= {"low": figure.change_decided_low, "high": figure.change_decided_high}
+    return OverNights(**shared, look=look.number, confidence=level)

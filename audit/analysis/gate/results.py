@@ -30,7 +30,9 @@ class OverNights(Reported):
     look : int
         The number of this look at new answers since the baseline was set. A repeated run keeps its number.
     confidence : float
-        Level of tonight's interval. The intervals of all nights hold jointly at the run's confidence.
+        Level of the interval that decided: tonight's share of the error, corrected for the suite's figures.
+    low, high : float or None
+        The interval of the change at that level.
     n_items : int
         Tonight's items, and those that the same model answered on earlier nights unless tonight's alone decided.
     open_because : str or None
@@ -60,6 +62,8 @@ class GatedFigure(Decided):
         (current minus baseline).
     harm_low, harm_high : float or None
         Interval of the harm; ``decided_low`` and ``decided_high`` are intervals of it too.
+    change_decided_low, change_decided_high : float or None
+        Interval of the change at the level of ``decided_low`` and ``decided_high``.
     p_regressed : float or None
         Corrected over the suite's figures.
     unchanged_within : float or None
@@ -92,6 +96,8 @@ class GatedFigure(Decided):
     obstacle: Obstacle | None = None
     differing: dict[str, tuple[Any, Any]] = Field(default_factory=dict)
     unchanged_within: float | None = None
+    change_decided_low: float | None = None
+    change_decided_high: float | None = None
     over_nights: OverNights | None = None
 
     @property

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from pydantic import BaseModel
 
 from audit.analysis.components import Components
+from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.analysis.power import Design, smallest_found, with_pilot_error
 from audit.collect import items_behind, leading_specs, levels_behind, levels_by_stratum
 from audit.config import AuditConfig
@@ -38,10 +39,11 @@ class FigurePlan(BaseModel):
         Level of the test: Bonferroni's share of 5 % for one of the suite's primary figures and one pair of models,
         which is what Holm's correction demands of the first claim.
     minimum_detectable_effect : float
-        The smallest difference that the pilot's own design detects with 80 % power at ``alpha``; inf if none.
+        The smallest difference that the pilot's own design detects with 80 % power at ``alpha``; inf if none. By the
+        components as they were estimated; where a difference was given, by those that the design rests on, so that
+        what detects it is what the plan needs.
     whole_suite : float, optional
-        The smallest difference that all of the suite's items detect, by the components as they were estimated; inf if
-        none. None if the components are not of factors that the items have.
+        The same for all of the suite's items. None if the components are not of factors that the items have.
     levels, draws : optional
         A small design that detects the given difference, allowing for the estimation error of the components
         (`audit.analysis.power`), with strata (the levels of ``stratum``) of equal size, unless it ``is_whole_suite``.
@@ -54,6 +56,9 @@ class FigurePlan(BaseModel):
         The levels that the suite has, and those of the stratum that has fewest: a design within these is preferred.
     lacking : dict
         How many levels of each factor the design needs beyond those that the suite has.
+    pilot_too_small : bool
+        Whether the pilot has fewer levels of a factor than decide anything: it then says nothing of how they vary, and
+        no design is planned.
     alike : bool
         Whether the pilot's values, or differences of two models, do not differ: then nothing can be planned from them.
     """
@@ -74,6 +79,7 @@ class FigurePlan(BaseModel):
     fewest: dict[str, int] = {}
     lacking: dict[str, int] = {}
     is_whole_suite: bool = False
+    pilot_too_small: bool = False
     alike: bool = False
 
 
@@ -156,8 +162,11 @@ def _figure_plan(
     is_count = spec is not None and spec.from_counts
     suite = _SuiteLevels.of(spec, all_items, one.levels)
     design, is_whole = None, False
-    if detect is not None and not is_flat(found):
-        careful = with_pilot_error(found, one.levels, detect, one.n_items, uneven=one.uneven)
+    asked = Design(one.levels, uneven=one.uneven)
+    too_small = asked.fewest < FEWEST_CLUSTERS
+    of = found
+    if detect is not None and not is_flat(found) and not too_small:
+        of = careful = with_pilot_error(found, one.levels, detect, one.n_items, uneven=one.uneven)
         design = needed(careful, detect, alpha, is_count=is_count, available=suite.in_equal_groups)
         if design is not None:
             design = suite.even(design[0]), design[1]
@@ -165,7 +174,6 @@ def _figure_plan(
                 finds = found_with(spec, all_items, careful, alpha)
                 is_whole = finds is not None and finds <= detect
                 design = (suite.available, 1) if is_whole else design
-    asked = Design(one.levels, uneven=one.uneven)
     (info,) = [info for info in pilot.suites if info.name == one.suite]
     shared = None if spec is None else spec.membership
     if shared is not None:  # a membership has no variance component of its own
@@ -184,8 +192,8 @@ def _figure_plan(
         pilot_levels=one.levels,
         minimum_detectable_effect=math.inf
         if is_flat(found)
-        else smallest_found(thinned(found, asked, one.n_items), asked, alpha=alpha, is_count=is_count),
-        whole_suite=None if spec is None else found_with(spec, all_items, found, alpha),
+        else smallest_found(thinned(of, asked, one.n_items), asked, alpha=alpha, is_count=is_count),
+        whole_suite=None if spec is None or too_small else found_with(spec, all_items, of, alpha),
         levels=None if design is None else design[0],
         draws=None if design is None else design[1],
         items=items,
@@ -195,6 +203,7 @@ def _figure_plan(
         fewest=suite.fewest,
         lacking={} if design is None or is_whole else suite.lacking(design[0]),
         is_whole_suite=is_whole,
+        pilot_too_small=too_small,
         alike=is_flat(found),
     )
 

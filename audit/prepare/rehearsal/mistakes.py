@@ -137,10 +137,10 @@ def of_levels(suite: Suite, items: Collection[Item], specs: Sequence[MeasureSpec
 def of_conditions(
     suite: Suite, items: Collection[Item], rows: Sequence[Row], specs: Sequence[MeasureSpec]
 ) -> Iterator[ConfigError]:
-    """Figures of levels that no item has, if rows take these factors over from their items."""
+    """Figures of levels that no item has, or weights of such, if rows take these factors over from their items."""
     if type(suite).derive is not Suite.derive:
         return
-    levels: dict[str, set[object]] = {}
+    levels: dict[str, set[Any]] = {}
     for item in items:
         for name, level in item.factors.items():
             levels.setdefault(name, set()).add(level)
@@ -152,6 +152,12 @@ def of_conditions(
                 yield placed(
                     suite, "measures", level, problem, _close(str(level), [str(one) for one in levels[name]][:8])
                 )
+                return
+        for level in spec.weights or () if spec.stratum in taken_over else ():
+            have = levels[str(spec.stratum)]
+            if level_key(level) not in map(level_key, have):
+                problem = f"{_named(spec)}: this level of {spec.stratum!r} has a weight but no rows"
+                yield placed(suite, "measures", level, problem, _close(str(level), [str(one) for one in have][:8]))
                 return
 
 
@@ -217,8 +223,10 @@ def of_measures(
         if not of_all and type(suite).derive is not Suite.derive:
             continue
         unknown = [*_unknown_factors(suite, spec, factors)]
-        if not unknown and is_scored:
-            unknown = [*_unknown_quantities(suite, spec, quantities)]
+        if not unknown:
+            of_figures = {name for one in specs for name in (one.quantity, one.probability_mass) if name is not None}
+            unused = quantities if is_scored else quantities - of_figures
+            unknown = [*_unknown_quantities(suite, spec, quantities, unused, is_certain=is_scored)]
         yield from unknown or _of_measure(suite, spec, table, of_all)
 
 
@@ -234,9 +242,17 @@ def _unknown_factors(suite: Suite, spec: MeasureSpec, factors: Collection[str]) 
                 )
 
 
-def _unknown_quantities(suite: Suite, spec: MeasureSpec, quantities: Collection[str]) -> Iterator[ConfigError]:
+def _unknown_quantities(
+    suite: Suite, spec: MeasureSpec, quantities: Collection[str], unused: Collection[str], *, is_certain: bool
+) -> Iterator[ConfigError]:
+    """Quantities that no row has. What a model writes may bring them: unless ``is_certain``, those that are nearly the
+    name of one that rows have and that no figure is of (``unused``)."""
     for quantity in (spec.quantity, spec.probability_mass):
         if quantity is not None and quantities and quantity not in quantities and not suite.may_lack(quantity):
+            if not is_certain and not (
+                is_own(suite, "measures") and difflib.get_close_matches(quantity, unused, 1, 0.8)
+            ):
+                continue
             problem = f"{_named(spec)}: no row has this quantity"
             yield placed(suite, "measures", quantity, problem, _close(quantity, quantities))
 
@@ -280,8 +296,11 @@ def _of_values(suite: Suite, spec: MeasureSpec, table: RowTable, of_all: bool) -
             f"{figure} is of kind {spec.kind!r}, {least:g} to {most:g}, but its rows range from {low:g} to {high:g}"
         )
         yield placed(suite, "measures", spec.quantity, problem, "Give another kind, or its range")
-    if of_all and (undefined := undefined_strata(table, spec, used)):
-        weighted = {level_key(level) for level in spec.weights or ()}
+    weighted = {level_key(level) for level in spec.weights or ()}
+    undefined = undefined_strata(table, spec, used)
+    if not of_all:  # other items may have the levels that these lack
+        undefined = [level for level in undefined if level_key(level) not in weighted]
+    if undefined:
         side = "a weight but no rows" if level_key(undefined[0]) in weighted else "rows but no weight"
         problem = f"{figure}: this level of {spec.stratum!r} has {side}"
         yield placed(suite, "measures", undefined[0], problem, "Give weights to exactly the levels that rows have")

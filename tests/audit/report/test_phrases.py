@@ -182,6 +182,16 @@ def test_a_difference_that_few_levels_decide_says_so() -> None:
     assert said.endswith("; a few levels decide this, so its interval may be too short.")
 
 
+def test_a_difference_of_kinds_like_those_asked_says_so() -> None:
+    result = _result({"gap": [0.4, 0.2]}, ("a", "b"))
+    (found,) = (c.model_copy(update={"unseen_low": -0.5, "unseen_high": 0.3}) for c in result.comparisons)
+    (said,) = _said(result.model_copy(update={"comparisons": [found]}), "comparison")
+    assert said.endswith("; this is of kinds like those asked.")
+    open_ = found.model_copy(update={"verdict": "inconclusive"})
+    (said,) = _said(result.model_copy(update={"comparisons": [open_]}), "comparison")
+    assert "kinds like those" not in said
+
+
 @pytest.mark.parametrize(("margin", "told"), [(0.005, "±0.005"), (0.015, "±0.015"), (0.125, "±0.125"), (0.1, "±0.1")])
 def test_a_margin_is_written_as_it_was_given(margin: float, told: str) -> None:
     measures = _result({"gap": [0.4, 0.401]}, ("a", "b")).measures

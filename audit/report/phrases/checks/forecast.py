@@ -60,8 +60,7 @@ def plan_text(planned: SamplePlan) -> str:
     alphas = ", ".join(sorted({f"{figure.alpha:.2g}" for figure in planned.figures}))
     lines.append(
         "Planned for a two-sided test of one primary figure and pair of models, corrected for all of a suite's "
-        f"(alpha {alphas}). What is needed uses upper limits "
-        "of the components estimated from the pilot, as these are uncertain themselves.\n"
+        f"(alpha {alphas}). {_by_which(detect)}\n"
         "A gate reports only what is worse by more than its margin: add the margin to the difference you want to "
         "detect.\n"
         "To call two models equivalent takes more: an allowance for kinds of clusters that were not asked, which "
@@ -70,12 +69,26 @@ def plan_text(planned: SamplePlan) -> str:
     return "\n".join([*lines, *map(_cost, planned.costs)])
 
 
+def _by_which(detect: float | None) -> str:
+    """Which variances a plan's sizes rest on."""
+    if detect is None:
+        return "By the pilot's variances as estimated; a plan for a difference (--detect) allows for their error."
+    return (
+        "Every size here uses upper limits of the components estimated from the pilot, as these are uncertain "
+        "themselves, and takes the difference itself to vary between levels."
+    )
+
+
 def _of_figure(one: FigurePlan, *, with_design: bool) -> Iterator[str]:
     now = ", ".join(f"{n:,} {factor}s" for factor, n in one.pilot_levels.items())
     yield one.figure
     if one.alike:
         yield f"  pilot: {now}; its values are all alike ({one.basis}),"
         yield "  which does not show how others vary"
+        return
+    if one.pilot_too_small:
+        yield f"  pilot: {now} ({one.basis}): too few to plan from, since fewer than {FEWEST_CLUSTERS} levels"
+        yield "  of a factor, or of one group of it, do not show how others vary. Run a larger one (--limit)"
         return
     yield f"  pilot: {now}; it detects {_size(one.minimum_detectable_effect)} ({one.basis})"
     if one.whole_suite is not None:

@@ -173,6 +173,11 @@ def kinds_like_those(d: Decided, what: str) -> str:
     return f" This is of kinds like those asked: were others apart by up to {d.largest_change:g}, the {what} is {span}."
 
 
+def rests_on_kinds_asked(c: Comparison) -> bool:
+    """Whether the verdict that two differ holds for kinds like those asked, and others could undo it."""
+    return c.verdict in ("larger", "smaller") and c.is_of_kinds_asked
+
+
 def nothing_in_common(undefined_for: Sequence[str], they: str = "they", both: str = "both") -> str:
     """Why two models, or two runs, have no item with a figure of both; names as in `Comparison.undefined_for`."""
     match undefined_for:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from audit.report.figures import Figures
 from audit.report.formatting import measure_label, number, one_line
 from audit.report.phrases.counted import enumeration, verb
-from audit.report.phrases.findings.comparisons import decided_interval, signed
+from audit.report.phrases.findings.comparisons import decided_interval, rests_on_kinds_asked, signed
 from audit.results import Comparison, Verdict, where_key
 
 LISTED = 4  # more pairs than this are counted, not listed
@@ -103,6 +103,8 @@ def _pair(c: Comparison) -> str:
     sentence = _verdict_words(c)
     if c.verdict != "not comparable" and c.low is not None and c.high is not None:
         sentence += f" ({_direction(c)}{decided_interval(c)})"
+    if rests_on_kinds_asked(c):
+        sentence += "; this is of kinds like those asked"
     if c.is_of_few and c.verdict != "not comparable":
         sentence += "; a few levels decide this, so its interval may be too short"
     noise = c.within_noise and c.verdict != "not comparable"

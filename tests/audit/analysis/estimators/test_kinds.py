@@ -68,12 +68,34 @@ def test_rounding_values_keeps_the_width_of_their_interval() -> None:
     assert np.median(rounded) < 0.03
 
 
-def test_an_equal_shift_of_many_items_is_clearly_above_zero() -> None:
-    a, b = grid(40, 25)
-    noise = np.random.default_rng(1).normal(size=1000)
-    equal, jittered = (0.05 + size * noise for size in (0.0, 1e-3))
-    assert float(mean_of_kind(equal, [a, b], CHANGE).interval(0.95)[0][0]) > 0.04
-    assert 0.5 < _width(jittered, [a, b]) / _width(equal, [a, b]) < 1
+@pytest.mark.parametrize("n", [240, 1000])
+@pytest.mark.parametrize("kind", [CHANGE, ValueKind(-2.0, 2.0, is_change=True)])
+def test_interval_of_an_equal_shift_does_not_narrow_with_noise(n: int, kind: ValueKind) -> None:
+    noise = np.random.default_rng(1).normal(size=n)
+    sizes = [0.0, 1e-9, *np.geomspace(1e-5, 0.1, 30)]
+    ends = [np.ravel(mean_of_kind(0.05 + size * noise, [], kind).interval(0.95)) for size in sizes]
+    widths = [high - low for low, high in ends]
+    assert all(b >= a * (1 - 1e-9) for a, b in itertools.pairwise(widths))
+    assert ends[0][0] > 0.049
+    assert 1e-5 < widths[0] < 0.003, "no number of items makes a change certain"
+
+
+def test_equal_changes_of_sixty_items_are_above_a_usual_margin() -> None:
+    changes = np.random.default_rng(1).normal(0, 1e-3, (60, 2)) + np.array([0.05, 0.015])
+    low, _ = mean_of_kind(changes, [], CHANGE).interval(0.95)
+    assert low[0] > 0.045
+    assert low[1] < 0, "a kind that is one in twenty, and not seen, could undo it"
+
+
+@pytest.mark.parametrize("size", [0.25, 0.99])
+@pytest.mark.parametrize("n", [60, 240])
+def test_rare_changes_that_undo_the_others_may_be_unseen(n: int, size: float) -> None:
+    """The others change by so much that the mean is 0 in truth: one item in n is of the rare kind, on average."""
+    rng = np.random.default_rng(1)
+    is_rare = rng.random((n, 400)) < 1 / n
+    changes = np.where(is_rare, -size, size / (n - 1)) + rng.normal(0, 1e-5, is_rare.shape)
+    p = mean_of_kind(changes, [], CHANGE).p_two_sided()
+    assert (p < 0.05).mean() <= 0.05
 
 
 def test_values_beyond_their_range_count_as_any_number() -> None:

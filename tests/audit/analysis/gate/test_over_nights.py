@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,19 +13,24 @@ import pytest
 from scipy import special
 
 from audit import Audit
+from audit.analysis.comparing.differences import paired_differences
 from audit.analysis.decisions import Claim
-from audit.analysis.gate.over_nights import share_of_look
+from audit.analysis.gate.changes import Change
+from audit.analysis.gate.over_nights import Look, share_of_look, with_nights
 from audit.analysis.gate.results import GatedFigure, GateReport, OverNights
 from audit.analysis.gate.rows import RowsAgainst, content, of_asked, pooled
 from audit.analysis.gate.stored import gate_run
+from audit.analysis.rows.table import Levels, RowTable, item_index
 from audit.report.charts.trend import trend_pictures
+from audit.report.exports import gate_markdown
 from audit.report.phrases.checks.gate import check_words
-from audit.results import LimitCheck, LimitOverNights
+from audit.results import FigureName, LimitCheck, LimitOverNights
 from audit.schedule.scheduled_audit import read_history
 from audit.store import Night, Store, StoredRow
 from backends.stand_ins.fake import FakeBackend, PlantedBias
 from suites import OccuGender
-from suites.base import IdentifiedInterval, Item, Row
+from suites.base import IdentifiedInterval, Item, MeasureSpec, Row
+from tests.audit.analysis.gate.test_against_baseline import BASE, GAP, Run, gate_of, noise
 from tests.simulations import nights as simulation
 
 # ------------------------------------------------------------------------ shares of the error
@@ -96,6 +102,35 @@ def test_alarm_of_one_night_alone_is_explained() -> None:
     words = check_words(figure("regressed", "inconclusive"))
     assert "at look 9, it is inconclusive (change 0.010 to 0.050 at 99.93 %)" in words
     assert "due to chance" in words
+
+
+def test_interval_over_nights_is_the_one_that_decided() -> None:
+    """Of two primary figures that changed alike, each is tested at half of the look's share of the error."""
+    both = [replace(GAP, measure=name, primary=True, kind="probability") for name in ("one", "other")]
+    runs = Run(BASE + 0.03 + noise(1, 0.05), *both), Run(BASE, *both)
+    looks = {measure.id: Look(3) for measure in runs[0].result.measures}
+    shares = {name: look.share for name, look in looks.items()}
+    report = with_nights(gate_of(*runs), gate_of(*runs, shares=shares), None, looks)
+    figure = report.figures[0]
+    assert figure.over_nights is not None
+    level = 1 - 0.05 * share_of_look(3) / 2
+    assert figure.over_nights.confidence == pytest.approx(level)
+    low, high = figure.over_nights.low, figure.over_nights.high
+    assert low is not None
+    assert high is not None
+    change = paired_change(*runs, both[0])  # towards more, which is all harm here
+    assert (low, high) == pytest.approx(change.harm_at(level))
+    assert f"{100 * level:.6g} %" in check_words(figure)
+    row = next(line for line in gate_markdown(report).splitlines() if line.startswith("| m | s | one"))
+    assert "at 97.5 %" in row
+    assert f"{change.harm_at(0.975)[0]:.3f}" in row
+
+
+def paired_change(now: Run, before: Run, spec: MeasureSpec) -> Change:
+    index, levels = item_index([before.rows, now.rows]), Levels()
+    tables = [RowTable(run.rows, index, levels) for run in (before, now)]
+    (difference,) = paired_differences(tables, [spec], [(0, 1)])
+    return Change(FigureName("s", spec.measure, {}, "m"), 0.0, difference)
 
 
 # --------------------------------------------------------------------------- what is a look

@@ -78,9 +78,12 @@ def test_the_plan_meets_the_wish_and_no_smaller_one_does(pilot):
     assert figure.basis == "between one and two, item by item"
     at = {"alpha": figure.alpha}
     asked = found._replace(cross=found.cross * math.prod(pair.levels.values()) / 200)  # 200 combinations were asked
-    assert figure.minimum_detectable_effect == smallest_found(asked, Design(pair.levels), **at)
-    assert figure.minimum_detectable_effect > asked.minimum_detectable_effect(pair.levels, **at) > 0.01
+    without = asyncio.run(plan_audit(audit_of(folder))).figures[0].minimum_detectable_effect
+    assert without == smallest_found(asked, Design(pair.levels), **at)
+    assert without > asked.minimum_detectable_effect(pair.levels, **at) > 0.01
     careful = with_pilot_error(found, pair.levels, 0.01, 200, uneven=pair.uneven)
+    thin = careful._replace(cross=careful.cross * math.prod(pair.levels.values()) / 200)
+    assert figure.minimum_detectable_effect == smallest_found(thin, Design(pair.levels), **at) > without
     fewer = {name: math.floor(n * 0.8) for name, n in figure.levels.items()}
     assert smallest_found(careful, Design(figure.levels), **at) <= 0.01 < smallest_found(careful, Design(fewer), **at)
     assert figure.items == math.prod(figure.levels.values())
@@ -222,8 +225,32 @@ def test_without_a_wish_the_plan_and_the_dry_run_agree(pilot):
     assert figure.whole_suite < figure.minimum_detectable_effect
     assert (figure.levels, figure.items, planned.costs[0].requests) == (None, 1000, 1000)
     assert "needed:" not in plan_text(planned)
-    wished = asyncio.run(plan_audit(audit_of(folder), 1.01 * figure.whole_suite)).figures[0]
-    assert wished.whole_suite == figure.whole_suite
+
+
+@pytest.mark.parametrize("detect", [0.02, 0.04])
+def test_what_a_plan_says_is_found_agrees_with_what_it_needs(pilot, detect):
+    """All items were said to detect 0.014, and 0.02 to take more than twice as many."""
+    folder, _ = pilot
+    planned = asyncio.run(plan_audit(audit_of(folder), detect))
+    (figure,) = planned.figures
+    assert (figure.whole_suite <= detect) == (not figure.lacking)
+    assert figure.whole_suite > 0.0142
+    assert "Every size here uses upper limits of the components estimated from the pilot" in plan_text(planned)
+
+
+@pytest.mark.parametrize("detect", [None, 0.02])
+def test_a_pilot_of_few_templates_is_too_small_to_plan_from(tmp_path, detect):
+    asked = [f"Q: What does a [JOB] {verb}?\nA:" for verb in ("like", "read", "eat")]
+    suite = OccuGender(("implicit",), templates={"implicit": asked})
+    models = {"one": uneven("one", 0.0), "two": uneven("two", 0.05)}
+    audit = Audit(models, [suite], db=tmp_path / "a.db", out=tmp_path / "out")
+    audit.run_sync()
+    planned = asyncio.run(plan_audit(audit, detect))
+    assert [(one.pilot_too_small, one.levels, one.whole_suite) for one in planned.figures] == [(True, None, None)]
+    said = plan_text(planned)
+    assert "3 templates (between one and two, item by item): too few to plan from" in said
+    assert "needed" not in said
+    assert "detects" not in said
 
 
 def test_a_plan_tells_a_figures_items_from_the_suites(tmp_path):

@@ -142,7 +142,7 @@ def test_a_right_suite_has_no_mistakes(tmp_path):
 
 
 #: A limited run may lack levels that the suite has, so that only the whole check tells these.
-OF_THE_WHOLE = {"a level that no row has", "weights of other levels", "no items"}
+OF_THE_WHOLE = {"a level that no row has", "no items"}
 
 
 @pytest.mark.parametrize("mistake", [mistake for mistake in MISTAKES if mistake not in OF_THE_WHOLE])
@@ -153,6 +153,40 @@ def test_a_run_tells_it_before_it_asks(mistake, tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match=rf"own\.py:{line}.*{said}"):
         audit.run_sync()
     assert not audit.models["fake"].asked
+
+
+@pytest.mark.parametrize("weights", ['{"a": 0.5, "b": 0.25, "c": 0.25}', '{"a": 1.0}'])
+def test_weights_of_too_many_or_too_few_levels_are_refused(weights, tmp_path):
+    right, wrong = "neutral=0.5", f'stratum="scene", weights={weights}'
+    audit = load_audit(written(tmp_path, right, wrong), Audit)
+    with pytest.raises(ConfigError, match=r"this level of 'scene' has (a weight but no rows|rows but no weight)"):
+        audit.run_sync()
+    assert not audit.models["fake"].asked
+
+
+def of_texts(tmp_path, quantity):
+    """A suite whose models write, and a figure of that quantity; its rows have is_long."""
+    text = SUITE.replace('ScoreRequest(f"{scene} {role}", (" Mary", " John"))', 'GenerateRequest(f"{scene} {role}")')
+    text = text.replace("ScoreRequest", "GenerateRequest").replace('"score"', '"generate"')
+    text = text.replace("mary, john = response.scores", "share = float(len(response.text) > 3)")
+    text = text.replace("        share = 1 / (1 + math.exp(john.logprob - mary.logprob))\n", "")
+    text = text.replace('{"p_mary": IdentifiedInterval', '{"is_long": IdentifiedInterval')
+    path = tmp_path / "own.py"
+    path.write_text(text.replace('"p_mary", "p_mary"', f'"p_mary", "{quantity}"').lstrip("\n"), "utf-8")
+    return load_audit(path, Audit)
+
+
+def test_a_misspelt_quantity_of_texts_is_refused(tmp_path):
+    ((found,), _) = check_audit(of_texts(tmp_path, "is_lomg"), 0.2)
+    assert "Did you mean 'is_long'?" in str(found.mistakes[0])
+    with pytest.raises(ConfigError, match="no row has this quantity"):
+        of_texts(tmp_path, "is_lomg").run_sync()
+
+
+@pytest.mark.parametrize("quantity", ["is_long", "mentions_mary"])
+def test_a_quantity_that_a_text_may_bring_is_no_mistake(quantity, tmp_path):
+    ((found,), _) = check_audit(of_texts(tmp_path, quantity), 0.2)
+    assert found.mistakes == []
 
 
 @pytest.mark.parametrize("option", ["margins", "limits"])
