@@ -27,6 +27,7 @@ from audit.analysis.gate.rules import GateRules, check_rules
 from audit.analysis.gate.stored import check_run, find_baseline
 from audit.analysis.rows.examples import read_examples
 from audit.analysis.rows.responses import ParsedResponses, Responses
+from audit.analysis.rows.table import item_index
 from audit.analysis.self_check import EXACT_WITHIN, disagreeing, hidden_in_a_question, self_check
 from audit.collect import OnEvent, Outcome, ShutdownRequest, stop_on_signals
 from audit.collect.executors import Executor, LocalExecutor
@@ -210,7 +211,7 @@ class _Run:
                 break
         return outcomes
 
-    def _asked(self, suite: str) -> list[int]:
+    def _asked(self, suite: str) -> Sequence[int]:
         """The positions of the items asked so far."""
         return self._resolved.places(suite, range(1, self.collector.look + 1))
 
@@ -416,13 +417,13 @@ class _Run:
 
 
 def _stored_rows(parsed: ParsedResponses) -> Iterator[StoredRow]:
-    own = {row.item_id for row in parsed.rows if row.item_id in parsed.by_item}
-    rows = {row.item_id for row in parsed.rows}
+    rows = item_index([parsed.rows])
     for row in parsed.rows:
-        behind = [parsed.by_item[item].keys for item in row.items if item in parsed.by_item]
+        behind = [parsed.keys(item) for item in row.items if item in parsed.by_item]
         # A missing row without sources stands for an item that could not be asked, as what follows a lost answer.
         is_lost = row.missing is not None and not row.sources
-        derived = row.item_id not in own and not is_lost and rows.issuperset(row.items)
+        is_own = row.item_id in parsed.by_item
+        derived = not is_own and not is_lost and all(item in rows for item in row.items)
         yield StoredRow(row, tuple(dict.fromkeys(itertools.chain.from_iterable(behind))), derived)
 
 
