@@ -28,6 +28,10 @@ class Pool(Protocol):
         """As `backends.base.SupportsRunNotes.notes_of_run`."""
         ...
 
+    def actors(self) -> tuple[int, int] | None:
+        """How many of its actors live, and how many it should have; None if it computes in this process."""
+        ...
+
     async def close(self) -> None:
         """Free the model. The pool may be asked again: the model is then loaded again."""
         ...

@@ -194,6 +194,10 @@ class RayPool:
         """As in `audit.collect.executors.base.Pool`."""
         return self._notes
 
+    def actors(self) -> tuple[int, int]:
+        """As in `audit.collect.executors.base.Pool`."""
+        return len(self._actors), self._n_actors
+
     async def close(self) -> None:
         """End all actors, and with them their models."""
         import ray
