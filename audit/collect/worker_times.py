@@ -31,7 +31,7 @@ class WorkerTimes:
         self._now: dict[Stage, int] = {"model": 0, "rate": 0, "store": 0, "questions": 0}
         self._seconds: dict[Stage, float] = dict.fromkeys(self._now, 0.0)
         self._before = dict(self._seconds)
-        self._counted = self._began = time.monotonic()
+        self._until = self._began = time.monotonic()
         self._limit: Stage | None = None
 
     @contextlib.contextmanager
@@ -48,17 +48,17 @@ class WorkerTimes:
     def limit(self) -> Stage | None:
         """What limits the job lately: the model if its slots are taken, else where workers are most; None at first."""
         self._count()
-        elapsed = self._counted - self._began
+        elapsed = self._until - self._began
         if elapsed >= _WINDOW:
             lately = {stage: seconds - self._before[stage] for stage, seconds in self._seconds.items()}
             is_taken = lately.pop("model") >= _TAKEN * self._slots * elapsed
             most = max(lately, key=lambda stage: lately[stage])
             self._limit = "model" if is_taken or not lately[most] else most
-            self._before, self._began = dict(self._seconds), self._counted
+            self._before, self._began = dict(self._seconds), self._until
         return self._limit
 
     def _count(self) -> None:
         now = time.monotonic()
         for stage, workers in self._now.items():
-            self._seconds[stage] += workers * (now - self._counted)
-        self._counted = now
+            self._seconds[stage] += workers * (now - self._until)
+        self._until = now

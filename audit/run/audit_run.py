@@ -31,6 +31,7 @@ from audit.analysis.rows.table import item_index
 from audit.analysis.self_check import EXACT_WITHIN, disagreeing, hidden_in_a_question, self_check
 from audit.collect import OnEvent, Outcome, ShutdownRequest, stop_on_signals
 from audit.collect.executors import Executor, LocalExecutor
+from audit.collect.jobs import Progress
 from audit.config import AuditConfig
 from audit.logs import run_log
 from audit.prepare.rehearsal import refuse_mistakes
@@ -122,7 +123,7 @@ async def run_audit(
         run = _Run(audit, resolved, store, executor, run_id, started)
         try:
             await executor.own(store)
-            outcomes = await run.ask(question, before, stop, on_event)
+            outcomes = await run.ask(question, before, stop, _recording_actors(store, run_id, resolved, on_event))
             problems = await run.verify_identities()
             checks = await asyncio.to_thread(run.check_itself, outcomes)
             end = run.evaluate if audit.shard is None else run.end_part
@@ -140,6 +141,22 @@ async def run_audit(
         else:
             store.runs.end_part(run_id, audit.shard, status)
     return result
+
+
+def _recording_actors(store: Store, run_id: str, resolved: ResolvedAudit, on_event: OnEvent) -> OnEvent:
+    """``on_event``, which also keeps how many actors answered at most: later forecasts go by it."""
+    fingerprints = {described.name: described.fingerprint_id for described in resolved.backends()}
+    most: dict[str, int] = {}
+
+    def recording(event: Progress) -> None:
+        living = 1 if event.actors is None else event.actors[0]
+        fingerprint = fingerprints[event.job]
+        if event.done > event.cached and living > most.get(fingerprint, 0):
+            most[fingerprint] = living
+            store.runs.record_actors(run_id, most)
+        on_event(event)
+
+    return recording
 
 
 def _stoppable(stop: ShutdownRequest) -> contextlib.AbstractContextManager[None]:
