@@ -1,6 +1,6 @@
 """Memory of a run by its number of prompts: a line for each stage, in bytes a prompt.
 
-python -m tests.benchmarks.bench_memory 10000 100000 [--models 1] [--store FOLDER] [--allocations]
+python -m tests.benchmarks.bench_memory 10000 100000 [--models 1] [--unasked] [--store FOLDER] [--allocations]
 
 Prompts with 26 continuations each, over a fixed number of clusters. Each number runs in a process of its own, since
 a process does not give back all of its memory. A stage's peak is the largest resident size that was seen in it.
@@ -30,7 +30,7 @@ from audit.analysis import evaluate
 from audit.run import answer_collector, audit_run
 from audit.store import Store
 from backends import FakeBackend
-from backends.base import ScoreRequest
+from backends.base import Answer, ContinuationScore, Request, ScoreRequest, ScoreResponse, TokenLogprob
 from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, Suite
 
 _WORDS = tuple(
@@ -86,6 +86,32 @@ def _probability(prompt: str, word: str) -> float:
     return (0.2 + int.from_bytes(digest, "big") / 2**32) / 32
 
 
+class _Forgetting(FakeBackend):
+    """A fake that does not count what it is asked: its own memory is not what is measured."""
+
+    async def run(self, batch: Sequence[Request]) -> list[Answer]:
+        answers = await super().run(batch)
+        self.asked.clear()
+        return answers
+
+
+async def _unasked(collector: Any, *_: Any) -> dict[str, Any]:
+    """In place of asking: each question gets one of 997 made-up answers at once."""
+    planted = [
+        ScoreResponse(
+            tuple(
+                ContinuationScore.exact([TokenLogprob(word, 0, len(word), math.log(_probability(str(i), word)))])
+                for word in WORDS
+            )
+        )
+        for i in range(997)
+    ]
+    for of_suite in collector._questions.values():
+        for question in of_suite.questions(range(1, 2)):
+            of_suite.on_answer(question, planted[question.place[0] % 997])
+    return {}
+
+
 class _Watch(threading.Thread):
     """The largest resident size by stage."""
 
@@ -116,8 +142,11 @@ class _Watch(threading.Thread):
         setattr(module, name, begun)
 
 
-def _measure(number: int, models: int, folder: Path, allocations: bool, told: Any) -> None:
+def _measure(number: int, models: int, folder: Path, options: argparse.Namespace, told: Any) -> None:
     watch = _Watch()
+    if options.unasked:
+        answer_collector.AnswerCollector.ask = _unasked  # type: ignore[method-assign]
+        watch.before(answer_collector.SuiteQuestions, "questions", "ask")
     watch.before(answer_collector, "run_jobs", "ask")
     watch.before(audit_run, "evaluate_suite", "evaluate")
     watch.before(evaluate, "measure_rows", "measure")
@@ -125,7 +154,7 @@ def _measure(number: int, models: int, folder: Path, allocations: bool, told: An
     watch.before(audit_run, "_stored_rows", "write rows")
     watch.before(audit_run, "suite_components", "components")
     watch.start()
-    if allocations:
+    if options.allocations:
         tracemalloc.start()
         real = audit_run._Run.evaluate
 
@@ -136,7 +165,7 @@ def _measure(number: int, models: int, folder: Path, allocations: bool, told: An
 
         audit_run._Run.evaluate = evaluated  # type: ignore[method-assign]
     backends = {
-        f"m{i}": FakeBackend(
+        f"m{i}": _Forgetting(
             f"many-{i}", score=lambda prompt, word, i=i: _probability(f"{i}{prompt}", word), batch_size=64
         )  # type: ignore[misc]
         for i in range(models)
@@ -170,6 +199,7 @@ def main() -> None:
     parser.add_argument("--models", type=int, default=1)
     parser.add_argument("--store", type=Path, help="keep the stores here: a second run asks nothing")
     parser.add_argument("--allocations", action="store_true", help="what holds the memory once all is asked (slow)")
+    parser.add_argument("--unasked", action="store_true", help="made-up answers, without scheduler and store")
     options = parser.parse_args()
     context = multiprocessing.get_context("spawn")
     for number in options.numbers:
@@ -178,7 +208,7 @@ def main() -> None:
             folder = folder / f"{number}x{options.models}"
             folder.mkdir(parents=True, exist_ok=True)
             told = context.Queue()
-            process = context.Process(target=_measure, args=(number, options.models, folder, options.allocations, told))
+            process = context.Process(target=_measure, args=(number, options.models, folder, options, told))
             process.start()
             peaks, seconds, digest = told.get()
             process.join()

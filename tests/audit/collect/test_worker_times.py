@@ -32,7 +32,7 @@ def test_model_limits_while_its_slots_are_taken(clock):
 
 
 @pytest.mark.parametrize("stage", ["rate", "store", "questions"])
-def test_what_most_workers_wait_for_limits_a_model_with_free_slots(clock, stage):
+def test_most_workers_wait_for_what_limits_a_free_model(clock, stage):
     times = WorkerTimes(4)
     with contextlib.ExitStack() as stack:
         stack.enter_context(times.spent("model"))
