@@ -98,7 +98,7 @@ def evaluate_suite(responses: SuiteResponses, options: EvaluationOptions) -> Sui
     specs = {model: list(responses.suite.measures(parsed.rows)) for model, parsed in by_model.items()}
     for model, check in options.foreign.items():
         parsed = by_model[model]
-        answers = {item: len(found.keys) for item, found in parsed.by_item.items()} if check.one_of_several else {}
+        answers = parsed.numbers_of_keys() if check.one_of_several else {}
         parsed.rows = with_foreign_share(parsed.rows, specs[model], untrue_share(check), answers)
     tables = {model: RowTable(parsed.rows) for model, parsed in by_model.items()}
     measures = {
@@ -158,25 +158,28 @@ def _drift(responses: SuiteResponses, engines: Sequence[tuple[str, str]]) -> lis
 def _data_quality(
     suite: str, model: str, parsed: ParsedResponses, table: RowTable, measures: Sequence[Measure]
 ) -> DataQuality:
-    own = [row for row in parsed.rows if row.item_id in parsed.by_item]  # derived rows are not items
-    unreadable = Counter(row.missing for row in own if row.missing)
     factors = [name for name in (parsed.suite.failures_factor, *parsed.suite.strata[:1]) if name is not None]
-    by_level = Counter(
-        str(next((row.factors[name] for name in factors if name in row.factors), None)) for row in own if row.missing
-    )
+    unreadable, by_level, censored = Counter[str](), Counter[str](), 0
+    for row in parsed.rows:
+        if row.item_id not in parsed.by_item:  # derived rows are not items
+            continue
+        censored += any(not value.is_exact for value in row.values.values())
+        if row.missing:
+            unreadable[row.missing] += 1
+            by_level[str(next((row.factors[name] for name in factors if name in row.factors), None))] += 1
     masses = [m.probability_mass for m in measures if m.probability_mass is not None and not m.is_subgroup]
-    found = parsed.by_item.values()
+    n_items = len(parsed.by_item)
     return DataQuality(
         model=model,
         suite=suite,
-        n_items=len(found),
-        answered=len(found) - parsed.failures.total(),
+        n_items=n_items,
+        answered=n_items - parsed.failures.total(),
         failures=dict(unreadable | parsed.failures),
         failures_by=dict(by_level),
-        censored=sum(any(not value.is_exact for value in row.values.values()) for row in own),
-        merged=sum(response.merged for response in found),
-        straddled=sum(response.straddled != "no" for response in found),
-        straddled_in_part=sum(response.straddled == "in part" for response in found),
+        censored=censored,
+        merged=parsed.merged,
+        straddled=parsed.straddled,
+        straddled_in_part=parsed.straddled_in_part,
         probability_mass=min(masses) if masses else None,
         prompt_coverage=prompt_coverage(table, [m.spec for m in measures], parsed.by_item),
     )
@@ -217,7 +220,7 @@ def _figures_behind(
     places = [(number, item) for number, row in enumerate(parsed.rows) for item in row.items if item in shown]
     of_rows = np.array([number for number, _ in places], dtype=np.intp)
     in_order = sorted(
-        (item for item in shown if item in parsed.by_item), key=lambda i: (len(parsed.places[i]), parsed.places[i])
+        (item for item in shown if item in parsed.by_item), key=lambda i: (len(parsed.place(i)), parsed.place(i))
     )
     figures: dict[str, list[str]] = {item: [] for item in in_order}
     for spec in specs:

@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
+from audit.analysis.rows.packed import PackedRows
 from audit.results import SelfCheck
 from audit.store import COMPARED_WITHIN, AnswerPair
 from backends.base import Answer, ContinuationScore, DrawsCompared, Response, ScoreResponse
@@ -197,7 +198,7 @@ def _widened(score: ContinuationScore, noise: float) -> ContinuationScore:
 
 def with_foreign_share(
     rows: Sequence[Row], specs: Iterable[MeasureSpec], share: float, answers: Mapping[str, int] = MappingProxyType({})
-) -> list[Row]:
+) -> Sequence[Row]:
     """The rows, with each number bounded by its possible expectation if ``share`` of the answers are foreign.
 
     Which answers are foreign is unknown: each one is with this probability, and then says nothing, so that the number
@@ -206,13 +207,13 @@ def with_foreign_share(
     mean over many rows contain its true value.
     """
     ranges = _ranges(rows, specs)
-    return [
+    return PackedRows.of(
         dataclasses.replace(
             row, values={name: _mixed(value, ranges[name], foreign) for name, value in row.values.items()}
         )
         for row in rows
         for foreign in [1 - (1 - share) ** sum(answers.get(item, 1) for item in row.items)]
-    ]
+    )
 
 
 def _ranges(rows: Sequence[Row], specs: Iterable[MeasureSpec]) -> dict[str, tuple[float, float]]:

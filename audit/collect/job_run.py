@@ -16,6 +16,7 @@ from audit.collect.jobs import Job, OnEvent, Outcome, Progress, RetryPolicy
 from audit.collect.plan import CHUNK, Chunk, Plan, PlannedRequest
 from audit.collect.rate_limiter import CircuitBreaker, Limiter, usable_wait
 from audit.collect.shutdown import ShutdownRequest
+from audit.collect.worker_times import WorkerTimes
 from audit.logs import logger
 from audit.store import AnswerPair, Entry, KeyedRequest, Store, StoreError, answer_keys, matches_request
 from backends.base import (
@@ -69,6 +70,7 @@ class JobRun:
         self._work_left = job.plan.total_work
         # A local model computes the next batch while the last one is being stored.
         self._n_workers = pool.max_in_flight + (0 if job.backend.device is None else 1)
+        self._times = WorkerTimes(pool.max_in_flight)
 
     @property
     def halted(self) -> bool:
@@ -236,7 +238,7 @@ class JobRun:
     async def _work(self, batches: _Batches) -> None:
         try:
             while not self.halted:
-                with self._interruptible():
+                with self._interruptible(), self._times.spent("questions"):
                     batch = await batches.get()
                 if batch is None:
                     return
@@ -262,7 +264,8 @@ class JobRun:
             if errors and self._is_given_up(counted):
                 left, errors = [], []
             later = {id(planned) for planned, _ in left}
-            await self._keep([(planned, answer) for planned, answer in ended if id(planned) not in later])
+            with self._times.spent("store"):
+                await self._keep([(planned, answer) for planned, answer in ended if id(planned) not in later])
             pending = [planned for planned, _ in left]
             return errors
 
@@ -284,7 +287,7 @@ class JobRun:
 
         Answers that it reports early are stored at once. Returns those not stored yet.
         """
-        with self._interruptible():
+        with self._interruptible(), self._times.spent("rate"):
             ticket = await self.limiter.enter(again)
         verdict: BackendError | None = _UNFINISHED
         early: dict[int, asyncio.Task[None]] = {}
@@ -294,7 +297,8 @@ class JobRun:
                 early[place] = asyncio.create_task(self._keep([(pending[place], _as_stored(answer))]))
 
         try:
-            answers = await _answers(self.pool, self.job.backend, pending, on_response)
+            with self._times.spent("model"):
+                answers = await _answers(self.pool, self.job.backend, pending, on_response)
             verdict = _for_limiter(answers)
         finally:
             self.limiter.leave(ticket, verdict)
@@ -407,7 +411,10 @@ class JobRun:
             backend = self.job.backend
             cost = backend.spent() if isinstance(backend, SupportsPrices) else None
             counts = out.cached, out.retried, out.failed
-            self._on_event(Progress(self.job.name, done, self.job.plan.total, *counts, note, *work, cost))
+            actors, limit = self.pool.actors(), self._times.limit()
+            self._on_event(
+                Progress(self.job.name, done, self.job.plan.total, *counts, note, *work, cost, actors, limit)
+            )
 
 
 _UNFINISHED = BackendError("internal", "the call did not end")

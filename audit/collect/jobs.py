@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from audit.collect.plan import Plan
 from audit.collect.repeated_questions import RepeatedQuestions
+from audit.collect.worker_times import Stage
 from backends.base import Backend
 
 
@@ -51,7 +52,8 @@ class Progress:
 
     ``total`` is None if unknown; ``note`` says what the job is waiting for. ``work_asked`` (in this run) and
     ``work_left`` are both 0 if all items take the same time. ``cost`` so far, in the currency of the backend's prices;
-    None where it has none.
+    None where it has none. ``actors``: how many of the model's actors live, of those that it should have; None where it
+    computes in this process. ``limit``: what the job waits for most; None at first.
     """
 
     job: str
@@ -64,6 +66,8 @@ class Progress:
     work_asked: int = 0
     work_left: int = 0
     cost: float | None = None
+    actors: tuple[int, int] | None = None
+    limit: Stage | None = None
 
 
 @dataclass(slots=True)

@@ -7,15 +7,30 @@ import json
 import math
 import sys
 import time
+from collections.abc import Mapping
 from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from audit.collect.jobs import Progress as JobProgress
+from audit.collect.worker_times import Stage
 
 _LINE_SECONDS = 10.0  # between two lines; the first ones come sooner
 _FEW = 10  # first answers that say nothing of the speed
+
+
+#: What limits a job, by the stage in which its workers wait.
+_LIMITS: Mapping[Stage, str] = {
+    "model": "the model",
+    "rate": "the server's rate",
+    "store": "the store",
+    "questions": "looking questions up",
+}
+
+
+def _number(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
 def duration(seconds: float) -> str:
@@ -82,6 +97,8 @@ class Display:
         counts = f"{self._rate(event, now)}{event.cached} cached, {event.retried} retried, {event.failed} failed"
         if event.cost is not None:
             counts += f", cost {event.cost:.4f}"
+        if event.limit is not None and not event.note:
+            counts += f", limited by {_LIMITS[event.limit]}"
         if event.note:
             counts += f" ({event.note})"
         if self._bars:
@@ -103,7 +120,7 @@ class Display:
             return
         self._printed[event.job] = now
         if self._json:
-            fields = ("job", "done", "total", "cached", "retried", "failed", "note", "cost")
+            fields = ("job", "done", "total", "cached", "retried", "failed", "note", "cost", "actors", "limit")
             line = json.dumps({"progress": {name: getattr(event, name) for name in fields}})
         else:
             line = f"{event.job}: {event.done}/{event.total or '?'}{self._eta(event, now)}, {counts}"
@@ -129,7 +146,11 @@ class Display:
         if asked <= 0 or seconds <= 0:
             return ""
         rate = asked / seconds
-        return f"{f'{rate:,.0f}' if rate >= 100 else f'{rate:.3g}'} a second, "
+        if event.actors is None:
+            return f"{_number(rate)} a second, "
+        living, wanted = event.actors
+        each = f", {_number(rate / living)} each" if living > 1 else ""
+        return f"{_number(rate)} a second by {living} of {wanted} actors{each}, "
 
     def _eta(self, event: JobProgress, now: float) -> str:
         seconds, asked, work = self._since(event, now)

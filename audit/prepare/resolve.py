@@ -70,10 +70,10 @@ class ResolvedAudit:
             if of_items is None or of_items[place] in looks:
                 yield place, item
 
-    def places(self, suite: str, looks: range) -> list[int]:
+    def places(self, suite: str, looks: range) -> Sequence[int]:
         """The positions of the items that are asked in these looks."""
-        of_items = self.look_of.get(suite)
-        return [i for i in range(len(self.items[suite])) if of_items is None or of_items[i] in looks]
+        of_items, all_places = self.look_of.get(suite), range(len(self.items[suite]))
+        return all_places if of_items is None else [i for i in all_places if of_items[i] in looks]
 
     @property
     def all_looks(self) -> range:

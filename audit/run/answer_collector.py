@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import itertools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from audit.analysis.rows.responses import ParsedResponses, Place, Responses
+from audit.analysis.rows.response_blocks import Place
+from audit.analysis.rows.responses import ParsedResponses, Responses
 from audit.collect import CHUNK, Job, OnEvent, Outcome, Plan, Question, ShutdownRequest, look_up, run_jobs
 from audit.collect.executors import Executor
 from audit.collect.items import estimate_work
@@ -133,11 +134,11 @@ class AnswerCollector:
 
     def parsed(self, suite: str) -> dict[str, ParsedResponses]:
         """The answers to one suite so far, by model."""
-        return {model: self._questions[model, suite].responses.parsed() for model in self._resolved.models}
+        return _parsed({model: self._questions[model, suite] for model in self._resolved.models})
 
     def release(self, suite: str) -> dict[str, ParsedResponses]:
         """The answers to one suite by model, which are dropped here to free memory: call it once per suite."""
-        return {model: self._questions.pop((model, suite)).responses.parsed() for model in self._resolved.models}
+        return _parsed({model: self._questions.pop((model, suite)) for model in self._resolved.models})
 
     def held(self, keys: Collection[str]) -> dict[str, int]:
         """Those of ``keys`` that belong to questions of this audit, with the most answers that such a question has."""
@@ -221,3 +222,11 @@ class AnswerCollector:
             second = self._repeated_questions(described, [isinstance(q.item.request, ScoreRequest) for q in asked])
             jobs.append(Job(name, described.backend, plan, self.retract, second))
         return jobs
+
+
+def _parsed(questions: Mapping[str, SuiteQuestions]) -> dict[str, ParsedResponses]:
+    """The answers so far by model. Models that were asked the same items share one index of them."""
+    found: dict[str, ParsedResponses] = {}
+    for model, own in questions.items():
+        found[model] = own.responses.parsed(next(iter(found.values()), None))
+    return found

@@ -27,9 +27,11 @@ from audit.analysis.gate.rules import GateRules, check_rules
 from audit.analysis.gate.stored import check_run, find_baseline
 from audit.analysis.rows.examples import read_examples
 from audit.analysis.rows.responses import ParsedResponses, Responses
+from audit.analysis.rows.table import item_index
 from audit.analysis.self_check import EXACT_WITHIN, disagreeing, hidden_in_a_question, self_check
 from audit.collect import OnEvent, Outcome, ShutdownRequest, stop_on_signals
 from audit.collect.executors import Executor, LocalExecutor
+from audit.collect.jobs import Progress
 from audit.config import AuditConfig
 from audit.logs import run_log
 from audit.prepare.rehearsal import refuse_mistakes
@@ -121,7 +123,7 @@ async def run_audit(
         run = _Run(audit, resolved, store, executor, run_id, started)
         try:
             await executor.own(store)
-            outcomes = await run.ask(question, before, stop, on_event)
+            outcomes = await run.ask(question, before, stop, _recording_actors(store, run_id, resolved, on_event))
             problems = await run.verify_identities()
             checks = await asyncio.to_thread(run.check_itself, outcomes)
             end = run.evaluate if audit.shard is None else run.end_part
@@ -139,6 +141,22 @@ async def run_audit(
         else:
             store.runs.end_part(run_id, audit.shard, status)
     return result
+
+
+def _recording_actors(store: Store, run_id: str, resolved: ResolvedAudit, on_event: OnEvent) -> OnEvent:
+    """``on_event``, which also keeps how many actors answered at most: later forecasts go by it."""
+    fingerprints = {described.name: described.fingerprint_id for described in resolved.backends()}
+    most: dict[str, int] = {}
+
+    def recording(event: Progress) -> None:
+        living = 1 if event.actors is None else event.actors[0]
+        fingerprint = fingerprints[event.job]
+        if event.done > event.cached and living > most.get(fingerprint, 0):
+            most[fingerprint] = living
+            store.runs.record_actors(run_id, most)
+        on_event(event)
+
+    return recording
 
 
 def _stoppable(stop: ShutdownRequest) -> contextlib.AbstractContextManager[None]:
@@ -210,7 +228,7 @@ class _Run:
                 break
         return outcomes
 
-    def _asked(self, suite: str) -> list[int]:
+    def _asked(self, suite: str) -> Sequence[int]:
         """The positions of the items asked so far."""
         return self._resolved.places(suite, range(1, self.collector.look + 1))
 
@@ -416,13 +434,13 @@ class _Run:
 
 
 def _stored_rows(parsed: ParsedResponses) -> Iterator[StoredRow]:
-    own = {row.item_id for row in parsed.rows if row.item_id in parsed.by_item}
-    rows = {row.item_id for row in parsed.rows}
+    rows = item_index([parsed.rows])
     for row in parsed.rows:
-        behind = [parsed.by_item[item].keys for item in row.items if item in parsed.by_item]
+        behind = [parsed.keys(item) for item in row.items if item in parsed.by_item]
         # A missing row without sources stands for an item that could not be asked, as what follows a lost answer.
         is_lost = row.missing is not None and not row.sources
-        derived = row.item_id not in own and not is_lost and rows.issuperset(row.items)
+        is_own = row.item_id in parsed.by_item
+        derived = not is_own and not is_lost and all(item in rows for item in row.items)
         yield StoredRow(row, tuple(dict.fromkeys(itertools.chain.from_iterable(behind))), derived)
 
 

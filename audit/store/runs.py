@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import concurrent.futures
+import json
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -21,6 +22,8 @@ from backends.errors import ConfigError
 _RUNNING = "running"
 #: How the status of a run begins that asked a part of an audit.
 _PART = "part "
+#: In a run's config: how many actors answered for each model.
+_ACTORS = "actors"
 #: What a result holds of a model whose draws left a doubt.
 _DOUBTED = to_bytes('"left_out_doubted":true')
 
@@ -62,6 +65,28 @@ class Runs:
             "INSERT INTO runs (id, title, config, status, started) VALUES (?, ?, ?, ?, ?)",
             (run_id, title, to_bytes(config), f"{_RUNNING} {new_client()}", started or _now()),
         )
+
+    def record_actors(self, run_id: str, actors: Mapping[str, int]) -> None:
+        """Keep how many actors answered, by the model's fingerprint id: without it a run's speed says little."""
+
+        def update(db: sqlite3.Connection) -> None:
+            (config,) = db.execute("SELECT config FROM runs WHERE id = ?", (run_id,)).fetchone()
+            changed = json.dumps({**json.loads(from_bytes(config)), _ACTORS: dict(actors)})
+            db.execute("UPDATE runs SET config = ? WHERE id = ?", (to_bytes(changed), run_id))
+
+        self._database.submit(update).result()
+
+    def actors_of(self, fingerprint_id: str, since: float) -> int | None:
+        """The most actors that answered for a model since a time; None if no run says so, as after a merge of stores.
+
+        ``since``: seconds since the epoch.
+        """
+        began = datetime.fromtimestamp(since, UTC).isoformat(timespec="milliseconds")
+        with self._database.read() as db:
+            sql = "SELECT config FROM runs WHERE finished IS NULL OR finished >= ?"
+            configs = db.execute(sql, (began,)).fetchall()
+        counts = (json.loads(from_bytes(config)).get(_ACTORS, {}).get(fingerprint_id) for (config,) in configs)
+        return max((count for count in counts if isinstance(count, int)), default=None)
 
     def end(self, run_id: str, status: str, result: AuditResult | None) -> None:
         """Record the final status of a run, and its result."""

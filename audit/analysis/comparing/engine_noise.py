@@ -140,7 +140,7 @@ def total_variation(logprobs_a: np.ndarray, logprobs_b: np.ndarray) -> float:
     return float((np.abs(p - q).sum() + abs(p.sum() - q.sum())) / 2)
 
 
-def quantity_gaps(rows_a: Sequence[Row], rows_b: Sequence[Row]) -> tuple[dict[str, int], dict[str, Floats]]:
+def quantity_gaps(rows_a: Sequence[Row], rows_b: Sequence[Row]) -> tuple[Mapping[str, int], dict[str, Floats]]:
     """Positions of the items, and the differences of each quantity by position, NaN unless exact on both."""
     index, levels = item_index([rows_a, rows_b]), Levels()
     ours, theirs = RowTable(rows_a, index, levels), RowTable(rows_b, index, levels)

@@ -7,6 +7,7 @@ runs many of them concurrently and computes their means in as few estimates as p
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -39,7 +40,7 @@ class Layout:
     belongs : array (n, G) or None
         As for `with_memberships`.
     key : bytes
-        Equal for equal layouts.
+        A hash of the others: equal for equal layouts.
     """
 
     clusters: tuple[Codes, ...]
@@ -53,9 +54,18 @@ class Layout:
         coded = tuple(map(_as_they_occur, clusters))
         parts = [] if strata is None else [strata.codes, strata.weights]
         levels = [] if belongs is None else [belongs]
-        sizes = f"{len(parts)} {'' if belongs is None else belongs.shape[1]}"
-        arrays = (part.tobytes() for part in (*coded, *parts, *levels))
-        return cls(coded, strata, belongs, b"/".join([str(n).encode(), *arrays, sizes.encode()]))
+        digest = hashlib.sha256(f"{n} {len(parts)} {'' if belongs is None else belongs.shape[1]}".encode())
+        for part in (*coded, *parts, *levels):
+            digest.update(f"/{part.size}/".encode())
+            digest.update(part.tobytes())
+        return cls(coded, strata, belongs, digest.digest())
+
+    @property
+    def size(self) -> int:
+        """Its bytes in memory."""
+        strata = () if self.strata is None else (self.strata.codes,)
+        belongs = () if self.belongs is None else (self.belongs,)
+        return sum(part.nbytes for part in (*self.clusters, *strata, *belongs))
 
 
 class MeanOf(NamedTuple):
@@ -70,7 +80,7 @@ class MeanOf(NamedTuple):
         kind, inside = self.kind, b""
         if kind.is_probability:  # rows at 0 or 1 in any column are outside the model
             rows = ((self.columns > 0) & (self.columns < 1)).all(axis=1)
-            inside = b"" if rows.all() else rows.tobytes()
+            inside = b"" if rows.all() else hashlib.sha256(rows.tobytes()).digest()
         return self.layout.key, replace(kind, is_count=False), kind.holds(self.columns), inside
 
 

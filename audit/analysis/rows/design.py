@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import replace
 
@@ -70,12 +71,14 @@ def layout_of(table: RowTable, spec: MeasureSpec, used: Bools) -> Layout:
     """The clusters and strata of the used rows, none of which may be among `undefined_strata`. Cached in the table."""
     factors = tuple(factor for factor in spec.clusters if factor not in spec.where)
     weights = None if spec.weights is None else tuple(spec.weights.items())
-    key = used.tobytes(), factors, spec.membership, spec.stratum, weights
-    if key not in table.layouts:
+    key = hashlib.sha256(used.tobytes()).digest(), factors, spec.membership, spec.stratum, weights
+
+    def layout() -> Layout:
         clusters, strata = cluster_codes(table, spec, used), strata_of(table, spec, used)
         belongs = None if spec.membership is None else table.belongs(spec.membership, used)
-        table.layouts[key] = Layout.of(int(used.sum()), clusters, strata, belongs)
-    return table.layouts[key]
+        return Layout.of(int(used.sum()), clusters, strata, belongs)
+
+    return table.layout(key, layout)
 
 
 def cluster_codes(table: RowTable, spec: MeasureSpec, used: Bools) -> list[Codes]:

@@ -34,7 +34,7 @@ def read_examples(
         The items to show, and the ids of the figures that use each.
     """
     for item_id, ids in figures.items():
-        place, response = parsed.places[item_id], parsed.by_item[item_id]
+        place, response = parsed.place(item_id), parsed.by_item[item_id]
         stored = [found for key in response.keys if (found := store.answers.inspect(key)) is not None]
         if len(place) == 1:
             prompt = _prompt_of(items[place[0]])

@@ -1,51 +1,31 @@
-"""One model's answers to one suite, parsed into rows as they arrive."""
+"""One model's answers to one suite, parsed into rows as they arrive.
+
+Rows are ordered in blocks of items, each followed by its follow-ups; this fixes the order of summation.
+"""
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from audit.analysis.estimators import Floats
+from audit.analysis.rows.packed import PackedRows
+from audit.analysis.rows.response_blocks import BlockReader, ItemResponse, PackedBlock, Place, ResponseBlocks, Straddled
+from audit.analysis.rows.spool import Spool
 from audit.analysis.self_check import within_noise
 from audit.results import NOT_ASKED, writable
 from backends.base import Answer, Boundary, ScoreResponse
 from backends.errors import BackendError
 from suites.base import Factor, Item, Row, Suite
 
-#: Rows are ordered in blocks of this many items, each followed by its follow-ups; this fixes the order of summation.
-_BLOCK = 512
-
-Place = tuple[int, ...]
-"""An item's position: (5,) is the suite's sixth item, (5, 0) its first follow-up."""
-
-Straddled = Literal["no", "in part", "all"]
-"""How many of an item's continuations share a token with the prompt."""
-
 _reading = threading.Lock()  # models are asked concurrently, and suites need not be thread-safe
-
-
-@dataclass(frozen=True, slots=True)
-class ItemResponse:
-    """What is kept of the answer to one item.
-
-    ``failure`` says why there is no answer; None if there is one. ``logprobs`` (k,) are those of the continuations, NaN
-    if not exact; None unless requested.
-    """
-
-    item_id: str
-    factors: Mapping[str, Factor]
-    keys: tuple[str, ...]
-    row: Row
-    failure: str | None = None
-    merged: bool = False
-    straddled: Straddled = "no"
-    logprobs: Floats | None = None
 
 
 class Responses:
@@ -70,7 +50,7 @@ class Responses:
         self.suite = suite
         self._keep_logprobs = keep_logprobs
         self.noise, self.hidden = 0.0, 0.0
-        self._found: dict[Place, ItemResponse] = {}
+        self._found = ResponseBlocks()
 
     def record(self, place: Place, item: Item, keys: tuple[str, ...], answer: Answer | None) -> Iterable[Item]:
         """Parse the answer to one item, replacing an earlier one; None if it was never asked.
@@ -79,20 +59,16 @@ class Responses:
         """
         if answer is None or isinstance(answer, BackendError):
             reason = NOT_ASKED if answer is None else answer.kind
-            self._found[place] = _unanswered(item.id, item.factors, keys, reason)
+            self._found.put(place, _unanswered(item.id, item.factors, keys, reason))
             return ()
         with _reading:
             row = _writable(self.suite.read(item, within_noise(answer, self.noise, self.hidden)))
             follow_ups = tuple(self.suite.follow_ups(item, answer))
         boundaries = [score.boundary for score in answer.scores] if isinstance(answer, ScoreResponse) else []
-        self._found[place] = ItemResponse(
-            item.id,
-            item.factors,
-            keys,
-            row,
-            merged="merged" in boundaries,
-            straddled=_straddled(boundaries),
-            logprobs=exact_logprobs(answer) if self._keep_logprobs and isinstance(answer, ScoreResponse) else None,
+        logprobs = exact_logprobs(answer) if self._keep_logprobs and isinstance(answer, ScoreResponse) else None
+        straddled = _straddled(boundaries)
+        self._found.put(
+            place, ItemResponse(item.id, item.factors, keys, row, None, "merged" in boundaries, straddled, logprobs)
         )
         return follow_ups
 
@@ -103,11 +79,13 @@ class Responses:
     @property
     def unanswered(self) -> int:
         """How many items have no answer."""
-        return sum(found.failure is not None for found in self._found.values())
+        return sum(found.failure is not None for _, found in self._found)
 
     def held(self, keys: Collection[str]) -> dict[str, int]:
         """Those of ``keys`` that belong to items here, with how many answers such an item has."""
-        return {key: len(found.keys) for found in list(self._found.values()) for key in found.keys if key in keys}
+        if not keys:
+            return {}
+        return {key: len(found.keys) for _, found in self._found for key in found.keys if key in keys}
 
     def retract(self, keys: Collection[str]) -> list[Place]:
         """Discard the answers under ``keys``: their items count as not asked, and follow-ups are dropped.
@@ -115,19 +93,21 @@ class Responses:
         Returns the positions of these items.
         """
         keys = set(keys)
-        places = [place for place, found in list(self._found.items()) if not keys.isdisjoint(found.keys)]
-        for place in places:
-            found = self._found[place]
-            self._found[place] = _unanswered(found.item_id, found.factors, found.keys, NOT_ASKED)
-        retracted = set(places)
-        for place in list(self._found):
-            if any(place[:depth] in retracted for depth in range(1, len(place))):
-                del self._found[place]
-        return places
+        if not keys:
+            return []
+        asked = {place: found for place, found in self._found if not keys.isdisjoint(found.keys)}
+        dropped = [place for place, _ in self._found if any(place[:depth] in asked for depth in range(1, len(place)))]
+        for place, found in asked.items():
+            self._found.put(place, _unanswered(found.item_id, found.factors, found.keys, NOT_ASKED))
+        self._found.remove(dropped)
+        return list(asked)
 
-    def parsed(self) -> ParsedResponses:
-        """All responses in the items' order, with the rows that the suite derives."""
-        return ParsedResponses(self.suite, {place: self._found[place] for place in sorted(self._found, key=_in_blocks)})
+    def parsed(self, like: ParsedResponses | None = None) -> ParsedResponses:
+        """All responses in the items' order, with the rows that the suite derives.
+
+        ``like``: another model's answers to the same items, whose index is shared where it is equal.
+        """
+        return ParsedResponses(self.suite, self._found.spool, self._found.packed(), like)
 
 
 class ParsedResponses:
@@ -135,26 +115,125 @@ class ParsedResponses:
 
     Attributes
     ----------
-    rows : list of Row
+    rows : sequence of Row
         One per item, and those that the suite derives from them.
     by_item : mapping of str to ItemResponse
         In the items' order.
-    places : mapping of str to Place
-        The position of each item.
     failures : Counter
         Items without an answer, by reason.
+    merged, straddled, straddled_in_part : int
+        Items with such a boundary.
     """
 
-    def __init__(self, suite: Suite, found: Mapping[Place, ItemResponse]) -> None:
+    def __init__(
+        self, suite: Suite, spool: Spool, blocks: Sequence[PackedBlock], like: ParsedResponses | None = None
+    ) -> None:
         self.suite = suite
-        self.by_item = {response.item_id: response for response in found.values()}
-        self.places = {response.item_id: place for place, response in found.items()}
-        self.failures = Counter(response.failure for response in found.values() if response.failure is not None)
-        self.rows = list(suite.derive([response.row for response in found.values()]))
+        self._reader, self._blocks = BlockReader(spool), blocks
+        self.failures = Counter[str]()
+        self.merged = self.straddled = self.straddled_in_part = 0
+        have_own_ids = False
+        for block in blocks:
+            beside = self._reader.beside(block)
+            self.failures.update(beside.failures.values())
+            self.merged += len(beside.merged)
+            self.straddled += len(beside.straddled)
+            self.straddled_in_part += sum(one == "in part" for one in beside.straddled.values())
+            have_own_ids = have_own_ids or beside.item_ids is not None
+        index = None if like is None else like.by_item.index
+        self.by_item: _ItemResponses = _ItemResponses(self._reader, blocks, index)
+        index = self.by_item.index
+        size = sum(block.size for block in blocks)
+        is_of_rows = len(index) == size and not have_own_ids
+        slots = [(block.rows, block.size) for block in blocks]
+        read = PackedRows(spool, slots, index if is_of_rows else None)
+        # What a suite of its own derives is made from a list, as it always was.
+        self.rows: Sequence[Row] = read if _inherits_derive(suite) else PackedRows.of(suite.derive(list(read)))
+
+    def place(self, item_id: str) -> Place:
+        """The position of an item."""
+        block, at = self.by_item.find(item_id)
+        return self._reader.beside(block).places[at]
+
+    def keys(self, item_id: str) -> tuple[str, ...]:
+        """The keys of an item's answers."""
+        return self._reader.keys(*self.by_item.find(item_id))
+
+    def numbers_of_keys(self) -> dict[str, int]:
+        """How many answers each item has."""
+        numbers = itertools.chain.from_iterable(self._reader.beside(block).n_keys for block in self._blocks)
+        return dict(zip(self._ids(), numbers, strict=True))
 
     def logprobs(self) -> dict[str, Floats]:
         """Log-probabilities (k,) of each scored item's continuations, if they were kept."""
-        return {item: found.logprobs for item, found in self.by_item.items() if found.logprobs is not None}
+        kept: dict[str, Floats] = {}
+        for block in self._blocks:
+            if beside := self._reader.beside(block).logprobs:
+                ids = _item_ids(self._reader, block)
+                kept |= {ids[at]: logprobs for at, logprobs in beside.items()}
+        return kept
+
+    def _ids(self) -> Iterator[str]:
+        return itertools.chain.from_iterable(_item_ids(self._reader, block) for block in self._blocks)
+
+
+class _ItemResponses(Mapping[str, ItemResponse]):
+    """The responses by item, of which a block at a time is unpacked.
+
+    ``index`` has each item's position; it is ``like`` if that is equal.
+    """
+
+    def __init__(self, reader: BlockReader, blocks: Sequence[PackedBlock], like: Mapping[str, int] | None) -> None:
+        self._reader, self._blocks = reader, blocks
+        self._ends = list(itertools.accumulate(block.size for block in blocks))
+        ids = itertools.chain.from_iterable(_item_ids(reader, block) for block in blocks)
+        self.index = _positions(ids, like)
+
+    def find(self, item_id: str) -> tuple[PackedBlock, int]:
+        """The block of an item, and its place there."""
+        position = self.index[item_id]
+        number = bisect.bisect_right(self._ends, position)
+        block = self._blocks[number]
+        return block, position - self._ends[number] + block.size
+
+    def __getitem__(self, item_id: str) -> ItemResponse:
+        return self._reader.response(*self.find(item_id))
+
+    def __contains__(self, item_id: object) -> bool:
+        return item_id in self.index
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.index)
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+
+def _positions(ids: Iterable[str], like: Mapping[str, int] | None) -> Mapping[str, int]:
+    """The position of each id, the last one if it occurs twice; ``like`` itself where it is equal."""
+    source = iter(ids)
+    n = 0
+    own: dict[str, int] = {}
+    if like is not None:
+        for item in source:
+            if like.get(item) != n:
+                source = itertools.chain([item], source)
+                break
+            n += 1
+        else:
+            if n == len(like):
+                return like
+        own = {item: position for item, position in like.items() if position < n}
+    own.update((item, position) for position, item in enumerate(source, n))
+    return own
+
+
+def _item_ids(reader: BlockReader, block: PackedBlock) -> list[str]:
+    return reader.beside(block).item_ids or reader.row_ids(block)
+
+
+def _inherits_derive(suite: Suite) -> bool:
+    return getattr(suite.derive, "__func__", None) is Suite.derive
 
 
 def exact_logprobs(response: ScoreResponse) -> Floats:
@@ -177,7 +256,3 @@ def _writable(row: Row) -> Row:
     if row.missing is None or row.missing.isascii():
         return row
     return replace(row, missing=writable(row.missing))
-
-
-def _in_blocks(place: Place) -> tuple[int, int, Place]:
-    return place[0] // _BLOCK, len(place), place

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter, itemgetter
 
 import numpy as np
 
 from audit.analysis.estimators import Codes, Floats, Layout
-from suites.base import Factor, IdentifiedInterval, Row
+from audit.analysis.rows.packed import LevelColumn, NumberColumn, PackedRows, RowBlock, RowsAlike, Shape, row_blocks
+from suites.base import Factor, Row
 
 Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+#: Bytes of what is computed again where it would take more: rows with a level, and layouts.
+_MOST_CACHED = 32 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,38 +82,59 @@ class RowTable:
         self.index = item_index([rows]) if index is None else index
         self.levels = levels or Levels()
         n = len(self.index)
-        if index is None and n == len(rows):
-            position = np.arange(n)
-            self.reasons: list[str | None] = [_reason(row) for row in rows]
-        else:
-            position = np.array([self.index[row.item_id] for row in rows], dtype=np.intp)
-            times = np.bincount(position)
-            if times.max(initial=0) > 1:
-                raise ValueError(f"item {list(self.index)[int(times.argmax())]!r} has more than one row")
-            self.reasons = [None] * n
-            for at, row in zip(position.tolist(), rows, strict=True):
-                self.reasons[at] = _reason(row)
-        self.missing: Bools = np.array([reason is not None for reason in self.reasons], dtype=np.bool_)
+        self.reasons: list[str | None] = [None] * n
         self.answered: Bools = np.zeros(n, dtype=np.bool_)
-        self.answered[position] = True
-        self.answered &= ~self.missing
-        #: Cache of the clusters and strata behind figures (`audit.analysis.rows.design.layout_of`).
-        self.layouts: dict[Hashable, Layout] = {}
+        self._layouts: dict[Hashable, Layout] = {}
+        self._bytes_of_layouts = 0
         self._masks: dict[tuple[str, int], Bools] = {}
         self._codes: dict[str, Codes] = {}
         self._quantities: dict[str, Quantity] = {}
         self._has: dict[str, Bools] = {}
         self._memberships: dict[str, list[tuple[int, Codes]]] = {}
-        for at, row in zip(position.tolist(), rows, strict=True):
-            for factor, levels_of_row in row.memberships.items():
-                codes = self.levels.codes_of(factor, levels_of_row)
-                self._memberships.setdefault(factor, []).append((at, codes))
-        for places, alike in _alike(rows, position):
-            factors, values = [row.factors for row in alike], [row.values for row in alike]
-            for factor in factors[0]:
-                self.codes(factor)[places] = self.levels.codes_of(factor, list(map(itemgetter(factor), factors)))
-            for name in values[0]:
-                self._quantities[name] = _filled(self.quantity(name), places, list(map(itemgetter(name), values)))
+        alike: dict[Shape, _Columns] = {}
+        # Rows that are all there is stand in their own order.
+        in_order = len(rows) == n and (index is None or (isinstance(rows, PackedRows) and rows.positions is index))
+        start = 0
+        for block in row_blocks(rows):
+            size = len(block.ids)
+            position = np.arange(start, start + size) if in_order else self._positions(block.ids)
+            self._add(block, position)
+            for own in block.alike:
+                alike.setdefault(own.shape, _Columns(own.shape)).add(own, position)
+            start += size
+        self.missing: Bools = np.array([reason is not None for reason in self.reasons], dtype=np.bool_)
+        self.answered &= ~self.missing
+        while alike:  # each is dropped once it is filled in
+            self._fill(alike.pop(next(iter(alike))))
+
+    def _positions(self, ids: Sequence[str]) -> Codes:
+        position = np.array([self.index[item] for item in ids], dtype=np.intp)
+        if len(np.unique(position)) < len(ids) or self.answered[position].any():
+            twice = next(item for item, n in Counter(ids).items() if n > 1 or self.answered[self.index[item]])
+            raise ValueError(f"item {twice!r} has more than one row")
+        return position
+
+    def _add(self, block: RowBlock, position: Codes) -> None:
+        """Take over what belongs to single rows of a block."""
+        self.answered[position] = True
+        places = position.tolist()
+        for own in block.alike:
+            if not own.shape[1]:  # a row without values counts as missing
+                for at in own.places.tolist():
+                    self.reasons[places[at]] = "no value"
+        for at, reason in block.missing.items():
+            self.reasons[places[at]] = reason
+        for at, memberships in block.memberships.items():
+            for factor, levels in memberships.items():
+                self._memberships.setdefault(factor, []).append((places[at], self.levels.codes_of(factor, levels)))
+
+    def _fill(self, columns: _Columns) -> None:
+        """Fill in rows that have the same factors and quantities."""
+        position = columns.position
+        for factor, (levels, codes) in columns.take_factors():
+            self.codes(factor)[position] = self.levels.codes_of(factor, levels)[codes]
+        for name, numbers in columns.take_values():
+            self._quantities[name] = _filled(self.quantity(name), position, *numbers)
 
     def quantity(self, name: str) -> Quantity:
         """A quantity by name; all NaN if no row has it."""
@@ -128,6 +154,18 @@ class RowTable:
         if factor not in self._codes:
             self._codes[factor] = np.full(len(self.index), -1, dtype=np.intp)
         return self._codes[factor]
+
+    def layout(self, key: Hashable, make: Callable[[], Layout]) -> Layout:
+        """The layout that ``make`` gives, which is kept under a key for the figures that share it."""
+        found = self._layouts.get(key)
+        if found is None:
+            found = make()
+            if self._bytes_of_layouts + found.size > _MOST_CACHED:
+                self._layouts.clear()
+                self._bytes_of_layouts = 0
+            self._layouts[key] = found
+            self._bytes_of_layouts += found.size
+        return found
 
     def belongs(self, factor: str, used: Bools) -> Floats:
         """Indicators (used, G): 1 if a used row (n,) belongs to a level of the factor, for the G levels that occur."""
@@ -154,38 +192,77 @@ class RowTable:
             code = self.levels.find(factor, level)
             if code is None:
                 return np.zeros(len(self.index), dtype=np.bool_)
-            if (factor, code) not in self._masks:
-                self._masks[factor, code] = self.codes(factor) == code
-            mask &= self._masks[factor, code]
+            of_level = self._masks.get((factor, code))
+            if of_level is None:
+                of_level = self.codes(factor) == code
+                if (len(self._masks) + 1) * len(self.index) <= _MOST_CACHED:
+                    self._masks[factor, code] = of_level
+            mask &= of_level
         return mask
 
 
-def _reason(row: Row) -> str | None:
-    """Why a row counts as missing, as any row without values does; None if it does not."""
-    return row.missing if row.missing is not None or row.values else "no value"
-
-
-def item_index(rows_of_models: Iterable[Sequence[Row]]) -> dict[str, int]:
+def item_index(rows_of_models: Iterable[Sequence[Row]]) -> Mapping[str, int]:
     """Position of each item of any model, in order of first appearance."""
+    models = list(rows_of_models)
+    packed = [rows.positions for rows in models if isinstance(rows, PackedRows)]
+    if len(packed) == len(models) and all(index is packed[0] for index in packed[1:]) and packed:
+        return packed[0]
     index: dict[str, int] = {}
-    for rows in rows_of_models:
-        for row in rows:
-            index.setdefault(row.item_id, len(index))
+    for rows in models:
+        for item in rows.positions if isinstance(rows, PackedRows) else (row.item_id for row in rows):
+            index.setdefault(item, len(index))
     return index
 
 
-def _alike(rows: Sequence[Row], position: Codes) -> Iterator[tuple[Codes, list[Row]]]:
-    """Groups of rows with the same factors and quantities, and their positions, so that columns are filled at once."""
-    by_names: dict[tuple[tuple[str, ...], tuple[str, ...]], list[int]] = {}
-    for number, row in enumerate(rows):
-        by_names.setdefault((tuple(row.factors), tuple(row.values)), []).append(number)
-    for numbers in by_names.values():
-        yield position[numbers], [rows[number] for number in numbers]
+class _Columns:
+    """Rows with the same factors and quantities, gathered block by block, so that columns are filled at once."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._names, self._quantities = shape
+        self._position: list[Codes] = []
+        self._levels: list[tuple[dict[tuple[bool, Factor], int], list[Codes]]] = [({}, []) for _ in self._names]
+        self._numbers: list[list[NumberColumn]] = [[] for _ in self._quantities]
+
+    def add(self, rows: RowsAlike, position: Codes) -> None:
+        """Add the rows of a block whose rows are at ``position``."""
+        self._position.append(position[rows.places])
+        for (found, codes), column in zip(self._levels, rows.factors, strict=True):
+            codes.append(_coded(column, found))
+        for numbers, of_block in zip(self._numbers, rows.values, strict=True):
+            numbers.append(of_block)
+
+    @property
+    def position(self) -> Codes:
+        """The rows' positions (n,)."""
+        return np.concatenate(self._position)
+
+    def take_factors(self) -> Iterator[tuple[str, tuple[list[Factor], Codes]]]:
+        """Each factor's distinct levels in order of first appearance, and the rows' codes (n,) among these."""
+        for name, (found, codes) in zip(self._names, self._levels, strict=True):
+            yield name, ([level for _, level in found], np.concatenate(codes))
+            codes.clear()
+
+    def take_values(self) -> Iterator[tuple[str, tuple[Floats, Floats, Floats]]]:
+        """Each quantity's value, low and high (n,), the same array if all are exact."""
+        for name, columns in zip(self._quantities, self._numbers, strict=True):
+            value = np.concatenate([column.value for column in columns])
+            low = high = value
+            if not all(column.is_exact for column in columns):
+                low, high = (np.concatenate([getattr(of, end) for of in columns]) for end in ("low", "high"))
+            columns.clear()
+            yield name, (value, low, high)
 
 
-def _filled(column: Quantity, places: Codes, numbers: Sequence[IdentifiedInterval]) -> Quantity:
-    value = np.array(list(map(attrgetter("value"), numbers)), dtype=float)  # None becomes NaN
-    low, high = (np.fromiter(map(attrgetter(bound), numbers), float, len(numbers)) for bound in ("low", "high"))
+def _coded(column: LevelColumn, found: dict[tuple[bool, Factor], int]) -> Codes:
+    """The codes (n,) of a block's rows among all levels ``found`` so far. True differs from 1; 1.0 does not."""
+    own = []
+    for level in column.levels:
+        known = math.nan if isinstance(level, float) and math.isnan(level) else level  # else no two of them are equal
+        own.append(found.setdefault((level is True or level is False, known), len(found)))
+    return np.asarray(np.array(own, dtype=np.intp)[column.codes])
+
+
+def _filled(column: Quantity, places: Codes, value: Floats, low: Floats, high: Floats) -> Quantity:
     column.value[places] = value
     if column.low is column.value:
         if (low == value).all() and (high == value).all():

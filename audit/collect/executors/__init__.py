@@ -5,7 +5,7 @@ What is asked, retried, stored and counted is the scheduler's affair, and the sa
 
 from __future__ import annotations
 
-from audit.collect.executors.base import Executor, Pool
+from audit.collect.executors.base import Executor, PlansResources, Pool, Resources
 from audit.collect.executors.local import LocalExecutor
 
-__all__ = ["Executor", "LocalExecutor", "Pool"]
+__all__ = ["Executor", "LocalExecutor", "PlansResources", "Pool", "Resources"]

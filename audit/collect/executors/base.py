@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from audit.store import Store
 from backends.base import Answer, Backend, OnResponse, Request
@@ -28,6 +28,10 @@ class Pool(Protocol):
         """As `backends.base.SupportsRunNotes.notes_of_run`."""
         ...
 
+    def actors(self) -> tuple[int, int] | None:
+        """How many of its actors live, and how many it should have; None if it computes in this process."""
+        ...
+
     async def close(self) -> None:
         """Free the model. The pool may be asked again: the model is then loaded again."""
         ...
@@ -47,4 +51,20 @@ class Executor(Protocol):
 
     async def close(self) -> None:
         """End what it started. Called once, after the last batch, while the store is open."""
+        ...
+
+
+class Resources(NamedTuple):
+    """What a model's actors are given: their number, None for as many as there is room for, and the GPUs of each."""
+
+    actors: int | None
+    gpus: float
+
+
+@runtime_checkable
+class PlansResources(Protocol):
+    """An executor that says, before it starts anything, what a model will take."""
+
+    def resources(self, backend: Backend) -> Resources | None:
+        """What a model's actors are given; None if it has none."""
         ...

@@ -25,6 +25,9 @@ class LocalPool:
         """As in `audit.collect.executors.base.Pool`."""
         return self._backend.notes_of_run() if isinstance(self._backend, SupportsRunNotes) else {}
 
+    def actors(self) -> None:
+        """As in `audit.collect.executors.base.Pool`."""
+
     async def close(self) -> None:
         """As in `audit.collect.executors.base.Pool`."""
         await self._backend.close()

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from audit.collect.executors.base import Pool
+from audit.collect.executors.base import Pool, Resources
 from audit.collect.executors.local import LocalPool
 from audit.collect.executors.model_actor import ModelActor
 from audit.collect.executors.shard_owners import owner_writer
@@ -81,6 +81,10 @@ class RayExecutor:
         await asyncio.to_thread(self._connect)
         return RayPool(backend, *await asyncio.to_thread(self._resources, backend.device))
 
+    def resources(self, backend: Backend) -> Resources | None:
+        """As in `audit.collect.executors.base.PlansResources`."""
+        return None if backend.device is None else Resources(self.actors, self._gpus(backend.device))
+
     async def own(self, store: Store) -> None:
         """Give each of the store's shards an owner in the cluster, on this node. A store of one file is written here.
 
@@ -129,7 +133,7 @@ class RayExecutor:
 
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         on_gpu = device.startswith("cuda")
-        gpus = self.gpus if self.gpus is not None else float(on_gpu)
+        gpus = self._gpus(device)
         cpus = self.cpus if self.cpus is not None else 1.0 if on_gpu else _cpus_of_smallest(nodes)
         wanted = {name: amount for name, amount in (("CPU", cpus), ("GPU", gpus)) if amount > 0}
         if not wanted:
@@ -141,6 +145,9 @@ class RayExecutor:
         actors = min(self.actors or room, room)
         log.info("actors", actors=actors, asked_for=self.actors, room=room, cpus=cpus, gpus=gpus)
         return actors, cpus, gpus
+
+    def _gpus(self, device: str) -> float:
+        return self.gpus if self.gpus is not None else float(device.startswith("cuda"))
 
 
 def _cpus_of_smallest(nodes: Sequence[Mapping[str, float]]) -> float:
@@ -193,6 +200,10 @@ class RayPool:
     def notes_of_run(self) -> Mapping[str, str]:
         """As in `audit.collect.executors.base.Pool`."""
         return self._notes
+
+    def actors(self) -> tuple[int, int]:
+        """As in `audit.collect.executors.base.Pool`."""
+        return len(self._actors), self._n_actors
 
     async def close(self) -> None:
         """End all actors, and with them their models."""

@@ -12,14 +12,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 from pydantic import BaseModel
 
 from audit.collect import CHUNK
+from audit.collect.executors import PlansResources
 from audit.collect.items import CHARACTERS_PER_TOKEN, prompt_text, shared_length
 from audit.collect.repeated_questions import EvenSample, number_to_repeat, part_to_repeat
 from audit.config import AuditConfig
-from audit.prepare.forecast.request_timing import estimate_seconds, measure_timings, timed_tokens
+from audit.prepare.forecast.request_timing import MOST_ANSWERS, estimate_seconds, measure_timings, timed_tokens
 from audit.prepare.resolve import DescribedBackend, ResolvedAudit, resolve_audit
 from audit.store import Store, keyed_request
 from backends.base import (
@@ -65,6 +67,13 @@ class ModelEstimate(BaseModel):
         None if there is nothing to estimate from.
     seconds_by, tokens_by : str
         What the estimate is based on.
+    device : str, optional
+        Of a local model. Those that share one take turns.
+    actors, measured_actors : int, optional
+        How many actors will answer, if the config says so, and how many gave the answers that show the speed: None if
+        the store does not know. ``seconds`` is for ``actors``, taken to share the work evenly, or else as measured.
+    gpu_hours : float, optional
+        The hours of all actors, times the GPUs of each; None without any, and where the measured number is unknown.
     cost : float, optional
         In the currency of the backend's price table. No upper bound: a server's route may need more or fewer requests
         for a score than it has continuations, and failed requests are repeated. `--max-cost` holds regardless.
@@ -89,6 +98,10 @@ class ModelEstimate(BaseModel):
     most_generated_tokens: int
     seconds: float | None
     seconds_by: str
+    device: str | None = None
+    actors: int | None = None
+    measured_actors: int | None = None
+    gpu_hours: float | None = None
     cost: float | None
     probe_requests: int = 0
     checking_requests: int = 0
@@ -152,6 +165,7 @@ def _estimate(
         seconds_by = "too few stored answers of this model to measure its speed"
     else:
         seconds_by = "; ".join(f"{kind}: {timings[kind].source}" for kind in counted.tokens_by_kind)
+    shared = _shared(audit, model, timed, seconds)
     cost = None
     if isinstance(model.backend, SupportsPrices):
         cost = model.backend.highest_cost(prompt_tokens, counted.generated_tokens)
@@ -168,12 +182,43 @@ def _estimate(
         prompt_tokens=prompt_tokens,
         tokens_by=tokens_by,
         most_generated_tokens=counted.generated_tokens,
-        seconds=seconds,
+        seconds=shared.seconds,
         seconds_by=seconds_by,
+        device=model.backend.device,
+        actors=shared.actors,
+        measured_actors=shared.measured,
+        gpu_hours=shared.gpu_hours,
         cost=cost,
         probe_requests=model.description.requests,
         checking_requests=_checking_requests(model.backend, counted),
     )
+
+
+class _Shared(NamedTuple):
+    """A model's time, shared by its actors."""
+
+    seconds: float | None
+    actors: int | None = None
+    measured: int | None = None
+    gpu_hours: float | None = None
+
+
+def _shared(audit: AuditConfig, model: DescribedBackend, timed: Store, seconds: float | None) -> _Shared:
+    """The time of a model on the actors that it will have, from ``seconds`` on those that were measured."""
+    executor = audit.executor
+    resources = executor.resources(model.backend) if isinstance(executor, PlansResources) else None
+    if resources is None and model.backend.device is None:
+        return _Shared(seconds)
+    actors = 1 if resources is None else resources.actors
+    answers = timed.answers.latest(model.fingerprint_id, MOST_ANSWERS)
+    measured = timed.runs.actors_of(model.fingerprint_id, answers[0].at) if answers else None
+    if seconds is None or measured is None:
+        # By a store that does not know, the speed may be that of many: nothing is divided.
+        return _Shared(seconds, actors, measured)
+    hours_of_all = seconds * measured / 3600
+    gpus = 0.0 if resources is None else resources.gpus
+    on_actors = seconds if actors is None else seconds * measured / actors
+    return _Shared(on_actors, actors, measured, hours_of_all * gpus if gpus else None)
 
 
 def _checking_requests(backend: Backend, counts: RequestCounts) -> int:

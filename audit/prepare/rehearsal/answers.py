@@ -7,7 +7,8 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, cast
 
-from audit.analysis.rows.responses import ParsedResponses, Place, Responses
+from audit.analysis.rows.response_blocks import Place
+from audit.analysis.rows.responses import ParsedResponses, Responses
 from backends.base import (
     ContinuationScore,
     GenerateRequest,

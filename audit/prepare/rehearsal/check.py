@@ -169,15 +169,20 @@ def _sample(suite: Suite, items: Collection[Item]) -> list[Item]:
 
     The first item of each kind is among them, however rare: an item with a misspelt factor is a kind of its own.
     """
-    sets: dict[object, list[int]] = {}
+    sets: dict[object, list[int]] = {}  # only of items that belong together: the others are sets of their own
     kinds: dict[frozenset[str], object] = {}
+    order: list[object] | range = range(len(items))
+    if suite.sampled_together:
+        for number, item in enumerate(items):
+            key = number if item.is_control else tuple(item.factors.get(name) for name in suite.sampled_together)
+            sets.setdefault(key, []).append(number)
+        order = list(sets)
     for number, item in enumerate(items):
         together = not item.is_control and suite.sampled_together
         key = tuple(item.factors.get(name) for name in suite.sampled_together) if together else number
-        sets.setdefault(key, []).append(number)
         kinds.setdefault(frozenset(item.factors), key)
     step = max(1, len(items) // _SAMPLE_SIZE)
-    chosen = {number for key in (*list(sets)[::step], *kinds.values()) for number in sets[key]}
+    chosen = {number for key in (*order[::step], *kinds.values()) for number in sets.get(key, [key])}
     return [item for number, item in enumerate(items) if number in chosen]
 
 

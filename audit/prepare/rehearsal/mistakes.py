@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -44,7 +44,8 @@ def of_items(suite: Suite, items: Collection[Item]) -> Iterator[ConfigError]:
         if broken := _broken(item.id, *item.factors, *item.factors.values()):
             yield placed(suite, "items", broken, *_HALF)
             return
-    ids = Counter(item.id for item in items)
+    twice = _repeated(item.id for item in items)
+    ids = Counter(item.id for item in items if hash(item.id) in twice) if twice else Counter[str]()
     for item_id, n in ids.items():
         if n > 1:
             yield placed(
@@ -56,6 +57,12 @@ def of_items(suite: Suite, items: Collection[Item]) -> Iterator[ConfigError]:
         for name in names:
             if name is not None and name not in factors:
                 yield placed(suite, None, name, f"{option}: no item has this factor", _close(name, factors))
+
+
+def _repeated(values: Iterable[Hashable]) -> set[int]:
+    """The hashes that two of the values have: a million values need not be held to see that all differ."""
+    hashes = np.sort(np.fromiter(map(hash, values), np.int64))
+    return set(hashes[1:][hashes[1:] == hashes[:-1]].tolist())
 
 
 def of_descriptions(suite: Suite) -> Iterator[ConfigError]:
@@ -116,11 +123,12 @@ def of_presentation(suite: Suite, specs: Sequence[MeasureSpec]) -> Iterator[Conf
 
 def of_levels(suite: Suite, items: Collection[Item], specs: Sequence[MeasureSpec]) -> Iterator[ConfigError]:
     """Two levels of a sampled factor that ask the same: one answer would count as two independent ones."""
-    for factor in dict.fromkeys(factor for spec in specs for factor in spec.clusters):
+    twice = _repeated((item.request, item.scorer) for item in items)
+    for factor in dict.fromkeys(factor for spec in specs for factor in spec.clusters) if twice else ():
         figures = [spec for spec in specs if factor in spec.clusters]
         asked: dict[object, list[Item]] = {}
         for item in items:
-            if item.is_control or item.factors.get(factor) is None:
+            if item.is_control or item.factors.get(factor) is None or hash((item.request, item.scorer)) not in twice:
                 continue
             alike = asked.setdefault((item.request, item.scorer), [])
             other = next((one for one in alike if _count_as_two(one, item, factor, figures)), None)

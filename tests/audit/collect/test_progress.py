@@ -116,3 +116,14 @@ def test_a_terminal_that_went_away_does_not_fail_the_run(monkeypatch):
     with display:
         display(Progress("m", 1, 5, 0, 0, 0))
         display(Progress("m", 5, 5, 0, 0, 0))
+
+
+def test_a_line_says_how_many_actors_compute_and_what_limits(clock, capsys):
+    display = progress.Display()
+    display(Progress("m", 0, 1000, 0, 0, 0))
+    clock[0] += 20
+    display(Progress("m", 600, 1000, 0, 0, 0, actors=(3, 4), limit="store"))
+    assert lines(capsys)[-1] == (
+        "m: 600/1000, 13 s left, 30 a second by 3 of 4 actors, 10 each, "
+        "0 cached, 0 retried, 0 failed, limited by the store"
+    )
