@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter, itemgetter
 
 import numpy as np
@@ -17,11 +17,13 @@ Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
 @dataclass(frozen=True, slots=True)
 class Quantity:
     """One quantity of all rows (n,). ``low`` and ``high`` are NaN if a row lacks it; they equal ``value`` if it is
-    exact, and are the same array as ``value`` if it is exact in all rows. ``value`` is NaN if only bounds are known."""
+    exact, and are the same array as ``value`` if it is exact in all rows. ``value`` is NaN if only bounds are known.
+    ``draw_variance`` is None if no value was counted from drawn answers, and NaN where it is unknown."""
 
     value: Floats
     low: Floats
     high: Floats
+    draw_variance: Floats | None = None
 
 
 @dataclass
@@ -187,9 +189,13 @@ def _filled(column: Quantity, places: Codes, numbers: Sequence[IdentifiedInterva
     value = np.array(list(map(attrgetter("value"), numbers)), dtype=float)  # None becomes NaN
     low, high = (np.fromiter(map(attrgetter(bound), numbers), float, len(numbers)) for bound in ("low", "high"))
     column.value[places] = value
+    if any(number.draw_variance != 0 for number in numbers):
+        variance = np.zeros(len(column.value)) if column.draw_variance is None else column.draw_variance
+        variance[places] = np.array([number.draw_variance for number in numbers], dtype=float)  # None becomes NaN
+        column = replace(column, draw_variance=variance)
     if column.low is column.value:
         if (low == value).all() and (high == value).all():
             return column
-        column = Quantity(column.value, column.value.copy(), column.value.copy())
+        column = replace(column, low=column.value.copy(), high=column.value.copy())
     column.low[places], column.high[places] = low, high
     return column
