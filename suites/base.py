@@ -77,11 +77,15 @@ class IdentifiedInterval:
     Arithmetic treats the operands as independent: each may be anywhere within its bounds. So a result's bounds are
     always valid, and tight if the operands do not depend on each other: ``a - a`` is 0 for an exact ``a``, but twice
     as wide as a bounded ``a``. A result has a value if all operands have one.
+
+    ``draw_variance`` is the variance that the value has because it was counted from drawn answers: 0 if it was not,
+    None if it is unknown. A mean averages it out; a correlation is smaller for it, and corrects for that.
     """
 
     value: float | None
     low: float
     high: float
+    draw_variance: float | None = field(default=0.0, compare=False)
 
     def __post_init__(self) -> None:
         value = self.low if self.value is None else self.value
@@ -109,12 +113,14 @@ class IdentifiedInterval:
 
     def __neg__(self) -> IdentifiedInterval:
         """The number with its sign changed; its bounds swap places."""
-        return IdentifiedInterval(None if self.value is None else -self.value, -self.high, -self.low)
+        value = None if self.value is None else -self.value
+        return IdentifiedInterval(value, -self.high, -self.low, self.draw_variance)
 
     def __sub__(self, other: IdentifiedInterval) -> IdentifiedInterval:
         """The difference: lowest when this is lowest and the other highest, and vice versa."""
         value = None if self.value is None or other.value is None else self.value - other.value
-        return IdentifiedInterval(value, self.low - other.high, self.high - other.low)
+        variance = _summed([self.draw_variance, other.draw_variance])
+        return IdentifiedInterval(value, self.low - other.high, self.high - other.low, variance)
 
     @classmethod
     def total(cls, numbers: Sequence[Self]) -> IdentifiedInterval:
@@ -124,6 +130,7 @@ class IdentifiedInterval:
             math.fsum(values) if len(values) == len(numbers) else None,
             math.fsum(number.low for number in numbers),
             math.fsum(number.high for number in numbers),
+            _summed([number.draw_variance for number in numbers]),
         )
 
     @classmethod
@@ -134,7 +141,14 @@ class IdentifiedInterval:
             None if total.value is None else total.value / len(numbers),
             total.low / len(numbers),
             total.high / len(numbers),
+            None if total.draw_variance is None else total.draw_variance / len(numbers) ** 2,
         )
+
+
+def _summed(variances: Sequence[float | None]) -> float | None:
+    """The variance of a sum of independent numbers; None if that of one is unknown."""
+    known = [variance for variance in variances if variance is not None]
+    return math.fsum(known) if len(known) == len(variances) else None
 
 
 _YES, _NO = IdentifiedInterval.exact(1.0), IdentifiedInterval.exact(0.0)  # shared: every text has several

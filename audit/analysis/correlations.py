@@ -17,6 +17,12 @@ more, intervals over occupations alone covered 58 to 92 % with three templates a
 5 % level in 2 to 8 % with three templates and 2 to 5 % with 25 (occupations alone: up to 88 %). The intervals are for
 the correlation at this number of items per cluster: means over few noisy items correlate less than means over many.
 With two or more further factors V_c is not subtracted: coverage is up to 99.8 %.
+
+Items that are counted from drawn answers vary by these draws, too, which makes a correlation smaller than that of their
+probabilities: with 4 draws by up to half. The expected part of the draws is subtracted from the clusters' variation
+(Spearman 1904, Am. J. Psychol. 15, with error variances that are known), and the jackknife is that of the corrected
+correlation, on its own scale, since it may exceed 1. Where draws make up more than `_MOST_DRAWN` of the variation, it
+has no value, and its interval reaches from that of the uncorrected correlation to the end of the range.
 """
 
 from __future__ import annotations
@@ -41,13 +47,44 @@ from audit.analysis.estimators import (
     summed_variance,
 )
 
+#: The part of the clusters' variation that may be their draws', for a correlation without them to be known.
+_MOST_DRAWN = 0.7
 
-def correlation(x: Floats, y: Floats) -> float:
-    """Pearson's correlation; NaN if one of the two does not vary."""
+
+def correlation(x: Floats, y: Floats, noise: Floats | None = None) -> float:
+    """Pearson's correlation; NaN if one of the two does not vary.
+
+    ``noise`` (G,): the variance of each x through its draws, for the correlation of x without them; it may exceed 1.
+    """
     if is_constant(x, x.mean()) or is_constant(y, y.mean()):
         return np.nan
     x, y = x - x.mean(), y - y.mean()
-    return float(_perfect(x @ y / np.sqrt((x @ x) * (y @ y))))
+    if noise is None:
+        return float(_perfect(x @ y / np.sqrt((x @ x) * (y @ y))))
+    square_x = x @ x - _squares_of(noise)
+    return float(x @ y / np.sqrt(square_x * (y @ y))) if square_x > 0 else np.nan
+
+
+def _squares_of(noise: Floats) -> float:
+    """The expected sum of squares about their mean of numbers with these variances."""
+    return float(noise.sum()) * (1 - 1 / len(noise))
+
+
+def noise_of_draws(x: Floats, variances: Floats, codes: Codes, limits: tuple[float, float]) -> Floats:
+    """The variances (n,) of items x that are counted from draws, where they are unknown (NaN) as large as they may be.
+
+    One draw shows no variance. A number between limits a and b whose mean is m has one of (b - m)(m - a) at most: m is
+    the mean of the cluster's items of this kind, or of all where it has one alone.
+    """
+    unknown = np.isnan(variances)
+    if not unknown.any():
+        return variances
+    least, most = limits
+    n = np.bincount(codes[unknown], minlength=int(codes.max()) + 1)
+    mean = np.bincount(codes[unknown], x[unknown], minlength=len(n)) / np.maximum(n, 1)
+    own = (most - mean) * (mean - least) * n / np.maximum(n - 1, 1)
+    overall = float((most - x[unknown].mean()) * (x[unknown].mean() - least))
+    return np.where(unknown, np.where(n > 1, own, overall)[codes], variances)
 
 
 def _perfect(r: Floats) -> Floats:
@@ -55,8 +92,11 @@ def _perfect(r: Floats) -> Floats:
     return np.where(np.abs(r) > 1 - ROUNDING, np.sign(r), r)
 
 
-def leave_one_out_correlations(x: Floats, y: Floats) -> Floats:
+def leave_one_out_correlations(x: Floats, y: Floats, noise: Floats | None = None) -> Floats:
     """Correlation of x (G,) and y (G,) without each of the clusters in turn (G,); NaN if the rest does not vary."""
+    if noise is not None:
+        without = [np.arange(len(x)) != i for i in range(len(x))]
+        return np.array([correlation(x[rest], y[rest], noise[rest]) for rest in without])
     n = len(x) - 1
     of_x, of_y = x - x.mean(), y - y.mean()
     sum_x, sum_y = -of_x, -of_y
@@ -96,6 +136,8 @@ class Correlations:
         Degrees of freedom of V_c; 0 if unknown.
     nested : bool
         Whether the clusters only subdivide the levels of a further factor.
+    is_corrected : bool
+        Whether the correlations are those of the items without the variation of their draws.
     """
 
     value: Floats
@@ -104,6 +146,16 @@ class Correlations:
     cells: Floats
     cells_df: int
     nested: bool
+    is_corrected: bool = False
+
+    def interval(self, confidence: float) -> tuple[Floats, Floats]:
+        """Intervals (k,) of the correlations; of corrected ones on their own scale."""
+        if self.is_corrected:
+            parts = self.value, self.without, self.without_level, self.cells
+            lows, highs = allow_for_unseen_skewness(self._estimate(*parts)).interval(confidence)
+            return np.clip(lows, -1.0, 1.0), np.clip(highs, -1.0, 1.0)
+        lows, highs = self.on_fishers_z().interval(confidence)
+        return np.tanh(lows), np.tanh(highs)
 
     def on_fishers_z(self) -> Estimate:
         """Each correlation as z = artanh r. The error is NaN if the fit is perfect, even if only without some level."""
@@ -159,32 +211,45 @@ def _jackknifed(without: Floats) -> Moments:
     return Moments((n - 1) / n * total, np.where(np.isfinite(df), np.clip(df, 1.0, n - 1.0), n - 1.0), third)
 
 
-def correlations(x: Floats, y: Floats, clusters: Sequence[Codes] = ()) -> Correlations:
+def correlations(x: Floats, y: Floats, clusters: Sequence[Codes] = (), noise: Floats | None = None) -> Correlations:
     """Correlation of the clusters' means of each column of x (n, k) with the clusters' covariate y (G,).
 
     ``clusters[0]`` (n,), codes 0…G-1, are the clusters that are correlated. The levels of further factors are left out
     one by one as well; a factor that does not vary, or only subdivides the clusters, is ignored. Without clusters, each
-    item is its own cluster.
+    item is its own cluster. ``noise`` (n, k): the variances of the items through their draws, for the correlations
+    without these.
     """
     own = clusters[0] if clusters else np.arange(len(y))
     factors = crossed_factors(clusters) if len(clusters) > 1 else []
     further = [codes for codes in factors if not np.array_equal(codes, own)]
-    means = cluster_means(x, own)
+    of_draws = noise if noise is not None and noise.any() else None
+    columns = [_Column(x[:, k], own, None if of_draws is None else of_draws[:, k]) for k in range(x.shape[1])]
     crossed = [_Crossing(own, codes, y) for codes in further]
-    value = np.array([correlation(column, y) for column in means.T])
-    without = np.column_stack([leave_one_out_correlations(column, y) for column in means.T])
+    value = np.array([correlation(column.means, y, column.noise) for column in columns])
+    without = np.column_stack([leave_one_out_correlations(column.means, y, column.noise) for column in columns])
     nested = bool(further) and len(further) == len(factors)
     # With more crossed factors, the part they share is counted in each of them, and V is too large.
     one = crossed[0] if len(crossed) == 1 and not nested else None
-    cells = [one.cells(column, r) for column, r in zip(x.T, value, strict=True)] if one else [np.zeros(0)] * len(value)
+    cells = [one.cells(column, r) for column, r in zip(columns, value, strict=True)] if one else []
     return Correlations(
         value,
         without,
-        tuple(np.column_stack([each.without_level(column) for column in x.T]) for each in crossed),
-        np.column_stack(cells),
+        tuple(np.column_stack([each.without_level(column) for column in columns]) for each in crossed),
+        np.column_stack(cells or [np.zeros(0)] * len(value)),
         one.df if one else 0,
         nested,
+        of_draws is not None,
     )
+
+
+class _Column:
+    """Items (n,), the means (G,) of their clusters, and the variances of both through draws; None if not drawn."""
+
+    def __init__(self, items: Floats, own: Codes, item_noise: Floats | None) -> None:
+        self.items, self.item_noise = items, item_noise
+        self.means = cluster_means(items[:, None], own)[:, 0]
+        n = np.bincount(own)
+        self.noise = None if item_noise is None else np.bincount(own, item_noise) / n**2
 
 
 class _Crossing:
@@ -205,14 +270,21 @@ class _Crossing:
         sums = np.bincount(self.cell, weights, minlength=self.shape[0] * self.shape[1])
         return sums.reshape(self.shape).astype(np.float64, copy=False)
 
-    def without_level(self, x: Floats) -> Floats:
-        """Correlation of the clusters' means of x (n,) without each level's items (T,), NaN if nothing varies.
+    def without_level(self, x: _Column) -> Floats:
+        """Correlation of the clusters' means without each level's items (T,), NaN if nothing varies.
 
         Clusters with items of that level only are left out with it.
         """
-        sums = self._table(x)
+        sums = self._table(x.items)
         there = self.left > 0
         means = (sums.sum(axis=1, keepdims=True) - sums) / np.maximum(self.left, 1)
+        if x.item_noise is not None:
+            of_draws = self._table(x.item_noise)
+            noise = (of_draws.sum(axis=1, keepdims=True) - of_draws) / np.maximum(self.left, 1) ** 2
+            return np.array(
+                [correlation(mean[some], self.covariate[some], of_means[some]) if some.sum() > 2 else np.nan
+                 for mean, of_means, some in zip(means.T, noise.T, there.T, strict=True)]
+            )  # fmt: skip
         if not there.all():
             return np.array(
                 [correlation(mean[some], self.covariate[some]) if some.sum() > 2 else np.nan
@@ -223,16 +295,17 @@ class _Crossing:
             r = _perfect(of_y @ of_x / np.sqrt((of_x**2).sum(axis=0) * (of_y @ of_y)))
         return np.where(is_constant(means, means.mean(axis=0)), np.nan, r)
 
-    def cells(self, x: Floats, r: float) -> Floats:
-        """Each cell's contribution to r, the correlation of the clusters' means of x (n,), net of the factors' effects.
+    def cells(self, x: _Column, r: float) -> Floats:
+        """Each cell's contribution to r, the correlation of the clusters' means, net of the factors' effects.
 
         By the derivative of r with respect to the clusters' means. A level's effect is a mean and two slopes, on the
         covariate and on the clusters' means, which include the effects that would change r.
         """
-        sums, of_cluster = self._table(x), self.count.sum(axis=1, keepdims=True)
+        sums, of_cluster = self._table(x.items), self.count.sum(axis=1, keepdims=True)
         means = sums.sum(axis=1, keepdims=True) / of_cluster
         of_x, of_y = means[:, 0] - means.mean(), self.covariate - self.covariate.mean()
-        square_x, square_y = of_x @ of_x, of_y @ of_y
+        square_x = of_x @ of_x - (0.0 if x.noise is None else _squares_of(x.noise))
+        square_y = of_y @ of_y
         with np.errstate(divide="ignore", invalid="ignore"):
             slope = of_y / np.sqrt(square_x * square_y) - r * of_x / square_x
         effects, _ = np.linalg.qr(np.column_stack([np.ones(len(of_x)), of_y, of_x]))
@@ -242,14 +315,35 @@ class _Crossing:
 
 
 def correlation_interval(
-    x: Floats, y: Floats, confidence: float, clusters: Sequence[Codes] = ()
+    x: Floats, y: Floats, confidence: float, clusters: Sequence[Codes] = (), noise: Floats | None = None
 ) -> tuple[float, float]:
     """Interval of the correlation of the clusters' means of x (n,) with their covariate y (G,): see `correlations`.
 
-    NaN with fewer than four clusters, if one of the two does not vary, or if the fit is perfect.
+    NaN with fewer than four clusters, if one of the two does not vary, or if the fit is perfect. ``noise`` (n,): the
+    variances of the items through their draws.
     """
-    lows, highs = correlations(x[:, None], y, clusters).on_fishers_z().interval(confidence)
-    return float(np.tanh(lows[0])), float(np.tanh(highs[0]))
+    found = correlations(x[:, None], y, clusters, None if noise is None else noise[:, None])
+    low, high = (float(end[0]) for end in found.interval(confidence))
+    if found.is_corrected and not (is_mostly_true(x, y, clusters, noise) and np.isfinite(low + high)):
+        low, high = correlation_interval(x, y, confidence, clusters)
+        return (low if low > 0 else -1.0), (high if high < 0 else 1.0)  # NaN: nothing is known
+    return low, high
+
+
+def known_correlation(x: Floats, y: Floats, clusters: Sequence[Codes], noise: Floats | None = None) -> float:
+    """The correlation of the clusters' means of x (n,) with their covariate y (G,); NaN if draws leave it unknown."""
+    if not is_mostly_true(x, y, clusters, noise):
+        return np.nan
+    return float(
+        np.clip(correlations(x[:, None], y, clusters[:1], None if noise is None else noise[:, None]).value[0], -1, 1)
+    )
+
+
+def is_mostly_true(x: Floats, y: Floats, clusters: Sequence[Codes], noise: Floats | None) -> bool:
+    """Whether the means' variation is known to be more than that of their draws."""
+    column = _Column(x, clusters[0] if clusters else np.arange(len(y)), noise)
+    squares = float(((column.means - column.means.mean()) ** 2).sum())
+    return column.noise is None or _squares_of(column.noise) <= _MOST_DRAWN * squares
 
 
 def extreme_items(low: Floats, high: Floats, y: Floats, codes: Codes, sign: int) -> tuple[float, Floats]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from audit.analysis.comparing.significance import false_discovery, holm
-from audit.analysis.correlations import correlation, correlation_interval, extreme_items
+from audit.analysis.correlations import correlation_interval, extreme_items, known_correlation
 from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.analysis.estimators import (
     UNSEEN_LOG_ODDS,
@@ -25,7 +25,6 @@ from audit.analysis.estimators import (
     Layout,
     MeanOf,
     Strata,
-    cluster_means,
     finite,
     rests_on_few_levels,
     together,
@@ -34,6 +33,7 @@ from audit.analysis.estimators import (
 )
 from audit.analysis.rows.design import (
     correlated,
+    draw_noise,
     fewest_levels,
     layout_of,
     sampled_levels,
@@ -238,14 +238,21 @@ def _correlation(
         return {**_NOTHING, "n_clusters": n_clusters}
     low, high = quantity.low[used], quantity.high[used]
     exact = np.array_equal(low, high)
-    value = correlation(cluster_means(low[:, None], clusters[0])[:, 0], covariate) if exact else math.nan
+    noise = draw_noise(quantity, used, spec, clusters[0])
+    value = known_correlation(low, covariate, clusters, noise) if exact else math.nan
     extremes = [(value, low)] if exact else [extreme_items(low, high, covariate, clusters[0], sign) for sign in (-1, 1)]
     bounds = extremes[0][0], extremes[-1][0]
-    intervals = [correlation_interval(items, covariate, confidence, clusters) for _, items in extremes]
+    if noise is not None and not exact:
+        corrected = [known_correlation(items, covariate, clusters, noise) for _, items in extremes]
+        bounds = min(bounds[0], corrected[0]), max(bounds[1], corrected[1])
+        bounds = (-1.0, 1.0) if np.isnan(corrected).any() else bounds
+    intervals = [correlation_interval(items, covariate, confidence, clusters, noise) for _, items in extremes]
     # Where the extreme items do not reach the bound itself, the interval must still hold the bound.
-    lower, upper = np.minimum(intervals[0][0], bounds[0]), np.maximum(intervals[-1][1], bounds[1])
+    lower, upper = np.fmin(intervals[0][0], bounds[0]), np.fmax(intervals[-1][1], bounds[1])
+    if np.isnan([intervals[0][0], intervals[-1][1]]).any() and noise is None:
+        lower = upper = np.nan
     naive = (math.nan, math.nan)
-    if exact and len(low) > 3 and math.isfinite(value):
+    if exact and noise is None and len(low) > 3 and math.isfinite(value):
         from scipy.stats import pearsonr  # takes a second to import, and only correlations need it
 
         naive = pearsonr(low, covariate[clusters[0]]).confidence_interval(confidence)

@@ -238,4 +238,4 @@ def _ranges(rows: Sequence[Row], specs: Iterable[MeasureSpec]) -> dict[str, tupl
 def _mixed(value: IdentifiedInterval, ends: tuple[float, float], foreign: float) -> IdentifiedInterval:
     least, most = ends
     low, high = value.low - foreign * (value.low - least), value.high + foreign * (most - value.high)
-    return IdentifiedInterval(value.value, low, high)
+    return IdentifiedInterval(value.value, low, high, value.draw_variance)

@@ -151,7 +151,8 @@ _BY_JSON = b", {"
 def write_chunk(rows: Sequence[StoredRow]) -> bytes:
     """Rows as JSON: ``[item, factors, quantities, missing, keys, memberships, derived]`` each.
 
-    A quantity is a single number if it equals its bounds, else ``[value or null, low, high]``; it is never NaN
+    A quantity is a single number if it equals its bounds, else ``[value or null, low, high]``, with the variance of its
+    draws as a fourth if it was counted from drawn answers; it is never NaN
     (`IdentifiedInterval` ensures that). A factor that is NaN becomes null, since JSON has no NaN.
     """
     written = [
@@ -159,7 +160,7 @@ def write_chunk(rows: Sequence[StoredRow]) -> bytes:
             stored.row.item_id,
             dict(stored.row.factors),
             {
-                name: n.value if n.value == n.low == n.high else [n.value, n.low, n.high]
+                name: _numbers(n) if n.draw_variance == 0 else [n.value, n.low, n.high, n.draw_variance]
                 for name, n in stored.row.values.items()
             },
             stored.row.missing,
@@ -173,6 +174,10 @@ def write_chunk(rows: Sequence[StoredRow]) -> bytes:
         return orjson.dumps(written)
     except orjson.JSONEncodeError:  # lone surrogates, and whole numbers of more than 64 bits
         return to_bytes(json.dumps(written, ensure_ascii=False, allow_nan=False))
+
+
+def _numbers(n: IdentifiedInterval) -> float | list[float | None] | None:
+    return n.value if n.value == n.low == n.high else [n.value, n.low, n.high]
 
 
 def read_chunk(text: bytes, *, derived: bool = True) -> list[StoredRow]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from backends.base import Capability, Form
-from backends.openai.protocol.parameters import LimitName
+from backends.openai.protocol.parameters import ZERO_TEMPERATURE, LimitName
 
 Dialect = Literal["llama.cpp", "llama-cpp-python", "vllm", "sglang"]
 TextRoute = Literal["logprob_token_ids", "score_endpoint", "prompt_logprobs", "echo", "top_k_ids", "top_k", "sampled"]
@@ -23,7 +23,7 @@ _ANSWER_FIELDS = ("text_route", "chat_route", "completions", "family", "bos", "u
 _LIST_FIELDS = ("identity", "temperature")
 #: Parameters whose absence changes answers. A refused ``stop`` is applied by this backend, a seed has a field of its
 #: own, and system messages had no answers at all before they were prepended to the user's.
-_REFUSED_FIELDS = {"temperature", "top_p"}
+_REFUSED_FIELDS = {"temperature", "top_p", ZERO_TEMPERATURE}
 
 
 @dataclass(frozen=True, slots=True)

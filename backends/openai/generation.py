@@ -42,22 +42,21 @@ async def draws(
     None stands for an answer whose tokens ran out within the reasoning.
     """
     most = choices_of_a_request(capabilities)
-    if api.waits_for_batches:  # all in one batch
-        sizes = _split(count, most)
-        places = itertools.accumulate(sizes, initial=0)
-        drawn = await asyncio.gather(
-            *(_together(api, capabilities, request, place, size) for place, size in zip(places, sizes, strict=False))
-        )
-        answers = list(itertools.chain(*drawn))[:count]
-    else:
-        answers = []
-    several = most > 1
+    answers: list[GenerateResponse | None] = []
+    place = 0
     while len(answers) < count:
-        size = min(count - len(answers), most) if several else 1
-        found = await _together(api, capabilities, request, len(answers), size)
-        several = several and len(found) == size  # one endpoint may ignore ``n`` although another obeys it
-        answers += found
-    return answers
+        sizes = _split(count - len(answers), most)
+        if not api.waits_for_batches:
+            sizes = sizes[:1]
+        places = itertools.accumulate(sizes, initial=place)
+        drawn = await asyncio.gather(
+            *(_together(api, capabilities, request, at, size) for at, size in zip(places, sizes, strict=False))
+        )
+        place += sum(sizes)  # never a number that was used: in a batch, its answer would come again
+        if any(len(found) < size for found, size in zip(drawn, sizes, strict=True)):
+            most = 1  # one endpoint may ignore ``n`` although another obeys it
+        answers += itertools.chain(*drawn)
+    return answers[:count]
 
 
 def choices_of_a_request(capabilities: ServerCapabilities) -> int:

@@ -139,8 +139,9 @@ def generated_tokens(usage: Any) -> int | None:
     """All generated tokens, including reasoning, which xAI and Gemini count only in the total."""
     completion, total = reported_tokens(usage, "completion_tokens"), reported_tokens(usage, "total_tokens")
     prompt, thought = reported_tokens(usage, "prompt_tokens"), reasoning_tokens(usage)
-    if thought > (completion or 0) and (total is None or prompt is None):
-        return (completion or 0) + thought
+    if thought > (completion or 0):  # then it is not counted there, and perhaps not in the total either
+        counted = 0 if total is None or prompt is None else total - prompt
+        return max((completion or 0) + thought, counted)
     if total is None or prompt is None or thought == 0:
         return completion
     return max(completion or 0, total - prompt)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from backends.base import ContinuationScore
@@ -45,10 +45,13 @@ class GroupProbabilities:
         Masses of the groups' expressions, all on one common scale.
     probability_mass : IdentifiedInterval
         The total probability of all expressions, in [0, 1]. Always from products of token probabilities.
+    drawn : int or None
+        How many drawn answers began with one of the expressions; None if the probabilities were not counted.
     """
 
     masses: Mapping[str, IdentifiedInterval]
     probability_mass: IdentifiedInterval
+    drawn: int | None = None
 
     @property
     def normalised(self) -> dict[str, IdentifiedInterval]:
@@ -57,7 +60,25 @@ class GroupProbabilities:
 
     def contrast(self, weights: Mapping[str, float]) -> IdentifiedInterval:
         """Σ over groups of weight · P̃; a group that is not named has weight 0. See `weighted_share`."""
-        return weighted_share(self.masses, weights)
+        share = weighted_share(self.masses, weights)
+        return share if self.drawn is None else replace(share, draw_variance=self._draw_variance(weights))
+
+    def _draw_variance(self, weights: Mapping[str, float]) -> float | None:
+        """The unbiased variance of Σ weight · P̃, given how many answers name a group; None with fewer than two."""
+        masses = {group: (mass.low + mass.high) / 2 for group, mass in self.masses.items()}
+        total = math.fsum(masses.values())
+        if not self.drawn or self.drawn < 2 or total <= 0:
+            return None
+        of = {group: weights.get(group, 0.0) for group in masses}
+        mean = math.fsum(of[group] * mass / total for group, mass in masses.items())
+        squares = math.fsum((of[group] - mean) ** 2 * mass / total for group, mass in masses.items())
+        return squares / (self.drawn - 1)
+
+
+def drawn_answers(scores: Sequence[ContinuationScore], mass: IdentifiedInterval) -> int | None:
+    """How many drawn answers make up a mass, at least; None if the scores were not counted from drawn answers."""
+    samples = next((score.samples for score in scores if score.samples), None)
+    return None if samples is None else round(mass.low * samples)
 
 
 def group_probabilities(
@@ -94,7 +115,8 @@ def group_probabilities(
         summed = {g: exclusive(of_group) for g, of_group in of_groups.items()}
     # P̃ is a ratio: scaling by the largest keeps tiny probabilities from becoming 0 / 0.
     shift = max(score.high for of_group in summed.values() for score in of_group)
-    return GroupProbabilities({g: _sum(of_group, shift) for g, of_group in summed.items()}, probability_mass)
+    masses = {g: _sum(of_group, shift) for g, of_group in summed.items()}
+    return GroupProbabilities(masses, probability_mass, drawn_answers(scores, probability_mass))
 
 
 def weighted_share(masses: Mapping[str, IdentifiedInterval], weights: Mapping[str, float]) -> IdentifiedInterval:

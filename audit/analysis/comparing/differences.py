@@ -14,7 +14,7 @@ import numpy as np
 
 from audit.analysis.comparing.paired import End, PairedDifference
 from audit.analysis.comparing.significance import mcnemar_exact
-from audit.analysis.correlations import correlations, extreme_items
+from audit.analysis.correlations import correlations, extreme_items, is_mostly_true
 from audit.analysis.estimators import (
     ROUNDING,
     Codes,
@@ -34,6 +34,7 @@ from audit.analysis.estimators import (
 )
 from audit.analysis.rows.design import (
     correlated,
+    draw_noise,
     is_binary,
     is_count,
     layout_of,
@@ -64,7 +65,8 @@ def paired_sums(
 
 
 def _mirrored(quantity: Quantity, about: float) -> Quantity:
-    return Quantity(*(2 * about - values for values in (quantity.value, quantity.high, quantity.low)))
+    value, low, high = (2 * about - values for values in (quantity.value, quantity.high, quantity.low))
+    return Quantity(value, low, high, quantity.draw_variance)
 
 
 def _mirrored_too(spec: MeasureSpec, about: float) -> MeasureSpec:
@@ -311,14 +313,20 @@ def _of_correlations(
     known = [difference for difference in differences if difference.a in exact and difference.b in exact]
     if len(covariate) < 4:
         return differences
+    noise = {model: draw_noise(quantities[model], both, spec, clusters[0]) for model in models}
     for difference in differences:
         if difference.a not in exact or difference.b not in exact:
             ends = [(quantities[i].low[both], quantities[i].high[both]) for i in (difference.a, difference.b)]
-            _place_extremes(difference, ends, covariate, clusters)
+            _place_extremes(difference, ends, covariate, clusters, [noise[i] for i in (difference.a, difference.b)])
+    known = [
+        one
+        for one in known
+        if all(_is_known(quantities[i], both, covariate, clusters, noise[i]) for i in (one.a, one.b))
+    ]
     if not known:
         return differences
     values = np.column_stack([quantities[model].low[both] for model in exact])
-    of_each = correlations(values, covariate, clusters)
+    of_each = correlations(values, covariate, clusters, _columns(values, [noise[model] for model in exact]))
     places = [(exact.index(difference.a), exact.index(difference.b)) for difference in known]
     estimate = unknown_where_few_are_alike(of_each.differences(places))
     same_counts = [
@@ -333,15 +341,38 @@ def _of_correlations(
     return differences
 
 
+def _is_known(
+    quantity: Quantity, both: Bools, covariate: Floats, clusters: Sequence[Codes], noise: Floats | None
+) -> bool:
+    return is_mostly_true(quantity.low[both], covariate, clusters, noise)
+
+
+def _columns(values: Floats, noise: Sequence[Floats | None]) -> Floats:
+    """The variances (n, k) of columns of values (n, k) through draws, 0 where none were drawn."""
+    return np.column_stack([np.zeros(len(values)) if one is None else one for one in noise])
+
+
 def _place_extremes(
-    difference: PairedDifference, bounds: Sequence[tuple[Floats, Floats]], covariate: Floats, clusters: Sequence[Codes]
+    difference: PairedDifference,
+    bounds: Sequence[tuple[Floats, Floats]],
+    covariate: Floats,
+    clusters: Sequence[Codes],
+    noise: Sequence[Floats | None],
 ) -> None:
     """The difference of two correlations of items known by bounds (low, high) of a and of b, at its two extremes."""
     (a_low, a_high), (b_low, b_high) = (
         [extreme_items(*ends, covariate, clusters[0], sign) for sign in (-1, 1)] for ends in bounds
     )
     columns = np.column_stack([items for _, items in (a_high, b_low, a_low, b_high)])
-    estimate = unknown_where_few_are_alike(correlations(columns, covariate, clusters).differences([(0, 1), (2, 3)]))
+    of_draws = _columns(columns, [*noise, *noise])
+    if of_draws.any():
+        of_each = correlations(columns, covariate, clusters, of_draws)
+        if not all(is_mostly_true(x, covariate, clusters, one) for x, one in zip(columns.T, of_draws.T, strict=True)):
+            return  # draws leave it unknown
+        a_high, b_low, a_low, b_high = zip(of_each.value.tolist(), columns.T, strict=True)
+    else:
+        of_each = correlations(columns, covariate, clusters)
+    estimate = unknown_where_few_are_alike(of_each.differences([(0, 1), (2, 3)]))
     # An extreme may lie beyond the value at these items: then its own value is used, with their error.
     difference.low = _end(estimate, 0)._replace(value=b_low[0] - a_high[0])
     difference.high = _end(estimate, 1)._replace(value=b_high[0] - a_low[0])

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from audit.analysis.correlations import noise_of_draws
 from audit.analysis.estimators import Codes, Floats, Layout, Strata, ValueKind
-from audit.analysis.rows.table import Bools, RowTable
+from audit.analysis.rows.table import Bools, Quantity, RowTable
 from audit.results import level_key
 from backends.base import Scalar
 from suites.base import Factor, MeasureSpec
@@ -128,6 +129,20 @@ def covariate_values(table: RowTable, spec: MeasureSpec) -> Floats:
         raise ValueError(f"{spec.measure}: a correlation needs a covariate and a cluster factor")
     numbers = [_number(level) for level in table.levels.names(spec.covariate)]
     return np.array([*numbers, math.nan])[table.codes(spec.covariate)]  # -1, no covariate, takes the last
+
+
+def draw_noise(quantity: Quantity, used: Bools, spec: MeasureSpec, codes: Codes) -> Floats | None:
+    """The variances (n,) of the used rows through the draws that they are counted from; None if they are not.
+
+    ``codes`` (n,): the clusters of a correlation, within which an unknown variance is bounded.
+    """
+    if quantity.draw_variance is None or not (quantity.draw_variance[used] != 0).any():
+        return None
+    middle = (quantity.low[used] + quantity.high[used]) / 2
+    least, most = spec.limits
+    if middle.min() < least or middle.max() > most:  # mirrored about the neutral value
+        least, most = 2 * (spec.neutral or 0.0) - most, 2 * (spec.neutral or 0.0) - least
+    return noise_of_draws(middle, quantity.draw_variance[used], codes, (least, most))
 
 
 def correlated(table: RowTable, spec: MeasureSpec, used: Bools) -> tuple[Floats, list[Codes]]:

@@ -57,6 +57,7 @@ def completed(tables: Sequence[RowTable], spec: MeasureSpec) -> list[Completed]:
                 np.where(missing, np.nan, quantity.value),
                 np.where(missing, least, quantity.low),
                 np.where(missing, most, quantity.high),
+                quantity.draw_variance,
             )
             if missing.any()
             else quantity,

@@ -47,22 +47,25 @@ class NumberColumn:
     """One quantity of some rows: value (NaN if only bounds are known), low and high (n,), the same array if equal.
 
     ``others`` are numbers by row that are no plain float, as they were: a whole number is stored without a point.
+    ``draw_variance`` (n,) is None if no value was counted from drawn answers, and NaN where it is unknown.
     """
 
     value: Floats
     low: Floats
     high: Floats
     others: dict[int, IdentifiedInterval]
+    draw_variance: Floats | None = None
 
     @classmethod
     def of(cls, numbers: Sequence[IdentifiedInterval]) -> NumberColumn:
         """The column of these numbers."""
-        given = [(number.value, number.low, number.high) for number in numbers]
-        value, low, high = (np.array(ends, dtype=float) for ends in zip(*given, strict=True))  # None becomes NaN
-        others = {at: numbers[at] for at, ends in enumerate(given) if not all(map(_is_plain, ends))}
+        given = [(number.value, number.low, number.high, number.draw_variance) for number in numbers]
+        # None becomes NaN
+        value, low, high, variance = (np.array(parts, dtype=float) for parts in zip(*given, strict=True))
+        others = {at: numbers[at] for at, parts in enumerate(given) if not all(map(_is_plain, parts))}
         if not others and low.tobytes() == value.tobytes() == high.tobytes():  # -0.0 equals 0.0, and is another number
             low = high = value
-        return cls(value, low, high, others)
+        return cls(value, low, high, others, variance if variance.any() else None)
 
     @property
     def is_exact(self) -> bool:
@@ -71,13 +74,18 @@ class NumberColumn:
 
     def numbers(self) -> list[IdentifiedInterval]:
         """The numbers, as they were."""
-        if self.is_exact:
+        if self.is_exact and self.draw_variance is None:
             return [IdentifiedInterval(value, value, value) for value in self.value.tolist()]
-        ends = zip(self.value.tolist(), self.low.tolist(), self.high.tolist(), strict=True)
-        found = [IdentifiedInterval(None if value != value else value, low, high) for value, low, high in ends]
+        variances = itertools.repeat(0.0) if self.draw_variance is None else map(_or_none, self.draw_variance.tolist())
+        ends = zip(map(_or_none, self.value.tolist()), self.low.tolist(), self.high.tolist(), variances, strict=False)
+        found = list(itertools.starmap(IdentifiedInterval, ends))
         for at, number in self.others.items():
             found[at] = number
         return found
+
+
+def _or_none(number: float) -> float | None:
+    return None if number != number else number
 
 
 def _is_plain(number: float | None) -> bool:
@@ -182,16 +190,18 @@ def _wide(codes: bytes) -> Codes:
 
 
 def _packed_numbers(column: NumberColumn) -> tuple[Any, ...]:
+    variance = None if column.draw_variance is None else column.draw_variance.tobytes()
     if column.is_exact:
-        return (column.value.tobytes(),)
-    return column.value.tobytes(), column.low.tobytes(), column.high.tobytes(), column.others
+        return column.value.tobytes(), variance
+    return column.value.tobytes(), variance, column.low.tobytes(), column.high.tobytes(), column.others
 
 
 def _unpacked_numbers(*parts: Any) -> NumberColumn:
     value = np.frombuffer(parts[0], float)
-    if len(parts) == 1:
-        return NumberColumn(value, value, value, {})
-    return NumberColumn(value, np.frombuffer(parts[1], float), np.frombuffer(parts[2], float), parts[3])
+    variance = None if parts[1] is None else np.frombuffer(parts[1], float)
+    if len(parts) == 2:
+        return NumberColumn(value, value, value, {}, variance)
+    return NumberColumn(value, np.frombuffer(parts[2], float), np.frombuffer(parts[3], float), parts[4], variance)
 
 
 class PackedRows(Sequence[Row]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -22,11 +22,13 @@ _MOST_CACHED = 32 * 2**20
 @dataclass(frozen=True, slots=True)
 class Quantity:
     """One quantity of all rows (n,). ``low`` and ``high`` are NaN if a row lacks it; they equal ``value`` if it is
-    exact, and are the same array as ``value`` if it is exact in all rows. ``value`` is NaN if only bounds are known."""
+    exact, and are the same array as ``value`` if it is exact in all rows. ``value`` is NaN if only bounds are known.
+    ``draw_variance`` is None if no value was counted from drawn answers, and NaN where it is unknown."""
 
     value: Floats
     low: Floats
     high: Floats
+    draw_variance: Floats | None = None
 
 
 @dataclass
@@ -134,7 +136,7 @@ class RowTable:
         for factor, (levels, codes) in columns.take_factors():
             self.codes(factor)[position] = self.levels.codes_of(factor, levels)[codes]
         for name, numbers in columns.take_values():
-            self._quantities[name] = _filled(self.quantity(name), position, *numbers)
+            self._quantities[name] = _filled(self.quantity(name), position, numbers)
 
     def quantity(self, name: str) -> Quantity:
         """A quantity by name; all NaN if no row has it."""
@@ -242,15 +244,20 @@ class _Columns:
             yield name, ([level for _, level in found], np.concatenate(codes))
             codes.clear()
 
-    def take_values(self) -> Iterator[tuple[str, tuple[Floats, Floats, Floats]]]:
-        """Each quantity's value, low and high (n,), the same array if all are exact."""
+    def take_values(self) -> Iterator[tuple[str, Quantity]]:
+        """Each quantity of these rows (n,)."""
         for name, columns in zip(self._quantities, self._numbers, strict=True):
             value = np.concatenate([column.value for column in columns])
             low = high = value
             if not all(column.is_exact for column in columns):
                 low, high = (np.concatenate([getattr(of, end) for of in columns]) for end in ("low", "high"))
+            variance = None
+            if any(column.draw_variance is not None for column in columns):
+                variance = np.concatenate(
+                    [np.zeros(len(of.value)) if of.draw_variance is None else of.draw_variance for of in columns]
+                )
             columns.clear()
-            yield name, (value, low, high)
+            yield name, Quantity(value, low, high, variance)
 
 
 def _coded(column: LevelColumn, found: dict[tuple[bool, Factor], int]) -> Codes:
@@ -262,11 +269,15 @@ def _coded(column: LevelColumn, found: dict[tuple[bool, Factor], int]) -> Codes:
     return np.asarray(np.array(own, dtype=np.intp)[column.codes])
 
 
-def _filled(column: Quantity, places: Codes, value: Floats, low: Floats, high: Floats) -> Quantity:
-    column.value[places] = value
+def _filled(column: Quantity, places: Codes, given: Quantity) -> Quantity:
+    column.value[places] = given.value
+    if given.draw_variance is not None:
+        variance = np.zeros(len(column.value)) if column.draw_variance is None else column.draw_variance
+        variance[places] = given.draw_variance
+        column = replace(column, draw_variance=variance)
     if column.low is column.value:
-        if (low == value).all() and (high == value).all():
+        if (given.low == given.value).all() and (given.high == given.value).all():
             return column
-        column = Quantity(column.value, column.value.copy(), column.value.copy())
-    column.low[places], column.high[places] = low, high
+        column = replace(column, low=column.value.copy(), high=column.value.copy())
+    column.low[places], column.high[places] = given.low, given.high
     return column

@@ -56,6 +56,7 @@ class BatchedClient:
         self._results: dict[str, dict[str, Any]] = {}
         self._sent: set[str] = set()
         self._direct: set[str] = set()
+        self._delivered: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._sender: asyncio.Task[None] | None = None
         self._resumed = False
@@ -73,7 +74,8 @@ class BatchedClient:
 
     def price_factor(self, path: str, payload: Mapping[str, Any], draw: Sequence[Any]) -> float:
         """Fraction of the usual price that a request costs."""
-        return 1.0 if line_id(path, payload, draw) in self._direct else PRICE
+        line = line_id(path, payload, draw)
+        return 1.0 if line in self._direct or line in self._delivered else PRICE
 
     async def post(
         self,
@@ -85,9 +87,12 @@ class BatchedClient:
     ) -> dict[str, Any]:
         """The answer to a request; ``draw`` distinguishes draws of the same one. Raises `BackendError`."""
         line = line_id(path, payload, draw)
+        if line in self._delivered:
+            self._direct.add(line)  # its answer could not be used, and the batch would give the same one
         if line in self._direct:
             return await self._client.post(path, payload, accept=accept)
         answer = await self._line(line, path, payload)
+        self._delivered.add(line)
         try:
             return self._read(answer, accept)
         except BackendError:
@@ -96,14 +101,27 @@ class BatchedClient:
             raise
 
     def forget_delivered(self) -> None:
-        """Remove finished jobs; to be called when all their answers are stored."""
-        done = [job for job in self._jobs.values() if self._journal.results(job) is not None]
-        self._journal.remove(done)
-        for job in done:
-            del self._jobs[job.name]
-            self._sent.difference_update(job.ids)
-            for line in job.ids:
+        """Remove the answers that were asked for; to be called when all of them are stored.
+
+        What another audit began on the same server, and nobody has asked for since, is left for that audit.
+        """
+        for job in list(self._jobs.values()):
+            results = self._journal.results(job)
+            if results is None:
+                continue
+            left = tuple(line for line in job.ids if line not in self._delivered)
+            for line in set(job.ids).difference(left):
+                self._sent.discard(line)
                 self._results.pop(line, None)
+                self._delivered.discard(line)
+            job.ids = left
+            if left:
+                # First which lines are left: those without an answer would be waited for after a kill in between.
+                self._journal.write(job)
+                self._journal.keep_results(job, {line: results[line] for line in left})
+            else:
+                self._journal.remove([job])
+                del self._jobs[job.name]
 
     async def close(self) -> None:
         """Stop polling. The batches continue, and are found again by a later run."""
@@ -113,7 +131,7 @@ class BatchedClient:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._tasks, self._sender, self._resumed = set(), None, False
         self._jobs, self._results, self._waiting, self._futures = {}, {}, {}, {}
-        self._sent = set()
+        self._sent, self._delivered = set(), set()
         self._turns = asyncio.Lock()
 
     # -- from requests to jobs -------------------------------------------------------------

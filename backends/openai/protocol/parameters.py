@@ -14,6 +14,8 @@ from backends.base import GenerateRequest, Message
 from backends.errors import BackendError
 
 LimitName = Literal["max_tokens", "max_completion_tokens"]
+#: Stands among the refused parameters for a temperature of 0 alone.
+ZERO_TEMPERATURE = "temperature 0"
 #: More tokens than any chat template adds around the turns.
 _TEMPLATE_TOKENS = 2**16
 
@@ -25,7 +27,8 @@ class Parameters:
     Attributes
     ----------
     refused : collection of str
-        Parameters that are left out; ``system`` means turns of that role, which are prepended to the next user turn.
+        Parameters that are left out; ``system`` means turns of that role, which are prepended to the next user turn,
+        and `ZERO_TEMPERATURE` a temperature of 0 alone.
     limit : str
         The name of the limit on generated tokens.
     extra_tokens : int
@@ -47,6 +50,8 @@ class Parameters:
                 body[self.limit] = value + self.extra_tokens
             elif name == "messages" and "system" in self.refused:
                 body[name] = without_system(value)
+            elif name == "temperature" and not value and ZERO_TEMPERATURE in self.refused:
+                continue
             elif name not in self.refused:
                 body[name] = value
         return body

@@ -20,7 +20,14 @@ from backends.base import ContinuationScore
 from backends.reading.words import comparable, is_word_character
 from suites.base import IdentifiedInterval
 from suites.common.expressions import Expressions
-from suites.common.probabilities import ROUNDING, GroupProbabilities, ImpossibleMassError, drawn_share, token_path
+from suites.common.probabilities import (
+    ROUNDING,
+    GroupProbabilities,
+    ImpossibleMassError,
+    drawn_answers,
+    drawn_share,
+    token_path,
+)
 
 
 def refuse_double(
@@ -83,7 +90,7 @@ def read_groups(scores: Sequence[ContinuationScore], expressions: Expressions) -
     of_groups = {
         group: IdentifiedInterval.total([masses[word] for word in words]) for group, words in expressions.items()
     }
-    return GroupProbabilities(of_groups, coverage)
+    return GroupProbabilities(of_groups, coverage, drawn_answers(scores, coverage))
 
 
 def _own_masses(

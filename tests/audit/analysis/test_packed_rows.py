@@ -30,6 +30,8 @@ def numbers(rng: random.Random) -> IdentifiedInterval:
             IdentifiedInterval(0.0, -0.0, 0.0),
             IdentifiedInterval.exact(1),
             IdentifiedInterval(1, 0, 2.0),
+            IdentifiedInterval(low, low, low, draw_variance=rng.random()),
+            IdentifiedInterval(low, low, low + 1, draw_variance=None),
         )
     )
 
@@ -87,6 +89,12 @@ def test_table_of_packed_rows_is_that_of_the_rows() -> None:
         for end in ("value", "low", "high"):
             ours, theirs = (getattr(table.quantity(name), end) for table in (plain, packed))
             assert ours.tobytes() == theirs.tobytes()
+        ours, theirs = (table.quantity(name).draw_variance for table in (plain, packed))
+        assert ours is not None
+        assert theirs is not None
+        assert ours.tobytes() == theirs.tobytes()
+        drawn = {i: row.values[name].draw_variance for i, row in enumerate(rows) if name in row.values}
+        assert {i: None if math.isnan(ours[i]) else ours[i] for i in drawn} == drawn
     for factor in "xyz":
         assert np.array_equal(plain.codes(factor), packed.codes(factor))
     used = np.ones(len(rows), dtype=np.bool_)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from audit import Audit
-from backends.base import GenerateRequest, GenerateResponse, Message, Sampling
+from backends.base import GenerateRequest, GenerateResponse, Message, Sampling, ScoreRequest, ScoreResponse
 from backends.errors import BackendError
 from backends.openai import OpenAIBackend
 from backends.openai.protocol.parameters import without_system
@@ -57,6 +59,38 @@ async def test_a_strict_model_writes_texts(manner: Manner, tmp_path: Path) -> No
     assert answer.finish_reason == "stop"
     assert "no temperature" in " ".join(description.statements)
     assert not refused, "what was found is not tried again"
+
+
+class OpenRangeServer(StrictServer):
+    """Takes temperatures above 0 alone, and draws at 0.25 where none is sent, as MiniMax's range (0, 1] has it."""
+
+    def reply(self, path: str, sent: dict[str, Any]) -> Reply:
+        if sent.get("temperature") == 0:
+            return refusal(400, "invalid params: temperature must be in (0, 1]")
+        return super().reply(path, {"temperature": 0.25, **sent})
+
+
+def _four_to_one(question: str) -> Mapping[str, float]:
+    if question == "Male or female?":
+        return {"Male": 0.8, "Female": 0.2}
+    return {word: 0.8**place for place, word in enumerate(varied(question))}  # fewer of them where it is colder
+
+
+async def test_a_range_without_temperature_0_draws_at_1(tmp_path: Path) -> None:
+    manner = Manner({"logprobs": (400, "logprobs is not supported for this model")})
+    async with OpenRangeServer(manner, _four_to_one).running() as server:
+        backend = backend_of(server, tmp_path, samples=100)
+        description = await backend.describe()
+        asked = ScoreRequest((Message("user", "Male or female?"),), ("Male", "Female"))
+        scored, *_ = await backend.run([asked])
+        greedy = GenerateRequest(_ASKED.prompt, Sampling(temperature=0.0, max_tokens=16))
+        written, *_ = await backend.run([greedy])
+        await backend.close()
+    assert isinstance(scored, ScoreResponse), scored
+    assert isinstance(written, GenerateResponse), written
+    assert 0.65 < math.exp(scored.scores[0].logprob or -99) < 0.92
+    assert "no temperature of 0" in " ".join(description.statements)
+    assert description.fingerprint["refused"] == "temperature 0"
 
 
 async def test_a_refused_stop_is_applied_to_the_answer(tmp_path: Path) -> None:

@@ -118,6 +118,7 @@ def test_counts_of_nothing_are_no_counts(choice: dict[str, Any], prompt: int, co
         ({"completion_tokens": 10, "total_tokens": 60}, 50),
         ({"total_tokens": 60}, 50),
         ({"completion_tokens": 10, "completion_tokens_details": {"reasoning_tokens": 40}}, 50),
+        ({"completion_tokens": 10, "total_tokens": 20, "completion_tokens_details": {"reasoning_tokens": 40}}, 50),
         ({"completion_tokens": 10, "total_tokens": 20}, 10),
     ],
     ids=[
@@ -126,6 +127,7 @@ def test_counts_of_nothing_are_no_counts(choice: dict[str, Any], prompt: int, co
         "as Gemini",
         "as Gemini without an answer",
         "beside the answer, without a total",
+        "beside the answer and the total",
         "without a thought",
     ],
 )

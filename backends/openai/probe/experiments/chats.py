@@ -15,6 +15,7 @@ from backends.openai.probe.experiments.lists import longest
 from backends.openai.probe.experiments.parameters import chat_parameters
 from backends.openai.probe.session import MAX_NOISE, NotTestedError, Outcome, ProbeSession, experiment, max_abs_diff
 from backends.openai.protocol.api import single_choice
+from backends.openai.protocol.parameters import ZERO_TEMPERATURE
 from backends.openai.scoring.top_logprobs import TopLogprobs
 
 _CHAT = (Message("user", "Is the sky blue? Answer yes or no."),)
@@ -37,7 +38,10 @@ async def chat_lists(session: ProbeSession) -> Outcome:
         return _with_lists(session, top, k)
     await chat_parameters(session)
     answered = session.capabilities.chat
-    if "temperature" in session.capabilities.refused:  # perhaps only the temperature was refused
+    if ZERO_TEMPERATURE in session.capabilities.refused:  # lists are neutral at 1
+        session.update(temperature=1.0)
+        session.api.temperature = 1.0
+    if {"temperature", ZERO_TEMPERATURE} & {*session.capabilities.refused}:  # perhaps only the temperature was refused
         top, k = await longest(lambda k: session.next_chat_tokens(_CHAT, k))
         if isinstance(top, TopLogprobs):
             return _with_lists(session, top, k)

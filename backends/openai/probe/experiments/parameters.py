@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import Any, TypeGuard, get_args
 
 from backends.base import Message
 from backends.errors import BackendError
 from backends.openai.probe.report import PARAMETERS
 from backends.openai.probe.session import Outcome, ProbeSession, experiment
 from backends.openai.protocol.api import single_choice
-from backends.openai.protocol.parameters import LimitName
+from backends.openai.protocol.parameters import ZERO_TEMPERATURE, LimitName
 from backends.openai.usage import reasoning_tokens
 from backends.reading.reasoning import has_reasoned, is_opened_before
 
@@ -38,23 +38,30 @@ async def chat_parameters(session: ProbeSession) -> Outcome:
     everything = await _ask(session, _ASKED, dict(_TRIED))
     for name, value in _TRIED if isinstance(everything, BackendError) else ():
         answer = await _ask(session, _ASKED, {**taken, name: value})
-        if isinstance(answer, BackendError) and answer.kind in _REFUSALS:
+        if _is_refused(answer) and name == "temperature" and await _takes_some(session):
+            refused[ZERO_TEMPERATURE], taken[name] = answer, 1.0
+        elif _is_refused(answer):
             refused[name] = answer
         else:
             taken[name] = value
     with_system = await _ask(session, _WITH_SYSTEM, {})
-    if isinstance(with_system, BackendError) and with_system.kind in _REFUSALS:
+    if _is_refused(with_system):
         refused["system"] = with_system
     session.api.parameters.refused = tuple(refused)
     if "temperature" in refused:
         session.statements.append(
             "the model accepts no temperature: every text is sampled at its default, even a greedy one"
         )
+    if ZERO_TEMPERATURE in refused:
+        session.statements.append("the model accepts no temperature of 0: a greedy text is sampled at its default")
+    if "top_p" in refused:
+        session.statements.append("the model accepts no top_p of 1: texts and draws are sampled with its default")
     if "system" in refused:
         session.statements.append("the model accepts no system message: it is prepended to the next user turn")
-    choice = _choice(first)
-    opened = is_opened_before(choice)
-    reasons = opened or has_reasoned(choice) or reasoning_tokens(first.get("usage")) > 0
+    answered = [one for one in (first, everything, with_system) if not isinstance(one, BackendError)]
+    opened = any(is_opened_before(_choice(one)) for one in answered)
+    # Some models think before some answers only.
+    reasons = opened or any(has_reasoned(_choice(one)) or reasoning_tokens(one.get("usage")) > 0 for one in answered)
     parts = [f"refused: {', '.join(refused)}" if refused else "all are accepted"]
     parts += ["the limit is max_completion_tokens"] * (session.api.parameters.limit != "max_tokens")
     parts += ["it reasons before it answers"] * reasons
@@ -65,6 +72,21 @@ async def chat_parameters(session: ProbeSession) -> Outcome:
     found = {"refused": tuple(refused), "limit_name": limit, "reasons": reasons, "opened_before": opened}
     found["responses"] = responses
     return Outcome(None, "; ".join(parts), chat=True, **found)
+
+
+def _is_refused(answer: object) -> TypeGuard[BackendError]:
+    return isinstance(answer, BackendError) and answer.kind in _REFUSALS
+
+
+async def _takes_some(session: ProbeSession) -> bool:
+    """Whether a model that refuses temperature 0 takes others: 1 is then sent, since its default may be another.
+
+    Where 1 is the only one, as for OpenAI's o and gpt-5 series, it is the default, and none is sent.
+    """
+    for value in (1.0, 0.7):
+        if _is_refused(await _ask(session, _ASKED, {"temperature": value})):
+            return False
+    return True
 
 
 async def _plainest(session: ProbeSession) -> dict[str, Any] | BackendError:

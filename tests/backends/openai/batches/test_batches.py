@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from audit import Audit
-from backends.base import Answer, GenerateRequest, GenerateResponse, Message, Sampling
+from backends.base import Answer, GenerateRequest, GenerateResponse, Message, Sampling, ScoreRequest, ScoreResponse
 from backends.errors import BackendError
 from backends.openai import OpenAIBackend, PriceTable
 from backends.openai.batches import batched
@@ -90,6 +91,37 @@ async def test_troubles_of_single_lines_are_asked_directly(tmp_path: Path) -> No
     assert max(server.paid.values()) == 1
     assert len(server.batches) == 1
     assert server.paid_directly - direct == 60 - len(server.paid)
+
+
+class EmptyingServer(BatchServer):
+    """The first line's answer has no text."""
+
+    def _run(self, batch: dict[str, Any]) -> None:
+        super()._run(batch)
+        first, *others = self.files[batch["output_file_id"]].splitlines()
+        emptied = json.loads(first)
+        for choice in emptied["response"]["body"]["choices"]:
+            choice["message"]["content"] = None
+        self.files[batch["output_file_id"]] = "\n".join([json.dumps(emptied), *others])
+
+
+async def test_a_line_without_a_text_is_paid_for_once(tmp_path: Path) -> None:
+    async with EmptyingServer(varied).running() as server:
+        audited = backend_of(server, tmp_path, prices=PriceTable(prompt=2.0, completion=8.0))
+        await audited.describe()
+        before, direct = audited.spent() or 0.0, server.paid_directly
+        asked = requests(6)
+        answers = await audited.run(asked)
+        unread = [one for one, answer in zip(asked, answers, strict=True) if isinstance(answer, BackendError)]
+        (again,) = await audited.run(unread)
+        cost = (audited.spent() or 0.0) - before
+        await audited.close()
+    texts = [answer for answer in answers if isinstance(answer, GenerateResponse)]
+    assert isinstance(again, GenerateResponse), again
+    assert server.paid_directly == direct + 1
+    each = {(text.prompt_tokens * 2.0 + text.completion_tokens * 8.0) / 1e6 for text in [*texts, again]}
+    assert len(each) == 1
+    assert cost == pytest.approx((6 * 0.5 + 1) * each.pop())
 
 
 async def test_an_expired_batch_keeps_what_was_ready(tmp_path: Path) -> None:
@@ -175,6 +207,33 @@ async def test_a_run_that_was_cut_off_goes_on_with_its_batch(tmp_path: Path) -> 
     assert not left, "nothing is kept once all is stored"
 
 
+async def test_another_audits_batch_is_left_for_that_audit(tmp_path: Path) -> None:
+    async with BatchServer(varied).running() as server:
+        server.looks = 10**6
+        first = backend_of(server, tmp_path)
+        await first.describe()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.6):
+                await first.run(requests(12))
+        await first.close()
+        server.looks = 0
+        for batch in server.batches.values():
+            batch["left"] = 0
+        smaller = backend_of(server, tmp_path)
+        await smaller.run(requests(14)[10:])  # two of them are in the batch that has begun
+        await smaller.verify_identity()
+        await smaller.close()
+        again = backend_of(server, tmp_path)
+        answers = await again.run(requests(12)[:10])
+        await again.verify_identity()
+        await again.close()
+    assert all(isinstance(answer, GenerateResponse) for answer in answers)
+    assert max(server.paid.values()) == 1
+    assert len(server.batches) == 2
+    left = [file.read_text() for file in (tmp_path / "batches").rglob("*.json")]
+    assert not left, "nothing is kept once all is stored"
+
+
 def gender(question: str) -> dict[str, float]:
     return {"Female": 0.6, "Male": 0.4} if "gender" in question else dict(varied(question))
 
@@ -193,6 +252,30 @@ async def test_an_audit_by_draws_takes_one_batch(tmp_path: Path) -> None:
     assert max(server.paid.values()) == 1
     assert result.models[0].failed == 0
     assert result.models[0].asked == 100
+
+
+class OneChoiceServer(BatchServer):
+    """Obeys ``n``, but not in batches."""
+
+    def _run(self, batch: dict[str, Any]) -> None:
+        super()._run(batch)
+        answers = [json.loads(line) for line in self.files[batch["output_file_id"]].splitlines()]
+        for answer in answers:
+            del answer["response"]["body"]["choices"][1:]
+        self.files[batch["output_file_id"]] = "\n".join(map(json.dumps, answers))
+
+
+async def test_batches_that_ignore_n_take_two(tmp_path: Path) -> None:
+    async with OneChoiceServer(gender).running() as server:
+        backend = backend_of(server, tmp_path, samples=9)
+        await backend.describe()
+        asked = [ScoreRequest((Message("user", f"What gender is {i}?"),), ("Male", "Female")) for i in range(3)]
+        answers = await backend.run(asked)
+        await backend.close()
+    assert [answer.scores[0].samples for answer in answers if isinstance(answer, ScoreResponse)] == [9, 9, 9]
+    assert len(server.batches) == 2
+    assert len(server.paid) == 3 * (1 + 8)
+    assert max(server.paid.values()) == 1
 
 
 def test_batches_stay_within_the_providers_limits(monkeypatch: pytest.MonkeyPatch) -> None:
