@@ -26,6 +26,8 @@ from backends.options import refused_at
 
 #: How to say that there is no key, in Python, in a file and on the command line.
 NO_KEY_HINT = 'name no key (api_key_env=None, in a TOML file api_key_env = "", on the command line --api-key-env "")'
+#: What helps where none was sent.
+NO_KEY_SENT_HINT = "Put the key into a variable, and name that by api_key_env, on the command line by --api-key-env"
 #: Characters. Shorter keys are ordinary words, and shorter parts of a key occur in ordinary texts.
 _SHORTEST, _SHORTEST_PART = 4, 8
 #: Characters of a key that stand together in no ordinary text.
@@ -144,6 +146,10 @@ class Credential(ABC):
         """Why no key was sent."""
         return "no key was sent"
 
+    def source(self) -> str:
+        """Where the key comes from, for a hint; empty if that says nothing."""
+        return ""
+
     def secrets(self) -> Iterator[str]:
         """Every value that must never be shown or stored."""
         if value := self.read():
@@ -200,6 +206,9 @@ class KeyRing(Credential):
     def identity(self) -> str:
         return self._keys[0].identity()
 
+    def source(self) -> str:
+        return " and ".join(key.source() for key in self._keys)
+
     def secrets(self) -> Iterator[str]:
         yield from filter(None, (key.read() for key in self._keys))
 
@@ -241,6 +250,9 @@ class ApiKey(Credential):
         if self._file is not None:
             return _content(self._file)
         return (os.environ.get(self._env) or "").strip() or None if self._env else None
+
+    def source(self) -> str:
+        return f"the key in {self._source} ({self._field})" if self._source else ""
 
     def missing(self) -> str:
         if self._file is not None:

@@ -93,6 +93,9 @@ class ReplicaClient(HttpClient):
             finally:
                 replica.in_flight -= 1
 
+    async def get(self, path: str) -> dict[str, Any]:
+        return await (self._only or self.replicas[0]).client.get(path)
+
     async def close(self) -> None:
         """Close the connections to all servers."""
         for replica in self.replicas:
