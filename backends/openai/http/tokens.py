@@ -100,7 +100,7 @@ class BearerToken(Credential):
                 self._source = _source(str(self._given))
             return self._source(anew=anew)
         except Exception as error:
-            hint = _SIGN_IN.get(str(self._given), "Check that you are signed in, and this clock")
+            hint = f"{_SIGN_IN.get(str(self._given), 'Check that you are signed in')}; check this clock"
             # Who has given one token will give the next: what gives them is down for a moment.
             kind: ErrorKind = "connection" if self._last else "auth"
             raise BackendError(
