@@ -20,7 +20,12 @@ _LABELLED = re.compile(r"([\w. -]+)=(.+)")
 
 
 def adhoc_audit(
-    suites: Sequence[str], models: Sequence[str], *, api_key_env: str | None = None, **options: Any
+    suites: Sequence[str],
+    models: Sequence[str],
+    *,
+    api_key_env: str | None = None,
+    samples: int | None = None,
+    **options: Any,
 ) -> Audit:
     """Build an audit from suites (files, or names of those that ship) and models (see `backends.named_backend`).
 
@@ -46,7 +51,7 @@ def adhoc_audit(
         name, spec = _split(given)
         if name in by_name:
             raise ConfigError("--model", given, f"two models are called {name!r}", f"Write one as OTHER_NAME={spec}")
-        by_name[name] = backends.named_backend(spec, api_key_env=api_key_env)
+        by_name[name] = backends.named_backend(spec, api_key_env=api_key_env, samples=samples)
     out = Path("audit-out", "+".join(suite.name for suite in chosen))  # another suite's report should stay
     return Audit(by_name, chosen, **{"out": out, **options})
 

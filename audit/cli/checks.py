@@ -29,7 +29,7 @@ def check(
     from audit.prepare.rehearsal import check_audit, tokenizer_checks
     from audit.report.phrases.checks.rehearsal import boundary_lines, rehearsal_lines
 
-    audit = given_audit(config, suite or (), model or (("fake",) if suite else ()), None)
+    audit = given_audit(config, suite or (), model or (("fake",) if suite else ()))
     found, of_config = check_audit(audit, bias)
     mistakes = [*(mistake for one in found for mistake in one.mistakes), *of_config]
     boundaries, of_tokens = ([], []) if mistakes else tokenizer_checks(audit)

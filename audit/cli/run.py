@@ -57,7 +57,17 @@ ModelNames = Annotated[
     ),
 ]
 KeyEnv = Annotated[
-    str | None, typer.Option(help="With --model URL#model: the environment variable that holds the server's key.")
+    str | None,
+    typer.Option(
+        help='With --model URL#model: the environment variable that holds the server\'s key; "" for none. '
+        "Default: OPENAI_API_KEY for https, none for http."
+    ),
+]
+Samples = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="With --model URL#model that gives no log-probabilities: draw this many answers per question."
+    ),
 ]
 Models = Annotated[list[str] | None, typer.Option("--models", "-m", help="Only these models (repeatable).")]
 Suites = Annotated[list[str] | None, typer.Option("--suites", "-s", help="Only these suites (repeatable).")]
@@ -104,6 +114,7 @@ def run(
     suite: SuiteFiles = None,
     model: ModelNames = None,
     api_key_env: KeyEnv = None,
+    samples: Samples = None,
     limit: Limit = None,
     small_sample: SmallSample = False,
     until: Until = None,
@@ -147,7 +158,7 @@ def run(
     options |= {"executor": _executor(executor, address, actors)}
     given = {name: value for name, value in options.items() if value is not None}
     given |= {"small_sample": True} if small_sample else {}
-    named = given_audit(config, suite or (), model or (), api_key_env)
+    named = given_audit(config, suite or (), model or (), api_key_env, samples)
     audit = named.only(models or (), suites or (), **given)
     if not resume and audit.db.exists():
         raise ConfigError(
@@ -166,8 +177,18 @@ def run(
         raise typer.Exit(_run(audit, store, baseline, again, as_json=as_json, verbose=verbose))
 
 
-def given_audit(config: Path | None, suites: Sequence[str], models: Sequence[str], api_key_env: str | None) -> Audit:
+def given_audit(
+    config: Path | None,
+    suites: Sequence[str],
+    models: Sequence[str],
+    api_key_env: str | None = None,
+    samples: int | None = None,
+) -> Audit:
     """The audit of a config, or of the suites and models named on the command line."""
+    if config is not None:
+        for option, value in (("--api-key-env", api_key_env), ("--samples", samples)):
+            if value is not None:
+                raise ConfigError(option, value, "a config is given", "Write it into the config's model")
     if config is not None and (suites or models):
         raise ConfigError(
             "--suite", str(config), "a config is given as well", "Give the config, or --suite and --model"
@@ -178,9 +199,9 @@ def given_audit(config: Path | None, suites: Sequence[str], models: Sequence[str
         raise ConfigError("CONFIG", None, "no audit config", "Give a .py or .toml file, or --suite and --model")
     from audit.api.adhoc import adhoc_audit
 
-    audit = adhoc_audit(suites, models, api_key_env=api_key_env)
-    given = {"suite": list(suites), "model": list(models), "api_key_env": api_key_env}
-    audit.changed = {name: value for name, value in given.items() if value}
+    audit = adhoc_audit(suites, models, api_key_env=api_key_env, samples=samples)
+    given = {"suite": list(suites), "model": list(models), "api_key_env": api_key_env, "samples": samples}
+    audit.changed = {name: value for name, value in given.items() if value not in (None, [])}
     return audit
 
 

@@ -118,7 +118,8 @@ def _model(field: str, table: Any, folder: Path) -> Backend:
         try:
             return backends.named_backend(found["model"], api_key_env=found.get("api_key_env"))
         except ConfigError as error:
-            raise ConfigError(f"{field}.model", error.value, error.problem, error.hint) from None
+            option = "api_key_env" if error.field == "api_key_env" else "model"
+            raise ConfigError(f"{field}.{option}", error.value, error.problem, error.hint) from None
     built: Backend = _build(field, table, "backend", folder)
     return built
 

@@ -27,7 +27,7 @@ from audit.config import AuditConfig
 from audit.results import FigureName
 from audit.store import Store, canonical_json, to_bytes
 from backends.base import Backend, Capability, ClassifyRequest, Description, Form, ScoreRequest
-from backends.errors import BackendError, ConfigError
+from backends.errors import BackendError, ConfigError, ErrorKind
 from suites.base import Item, Suite
 from suites.own_code import items_of
 
@@ -217,7 +217,8 @@ def _check_capabilities(model: DescribedBackend, suite_name: str, suite: Suite) 
             type(model.backend).__name__,
             f"it cannot do what suites.{suite_name} asks: {', '.join(map(with_reason, sorted(missing)))}",
             f"It can: {', '.join(sorted(model.description.capabilities)) or 'nothing'}. "
-            "Leave the model or the suite out, or change the suite's mode, or for score_alone its start",
+            "Change that, leave the model or the suite out, or change the suite's mode"
+            f"{' or its start' if 'score_alone' in missing else ''}",
         )
 
 
@@ -256,6 +257,14 @@ def _forms(suite: Suite, item: Item) -> set[Form]:
     return found
 
 
+#: What may help against an error that says no more itself.
+_HINTS: dict[ErrorKind, str] = {
+    "bad_request": "Even the plainest request is refused: check model, and what the config adds to requests",
+    "unsupported": "Even the plainest request is refused: check model, and what the config adds to requests",
+    "rate_limited": "Wait, or lower max_in_flight",
+}
+
+
 async def _describe(name: str, backend: Backend, store: Store) -> DescribedBackend:
     try:
         description = await backend.describe()
@@ -265,8 +274,8 @@ async def _describe(name: str, backend: Backend, store: Store) -> DescribedBacke
         raise ConfigError(
             f"models.{name}",
             type(backend).__name__,
-            f"{error.kind}: {error.message}",
-            error.hint or "Check that it can be reached",
+            f"{error.kind}: {error.message.rstrip('.')}",
+            error.hint or _HINTS.get(error.kind, "Check that it can be reached"),
         ) from None
     except Exception as error:  # whatever an engine or a third-party backend raises for a model that does not exist
         first = next(iter(str(error).strip().splitlines()), "")

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field
 from backends.anthropic.client import MessagesClient
 from backends.openai.backend import AtLeastOne, CostLimit, OpenAIBackend, OptionalPath, OptionalText, Seconds
 from backends.openai.http.address import server_url
+from backends.openai.http.auth import VARIABLES
 from backends.openai.http.client import HttpClient
 from backends.openai.protocol.request_extras import ExtraBody, Headers
 from backends.openai.usage import PriceTable
@@ -45,7 +46,7 @@ class AnthropicBackend(OpenAIBackend):
         model: Annotated[str, Field(min_length=1), OnError("not a text", "Name the model as the server knows it")],
         *,
         base_url: Annotated[str, AfterValidator(server_url)] = "https://api.anthropic.com/v1",
-        api_key_env: str | None = "ANTHROPIC_API_KEY",
+        api_key_env: Annotated[str | None, VARIABLES] = "ANTHROPIC_API_KEY",
         key_file: OptionalPath = None,
         timeout: Seconds = 120.0,
         max_in_flight: AtLeastOne = 8,

@@ -31,10 +31,11 @@ class MessagesClient(HttpClient):
     async def post(
         self, path: str, payload: dict[str, Any], *, accept: Callable[[dict[str, Any]], None] = lambda _: None
     ) -> dict[str, Any]:
-        if path != "chat/completions":
+        if not path.endswith("chat/completions"):
             raise BackendError("not_found", f"Anthropic's API has no {path.strip('/')}")
         body = message_request(payload)
-        return chat_response(await super().post("messages", body, accept=lambda answer: accept(chat_response(answer))))
+        path = f"{path.removesuffix('chat/completions')}messages"
+        return chat_response(await super().post(path, body, accept=lambda answer: accept(chat_response(answer))))
 
 
 def message_request(payload: Mapping[str, Any]) -> dict[str, Any]:

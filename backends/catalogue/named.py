@@ -19,7 +19,7 @@ _KNOWN = (
 )
 
 
-def named_backend(name: str, *, api_key_env: str | None = None) -> Backend:
+def named_backend(name: str, *, api_key_env: str | None = None, samples: int | None = None) -> Backend:
     """The backend of a Hugging Face id, a folder, a .gguf file, a .jsonl file of completions, ``URL#model``,
     ``embedded:NAME``, ``fake`` or a plugin; ``vllm:`` before an id or a folder computes it on vLLM.
 
@@ -27,6 +27,9 @@ def named_backend(name: str, *, api_key_env: str | None = None) -> Backend:
     ----------
     api_key_env : str, optional
         The environment variable that holds a server's key. Default: ``OPENAI_API_KEY`` for https, none for http.
+        Empty: none.
+    samples : int, optional
+        Answers to draw of a server's model that gives no log-probabilities.
 
     Raises
     ------
@@ -38,7 +41,7 @@ def named_backend(name: str, *, api_key_env: str | None = None) -> Backend:
     if name.startswith("embedded:"):
         return _of_gguf(Path(resolve_embedded(name)))
     if name.startswith(("http://", "https://")):
-        return _of_server(name, api_key_env)
+        return _of_server(name, api_key_env, samples)
     if name.startswith("vllm:"):
         return backends.VLLMBackend(name.removeprefix("vllm:"))
     if name.casefold().endswith(".gguf"):
@@ -55,12 +58,13 @@ def named_backend(name: str, *, api_key_env: str | None = None) -> Backend:
     raise ConfigError("--model", name, "neither a folder nor a model's name", _KNOWN)
 
 
-def _of_server(name: str, api_key_env: str | None) -> Backend:
+def _of_server(name: str, api_key_env: str | None, samples: int | None) -> Backend:
     url, _, model = name.partition("#")
     if not model:
         raise ConfigError("--model", name, "does not name a model of the server", f"Write it as {url}#MODEL")
     default = "OPENAI_API_KEY" if url.startswith("https://") else None
-    options: dict[str, Any] = {"model": model, "api_key_env": api_key_env or default}
+    key = default if api_key_env is None else api_key_env
+    options: dict[str, Any] = {"model": model, "api_key_env": key, "samples": samples}
     return backends.OpenAIBackend(url, **options)
 
 

@@ -40,12 +40,12 @@ from backends.openai.batches import BatchedClient, Journal
 from backends.openai.batches.batched import MOST_LINES, PRICE
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.generation import choices_of_a_request, generate
-from backends.openai.http.address import is_this_machine, server_url
-from backends.openai.http.auth import NO_KEY_HINT
+from backends.openai.http.address import REPLICAS, server_url
+from backends.openai.http.auth import VARIABLES, check_key_for
 from backends.openai.http.client import ConnectionOptions, HttpClient
 from backends.openai.http.replicas import ReplicaClient
 from backends.openai.http.retries import with_retries
-from backends.openai.http.tokens import BearerToken, credential
+from backends.openai.http.tokens import credential
 from backends.openai.probe import (
     DRAWS,
     VERSION,
@@ -78,6 +78,7 @@ _MAX_UNFINISHED_REQUESTS = 256
 _MAX_COUNTING_SECONDS = 10.0
 #: After these errors, the responses that came before are still valid.
 _WITHOUT_RESPONSE = ("rate_limited", "timeout", "connection", "server", "quota")
+_OWN = "Audit it as a model of its own"
 _COPIES = "equal drawn answers come nearer to each other than draws do: some are copies, perhaps from a cache"
 
 
@@ -172,11 +173,12 @@ class OpenAIBackend(Backend):
         self,
         base_url: Annotated[str, AfterValidator(server_url)] | None = None,
         *,
-        urls: Annotated[tuple[Annotated[str, AfterValidator(server_url)], ...], AS_TUPLE, Field(min_length=2)]
-        | None = None,
+        urls: Annotated[tuple[Annotated[str, AfterValidator(server_url)], ...], AS_TUPLE, REPLICAS] | None = None,
         model: Annotated[str, Field(min_length=1), OnError("not a text", "Name the model as the server knows it")],
         api_key_env: Annotated[
-            str | Annotated[tuple[str, ...], AS_TUPLE] | None, OnError("not a name", "Name environment variables")
+            str | Annotated[tuple[str, ...], AS_TUPLE] | None,
+            VARIABLES,
+            OnError("not a name", "Name environment variables"),
         ] = "OPENAI_API_KEY",
         key_file: OptionalPath = None,
         timeout: Seconds = 120.0,
@@ -200,6 +202,8 @@ class OpenAIBackend(Backend):
     ) -> None:
         if (base_url is None) == (urls is None):
             raise ConfigError("base_url", base_url, "one of base_url and urls is needed", "Give one of them")
+        if batch and urls:
+            raise ConfigError("batch", batch, "a batch is one server's", "Give base_url in place of urls, or no batch")
         self.urls = urls or (str(base_url),)
         self.base_url, self.model = self.urls[0], model
         self.timeout, self.max_in_flight = timeout, max_in_flight * len(self.urls)
@@ -249,13 +253,8 @@ class OpenAIBackend(Backend):
         """Raise `ConfigError` for a key or limit that cannot work. Sends nothing."""
         if self.max_cost is not None and self._prices is None:
             raise ConfigError("max_cost", self.max_cost, "no prices are given", "Give prices too, per million tokens")
-        url = httpx.URL(self.base_url)
-        local = is_this_machine(url.host)
-        self._key.check(needed=not local)
+        check_key_for(self.urls, self._key)
         self._connection_options.check()
-        if url.scheme == "http" and not local and not isinstance(self._key, BearerToken) and self._key.read():
-            hint = f"Use https, or {NO_KEY_HINT}"
-            raise ConfigError("base_url", self.base_url, "the key would be sent unencrypted", hint)
 
     async def describe(self) -> Description:
         """Identity and capabilities, from a new probe or from a recorded one that still holds."""
@@ -529,12 +528,11 @@ class OpenAIBackend(Backend):
         with self._client.pinned(first):
             report = await self._recorded_or_new_report()
         for replica in others:
-            with self._client.pinned(replica):
-                if not await self._still_holds(report):
-                    url = replica.client.base_url
-                    hint = "Audit it as a model of its own"
-                    problem = f"{url} does not serve the same model as {self.base_url}"
-                    raise BackendError("inconsistent", problem, hint=hint)
+            with self._client.pinned(replica), replica.named():
+                if not await self._still_holds(report, ("auth", "quota", "not_found")):
+                    raise BackendError(
+                        "inconsistent", f"it does not serve the same model as {self.base_url}", hint=_OWN
+                    )
         # Two servers may give the same id to different answers.
         capabilities = dataclasses.replace(report.capabilities, unique_response_ids=False)
         self._api.configure(capabilities)
@@ -579,8 +577,8 @@ class OpenAIBackend(Backend):
             without_scores=session.without_scores(),
         )
 
-    async def _still_holds(self, report: ProbeReport) -> bool:
-        """Whether the server still gives the recorded canary by the recorded route."""
+    async def _still_holds(self, report: ProbeReport, told: Collection[str] = ("auth", "quota")) -> bool:
+        """Whether the server still gives the recorded canary by the recorded route; raises the kinds ``told``."""
         capabilities = report.capabilities
         if not report.canary and not (capabilities.chat and report.knows_parameters):
             return False
@@ -593,7 +591,7 @@ class OpenAIBackend(Backend):
             if not canary:  # a sampled text only shows that the model's name and the parameters are accepted
                 await with_retries(generate, self._api, capabilities, _PLAIN)
         except BackendError as error:
-            if error.retryable or error.kind in ("auth", "quota"):
+            if error.retryable or error.kind in told:
                 raise
             return False
         return move_since(report, canary, watched) <= tolerance(capabilities.repeat_noise)

@@ -103,13 +103,28 @@ def some_of(choices: Iterable[str]) -> BeforeValidator:
     return BeforeValidator(check)
 
 
+#: What other tools and providers call these fields.
+_ELSEWHERE = {
+    "input": "prompt",
+    "output": "completion",
+    "url": "base_url",
+    "api_base": "base_url",
+    "endpoint": "base_url",
+    "api_version": "query",
+}
+#: Names under which people write secrets: their values are not shown.
+_SECRET = re.compile(r"key|secret|passw|token|authorization|credential", re.I)
+
+
 def _without_unknown(fields: Sequence[str], given: Any) -> Any:
     """Refuse unknown fields of a table before anything else is checked."""
     for name in given if isinstance(given, Mapping) else ():
         if name not in fields:
-            close = difflib.get_close_matches(str(name), fields, n=1)
+            elsewhere = _ELSEWHERE.get(str(name))
+            close = [elsewhere] if elsewhere in fields else difflib.get_close_matches(str(name), fields, n=1)
             hint = f"{f'Did you mean {close[0]!r}?' if close else 'Remove it.'} Known fields: {', '.join(fields)}"
-            raise refused_at((str(name),), given[name], "unknown field", hint)
+            shown = "…" if _SECRET.search(str(name)) else given[name]
+            raise refused_at((str(name),), shown, "unknown field", hint)
     return given
 
 

@@ -30,4 +30,4 @@ def test_a_servers_key_is_sent_where_it_is_meant(name, given, variable, monkeypa
     said = {}
     monkeypatch.setattr(backends, "OpenAIBackend", lambda url, **options: said.update(options, url=url), raising=False)
     backends.named_backend(name, api_key_env=given)
-    assert said == {"url": name.partition("#")[0], "model": "m", "api_key_env": variable}
+    assert said == {"url": name.partition("#")[0], "model": "m", "api_key_env": variable, "samples": None}

@@ -7,8 +7,9 @@ import ipaddress
 import re
 
 import httpx
+from pydantic import AfterValidator
 
-from backends.options import refused_at
+from backends.options import refused, refused_at
 
 _ENDPOINTS = ("/chat/completions", "/completions", "/responses", "/embeddings")
 
@@ -27,6 +28,18 @@ def server_url(url: str) -> str:
         if parsed.scheme in ("http", "https") and parsed.host:
             return url.rstrip("/")
     raise refused_at((), _without_secrets(url), "not an http or https URL", "Give one like https://host/v1")
+
+
+def _replicas(urls: tuple[str, ...]) -> tuple[str, ...]:
+    if len(urls) < 2:
+        raise refused("too few", "Give at least 2, or one by base_url")
+    if again := next((url for url in urls if urls.count(url) > 1), None):
+        raise refused(f"{again} stands in it twice", "Give each server once")
+    return urls
+
+
+#: What ``urls`` must hold.
+REPLICAS = AfterValidator(_replicas)
 
 
 def is_this_machine(host: str) -> bool:

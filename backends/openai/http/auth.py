@@ -17,14 +17,23 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import httpx
+from pydantic import AfterValidator
+
 from backends.errors import BackendError, ConfigError
+from backends.openai.http.address import is_this_machine
+from backends.options import refused_at
 
 #: How to say that there is no key, in Python, in a file and on the command line.
 NO_KEY_HINT = 'name no key (api_key_env=None, in a TOML file api_key_env = "", on the command line --api-key-env "")'
+#: What helps where none was sent.
+NO_KEY_SENT_HINT = "Put the key into a variable, and name that by api_key_env, on the command line by --api-key-env"
 #: Characters. Shorter keys are ordinary words, and shorter parts of a key occur in ordinary texts.
 _SHORTEST, _SHORTEST_PART = 4, 8
 #: Characters of a key that stand together in no ordinary text.
 _LONG = 12
+#: Characters of a variable's name from which on one with small letters and digits is rather a key.
+_LONGEST_WITH_DIGITS, _DIGIT = 20, re.compile(r"\d")
 _ESCAPED_ASCII = re.compile(rb'\\u00[2-7]|\\[/"]')
 
 
@@ -86,6 +95,32 @@ def _looks_random(part: str) -> bool:
     return re.search(r"\d", part) is not None or len(re.findall("[a-z](?=[A-Z])", part)) > 1
 
 
+def _variables(given: str | Sequence[str] | None) -> str | Sequence[str] | None:
+    """Names of environment variables. A key that is given in place of one is refused, and not shown."""
+    for name in (given,) if isinstance(given, str) else given or ():
+        word = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)
+        if name and (
+            not word or (len(name) >= _LONGEST_WITH_DIGITS and re.search("[a-z]", name) and _DIGIT.search(name))
+        ):
+            hint = "Give the name of the variable that holds the key, not the key"
+            raise refused_at((), "…", "not the name of an environment variable", hint)
+    return given
+
+
+#: What ``api_key_env`` must hold.
+VARIABLES = AfterValidator(_variables)
+
+
+def check_key_for(urls: Sequence[str], key: Credential) -> None:
+    """Raise `ConfigError` for a key that cannot be used, or is missing, or would reach a server unencrypted."""
+    key.check(needed=not all(is_this_machine(httpx.URL(url).host) for url in urls))
+    for url in map(httpx.URL, urls):
+        if url.scheme == "http" and not is_this_machine(url.host) and (key.ends or key.read()):
+            field = "base_url" if len(urls) == 1 else "urls"
+            hint = f"Use https, or {NO_KEY_HINT}"
+            raise ConfigError(field, str(url), "the key would be sent unencrypted", hint)
+
+
 class Credential(ABC):
     """A key, a renewed token, or several keys in turn.
 
@@ -110,6 +145,10 @@ class Credential(ABC):
     def missing(self) -> str:
         """Why no key was sent."""
         return "no key was sent"
+
+    def source(self) -> str:
+        """Where the key comes from, for a hint; empty if that says nothing."""
+        return ""
 
     def secrets(self) -> Iterator[str]:
         """Every value that must never be shown or stored."""
@@ -167,6 +206,9 @@ class KeyRing(Credential):
     def identity(self) -> str:
         return self._keys[0].identity()
 
+    def source(self) -> str:
+        return " and ".join(key.source() for key in self._keys)
+
     def secrets(self) -> Iterator[str]:
         yield from filter(None, (key.read() for key in self._keys))
 
@@ -208,6 +250,9 @@ class ApiKey(Credential):
         if self._file is not None:
             return _content(self._file)
         return (os.environ.get(self._env) or "").strip() or None if self._env else None
+
+    def source(self) -> str:
+        return f"the key in {self._source} ({self._field})" if self._source else ""
 
     def missing(self) -> str:
         if self._file is not None:

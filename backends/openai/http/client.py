@@ -22,10 +22,12 @@ import httpx
 
 from backends.errors import BackendError, ConfigError
 from backends.openai.http import errors as http_errors
-from backends.openai.http.auth import Credential
+from backends.openai.http.auth import NO_KEY_SENT_HINT, Credential
 
 T = TypeVar("T")
 
+#: Seconds to connect. A server of plain http may wait for ever for the rest of what begins as TLS.
+_CONNECTED_WITHIN = 15.0
 #: Maximum size of a body after decompression. A list of Gemma's whole vocabulary takes 24 MB.
 MAX_BODY_BYTES = 32 * 2**20
 
@@ -56,6 +58,12 @@ class ConnectionOptions:
     def proxy_url(self) -> str | None:
         """The proxy's URL, read from the environment if a variable is named."""
         return os.environ.get(self.proxy) if self.proxy and "://" not in self.proxy else self.proxy
+
+    @property
+    def proxy_shown(self) -> str:
+        """The proxy's scheme, host and port; empty without one."""
+        url = httpx.URL(self.proxy_url or "")
+        return f"{url.scheme}://{url.netloc.decode()}" if url.host else ""
 
     def check(self) -> None:
         """Raise `ConfigError` for a proxy or certificate file that cannot be used."""
@@ -222,13 +230,13 @@ class HttpClient:
             if key and error.kind in ("auth", "quota"):
                 raise _RefusedKeyError(key, error) from None
             if error.kind == "auth" and not self._key.ends:
-                raise BackendError("auth", f"{error.message}; {self._key.missing()}", hint="Set the key") from None
+                raise BackendError("auth", f"{error.message}; {self._key.missing()}", hint=NO_KEY_SENT_HINT) from None
             raise
         except TimeoutError:
             message = f"no complete answer within {self._timeout:g} s from {url}"
             raise BackendError("timeout", message, retryable=True) from None
         except (httpx.HTTPError, httpx.InvalidURL, httpx.CookieConflict, httpx.StreamError) as error:
-            raise http_errors.from_exception(error, url) from None
+            raise http_errors.from_exception(error, url, self._options.proxy_shown) from None
 
     def _key_header(self, key: str | None) -> dict[str, str]:
         name = self._options.key_header
@@ -265,6 +273,8 @@ class HttpClient:
         error = http_errors.from_status(response.status_code, response.headers, message)
         if self._key.ends and error.kind == "auth" and (skew := http_errors.clock_skew(response.headers)):
             return BackendError("auth", error.message, hint=f"{skew}: set it, as tokens hold for a time")
+        if error.kind == "auth" and (source := self._key.source()):
+            return BackendError("auth", error.message, hint=f"Check {source}, and what it may be used for")
         return error
 
     def _free_slot(self) -> asyncio.Semaphore:
@@ -276,7 +286,7 @@ class HttpClient:
         if self._client is None or self._loop is not loop:
             self._loop, self._slots = loop, asyncio.Semaphore(self._max_connections)
             self._client = httpx.AsyncClient(
-                timeout=self._timeout,
+                timeout=httpx.Timeout(self._timeout, connect=min(self._timeout, _CONNECTED_WITHIN)),
                 limits=httpx.Limits(
                     max_connections=self._max_connections, max_keepalive_connections=self._max_connections
                 ),

@@ -77,8 +77,11 @@ def inconsistent(message: str, *, retryable: bool = False) -> BackendError:
     return BackendError("inconsistent", message, retryable=retryable)
 
 
-def from_exception(error: Exception, url: str = "") -> BackendError:
-    """An httpx exception as `BackendError`: its type, the system's cause and ``url``, never its headers or body."""
+def from_exception(error: Exception, url: str = "", proxy: str = "") -> BackendError:
+    """An httpx exception as `BackendError`: its type, the system's cause and ``url``, never its headers or body.
+
+    ``proxy`` names the proxy that requests go through, without its password.
+    """
     for ancestor in type(error).__mro__:
         if ancestor in ERROR_OF_EXCEPTION:
             kind, retryable = ERROR_OF_EXCEPTION[ancestor]
@@ -101,9 +104,19 @@ def from_exception(error: Exception, url: str = "") -> BackendError:
         if isinstance(cause, OSError) and cause.strerror:
             reason = f" ({cause.strerror})"
         cause = cause.__cause__ or cause.__context__
-    hint = _hint_of_connection() if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout) else ""
-    if isinstance(error, httpx.ProxyError):
-        hint = "Check proxy and its credentials"
+    hint = ""
+    match error:
+        case httpx.ConnectError() | httpx.ConnectTimeout() if proxy:  # only the proxy is connected to
+            at, hint = f" at the proxy {proxy}, on the way to {url}", "Check proxy, and that it is running"
+        case httpx.ConnectTimeout() if url.startswith("https://"):
+            hint = f"{_hint_of_connection()}; if it speaks plain http, write http:// in base_url"
+        case httpx.ConnectError() | httpx.ConnectTimeout():
+            hint = _hint_of_connection()
+        case httpx.ProxyError():
+            # httpx's text is the proxy's status line.
+            reason, hint = f" ({message_of(str(error).encode(), longest=80)})", "Check proxy and its credentials"
+        case httpx.RemoteProtocolError() if url.startswith("http://"):
+            reason, hint = " (no answer in HTTP)", "If it speaks TLS, write https:// in base_url"
     return BackendError(kind, f"{type(error).__name__}{reason}{at}", retryable=retryable, hint=hint)
 
 

@@ -28,6 +28,16 @@ class Replica:
         self.paused_until = time.monotonic() + self._pause
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
+    @contextlib.contextmanager
+    def named(self) -> Iterator[None]:
+        """Errors say which server they are of."""
+        try:
+            yield
+        except BackendError as error:
+            url = self.client.base_url
+            message = error.message if url in error.message else f"{error.message} at {url}"
+            raise BackendError(error.kind, message, hint=error.hint) from None
+
     def resume(self) -> None:
         """It answers again."""
         self.paused_until, self._pause = 0.0, _FIRST_PAUSE
@@ -82,6 +92,9 @@ class ReplicaClient(HttpClient):
                 return answer
             finally:
                 replica.in_flight -= 1
+
+    async def get(self, path: str) -> dict[str, Any]:
+        return await (self._only or self.replicas[0]).client.get(path)
 
     async def close(self) -> None:
         """Close the connections to all servers."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -22,6 +23,13 @@ _NAMED = {
 _PAUSES = {0: 1.0, 1: 1.0, 2: 4.0}
 _AZURE_SCOPE = "https://cognitiveservices.azure.com/.default"
 _GOOGLE_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+
+
+#: What gives the sources by name a token.
+_SIGN_IN = {
+    "azure": "Sign in (az login), or set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET",
+    "google": "Sign in (gcloud auth application-default login), or set GOOGLE_APPLICATION_CREDENTIALS",
+}
 
 
 class Source(Protocol):
@@ -51,6 +59,10 @@ class BearerToken(Credential):
 
     def __repr__(self) -> str:
         return "BearerToken()"
+
+    @property
+    def _named(self) -> str:
+        return f"token={self._given!r}" if isinstance(self._given, str) else "the function of token"
 
     def read(self) -> str | None:
         self._last = self._token(anew=False)
@@ -88,11 +100,11 @@ class BearerToken(Credential):
                 self._source = _source(str(self._given))
             return self._source(anew=anew)
         except Exception as error:
-            hint = "Check that you are signed in, and this clock"
+            hint = f"{_SIGN_IN.get(str(self._given), 'Check that you are signed in')}; check this clock"
             # Who has given one token will give the next: what gives them is down for a moment.
             kind: ErrorKind = "connection" if self._last else "auth"
             raise BackendError(
-                kind, f"no token ({type(error).__name__})", retryable=bool(self._last), hint=hint
+                kind, f"{self._named} gives no token ({type(error).__name__})", retryable=bool(self._last), hint=hint
             ) from None
 
 
@@ -105,6 +117,9 @@ class _Azure:
     def __call__(self, *, anew: bool) -> str:
         from azure.identity import DefaultAzureCredential, get_bearer_token_provider
 
+        log = logging.getLogger("azure.identity")
+        if log.level == logging.NOTSET:  # it warns of every way to sign in that is not used, at every try
+            log.setLevel(logging.ERROR)
         if self._provider is None or anew:  # a new credential remembers no token
             self._provider = get_bearer_token_provider(DefaultAzureCredential(), _AZURE_SCOPE)
         return self._provider()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from backends.openai.probe.experiments import (
+    addresses,
     chats,
     copying,
     draws,
@@ -75,7 +76,7 @@ async def probe(api: ServerApi, *, samples: int | None) -> ProbeSession:
     await _chats(session)
     await features.check_key(session)
     if not session.capabilities.completions and not session.capabilities.chat:
-        raise await features.unanswered(session)
+        raise await addresses.unanswered(session)
     await features.model_name(session)
     await features.several_choices(session)
     session.record_values()

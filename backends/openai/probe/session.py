@@ -185,9 +185,8 @@ class ProbeSession:
             return ""
         if self.untrusted:
             return "; ".join(self.untrusted.values())
-        return (
-            f"no log-probabilities: {self.without_lists or 'none in its answers'}; samples=20 would count drawn answers"
-        )
+        reason = self.without_lists or "none in its answers"
+        return f"no log-probabilities: {reason}; set samples=20 to count drawn answers"
 
     def distrust(self, kind: Kind, reason: str) -> None:
         """Stop using lists for this kind of prompt; the first reason is kept."""

@@ -1,8 +1,13 @@
 """`audit run --suite FILE --model NAME`: an audit without a config."""
 
 import json
+import subprocess
+import sys
 
 import pytest
+
+from audit.cli.run import given_audit
+from backends import named_backend
 
 ROWS = "stereotype,counterpart,group\n" + "".join(f"Reds {n} lie.,Blues {n} lie.,{'ab'[n % 2]}\n" for n in range(10))
 
@@ -112,3 +117,44 @@ def test_a_dry_run_tells_of_a_figure_without_sampled_levels(pairs, audit, tmp_pa
     )
     code, out, _ = audit("run", "own.py", "--dry-run")
     assert (code, "unknown: the figure names no factor whose levels are a sample" in out) == (0, True)
+
+
+def test_an_empty_name_of_a_key_sends_none(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "key-of-openai-123")
+    url = "https://host.example/v1#m"
+    assert named_backend(url, api_key_env="").endpoint == "host.example key none"
+    assert named_backend(url).endpoint != "host.example key none"
+
+
+def test_samples_of_a_served_model_are_given_by_an_option(pairs, audit):
+    arguments = ("run", "--suite", "OccuGender", "--model", "http://127.0.0.1:1/v1#m", "--samples", "7")
+    code, _, err = audit(*arguments, "--dry-run")
+    assert (code, "connection" in err) == (2, True)
+    assert named_backend("http://127.0.0.1:1/v1#m", samples=7).samples == 7
+    code, _, err = audit("run", "audit.toml", "--samples", "7")
+    assert code == 2
+    assert "--samples = 7: a config is given" in err
+
+
+def test_a_key_beside_a_models_name_is_refused_at_its_field(pairs, audit, tmp_path):
+    model = 'model = "http://127.0.0.1:1/v1#m"\napi_key_env = "sk-canary-7f3a91d2c4"\n'
+    (tmp_path / "audit.toml").write_text(f'[models.a]\n{model}[suites.s]\nsuite = "pairs.csv"\n', "utf-8")
+    code, _, err = audit("check", tmp_path / "audit.toml")
+    assert code == 2
+    assert "models.a.api_key_env = '…'" in err
+    assert "canary" not in err
+
+
+def test_the_package_is_the_command():
+    done = subprocess.run([sys.executable, "-m", "audit", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.strip()
+
+
+def test_a_command_that_repeats_a_run_names_no_key_again():
+    audit = given_audit(None, ["OccuGender"], ["http://127.0.0.1:1/v1#m"], "", 5)
+    assert audit.changed == {
+        "suite": ["OccuGender"],
+        "model": ["http://127.0.0.1:1/v1#m"],
+        "api_key_env": "",
+        "samples": 5,
+    }

@@ -90,3 +90,26 @@ async def test_max_cost_on_the_command_line_stops_before_it_is_passed(tmp_path: 
     assert 0.5 * limit < cost <= limit, said.decode()
     assert run.returncode == 1, said.decode()
     assert b"cost limit" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "meant"),
+    [
+        ("prices = {input = 1.0, output = 2.0}", "prompt"),
+        ('url = "http://127.0.0.1:1/v1"', "base_url"),
+        ('api_version = "2024-10-21"', "query"),
+    ],
+)
+def test_other_tools_names_of_options_lead_to_these(options: str, meant: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"Did you mean '{meant}'"):
+        load_audit(write(tmp_path, f'base_url = "http://127.0.0.1:1/v1"\nmodel = "m"\n{options}'))
+
+
+def test_the_recipes_config_of_a_hosted_model_is_read(tmp_path: Path) -> None:
+    recipes = (Path(__file__).parents[3] / "docs" / "recipes.md").read_text("utf-8")
+    file = tmp_path / "hosted.toml"
+    file.write_text(recipes.split("```toml\n")[1].split("```")[0], "utf-8")
+    audit = load_audit(file)
+    (model,) = audit.models.values()
+    assert isinstance(model, OpenAIBackend)
+    assert model.samples == 20

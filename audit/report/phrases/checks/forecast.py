@@ -70,7 +70,7 @@ def _of_model(m: ModelEstimate) -> Iterator[str]:
     seconds = "unknown" if m.seconds is None else f"{'at most ' * bool(m.follow_ups)}{duration(m.seconds)}"
     yield f"  time {seconds}{_on_actors(m)} ({m.seconds_by})"
     if m.cost is not None:
-        yield f"  cost about {m.cost:.4f}"
+        yield f"  cost at most about {m.cost:.4f}, if each answer uses all its tokens"
     if m.calls > m.requests + m.follow_ups + m.asked_again:
         yield f"  at most {m.calls:,} requests to its server: continuations, or draws, take requests of their own"
     if m.probe_requests:
@@ -154,7 +154,7 @@ def _size(difference: float) -> str:
 
 def _cost(of: ModelCost) -> str:
     seconds = "time unknown: too few stored answers of this model" if of.seconds is None else duration(of.seconds)
-    cost = "" if of.cost is None else f", cost about {of.cost:.4f}"
+    cost = "" if of.cost is None else f", cost at most about {of.cost:.4f}"
     return f"{of.model}: {of.requests:,} requests, {seconds}{cost}"
 
 

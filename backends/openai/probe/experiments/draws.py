@@ -265,13 +265,28 @@ def _short_and_whole(tops: Sequence[TopLogprobs]) -> str:
     return f"{len(whole)} lists of {min(whole)} to {max(whole)} tokens hold all probability: filtered or renormalised"
 
 
+def _too_few_tokens(session: ProbeSession) -> str:
+    given = session.api.extras.extra_tokens
+    problem = f"no drawn answer is finished within {given} tokens of thought"
+    return f"{problem}: raise reasoning_tokens, or lower reasoning_effort"
+
+
 @experiment("draws without lists")
 async def variety(session: ProbeSession) -> Outcome:
     """Whether drawn answers differ, and differ more at a higher temperature: all that can be tested without lists."""
     kind: Kind = "text" if session.capabilities.completions else "chat"
     asked: Sequence[Asked] = _OPEN_TEXTS if kind == "text" else [(Message("user", text),) for text in _OPEN_TEXTS]
     some = _FEW if session.capabilities.reasons else _SOME  # each draw also costs its reasoning
-    warm = sum([len(set(await drawn(session, prompt, some))) for prompt in asked])
+    try:
+        texts = [await drawn(session, prompt, some) for prompt in asked]
+    except NotTestedError as refused:
+        if isinstance(refused.__cause__, BackendError) and "reasoning_tokens" in refused.__cause__.hint:
+            session.distrust(kind, _too_few_tokens(session))
+        raise
+    warm = sum(len(set(some_texts)) for some_texts in texts)
+    if session.capabilities.reasons and not any(text.strip() for some_texts in texts for text in some_texts):
+        session.distrust(kind, _too_few_tokens(session))
+        return Outcome(False, "no thought is finished")
     if warm <= len(asked):
         session.distrust(kind, "drawn answers are all the same")
         return Outcome(False, "all the same")
@@ -350,7 +365,7 @@ async def drawn(
         sizes = [min(size, left - at) for at in range(0, left, size)]
         for answer in await asyncio.gather(*map(ask, sizes)):
             if isinstance(answer, BackendError):
-                raise NotTestedError(f"drawing was refused: {str(answer)[:80]}")
+                raise NotTestedError(f"drawing was refused: {str(answer)[:80]}") from answer
             texts += answer
         way = None  # one endpoint may ignore ``n`` although another obeys it
     return texts

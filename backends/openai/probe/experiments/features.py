@@ -35,20 +35,6 @@ async def check_key(session: ProbeSession) -> None:
     raise session.refused
 
 
-async def unanswered(session: ProbeSession) -> BackendError:
-    """Why neither texts nor chats are answered; says so if the API is under ``/v1`` of the same address."""
-    error = session.unanswered or BackendError("not_found", "no endpoint answers")
-    client = session.api.client
-    if error.kind != "not_found" or client.base_url.endswith("/v1"):
-        return error
-    body = {"model": session.api.model, "messages": [{"role": "user", "content": "Hi"}]}
-    under_v1 = await session.ask(client.post, "/v1/chat/completions", {**body, "max_tokens": 16})
-    if isinstance(under_v1, BackendError) and under_v1.kind == "not_found":
-        return error
-    url = client.base_url
-    return BackendError("not_found", f"{error.message} at {url}", hint=f"Set base_url to {url}/v1: it answers there")
-
-
 @experiment("unknown model name")
 async def model_name(session: ProbeSession) -> Outcome:
     """Whether an unknown model name is refused."""

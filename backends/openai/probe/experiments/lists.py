@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from backends.errors import BackendError
+from backends.openai.probe.experiments.addresses import elsewhere
 from backends.openai.probe.session import (
     FULL_PRECISION,
     MAX_NOISE,
@@ -37,6 +38,11 @@ async def next_token_lists(session: ProbeSession) -> Outcome:
         session.text_list = top
         return Outcome(True, f"identified by {top.identity}", completions=True, identity=top.identity)
     plain = await session.ask(session.api.completion, PROMPT, max_tokens=1, temperature=0.0)
+    if isinstance(plain, dict) and "choices" not in plain:  # llama.cpp has an API of its own at this path
+        error = BackendError("not_found", "answers of another API, without choices")
+        plain = error if (told := await elsewhere(session, error)) is None else told
+        if told is not None:
+            raise told
     works = isinstance(plain, dict)
     session.unanswered = plain if isinstance(plain, BackendError) else None
     session.record("completions", Outcome(works, "without lists" if works else str(plain), completions=works))

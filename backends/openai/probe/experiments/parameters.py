@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard, get_args
 
@@ -21,6 +22,8 @@ _ROOM = 1024
 #: Sampling parameters in the order in which they are tried, each together with those accepted before it, since some
 #: models accept either a temperature or ``top_p``.
 _TRIED: tuple[tuple[str, Any], ...] = (("temperature", 0.0), ("top_p", 1.0), ("seed", 7), ("stop", ["\n\n\n"]))
+#: A refusal of the model, not of the path.
+_NAMES_MODEL = re.compile(r"model|deployment", re.I)
 #: Permanent refusals of a request. Some gateways report them as if the key or the path were wrong.
 _REFUSALS = ("bad_request", "unsupported", "auth", "not_found")
 
@@ -30,7 +33,8 @@ async def chat_parameters(session: ProbeSession) -> Outcome:
     """Which parameters chats accept, one by one; and whether the model reasons before it answers."""
     first = await _plainest(session)
     if isinstance(first, BackendError):
-        if session.unanswered is None or first.kind != "not_found":
+        of_texts = session.unanswered
+        if of_texts is None or first.kind != "not_found" or not _NAMES_MODEL.search(of_texts.message):
             session.unanswered = first
         return Outcome(None, str(first))
     taken: dict[str, Any] = {}

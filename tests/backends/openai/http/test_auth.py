@@ -155,3 +155,39 @@ def test_a_key_in_extra_body_is_refused_unshown(body: dict[str, object]) -> None
     with pytest.raises(ConfigError, match="a field for keys") as caught:
         OpenAIBackend("http://127.0.0.1:9/v1", model="m", api_key_env=None, extra_body=body)
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "given", [KEY, ["OPENAI_API_KEY", KEY], "hf_abcdEFGHijkl1234mnop5678", "AIzaSyA1234567890abcdefghij"]
+)
+def test_a_key_in_place_of_its_variable_is_refused_unshown(given: str | list[str]) -> None:
+    with pytest.raises(ConfigError, match="name of the variable") as caught:
+        OpenAIBackend("https://host.example/v1", model="m", api_key_env=given)
+    assert caught.value.field == "api_key_env"
+    assert KEY not in str(caught.value)
+    assert "1234" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["OPENAI_API_KEY", "_key2", "MY_COMPANYS_KEY_OF_2026_FOR_AUDITS", "my_companys_key_for_audits"]
+)
+def test_names_of_variables_are_taken_for_no_key(name: str) -> None:
+    OpenAIBackend("http://127.0.0.1/v1", model="m", api_key_env=name)
+
+
+def test_a_key_in_a_field_that_does_not_exist_is_not_shown() -> None:
+    with pytest.raises(ConfigError, match="api_key_env") as caught:
+        OpenAIBackend("https://host.example/v1", model="m", api_key=KEY)  # type: ignore[call-arg]
+    assert KEY not in str(caught.value)
+
+
+def test_no_replica_gets_the_key_unencrypted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_AUDIT_KEY", KEY)
+    urls = ["https://one.example/v1", "http://two.example/v1"]
+    with pytest.raises(ConfigError, match=r"urls = 'http://two.example/v1': the key would be sent unencrypted"):
+        OpenAIBackend(urls=urls, model="m", api_key_env="TEST_AUDIT_KEY").check()
+
+
+def test_a_token_does_not_travel_unencrypted() -> None:
+    with pytest.raises(ConfigError, match="unencrypted"):
+        OpenAIBackend("http://host.example/v1", model="m", token=lambda: KEY).check()

@@ -15,9 +15,11 @@ from typing import Any
 import pytest
 
 from backends.errors import BackendError
+from backends.openai.http import client as client_module
 from backends.openai.http.auth import ApiKey
-from backends.openai.http.client import HttpClient
+from backends.openai.http.client import ConnectionOptions, HttpClient
 from backends.openai.http.errors import inconsistent
+from tests.servers import free_port
 
 KEY = "sk-canary-7f3a91d2c4"
 
@@ -221,3 +223,50 @@ async def test_what_follows_a_refused_answer_reaches_nobody() -> None:
     assert (first, third) == ({"to": 0}, {"to": 2})
     assert isinstance(second, BackendError)
     assert second.kind == "inconsistent"
+
+
+async def test_a_proxy_that_is_down_is_named_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_PROXY", f"http://me:secret@127.0.0.1:{free_port()}")
+    options = ConnectionOptions(proxy="TEST_PROXY")
+    client = HttpClient("https://h/v1", ApiKey(None, None), timeout=5, max_connections=1, options=options)
+    with pytest.raises(BackendError, match=r"at the proxy http://127\.0\.0\.1:") as caught:
+        await client.get("models")
+    await client.close()
+    assert "Check proxy" in caught.value.hint
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_proxy_that_refuses_says_why() -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    options = ConnectionOptions(proxy=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    client = HttpClient("https://h/v1", ApiKey(None, None), timeout=5, max_connections=1, options=options)
+    with pytest.raises(BackendError, match="407 Proxy Authentication Required"):
+        await client.get("models")
+    await client.close()
+    server.close()
+
+
+async def test_plain_http_and_tls_taken_for_each_other_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "_CONNECTED_WITHIN", 0.3)
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(30)
+
+    async def closing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(9)
+        writer.close()
+
+    for handler, scheme, other in ((silent, "https", "http"), (closing, "http", "https")):
+        server = await asyncio.start_server(handler, "127.0.0.1", 0)
+        url = f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        client = HttpClient(url, ApiKey(None, None), timeout=60, max_connections=1)
+        with pytest.raises(BackendError) as caught:
+            await client.get("models")
+        await client.close()
+        server.close()
+        assert f"write {other}:// in base_url" in caught.value.hint

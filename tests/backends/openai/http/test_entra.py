@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import logging
 import threading
 import time
 import urllib.parse
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 
 from backends.base import GenerateRequest, GenerateResponse, Message, Sampling
+from backends.errors import BackendError
 from backends.openai import OpenAIBackend
 from tests.backends.openai.raw_server import Reply
 from tests.backends.openai.strict_server import DEPRECATED, MODEL, StrictServer, refusal, varied
@@ -84,3 +86,21 @@ async def test_azures_own_library_gives_the_tokens(tmp_path: Path, identity: typ
     assert isinstance(answer, GenerateResponse), answer
     assert len(identity.given) == 1, f"one token for {sent} requests, renewed when it ends"
     assert "entra-0" not in repr(backend) + str(vars(backend))
+
+
+async def test_who_is_not_signed_in_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails() -> str:
+        raise RuntimeError("not signed in")
+
+    import azure.identity
+
+    monkeypatch.setattr(azure.identity, "get_bearer_token_provider", lambda *_: fails)
+    backend = OpenAIBackend("http://127.0.0.1:9/v1", model=MODEL, token="azure")
+    with pytest.raises(BackendError, match="token='azure' gives no token") as caught:
+        await backend.describe()
+    await backend.close()
+    assert "az login" in caught.value.hint
+    logging.getLogger("azure.identity").warning("EnvironmentCredential is not configured")
+    assert not caplog.records

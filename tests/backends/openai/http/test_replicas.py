@@ -93,3 +93,24 @@ async def test_a_dead_replica_is_taken_out_and_comes_back(tmp_path: Path, monkey
 def test_either_one_url_or_several_are_given(given: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="base_url"):
         OpenAIBackend(model="m", **given)
+
+
+def test_batches_go_to_one_server_alone() -> None:
+    with pytest.raises(ConfigError, match=r"batch = True: a batch is one server's"):
+        OpenAIBackend(model="m", urls=["http://a/v1", "http://b/v1"], samples=4, batch=True)
+
+
+def test_a_server_is_named_once() -> None:
+    with pytest.raises(ConfigError, match="http://a/v1 stands in it twice"):
+        OpenAIBackend(model="m", urls=["http://a/v1", "http://b/v1", "http://a/v1/"])
+
+
+async def test_a_replica_of_another_path_is_told_as_such(tmp_path: Path) -> None:
+    async with two() as servers:
+        urls = [servers[0].base_url, servers[1].base_url.removesuffix("/v1")]
+        backend = OpenAIBackend(urls=urls, model=MODEL, api_key_env=None, probe_folder=tmp_path)
+        with pytest.raises(BackendError, match="404") as caught:
+            await backend.describe()
+        await backend.close()
+    assert caught.value.kind == "not_found"
+    assert caught.value.message.endswith(f"at {urls[1]}")
