@@ -25,6 +25,8 @@ from audit.analysis.estimators import (
     Layout,
     MeanOf,
     Strata,
+    ValueKind,
+    few_levels_decide,
     finite,
     rests_on_few_levels,
     together,
@@ -190,14 +192,20 @@ def _mean(
         **_outer("naive_", naive.interval(level.confidence), limits),
         "is_of_unseen": bool(clustered.is_of_unseen.any()),
         "unseen_log_odds": level.unseen_log_odds,
-        "is_of_few": bool(kind.is_probability and not kind.is_count) and _is_of_few(columns, layout),
+        "is_of_few": _is_of_few(columns, layout, kind),
         **with_unseen(clustered, level.confidence, limits, weighted_levels(table, spec, used)),
         "n_clusters": clustered.n_clusters,
     }
 
 
-def _is_of_few(columns: Floats, layout: Layout) -> bool:
-    return any(rests_on_few_levels(column, layout.clusters) for column in columns.T)
+def _is_of_few(columns: Floats, layout: Layout, kind: ValueKind) -> bool:
+    """Whether a few levels decide: of means near an end of the scale, or of skewed values without one."""
+    if not math.isfinite(kind.most - kind.least):
+        strata = layout.strata or Strata.one(len(columns))
+        return bool(few_levels_decide(columns, layout.clusters, strata, is_unbounded=True).any())
+    return bool(kind.is_probability and not kind.is_count) and any(
+        rests_on_few_levels(column, layout.clusters) for column in columns.T
+    )
 
 
 def with_unseen(

@@ -44,8 +44,12 @@ def cells_behind(items: Collection[Item], spec: MeasureSpec) -> int:
 
 def levels_by_stratum(items: Collection[Item], spec: MeasureSpec) -> dict[str, dict[Factor, int]]:
     """`levels_behind` by stratum if each level belongs to only one; otherwise the total, under None."""
+    return _by_stratum(_levels(items_behind(items, spec), spec))
+
+
+def _by_stratum(of_levels: Mapping[str, Mapping[Factor, set[Factor]]]) -> dict[str, dict[Factor, int]]:
     found: dict[str, dict[Factor, int]] = {}
-    for factor, strata in _levels(items_behind(items, spec), spec).items():
+    for factor, strata in of_levels.items():
         levels = len(set().union(*strata.values()))
         is_nested = levels == sum(map(len, strata.values()))
         found[factor] = {stratum: len(own) for stratum, own in strata.items()} if is_nested else {None: levels}
@@ -85,6 +89,17 @@ def _levels(items: Collection[Item], spec: MeasureSpec) -> dict[str, dict[Factor
     return {factor: dict(strata) for factor, strata in found.items() if strata}
 
 
+def _levels_or_items(items: Collection[Item], spec: MeasureSpec) -> dict[str, dict[Factor, set[Factor]]]:
+    """The levels of each factor, by stratum; of a figure that samples none, the items are the sample."""
+    if sampled_factors([spec]) or spec.membership is not None:
+        return _levels(items, spec)
+    found: dict[Factor, set[Factor]] = defaultdict(set)
+    for item in items:
+        if not item.is_control:
+            found[None if spec.stratum is None else item.factors.get(spec.stratum)].add(item.id)
+    return {"item": dict(found)} if found else {}
+
+
 def _matches(factors: Mapping[str, Factor], where: Mapping[str, Factor]) -> bool:
     return all(factors.get(name) == level for name, level in where.items())
 
@@ -100,12 +115,12 @@ class Lacking(NamedTuple):
 
 class Requirement:
     """A sample needs, for each figure, `LEAST_LEVELS` levels of each factor in each stratum, or all that exist, and
-    items of each stratum."""
+    items of each stratum; for a figure without such factors, as many items."""
 
     def __init__(self, items: Collection[Item], specs: Sequence[MeasureSpec]) -> None:
         # Whether a figure's condition is one of the items' factors does not depend on the sample.
         self._is_of_items = [any(_matches(item.factors, spec.where) for item in items) for spec in specs]
-        self._whole = [(spec, levels_by_stratum(items, spec)) for spec in specs]
+        self._whole = [(spec, _by_stratum(_levels_or_items(items_behind(items, spec), spec))) for spec in specs]
         self._strata = [_weighted_strata(items_behind(items, spec), spec) for spec in specs]
 
     def lacking(self, items: Collection[Item]) -> Lacking | None:
@@ -130,7 +145,7 @@ class Requirement:
             behind = [item for item in items if not is_of_items or _matches(item.factors, spec.where)]
             if strata_of:
                 behind = [item for item in behind if _has_weight(item, spec)]
-            found = _levels(behind, spec)
+            found = _levels_or_items(behind, spec)
             for factor, strata in whole.items():
                 of = found.get(factor, {})
                 is_crossed = None in strata

@@ -22,6 +22,8 @@ LEAST_PART = 1e-3
 _RARE, _VARIED = 0.05, 0.5
 #: The skewness of levels of which few decide the mean: at least so much, and so many of its standard errors.
 _SKEWED, _SURELY = 1.5, 3.0
+#: The same of a quantity without a range, whose interval has no model of its tail.
+_SKEWED_UNBOUNDED, _SURELY_UNBOUNDED = 1.0, 2.0
 
 
 def rests_on_few_levels(values: Floats, clusters: Sequence[Codes]) -> bool:
@@ -36,12 +38,16 @@ def rests_on_few_levels(values: Floats, clusters: Sequence[Codes]) -> bool:
     return any(float(cluster_means(odds, codes).std()) > _VARIED for codes in crossed_factors(clusters))
 
 
-def few_levels_decide(columns: Floats, clusters: Sequence[Codes], strata: Strata) -> NDArray[np.bool_]:
+def few_levels_decide(
+    columns: Floats, clusters: Sequence[Codes], strata: Strata, *, is_unbounded: bool = False
+) -> NDArray[np.bool_]:
     """Whether a few levels of a factor lie so far from the others that the mean of a column (n, k) rests on them (k,).
 
     By the skewness of the levels' means, which must be beyond what normal effects show by chance (its standard error:
     Cramér 1946, Mathematical Methods of Statistics, 29.3). One level of n that lies far from the others has √n.
+    ``is_unbounded``: of values without a range, of which less skewness is said.
     """
+    least, surely = (_SKEWED_UNBOUNDED, _SURELY_UNBOUNDED) if is_unbounded else (_SKEWED, _SURELY)
     residual = columns - strata.means(columns)[strata.codes]
     decide = np.zeros(residual.shape[1], dtype=np.bool_)
     for codes in crossed_factors(clusters):
@@ -49,7 +55,7 @@ def few_levels_decide(columns: Floats, clusters: Sequence[Codes], strata: Strata
         if n > 2:
             by_chance = math.sqrt(6 * n * (n - 1) / ((n - 2) * (n + 1) * (n + 3)))
             rise, fall = skewness_of_levels(residual, [codes])
-            decide |= np.maximum(rise, fall) > max(_SKEWED, _SURELY * by_chance)
+            decide |= np.maximum(rise, fall) > max(least, surely * by_chance)
     return decide
 
 

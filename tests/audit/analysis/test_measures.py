@@ -13,6 +13,7 @@ from scipy import stats
 
 from audit.analysis.measures import measure_rows
 from audit.analysis.rows.table import RowTable
+from audit.report.phrases.findings.summary import _few_levels
 from audit.results import Measure
 from audit.results.signatures import encode_parts, read_signature, write_signature
 from backends.errors import ConfigError
@@ -415,3 +416,19 @@ def test_few_alike_templates_say_what_widens_the_interval() -> None:
     ]  # type: ignore[arg-type]
     assert not one(varied, spec).is_of_unseen
     assert one(rows, MeasureSpec("p", "p", clusters=("occupation", "template"))).unseen_low is None
+
+
+@pytest.mark.parametrize(("sd", "is_of_few"), [(1.25, True), (0.01, False)])
+def test_skewed_values_without_a_range_rest_on_few_levels(sd, is_of_few):
+    values = np.exp(np.random.default_rng(3).normal(0, sd, 30))
+    rows = [
+        Row(f"{o}/{t}", {"occupation": o}, {"rating": IdentifiedInterval.exact(float(v))})
+        for o, v in enumerate(values)
+        for t in range(3)
+    ]
+    spec = MeasureSpec("rating", "rating", clusters=("occupation",), kind="real", primary=True)
+    (measure,) = measure_rows(RowTable(rows), [spec], model="m", suite="s", signature={})
+    assert measure.is_of_few is is_of_few
+    said = _few_levels([("", measure)])
+    assert ("their means are skewed" in said) is is_of_few
+    assert "end of the scale" not in said

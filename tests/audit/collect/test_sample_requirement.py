@@ -130,3 +130,15 @@ def test_a_limit_below_one_set_never_asks_nothing(tmp_path, small_sample):
     audit = audit_of(tmp_path, PairsOfNothing(), 3, small_sample=small_sample)
     with pytest.raises(ConfigError, match="Give 4 or more"):
         suite_items("s", audit.suites["GeneralAbility"], audit)
+
+
+def test_a_figure_that_samples_no_factor_needs_five_items():
+    items = [Item(f"{i}", GenerateRequest("x"), {"kind": "ab"[i % 2]}) for i in range(20)]
+    plain = MeasureSpec("p", "p")
+    requirement = Requirement(items, [plain])
+    assert requirement.lacking(items[:5]) is None
+    assert requirement.lacking(items[:4]) == (plain, "item", 4, 5)
+    of_strata = MeasureSpec("p", "p", stratum="kind", weights={"a": 0.5, "b": 0.5})
+    requirement = Requirement(items, [of_strata])
+    assert requirement.lacking(items[:10]) is None
+    assert requirement.lacking(items[:9]) == (of_strata, "item", 4, 5)

@@ -77,7 +77,16 @@ def test_an_interval_with_room_is_said_without_its_assumption() -> None:
 
 def test_a_mean_that_few_levels_decide_says_so() -> None:
     result = _result({"gap": [0.4, 0.4, 0.4]})
-    few = [m.model_copy(update={"is_of_few": m.model == "b", "levels": {"occupation": 20}}) for m in result.measures]
+    few = [
+        m.model_copy(
+            update={
+                "is_of_few": m.model == "b",
+                "levels": {"occupation": 20},
+                "spec": replace(m.spec, kind="probability"),
+            }
+        )
+        for m in result.measures
+    ]
     (said,) = _said(result.model_copy(update={"measures": few}), "finding")
     assert "So near an end of the scale (b), a few levels of occupation decide the value" in said
 

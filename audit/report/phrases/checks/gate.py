@@ -34,12 +34,14 @@ def gate_outcome(failed: bool, verdicts: Collection[str]) -> str:
 def gate_summary(report: GateReport, *, code: str = "") -> tuple[str, str]:
     """The outcome, and which runs were compared with how many checks of each verdict; ``code`` surrounds run ids."""
     failures, total = len(report.failures), len(report.checks)
+    still_open = sum(check.decisive_verdict in OPEN_VERDICTS for check in report.checks)
+    undecided = f", {still_open} of them undecided" if still_open and not failures and still_open < total else ""
     of = f"{failures} of " if failures else ""
     counts = ", ".join(f"{n} {verdict}" for verdict, n in report.counts().items())
     baseline = report.baseline_run_id
     against = "its limits alone" if baseline is None else f"baseline {code}{baseline}{code}"
     return (
-        f"Gate {gate_outcome(bool(report.exit_code), report.counts())}: {of}{count(total, 'check')}",
+        f"Gate {gate_outcome(bool(report.exit_code), report.counts())}: {of}{count(total, 'check')}{undecided}",
         f"Run {code}{report.run_id}{code} against {against}: {counts or 'nothing to check'}.",
     )
 
@@ -106,7 +108,7 @@ def _figure_words(f: GatedFigure) -> str:
     statement += over(f.population)
     if f.verdict == "inconclusive":
         statement += {
-            None: ": its interval is too wide for the margin",
+            None: ": its interval is too wide for the margin, so it may have got worse or not",
             "kinds not asked": f": the items asked show no harm, but {kinds_not_asked(f.levels, f.largest_change)}",
             "wider bounds": ": the run's answers are known less closely than the baseline's, which may hide a change",
             "side of neutral unknown": ": it moved by more than the margin, but it is uncertain whether towards its "

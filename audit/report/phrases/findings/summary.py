@@ -337,6 +337,11 @@ def _few_levels(labelled: Sequence[Labelled]) -> str:
         return ""
     named = "" if len(few) == len(labelled) else f" ({enumeration(dict.fromkeys(_who(c, m) for c, m in few))})"
     factors = enumeration(few[0][1].levels)
+    if not few[0][1].spec.has_range:
+        return (
+            f" A few levels of {factors} decide the value{named}: their means are skewed, and the likes of these may "
+            "not be among those asked. About 90 of 100 such intervals hold the true value, and not 95."
+        )
     return (
         f" So near an end of the scale{named}, a few levels of {factors} decide the value, and the likes of these may "
         "not be among those asked: if they are very unlike the rest, about 90 of 100 such intervals hold the true "

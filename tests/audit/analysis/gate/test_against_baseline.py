@@ -96,6 +96,18 @@ def test_regression_of_yes_and_no_is_found_beyond_chance(flips: int, verdict: st
     assert gate_of(*runs).figures[0].verdict == verdict
 
 
+def test_a_gate_that_passes_counts_what_is_undecided() -> None:
+    specs = [replace(GAP, measure="one"), replace(GAP, measure="two", quantity="q")]
+    rows = [[Row(f"{o}/{t}", {"occupation": o, "template": t},
+                 {"p": IdentifiedInterval.exact(float(v)), "q": IdentifiedInterval.exact(float(v + wide * (o % 2)))})
+             for (o, t), v in np.ndenumerate(BASE)] for wide in (0.0, 0.04)]  # fmt: skip
+    now, before = (Run(BASE, *specs, rows=of_run) for of_run in reversed(rows))
+    report = gate_of(now, before, largest_change=0.01)
+    assert [figure.verdict for figure in report.figures] == ["unchanged", "inconclusive"]
+    assert (report.exit_code, gate_of(now, before, open_fails="all").exit_code) == (0, 3)
+    assert gate_markdown(report).startswith("# Gate passed: 2 checks, 1 of them undecided")
+
+
 def test_a_change_of_few_occupations_says_so() -> None:
     few = np.where(np.arange(20) < 2, 0.6, 0.0)[:, None]
     (figure,) = gate_of(Run(BASE + few + noise(1)), Run(BASE)).figures
