@@ -115,15 +115,18 @@ def _measure(
     table: RowTable, spec: MeasureSpec, model: str, suite: str, shared: Mapping[str, str], level: _Level
 ) -> Generator[MeanOf, Estimate, Measure]:
     (answers,) = completed([table], spec)
-    used = answers.used
-    numbers = yield from _numbers(table, spec, table.quantity(spec.quantity), used, level)
-    if answers.missing.any() and used.any():
-        bounded = yield from _numbers(table, spec, answers.quantity, answers.asked, level)
+    used, asked = answers.used, answers.asked
+    # Hundreds of figures wait here for their means: what is as long as the table must not outlive this.
+    counts = _counts_of(table, spec, used, asked)
+    seen = _prepared(table, spec, table.quantity(spec.quantity), used, level)
+    bounds = _prepared(table, spec, answers.quantity, asked, level) if answers.missing.any() and used.any() else None
+    del answers, used, asked
+    numbers = yield from _numbers(seen, level)
+    if bounds is not None:
+        bounded = yield from _numbers(bounds, level)
         complete = {f"complete_case_{end}": numbers[end] for end in ("low", "high")}
         naive = {name: numbers[name] for name in ("naive_low", "naive_high")}
         numbers = {**bounded, "value": numbers["value"], **naive, **complete}
-    mass = table.quantity(spec.probability_mass).low[used] if spec.probability_mass else np.empty(0)
-    mass = mass[np.isfinite(mass)]
     return Measure(
         id=FigureName(suite, spec.measure, spec.where, model).id,
         model=model,
@@ -131,10 +134,7 @@ def _measure(
         measure=spec.measure,
         where=dict(spec.where),
         **numbers,
-        n_items=int(used.sum()),
-        missing=int((table.matching(spec.where) & table.missing).sum()),
-        censored=int(np.isnan(table.quantity(spec.quantity).value[used]).sum()),
-        probability_mass=float(mass.mean()) if mass.size else None,
+        **counts,
         signature=write_signature(shared, spec),
         spec=spec,
         estimator=spec.estimator,
@@ -143,40 +143,72 @@ def _measure(
         family=spec.family,
         is_subgroup=spec.is_subgroup,
         contrast=spec.contrast,
-        levels=sampled_levels(table, spec, answers.asked),
-        fewest_levels=fewest_levels(table, spec, answers.asked),
     )
 
 
-def _numbers(
+def _counts_of(table: RowTable, spec: MeasureSpec, used: Bools, asked: Bools) -> dict[str, Any]:
+    """What a figure rests on, beside its numbers."""
+    mass = table.quantity(spec.probability_mass).low[used] if spec.probability_mass else np.empty(0)
+    mass = mass[np.isfinite(mass)]
+    return {
+        "n_items": int(used.sum()),
+        "missing": int((table.matching(spec.where) & table.missing).sum()),
+        "censored": int(np.isnan(table.quantity(spec.quantity).value[used]).sum()),
+        "probability_mass": float(mass.mean()) if mass.size else None,
+        "levels": sampled_levels(table, spec, asked),
+        "fewest_levels": fewest_levels(table, spec, asked),
+    }
+
+
+class _Mean(NamedTuple):
+    """A mean that is to be estimated, of its own rows (n,) alone."""
+
+    spec: MeasureSpec
+    columns: Floats
+    value: Floats
+    layout: Layout
+    kind: ValueKind
+    weighted: list[tuple[float, int]]
+
+
+def _prepared(
     table: RowTable, spec: MeasureSpec, quantity: Quantity, used: Bools, level: _Level
-) -> Generator[MeanOf, Estimate, dict[str, Any]]:
-    """The estimate over the used rows, with its intervals and bounds."""
-    if spec.estimator == "mean":
-        return (yield from _mean(table, spec, quantity, used, level))
+) -> _Mean | dict[str, Any]:
+    """What the estimate over the used rows needs, or its numbers where no mean is needed."""
     if spec.estimator == "correlation":
         return _correlation(table, spec, quantity, used, level.confidence)
-    raise ValueError(f"{spec.measure}: unknown estimator {spec.estimator!r}")
+    if spec.estimator != "mean":
+        raise ValueError(f"{spec.measure}: unknown estimator {spec.estimator!r}")
+    undefined = undefined_strata(table, spec, used)
+    if undefined or not used.any():
+        return {**_NOTHING, "n_clusters": 0, "undefined_strata": undefined}
+    value, low, high = quantity.value[used], quantity.low[used], quantity.high[used]
+    return _Mean(
+        spec,
+        identified_columns(value, low, high),
+        value,
+        layout_of(table, spec, used),
+        value_kind(spec, low, high, level.unseen_log_odds),
+        weighted_levels(table, spec, used),
+    )
+
+
+def _numbers(prepared: _Mean | dict[str, Any], level: _Level) -> Generator[MeanOf, Estimate, dict[str, Any]]:
+    """The estimate, with its intervals and bounds."""
+    return (yield from _mean(prepared, level)) if isinstance(prepared, _Mean) else prepared
 
 
 _NOTHING = dict.fromkeys(("value", "low", "high", "bound_low", "bound_high", "naive_low", "naive_high"))
 
 
-def _mean(
-    table: RowTable, spec: MeasureSpec, quantity: Quantity, used: Bools, level: _Level
-) -> Generator[MeanOf, Estimate, dict[str, Any]]:
-    undefined = undefined_strata(table, spec, used)
-    if undefined or not used.any():
-        return {**_NOTHING, "n_clusters": 0, "undefined_strata": undefined}
-    columns = identified_columns(quantity.value[used], quantity.low[used], quantity.high[used])
-    layout = layout_of(table, spec, used)
-    kind = value_kind(spec, quantity.low[used], quantity.high[used], level.unseen_log_odds)
+def _mean(of: _Mean, level: _Level) -> Generator[MeanOf, Estimate, dict[str, Any]]:
+    spec, columns, layout, kind = of.spec, of.columns, of.layout, of.kind
     clustered = yield MeanOf(columns, layout, kind)
     unclustered = Layout.of(len(columns), [], layout.strata)
     # For scale, without a model of skewness.
     naive = yield MeanOf(columns, unclustered, replace(kind, is_probability=False, is_change=True))
     # NaN when any row is known only by bounds
-    value = float((layout.strata or Strata.one(len(columns))).mean(quantity.value[used][:, None])[0])
+    value = float((layout.strata or Strata.one(len(columns))).mean(of.value[:, None])[0])
     limits = (kind.least, kind.most) if kind.holds(columns) else (-math.inf, math.inf)
     p = math.nan
     if spec.neutral is not None:  # on one side of neutral, whatever is true within the bounds
@@ -193,7 +225,7 @@ def _mean(
         "is_of_unseen": bool(clustered.is_of_unseen.any()),
         "unseen_log_odds": level.unseen_log_odds,
         "is_of_few": _is_of_few(columns, layout, kind),
-        **with_unseen(clustered, level.confidence, limits, weighted_levels(table, spec, used)),
+        **with_unseen(clustered, level.confidence, limits, of.weighted),
         "n_clusters": clustered.n_clusters,
     }
 

@@ -1,6 +1,6 @@
 """What the engine costs: a line for each measure, with its goal.
 
-python -m tests.benchmarks.bench_engine [storm] [http] [store] [prompts] [resume] [hung]
+python -m tests.benchmarks.bench_engine [storm] [http] [store] [prompts] [merge] [resume] [hung]
 """
 
 from __future__ import annotations
@@ -209,6 +209,37 @@ def _bytes_by_table(path: Path, prompts: int) -> str:
     return ", ".join(f"{name} {size / prompts:,.0f}" for name, size in tables)
 
 
+def merge(_: Lab, folder: Path, number: int = 25_000, stores: int = 4) -> None:
+    """Stores of prompts with 26 continuations, merged into one; one row of the last store is damaged."""
+    paths = [folder / f"part{place}.db" for place in range(stores)]
+    for place, path in enumerate(paths):
+        with Store.open(path) as opened:
+            for some in chunked(range(place * number, (place + 1) * number), 512):
+                asked = [_prompt(i) for i in some]
+                asyncio.run(
+                    opened.answers.write([Entry(keyed_request(request, FP), answer) for request, answer in asked])
+                )
+    with contextlib.closing(sqlite3.connect(paths[-1])) as db, db:
+        middle = "SELECT id FROM packed_scores ORDER BY id LIMIT 1 OFFSET ?"
+        db.execute(f"UPDATE packed_scores SET body = body || x'00' WHERE id = ({middle})", (number // 2,))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with contextlib.ExitStack() as opened_ones:
+        sources = [opened_ones.enter_context(Store.open(path, read_only=True)) for path in paths]
+        into = opened_ones.enter_context(Store.open(folder / "whole.db"))
+        began, began_cpu = time.monotonic(), time.process_time()
+        found = [into.merge(source) for source in sources]
+        seconds, cpu = time.monotonic() - began, time.process_time() - began_cpu
+        quarantined = into.stats()["quarantine"]
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    prompts, new = stores * number, sum(one.new for one in found)
+    print(
+        f"merge: {stores} stores of {number:,} prompts in {seconds:.0f} s, "
+        f"{cpu / prompts * 1000:.3f} ms of CPU a prompt, peak memory +{grown:.0f} MB"
+    )
+    damaged = sum(len(one.damaged) for one in found)
+    print(f"    {new:,} answers are new, {damaged} of the damaged row told, {quarantined} row(s) in quarantine")
+
+
 def resume(_: Lab, folder: Path) -> None:
     """50,000 answers stored: seconds from opening the store to the first new request."""
 
@@ -249,7 +280,15 @@ def _strikes(prompt: str) -> bool:
     return Fate.of(prompt).strikes(0)
 
 
-MEASURES = {"storm": storm, "http": http, "store": store, "prompts": prompts, "resume": resume, "hung": hung}
+MEASURES = {
+    "storm": storm,
+    "http": http,
+    "store": store,
+    "prompts": prompts,
+    "merge": merge,
+    "resume": resume,
+    "hung": hung,
+}
 
 
 def main() -> None:

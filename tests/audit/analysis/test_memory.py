@@ -1,0 +1,58 @@
+"""The memory of a run's answers and figures."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+from audit.analysis.measures import measure_rows
+from audit.analysis.rows.responses import Responses
+from audit.analysis.rows.table import RowTable
+from backends.base import GenerateResponse, ScoreRequest
+from suites.base import IdentifiedInterval, Item, MeasureSpec, Row
+from tests.audit.analysis.test_responses import Asking
+
+_WORDS = tuple(f" {i}" for i in range(26))
+
+
+def held(responses: Responses, numbers: range) -> int:
+    """Bytes that are held once these prompts are recorded."""
+    for i in numbers:
+        item = Item(f"template {i % 7}/{i}#", ScoreRequest("p", _WORDS), {"template": i % 7, "name": f"name {i % 50}"})
+        keys = tuple(f"a1-{i:020x}{j:020x}" for j in range(len(_WORDS)))
+        responses.record((i,), item, keys, GenerateResponse("x" * (i % 9), "stop"))
+    return tracemalloc.get_traced_memory()[0]
+
+
+def test_a_recorded_prompt_takes_few_bytes() -> None:
+    """It took 4,000, of which 2,600 were keys."""
+    responses, half = Responses(Asking()), 3 * 2048
+    tracemalloc.start()
+    try:
+        first = held(responses, range(half))
+        second = held(responses, range(half, 2 * half))
+    finally:
+        tracemalloc.stop()
+    assert (second - first) / half < 100
+    last = responses.parsed().by_item[f"template 0/{7 * 1000}#"]
+    assert last.keys == tuple(f"a1-{7000:020x}{j:020x}" for j in range(len(_WORDS)))
+
+
+def test_waiting_figures_hold_their_own_rows_alone() -> None:
+    """Each of 200 figures held five arrays as long as the table: 106 MB here."""
+    n, levels = 20_000, 200
+    rows = [
+        Row(f"i{i}", {"level": i % levels, "cluster": i // levels}, {"p": IdentifiedInterval.exact(i / n)})
+        if i % 37
+        else Row(f"i{i}", {"level": i % levels, "cluster": i // levels}, {}, missing="refusal")
+        for i in range(n)
+    ]
+    table = RowTable(rows)
+    specs = [MeasureSpec("p", "p", {"level": i}, kind="probability", clusters=("cluster",)) for i in range(levels)]
+    tracemalloc.start()
+    try:
+        found = measure_rows(table, specs, model="m", suite="s", signature={})
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert sum(one.n_items for one in found) == sum(row.missing is None for row in rows)
+    assert peak < 40e6
