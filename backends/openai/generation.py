@@ -13,7 +13,7 @@ from backends.base import GenerateRequest, GenerateResponse, Message
 from backends.errors import BackendError
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.http.errors import inconsistent
-from backends.openai.protocol.api import ServerApi, check_finished, meaning_of, single_choice
+from backends.openai.protocol.api import FilteredAnswerError, ServerApi, check_finished, meaning_of, single_choice
 from backends.openai.protocol.parameters import sampling_options
 from backends.openai.protocol.responses_api import MIN_TOKENS
 from backends.openai.usage import generated_tokens, reasoning_tokens, reported_tokens
@@ -39,10 +39,10 @@ async def draws(
 ) -> list[GenerateResponse | None]:
     """``count`` independent answers, as many per request as the server gives. Raises `BackendError`.
 
-    None stands for an answer whose tokens ran out within the reasoning.
+    None stands for an answer whose tokens ran out within the reasoning, or that the content filter stopped.
     """
     most = choices_of_a_request(capabilities)
-    answers: list[GenerateResponse | None] = []
+    answers: list[GenerateResponse | BackendError] = []
     place = 0
     while len(answers) < count:
         sizes = _split(count - len(answers), most)
@@ -56,7 +56,11 @@ async def draws(
         if any(len(found) < size for found, size in zip(drawn, sizes, strict=True)):
             most = 1  # one endpoint may ignore ``n`` although another obeys it
         answers += itertools.chain(*drawn)
-    return answers[:count]
+    answers = answers[:count]
+    filtered = next((answer for answer in answers if isinstance(answer, FilteredAnswerError)), None)
+    if filtered is not None and not any(isinstance(answer, GenerateResponse) for answer in answers):
+        raise filtered
+    return [answer if isinstance(answer, GenerateResponse) else None for answer in answers]
 
 
 def choices_of_a_request(capabilities: ServerCapabilities) -> int:
@@ -70,7 +74,7 @@ def _split(count: int, most: int) -> list[int]:
 
 async def _together(
     api: ServerApi, capabilities: ServerCapabilities, request: GenerateRequest, place: int, size: int
-) -> list[GenerateResponse | None]:
+) -> list[GenerateResponse | BackendError]:
     """Up to ``size`` answers to one request, the draws from number ``place`` on; one if the server gives no more."""
     drawn = dataclasses.replace(request, repeat=place)
     response, prefill = await _asked(
@@ -79,12 +83,12 @@ async def _together(
     choices = response.get("choices")
     if size == 1 or not isinstance(choices, Sequence) or len(choices) != size:
         choices = [single_choice({"choices": choices[:1] if isinstance(choices, list) else choices})]
-    answers: list[GenerateResponse | None] = []
+    answers: list[GenerateResponse | BackendError] = []
     for choice in choices:
         try:
             answers.append(read_answer(capabilities, drawn, choice, response.get("usage"), prefill))
-        except UnfinishedThoughtError:
-            answers.append(None)
+        except (UnfinishedThoughtError, FilteredAnswerError) as unknown:
+            answers.append(unknown)
     return answers
 
 

@@ -52,6 +52,10 @@ from audit.analysis.estimators.estimate import Codes, Estimate, Floats, is_const
 #: Level at which a factor's own variance must be significant to be separated from that of the cells alone.
 _POOLING_LEVEL = 0.25
 
+#: With fewer degrees of freedom of V_c, t of so few makes an interval wider than V_c that is not subtracted does: 12.7
+#: standard errors with 1, as of 82 questions about 40 occupations, in place of 2 times the root of 2.
+_FEWEST_OF_CELLS = 4
+
 #: Below this number of levels, Satterthwaite's degrees of freedom are too many.
 _FEW_LEVELS = 5
 
@@ -109,9 +113,10 @@ def summed_variance(
 ) -> tuple[Floats, Floats]:
     """V (k,) and its degrees of freedom (k,), from the V_k of each factor (K, k) and the V_c of the cells (k,).
 
-    If ``alone_df`` is 0, V_c is unknown and not subtracted.
+    If ``alone_df`` is below `_FEWEST_OF_CELLS`, V_c is unknown and not subtracted.
     """
-    known = np.broadcast_to(alone_df, alone.shape) > 0
+    known = np.broadcast_to(alone_df, alone.shape) >= _FEWEST_OF_CELLS
+    alone = np.where(known, alone, 0.0)
     of_alone = np.where(known, alone_df, 1.0)
     shows = variances > alone * np.where(known, special.fdtri(dfs, of_alone, 1 - _POOLING_LEVEL), 1.0)
     counted = np.where(shows, variances, 0.0)

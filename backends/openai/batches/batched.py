@@ -27,6 +27,8 @@ MOST_LINES, MOST_BYTES = 50_000, 190 * 2**20
 _LONGEST_RESULTS = 2**31
 #: Seconds without a new request after which a batch is sent; and between polls, at first and at most.
 QUIET, FIRST_POLL, LONGEST_POLL = 0.3, 0.5, 60.0
+#: Seconds between looks for a batch that may have begun.
+LATE_LISTS = (1.0, 4.0, 10.0)
 _ENDED = ("completed", "failed", "expired", "cancelled")
 #: What a provider says of a batch that is too large beside those under way, and below how many lines it is not split.
 _FULL, _FEWEST_LINES = re.compile(r"token_limit_exceeded|enqueued.{0,20}limit", re.I), 50
@@ -246,7 +248,7 @@ class BatchedClient:
 
     async def _started(self, job: Job) -> str:
         """The id of the job's batch, which is started unless the provider has one of its name."""
-        if job.asked and (found := await self._found(job)):
+        if job.asked and (found := await self._found_in_time(job)):
             return found
         job.asked = True
         self._journal.write(job)
@@ -261,9 +263,20 @@ class BatchedClient:
         except BackendError as error:
             if not error.retryable:
                 raise
-            if found := await self._found(job):  # the answer was lost, not the request
+            # Perhaps the answer was lost, not the request; one that came too soon has started nothing.
+            if error.kind != "rate_limited" and (found := await self._found_in_time(job)):
                 return found
             return _identity(await self._client.post("batches", body))
+
+    async def _found_in_time(self, job: Job) -> str:
+        """As `_found`, looked for a few times: what has just begun may not be listed at once, and is paid for."""
+        found = await self._found(job)
+        for pause in LATE_LISTS:
+            if found:
+                break
+            await asyncio.sleep(pause)
+            found = await self._found(job)
+        return found
 
     async def _found(self, job: Job) -> str:
         """The id of the batch with this job's name; empty if there is none."""

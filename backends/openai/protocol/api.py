@@ -265,9 +265,16 @@ def meaning_of(reason: Any) -> Literal["stop", "length"] | None:
     return _FINISH_REASONS.get(str(reason).lower())
 
 
+class FilteredAnswerError(BackendError):
+    """The server's content filter stopped the answer: what the model would have said is unknown."""
+
+    def __init__(self) -> None:
+        super().__init__("bad_request", "the server's content filter stopped the answer")
+
+
 def check_finished(reason: Any) -> None:
     """Raise `BackendError` if the server, not the model, ended the answer."""
     if reason == "content_filter":
-        raise BackendError("bad_request", "the server's content filter stopped the answer")
+        raise FilteredAnswerError
     if reason is not None and meaning_of(reason) is None:
         raise BackendError("malformed", f"unknown finish reason {str(reason)[:40]!r}")

@@ -93,6 +93,29 @@ async def test_a_range_without_temperature_0_draws_at_1(tmp_path: Path) -> None:
     assert description.fingerprint["refused"] == "temperature 0"
 
 
+class FilteringServer(StrictServer):
+    """Its content filter stops every tenth answer to the question."""
+
+    def _choice(self, index: int, question: str, limit: int, temperature: float) -> dict[str, Any] | None:
+        choice = super()._choice(index, question, limit, temperature)
+        if choice is not None and question == "Male or female?" and index % 10 == 9:
+            choice = {**choice, "message": {"role": "assistant", "content": ""}, "finish_reason": "content_filter"}
+        return choice
+
+
+async def test_a_filtered_draw_leaves_its_share_open(tmp_path: Path) -> None:
+    manner = Manner({"logprobs": (400, "logprobs is not supported for this model")})
+    async with FilteringServer(manner, _four_to_one).running() as server:
+        backend = backend_of(server, tmp_path, samples=20)
+        scored, *_ = await backend.run([ScoreRequest((Message("user", "Male or female?"),), ("Male", "Female"))])
+        await backend.close()
+    assert isinstance(scored, ScoreResponse), scored
+    male, female = scored.scores
+    assert male.exactness == "bounded"
+    assert math.exp(male.high) + math.exp(female.low or -99) == pytest.approx(1.0)
+    assert math.exp(male.high) - math.exp(male.low or -99) == pytest.approx(0.1)
+
+
 async def test_a_refused_stop_is_applied_to_the_answer(tmp_path: Path) -> None:
     async with StrictServer(O_SERIES, lambda _: {"first\nsecond": 1.0}).running() as server:
         backend = backend_of(server, tmp_path)

@@ -110,6 +110,18 @@ def test_two_way_with_holes_stays_unbiased() -> None:
     assert (found.se**2).mean() == pytest.approx(found.value.var(), rel=0.08)
 
 
+def test_cells_that_show_next_to_nothing_are_not_subtracted() -> None:
+    """41 items of 20 × 25 levels leave one degree of freedom for the cells: intervals had the t of one."""
+    occupation = np.append(np.repeat(np.arange(20), 2), 19)
+    template = np.arange(41) % 25
+    random = np.random.default_rng(0)
+    effects = random.normal(0, 0.1, (20, 500))[occupation] + random.normal(0, 0.1, (25, 500))[template]
+    found = clustered_mean(effects + random.normal(0, 0.1, (41, 500)), [occupation, template])
+    low, high = found.interval(0.95)
+    assert 0.95 < ((low <= 0) & (high >= 0)).mean() < 0.99
+    assert np.quantile(high - low, 0.9) < 0.25
+
+
 def test_three_crossed_factors() -> None:
     rng = np.random.default_rng(7)
     a, b, c = (axis.ravel() for axis in np.indices((12, 6, 5)))

@@ -17,6 +17,7 @@ from backends.openai.batches import batched
 from backends.openai.batches.batched import result_lines, split_into_batches
 from suites import OccuGender
 from tests.backends.openai.batches.server import BatchServer
+from tests.backends.openai.raw_server import Reply
 from tests.backends.openai.responses_server import ResponsesServer
 from tests.backends.openai.strict_server import DEPRECATED, MODEL, StrictServer, varied
 
@@ -25,6 +26,7 @@ from tests.backends.openai.strict_server import DEPRECATED, MODEL, StrictServer,
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batched, "QUIET", 0.02)
     monkeypatch.setattr(batched, "FIRST_POLL", 0.01)
+    monkeypatch.setattr(batched, "LATE_LISTS", (0.01, 0.01, 0.01))
 
 
 def requests(n: int) -> list[GenerateRequest]:
@@ -143,6 +145,26 @@ async def test_a_batch_whose_start_is_unanswered_is_found(tmp_path: Path, waits:
         answers = await backend.run(requests(10))
         await backend.close()
     assert all(isinstance(answer, GenerateResponse) for answer in answers), answers
+    assert len(server.batches) == 1
+
+
+class LateListServer(BatchServer):
+    """Lists a batch only when it has been asked for its batches twice since that began."""
+
+    looked = 0
+
+    def _listed(self, query: str) -> Reply:
+        self.looked += 1
+        return super()._listed(query) if self.looked > 3 else Reply({"object": "list", "data": [], "has_more": False})
+
+
+async def test_a_started_batch_that_is_listed_late_is_found(tmp_path: Path, waits: list[float]) -> None:
+    async with LateListServer(varied).running() as server:
+        server.lost = 1
+        backend = backend_of(server, tmp_path)
+        answers = await backend.run(requests(5))
+        await backend.close()
+    assert all(isinstance(answer, GenerateResponse) for answer in answers)
     assert len(server.batches) == 1
 
 
