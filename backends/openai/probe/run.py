@@ -39,6 +39,7 @@ _PROOFS_OF_TEXTS = (
     twins.text_twins,
     twins.text_lengths,
     copying.text_copies,
+    lists.text_capitals,
     draws.text_draws,
     sequences.text_route,
 )
@@ -48,6 +49,7 @@ _PROOFS_OF_CHATS = (
     twins.turn_twins,
     twins.chat_lengths,
     copying.chat_copies,
+    lists.chat_capitals,
     draws.chat_draws,
 )
 

@@ -104,7 +104,7 @@ def chat_list(*entries: tuple[str, bytes | None, float]) -> dict[str, object]:
     return {"choices": [{"index": 0, "logprobs": {"content": [{**tops[0], "top_logprobs": tops}]}}]}
 
 
-def test_a_part_of_a_character_that_was_drawn_without_a_list_is_known() -> None:
+def test_a_drawn_part_of_a_character_without_a_list_is_known() -> None:
     half = " \N{REPLACEMENT CHARACTER}"
     choice = {"index": 0, "text": half, "logprobs": None, "finish_reason": "length"}
     for one in (choice, {**choice, "text": None, "message": {"role": "assistant", "content": half}}):
