@@ -85,6 +85,8 @@ ALONE, TWICE = _LEVELS.at_once / (3 * len(_OF_MANY)), _LEVELS.fresh / len(_OF_FE
 _OFF = 0.1
 #: How many questions must differ to count as a contradiction.
 _MIN_OFF = 2
+#: Chats that are scored as their rendered texts, and compared with the chat endpoint too; entries of its lists.
+_MOST_CHATS, _OF_CHATS = 5, 100
 
 
 @dataclass(frozen=True)
@@ -201,7 +203,8 @@ def requests_at_the_end(found: ServerCapabilities, scored: int) -> int:
     # Nor how many continuations have several tokens.
     later = requests_for_one(found.text_route == "echo" and found.family is None) * min(n, MOST_LATER)
     later *= found.text_route in WITHOUT_LISTS
-    return plan.n_listed + plan.some + plan.twins + LONGER_ANSWERS + doubtful + later
+    chats = min(n, _MOST_CHATS) if found.chat_route == "rendered" else 0
+    return plan.n_listed + plan.some + plan.twins + LONGER_ANSWERS + doubtful + later + chats
 
 
 def _number_taken(scored: int) -> int:
@@ -241,6 +244,8 @@ async def check_own(
     asked = [(prompt, top) for (prompt, _), (_, top) in zip(found.listed, found.tops, strict=False)]
     if routed := await of_own_questions(session, asked[:_MOST_LONGER]):
         return OwnCheck(routed)
+    if moved := await _moved_in_chats(session, sample.questions):
+        return OwnCheck(moved)
     if capabilities.text_route in WITHOUT_LISTS and (moved := await later_rows(session, sample.questions)):
         return OwnCheck(moved)
     if rewritten := await _rewritten(session, found.tops, plan.twins):
@@ -364,6 +369,29 @@ async def _compared(
     if n_moved >= _MIN_OFF:
         found.moved = f"the scores of {n_moved} of {n_compared} questions differ from what the server lists after them"
     return found
+
+
+async def _moved_in_chats(session: ProbeSession, asked: Sequence[tuple[ScoreRequest, ScoreResponse]]) -> str:
+    """How scores of rendered chats differ from what the chat endpoint lists; empty if they do not.
+
+    Only the probe's own chats are compared with their rendered texts; others may be rendered in another way.
+    """
+    if session.capabilities.chat_route != "rendered":
+        return ""
+    chats = [
+        (request.prompt, response)
+        for request, response in asked
+        if not isinstance(request.prompt, str) and request.prompt[-1].role != "assistant"
+    ][:_MOST_CHATS]
+    n_before = len(session.beside_lists)
+    k = min(session.capabilities.largest_chat_k, _OF_CHATS)
+    tops = [(await session.next_chat_tokens(prompt, k), response) for prompt, response in chats]
+    del session.beside_lists[n_before:]  # draws of another endpoint
+    differences = [_difference(response, top) for top, response in tops if isinstance(top, TopLogprobs)]
+    n_moved = sum(difference > max(_OFF, 4 * session.capabilities.repeat_noise) for difference in differences)
+    if n_moved < _MIN_OFF:
+        return ""
+    return f"the scores of {n_moved} of {len(chats)} chats differ from what the chat endpoint lists after them"
 
 
 async def _rewritten(session: ProbeSession, tops: Sequence[tuple[ScoreRequest, TopLogprobs]], n: int) -> str:

@@ -12,6 +12,9 @@ _COARSE, _OFF = 0.02, 1e-4
 _ENOUGH, _ENOUGH_OF_ONE = 20, 8
 #: How many values of one list are examined, likeliest first.
 _OF_ONE = 100
+#: Lists with so many different values that share more than this part of them with other lists are rounded, whatever
+#: the grid. Counted are the first of each list that are not nearly certain: 16-bit logits give each its own offset.
+_MANY, _MOST_SHARED, _FIRST, _SURE = 30, 0.5, 20, -0.01
 
 
 def rounding(lists: Sequence[Sequence[float]]) -> str:
@@ -21,8 +24,20 @@ def rounding(lists: Sequence[Sequence[float]]) -> str:
     Rounding to such a step that differs between lists cannot be distinguished from 16-bit logits.
     """
     found = np.unique(np.array([value for values in lists for value in values if value < 0]))
-    if len(found) < _ENOUGH:
-        return ""
+    return (_grid(lists, found) if len(found) >= _ENOUGH else "") or _shared(lists)
+
+
+def _shared(lists: Sequence[Sequence[float]]) -> str:
+    """How many values these lists share, if too many; the coarser they are, the fewer show their grid."""
+    own = [{value for value in sorted(values, reverse=True)[:_FIRST] if value < _SURE} for values in lists]
+    in_all, distinct = sum(map(len, own)), len(set().union(*own))
+    if in_all >= _MANY and in_all - distinct > _MOST_SHARED * in_all:
+        return f"log-probabilities are rounded: {len(own)} lists share {distinct} different values"
+    return ""
+
+
+def _grid(lists: Sequence[Sequence[float]], found: np.ndarray) -> str:
+    """The grid on which all values ``found`` in these lists lie, in words; empty if there is none."""
     steps = [step for values in lists if (step := _own_step(values))]
     if len(steps) > len(lists) / 2:
         return f"log-probabilities are rounded to {min(steps):.3g} to {max(steps):.3g} nats, each list separately"

@@ -40,6 +40,7 @@ _PROOFS_OF_TEXTS = (
     twins.text_twins,
     twins.text_lengths,
     copying.text_copies,
+    lists.text_capitals,
     draws.text_draws,
     sequences.text_route,
 )
@@ -49,6 +50,7 @@ _PROOFS_OF_CHATS = (
     twins.turn_twins,
     twins.chat_lengths,
     copying.chat_copies,
+    lists.chat_capitals,
     draws.chat_draws,
 )
 

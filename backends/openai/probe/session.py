@@ -35,6 +35,8 @@ FULL_PRECISION = 1e-3
 MAX_NOISE = 1.0
 #: Nats. Noise of log-probabilities below this is ignored.
 NEGLIGIBLE = -8.0
+#: Tokens of each list whose letters are counted.
+_OF_A_LIST = 20
 #: Entries of a list from which on its last two differ by less than noise.
 _LONG_LIST = 100
 _FATAL = ("rate_limited", "timeout", "connection", "quota")
@@ -81,6 +83,8 @@ class ProbeSession:
         Tokens drawn beside lists, each at temperature 1.
     by_ids : bool
         Whether prompts are sent as token ids because the server tokenises texts differently.
+    words : Counter
+        How many listed words had a capital letter (True), and how many had letters but no capital.
     refused : BackendError or None
         The first response that rejected the key. Some gateways also send it for unknown paths and models.
     unanswered : BackendError or None
@@ -107,6 +111,7 @@ class ProbeSession:
         self.by_ids = False
         self.unlikely_are_tested = False
         self.unsent_tokens = 0
+        self.words = Counter[bool]()
         self.refused: BackendError | None = None
         self.unanswered: BackendError | None = None
         self.without_lists = ""
@@ -256,6 +261,8 @@ class ProbeSession:
         if isinstance(top, TopLogprobs):
             self._n_lists += 1
             self._largest_mass = max(self._largest_mass, top.mass)
+            texts = [token.text for token in top.tokens[:_OF_A_LIST]]
+            self.words.update(text != text.lower() for text in texts if text.lower() != text.upper())
         elif top.kind == "inconsistent":
             self._impossible = self._impossible or top
         return top

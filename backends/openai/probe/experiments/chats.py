@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+import math
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from backends.base import Message
 from backends.errors import BackendError
@@ -18,10 +19,26 @@ from backends.openai.protocol.api import single_choice
 from backends.openai.protocol.parameters import ZERO_TEMPERATURE
 from backends.openai.scoring.top_logprobs import TopLogprobs
 
+T = TypeVar("T")
+Turns = tuple[Message, ...]
+#: Entries of a chat's list that are compared with those of its rendered text.
+_COMPARED = 100
 _CHAT = (Message("user", "Is the sky blue? Answer yes or no."),)
 _ROWS = Message("user", "Name the days of the week, and count to ten.")
 #: (assistant prefill, its next word): only a server that continues it gives that word; no new answer starts with it.
 _STARTS = (("Well, in order: Monday, Tuesday,", "Wednesday"), ("Well, in order: one, two, three,", "four"))
+#: Before the second of them: some templates, and some gateways, continue nothing that stands behind these turns.
+_BEFORE = (
+    Message("system", "You are a kind teacher."),
+    Message("user", "Hello."),
+    Message("assistant", "Hello."),
+)
+#: Compared with their rendered texts: those which a template, or a gateway before it, is likely to treat otherwise.
+_TALK = (
+    *(Message("user", 'Müller & "Weiß" asked 17 times:\n\n<is> it true?'), Message("assistant", "Yes, it's true.")),
+    Message("user", "Was it a man or a woman?"),
+)
+_RENDERED = (_TALK, (Message("system", "Answer with one word."), *_TALK))
 _WAYS: tuple[tuple[Prefill, dict[str, Any]], ...] = (("continued", {}), ("flags", CONTINUE_ASSISTANT))
 _WAY_MESSAGES = {
     "repeated": "continues, and repeats the start",
@@ -104,9 +121,11 @@ async def prefill(session: ProbeSession) -> Outcome:
     """Whether an assistant prefill is continued, also in lists."""
     for way, flags in _WAYS:
         continues, repeats = 0, 0
-        for start, rest in _STARTS:
-            turns = (_ROWS, Message("assistant", start))
-            answer = await session.ask(session.api.chat, turns, max_tokens=4, temperature=0.0, **flags)
+        for turns, start, rest in _starts():
+            answer = await _first_taken(
+                lambda chat, flags=flags: session.ask(session.api.chat, chat, max_tokens=4, temperature=0.0, **flags),  # type: ignore[misc]
+                turns,
+            )
             text = "" if isinstance(answer, BackendError) else _content(answer)
             continues += text.removeprefix(start).lstrip().startswith(rest)
             repeats += text.startswith(start)
@@ -121,13 +140,27 @@ async def prefill(session: ProbeSession) -> Outcome:
     return Outcome(None, "an assistant prefill is not continued")
 
 
+def _starts() -> Iterator[tuple[Sequence[Turns], str, str]]:
+    """The chats that end in each of `_STARTS` (if one is refused, the next is asked), the start and its next word."""
+    for (start, rest), before in zip(_STARTS, (((),), (_BEFORE, _BEFORE[1:], ())), strict=True):
+        yield [(*turns, _ROWS, Message("assistant", start)) for turns in before], start, rest
+
+
+async def _first_taken(ask: Callable[[Turns], Awaitable[T | BackendError]], chats: Sequence[Turns]) -> T | BackendError:
+    """The answer to the first of these chats that is not refused; else the last refusal."""
+    for chat in chats:
+        if not isinstance(answer := await ask(chat), BackendError):
+            break
+    return answer
+
+
 async def _continued_in_lists(session: ProbeSession, flags: dict[str, Any]) -> bool:
     """Whether the first list after an assistant prefill belongs to the token that follows it."""
     k = min(session.capabilities.largest_chat_k, 20)
     if k == 0:
         return False
-    for start, rest in _STARTS:
-        top = await session.next_chat_tokens((_ROWS, Message("assistant", start)), k, **flags)
+    for turns, _, rest in _starts():
+        top = await _first_taken(lambda chat: session.next_chat_tokens(chat, k, **flags), turns)
         if not isinstance(top, TopLogprobs):
             return False
         likeliest = top.tokens[0].text.strip()
@@ -145,11 +178,24 @@ async def rendered(session: ProbeSession) -> Outcome:
         raise NotTestedError("the server does not show it")
     by_text = await session.next_tokens(text, len(session.chat_list.tokens))
     diff = max_abs_diff(session.chat_list, by_text)
+    for turns in _RENDERED:
+        diff = max(diff, await _from_the_chat(session, turns))
     message = f"{diff:.2g} nats from the chat endpoint"
     if diff <= session.tolerance():
         return Outcome(True, message, chat_route="rendered")
     session.distrust("chat", f"a chat's list is {diff:.2g} nats from that of its rendered text")
     return Outcome(False, message)
+
+
+async def _from_the_chat(session: ProbeSession, turns: Turns) -> float:
+    """How far the list after a chat's rendered text is from that of the chat, in nats; 0 if the chat is refused."""
+    of_chat = await session.next_chat_tokens(turns, min(session.capabilities.largest_chat_k, _COMPARED))
+    if isinstance(of_chat, BackendError):
+        return 0.0
+    text = await session.ask(session.api.rendered_chat, turns)
+    if isinstance(text, BackendError):
+        return math.inf
+    return max_abs_diff(of_chat, await session.next_tokens(text, len(of_chat.tokens)))
 
 
 def _content(response: dict[str, Any]) -> str:

@@ -16,10 +16,12 @@ from backends.openai.protocol.api import single_choice
 
 _LINE = 'Müller & "Weiß" < Søren'
 _TEXT = f'{_LINE}\n{_LINE}\n{_LINE}\n{_LINE}\nMüller & "'
-_CHAT = (*(Message("user", f"Say: {_LINE}"), Message("assistant", _LINE)) * 3, Message("user", f"Say: {_LINE}"))
+_LINES = f"{_LINE}\n{_LINE}"
+_CHAT = (*(Message("user", f"Say: {_LINES}"), Message("assistant", _LINES)) * 3, Message("user", f"Say: {_LINES}"))
 _TOKENS = 24
-#: How the line's characters are rewritten: HTML entities, UTF-8 read as Latin-1, JSON escapes and URL escapes.
-_REWRITTEN = ("&quot;", "&amp;", "&lt;", "&#", "Ã", "\\u00", '\\"', "%C3", "%26", "%22")
+#: How the line's characters, and the break after it, are rewritten: HTML entities, UTF-8 read as Latin-1, JSON escapes,
+#: URL escapes, and line ends of Windows.
+_REWRITTEN = ("&quot;", "&amp;", "&lt;", "&#", "Ã", "\\u00", '\\"', "%C3", "%26", "%22", "Søren\\", "Søren\r")
 
 
 @experiment("copied characters of texts")

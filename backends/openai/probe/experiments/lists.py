@@ -12,6 +12,7 @@ from backends.openai.probe.session import (
     MAX_NOISE,
     OTHER,
     PROMPT,
+    Kind,
     NotTestedError,
     Outcome,
     ProbeSession,
@@ -27,13 +28,20 @@ _HALF = PROMPT.replace("one word", "a drawing")
 _WORDS_FOLLOW = ("Monday, Tuesday,", "Her brother is a", "one, two, three,")
 _AUDITED = "Is it a man or a woman? He or she? Male, Female, Other: male, female, unknown, neutral, yes, no."
 _LISTED, _MIN_WORDS = 20, 6
+#: Of so many listed words, after sentences and before names and days, some have a capital letter.
+_WITH_CAPITALS = 150
 _WHOLE_VOCABULARY = 10**6
+#: How many entries are asked for at first: some servers give no more than one or two, and refuse more.
+_FIRST_LISTS = (5, 2, 1)
 
 
 @experiment("next-token lists")
 async def next_token_lists(session: ProbeSession) -> Outcome:
     """Whether texts are continued, with lists or without."""
-    top = await session.next_tokens(PROMPT, 5)
+    for k in _FIRST_LISTS:
+        top = await session.next_tokens(PROMPT, k)
+        if isinstance(top, TopLogprobs) or top.kind != "bad_request":
+            break
     if isinstance(top, TopLogprobs):
         session.text_list = top
         return Outcome(True, f"identified by {top.identity}", completions=True, identity=top.identity)
@@ -137,6 +145,28 @@ async def leading_spaces(session: ProbeSession) -> Outcome:
     if spaced or len(words) < _MIN_WORDS:
         return Outcome(True, message)
     session.distrust("text", f"listed words have lost the space before them ({message})")
+    return Outcome(False, message)
+
+
+@experiment("capital letters of texts")
+async def text_capitals(session: ProbeSession) -> Outcome:
+    """Whether words listed after texts keep their capital letters."""
+    return _capitals(session, "text")
+
+
+@experiment("capital letters of chats")
+async def chat_capitals(session: ProbeSession) -> Outcome:
+    """Whether words listed in chats keep their capital letters."""
+    return _capitals(session, "chat")
+
+
+def _capitals(session: ProbeSession, kind: Kind) -> Outcome:
+    """Without its capital letters a word shares its string with another one, and seems unlisted: a false bound."""
+    with_capitals, n = session.words[True], session.words.total()
+    message = f"{with_capitals} of {n} listed words have one"
+    if with_capitals or n < _WITH_CAPITALS:
+        return Outcome(True if with_capitals else None, message)
+    session.distrust(kind, f"listed words have lost their capital letters ({message})")
     return Outcome(False, message)
 
 

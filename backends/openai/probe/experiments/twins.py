@@ -51,6 +51,7 @@ _WRITTEN = (
     ("an accented letter", _QUOTED.replace("Mü", "Mö")),
     ("a quotation mark and its name in HTML", _QUOTED.replace('"', "&quot;")),
     ("one line break or two", _QUOTED.replace("\n\n", "\n")),
+    ("a line break and its escape", _QUOTED.replace("\n", "\\n")),
 )
 _SYMBOLS = "“It’s late” – she said 😀. He"
 #: Prompts that become the same if a gateway replaces typographic characters by plain ones, or drops symbols.

@@ -354,6 +354,25 @@ def ids_shifted(reply: Reply, asked: Asked, random: np.random.Generator) -> None
             entry["id"] = token_id
 
 
+def in_lower_case(random: np.random.Generator) -> Lie:
+    """Answers and listed words have lost their capital letters."""
+
+    def says(reply: Reply, asked: Asked) -> None:
+        for choice in reply.body["choices"]:
+            logprobs = choice.get("logprobs") or {}
+            if "message" in choice:
+                choice["message"]["content"] = choice["message"]["content"].lower()
+            else:
+                choice["text"] = choice["text"].lower()
+            for entry in logprobs.get("content") or ():
+                entry["token"] = entry["token"].lower()
+                entry["bytes"] = [*entry["token"].encode()]
+            if "tokens" in logprobs:
+                logprobs["tokens"] = [token.lower() for token in logprobs["tokens"]]
+
+    return Lie(("lists", "chat"), names=lambda listed: [(name.lower(), value) for name, value in listed], says=says)
+
+
 def names_by_alphabet(listed: Listed) -> Listed:
     return list(zip(sorted(name for name, _ in listed), (value for _, value in listed), strict=True))
 

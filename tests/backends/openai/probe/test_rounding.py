@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable
@@ -43,6 +44,17 @@ def test_coarse_values_are_named(name: str) -> None:
 def test_a_step_of_each_lists_own_is_named() -> None:
     steps = np.linspace(0.06, 0.19, 10)[:, None]
     assert "each list separately" in rounding((np.round(lists(1) / steps) * steps).tolist())
+
+
+def test_few_values_in_all_lists_are_named() -> None:
+    # Three bits of mantissa leave some 20 values: too few to show the grid on which they lie.
+    mantissas, exponents = np.frexp(lists(1)[:7])
+    assert "share" in rounding(np.ldexp(np.round(mantissas * 16) / 16, exponents).tolist())
+
+
+def test_honest_16_bit_logits_of_any_size_are_not_accused() -> None:
+    for seed, (offset, spread) in enumerate(itertools.product((0, 10, 30, 60, 120), (0.2, 0.5, 1.0))):
+        assert not rounding(lists(seed, lambda x, o=offset, s=spread: bfloat16(o + s * x)).tolist())  # type: ignore[misc]
 
 
 def test_honest_values_are_not_accused() -> None:
