@@ -29,6 +29,7 @@ from backends.openai.probe.calibration import (
     pooled_p_value,
     single_draws_bound,
 )
+from backends.openai.probe.experiments.chats import apart_from_rendered
 from backends.openai.probe.experiments.draws import Asked, Levels, Look, compare_draws, drawn_places
 from backends.openai.probe.experiments.longer_answers import LONGER_ANSWERS, of_own_questions
 from backends.openai.probe.experiments.twins import LEAST_VALUES, has_values, same_lists
@@ -85,8 +86,8 @@ ALONE, TWICE = _LEVELS.at_once / (3 * len(_OF_MANY)), _LEVELS.fresh / len(_OF_FE
 _OFF = 0.1
 #: How many questions must differ to count as a contradiction.
 _MIN_OFF = 2
-#: Chats that are scored as their rendered texts, and compared with the chat endpoint too; entries of its lists.
-_MOST_CHATS, _OF_CHATS = 5, 100
+#: Chats that are scored as their rendered texts, and compared with the chat endpoint too: two requests each.
+_MOST_CHATS = 5
 
 
 @dataclass(frozen=True)
@@ -203,7 +204,7 @@ def requests_at_the_end(found: ServerCapabilities, scored: int) -> int:
     # Nor how many continuations have several tokens.
     later = requests_for_one(found.text_route == "echo" and found.family is None) * min(n, MOST_LATER)
     later *= found.text_route in WITHOUT_LISTS
-    chats = min(n, _MOST_CHATS) if found.chat_route == "rendered" else 0
+    chats = 2 * min(n, _MOST_CHATS) if found.chat_route == "rendered" else 0
     return plan.n_listed + plan.some + plan.twins + LONGER_ANSWERS + doubtful + later + chats
 
 
@@ -372,26 +373,22 @@ async def _compared(
 
 
 async def _moved_in_chats(session: ProbeSession, asked: Sequence[tuple[ScoreRequest, ScoreResponse]]) -> str:
-    """How scores of rendered chats differ from what the chat endpoint lists; empty if they do not.
+    """How lists after rendered chats differ from those of the chat endpoint; empty if they do not.
 
     Only the probe's own chats are compared with their rendered texts; others may be rendered in another way.
     """
     if session.capabilities.chat_route != "rendered":
         return ""
     chats = [
-        (request.prompt, response)
-        for request, response in asked
+        request.prompt
+        for request, _ in asked
         if not isinstance(request.prompt, str) and request.prompt[-1].role != "assistant"
     ][:_MOST_CHATS]
-    n_before = len(session.beside_lists)
-    k = min(session.capabilities.largest_chat_k, _OF_CHATS)
-    tops = [(await session.next_chat_tokens(prompt, k), response) for prompt, response in chats]
-    del session.beside_lists[n_before:]  # draws of another endpoint
-    differences = [_difference(response, top) for top, response in tops if isinstance(top, TopLogprobs)]
-    n_moved = sum(difference > max(_OFF, 4 * session.capabilities.repeat_noise) for difference in differences)
+    allowed = max(_OFF, 4 * session.capabilities.repeat_noise)
+    n_moved = sum([await apart_from_rendered(session, chat, allowed) > allowed for chat in chats])
     if n_moved < _MIN_OFF:
         return ""
-    return f"the scores of {n_moved} of {len(chats)} chats differ from what the chat endpoint lists after them"
+    return f"lists after {n_moved} of {len(chats)} chats differ from those after their rendered texts"
 
 
 async def _rewritten(session: ProbeSession, tops: Sequence[tuple[ScoreRequest, TopLogprobs]], n: int) -> str:
