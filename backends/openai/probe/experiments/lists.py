@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from random import getrandbits
 
 from backends.errors import BackendError
 from backends.openai.probe.experiments.addresses import elsewhere
@@ -22,8 +23,13 @@ from backends.openai.probe.session import (
 )
 from backends.openai.scoring.top_logprobs import NothingDrawnError, TopLogprobs
 
-#: Shares its first half with `PROMPT`, and so leaves a cache that is half reusable.
-_HALF = PROMPT.replace("one word", "a drawing")
+#: llama.cpp reads more than 32 tokens at once by other kernels than fewer: its numbers then depend on how many of a
+#: prompt's tokens lie in its cache, which no shorter prompt shows.
+_LONG = (
+    "The letter lay under a chair in the waiting room for three days, between a newspaper and an umbrella that nobody "
+    "had asked for. On the fourth day it was found, opened by mistake, read twice, and brought to the desk at the end "
+    "of the long corridor, where two people were talking about the weather.\n"
+)
 #: After these a new word follows, and with it a space.
 _WORDS_FOLLOW = ("Monday, Tuesday,", "Her brother is a", "one, two, three,")
 _AUDITED = "Is it a man or a woman? He or she? Male, Female, Other: male, female, unknown, neutral, yes, no."
@@ -117,12 +123,15 @@ async def repeat_noise(session: ProbeSession) -> Outcome:
 async def _noise(session: ProbeSession) -> float | BackendError:
     """How far answers to one question differ: after others, with its start in the cache, and beside others."""
     k = min(session.capabilities.largest_k, 1000)
-    repeated = [await session.next_tokens(PROMPT, k)]
+    # An earlier probe's text may still lie in the cache of llama.cpp: hence a number.
+    asked = f"{getrandbits(30)}. {_LONG}{PROMPT}" if session.capabilities.family == "llama.cpp" else PROMPT
+    half = asked.replace("one word", "a drawing")  # leaves a cache that is half reusable
+    repeated = [await session.next_tokens(asked, k)]
     others = []
-    for text in (_HALF, PROMPT + " The", OTHER):
+    for text in (half, asked + " The", OTHER):
         others.append(await session.next_tokens(text, 1))
-        repeated.append(await session.next_tokens(PROMPT, k))
-    together = await asyncio.gather(*(session.next_tokens(text, k) for text in (PROMPT, OTHER, PROMPT, _HALF, PROMPT)))
+        repeated.append(await session.next_tokens(asked, k))
+    together = await asyncio.gather(*(session.next_tokens(text, k) for text in (asked, OTHER, asked, half, asked)))
     repeated += together[::2]
     # A lie about any of these texts counts as much as a lie about the first.
     lies = [top for top in (*others, *together) if isinstance(top, BackendError) and top.kind == "inconsistent"]
