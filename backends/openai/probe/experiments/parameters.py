@@ -34,7 +34,8 @@ async def chat_parameters(session: ProbeSession) -> Outcome:
     first = await _plainest(session)
     if isinstance(first, BackendError):
         of_texts = session.unanswered
-        if of_texts is None or first.kind != "not_found" or not _NAMES_MODEL.search(of_texts.message):
+        told = of_texts is not None and (of_texts.kind == "malformed" or _NAMES_MODEL.search(of_texts.message))
+        if first.kind != "not_found" or not told:  # no route for chats says less than what was wrong with texts
             session.unanswered = first
         return Outcome(None, str(first))
     taken: dict[str, Any] = {}
