@@ -36,7 +36,7 @@ class Replica:
         except BackendError as error:
             url = self.client.base_url
             message = error.message if url in error.message else f"{error.message} at {url}"
-            raise BackendError(error.kind, message, hint=error.hint) from None
+            raise BackendError(error.kind, message, retryable=error.retryable, hint=error.hint) from None
 
     def resume(self) -> None:
         """It answers again."""
