@@ -116,7 +116,7 @@ async def test_a_replica_of_another_path_is_told_as_such(tmp_path: Path) -> None
     assert caught.value.message.endswith(f"at {urls[1]}")
 
 
-async def test_an_error_that_names_its_replica_may_still_be_tried_again(tmp_path: Path) -> None:
+async def test_an_error_that_names_its_replica_may_be_tried_again(tmp_path: Path) -> None:
     async with two() as servers:
         backend = backend_of(servers, tmp_path)
         replica = backend._client.replicas[1]  # type: ignore[attr-defined]
