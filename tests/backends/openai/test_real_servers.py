@@ -64,6 +64,12 @@ def xllamacpp() -> Iterator[RunningServer]:
 
 
 @pytest.fixture(scope="module")
+def probed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the probe of `xllamacpp` is recorded: it takes a minute, and one does for several tests."""
+    return tmp_path_factory.mktemp("probed")
+
+
+@pytest.fixture(scope="module")
 def llama_cpp_python() -> Iterator[RunningServer]:
     with llama_cpp_python_server(smollm2_gguf()) as server:
         yield server
@@ -106,9 +112,9 @@ def assert_true(there: Sequence[ContinuationScore], here: Sequence[ContinuationS
 
 
 async def test_llama_cpp_is_scored_by_ids_and_its_echo_is_refused(
-    xllamacpp: RunningServer, in_process: LlamaCppBackend, tmp_path: Path
+    xllamacpp: RunningServer, in_process: LlamaCppBackend, probed: Path
 ) -> None:
-    backend = hosted(xllamacpp, tmp_path)
+    backend = hosted(xllamacpp, probed)
     report = await backend.probe()
     checks = {c.name: c for c in report.checks}
     assert (report.capabilities.text_route, report.capabilities.chat_route) == ("top_k_ids", "rendered")
@@ -217,8 +223,8 @@ async def test_a_chat_is_scored_alike_by_each_of_its_routes(
         await by_route(xllamacpp, first, ScoreRequest(begun, (" male",)))
 
 
-async def test_two_routes_of_one_server_agree_within_its_noise(xllamacpp: RunningServer, tmp_path: Path) -> None:
-    backend = hosted(xllamacpp, tmp_path)
+async def test_two_routes_of_one_server_agree_within_its_noise(xllamacpp: RunningServer, probed: Path) -> None:
+    backend = hosted(xllamacpp, probed)
     found = (await backend.probe()).capabilities
     prompt = question("carpenter")
     (by_ids,) = await backend.run([ScoreRequest(prompt, EXPRESSIONS)])
@@ -353,8 +359,8 @@ async def test_a_swapped_model_is_noticed_and_the_run_stops(tmp_path: Path) -> N
     assert report.capabilities.repeat_noise <= FULL_PRECISION, report.render_text()
 
 
-async def test_texts_follow_their_sampling_seed_and_prefill(xllamacpp: RunningServer, tmp_path: Path) -> None:
-    backend = hosted(xllamacpp, tmp_path)
+async def test_texts_follow_their_sampling_seed_and_prefill(xllamacpp: RunningServer, probed: Path) -> None:
+    backend = hosted(xllamacpp, probed)
     drawn = Sampling(temperature=1.0, max_tokens=8, top_k=50)
     chat = (Message("user", "Name a river."), Message("assistant", "The river is called the"))
     same, again, other, prefilled = await backend.run(
