@@ -206,18 +206,23 @@ async def test_a_server_without_batches_is_said_to_have_none(tmp_path: Path) -> 
         await backend.close()
 
 
+async def cut_off(server: BatchServer, folder: Path) -> None:
+    """A run of twelve requests that ends while its batch is under way; the batch then finishes."""
+    server.looks = 10**6
+    first = backend_of(server, folder)
+    await first.describe()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.6):
+            await first.run(requests(12))
+    await first.close()
+    server.looks = 0
+    for batch in server.batches.values():
+        batch["left"] = 0
+
+
 async def test_a_run_that_was_cut_off_goes_on_with_its_batch(tmp_path: Path) -> None:
     async with BatchServer(varied).running() as server:
-        server.looks = 10**6
-        first = backend_of(server, tmp_path)
-        await first.describe()
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.6):
-                await first.run(requests(12))
-        await first.close()
-        server.looks = 0
-        for batch in server.batches.values():
-            batch["left"] = 0
+        await cut_off(server, tmp_path)
         second = backend_of(server, tmp_path)
         answers = await second.run(requests(12))
         await second.verify_identity()
@@ -231,16 +236,7 @@ async def test_a_run_that_was_cut_off_goes_on_with_its_batch(tmp_path: Path) -> 
 
 async def test_another_audits_batch_is_left_for_that_audit(tmp_path: Path) -> None:
     async with BatchServer(varied).running() as server:
-        server.looks = 10**6
-        first = backend_of(server, tmp_path)
-        await first.describe()
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.6):
-                await first.run(requests(12))
-        await first.close()
-        server.looks = 0
-        for batch in server.batches.values():
-            batch["left"] = 0
+        await cut_off(server, tmp_path)
         smaller = backend_of(server, tmp_path)
         await smaller.run(requests(14)[10:])  # two of them are in the batch that has begun
         await smaller.verify_identity()
