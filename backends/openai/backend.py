@@ -222,8 +222,10 @@ class OpenAIBackend(Backend):
         self._connection_options = ConnectionOptions(
             proxy, bundle, key_header, self._extras.headers, self._extras.query
         )
-        # A canary may be in flight beside the requests.
-        connections = [self._connection(timeout, max_in_flight + 1, url) for url in self.urls]
+        # A canary may be in flight beside the requests. Not where one is to be asked at a time: on some servers what is
+        # asked beside a question moves its numbers.
+        beside = 1 if max_in_flight > 1 else 0
+        connections = [self._connection(timeout, max_in_flight + beside, url) for url in self.urls]
         self._client = connections[0] if len(connections) == 1 else ReplicaClient(connections)
         self._api = self._new_api()
         self._batched = BatchedClient(self._client, Journal(self._batch_folder())) if batch else None
@@ -556,7 +558,7 @@ class OpenAIBackend(Backend):
         session = await probe(self._api, samples=self.samples)
         self._tokenizer, capabilities = session.tokenizer, session.capabilities
         questions = await with_listed_words(self._api, capabilities, random_questions(capabilities))
-        canary, watched = await with_retries(self._ask_canary, capabilities, questions)
+        canary, watched = await self._ask_canary(capabilities, questions)
         identity = coarse_identity(canary, capabilities.repeat_noise)
         if last is not None and len(last.canary) == len(canary) and last.canary_id:
             noise = max(capabilities.repeat_noise, last.capabilities.repeat_noise)
@@ -587,7 +589,7 @@ class OpenAIBackend(Backend):
         family = capabilities.family
         self._tokenizer = RemoteTokenizer(self._client, self.model, family) if family is not None else None
         try:
-            canary, watched = await with_retries(self._ask_canary, capabilities, report.watched)
+            canary, watched = await self._ask_canary(capabilities, report.watched)
             if not canary:  # a sampled text only shows that the model's name and the parameters are accepted
                 await with_retries(generate, self._api, capabilities, _PLAIN)
         except BackendError as error:

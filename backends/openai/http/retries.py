@@ -19,6 +19,9 @@ T = TypeVar("T")
 
 _TRANSIENT = ("rate_limited", "timeout", "connection", "server", "malformed")
 _ATTEMPTS = 4
+#: A busy server refuses some requests of each question: those say nothing against it, and are limited on their own.
+_REFUSED_ATTEMPTS, _REFUSED_SECONDS = 40, 60.0
+_LONGEST_PAUSE = 10.0
 _LOGGED_FROM_SECONDS = 5.0
 _DOWN = re.compile(r"HTTP 50[234]\b")
 
@@ -28,11 +31,24 @@ log = logging.getLogger(__name__)
 async def with_retries(ask: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> T:
     """Await ``ask(*args, **options)``; on a transient failure retry, up to four attempts in all.
 
+    Those that a rate limit refuses are not counted among the four: they go on for a minute of pauses, but
+    forty times at most, and four at least.
     The pause is what the server asks for, or short. Raises the last `BackendError`.
     """
+    paused, refused = 0.0, 0
+
+    def is_given_up(state: tenacity.RetryCallState) -> bool:
+        nonlocal paused, refused
+        error = state.outcome.exception() if state.outcome else None
+        if not isinstance(error, BackendError) or error.kind != "rate_limited":
+            return state.attempt_number - refused >= _ATTEMPTS
+        refused += 1
+        paused += state.upcoming_sleep
+        return refused >= _REFUSED_ATTEMPTS or (refused >= _ATTEMPTS and paused > _REFUSED_SECONDS)
+
     async for attempt in tenacity.AsyncRetrying(
         retry=tenacity.retry_if_exception(_is_transient),
-        stop=tenacity.stop_after_attempt(_ATTEMPTS),
+        stop=is_given_up,
         wait=_pause,
         before_sleep=_log_long_pause,
         reraise=True,
@@ -83,7 +99,7 @@ def _is_transient(error: BaseException) -> bool:
 def _pause(state: tenacity.RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome else None
     requested = error.retry_after if isinstance(error, BackendError) else None
-    return requested if requested is not None else 0.2 * 2.0**state.attempt_number
+    return requested if requested is not None else min(0.2 * 2.0**state.attempt_number, _LONGEST_PAUSE)
 
 
 def _duration(text: str | None) -> float | None:

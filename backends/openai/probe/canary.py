@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from backends.base import ContinuationScore, Message, ScoreRequest
 from backends.errors import BackendError
 from backends.openai.capabilities import ServerCapabilities
+from backends.openai.http.retries import with_retries
 from backends.openai.probe.report import CanaryValue, ProbeReport, Watched
 from backends.openai.probe.session import MAX_NOISE, NEGLIGIBLE
 from backends.openai.protocol.api import ServerApi
@@ -65,7 +66,7 @@ async def ask_canary(routes: Routes, capabilities: ServerCapabilities) -> Canary
     values: list[CanaryValue] = []
     for request in requests:
         try:
-            values += [canary_value(score) for score in (await routes.score(request)).scores]
+            values += [canary_value(score) for score in (await with_retries(routes.score, request)).scores]
         except BackendError as error:
             if error.kind != "unsupported":
                 raise
@@ -99,9 +100,9 @@ async def with_listed_words(
         with contextlib.suppress(BackendError):
             if question.is_chat:
                 turns = (Message("user", question.prompt),)
-                top = await next_chat_tokens(api, turns, min(capabilities.largest_chat_k, _LISTED))
+                top = await with_retries(next_chat_tokens, api, turns, min(capabilities.largest_chat_k, _LISTED))
             elif capabilities.text_route in ("top_k", "top_k_ids"):
-                top = await next_tokens(api, question.prompt, min(capabilities.largest_k, _LISTED))
+                top = await with_retries(next_tokens, api, question.prompt, min(capabilities.largest_k, _LISTED))
         texts = [token.text for token in top.tokens if top.identifies(token)] if top is not None else []
         words = [t.strip() if question.is_chat else t for t in texts if t.strip().isalpha() and t[:1] in _WORD_STARTS]
         likeliest = tuple(word for word in words if word not in question.continuations)[:_N_LISTED_WORDS]
@@ -114,7 +115,9 @@ async def draws_still_vary(routes: Routes, capabilities: ServerCapabilities) -> 
     if "sampled" not in capabilities.routes:
         return True
     draw = random.SystemRandom()
-    return await routes.draws_vary(_OPEN.format(*(draw.choice(words) for words in _DRAWN_WORDS)), DRAWS, _DRAWN_TOKENS)
+    return await with_retries(
+        routes.draws_vary, _OPEN.format(*(draw.choice(words) for words in _DRAWN_WORDS)), DRAWS, _DRAWN_TOKENS
+    )
 
 
 async def ask_watched(routes: Routes, watched: Sequence[Watched]) -> tuple[Watched, ...]:
@@ -123,7 +126,7 @@ async def ask_watched(routes: Routes, watched: Sequence[Watched]) -> tuple[Watch
     for question in watched:
         prompt = (Message("user", question.prompt),) if question.is_chat else question.prompt
         try:
-            scores = (await routes.score(ScoreRequest(prompt, question.continuations))).scores
+            scores = (await with_retries(routes.score, ScoreRequest(prompt, question.continuations))).scores
         except BackendError as error:
             if error.kind != "unsupported":
                 raise

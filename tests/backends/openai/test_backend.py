@@ -12,6 +12,8 @@ from backends.errors import BackendError, ConfigError
 from backends.openai import OpenAIBackend
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.probe.report import ProbeReport
+from tests.backends.openai.lies.server import MODEL, WordServer
+from tests.backends.openai.raw_server import Reply
 
 
 @pytest.mark.parametrize(
@@ -92,3 +94,25 @@ async def test_an_absent_server_is_returned_as_an_error(tmp_path: Path) -> None:
     (answer,) = await backend.run([ScoreRequest("a", (" b",))])
     assert isinstance(answer, BackendError)
     assert answer.kind == "connection"
+
+
+class Watched(WordServer):
+    """Knows how many of its requests were under way at once."""
+
+    busiest = 0
+
+    def reply(self, path: str, sent: dict[str, Any]) -> Reply:
+        self.busiest = max(self.busiest, self.under_way)
+        return super().reply(path, sent)
+
+
+@pytest.mark.parametrize("max_in_flight", [1, 2])
+async def test_one_in_flight_is_one_canaries_and_probe_included(max_in_flight: int, tmp_path: Path) -> None:
+    async with Watched("lists", 0).running() as server:
+        server.pause = 0.001
+        backend = OpenAIBackend(
+            server.base_url, model=MODEL, api_key_env=None, probe_folder=tmp_path, max_in_flight=max_in_flight
+        )
+        await backend.probe()
+        await backend.close()
+    assert (server.busiest > 1) == (max_in_flight > 1)

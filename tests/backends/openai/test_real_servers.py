@@ -268,6 +268,44 @@ async def test_a_shifted_echo_is_caught_and_another_route_is_true(
 
 
 @pytest.mark.battery
+async def test_on_two_slots_one_question_at_a_time_is_exact(tmp_path: Path) -> None:
+    with xllamacpp_server(smollm2_gguf(), slots=2) as server:
+        reports = []
+        for in_flight in (8, 1):
+            folder = tmp_path / str(in_flight)
+            backend = OpenAIBackend(
+                server.base_url, model=server.model, api_key_env=None, probe_folder=folder, max_in_flight=in_flight
+            )
+            reports.append(await backend.probe())
+            await backend.close()
+    beside, alone = reports
+    assert beside.capabilities.repeat_noise > 0.02, "questions side by side share a batch"
+    assert "max_in_flight=1" in beside.render_text()
+    assert alone.capabilities.uncached
+    assert alone.capabilities.repeat_noise <= FULL_PRECISION, alone.render_text()
+
+
+@pytest.mark.battery
+async def test_what_a_cache_moves_is_measured_where_it_stays_on(
+    llama_cpp_python: RunningServer, tmp_path: Path
+) -> None:
+    backend = hosted(llama_cpp_python, tmp_path)
+    found = (await backend.probe()).capabilities
+    start = "The letter lay under a chair in the room. " * 8
+    asked = ScoreRequest(start + question("nurse"), EXPRESSIONS)
+    answers = []
+    for before in (start, start + question("nurse")[:-5], question("plumber")):
+        await backend.run([ScoreRequest(before, EXPRESSIONS[:1])])  # now more or less of the next one is in the cache
+        (answer,) = await backend.run([asked])
+        answers.append([score.logprob for score in scores_of(answer)])
+    await backend.close()
+    moved = max(abs(a - b) for one in answers for a, b in zip(one, answers[0], strict=True) if a and b)
+    assert not found.uncached
+    # One text's noise is no bound of another's; without a long text it was 0.
+    assert 0.02 < moved <= 3 * found.repeat_noise
+
+
+@pytest.mark.battery
 async def test_the_truth_lies_inside_of_every_bound_of_a_top_5_view(
     llama_cpp_python: RunningServer, plain: ReferenceModel, tmp_path: Path
 ) -> None:

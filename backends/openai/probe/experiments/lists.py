@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from random import getrandbits
+from typing import NamedTuple
 
 from backends.errors import BackendError
 from backends.openai.probe.experiments.addresses import elsewhere
@@ -101,42 +102,54 @@ async def longest_list(session: ProbeSession) -> Outcome:
     return Outcome(True, f"{k} entries", largest_k=k)
 
 
+class _Noise(NamedTuple):
+    """How far answers to one question differ (nats): asked one after the other, and beside others, too."""
+
+    in_turn: float
+    largest: float
+
+
 @experiment("repetition and order")
 async def repeat_noise(session: ProbeSession) -> Outcome:
     """How far repeated numbers differ; llama.cpp's cache is bypassed if that makes them more stable."""
     noise, uncached, remark = await _noise(session), False, ""
-    if isinstance(noise, float) and noise > FULL_PRECISION and session.capabilities.family == "llama.cpp":
+    if isinstance(noise, _Noise) and noise.largest > FULL_PRECISION and session.capabilities.family == "llama.cpp":
         session.api.always_sent = {"cache_prompt": False}
         without_cache = await _noise(session)
-        uncached = isinstance(without_cache, float) and without_cache < noise / 2
-        if uncached:
-            remark = f"; {noise:.2g} with the server's cache, which is bypassed"
-            noise = without_cache
+        if isinstance(without_cache, _Noise) and without_cache.largest < noise.largest / 2:
+            remark = f"; {noise.largest:.2g} with the server's cache, which is bypassed"
+            noise, uncached = without_cache, True
         else:
             session.api.always_sent = {}
+            if isinstance(without_cache, _Noise) and without_cache.in_turn < noise.largest / 2:
+                remark = f"; {without_cache.in_turn:.2g} asked one at a time without its cache: max_in_flight=1"
     if isinstance(noise, BackendError):
         return Outcome(False, str(noise), repeat_noise=float("inf"))
-    message = f"move the numbers by up to {noise:.2g} nats{remark}"
-    return Outcome(noise <= MAX_NOISE, message, repeat_noise=noise, uncached=uncached)
+    message = f"move the numbers by up to {noise.largest:.2g} nats{remark}"
+    return Outcome(noise.largest <= MAX_NOISE, message, repeat_noise=noise.largest, uncached=uncached)
 
 
-async def _noise(session: ProbeSession) -> float | BackendError:
-    """How far answers to one question differ: after others, with its start in the cache, and beside others."""
+async def _noise(session: ProbeSession) -> _Noise | BackendError:
+    """The noise of one question: after others, with its start in the cache, and beside others."""
     k = min(session.capabilities.largest_k, 1000)
     # An earlier probe's text may still lie in the cache of llama.cpp: hence a number.
-    asked = f"{getrandbits(30)}. {_LONG}{PROMPT}" if session.capabilities.family == "llama.cpp" else PROMPT
+    cached = session.capabilities.family in ("llama.cpp", "llama-cpp-python")
+    asked = f"{getrandbits(30)}. {_LONG}{PROMPT}" if cached else PROMPT
     half = asked.replace("one word", "a drawing")  # leaves a cache that is half reusable
-    repeated = [await session.next_tokens(asked, k)]
+    in_turn = [await session.next_tokens(asked, k)]
     others = []
     for text in (half, asked + " The", OTHER):
         others.append(await session.next_tokens(text, 1))
-        repeated.append(await session.next_tokens(asked, k))
+        in_turn.append(await session.next_tokens(asked, k))
     together = await asyncio.gather(*(session.next_tokens(text, k) for text in (asked, OTHER, asked, half, asked)))
-    repeated += together[::2]
+    repeated = [*in_turn, *together[::2]]
     # A lie about any of these texts counts as much as a lie about the first.
     lies = [top for top in (*others, *together) if isinstance(top, BackendError) and top.kind == "inconsistent"]
     failures = [top for top in (*lies, *repeated) if isinstance(top, BackendError)]
-    return failures[0] if failures else max(max_abs_diff(repeated[0], top) for top in repeated[1:])
+    if failures:
+        return failures[0]
+    moves = [max_abs_diff(repeated[0], top) for top in repeated[1:]]
+    return _Noise(max(moves[: len(in_turn) - 1]), max(moves))
 
 
 @experiment("leading spaces")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ import pytest
 
 from backends.errors import BackendError
 from backends.openai import OpenAIBackend
+from tests.backends.openai.lies.direct import ask_directly
+from tests.backends.openai.lies.server import MODEL as WORD_MODEL
+from tests.backends.openai.lies.server import Style, WordServer
 from tests.backends.openai.lying_server import MODEL, IdLiar, Liar
 from tests.backends.openai.raw_server import Reply
 
@@ -62,6 +66,38 @@ async def test_a_busy_server_is_waited_for_when_its_record_is_used(tmp_path: Pat
         assert await found(server, tmp_path) == calm
     assert waits == [7.0]
     assert server.requests - before < before / 2  # it was not probed anew
+
+
+class Busy(WordServer):
+    """Refuses 15 % of its requests as too many, and its gateway loses 2 %."""
+
+    def __init__(self, style: Style) -> None:
+        super().__init__(style, 0)
+        self._dice = random.Random(7)
+
+    def reply(self, path: str, sent: dict[str, Any]) -> Reply:
+        thrown = self._dice.random()
+        if thrown < 0.17:
+            return Reply({"error": "not now"}, 429 if thrown < 0.15 else 502, {**BUSY, "Retry-After": "0.05"})
+        return super().reply(path, sent)
+
+
+@pytest.mark.parametrize("style", ["echo", "chosen", "lists", "chat"])
+async def test_a_server_that_refuses_one_request_in_six_is_audited(
+    style: Style, tmp_path: Path, waits: list[float]
+) -> None:
+    calm, busy = [
+        OpenAIBackend("http://127.0.0.1:9/v1", model=WORD_MODEL, api_key_env=None, probe_folder=tmp_path / name)
+        for name in ("calm", "busy")
+    ]
+    ask_directly(calm, WordServer(style, 0))
+    ask_directly(busy, Busy(style))
+    expected = (await calm.probe()).capabilities
+    found = (await busy.probe()).capabilities
+    await calm.close()
+    await busy.close()
+    assert (found.text_route, found.chat_route) == (expected.text_route, expected.chat_route) != (None, None)
+    assert len(waits) > 10
 
 
 class GoesDown(IdLiar):
