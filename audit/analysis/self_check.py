@@ -72,6 +72,7 @@ def self_check(
         one_of_several=one_of_several,
         noise=max([noise[0], *agreeing]),
         largest_move=max(moves, default=0.0),
+        agreeing_within=noise[1],
         draws=drawn.draws if drawn else 0,
         drawn_probability=drawn.probability if drawn else None,
         unseen_factor=drawn.unseen_factor if drawn else None,

@@ -135,6 +135,8 @@ class SelfCheck(Reported):
         Nats by which the model's scores vary: the largest difference in an agreeing pair, or the probe's finding.
     largest_move : float
         The largest difference of two answers to one question, in nats.
+    agreeing_within : float
+        Nats by which two answers may differ and still agree; 0 in reports of earlier versions.
     draws, drawn_probability, unseen_factor
         Tokens drawn after the run's questions that fit its scores, the mean probability of the likeliest audited word
         there, and the factor by which it may be false in all answers and still be missed more often than once in 20
@@ -157,6 +159,7 @@ class SelfCheck(Reported):
     noise: float
     largest_move: float
     one_of_several: bool = False
+    agreeing_within: float = 0.0
     draws: int = 0
     drawn_probability: float | None = None
     unseen_factor: float | None = None

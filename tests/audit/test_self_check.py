@@ -146,7 +146,10 @@ def test_noise_makes_scores_intervals(tmp_path):
     assert all(
         a.bound_low < b.value < a.bound_high for a, b in pairs if b.value is not None and b.measure == "p_female"
     )
-    assert any("none of them counts as exact" in s.text for s in summary(Figures(result)))
+    (said,) = [s.text for s in summary(Figures(result)) if "none of them counts as exact" in s.text]
+    within = result.self_checks[0].agreeing_within
+    assert within > 0.1
+    assert f"up to {within:.2f} nats apart count as the same" in said
 
 
 def test_an_interrupted_run_asks_again_what_was_awaited(tmp_path):

@@ -107,6 +107,11 @@ def test_the_batch_equals_one_sequence_at_a_time(backend: LlamaCppBackend) -> No
     assert compared >= 30
 
 
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(smollm2_path, id="smollm2"), pytest.param(gemma3_path, id="gemma3", marks=pytest.mark.battery)],
+    indirect=True,
+)
 def test_transformers_gives_nearly_the_same_on_the_same_file(path: Path, backend: LlamaCppBackend) -> None:
     """llama.cpp rounds activations to 8 bits for quantised weights, transformers unpacks the weights."""
     other = HFBackend(path)

@@ -61,8 +61,18 @@ def self_check_sentences(checks: Iterable[SelfCheck]) -> Iterator[str]:
         if check.noise > _QUIET:
             yield (
                 f"{name}: its scores vary by up to {number(check.noise, 2)} nats when a question is repeated, so "
-                "none of them counts as exact: its figures are bounded accordingly."
+                "none of them counts as exact: its figures are bounded accordingly." + _as_near(check)
             )
+
+
+def _as_near(check: SelfCheck) -> str:
+    if not check.agreeing_within:
+        return ""
+    within = number(check.agreeing_within, 2)
+    return (
+        f" Answers up to {within} nats apart count as the same, so that a second model which is no further away "
+        "passes as noise."
+    )
 
 
 def _draws(check: SelfCheck) -> str:
