@@ -14,8 +14,9 @@ from backends.openai.capabilities import ServerCapabilities
 #: Since version 5, lists are compared with draws, and near-identical prompts with each other. Since 6, lists may come
 #: with a draw. Since 7, one list is compared with that of a longer answer; since 8, with those of two lengths, and
 #: chosen tokens with all lists at hand. Since 9, a model that refuses temperature 0 alone is sent others, and chats of
-#: several turns are compared with their rendered texts; llama.cpp's noise is that of a long text.
-VERSION = 9
+#: several turns are compared with their rendered texts; llama.cpp's noise is that of a long text. Since 10, a chat is
+#: watched beside texts, and the name of the limit is kept where chats have lists.
+VERSION = 10
 #: The experiment that finds which parameters chats accept.
 PARAMETERS = "parameters of chats"
 #: Fingerprint fields written by earlier versions that change no answer, on some servers or on any.
@@ -86,10 +87,10 @@ class ProbeReport:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Read back what `to_json` wrote, in this version or the five before. Raises ValueError for anything else."""
+        """Read back what `to_json` wrote, in this version or the six before. Raises ValueError for anything else."""
         if data.get("version") == 3:
             data = _from_version_3(data)
-        if data.get("version") not in (4, 5, 6, 7, 8, VERSION):
+        if data.get("version") not in (4, 5, 6, 7, 8, 9, VERSION):
             raise ValueError(f"a probe report of version {data.get('version')!r}")
         return TypeAdapter(cls).validate_python(data)
 
