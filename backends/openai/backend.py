@@ -52,15 +52,17 @@ from backends.openai.probe import (
     Canary,
     ProbeRecord,
     ProbeReport,
+    ReplicaProof,
     ask_canary,
     ask_watched,
     coarse_identity,
     draws_still_vary,
     exact_identity,
-    largest_move,
+    knows_less,
     move_since,
     probe,
     random_questions,
+    report_of,
     tolerance,
     with_listed_words,
 )
@@ -78,9 +80,7 @@ _MAX_UNFINISHED_REQUESTS = 256
 _MAX_COUNTING_SECONDS = 10.0
 #: After these errors, the responses that came before are still valid.
 _WITHOUT_RESPONSE = ("rate_limited", "timeout", "connection", "server", "quota")
-_OWN = "Audit it as a model of its own"
 _COPIES = "equal drawn answers come nearer to each other than draws do: some are copies, perhaps from a cache"
-
 
 OptionalPath = Annotated[str | Path | None, OnError("not a text", "Write it in quotes")]
 OptionalText = Annotated[str | None, Field(min_length=1), OnError("not a text", "Write it in quotes")]
@@ -102,8 +102,9 @@ class OpenAIBackend(Backend):
     base_url : str
         Up to and including the version: ``https://api.openai.com/v1``.
     urls : list of str, optional
-        Instead of ``base_url``: several servers of one model, which is verified before the run. ``max_in_flight``
-        applies to each; a request goes to the least loaded, and a server that is down is skipped for a while.
+        Instead of ``base_url``: several servers of one model, which is verified before, in and after the run.
+        ``max_in_flight`` applies to each; a request goes to the least loaded. One that is down is skipped, and verified
+        again before it is used.
     model : str
         Name of the model, as the server knows it.
     api_key_env : str, list of str or None
@@ -222,11 +223,12 @@ class OpenAIBackend(Backend):
         self._connection_options = ConnectionOptions(
             proxy, bundle, key_header, self._extras.headers, self._extras.query
         )
-        # A canary may be in flight beside the requests. Not where one is to be asked at a time: on some servers what is
-        # asked beside a question moves its numbers.
-        beside = 1 if max_in_flight > 1 else 0
-        connections = [self._connection(timeout, max_in_flight + beside, url) for url in self.urls]
-        self._client = connections[0] if len(connections) == 1 else ReplicaClient(connections)
+        # A canary may be in flight beside the requests, but not beside a single one, whose numbers it may move.
+        most = max_in_flight + (max_in_flight > 1)
+        connections = [self._connection(timeout, most, url) for url in self.urls]
+        several = ReplicaClient(connections, max_in_flight) if urls else None
+        self._client = several or connections[0]
+        self._replicas = ReplicaProof(several, lambda: self._api, self._repeats) if several is not None else None
         self._api = self._new_api()
         self._batched = BatchedClient(self._client, Journal(self._batch_folder())) if batch else None
         if batch:
@@ -303,7 +305,6 @@ class OpenAIBackend(Backend):
             return self._report
 
     async def run(self, batch: Sequence[Request]) -> list[Answer]:
-        """One answer or `BackendError` per request."""
         return await self.run_streaming(batch, lambda *_: None)
 
     async def run_streaming(self, batch: Sequence[Request], on_response: OnResponse) -> list[Answer]:
@@ -328,7 +329,7 @@ class OpenAIBackend(Backend):
         if self._report is None or self._changed is not None or self._since_canary == 0:
             return
         try:
-            await self._verify_canary()
+            await self._verify_canary(at_the_end=True)
         except ModelChangedError as error:
             self._notice(error)
             return
@@ -361,7 +362,9 @@ class OpenAIBackend(Backend):
         found = self._report.capabilities
         drawn = 0 if "sampled" not in found.routes else 1 if found.together == "n" else DRAWS
         canaries = 2 + questions // self.canary_every  # at the start, when the probe is recorded, and at the end
-        return canaries * (self._requests_of_canary + drawn) + requests_at_the_end(found, scored)
+        compared = self._replicas.requests() if self._replicas is not None else 0
+        canaries *= len(self.urls)
+        return canaries * (self._requests_of_canary + drawn) + compared + requests_at_the_end(found, scored)
 
     def score_noise(self) -> tuple[float, float]:
         """As in `SupportsSecondAnswers`: the noise that the probe measured, and how far a canary may move."""
@@ -492,9 +495,17 @@ class OpenAIBackend(Backend):
         self._requests_of_canary = self.usage.requests - before
         return canary, again
 
-    async def _verify_canary(self) -> None:
-        assert self._report is not None
+    async def _verify_canary(self, *, at_the_end: bool = False) -> None:
+        """Ask the canary of each server."""
         self._since_canary = 0
+        if isinstance(self._client, ReplicaClient):
+            await self._client.of_each(lambda: self._verify_server(at_the_end), at_the_end=at_the_end)
+        else:
+            await self._verify_server(at_the_end)
+        self._last_verified = time.time()
+
+    async def _verify_server(self, at_the_end: bool) -> None:
+        assert self._report is not None
         capabilities = self._report.capabilities
         canary, watched = await self._ask_canary(capabilities, self._report.watched)
         move = move_since(self._report, canary, watched)
@@ -502,7 +513,8 @@ class OpenAIBackend(Backend):
             raise ModelChangedError(f"the canary moved by {move:.3g} nats, more than the server's noise explains")
         if not await draws_still_vary(self._routes(capabilities), capabilities):
             raise ModelChangedError("drawn answers are all the same: copies, or not random draws")
-        self._last_verified = time.time()
+        if self._replicas is not None and at_the_end:
+            await self._replicas.by_draws()
 
     def _notice(self, error: ModelChangedError) -> None:
         if self._changed is None:
@@ -524,21 +536,16 @@ class OpenAIBackend(Backend):
 
     async def _report_of_all(self) -> ProbeReport:
         """The probe of the first server. Raises `BackendError` if another server does not serve the same model."""
-        if not isinstance(self._client, ReplicaClient):
+        if self._replicas is None or not isinstance(self._client, ReplicaClient):
             return await self._recorded_or_new_report()
-        first, *others = self._client.replicas
-        with self._client.pinned(first):
+        with self._client.pinned(self._client.replicas[0]):
             report = await self._recorded_or_new_report()
-        for replica in others:
-            with self._client.pinned(replica), replica.named():
-                if not await self._still_holds(report, ("auth", "quota", "not_found")):
-                    raise BackendError(
-                        "inconsistent", f"it does not serve the same model as {self.base_url}", hint=_OWN
-                    )
         # Two servers may give the same id to different answers.
         capabilities = dataclasses.replace(report.capabilities, unique_response_ids=False)
         self._api.configure(capabilities)
-        return dataclasses.replace(report, capabilities=capabilities)
+        report = dataclasses.replace(report, capabilities=capabilities)
+        await self._replicas.of_all(report)
+        return dataclasses.replace(report, limits=(*report.limits, *self._replicas.limits()))
 
     async def _recorded_or_new_report(self) -> ProbeReport:
         record = ProbeRecord(
@@ -562,22 +569,10 @@ class OpenAIBackend(Backend):
         identity = coarse_identity(canary, capabilities.repeat_noise)
         if last is not None and len(last.canary) == len(canary) and last.canary_id:
             noise = max(capabilities.repeat_noise, last.capabilities.repeat_noise)
-            is_same = largest_move(last.canary, canary) <= tolerance(noise)
+            again = await ask_watched(self._routes(capabilities), last.watched)
+            is_same = move_since(last, canary, again) <= tolerance(noise)
             identity = last.canary_id if is_same else f"{identity} after another: {exact_identity(canary)}"
-        requests = self._client.requests - requests_before
-        return ProbeReport(
-            self.base_url,
-            self.model,
-            capabilities,
-            tuple(session.checks),
-            canary,
-            identity,
-            requests,
-            statements=tuple(session.statements),
-            watched=watched,
-            limits=tuple(session.unknowable()),
-            without_scores=session.without_scores(),
-        )
+        return report_of(session, self._client.requests - requests_before, canary, identity, watched)
 
     async def _still_holds(self, report: ProbeReport, told: Collection[str] = ("auth", "quota")) -> bool:
         """Whether the server still gives the recorded canary by the recorded route; raises the kinds ``told``."""
@@ -588,6 +583,11 @@ class OpenAIBackend(Backend):
         self._api.configure(capabilities)
         family = capabilities.family
         self._tokenizer = RemoteTokenizer(self._client, self.model, family) if family is not None else None
+        return await self._repeats(report, told)
+
+    async def _repeats(self, report: ProbeReport, told: Collection[str]) -> bool:
+        """Whether the server gives the report's canary; raises the kinds ``told``, and what may be retried."""
+        capabilities = report.capabilities
         try:
             canary, watched = await self._ask_canary(capabilities, report.watched)
             if not canary:  # a sampled text only shows that the model's name and the parameters are accepted
@@ -596,4 +596,5 @@ class OpenAIBackend(Backend):
             if error.retryable or error.kind in told:
                 raise
             return False
-        return move_since(report, canary, watched) <= tolerance(capabilities.repeat_noise)
+        moved = move_since(report, canary, watched)
+        return not knows_less(report.canary, canary) and moved <= tolerance(capabilities.repeat_noise)

@@ -11,15 +11,16 @@ from backends.openai.probe.canary import (
     coarse_identity,
     draws_still_vary,
     exact_identity,
-    largest_move,
+    knows_less,
     move_since,
     random_questions,
     tolerance,
     with_listed_words,
 )
 from backends.openai.probe.record import ProbeRecord
+from backends.openai.probe.replica_proof import ReplicaProof
 from backends.openai.probe.report import VERSION, ProbeReport
-from backends.openai.probe.run import probe
+from backends.openai.probe.run import probe, report_of
 
 __all__ = [
     "DRAWS",
@@ -27,15 +28,17 @@ __all__ = [
     "Canary",
     "ProbeRecord",
     "ProbeReport",
+    "ReplicaProof",
     "ask_canary",
     "ask_watched",
     "coarse_identity",
     "draws_still_vary",
     "exact_identity",
-    "largest_move",
+    "knows_less",
     "move_since",
     "probe",
     "random_questions",
+    "report_of",
     "tolerance",
     "with_listed_words",
 ]

@@ -38,6 +38,8 @@ _N_WATCHED = 2
 _WATCHED_TEXT = "{0} met the {1} near the {2} with a {3} and gave"
 _WATCHED_WORDS: tuple[str, ...] = (" the", " him")
 _WATCHED_CHAT = "Pick the digit from 0 to 9 that suits {0}, a {1} from the {2} with a {3}. Answer with the digit alone."
+#: Beside texts, fewer: each may take a request.
+_FEW_DIGITS = ("3", "7")
 #: Six answers to this practically never share their first 24 tokens.
 _OPEN, DRAWS, _DRAWN_TOKENS = "A story about {0}, a {1}, near the {2} with a {3}:", 6, 24
 _DRAWN_WORDS = (
@@ -52,6 +54,8 @@ _N_LISTED_WORDS, _LISTED, _WORD_STARTS = 3, 20, frozenset(" " + string.ascii_let
 _MIN_TOLERANCE, _MAX_TOLERANCE = 0.02, 2 * MAX_NOISE
 #: Steps of a grid, in nats, so wide that noise rarely crosses a grid line.
 _FINE_GRID, _COARSE_GRID = 0.25, 2.0
+#: Of a question that the server does not answer with a score.
+_UNKNOWN = CanaryValue(None, 0.0)
 _QUIET = 0.01
 
 
@@ -70,24 +74,29 @@ async def ask_canary(routes: Routes, capabilities: ServerCapabilities) -> Canary
         except BackendError as error:
             if error.kind != "unsupported":
                 raise
-            values += [CanaryValue(None, 0.0)] * len(request.continuations)
+            values += [_UNKNOWN] * len(request.continuations)
     return tuple(values)
 
 
 def random_questions(capabilities: ServerCapabilities) -> tuple[Watched, ...]:
     """Questions that no server can know before this probe: they expose one that is honest about the canary alone.
 
-    They are asked in the probe and again with each canary.
+    They are asked in the probe and again with each canary. Where the canary is one of texts, a chat among them shows
+    another chat template, or a system message of the server's own.
     """
+    text = Watched(_WATCHED_TEXT, False, _WATCHED_WORDS, ())
+    chat = Watched(_WATCHED_CHAT, True, tuple("0123456789"), ())
+    forms: list[Watched] = []
     if capabilities.text_route not in (None, "sampled"):
-        form, is_chat, continuations = _WATCHED_TEXT, False, _WATCHED_WORDS
+        forms = [text] * _N_WATCHED
+        if capabilities.chat_route not in (None, "sampled"):
+            forms.append(chat._replace(continuations=_FEW_DIGITS))
     elif capabilities.chat_route not in (None, "sampled"):
-        form, is_chat, continuations = _WATCHED_CHAT, True, tuple("0123456789")
-    else:
-        return ()
+        forms = [chat] * _N_WATCHED
     draw = random.SystemRandom()
-    prompts = [form.format(*(draw.choice(words) for words in _DRAWN_WORDS)) for _ in range(_N_WATCHED)]
-    return tuple(Watched(prompt, is_chat, continuations, ()) for prompt in prompts)
+    return tuple(
+        form._replace(prompt=form.prompt.format(*(draw.choice(words) for words in _DRAWN_WORDS))) for form in forms
+    )
 
 
 async def with_listed_words(
@@ -152,6 +161,11 @@ def canary_value(score: ContinuationScore) -> CanaryValue:
 def largest_move(then: Sequence[CanaryValue], now: Sequence[CanaryValue]) -> float:
     """The largest proven change of a canary, in nats: of a value, or from a value to an upper bound below it."""
     return max((_move(a, b) for a, b in zip(then, now, strict=True)), default=0.0)
+
+
+def knows_less(then: Sequence[CanaryValue], now: Sequence[CanaryValue]) -> bool:
+    """Whether a canary that had a value is not answered at all any more: its lists are gone."""
+    return any(a.value is not None and b == _UNKNOWN for a, b in zip(then, now, strict=True))
 
 
 def _move(a: CanaryValue, b: CanaryValue) -> float:

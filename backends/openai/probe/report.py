@@ -14,8 +14,8 @@ from backends.openai.capabilities import ServerCapabilities
 #: Since version 5, lists are compared with draws, and near-identical prompts with each other. Since 6, lists may come
 #: with a draw. Since 7, one list is compared with that of a longer answer; since 8, with those of two lengths, and
 #: chosen tokens with all lists at hand. Since 9, a model that refuses temperature 0 alone is sent others, and chats of
-#: several turns are compared with their rendered texts; llama.cpp's noise is that of a long text; since 10,
-#: llama-cpp-python's, too.
+#: several turns are compared with their rendered texts; llama.cpp's noise is that of a long text. Since 10, so is
+#: llama-cpp-python's; a chat is watched beside texts, and the name of the limit is kept where chats have lists.
 VERSION = 10
 #: The experiment that finds which parameters chats accept.
 PARAMETERS = "parameters of chats"

@@ -20,6 +20,7 @@ from backends.openai.probe.experiments import (
     twins,
     unlikely,
 )
+from backends.openai.probe.report import CanaryValue, ProbeReport, Watched
 from backends.openai.probe.session import Experiment, Kind, ProbeSession
 from backends.openai.protocol.api import ServerApi
 
@@ -97,6 +98,26 @@ async def probe(api: ServerApi, *, samples: int | None) -> ProbeSession:
     session.statements += [f"no score of a {kind} is used: {reason}" for kind, reason in session.untrusted.items()]
     api.configure(session.capabilities)
     return session
+
+
+def report_of(
+    session: ProbeSession, requests: int, canary: Sequence[CanaryValue], identity: str, watched: Sequence[Watched]
+) -> ProbeReport:
+    """The report of a finished probe that took so many requests, with the canary and the questions to watch."""
+    api = session.api
+    return ProbeReport(
+        api.client.base_url,
+        api.model,
+        session.capabilities,
+        tuple(session.checks),
+        tuple(canary),
+        identity,
+        requests,
+        statements=tuple(session.statements),
+        watched=tuple(watched),
+        limits=tuple(session.unknowable()),
+        without_scores=session.without_scores(),
+    )
 
 
 async def _drawing(session: ProbeSession) -> None:

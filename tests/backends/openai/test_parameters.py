@@ -61,6 +61,25 @@ async def test_a_strict_model_writes_texts(manner: Manner, tmp_path: Path) -> No
     assert not refused, "what was found is not tried again"
 
 
+class NewLimit(ChatLiar):
+    """Gives lists, and takes the limit by its new name alone."""
+
+    def reply(self, path: str, sent: dict[str, Any]) -> Reply:
+        if path == "/v1/chat/completions" and "max_tokens" in sent:
+            return refusal(400, "'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.")
+        return super().reply(path, sent)
+
+
+async def test_the_name_of_the_limit_is_kept_with_the_lists(tmp_path: Path) -> None:
+    async with NewLimit().running() as server:
+        for _ in range(2):
+            backend = OpenAIBackend(server.base_url, model=PLAIN, api_key_env=None, probe_folder=tmp_path)
+            await backend.describe()
+            await backend.close()
+        refused = [body for body in server.bodies if "messages" in body and "max_tokens" in body]
+    assert len(refused) == 1, "what was found is not tried again"
+
+
 class OpenRangeServer(StrictServer):
     """Takes temperatures above 0 alone, and draws at 0.25 where none is sent, as MiniMax's range (0, 1] has it."""
 

@@ -72,7 +72,9 @@ def _with_lists(session: ProbeSession, top: TopLogprobs, k: int) -> Outcome:
     session.chat_list = top
     identity = session.capabilities.identity or top.identity
     message = f"{k} entries, identified by {top.identity}"
-    return Outcome(True, message, chat=True, largest_chat_k=k, identity=identity)
+    asked = session.api.parameters  # a refusal may have said how chats are asked
+    found = {"limit_name": asked.limit, "responses": asked.responses}
+    return Outcome(True, message, chat=True, largest_chat_k=k, identity=identity, **found)
 
 
 @experiment("chat repeated")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,166 @@ async def test_a_dead_replica_is_taken_out_and_comes_back(tmp_path: Path, monkey
     assert all(isinstance(answer, ScoreResponse) for answer in answers), answers
     assert tried <= 4, "it is left alone for a while"
     assert servers[1].requests - before > tried + 3
+
+
+class DrawnAlone(Mortal):
+    """Gives no lists: its answers can only be drawn. ``limited``: it refuses all for its rate."""
+
+    limited = listless = False
+    heat, longest = 1.0, 10_000
+
+    def after(self, question: str) -> dict[str, float]:
+        """As a trained model's: a few answers are likely, and another model prefers others."""
+        weights = {word: math.exp(4 * value) for word, value in super().after(question).items()}
+        total = math.fsum(weights.values())
+        return {word: math.log(weight / total) for word, weight in weights.items()}
+
+    def reply(self, path: str, sent: dict[str, Any]) -> Reply:
+        if self.limited:
+            return Reply({"error": {"message": "slow down"}}, 429, {"Retry-After": "2"})
+        if self.listless and sent.get("logprobs"):
+            return Reply({"error": {"message": "logprobs are not supported"}}, 400)
+        if len(str(sent.get("messages"))) > self.longest:
+            return Reply({"error": {"message": "this model's maximum context length is exceeded"}}, 400)
+        return super().reply(path, {**sent, "temperature": sent.get("temperature", 1) * self.heat})
+
+
+@contextlib.asynccontextmanager
+async def two_drawn(*, listless: bool = True) -> AsyncIterator[tuple[DrawnAlone, DrawnAlone]]:
+    async with DrawnAlone().running() as one, DrawnAlone().running() as other:
+        one.listless = other.listless = listless
+        yield one, other
+
+
+async def test_a_replica_that_only_draws_is_known_by_its_draws(tmp_path: Path) -> None:
+    async with two_drawn() as servers:
+        same = backend_of(servers, tmp_path, samples=10)
+        description = await same.describe()
+        await same.close()
+        servers[1].weights = "other"
+        backend = backend_of(servers, tmp_path, samples=10)
+        with pytest.raises(BackendError, match="not those of the model") as caught:
+            await backend.describe()
+        await backend.close()
+    assert servers[1].base_url in caught.value.message
+    assert any("another quantisation, probably not" in limit for limit in description.limits)
+
+
+async def test_a_replica_of_another_temperature_is_refused(tmp_path: Path) -> None:
+    async with two_drawn() as servers:
+        servers[1].heat = 0.1
+        backend = backend_of(servers, tmp_path, samples=10)
+        with pytest.raises(BackendError, match="not those of the model"):
+            await backend.describe()
+        await backend.close()
+
+
+async def test_a_replica_without_lists_is_not_the_same(tmp_path: Path) -> None:
+    async with two_drawn(listless=False) as servers:
+        servers[1].listless = True
+        backend = backend_of(servers, tmp_path)
+        with pytest.raises(BackendError, match="does not serve the same model"):
+            await backend.describe()
+        await backend.close()
+
+
+@pytest.mark.parametrize("listless", [False, True], ids=["lists", "draws"])
+@pytest.mark.parametrize("changed", [0, 1])
+async def test_a_replica_that_changes_is_noticed(changed: int, listless: bool, tmp_path: Path) -> None:
+    async with two_drawn(listless=listless) as servers:
+        backend = backend_of(servers, tmp_path, samples=10)
+        await backend.describe()
+        await asked_together(backend)
+        servers[changed].weights = "other"
+        await asked_together(backend)
+        await backend.verify_identity()
+        await backend.close()
+    assert backend.unverified_since is not None
+
+
+async def test_a_replica_that_comes_back_as_another_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replicas, "_FIRST_PAUSE", 0.05)
+    async with two_drawn(listless=False) as servers:
+        backend = backend_of(servers, tmp_path)
+        await backend.describe()
+        servers[1].down = True
+        await asked_together(backend)
+        servers[1].down, servers[1].weights = False, "other"
+        await asyncio.sleep(0.3)
+        before = len(servers[1].bodies)
+        answers = [*await asked_together(backend), *await asked_together(backend)]
+        own = [body for body in servers[1].bodies[before:] if "Question" in str(body)]
+        await backend.verify_identity()
+        await backend.close()
+    assert all(isinstance(answer, ScoreResponse) for answer in answers), answers
+    assert len(servers[1].bodies) > before, "it was proven anew"
+    assert own == []
+    assert backend.unverified_since is None
+
+
+async def test_a_replica_whose_last_answers_are_in_doubt_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replicas, "_FIRST_PAUSE", 0.05)
+    async with two_drawn(listless=False) as servers:
+        backend = backend_of(servers, tmp_path)
+        await backend.describe()
+        await asked_together(backend)
+        servers[1].down = True
+        await asked_together(backend)
+        servers[1].down, servers[1].weights = False, "other"
+        await asyncio.sleep(0.3)
+        await asked_together(backend)
+        await backend.verify_identity()
+        await backend.close()
+    assert backend.unverified_since is not None
+
+
+async def test_one_replica_that_is_slowed_down_slows_no_other(tmp_path: Path) -> None:
+    async with two_drawn(listless=False) as servers:
+        backend = backend_of(servers, tmp_path)
+        await backend.describe()
+        servers[1].limited = True
+        before = servers[1].requests
+        servers[0].pause = 0.01
+        answers = await asked_together(backend)
+        refused = servers[1].requests - before
+        servers[0].limited = True
+        (waits,) = await backend.run([ScoreRequest((Message("user", "Another?"),), ("Male", "Female"))])
+        await backend.close()
+    assert all(isinstance(answer, ScoreResponse) for answer in answers), answers
+    assert 1 <= refused <= 12, "those that were sent before its first refusal, and no more"
+    assert isinstance(waits, BackendError)
+    assert (waits.kind, waits.retry_after) == ("rate_limited", 2)
+
+
+async def test_a_shorter_context_of_one_replica_loses_nothing(tmp_path: Path) -> None:
+    async with two_drawn(listless=False) as servers:
+        backend = backend_of(servers, tmp_path)
+        await backend.describe()
+        servers[0].longest = 400
+        long = [ScoreRequest((Message("user", f"{'word ' * 200}{n}?"),), ("Male", "Female")) for n in range(4)]
+        answers = [(await backend.run([request]))[0] for request in long]
+        await backend.close()
+    assert all(isinstance(answer, ScoreResponse) for answer in answers), answers
+
+
+async def test_a_proof_of_one_replica_leaves_the_others_free(tmp_path: Path) -> None:
+    async with two_drawn(listless=False) as servers:
+        backend = backend_of(servers, tmp_path, canary_every=8)
+        await backend.describe()
+        for server in servers:
+            server.pause = 0.01
+        before = [len(server.bodies) for server in servers]
+        await asked_together(backend)
+        await asked_together(backend)
+        canaries = [
+            sum("Tuesday" in str(body) for body in server.bodies[n:]) for server, n in zip(servers, before, strict=True)
+        ]
+        await backend.close()
+    assert min(canaries) >= 1, "each is asked its canary"
 
 
 @pytest.mark.parametrize("given", [{}, {"base_url": "http://h/v1", "urls": ["http://a/v1", "http://b/v1"]}])
