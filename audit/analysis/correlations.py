@@ -43,6 +43,7 @@ from audit.analysis.estimators import (
     bent_by_skewness,
     cluster_means,
     crossed_factors,
+    far_degrees,
     is_constant,
     summed_variance,
 )
@@ -183,14 +184,15 @@ class Correlations:
         if n < 4:
             unknown = np.full(len(value), np.nan)
             return Estimate(value, unknown, unknown, n, n)
-        variance, df, third = _jackknifed(without)
+        (variance, df, third), far_df = _jackknifed(without), None
         if without_level:
             parts = [*without_level] if self.nested else [without, *without_level]
             levels = [len(part) for part in parts]
             variances, dfs, thirds = (np.stack(found) for found in zip(*map(_jackknifed, parts), strict=True))
             both, df = summed_variance(variances, dfs, levels, (cells**2).sum(axis=0), self.cells_df)
+            far_df = far_degrees(variances, dfs, df)
             variance, third = np.maximum(both, variance), thirds.sum(axis=0)
-        return bent_by_skewness(Estimate(value, np.sqrt(variance), df, n, n, third))
+        return bent_by_skewness(Estimate(value, np.sqrt(variance), df, n, n, third, far_df=far_df))
 
 
 def _jackknifed(without: Floats) -> Moments:

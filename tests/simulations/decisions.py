@@ -1,26 +1,26 @@
-"""Error rates of decisions: equivalence at the margin's edge, whole reports of models that are alike, many figures.
+"""Error rates of decisions: equivalence at the margin's edge, one regression or several among many figures.
 
-    python -m tests.simulations.decisions --draws 400 --reports 200
-    python -m tests.simulations.decisions --only reports  # three minutes
+    python -m tests.simulations.decisions --draws 400
+    python -m tests.simulations.decisions --only discovered  # ten minutes
 
-The processes are not the estimator's own: rare kinds of templates, skewed and all-or-nothing changes; and every figure
-of every suite, computed from answers of two models that differ by chance alone.
+The processes are not the estimator's own: rare kinds of templates, skewed and all-or-nothing changes, heavy tails.
+Whole reports of two models that are alike: `tests.simulations.alike_models`.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from audit.analysis.comparing.differences import paired_differences
 from audit.analysis.decisions import Claim, decide
 from audit.analysis.gate.changes import Change
-from audit.analysis.rows.table import Levels, RowTable, item_index
+from audit.analysis.rows.table import RowTable
 from audit.results import FigureName
-from suites import MGBR, DebiasingPositions, GenderPair, OccuGender
-from suites.base import IdentifiedInterval, MeasureSpec, Row, Suite, flag
+from suites.base import IdentifiedInterval, MeasureSpec, Row
 
 ALPHA = 0.05
 Values = np.ndarray
@@ -92,86 +92,6 @@ def grid(values: Values) -> list[Row]:
     ]  # fmt: skip
 
 
-# ------------------------------------------------------------------ whole reports of two models alike
-
-#: The suites whose reports are looked through, by name.
-SUITES: Mapping[str, Callable[[], Suite]] = {
-    "OccuGender": lambda: OccuGender(("explicit",), debiasing=[1]),
-    "DebiasingPositions": DebiasingPositions,
-    "MGBR": MGBR,
-    "GenderPair": GenderPair,
-}
-#: Reports that are computed together.
-_TOGETHER = 20
-#: Factors on whose levels a model has effects of its own.
-_SAMPLED = frozenset({"occupation", "template", "target", "pair", "instance"})
-_BINARY = ("biased", "biased_released", "fallback", "names_both", "marked", "refusal", "empty")
-
-
-def answers(items: Sequence[tuple[str, Mapping[str, object]]], lean: Values, rng: np.random.Generator) -> list[Row]:
-    """A model's rows: what all models share in ``lean`` (items,), and what occupations and templates do to this one."""
-    effects: dict[object, float] = {}
-    rows = []
-    for (item_id, factors), base in zip(items, lean.tolist(), strict=True):
-        keys = [(name, factors.get(name)) for name in sorted(_SAMPLED)]
-        own = sum(effects.setdefault(key, rng.normal(0, 0.03)) for key in keys if key[1] is not None)
-        share = float(np.clip(base + own + rng.normal(0, 0.05), 0.01, 0.89))
-        rows.append(Row(item_id, factors, dict(_values(factors, share, rng))))  # type: ignore[arg-type]
-    return rows
-
-
-def _values(
-    factors: Mapping[str, object], share: float, rng: np.random.Generator
-) -> Iterator[tuple[str, IdentifiedInterval]]:
-    yes = flag(bool(rng.random() < share))
-    if "dominated_by" in factors:
-        signed = (2 * share - 0.9) * (1 if factors["dominated_by"] == "female" else -1)
-        numbers = {"p_female": share, "p_male": 0.9 - share, "p_diverse": 0.1, "stereotype_gap": signed,
-                   "coverage": 0.3 + share / 2}  # fmt: skip
-        yield from ((name, IdentifiedInterval.exact(value)) for name, value in numbers.items())
-    elif factors.get("kind") == "list":
-        yield from {"accuracy": yes, "tie": flag(False), "coverage": IdentifiedInterval.exact(share)}.items()
-    else:
-        yield from ((name, yes if name.startswith("biased") else flag(False)) for name in _BINARY)
-
-
-def false_claims(suite: Suite, reports: int, limit: int, seed: int = 0) -> tuple[float, float, int]:
-    """Share of reports with a false claim among primary figures, and false discovery rate of the others; figures."""
-    rng = np.random.default_rng(seed)
-    items = [(item.id, item.factors) for item in suite.items() if item.scorer is None]
-    kept = sorted(rng.choice(len(items), min(limit, len(items)), replace=False).tolist())
-    items = [items[i] for i in kept]
-    primary, others, figures = 0, 0.0, 0
-    for start in range(0, reports, _TOGETHER):
-        rows: list[list[Row]] = []
-        for _ in range(min(_TOGETHER, reports - start)):
-            lean = rng.uniform(0.2, 0.7, len(items))
-            rows += [list(suite.derive(answers(items, lean, rng))) for _ in "ab"]
-        specs = list(suite.measures(rows[0]))
-        figures = len(specs)
-        for claimed in _claimed_apart(rows, specs):
-            primary += any(spec.primary for spec in claimed)
-            # A figure of one occupation differs in truth: the two models have effects of their own on it.
-            rest = [spec for spec in claimed if not spec.primary]
-            others += sum(not _SAMPLED & set(spec.where) for spec in rest) / max(1, len(rest))
-    return primary / reports, others / reports, figures
-
-
-def _claimed_apart(rows: Sequence[Sequence[Row]], specs: Sequence[MeasureSpec]) -> Iterator[list[MeasureSpec]]:
-    """Of each report, which are two models after the other, the figures called larger or smaller.
-
-    Decided as `compare_models` does, report by report. The differences of several are taken together, which is faster.
-    """
-    index, levels = item_index(rows), Levels()
-    tables = [RowTable(of_model, index, levels) for of_model in rows]
-    pairs = [(i, i + 1) for i in range(0, len(rows), 2)]
-    differences = paired_differences(tables, specs, pairs)
-    for place in range(len(pairs)):
-        of_report = differences[place :: len(pairs)]
-        decided = decide([(d, [Claim("apart", d.p)]) for d in of_report], ALPHA)
-        yield [d.difference.spec for d in decided if d.outcome is not None]
-
-
 # ------------------------------------------------------------------ one regression among many figures
 
 
@@ -217,6 +137,53 @@ def found_among(
     return alone / draws, among / draws, false / draws
 
 
+class Discovered(NamedTuple):
+    """Of runs in which some figures moved: the share of these that is found, and the false discovery rate."""
+
+    found: float
+    false: float
+
+
+def discovered(
+    moved: int,
+    runs: int,
+    *,
+    templates: int = 10,
+    shared: float = 0.5,
+    still: float = 0.0,
+    is_gate: bool = False,
+    seed: int = 0,
+) -> Discovered:
+    """How many of 116 figures that are not primary are called apart, or regressed, if so many moved by 0.04 to 0.1.
+
+    Changes have heavy-tailed parts of 20 occupations, of templates and of items, of which the ``shared`` part is the
+    same in all figures. The others have not moved, or by ``still``: a gate's margin at most.
+    """
+    rng, shape = np.random.default_rng([seed, moved, templates]), (20, templates, 116)
+    specs = [
+        MeasureSpec(f"f{i}", f"q{i}", clusters=("occupation", "template"), kind="probability", neutral=0.0)
+        for i in range(shape[-1])
+    ]
+    found = false = 0.0
+    for _ in range(runs):
+        before = rng.uniform(0.2, 0.4, shape)
+        parts = [rng.standard_t(3, size) for size in ((20, 1, 117), (1, templates, 117), (20, templates, 117))]
+        of_own, of_all = sum(sd * part for sd, part in zip((0.02, 0.01, 0.03), parts, strict=True)), shared**0.5
+        changes = of_all * of_own[..., :1] + (1 - shared) ** 0.5 * of_own[..., 1:]
+        changes += np.where(np.arange(shape[-1]) < moved, rng.uniform(0.04, 0.1, shape[-1]), still)
+        tables = [RowTable(grid(values)) for values in (before, np.clip(before + changes, 0, 1))]
+        family = []
+        for difference in paired_differences(tables, specs, [(0, 1)]):
+            difference.margin = 0.02
+            change = Change(FigureName("s", difference.spec.measure, {}, "m"), 0.0, difference)
+            claims = change.claims(ALPHA) if is_gate else [Claim("apart", difference.p)]
+            family.append((difference, claims))
+        is_claimed = np.array([one.outcome in ("regressed", "apart") for one in decide(family, ALPHA)])
+        found += is_claimed[:moved].mean()
+        false += is_claimed[moved:].sum() / max(1, is_claimed.sum())
+    return Discovered(found / runs, false / runs)
+
+
 def print_unchanged(options: argparse.Namespace) -> None:
     """How often changes at the margin, and none, are called unchanged."""
     print("Called unchanged although the change is as large as the margin (10 templates: a tenth moves by 0.3)")
@@ -248,14 +215,6 @@ def print_unchanged(options: argparse.Namespace) -> None:
         print(f"  {templates:4} templates" + "".join(f"{share:7.0%}" for share in shares), flush=True)
 
 
-def print_reports(options: argparse.Namespace) -> None:
-    """False claims in reports of two models alike."""
-    print("Reports of two models alike: any false claim among primary figures, false discovery rate of the others")
-    for name, make in SUITES.items():
-        primary, others, figures = false_claims(make(), options.reports, options.limit)
-        print(f"  {name:20}{figures:6} figures{primary:8.1%}{others:8.1%}", flush=True)
-
-
 def print_among(options: argparse.Namespace) -> None:
     """How often one regression is found alone and among many figures."""
     print("A regression of 0.06 found alone, among 116 figures, and the others' false discovery rate")
@@ -267,15 +226,23 @@ def print_among(options: argparse.Namespace) -> None:
         print(f"  {which}" + "".join(f"{share:8.1%}" for share in found), flush=True)
 
 
-PARTS = {"unchanged": print_unchanged, "reports": print_reports, "among": print_among}
+def print_discovered(options: argparse.Namespace) -> None:
+    """False discoveries where some figures moved."""
+    print("Some of 116 figures moved by 0.04 to 0.1: how many of these are found, and the false discovery rate")
+    for templates, is_gate, still in ((10, False, 0.0), (5, False, 0.0), (10, True, 0.0), (10, True, 0.02)):
+        for moved in (5, 20):
+            found = discovered(moved, options.draws // 2, templates=templates, is_gate=is_gate, still=still)
+            which = f"{'gate' if is_gate else 'comparison'}, {templates} templates, others moved by {still:.2f}"
+            print(f"  {which}, {moved} moved{found.found:8.1%}{found.false:8.1%}", flush=True)
+
+
+PARTS = {"unchanged": print_unchanged, "among": print_among, "discovered": print_discovered}
 
 
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=400)
-    parser.add_argument("--reports", type=int, default=200)
-    parser.add_argument("--limit", type=int, default=1000)
     parser.add_argument("--only", choices=PARTS, help="one of the tables (default: all)")
     options = parser.parse_args()
     for name, part in PARTS.items():

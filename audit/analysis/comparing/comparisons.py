@@ -168,9 +168,10 @@ def _minimum_detectable_effect(difference: PairedDifference, alpha: float, tests
     low, high = difference.low, difference.high
     if not (tests and low.se > 0):
         return math.nan
-    df, se = min(low.df, high.df), max(low.se, high.se)
-    steps = float(special.stdtrit(df, 1 - alpha / (2 * tests)) + special.stdtrit(df, POWER))
-    effect = steps * se + (high.value - low.value)  # the gap between the bounds has to be overcome too
+    steps = max(end.quantile(1 - alpha / (2 * tests)) + end.quantile(POWER) for end in (low, high))
+    effect = steps * max(low.se, high.se) + (
+        high.value - low.value
+    )  # the gap between the bounds has to be overcome too
     if difference.test.startswith("McNemar"):
         effect = float(np.fmax(effect, _found_by_mcnemar(difference.n_items, alpha / tests)))
     return effect

@@ -285,6 +285,7 @@ def _end(estimate: Estimate, i: int) -> End:
         float(estimate.df[i]),
         (float(below.se[i]), float(below.bend[i])),
         (float(above.se[i]), float(above.bend[i])),
+        None if estimate.far_df is None else float(estimate.far_df[i]),
     )
 
 

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
 
 from audit.analysis.comparing.significance import p_of_counts_outside
 from audit.analysis.estimators import Estimate, Reach, unseen_share
-from audit.analysis.estimators.estimate import LEAST_DF, distance_at
+from audit.analysis.estimators.estimate import LEAST_DF, distance_at, tail_quantile
 from suites.base import MeasureSpec
 
 
@@ -20,7 +19,7 @@ class End(NamedTuple):
     """A difference at one of its identification bounds: value, standard error, degrees of freedom. NaN if unknown.
 
     ``below`` and ``above`` are the `Reach` to either side as (se, bend), None if ``se`` applies to both; ``se`` is the
-    larger of the two.
+    larger of the two. ``far_df`` are the degrees of freedom of the tails (`Estimate.far_df`).
     """
 
     value: float = math.nan
@@ -28,14 +27,19 @@ class End(NamedTuple):
     df: float = math.nan
     below: tuple[float, float] | None = None
     above: tuple[float, float] | None = None
+    far_df: float | None = None
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """The two-sided confidence interval; NaN if the standard error is unknown."""
         if not self.df >= LEAST_DF or math.isnan(self.se):
             return math.nan, math.nan
-        t = float(special.stdtrit(self.df, (1 + confidence) / 2))
+        t = self.quantile((1 + confidence) / 2)
         below, above = (distance_at(*(side or (self.se, 0.0)), t) for side in (self.below, self.above))
         return self.value - below, self.value + above
+
+    def quantile(self, share: float) -> float:
+        """The quantile of its error in standard errors, as of Student's t."""
+        return float(tail_quantile(self.df, self.far_df, share))
 
     def p_above(self, null: float) -> float:
         """One-sided p-value of the hypothesis that it is at most ``null``."""
@@ -47,9 +51,12 @@ class End(NamedTuple):
 
     @property
     def _estimate(self) -> Estimate:
-        below, above = (None if side is None else Reach(np.array(side[0]), np.array(side[1])) for side in self[3:])
+        below, above = (
+            None if side is None else Reach(np.array(side[0]), np.array(side[1])) for side in (self.below, self.above)
+        )
         value, se, df = (np.array(number) for number in self[:3])
-        return Estimate(value, se, df, 0, 0, None, below, above)
+        far_df = None if self.far_df is None else np.array(self.far_df)
+        return Estimate(value, se, df, 0, 0, None, below, above, far_df=far_df)
 
 
 UNKNOWN = End()

@@ -17,7 +17,7 @@ from audit.analysis.estimators.estimate import (
 )
 from audit.analysis.estimators.few_levels import few_levels_decide, rests_on_few_levels
 from audit.analysis.estimators.kinds import ValueKind, mean_of_kind
-from audit.analysis.estimators.means import Moments, clustered_mean, summed_variance
+from audit.analysis.estimators.means import Moments, clustered_mean, far_degrees, summed_variance
 from audit.analysis.estimators.skewness import allow_for_unseen_skewness, bent_by_skewness
 from audit.analysis.estimators.unseen import UNSEEN_LOG_ODDS, unseen_share, with_unseen_share
 
@@ -38,6 +38,7 @@ __all__ = [
     "cluster_means",
     "clustered_mean",
     "crossed_factors",
+    "far_degrees",
     "few_levels_decide",
     "finite",
     "is_constant",

@@ -72,6 +72,32 @@ class Reach(NamedTuple):
             return np.where(bent > 0, np.log1p(bent) / np.where(self.bend > 0, self.bend, 1.0), t)
 
 
+#: Beyond the quantile of a 95 % interval an error has its far tail.
+_FAR = 0.975
+
+
+def tail_quantile(df: Floats | float, far_df: Floats | float | None, share: float) -> Floats:
+    """The quantile (k,) of an error that is Student's of ``df`` up to 95 %, and has the tail of ``far_df`` beyond it.
+
+    ``share`` is at least one half. With 95 % in common the second is scaled to the first there.
+    """
+    near = np.asarray(special.stdtrit(df, share), dtype=np.float64)
+    if far_df is None or share <= _FAR:
+        return near
+    scale = special.stdtrit(df, _FAR) / special.stdtrit(far_df, _FAR)
+    return np.asarray(np.maximum(near, scale * special.stdtrit(far_df, share)))
+
+
+def tail_probability(df: Floats, far_df: Floats | None, quantile: Floats) -> Floats:
+    """The share (k,) of such an error beyond a quantile; the inverse of `tail_quantile`."""
+    near = special.stdtr(df, -quantile)
+    if far_df is None:
+        return np.asarray(near)
+    edge = special.stdtrit(df, _FAR)
+    far = special.stdtr(far_df, -quantile * special.stdtrit(far_df, _FAR) / edge)
+    return np.asarray(np.where(quantile > edge, np.maximum(near, far), near))
+
+
 def distance_at(se: float, bend: float, t: float) -> float:
     """`Reach.at` for single numbers: thousands of decisions use it, and arrays of one element are ten times slower."""
     bent = bend * t
@@ -101,6 +127,8 @@ class Estimate:
     sampled : pair of Reach, or None
         How far it reaches to either side for sampling error alone, without kinds of levels that were not drawn; None:
         as far as ``below`` and ``above``.
+    far_df : array (k,) or None
+        Degrees of freedom of the tails beyond the 95 % interval, at most ``df`` (`tail_quantile`); None: ``df``.
     """
 
     value: Floats
@@ -112,6 +140,7 @@ class Estimate:
     below: Reach | None = None
     above: Reach | None = None
     sampled: tuple[Reach, Reach] | None = None
+    far_df: Floats | None = None
 
     def __post_init__(self) -> None:
         if not (self.df >= LEAST_DF).all():
@@ -132,7 +161,7 @@ class Estimate:
         return self._interval(self.sampled or self.reach, confidence)
 
     def _interval(self, reach: tuple[Reach, Reach], confidence: float) -> tuple[Floats, Floats]:
-        t = np.where(np.isnan(self.se), np.nan, special.stdtrit(self.df, (1 + confidence) / 2))
+        t = np.where(np.isnan(self.se), np.nan, tail_quantile(self.df, self.far_df, (1 + confidence) / 2))
         below, above = (side.at(t) for side in reach)
         return np.asarray(self.value - below), np.asarray(self.value + above)
 
@@ -150,11 +179,11 @@ class Estimate:
 
     def p_above(self, null: float) -> Floats:
         """One-sided p-value of the hypothesis that it is at most ``null``."""
-        return np.asarray(special.stdtr(self.df, -self.reach[0].quantile(self.value - null)))
+        return tail_probability(self.df, self.far_df, self.reach[0].quantile(self.value - null))
 
     def p_below(self, null: float) -> Floats:
         """One-sided p-value of the hypothesis that it is at least ``null``."""
-        return np.asarray(special.stdtr(self.df, -self.reach[1].quantile(null - self.value)))
+        return tail_probability(self.df, self.far_df, self.reach[1].quantile(null - self.value))
 
     @property
     def t(self) -> Floats:
@@ -176,7 +205,8 @@ class Estimate:
         third = None if self.third is None else self.third[columns]
         value, se, df = self.value[columns], self.se[columns], self.df[columns]
         sampled = None if self.sampled is None else (self.sampled[0].part(columns), self.sampled[1].part(columns))
-        return Estimate(value, se, df, self.n_items, self.n_clusters, third, below, above, sampled)
+        far_df = None if self.far_df is None else self.far_df[columns]
+        return Estimate(value, se, df, self.n_items, self.n_clusters, third, below, above, sampled, far_df)
 
     def where(self, columns: NDArray[np.bool_], other: Estimate) -> Estimate:
         """This estimate with the errors of another in some columns (k,)."""

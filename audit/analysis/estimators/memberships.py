@@ -84,8 +84,9 @@ def with_memberships(estimate: Estimate, values: Floats, clusters: Sequence[Code
     reach = _reach(estimate.se**2, jackknife, noise * (1 - shown), levels - 1)
     se = np.maximum(reach / special.stdtrit(df, 0.975), estimate.se)
     wider = replace(
-        estimate, se=se, df=df, third=third, n_clusters=min(estimate.n_clusters, levels), below=None, above=None
-    )
+        estimate, se=se, df=df, third=third, n_clusters=min(estimate.n_clusters, levels), below=None, above=None,
+        far_df=None,
+    )  # fmt: skip
     bent = bent_by_skewness(wider).widened(wider.t * se, wider.t * se)
     # Strong effects that few levels have are seen through the items' noise, and hardly bend it.
     below, above = (side.at(bent.t) * (1 + 4 / (levels - 1)) for side in bent.reach)

@@ -17,11 +17,12 @@ from audit.prepare.rehearsal.answers import plants, rehearse
 from audit.prepare.rehearsal.boundaries import BoundaryCheck, check_boundaries
 from audit.prepare.rehearsal.recovery import Recovery, recoveries
 from audit.prepare.rehearsal.silence import of_silence
+from audit.results import level_key
 from backends.base import ScoreRequest
 from backends.errors import ConfigError
-from suites.base import Item, MeasureSpec, Suite
+from suites.base import Item, MeasureSpec, Row, Suite
 from suites.own_attributes import returned
-from suites.own_code import items_of
+from suites.own_code import is_own, items_of
 
 #: Items per suite that a run rehearses before it starts; if they show a mistake, all items are rehearsed.
 _SAMPLE_SIZE = 200
@@ -211,6 +212,8 @@ def check_items(
         found.mistakes += mistakes.of_measures(
             suite, parsed.rows, found.specs, of_all=all_items is None, is_scored=is_scored
         )
+        if all_items is not None and not found.mistakes:
+            found.mistakes += _of_derived_weights(suite, asked, parsed.rows, found.specs)
         if not found.mistakes:
             found.mistakes += of_silence(suite, items, parsed, found.specs)
         if all_items is None:  # a sample may lack figures
@@ -236,6 +239,23 @@ def check_items(
         if spec.primary and (n := fewest_levels(table, spec, table.matching(spec.where) & table.has(spec.quantity)))
     }
     return found
+
+
+def _of_derived_weights(
+    suite: Suite, items: Collection[Item], rows: Sequence[Row], specs: Sequence[MeasureSpec]
+) -> list[ConfigError]:
+    """What is wrong with the weights of figures of rows that a suite of one's own derives; ``rows`` are of a sample.
+
+    Such rows may have levels that no item has, and need answers that the sample lacks. So if the weights differ from
+    the levels of these rows, or of the items, all items are rehearsed.
+    """
+    if type(suite).derive is Suite.derive or not is_own(suite, "derive"):
+        return []
+    strata = {spec.stratum: {level_key(level) for level in spec.weights} for spec in specs if spec.weights is not None}
+    of_items = {name: {level_key(item.factors.get(str(name))) for item in items} for name in strata}
+    if strata == of_items and not [*mistakes.of_weights(suite, rows, specs)]:
+        return []
+    return [*mistakes.of_weights(suite, rehearse(suite, items_of(suite)).rows, specs)]
 
 
 def _unused_factors(suite: Suite, items: Collection[Item], specs: Sequence[MeasureSpec]) -> list[str]:

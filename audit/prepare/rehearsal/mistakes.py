@@ -304,13 +304,27 @@ def _of_values(suite: Suite, spec: MeasureSpec, table: RowTable, of_all: bool) -
             f"{figure} is of kind {spec.kind!r}, {least:g} to {most:g}, but its rows range from {low:g} to {high:g}"
         )
         yield placed(suite, "measures", spec.quantity, problem, "Give another kind, or its range")
+    yield from _of_weights(suite, spec, table, of_all=of_all)
+
+
+def of_weights(suite: Suite, rows: Sequence[Row], specs: Iterable[MeasureSpec]) -> Iterator[ConfigError]:
+    """Levels with rows but no weight, or with a weight but no rows; these are the rows of all items."""
+    weighted = [spec for spec in specs if spec.weights is not None]
+    table = RowTable(rows) if weighted else None
+    for spec in weighted:
+        assert table is not None
+        if usable(table, spec).any():
+            yield from _of_weights(suite, spec, table, of_all=True)
+
+
+def _of_weights(suite: Suite, spec: MeasureSpec, table: RowTable, *, of_all: bool) -> Iterator[ConfigError]:
     weighted = {level_key(level) for level in spec.weights or ()}
-    undefined = undefined_strata(table, spec, used)
+    undefined = undefined_strata(table, spec, usable(table, spec))
     if not of_all:  # other items may have the levels that these lack
         undefined = [level for level in undefined if level_key(level) not in weighted]
     if undefined:
         side = "a weight but no rows" if level_key(undefined[0]) in weighted else "rows but no weight"
-        problem = f"{figure}: this level of {spec.stratum!r} has {side}"
+        problem = f"{_named(spec)}: this level of {spec.stratum!r} has {side}"
         yield placed(suite, "measures", undefined[0], problem, "Give weights to exactly the levels that rows have")
 
 

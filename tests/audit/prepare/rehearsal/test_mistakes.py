@@ -6,7 +6,7 @@ import pytest
 
 from audit import Audit
 from audit.config import load_audit
-from audit.prepare.rehearsal.check import check_audit, check_items
+from audit.prepare.rehearsal.check import check_audit, check_items, refuse_mistakes
 from backends import FakeBackend
 from backends.errors import ConfigError
 
@@ -160,6 +160,56 @@ def test_weights_of_too_many_or_too_few_levels_are_refused(weights, tmp_path):
     right, wrong = "neutral=0.5", f'stratum="scene", weights={weights}'
     audit = load_audit(written(tmp_path, right, wrong), Audit)
     with pytest.raises(ConfigError, match=r"this level of 'scene' has (a weight but no rows|rows but no weight)"):
+        audit.run_sync()
+    assert not audit.models["fake"].asked
+
+
+DERIVE = """
+    def derive(self, rows):
+        by_id = {row.item_id: row for row in rows}
+        derived = []
+        for row in rows:
+            other = by_id.get("b/" + row.factors["role"])
+            if row.factors["scene"] == "a" and other is not None:
+                missing = row.missing or other.missing
+                change = {} if missing else {"change": other.values["p_mary"] - row.values["p_mary"]}
+                factors = {"role": row.factors["role"], "change": "a to b"}
+                derived.append(Row(f"change/{row.item_id}", factors, change, missing, (row.item_id, other.item_id)))
+        return [*rows, *derived]
+
+    def measures(self, rows):
+        yield MeasureSpec("p_mary", "p_mary", clusters=("role",), kind="probability", neutral=0.5, primary=True)
+"""
+
+
+@pytest.mark.parametrize("limit", [None, 5])
+@pytest.mark.parametrize(
+    ("figure", "refused"),
+    [
+        ('"gap", "p_mary", stratum="scene", weights={"a": 0.5, "c": 0.5}', "a weight but no rows"),
+        ('"gap", "p_mary", stratum="scene", weights={"a": 1.0}', "rows but no weight"),
+        ('"move", "change", stratum="change", weights={"a to c": 1.0}', "a weight but no rows"),
+        ('"gap", "p_mary", stratum="scene", weights={"a": 0.5, "b": 0.5}', None),
+        ('"move", "change", stratum="change", weights={"a to b": 1.0}', None),
+    ],
+)
+def test_weights_of_a_suite_that_derives_are_refused(figure, refused, limit, tmp_path):
+    derive = f"{DERIVE}        yield MeasureSpec({figure}, clusters=('role',), kind='difference')\n"
+    before, _, after = SUITE.partition("    def measures")
+    path = tmp_path / "own.py"
+    text = before + derive.lstrip("\n") + "\naudit =" + after.partition("\naudit =")[2]
+    path.write_text(text.lstrip("\n"), "utf-8")
+    audit = load_audit(path, Audit)
+    checked, _ = check_audit(audit, 0.2)
+    assert [str(one) for of_suite in checked for one in of_suite.mistakes if "weight" not in str(one)] == []
+    assert bool(checked[0].mistakes) == (refused is not None)
+    asked = {name: list(suite.items())[:limit] for name, suite in audit.suites.items()}
+    if refused is None:
+        refuse_mistakes(audit, asked)
+        return
+    with pytest.raises(ConfigError, match=r"has (a weight but no rows|rows but no weight)"):
+        refuse_mistakes(audit, asked)
+    with pytest.raises(ConfigError, match=r"has (a weight but no rows|rows but no weight)"):
         audit.run_sync()
     assert not audit.models["fake"].asked
 
