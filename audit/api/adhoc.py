@@ -70,4 +70,6 @@ def _split(given: str) -> tuple[str, str]:
     if labelled is not None and not Path(given).exists():
         return labelled[1], labelled[2]
     last = given.rpartition("#")[2] if "#" in given else given.rstrip("/").rpartition("/")[2]
-    return last.removeprefix("embedded:").removesuffix(".gguf").removesuffix(".jsonl") or given, given
+    return last.removeprefix("embedded:").removeprefix("anthropic:").removesuffix(".gguf").removesuffix(
+        ".jsonl"
+    ) or given, given

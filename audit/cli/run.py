@@ -52,7 +52,8 @@ ModelNames = Annotated[
     list[str] | None,
     typer.Option(
         "--model",
-        help="Instead of CONFIG: a Hugging Face id, a folder, a .gguf file, URL#model, embedded:smollm2, fake; "
+        help="Instead of CONFIG: a Hugging Face id, a folder, a .gguf file, URL#model, anthropic:MODEL, "
+        "embedded:smollm2, fake; "
         "prefix NAME= to name it (repeatable).",
     ),
 ]
@@ -60,7 +61,7 @@ KeyEnv = Annotated[
     str | None,
     typer.Option(
         help='With --model URL#model: the environment variable that holds the server\'s key; "" for none. '
-        "Default: OPENAI_API_KEY for https, none for http."
+        "Default: OPENAI_API_KEY for https, none for http, ANTHROPIC_API_KEY for anthropic:MODEL."
     ),
 ]
 Samples = Annotated[

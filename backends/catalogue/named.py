@@ -14,20 +14,20 @@ from backends.errors import ConfigError
 
 _KNOWN = (
     "Give a Hugging Face id (org/name), a folder, a .gguf file, a .jsonl file of completions, URL#model, "
-    "vllm:ID or vllm:FOLDER, "
+    "anthropic:MODEL, vllm:ID or vllm:FOLDER, "
     f"{', '.join(f'embedded:{name}' for name in EMBEDDED)} or fake"
 )
 
 
 def named_backend(name: str, *, api_key_env: str | None = None, samples: int | None = None) -> Backend:
     """The backend of a Hugging Face id, a folder, a .gguf file, a .jsonl file of completions, ``URL#model``,
-    ``embedded:NAME``, ``fake`` or a plugin; ``vllm:`` before an id or a folder computes it on vLLM.
+    ``anthropic:MODEL``, ``embedded:NAME``, ``fake`` or a plugin; ``vllm:`` before an id or folder computes it on vLLM.
 
     Parameters
     ----------
     api_key_env : str, optional
-        The environment variable that holds a server's key. Default: ``OPENAI_API_KEY`` for https, none for http.
-        Empty: none.
+        The environment variable that holds a server's key. Default: ``OPENAI_API_KEY`` for https, none for http,
+        ``ANTHROPIC_API_KEY`` for Anthropic's own API. Empty: none.
     samples : int, optional
         Answers to draw of a server's model that gives no log-probabilities.
 
@@ -42,6 +42,10 @@ def named_backend(name: str, *, api_key_env: str | None = None, samples: int | N
         return _of_gguf(Path(resolve_embedded(name)))
     if name.startswith(("http://", "https://")):
         return _of_server(name, api_key_env, samples)
+    if name.startswith("anthropic:"):
+        key = {} if api_key_env is None else {"api_key_env": api_key_env}
+        options: dict[str, Any] = {"samples": samples, **key}
+        return backends.AnthropicBackend(name.removeprefix("anthropic:"), **options)
     if name.startswith("vllm:"):
         return backends.VLLMBackend(name.removeprefix("vllm:"))
     if name.casefold().endswith(".gguf"):

@@ -18,6 +18,15 @@ def test_a_name_says_which_backend(tmp_path):
     assert {name: type(backends.named_backend(name)) for name in kinds} == kinds
 
 
+@pytest.mark.parametrize(("given", "variable"), [(None, "ANTHROPIC_API_KEY"), ("OTHER_KEY", "OTHER_KEY"), ("", "")])
+def test_anthropics_own_api_is_named(given, variable, monkeypatch):
+    monkeypatch.setenv(variable or "UNUSED", "sk-of-nobody")
+    backend = backends.named_backend("anthropic:claude-x", api_key_env=given, samples=9)
+    assert isinstance(backend, backends.AnthropicBackend)
+    assert (backend.model, backend.samples) == ("claude-x", 9)
+    assert backend._key.read() == ("sk-of-nobody" if variable else None)
+
+
 @pytest.mark.parametrize(
     ("name", "given", "variable"),
     [

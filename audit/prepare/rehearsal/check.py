@@ -107,6 +107,11 @@ def tokenizer_checks(audit: AuditConfig) -> tuple[list[BoundaryCheck], list[Conf
 
 
 def _of_config(audit: AuditConfig, found: Sequence[SuiteCheck]) -> Iterator[ConfigError]:
+    for name, backend in audit.models.items():  # an unset key, a proxy or certificates that cannot be used
+        try:
+            backend.check()
+        except ConfigError as error:
+            yield audit.located(error.within(f"models.{name}"))
     if not any(one.mistakes for one in found):
         try:
             check_rules([spec for one in found for spec in one.specs], audit.margins, audit.limits)

@@ -43,6 +43,23 @@ def test_check_tells_a_limit_that_names_no_figure(pairs, audit, tmp_path):
     assert "limits.sterotype_score" in out
 
 
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ('api_key_env = "KEY_OF_NOBODY"', "environment variable KEY_OF_NOBODY is not set"),
+        ('api_key_env = ""\nproxy = "PROXY_OF_NOBODY"', "models.m.proxy = 'PROXY_OF_NOBODY': no such environment"),
+        ('api_key_env = ""\nca_bundle = "absent.pem"', "models.m.ca_bundle"),
+    ],
+)
+def test_check_tells_what_a_server_lacks(option, said, pairs, audit, tmp_path):
+    model = f'[models.m]\nbackend = "openai"\nbase_url = "https://api.example.com/v1"\nmodel = "m"\n{option}\n'
+    (tmp_path / "audit.toml").write_text(f'{model}[suites.mine]\nfile = "pairs.csv"\n', "utf-8")
+    code, out, _ = audit("check", tmp_path / "audit.toml")
+    assert code == 2
+    assert said in out
+    assert "Mistakes: 1." in out
+
+
 @pytest.mark.parametrize("text", [PAIRS, JOBS, ASKED, TEXTS])
 def test_the_printed_schema_takes_what_a_suite_takes(text, audit):
     code, out, _ = audit("suite-schema")

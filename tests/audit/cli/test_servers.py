@@ -1,0 +1,86 @@
+"""`audit probe`: of a server, and of a config's servers with their own options."""
+
+import asyncio
+import contextlib
+import json
+import threading
+
+import pytest
+
+from tests.backends.openai.lying_server import MODEL, ChatLiar
+
+SUITE = '[suites.mine]\nfile = "pairs.csv"\n'
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    """A server in a thread of its own: commands have their own event loop."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "pairs.csv").write_text("stereotype,counterpart,group\n" + "A.,B.,c\nD.,E.,f\n", "utf-8")
+    one, begun, ended = ChatLiar(), threading.Event(), threading.Event()
+
+    async def serve():
+        async with one.running():
+            begun.set()
+            await asyncio.to_thread(ended.wait)
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    begun.wait(10)
+    with contextlib.ExitStack() as end:
+        end.callback(thread.join)
+        end.callback(ended.set)
+        yield one
+
+
+def table(name, url, options=""):
+    return f'[models.{name}]\nbackend = "openai"\nbase_url = "{url}"\nmodel = "{MODEL}"\napi_key_env = ""\n{options}\n'
+
+
+def test_a_config_is_probed_with_its_own_options(server, audit, tmp_path):
+    path = tmp_path / "audit.toml"
+    path.write_text(
+        table("one", server.base_url, 'headers = {X-Route = "blue"}') + '[models.other]\nbackend = "fake"\n' + SUITE,
+        "utf-8",
+    )
+    code, out, err = audit("probe", path)
+    assert code == 0, err
+    assert "models.one: honest-1 at http://" in out
+    assert "models.other" not in out
+    assert all("X-Route: blue" in head for head in server.headers)
+    code, out, _ = audit("probe", path, "--json")
+    assert (code, list(json.loads(out))) == (0, ["one"])
+
+
+def test_one_server_that_is_down_hides_no_other(server, audit, tmp_path):
+    path = tmp_path / "audit.toml"
+    path.write_text(table("down", "http://127.0.0.1:9/v1") + table("up", server.base_url) + SUITE, "utf-8")
+    code, out, _ = audit("probe", path)
+    assert code == 1
+    assert "models.down: connection: ConnectError" in out
+    assert "models.up: honest-1 at http://" in out
+
+
+def test_a_probe_takes_an_address_with_a_model(server, audit):
+    code, out, err = audit("probe", f"{server.base_url}#{MODEL}")
+    assert code == 0, err
+    assert out.startswith("honest-1 at http://")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("audit.toml", "--model", "m"), "a config is given"),
+        (("audit.toml",), "none of them is a server"),
+        (("http://127.0.0.1:9/v1",), "http://127.0.0.1:9/v1#MODEL"),
+        (("fake",), "not a server"),
+        (("http://127.0.0.1:9/v1", "--model", "m", "-m", "n"), "no config is given"),
+    ],
+)
+def test_what_cannot_be_probed_is_refused(arguments, said, audit, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pairs.csv").write_text("stereotype,counterpart,group\nA.,B.,c\n", "utf-8")
+    (tmp_path / "audit.toml").write_text('[models.fake]\nbackend = "fake"\n' + SUITE, "utf-8")
+    code, _, err = audit("probe", *arguments)
+    assert code == 2
+    assert said in err
