@@ -253,17 +253,18 @@ def _run(audit: Audit, store: Path, baseline: str | None, again: str, *, as_json
     """Run, report, and return the exit code; ``again`` is how an interrupted run is resumed."""
     from audit.collect.progress import Display
     from audit.report import write_report
-    from audit.report.phrases.checks.parts import part_lines
+    from audit.report.phrases.checks.parts import cut_off_lines, part_lines
     from audit.report.terminal import print_result
     from audit.run import run_audit
 
     with Display(as_json=as_json, verbose=verbose) as display:
         result = asyncio.run(run_audit(audit, baseline=baseline, on_event=display, verbose=verbose))
-    paths = {} if audit.shard is not None else write_report(result, audit.out)
+    has_figures = audit.shard is None and not result.is_cut_off
+    paths = write_report(result, audit.out) if has_figures else {}
     if as_json:
         say_json(result.model_dump(mode="json"))
-    elif audit.shard is not None:
-        for line in part_lines(result):
+    elif not has_figures:
+        for line in part_lines(result) if audit.shard is not None else cut_off_lines(result):
             say(line)
     else:
         print_result(result)

@@ -122,16 +122,23 @@ class Plan:
         self._questions = questions
         self._walk: Iterator[Question] = iter(questions())
         self._walking = threading.Lock()  # a look-up runs to its end even if its caller was cancelled
+        self._walked = 0
 
     def next_chunk(self, store: Store, size: int = CHUNK, deferred: Sequence[Question] = ()) -> Chunk:
         """Look up the next ``size`` questions, and the ``deferred`` ones again. Blocks: do not call it on the loop."""
         with self._walking:
             fresh = list(itertools.islice(self._walk, size))
+            self._walked += len(fresh)
             missing = look_up([*deferred, *fresh], store)
         left = {id(planned.question) for planned in missing}
         cached = [question for question in (*deferred, *fresh) if id(question) not in left]
         work = sum(question.work for question in cached)
         return Chunk(tuple(missing), len(fresh), tuple(cached), work, len(fresh) < size)
+
+    @property
+    def is_left(self) -> bool:
+        """Whether some questions were not reached; False if it is not known how many there are."""
+        return self.total is not None and self._walked < self.total
 
     def look_up_rest(self, store: Store) -> None:
         """Look up all questions that were not reached. Blocks."""

@@ -69,7 +69,10 @@ class AuditSource(Reported):
 
 
 class AuditResult(Reported):
-    """The complete result of a run. ``source`` is None in results of older versions."""
+    """The complete result of a run. ``source`` is None in results of older versions.
+
+    ``is_cut_off``: it was interrupted with so many questions left that it ended without figures, to end at once.
+    """
 
     run_id: str
     title: str
@@ -97,6 +100,7 @@ class AuditResult(Reported):
     until: UntilDecided | None = None
     limits: list[LimitCheck] = []
     shard: tuple[int, int] | None = None
+    is_cut_off: bool = False
     source: AuditSource | None = None
 
     @property
@@ -110,7 +114,8 @@ class AuditResult(Reported):
         """Kept short: writing out thousands of figures takes a second, and asyncio formats every task's result."""
         models, suites = ", ".join(model.name for model in self.models), ", ".join(info.name for info in self.suites)
         state = "interrupted" if self.interrupted else "complete" if self.complete else "incomplete"
-        found = f"{len(self.measures)} figures" if self.shard is None else "part {} of {}".format(*self.shard)
+        found = "no figures" if self.is_cut_off else f"{len(self.measures)} figures"
+        found = found if self.shard is None else "part {} of {}".format(*self.shard)
         return f"<{type(self).__name__} {self.run_id}: {models} on {suites}; {found}, {state}>"
 
     __str__ = __repr__

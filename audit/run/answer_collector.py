@@ -22,6 +22,10 @@ from audit.store import Store, keyed_request
 from backends.base import Answer, ScoreRequest, SupportsSecondAnswers
 from suites.base import Item
 
+#: A stopped run of more questions than this ends without figures: to look up what it did not reach, and to evaluate
+#: it all, takes a minute for 100,000 of them, and who stops a run (Slurm, systemd) waits for seconds.
+MOST_AFTER_STOP = 50_000
+
 
 class SuiteQuestions:
     """The questions of one suite to one model, and the answers to them.
@@ -96,6 +100,9 @@ class AnswerCollector:
     ----------
     look : int
         The current look, or the last one.
+    is_cut_off : bool
+        Whether a shutdown request left so many questions that those it did not reach are not even looked up: there are
+        then no figures.
     """
 
     def __init__(
@@ -109,11 +116,13 @@ class AnswerCollector:
         self._resolved, self._questions, self._store, self._seed = resolved, questions, store, seed
         self._executor = executor
         self.look = 1
+        self.is_cut_off = False
 
     async def ask(self, look: int, stop: ShutdownRequest, on_event: OnEvent) -> dict[str, list[Outcome]]:
         """Ask all rounds of a look, and return the outcomes by backend name.
 
-        After a shutdown request, answers are only looked up in the store. Looks are asked in order, from 1.
+        After a shutdown request, answers are only looked up in the store, or not even that (``is_cut_off``). Looks are
+        asked in order, from 1.
         """
         outcomes: dict[str, list[Outcome]] = {}
         self.look = look
@@ -123,6 +132,9 @@ class AnswerCollector:
                 asked = await run_jobs(jobs, self._store, executor=self._executor, on_event=on_event, stop=stop)
                 for name, outcome in asked.items():
                     outcomes.setdefault(name, []).append(outcome)
+            if stop.requested and self._are_many_left(jobs):
+                self.is_cut_off = True
+                break
             await asyncio.to_thread(self._look_up_unasked, jobs)
             jobs = [] if stop.requested else self._next_round()
         return outcomes
@@ -192,6 +204,11 @@ class AnswerCollector:
             return None
         pairs = self._store.second_answers.read(described.fingerprint_id)
         return RepeatedQuestions(backend, pairs, self._seed, len(scored), sum(scored))
+
+    def _are_many_left(self, jobs: Sequence[Job]) -> bool:
+        """Whether some of so many questions were not reached that looking up the others takes too long."""
+        most = sum(map(len, self._resolved.items.values())) * len(self._resolved.models)
+        return most > MOST_AFTER_STOP and any(job.plan.is_left for job in jobs)
 
     def _look_up_unasked(self, jobs: Sequence[Job]) -> None:
         """Look up stored answers to questions that a stopped job did not reach, and to those of the next round."""

@@ -100,7 +100,8 @@ async def run_audit(
     -------
     AuditResult
         ``complete`` is False if a question has no answer; ``interrupted`` is True after SIGINT
-        or SIGTERM. The result is also stored. That of a part (``audit.shard``) has no figures, and is not.
+        or SIGTERM. The result is also stored. That of a part (``audit.shard``) has no figures, and is not; nor is that
+        of a large run that was interrupted (``is_cut_off``).
     """
     if baseline is not None and audit.until is None:
         hint = "Add --until decided, or leave it out: audit gate compares a finished run"
@@ -126,7 +127,8 @@ async def run_audit(
             outcomes = await run.ask(question, before, stop, _recording_actors(store, run_id, resolved, on_event))
             problems = await run.verify_identities()
             checks = await asyncio.to_thread(run.check_itself, outcomes)
-            end = run.evaluate if audit.shard is None else run.end_part
+            has_figures = audit.shard is None and not run.collector.is_cut_off
+            end = run.evaluate if has_figures else run.end_without_figures
             result = await asyncio.to_thread(end, outcomes, problems, checks, stop.requested)
         except BaseException as error:
             with contextlib.suppress(StoreError):  # the store itself may be what failed
@@ -137,7 +139,7 @@ async def run_audit(
             await resolved.close()
         status = "interrupted" if result.interrupted else "done" if result.complete else "incomplete"
         if audit.shard is None:
-            store.runs.end(run_id, status, result)
+            store.runs.end(run_id, status, None if result.is_cut_off else result)
         else:
             store.runs.end_part(run_id, audit.shard, status)
     return result
@@ -210,7 +212,7 @@ class _Run:
             for name, of_look in (await self.collector.ask(look.number, stop, on_event)).items():
                 outcomes.setdefault(name, []).extend(of_look)
             self._confidence = 1 - (1 - self._audit.confidence) * look.error
-            if question is None:
+            if question is None or self.collector.is_cut_off:
                 break
             answer = await asyncio.to_thread(self._answer, question, before)
             self._until = UntilDecided(
@@ -343,18 +345,23 @@ class _Run:
             }
         )
 
-    def end_part(
+    def end_without_figures(
         self,
         outcomes: Mapping[str, Sequence[Outcome]],
         problems: Sequence[str],
         checks: Sequence[SelfCheck],
         interrupted: bool,
     ) -> AuditResult:
-        """What was asked of a part of the audit. It has no figures: a part's could be read as the whole audit's."""
-        unanswered = self.collector.unanswered
-        result = self._result([], outcomes, complete=unanswered == 0, interrupted=interrupted)
-        told = [*problems, *contradictions(checks), *failed_requests(outcomes, unanswered)]
-        return result.model_copy(update={"self_checks": list(checks), "problems": told})
+        """What was asked of a part of the audit, or until it was stopped.
+
+        A part's figures could be read as the whole audit's. Those of a run that was cut off would lack the questions
+        that were not looked up.
+        """
+        unanswered, is_cut_off = self.collector.unanswered, self.collector.is_cut_off
+        complete = unanswered == 0 and not is_cut_off
+        result = self._result([], outcomes, complete=complete, interrupted=interrupted)
+        told = [*problems, *contradictions(checks), *failed_requests(outcomes, 0 if is_cut_off else unanswered)]
+        return result.model_copy(update={"self_checks": list(checks), "problems": told, "is_cut_off": is_cut_off})
 
     def _limits(self, result: AuditResult) -> list[LimitCheck]:
         """The config's limits on these figures, as a gate would decide them; one that names no figure is a problem."""

@@ -83,7 +83,8 @@ class ScheduledAudit:
         result = asyncio.run(self._run(audit))
         if not (audit.out / "trend.html").exists():
             self._draw_trend()  # so that the first report can already link to it
-        write_report(result, audit.out)
+        if not result.is_cut_off:
+            write_report(result, audit.out)
         status = "interrupted" if result.interrupted else "done" if result.complete else "incomplete"
         if self._baseline is None or result.interrupted:
             return RunOutcome(result.run_id, status)

@@ -249,6 +249,12 @@ def part_without_figures(run_id: str, part: str) -> ConfigError:
     return ConfigError("run", run_id, f"it asked {part.partition(':')[0]} of an audit, which has no figures", hint)
 
 
+def cut_off_without_figures(run_id: str) -> ConfigError:
+    """The error where figures of a run are wanted that was interrupted with many questions left."""
+    hint = "Run the same audit again: it resumes, and has figures at its end"
+    return ConfigError("run", run_id, "it was interrupted, and has no figures", hint)
+
+
 def _insert_chunk(db: sqlite3.Connection, run_id: str, model: str, suite: str, text: bytes) -> None:
     body = zlib.compress(text, 1)  # to about a tenth: rows repeat their factors
     db.execute("INSERT INTO row_chunks (run, model, suite, body) VALUES (?, ?, ?, ?)", (run_id, model, suite, body))

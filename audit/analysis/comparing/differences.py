@@ -6,9 +6,11 @@ is clustered like any other (`audit.analysis.estimators`). Only items with a val
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,7 +44,7 @@ from audit.analysis.rows.design import (
     undefined_strata,
     weighted_levels,
 )
-from audit.analysis.rows.missing import completed, missing_rows
+from audit.analysis.rows.missing import Completed, completed, missing_rows
 from audit.analysis.rows.table import Bools, Quantity, RowTable
 from suites.base import MeasureSpec
 
@@ -88,35 +90,78 @@ def _of_figure(
             (one,) = yield from _of_figure([tables[i] for i in pair], spec, [(0, 1)])
             of_pairs.append(replace(one, a=pair[0], b=pair[1], undefined=tuple(pair[i] for i in one.undefined)))
         return of_pairs
+    # Hundreds of figures wait here for their means: what is as long as the tables must not outlive `_prepared`.
+    of_answered, of_asked, facts = _prepared(tables, spec, pairs, about)
+    answered = yield from _each_pair(of_answered)
+    asked = yield from _each_pair(of_asked)
+    differences = []
+    for pair in pairs:
+        difference, known = answered[pair], facts[pair]
+        if pair in asked and asked[pair].n_items > difference.n_items:
+            asked[pair].complete = difference
+            difference = asked[pair]
+            difference.n_items = difference.answered.n_items
+            difference.n_missing = known.n_both - difference.n_items
+            difference.n_missing_in_both = known.n_missing_in_both
+        for of_items in (difference, difference.answered):
+            of_items.n_unpaired = known.n_unpaired
+            of_items.unpaired_weight = known.unpaired_weight
+        if difference.n_items == 0:
+            difference.undefined = known.undefined
+        differences.append(difference)
+    return differences
+
+
+class _Facts(NamedTuple):
+    """What is known of a pair before its difference: numbers of rows, and as in `PairedDifference`."""
+
+    n_both: int
+    n_missing_in_both: int
+    n_unpaired: int
+    unpaired_weight: float
+    undefined: tuple[int, ...]
+
+
+class _Group(NamedTuple):
+    """Pairs of tables whose differences are of the same rows; ``found`` are done, unless ``means`` are needed first."""
+
+    found: list[PairedDifference]
+    means: _Means | None
+
+
+def _prepared(
+    tables: Sequence[RowTable], spec: MeasureSpec, pairs: Sequence[tuple[int, int]], about: float | None
+) -> tuple[list[_Group], list[_Group], dict[tuple[int, int], _Facts]]:
+    """What the differences of the answered items need, and those of all that were asked; and each pair's facts."""
     answers = completed(tables, spec)
     quantities = [table.quantity(spec.quantity) for table in tables]
     if about is not None:
         quantities[0] = _mirrored(quantities[0], about)
         answers[0] = replace(answers[0], quantity=_mirrored(answers[0].quantity, about))
         spec = _mirrored_too(spec, about)
-    of_answered = yield from _each_pair(tables, spec, quantities, [answer.used for answer in answers], pairs)
-    with_missing = [pair for pair in pairs if any(answers[i].missing.any() for i in pair) and of_answered[pair].n_items]
-    of_asked = yield from _each_pair(
-        tables, spec, [answer.quantity for answer in answers], [answer.asked for answer in answers], with_missing
+    used, asked = [answer.used for answer in answers], [answer.asked for answer in answers]
+    facts = {(a, b): _facts_of(tables, spec, answers, (a, b)) for a, b in pairs}
+    of_answered = _groups(tables, spec, quantities, used, pairs)
+    with_missing = [
+        (a, b) for a, b in pairs if (answers[a].missing.any() or answers[b].missing.any()) and (used[a] & used[b]).any()
+    ]
+    of_asked = _groups(tables, spec, [answer.quantity for answer in answers], asked, with_missing)
+    return of_answered, of_asked, facts
+
+
+def _facts_of(
+    tables: Sequence[RowTable], spec: MeasureSpec, answers: Sequence[Completed], pair: tuple[int, int]
+) -> _Facts:
+    a, b = pair
+    used, asked = ([getattr(answers[i], rows) for i in pair] for rows in ("used", "asked"))
+    alone, both = asked[0] ^ asked[1], asked[0] & asked[1]
+    return _Facts(
+        int(both.sum()),
+        int((answers[a].missing & answers[b].missing).sum()),
+        int(alone.sum()),
+        _weight_of(alone, both, [tables[i] for i in pair], spec),
+        () if (used[0] & used[1]).any() else _undefined(tables, used, spec, a, b),
     )
-    differences = []
-    for pair in pairs:
-        difference, (a, b) = of_answered[pair], pair
-        used, asked = ([getattr(answers[i], rows) for i in pair] for rows in ("used", "asked"))
-        alone, both = asked[0] ^ asked[1], asked[0] & asked[1]
-        if pair in of_asked and of_asked[pair].n_items > difference.n_items:
-            of_asked[pair].complete = difference
-            difference = of_asked[pair]
-            difference.n_items = difference.answered.n_items
-            difference.n_missing = int(both.sum()) - difference.n_items
-            difference.n_missing_in_both = int((answers[a].missing & answers[b].missing).sum())
-        for of_items in (difference, difference.answered):
-            of_items.n_unpaired = int(alone.sum())
-            of_items.unpaired_weight = _weight_of(alone, both, [tables[i] for i in pair], spec)
-        if difference.n_items == 0:
-            difference.undefined = _undefined(tables, used, spec, a, b)
-        differences.append(difference)
-    return differences
 
 
 def _weight_of(alone: Bools, both: Bools, tables: Sequence[RowTable], spec: MeasureSpec) -> float:
@@ -133,32 +178,42 @@ def _weight_of(alone: Bools, both: Bools, tables: Sequence[RowTable], spec: Meas
     return part
 
 
-def _each_pair(
+def _groups(
     tables: Sequence[RowTable],
     spec: MeasureSpec,
     quantities: Sequence[Quantity],
     used: Sequence[Bools],
     pairs: Sequence[tuple[int, int]],
-) -> Generator[MeanOf, Estimate, dict[tuple[int, int], PairedDifference]]:
-    """The pairs' differences over the rows that both use."""
-    # Pairs with the same items are computed together: usually that is all of them.
+) -> list[_Group]:
+    """The pairs by the rows that both use: those of the same rows are computed together, usually all of them."""
     groups: dict[bytes, tuple[Bools, list[tuple[int, int]]]] = {}
     for a, b in pairs:
         both = used[a] & used[b]
-        groups.setdefault(both.tobytes(), (both, []))[1].append((a, b))
+        groups.setdefault(hashlib.sha256(both.tobytes()).digest(), (both, []))[1].append((a, b))
     least, most = spec.limits
-    differences: dict[tuple[int, int], PairedDifference] = {}
+    prepared = []
     for both, members in groups.values():
         table = tables[members[0][0]]
         levels, weighted = sampled_levels(table, spec, both), weighted_levels(table, spec, both)
         if spec.estimator == "correlation":
-            found = _of_correlations(tables, spec, quantities, both, members)
+            found, means = _of_correlations(tables, spec, quantities, both, members), None
         else:
-            found = yield from _of_means(tables, spec, quantities, both, members)
+            found = [PairedDifference(spec, a, b, "paired t", int(both.sum())) for a, b in members]
+            means = _means_of(tables, spec, quantities, both, members)
         for difference in found:
             difference.levels, difference.weighted_levels = levels, weighted
             difference.largest_change = most - least
-            differences[difference.a, difference.b] = difference
+        prepared.append(_Group(found, means))
+    return prepared
+
+
+def _each_pair(groups: Sequence[_Group]) -> Generator[MeanOf, Estimate, dict[tuple[int, int], PairedDifference]]:
+    """The pairs' differences."""
+    differences: dict[tuple[int, int], PairedDifference] = {}
+    for found, means in groups:
+        if means is not None:
+            yield from _of_means(means, found)
+        differences.update(((difference.a, difference.b), difference) for difference in found)
     return differences
 
 
@@ -171,22 +226,38 @@ def _undefined(tables: Sequence[RowTable], used: Sequence[Bools], spec: MeasureS
     return tuple(i for i, own in zip((a, b), used, strict=True) if not (own & both).any()) or (a, b)
 
 
-def _of_means(
+class _Means(NamedTuple):
+    """Bounds (n, models) of the rows that all pairs (a, b) use, and of these rows alone."""
+
+    spec: MeasureSpec
+    lows: Floats
+    highs: Floats
+    a: Codes
+    b: Codes
+    layout: Layout
+
+
+def _means_of(
     tables: Sequence[RowTable],
     spec: MeasureSpec,
     quantities: Sequence[Quantity],
     both: Bools,
     pairs: Sequence[tuple[int, int]],
-) -> Generator[MeanOf, Estimate, list[PairedDifference]]:
-    n = int(both.sum())
-    differences = [PairedDifference(spec, a, b, "paired t", n) for a, b in pairs]
-    if n == 0 or undefined_strata(tables[pairs[0][0]], spec, both):
-        return differences
+) -> _Means | None:
+    """What the differences of means need; None if there is none."""
+    if not both.any() or undefined_strata(tables[pairs[0][0]], spec, both):
+        return None
     lows = np.column_stack([q.low[both] for q in quantities])
     highs = np.column_stack([q.high[both] for q in quantities])
     a, b = np.array(pairs).T
-    layout = layout_of(tables[a[0]], spec, both)
-    clusters, strata = layout.clusters, layout.strata or Strata.one(n)
+    return _Means(spec, lows, highs, a, b, layout_of(tables[a[0]], spec, both))
+
+
+def _of_means(means: _Means, differences: Sequence[PairedDifference]) -> Generator[MeanOf, Estimate, None]:
+    """Fill in the differences of the pairs, in order."""
+    spec, lows, highs, a, b, layout = means
+    pairs = list(zip(a.tolist(), b.tolist(), strict=True))
+    clusters, strata = layout.clusters, layout.strata or Strata.one(len(lows))
     at_low = lows[:, b] - highs[:, a]
     at_high = highs[:, b] - lows[:, a]
     # A third model's answers are irrelevant for these two, so each pair is classified by its own values.
@@ -229,7 +300,6 @@ def _of_means(
         difference.p = float(p[i])
         difference.deviation = float(deviation[i])
         difference.is_of_few = bool(is_of_few[i])
-    return differences
 
 
 def _mcnemar(at_low: tuple[Codes, Codes], at_high: tuple[Codes, Codes]) -> Floats:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import tracemalloc
 
+from audit.analysis.comparing.differences import paired_differences
 from audit.analysis.measures import measure_rows
 from audit.analysis.rows.responses import Responses
-from audit.analysis.rows.table import RowTable
+from audit.analysis.rows.table import Levels, RowTable
 from backends.base import GenerateResponse, ScoreRequest
 from suites.base import IdentifiedInterval, Item, MeasureSpec, Row
 from tests.audit.analysis.test_responses import Asking
@@ -37,22 +38,44 @@ def test_a_recorded_prompt_takes_few_bytes() -> None:
     assert last.keys == tuple(f"a1-{7000:020x}{j:020x}" for j in range(len(_WORDS)))
 
 
-def test_waiting_figures_hold_their_own_rows_alone() -> None:
-    """Each of 200 figures held five arrays as long as the table: 106 MB here."""
-    n, levels = 20_000, 200
-    rows = [
+def rows_of_levels(n: int, levels: int, missing_every: int) -> list[Row]:
+    """Rows of so many levels, some of them missing."""
+    return [
         Row(f"i{i}", {"level": i % levels, "cluster": i // levels}, {"p": IdentifiedInterval.exact(i / n)})
-        if i % 37
+        if i % missing_every
         else Row(f"i{i}", {"level": i % levels, "cluster": i // levels}, {}, missing="refusal")
         for i in range(n)
     ]
+
+
+def figures_of_levels(levels: int) -> list[MeasureSpec]:
+    """A figure of each level."""
+    return [MeasureSpec("p", "p", {"level": i}, kind="probability", clusters=("cluster",)) for i in range(levels)]
+
+
+def test_waiting_figures_hold_their_own_rows_alone() -> None:
+    """Each of 200 figures held five arrays as long as the table: 106 MB here."""
+    rows = rows_of_levels(20_000, 200, 37)
     table = RowTable(rows)
-    specs = [MeasureSpec("p", "p", {"level": i}, kind="probability", clusters=("cluster",)) for i in range(levels)]
     tracemalloc.start()
     try:
-        found = measure_rows(table, specs, model="m", suite="s", signature={})
+        found = measure_rows(table, figures_of_levels(200), model="m", suite="s", signature={})
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert sum(one.n_items for one in found) == sum(row.missing is None for row in rows)
+    assert peak < 40e6
+
+
+def test_waiting_differences_hold_their_own_rows_alone() -> None:
+    """Each of 200 figures held a dozen arrays as long as the tables of both models: 214 MB here."""
+    index, levels = {f"i{i}": i for i in range(20_000)}, Levels()
+    tables = [RowTable(rows_of_levels(20_000, 200, every), index, levels) for every in (37, 41)]
+    tracemalloc.start()
+    try:
+        found = paired_differences(tables, figures_of_levels(200), [(0, 1)])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert sum(one.n_items for one in found) == int((tables[0].answered & tables[1].answered).sum())
     assert peak < 40e6

@@ -1,4 +1,4 @@
-"""What a run that asked a part of an audit says at its end."""
+"""What a run without figures says at its end: it asked a part of an audit, or was interrupted with much left."""
 
 from __future__ import annotations
 
@@ -28,3 +28,11 @@ def part_lines(result: AuditResult) -> Iterator[str]:
         yield "Once all parts are done:"
         yield f"  audit cache merge WHOLE.db {shlex.quote(result.source.db)} OTHER-PARTS.db"
         yield f"  {again} --db WHOLE.db"
+
+
+def cut_off_lines(result: AuditResult) -> Iterator[str]:
+    """What an interrupted run asked that ended without figures."""
+    asked = sum(model.asked for model in result.models)
+    items = count(sum(info.n_items for info in result.suites), "item")
+    yield f"Interrupted after {count(asked, 'new answer')}; the audit has {items} for each model."
+    yield "So many are left that there are no figures and no report yet: they come when the run has resumed and ended."
