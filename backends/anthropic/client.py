@@ -11,6 +11,7 @@ from typing import Any
 
 from backends.errors import BackendError
 from backends.openai.http.client import HttpClient
+from backends.reading.reasoning import HIDDEN
 
 #: Parameters that the API lacks. A request with one of them is refused here, before it costs anything.
 _UNSUPPORTED = ("logprobs", "top_logprobs", "n", "seed", "logit_bias")
@@ -58,9 +59,11 @@ def chat_response(answer: Mapping[str, Any]) -> dict[str, Any]:
     blocks, reason = answer.get("content"), answer.get("stop_reason")
     if not isinstance(blocks, Sequence) or not all(isinstance(block, Mapping) for block in blocks):
         raise BackendError("malformed", "an answer without content", retryable=True)
-    message = {"role": "assistant", "content": _joined(blocks, "text")}
+    message: dict[str, Any] = {"role": "assistant", "content": _joined(blocks, "text")}
     if thought := _joined(blocks, "thinking"):
         message["reasoning_content"] = thought
+    elif any(block.get("type") in ("thinking", "redacted_thinking") for block in blocks):  # encrypted, or left out
+        message[HIDDEN] = True
     choice = {"index": 0, "message": message, "finish_reason": _FINISH_REASONS.get(str(reason), reason)}
     response = {"id": answer.get("id"), "model": answer.get("model"), "choices": [choice]}
     return {name: value for name, value in response.items() if value is not None} | _usage(answer.get("usage"))

@@ -17,7 +17,14 @@ from backends.openai.protocol.api import FilteredAnswerError, ServerApi, check_f
 from backends.openai.protocol.parameters import sampling_options
 from backends.openai.protocol.responses_api import MIN_TOKENS
 from backends.openai.usage import generated_tokens, reasoning_tokens, reported_tokens
-from backends.reading.reasoning import UnfinishedThoughtError, reported_thought, split_reasoning, stopped, text_of
+from backends.reading.reasoning import (
+    UnfinishedThoughtError,
+    has_reasoned,
+    reported_thought,
+    split_reasoning,
+    stopped,
+    text_of,
+)
 
 #: Maximum draws of one request, where the server gives as many.
 MOST_CHOICES = 50
@@ -127,7 +134,7 @@ def read_answer(
     thought, spent = reported_thought(choice), reasoning_tokens(usage)
     # Some servers hide a thought and do not count it: then it has used up the tokens of an answer without a letter.
     used_up = isinstance(message, Mapping) and meaning_of(choice.get("finish_reason")) == "length"
-    if not text and (thought or used_up):
+    if not text and (thought or used_up or has_reasoned(choice)):
         raise UnfinishedThoughtError()
     text, reason = _checked(text, choice.get("finish_reason"))
     if prefill and capabilities.prefill == "repeated":

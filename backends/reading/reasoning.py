@@ -40,6 +40,8 @@ _WRAPPED = re.compile(
 )
 #: Where servers report reasoning that they have separated from the answer.
 _FIELDS = ("reasoning_content", "reasoning", "thinking")
+#: Set in a message whose reasoning is not shown.
+HIDDEN = "reasoning_hidden"
 
 
 def begins_with_reasoning(text: str) -> bool:
@@ -116,8 +118,10 @@ def is_opened_before(choice: Mapping[str, Any]) -> bool:
 
 
 def has_reasoned(choice: Mapping[str, Any]) -> bool:
-    """Whether a choice reports reasoning beside its answer, or begins with it."""
-    return bool(reported_thought(choice)) or begins_with_reasoning(text_of(choice) or "")
+    """Whether a choice reports reasoning beside its answer, shown or not, or begins with it."""
+    message = choice.get("message")
+    hidden = isinstance(message, Mapping) and message.get(HIDDEN) is True
+    return hidden or bool(reported_thought(choice)) or begins_with_reasoning(text_of(choice) or "")
 
 
 def _texts(parts: Sequence[Any], kind: str) -> list[str]:

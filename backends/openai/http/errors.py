@@ -53,6 +53,8 @@ _PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "HTTP_PROXY"
 
 #: Long enough for a secret, in the alphabets of base64, hex and URLs.
 _WORD = re.compile(r"[A-Za-z0-9+/_=%~.-]{20,}")
+#: Money that is used up, which Anthropic and OpenAI say by a 400 (continuedev/continue #5499).
+_NO_CREDIT = re.compile(r"credit balance is too low|billing.{0,6}hard.{0,6}limit|insufficient.{0,6}balance", re.I)
 _QUOTA = re.compile(r"insufficient_quota|quota|billing|credit|balance", re.I)
 #: Google's quotas that come back by themselves, although it names no wait.
 _SHORT_QUOTA = re.compile(r"check quota|per.?(?:second|minute|base_model)", re.I)
@@ -146,6 +148,8 @@ def from_status(status: int, headers: Mapping[str, str], text: str) -> BackendEr
         case 400 if _UNFINISHED.search(text):
             hint = "Raise reasoning_tokens, or lower reasoning_effort"
             return BackendError("unsupported", message, hint=hint)
+        case 400 | 403 if _NO_CREDIT.search(text):
+            return BackendError("quota", message, hint="The account's credit is used up")
         case 403 if _PARAMETER.search(text) and _REFUSED.search(text):
             return BackendError("unsupported", message, hint="The model does not accept this parameter")
         case 401 | 403:

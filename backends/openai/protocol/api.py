@@ -79,7 +79,7 @@ class ServerApi:
         self.always_sent: dict[str, Any] = {}
         self.response_ids = ResponseIdTracker()
         self.lists = ListTracker()
-        self.parameters = Parameters()
+        self.parameters = Parameters(extra_tokens=self.extras.thinking_budget)
         self._replay_cache: dict[str, dict[str, Any]] | None = None
         self._request: Request | None = None
         self._sample_index = 0
@@ -90,7 +90,8 @@ class ServerApi:
         self.temperature, self.always_sent = capabilities.temperature, capabilities.always_sent
         self.parameters.refused, self.parameters.limit = capabilities.refused, capabilities.limit_name
         self.parameters.responses = capabilities.responses
-        self.parameters.extra_tokens = self.extras.extra_tokens if capabilities.reasons else 0
+        extras = self.extras
+        self.parameters.extra_tokens = extras.extra_tokens if capabilities.reasons else extras.thinking_budget
         self.draw_with_lists(capabilities)
         self.response_ids.model = capabilities.answered_model
         self.response_ids.provider = capabilities.answered_provider
@@ -141,7 +142,7 @@ class ServerApi:
         parameters = self.parameters
         if refusal.kind not in ("bad_request", "unsupported", "not_found"):
             return False
-        if ONLY_HERE in refusal.message and not parameters.responses:
+        if ONLY_HERE.search(refusal.message) and not parameters.responses:
             parameters.responses = True
             return True
         # OpenAI's newer models accept only this name for the limit, and say so.
@@ -217,7 +218,8 @@ class ServerApi:
             path, body, read = "responses", responses_request(body), chat_response
         batched = self._batched
         factor = batched.price_factor(path, body, self._draw) if batched is not None else 1.0
-        reserved = self.usage.reserve(payload, factor)
+        most = {"max_tokens": body["max_output_tokens"]} if path == "responses" and "max_output_tokens" in body else {}
+        reserved = self.usage.reserve({**payload, **most}, factor)
         response: dict[str, Any] | None = None
         charged = True
         try:

@@ -113,7 +113,15 @@ class RequestExtras:
     @property
     def extra_tokens(self) -> int:
         """Tokens for reasoning, added to the limit of a model that reasons."""
-        return DEFAULT_REASONING_TOKENS if self.reasoning_tokens is None else self.reasoning_tokens
+        given = DEFAULT_REASONING_TOKENS if self.reasoning_tokens is None else self.reasoning_tokens
+        return max(given, self.thinking_budget)
+
+    @property
+    def thinking_budget(self) -> int:
+        """Tokens that Anthropic's models are given to think: each limit must be above it (simonw/llm-anthropic #15)."""
+        thinking = self.extra_body.get("thinking")
+        budget = thinking.get("budget_tokens") if isinstance(thinking, Mapping) else None
+        return budget if isinstance(budget, int) and not isinstance(budget, bool) else 0
 
     @property
     def body(self) -> dict[str, Any]:

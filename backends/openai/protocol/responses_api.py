@@ -6,6 +6,7 @@ turns as ``input`` and at least 16 tokens, has no ``n``, ``seed`` or ``stop``, a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,8 +14,8 @@ from backends.errors import BackendError
 
 #: The fewest tokens that an answer may be limited to.
 MIN_TOKENS = 16
-#: What the refusal of a chat says where the model is reached here alone.
-ONLY_HERE = "v1/responses"
+#: What the refusal of a chat says where the model is reached here alone: OpenAI's, and Azure's (vanna-ai/vanna #967).
+ONLY_HERE = re.compile(r"v1/responses|chatCompletion operation does not work")
 _UNSUPPORTED = ("n", "seed", "stop", "logit_bias", "continue_final_message", "add_generation_prompt")
 _LIMITS = ("max_tokens", "max_completion_tokens")
 _FINISH_REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
@@ -51,12 +52,14 @@ def chat_response(response: Mapping[str, Any]) -> dict[str, Any]:
         raise BackendError("server", f"the response failed: {reason or 'no reason given'}", retryable=True)
     if status not in ("completed", "incomplete") or not isinstance(output, Sequence) or isinstance(output, str):
         raise BackendError("malformed", f"a response without output (status {str(status)[:40]!r})", retryable=True)
-    parts = [part for item in output for part in _parts(item, "message", "content")]
+    messages, remarks = _messages(output)
+    parts = [part for item in messages for part in _parts(item, "message", "content")]
     texts = [part for part in parts if part.get("type") == "output_text"]
     message: dict[str, Any] = {"role": "assistant", "content": _joined(texts, "text") if texts else None}
     if refusals := [part for part in parts if part.get("type") == "refusal"]:
         message["refusal"] = _joined(refusals, "refusal")
     thoughts = [part for item in output for part in (*_parts(item, "reasoning", "summary"), *_parts(item, "reasoning"))]
+    thoughts += [part for item in remarks for part in _parts(item, "message", "content")]
     if thought := _joined(thoughts, "text"):
         message["reasoning_content"] = thought
     details = response.get("incomplete_details")
@@ -67,6 +70,15 @@ def chat_response(response: Mapping[str, Any]) -> dict[str, Any]:
         choice["logprobs"] = {"content": listed}
     named = {name: response[name] for name in ("id", "model") if response.get(name) is not None}
     return {**named, "choices": [choice], **_usage(response.get("usage"))}
+
+
+def _messages(output: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """The messages that are the answer, and those that are remarks on the way to it.
+
+    gpt-5.3-codex and later give a message a ``phase``: ``commentary`` or ``final_answer`` (vercel/ai #12860).
+    """
+    remarks = [item for item in output if isinstance(item, Mapping) and item.get("phase") == "commentary"]
+    return [item for item in output if item not in remarks], remarks
 
 
 def _parts(item: Any, kind: str, name: str = "content") -> Iterator[Mapping[str, Any]]:

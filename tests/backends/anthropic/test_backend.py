@@ -117,6 +117,65 @@ async def test_a_thinking_block_is_no_part_of_the_answer(tmp_path: Path) -> None
     assert "thought" in cut.message
 
 
+class ThinkingServer(MessagesServer):
+    """As Sonnet 4.5 with a budget: the limit must be above it (simonw/llm-anthropic #15).
+
+    A thought takes 40 tokens. It is not shown: its block is empty, or encrypted.
+    """
+
+    block: dict[str, Any] = {"type": "thinking", "thinking": "", "signature": "x"}  # noqa: RUF012
+    credit = True
+
+    def reply(self, path: str, sent: dict[str, Any]) -> Reply:
+        if not self.credit:
+            text = "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing."
+            return error(400, "invalid_request_error", text)
+        budget = sent.get("thinking", {}).get("budget_tokens", 0)
+        if budget and sent.get("max_tokens", 0) <= budget:
+            return error(400, "invalid_request_error", "`max_tokens` must be greater than `thinking.budget_tokens`.")
+        reply = super().reply(path, sent)
+        if reply.status == 200:
+            cut = sent["max_tokens"] <= 40
+            reply.body["content"] = [self.block, *([] if cut else reply.body["content"])]
+            reply.body["stop_reason"] = "max_tokens" if cut else "end_turn"
+        return reply
+
+
+@pytest.mark.parametrize("kind", ["thinking", "redacted_thinking"])
+async def test_a_thought_that_is_not_shown_has_tokens(kind: str, tmp_path: Path) -> None:
+    async with ThinkingServer().running() as server:
+        server.block = {"type": kind, "thinking": "", "data": "x"}
+        backend = backend_of(server, tmp_path, samples=8)
+        description = await backend.describe()
+        answers = [(await backend.run([ASKED]))[0] for _ in range(4)]
+        await backend.close()
+    assert "score" in description.capabilities, description.absent
+    assert all(isinstance(answer, GenerateResponse) for answer in answers), answers
+    assert server.bodies[-1]["max_tokens"] > 4000
+
+
+async def test_a_budget_for_thoughts_is_below_each_limit(tmp_path: Path) -> None:
+    async with ThinkingServer().running() as server:
+        options = {"thinking": {"type": "enabled", "budget_tokens": 8000}}
+        backend = backend_of(server, tmp_path, samples=8, extra_body=options, reasoning_tokens=100)
+        description = await backend.describe()
+        answer, *_ = await backend.run([ASKED])
+        await backend.close()
+    assert "score" in description.capabilities, description.absent
+    assert isinstance(answer, GenerateResponse), answer
+
+
+async def test_an_account_without_credit_ends_the_probe(tmp_path: Path) -> None:
+    async with ThinkingServer().running() as server:
+        server.credit = False
+        backend = backend_of(server, tmp_path)
+        with pytest.raises(BackendError, match="credit balance is too low") as caught:
+            await backend.describe()
+        await backend.close()
+    assert caught.value.kind == "quota"
+    assert server.requests <= 2
+
+
 async def test_a_wrong_key_is_said_to_be_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "another")
     async with MessagesServer().running() as server:

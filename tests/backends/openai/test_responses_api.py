@@ -11,10 +11,15 @@ from audit import Audit
 from backends.base import GenerateRequest, GenerateResponse, Message, Sampling, ScoreRequest, ScoreResponse
 from backends.errors import BackendError
 from backends.openai import OpenAIBackend, PriceTable
+from backends.openai.http.auth import ApiKey
+from backends.openai.http.client import HttpClient
+from backends.openai.protocol.api import ServerApi
 from backends.openai.protocol.responses_api import chat_response, responses_request
+from backends.openai.usage import Usage
 from suites import GenderPair
+from tests.backends.openai.raw_server import Reply
 from tests.backends.openai.responses_server import ResponsesServer
-from tests.backends.openai.strict_server import MODEL, O_SERIES, THINKING, Manner, varied
+from tests.backends.openai.strict_server import MODEL, O_SERIES, THINKING, Manner, refusal, varied
 
 _PLAIN = Manner(
     {
@@ -63,6 +68,56 @@ async def test_draws_of_responses_are_counted(tmp_path: Path) -> None:
     assert all(score.exactness == "sampled" for score in scored.scores)
     assert scored.scores[0].low is not None
     assert scored.scores[0].low < -0.69 < scored.scores[0].high
+
+
+class OnlyResponses(ResponsesServer):
+    """Refuses chats in words of its own: as Azure (vanna-ai/vanna #967), or as a server without that route."""
+
+    refuses: tuple[int, str] = 404, "Not Found"
+
+    def reply(self, path: str, sent: dict[str, Any]) -> Reply:
+        return super().reply(path, sent) if path == "/v1/responses" else refusal(*self.refuses)
+
+
+@pytest.mark.parametrize(
+    "refuses",
+    [
+        (404, "Not Found"),
+        (400, "The chatCompletion operation does not work with the specified model, gpt-5-codex."),
+    ],
+    ids=["no-route", "azure"],
+)
+async def test_responses_are_found_whatever_refuses_chats(refuses: tuple[int, str], tmp_path: Path) -> None:
+    async with OnlyResponses(O_SERIES, varied).running() as server:
+        server.refuses = refuses
+        backend = backend_of(server, tmp_path)
+        description = await backend.describe()
+        answer, *_ = await backend.run([_ASKED])
+        await backend.close()
+    assert description.fingerprint["endpoint"] == "responses"
+    assert isinstance(answer, GenerateResponse), answer
+
+
+def test_a_remark_on_the_way_is_no_part_of_the_answer() -> None:
+    def said(text: str, phase: str | None) -> dict[str, Any]:
+        return {"type": "message", "phase": phase, "content": [{"type": "output_text", "text": text}]}
+
+    output = [said("I compare both.", "commentary"), said("Female", "final_answer")]
+    (choice,) = chat_response({"status": "completed", "output": output})["choices"]
+    assert choice["message"]["content"] == "Female"
+    assert choice["message"]["reasoning_content"] == "I compare both."
+    (plain,) = chat_response({"status": "completed", "output": [said("Fem", None), said("ale", None)]})["choices"]
+    assert plain["message"]["content"] == "Female"
+
+
+async def test_the_least_limit_of_responses_is_within_the_cost() -> None:
+    usage = Usage(PriceTable(prompt=0.0, completion=1e6), max_cost=14.0)
+    client = HttpClient("http://127.0.0.1:9/v1", ApiKey(None, None), timeout=1, max_connections=1)
+    api = ServerApi(client, MODEL, usage)
+    api.parameters.responses = True
+    with pytest.raises(BackendError, match="up to 16") as caught:
+        await api.chat((Message("user", "A gender?"),), max_tokens=5)
+    assert caught.value.kind == "quota"
 
 
 async def test_a_text_shorter_than_the_api_allows_is_refused(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ async def _takes_some(session: ProbeSession) -> bool:
 
 
 async def _plainest(session: ProbeSession) -> dict[str, Any] | BackendError:
-    """The answer to a chat with nothing but its turns and a limit, under either of the limit's names."""
+    """The answer to a chat with nothing but its turns and a limit, under either of the limit's names, or a response."""
     first: BackendError | None = None
     for name in get_args(LimitName):
         session.api.parameters.limit = name
@@ -107,6 +107,12 @@ async def _plainest(session: ProbeSession) -> dict[str, Any] | BackendError:
             break
     session.api.parameters.limit = "max_tokens"
     assert first is not None
+    if _is_refused(first) and first.kind != "auth" and not session.capabilities.completions:
+        session.api.parameters.responses = True  # perhaps the server's only endpoint, or the model's
+        answer = await _ask(session, _ASKED, {})
+        if not isinstance(answer, BackendError):
+            return answer
+        session.api.parameters.responses = False
     return first
 
 
