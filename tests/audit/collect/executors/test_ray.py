@@ -12,8 +12,9 @@ import pytest
 
 from audit import Audit
 from audit.collect.executors.ray import ATTEMPTS, IN_FLIGHT, RayExecutor
+from audit.collect.executors.shard_owners import owner_name
 from audit.store import Store, answer_keys
-from audit.store.shards import shard_files
+from audit.store.shards import shard_files, shard_id
 from backends.base import Description, ScoreRequest
 from backends.errors import BackendError, ConfigError
 from backends.stand_ins.fake import FakeBackend
@@ -90,6 +91,33 @@ async def test_owners_in_a_cluster_store_what_one_process_would(ray_of, tmp_path
         keys = [key for i in range(110) for key in entry(i).question.keys]
         assert len(answers_by_key(store, keys)) == 220
         assert store.stats()["answers"] == 220
+
+
+@pytest.mark.ray
+async def test_a_copy_of_a_store_has_owners_of_its_own(ray_of, tmp_path):
+    with Store.open(tmp_path / "audit.db", shards=2) as store:
+        store.backup(tmp_path / "copy.db")
+        executors = ray_of(1), ray_of(1)
+        with Store.open(tmp_path / "copy.db") as copy:
+            for executor, owned in zip(executors, (store, copy), strict=True):
+                await executor.own(owned)
+            await store.answers.write([entry(i) for i in range(10)])
+            await copy.answers.write([entry(i) for i in range(10, 30)])
+            for executor in executors:
+                await executor.close()
+            assert (store.stats()["answers"], copy.stats()["answers"]) == (20, 40)
+            assert len(answers_by_key(copy, [key for i in range(10, 30) for key in entry(i).question.keys])) == 40
+
+
+def test_an_owner_is_named_by_its_file_and_node(tmp_path):
+    with Store.open(tmp_path / "audit.db", shards=2) as store:
+        store.backup(tmp_path / "copy.db")
+    (tmp_path / "link").symlink_to(tmp_path)
+    files = [*shard_files(tmp_path / "audit.db", 2), *shard_files(tmp_path / "copy.db", 2)]
+    by_file = [owner_name(file, shard_id(file), "node") for file in files]
+    assert len({*by_file, owner_name(files[0], shard_id(files[0]), "another")}) == 5
+    by_link = [owner_name(file, shard_id(file), "node") for file in shard_files(tmp_path / "link" / "audit.db", 2)]
+    assert by_link == by_file[:2]
 
 
 @pytest.mark.ray
