@@ -7,11 +7,12 @@ import importlib.util
 import os
 import random
 import signal
+import threading
 
 import pytest
 
 from audit import Audit
-from audit.collect.executors.ray import ATTEMPTS, IN_FLIGHT, RayExecutor
+from audit.collect.executors.ray import ATTEMPTS, IN_FLIGHT, RayExecutor, RayPool
 from audit.collect.executors.shard_owners import owner_name
 from audit.store import Store, answer_keys
 from audit.store.shards import shard_files, shard_id
@@ -144,9 +145,42 @@ class Elsewhere(FakeBackend):
 
 @pytest.mark.ray
 async def test_an_actor_that_is_another_model_answers_nothing(ray_of, tmp_path):
-    outcome = await run(tmp_path, Elsewhere("moves", device="cpu"), ray_of(2))
+    outcome = await asyncio.wait_for(run(tmp_path, Elsewhere("moves", device="cpu"), ray_of(2), n=900), 60)
     assert outcome.answered == 0
     assert "no actor of the model can be used: device is" in outcome.reasons["internal"]
+
+
+class Locked(FakeBackend):
+    """A model that cannot travel to another process."""
+
+    def __init__(self, name, **options):
+        super().__init__(name, **options)
+        self.lock = threading.Lock()
+
+
+@pytest.mark.ray
+async def test_a_model_that_cannot_travel_to_actors_says_so(ray_of, tmp_path):
+    outcome = await asyncio.wait_for(run(tmp_path, Locked("l", device="cpu"), ray_of(2)), 60)
+    assert outcome.answered == 0
+    assert "no actor of the model can be used: TypeError: Could not serialize" in outcome.reasons["internal"]
+
+
+@pytest.mark.ray
+async def test_actors_refused_at_the_same_time_answer_nothing(cluster, monkeypatch):
+    said = asyncio.Event()
+
+    class Actor:
+        class differs_from:
+            @staticmethod
+            async def remote(fingerprint):
+                await said.wait()
+                return "device is 1, not 2"
+
+    pool = RayPool(FakeBackend("m", device="cpu"), 2, 1, 0)
+    monkeypatch.setattr(pool, "_create", Actor)
+    asyncio.get_running_loop().call_later(0.2, said.set)
+    (answer,) = await asyncio.wait_for(pool.run([ScoreRequest("p", (" a",))], lambda *_: None), 10)
+    assert "no actor of the model can be used: device is" in str(answer)
 
 
 @pytest.mark.ray
