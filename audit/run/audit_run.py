@@ -300,9 +300,11 @@ class _Run:
                 confidence=self._audit.confidence,
                 one_of_several=any(len(pair.keys) == 1 < held[pair.keys[0]] for pair in pairs),
                 drawn=backend.draws_compared if isinstance(backend, SupportsDraws) else None,
-                doubted=self._store.runs.doubted_share(described.fingerprint_id),
+                doubted=self._store.runs.doubts().get(described.fingerprint_id, 0.0),
             )
             checks.append(check)
+            if check.left_out_doubted:  # at once: the answers are stored, and a later run may ask nothing any more
+                self._store.runs.record_doubt(described.fingerprint_id, check.left_out_at_most)
             if check.noise > max(EXACT_WITHIN, noise[0]) or check.left_out_doubted:
                 self.collector.read_again(described.name, check.noise, hidden_in_a_question(check))
         return checks

@@ -154,21 +154,25 @@ class Runs:
             raise ConfigError("run", run_id, "it has not finished", hint)
         return result
 
-    def doubted_share(self, fingerprint_id: str) -> float:
-        """What words that this model's lists leave out may have, by runs whose draws left a doubt; 0 without one."""
+    def record_doubt(self, fingerprint_id: str, share: float) -> None:
+        """Keep that draws left a doubt: words that this model's lists leave out may have that much. The most counts."""
+        update = "ON CONFLICT (fingerprint) DO UPDATE SET share = max(share, excluded.share)"
+        self._database.write(f"INSERT INTO doubts VALUES (?, ?) {update}", (fingerprint_id, share))
+
+    def doubts(self) -> dict[str, float]:
+        """What words that a model's lists leave out may have, by the fingerprint id of each that is in doubt."""
         with self._database.read() as db:
+            has_table = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'doubts'").fetchone() is not None
+            shares = dict(db.execute("SELECT fingerprint, share FROM doubts")) if has_table else {}
             found = db.execute("SELECT result FROM runs WHERE instr(result, ?)", (_DOUBTED,)).fetchall()
-        results = [AuditResult.model_validate_json(from_bytes(row[0])) for row in found]
-        return max(
-            (
-                check.left_out_at_most
-                for result in results
-                for model in result.models
-                for check in result.self_checks
-                if model.fingerprint_id == fingerprint_id and check.model == model.name and check.left_out_doubted
-            ),
-            default=0.0,
-        )
+        for (body,) in found:  # of earlier versions, which knew it from a run's result alone
+            result = AuditResult.model_validate_json(from_bytes(body))
+            names = {model.name: model.fingerprint_id for model in result.models}
+            for check in result.self_checks:
+                if check.left_out_doubted and check.model in names:
+                    name = names[check.model]
+                    shares[name] = max(shares.get(name, 0.0), check.left_out_at_most)
+        return shares
 
     # -- rows --------------------------------------------------------------------------------
 

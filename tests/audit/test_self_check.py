@@ -62,6 +62,46 @@ def test_a_doubt_about_hidden_words_bounds_later_runs_too(tmp_path):
     assert all(low < value < high for low, value, high in figures[0])
 
 
+def doubting(left_out=0.01):
+    backend = MixedBackend(never)
+    backend.draws_compared = DrawsCompared(200, 0.1, None, left_out=left_out, doubted=True)
+    return backend
+
+
+def bounds(result):
+    return [(m.bound_low, m.bound_high) for m in result.measures if m.value is not None]
+
+
+@pytest.mark.parametrize("left_out", [(0.01, None), (None, 0.01), (0.004, 0.01)])
+def test_a_doubt_of_a_part_bounds_the_joined_report(left_out, tmp_path):
+    def audited(backend, name, **options):
+        return Audit({"m": backend}, [SUITE], db=tmp_path / name, out=tmp_path / "out", limit=200, **options).run_sync()
+
+    for number, share in enumerate(left_out, 1):
+        audited(MixedBackend(never) if share is None else doubting(share), f"{number}.db", shard=(number, 2))
+    with Store.open(tmp_path / "all.db") as into:
+        for number in (1, 2):
+            with Store.open(tmp_path / f"{number}.db", read_only=True) as store:
+                into.merge(store)
+    joined = audited(MixedBackend(never), "all.db")
+    (check,) = joined.self_checks
+    assert joined.models[0].asked == 0
+    assert (check.left_out_doubted, check.left_out_at_most) == (True, 0.01)
+    assert bounds(joined) == bounds(audited(doubting(), "whole.db"))
+
+
+def test_a_doubt_outlives_a_run_that_ends_before_its_report(tmp_path, monkeypatch):
+    def killed(*_):
+        raise OSError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("audit.run.audit_run.evaluate_suite", killed)
+        with pytest.raises(OSError, match="killed"):
+            audited(doubting(), tmp_path)
+    later = audited(MixedBackend(never), tmp_path)
+    assert (later.models[0].asked, later.self_checks[0].left_out_doubted) == (0, True)
+
+
 def test_second_questions_look_like_the_first_and_come_late(tmp_path):
     backend = MixedBackend(never)
     audited(backend, tmp_path)

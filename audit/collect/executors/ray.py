@@ -235,6 +235,22 @@ class RayPool:
 
     async def _start_actor(self) -> None:
         """Add an actor once it answers, unless it is another model."""
+        try:
+            problem = await self._bring_up()
+        except Exception as error:  # the backend cannot travel; uncaught, its batches would wait for ever
+            problem = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+        if problem is None:
+            return
+        log.warning("actor not used", problem=problem)
+        task = asyncio.current_task()
+        assert task is not None
+        self._starting.discard(task)  # before looking: another one may end at the same time
+        if not self._actors and not self._starting:  # this was the last that might have been
+            self._refusal = BackendError("internal", f"no actor of the model can be used: {problem}")
+            self._free.put_nowait(None)
+
+    async def _bring_up(self) -> str | None:
+        """Start an actor, several times if it does not come up. Returns why it cannot be used."""
         from ray.exceptions import RayError
 
         problem = "it could not be started"
@@ -250,13 +266,8 @@ class RayPool:
                 self._actors.add(actor)
                 for _ in range(IN_FLIGHT):
                     self._free.put_nowait(actor)
-                return
-            break
-        log.warning("actor not used", problem=problem)
-        if not self._actors and len(self._starting) == 1:  # this was the last that might have been
-            self._refusal = BackendError("internal", f"no actor of the model can be used: {problem}")
-            for _ in range(self.max_in_flight):
-                self._free.put_nowait(None)
+            return problem
+        return problem
 
     def _create(self) -> Any:
         import ray
@@ -269,6 +280,7 @@ class RayPool:
             actor = await self._free.get()
             if actor in self._actors:
                 return actor
+        self._free.put_nowait(None)  # for the next one that waits
         return None
 
     def _replace(self, actor: Any, error: Exception) -> None:

@@ -1,7 +1,7 @@
 """Owners of a store's shards, as actors of a Ray cluster on this process's node, whose disk holds the files.
 
-An owner is found by the name of its shard, or else started: so all drivers on one cluster share it. One that is lost is
-started again by whoever misses it first, and reopens its file. Needs the extra ``ray``.
+An owner is found by a name that says its file, or else started: so all drivers on one node share it. One that is lost
+is started again by whoever misses it first, and reopens its file. Needs the extra ``ray``.
 """
 
 from __future__ import annotations
@@ -26,6 +26,16 @@ def owner_writer(path: Path) -> OwnerWriter:
     return OwnerWriter(path, lambda: _Owner(path, shard))
 
 
+def owner_name(path: Path, shard: ShardId, node: str) -> str:
+    """The name of the owner of a file on a node.
+
+    A backup has the shards of its original, so that these alone would lead to the original's owner. The file itself is
+    meant rather than its path, which may be reached by several.
+    """
+    file = path.stat()
+    return f"{shard.store}:{shard.number}:{node}:{file.st_dev}:{file.st_ino}"
+
+
 class _Owner:
     """A shard's owner, found or started."""
 
@@ -34,9 +44,10 @@ class _Owner:
         from ray.exceptions import RayError
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        node = ray.get_runtime_context().get_node_id()
+        here = NodeAffinitySchedulingStrategy(node, soft=False)
         options = {"num_cpus": 0, "max_concurrency": _CALLS, "max_restarts": 0, "scheduling_strategy": here}
-        named = {"name": f"{shard.store}:{shard.number}", "namespace": _NAMESPACE, "get_if_exists": True}
+        named = {"name": owner_name(path, shard, node), "namespace": _NAMESPACE, "get_if_exists": True}
         try:
             self._actor: Any = ray.remote(ShardOwner).options(**options, **named).remote(str(path), *shard)
         except (RayError, ValueError) as error:  # ValueError: the one that was found has just ended

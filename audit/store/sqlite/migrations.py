@@ -211,3 +211,12 @@ def m009_shards(db: Any) -> None:
         "shards INTEGER NOT NULL, epoch INTEGER NOT NULL DEFAULT 0)"
     )
     db.execute("CREATE TABLE owner_calls (client TEXT PRIMARY KEY, number INTEGER NOT NULL, results BLOB NOT NULL)")
+
+
+@migrations()  # type: ignore[untyped-decorator]
+def m010_doubts(db: Any) -> None:
+    """Models whose draws left a doubt about words outside their lists, and what these may have at most.
+
+    A doubt belongs to the answers rather than to a run: parts have no result, and stores are merged without runs.
+    """
+    db.execute("CREATE TABLE doubts (fingerprint TEXT PRIMARY KEY, share REAL NOT NULL)")

@@ -13,7 +13,7 @@ from audit.store.sqlite.database import BUSY_SECONDS, connect
 from backends.errors import ConfigError
 
 #: Number of migrations, which is also kept in the file's header, so that checking it imports nothing.
-SCHEMA = 9
+SCHEMA = 10
 APPLICATION_ID = 0x42494153  # "BIAS" in the file's header marks the database as ours
 _ANOTHER = "Give another --db: the file was left untouched"
 _NOT_NEEDED_FOR_READING = {
@@ -22,6 +22,7 @@ _NOT_NEEDED_FOR_READING = {
     "m007_gate_nights",
     "m008_packed_scores",
     "m009_shards",
+    "m010_doubts",
 }
 
 

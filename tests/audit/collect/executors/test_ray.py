@@ -7,13 +7,15 @@ import importlib.util
 import os
 import random
 import signal
+import threading
 
 import pytest
 
 from audit import Audit
-from audit.collect.executors.ray import ATTEMPTS, IN_FLIGHT, RayExecutor
+from audit.collect.executors.ray import ATTEMPTS, IN_FLIGHT, RayExecutor, RayPool
+from audit.collect.executors.shard_owners import owner_name
 from audit.store import Store, answer_keys
-from audit.store.shards import shard_files
+from audit.store.shards import shard_files, shard_id
 from backends.base import Description, ScoreRequest
 from backends.errors import BackendError, ConfigError
 from backends.stand_ins.fake import FakeBackend
@@ -93,6 +95,33 @@ async def test_owners_in_a_cluster_store_what_one_process_would(ray_of, tmp_path
 
 
 @pytest.mark.ray
+async def test_a_copy_of_a_store_has_owners_of_its_own(ray_of, tmp_path):
+    with Store.open(tmp_path / "audit.db", shards=2) as store:
+        store.backup(tmp_path / "copy.db")
+        executors = ray_of(1), ray_of(1)
+        with Store.open(tmp_path / "copy.db") as copy:
+            for executor, owned in zip(executors, (store, copy), strict=True):
+                await executor.own(owned)
+            await store.answers.write([entry(i) for i in range(10)])
+            await copy.answers.write([entry(i) for i in range(10, 30)])
+            for executor in executors:
+                await executor.close()
+            assert (store.stats()["answers"], copy.stats()["answers"]) == (20, 40)
+            assert len(answers_by_key(copy, [key for i in range(10, 30) for key in entry(i).question.keys])) == 40
+
+
+def test_an_owner_is_named_by_its_file_and_node(tmp_path):
+    with Store.open(tmp_path / "audit.db", shards=2) as store:
+        store.backup(tmp_path / "copy.db")
+    (tmp_path / "link").symlink_to(tmp_path)
+    files = [*shard_files(tmp_path / "audit.db", 2), *shard_files(tmp_path / "copy.db", 2)]
+    by_file = [owner_name(file, shard_id(file), "node") for file in files]
+    assert len({*by_file, owner_name(files[0], shard_id(files[0]), "another")}) == 5
+    by_link = [owner_name(file, shard_id(file), "node") for file in shard_files(tmp_path / "link" / "audit.db", 2)]
+    assert by_link == by_file[:2]
+
+
+@pytest.mark.ray
 @pytest.mark.timeout(600)
 async def test_a_batch_that_ends_its_actors_fails_alone(ray_of, tmp_path):
     def score(prompt, continuation):
@@ -116,9 +145,42 @@ class Elsewhere(FakeBackend):
 
 @pytest.mark.ray
 async def test_an_actor_that_is_another_model_answers_nothing(ray_of, tmp_path):
-    outcome = await run(tmp_path, Elsewhere("moves", device="cpu"), ray_of(2))
+    outcome = await asyncio.wait_for(run(tmp_path, Elsewhere("moves", device="cpu"), ray_of(2), n=900), 60)
     assert outcome.answered == 0
     assert "no actor of the model can be used: device is" in outcome.reasons["internal"]
+
+
+class Locked(FakeBackend):
+    """A model that cannot travel to another process."""
+
+    def __init__(self, name, **options):
+        super().__init__(name, **options)
+        self.lock = threading.Lock()
+
+
+@pytest.mark.ray
+async def test_a_model_that_cannot_travel_to_actors_says_so(ray_of, tmp_path):
+    outcome = await asyncio.wait_for(run(tmp_path, Locked("l", device="cpu"), ray_of(2)), 60)
+    assert outcome.answered == 0
+    assert "no actor of the model can be used: TypeError: Could not serialize" in outcome.reasons["internal"]
+
+
+@pytest.mark.ray
+async def test_actors_refused_at_the_same_time_answer_nothing(cluster, monkeypatch):
+    said = asyncio.Event()
+
+    class Actor:
+        class differs_from:
+            @staticmethod
+            async def remote(fingerprint):
+                await said.wait()
+                return "device is 1, not 2"
+
+    pool = RayPool(FakeBackend("m", device="cpu"), 2, 1, 0)
+    monkeypatch.setattr(pool, "_create", Actor)
+    asyncio.get_running_loop().call_later(0.2, said.set)
+    (answer,) = await asyncio.wait_for(pool.run([ScoreRequest("p", (" a",))], lambda *_: None), 10)
+    assert "no actor of the model can be used: device is" in str(answer)
 
 
 @pytest.mark.ray

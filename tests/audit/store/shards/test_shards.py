@@ -12,6 +12,7 @@ from audit.store import Entry, Store, keyed_request
 from audit.store.answers.merging import Merged
 from audit.store.keys import fingerprint_id
 from audit.store.shards import shard_files
+from audit.store.sqlite.schema import SCHEMA
 from backends.base import ScoreRequest
 from backends.errors import BackendError, ConfigError
 from tests.audit.store.answers.test_packed import scored
@@ -200,4 +201,4 @@ def test_shards_of_an_older_schema_are_brought_up_to_date(path):
         db.execute("PRAGMA user_version = 8")
     with Store.open(path) as store:
         assert len(answers_by_key(store, KEYS)) == len(KEYS)
-    assert sql(shard, "PRAGMA user_version") == [(9,)]
+    assert sql(shard, "PRAGMA user_version") == [(SCHEMA,)]
