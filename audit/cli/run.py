@@ -156,10 +156,10 @@ def run(
         "shard": shard,
         "store_shards": store_shards,
     }
-    options |= {"executor": _executor(executor, address, actors)}
+    named = given_audit(config, suite or (), model or (), api_key_env, samples)
+    options |= {"executor": _executor(executor, address, actors, named.executor)}
     given = {name: value for name, value in options.items() if value is not None}
     given |= {"small_sample": True} if small_sample else {}
-    named = given_audit(config, suite or (), model or (), api_key_env, samples)
     audit = named.only(models or (), suites or (), **given)
     if not resume and audit.db.exists():
         raise ConfigError(
@@ -206,15 +206,21 @@ def given_audit(
     return audit
 
 
-def _executor(name: Literal["local", "ray"] | None, address: str | None, actors: int | None) -> Executor | None:
-    """Where the models compute; None where the config says."""
-    if name == "ray":
+def _executor(
+    name: Literal["local", "ray"] | None, address: str | None, actors: int | None, configured: Executor | None
+) -> Executor | None:
+    """Where the models compute; None where the config says. What is not given of a cluster stays as configured."""
+    given = {"address": address, "actors": actors}
+    given = {option: value for option, value in given.items() if value is not None}
+    if name == "ray" or (name is None and given):
         from audit.collect.executors.ray import RayExecutor
 
-        return RayExecutor(address=address, actors=actors)
-    for option, value in (("--address", address), ("--actors", actors)):
-        if value is not None:
-            raise ConfigError(option, value, "nothing to give it to", "Add --executor ray, or leave it out")
+        if isinstance(configured, RayExecutor):
+            return configured.changed(**given)
+        if name == "ray":
+            return RayExecutor(**given)
+    for option, value in given.items():
+        raise ConfigError(f"--{option}", value, "nothing to give it to", "Add --executor ray, or leave it out")
     if name is None:
         return None
     from audit.collect.executors import LocalExecutor

@@ -182,6 +182,7 @@ class JobRun:
                         batch = []
                     self._all_planned = not deferred
                     if not deferred:
+                        self._times.no_more_questions()
                         break
                     await batches.join()  # this job itself may be asking them
                     if not granted:

@@ -33,6 +33,7 @@ class WorkerTimes:
         self._before = dict(self._seconds)
         self._until = self._began = time.monotonic()
         self._limit: Stage | None = None
+        self._are_all_given = False
 
     @contextlib.contextmanager
     def spent(self, stage: Stage) -> Iterator[None]:
@@ -45,20 +46,27 @@ class WorkerTimes:
             self._count()
             self._now[stage] -= 1
 
+    def no_more_questions(self) -> None:
+        """From now on a worker without a batch waits for what others have at the model."""
+        self._count()
+        self._are_all_given = True
+
     def limit(self) -> Stage | None:
         """What limits the job lately: the model if its slots are taken, else where workers are most; None at first."""
         self._count()
         elapsed = self._until - self._began
         if elapsed >= _WINDOW:
             lately = {stage: seconds - self._before[stage] for stage, seconds in self._seconds.items()}
-            is_taken = lately.pop("model") >= _TAKEN * self._slots * elapsed
-            most = max(lately, key=lambda stage: lately[stage])
-            self._limit = "model" if is_taken or not lately[most] else most
+            is_taken = lately["model"] >= _TAKEN * self._slots * elapsed
+            others = {stage: seconds for stage, seconds in lately.items() if stage != "model" or self._are_all_given}
+            most = max(others, key=lambda stage: others[stage])
+            self._limit = "model" if is_taken or not others[most] else most
             self._before, self._began = dict(self._seconds), self._until
         return self._limit
 
     def _count(self) -> None:
         now = time.monotonic()
         for stage, workers in self._now.items():
-            self._seconds[stage] += workers * (now - self._until)
+            spent_in: Stage = "model" if stage == "questions" and self._are_all_given else stage
+            self._seconds[spent_in] += workers * (now - self._until)
         self._until = now

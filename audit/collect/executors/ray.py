@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import importlib.util
 import os
+import socket
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -32,6 +33,9 @@ log = logger("ray")
 IN_FLIGHT = 2
 #: How often a batch is asked if its actors are lost, and how often an actor is started that does not come up.
 ATTEMPTS = 4
+#: Seconds within which a cluster's address takes a connection.
+_ANSWERS_WITHIN = 10.0
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 _Amount = Annotated[
     Annotated[float, Field(ge=0)] | None, OnError("not an amount", "Give a number, 0 or more, or leave it out")
@@ -65,6 +69,12 @@ class RayExecutor:
         self.address, self.actors, self.cpus, self.gpus = address, actors, cpus, gpus
         self._started = False
         self._owned: Store | None = None
+
+    def changed(self, **options: Any) -> RayExecutor:
+        """The same, but for these options."""
+        return RayExecutor(
+            **{"address": self.address, "actors": self.actors, "cpus": self.cpus, "gpus": self.gpus, **options}
+        )
 
     async def pool(self, backend: Backend) -> Pool:
         """As in `audit.collect.executors.base.Executor`. Connects to the cluster.
@@ -113,18 +123,23 @@ class RayExecutor:
         if importlib.util.find_spec("ray") is None:
             raise MissingExtra("executor", "ray", "ray")
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # an audit reports to nobody
+        address, own = self.address, {}
+        if address is None and "RAY_ADDRESS" not in os.environ:  # without "local" Ray joins any that runs here
+            address, own = "local", {"_node_ip_address": "127.0.0.1"}
+        else:  # Ray's 20 attempts at a cluster that does not answer take 14 minutes, in which Ctrl-C waits too
+            os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "2")
         import ray
 
         if ray.is_initialized():
             return
-        address, own = self.address, {}
-        if address is None and "RAY_ADDRESS" not in os.environ:  # without "local" Ray joins any that runs here
-            address, own = "local", {"_node_ip_address": "127.0.0.1"}
+        if address in (None, "auto"):  # as Ray does
+            address = os.environ.get("RAY_ADDRESS", "auto")
         try:
+            _check_listens(address)
             ray.init(address, include_dashboard=False, log_to_driver=False, logging_level="ERROR", **own)
         except (ConnectionError, ValueError, RuntimeError) as error:
-            hint = "Start a cluster with `ray start --head`, or leave the address out"
-            raise ConfigError("address", self.address, f"no Ray cluster: {error}", hint) from None
+            hint = "Start a cluster with `ray start --head` and give its HOST:PORT, or leave the address out"
+            raise ConfigError("address", address, f"no Ray cluster: {error}", hint) from None
         self._started = True
 
     def _resources(self, device: str) -> tuple[int, float, float]:
@@ -148,6 +163,27 @@ class RayExecutor:
 
     def _gpus(self, device: str) -> float:
         return self.gpus if self.gpus is not None else float(device.startswith("cuda"))
+
+
+def _check_listens(address: str) -> None:
+    """Raise a ConnectionError if nothing listens where a cluster is said to be."""
+    host, _, port = address.rpartition("//")[2].rpartition(":")
+    if not port.isdigit():
+        return  # auto, local, or what Ray refuses by itself
+    hosts = [host.strip("[]")]
+    if hosts[0] in _LOOPBACK:  # which Ray takes for this node's own address
+        import ray
+
+        hosts.append(ray.util.get_node_ip_address())
+    problems = []
+    for host in hosts:
+        try:
+            socket.create_connection((host, int(port)), _ANSWERS_WITHIN).close()
+        except (OSError, OverflowError) as error:
+            problems.append(str(error))
+        else:
+            return
+    raise ConnectionError(f"nothing listens there ({problems[0]})")
 
 
 def _cpus_of_smallest(nodes: Sequence[Mapping[str, float]]) -> float:

@@ -393,6 +393,18 @@ def test_servers_are_asked_from_here_with_ray_too(audit, config):
     assert (code, "Report:" in out) == (0, True)
 
 
+@pytest.mark.parametrize("options", [("--actors", "4"), ("--executor", "ray", "--actors", "4"), ("--executor", "ray")])
+def test_options_of_ray_keep_the_others_of_the_config(options, audit, config, monkeypatch):
+    ran = []
+    monkeypatch.setattr("audit.cli.run._run", lambda audit, *args, **options: ran.append(audit.executor) or 0)
+    path = config()
+    added = "\nfrom audit import RayExecutor\naudit.executor = RayExecutor(address='h:1', gpus=1)"
+    path.write_text(path.read_text() + added)
+    assert audit("run", path, *options)[0] == 0
+    actors = 4 if "--actors" in options else None
+    assert (ran[0].address, ran[0].actors, ran[0].gpus) == ("h:1", actors, 1)
+
+
 @pytest.mark.parametrize("option", [("--address", "auto"), ("--actors", "2")])
 def test_options_of_ray_need_its_executor(audit, config, option):
     code, _, err = audit("run", config(), *option)

@@ -42,6 +42,16 @@ def test_most_workers_wait_for_what_limits_a_free_model(clock, stage):
         assert times.limit() == stage
 
 
+def test_last_answers_are_waited_for_not_questions(clock):
+    times = WorkerTimes(4)
+    with times.spent("model"), times.spent("questions"), times.spent("questions"):
+        times.no_more_questions()
+        clock[0] += 10
+        with times.spent("store"):
+            clock[0] += 0.01
+        assert times.limit() == "model"
+
+
 def test_limit_is_that_of_the_last_seconds(clock):
     times = WorkerTimes(1)
     with times.spent("store"):

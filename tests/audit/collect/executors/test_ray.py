@@ -7,6 +7,7 @@ import importlib.util
 import os
 import random
 import signal
+import socket
 import threading
 
 import pytest
@@ -194,6 +195,28 @@ async def test_actors_that_no_node_has_room_for_are_refused(cluster):
 async def test_a_pool_has_no_more_actors_than_there_is_room(cluster):
     pool = await RayExecutor(actors=50, cpus=1).pool(FakeBackend("m", device="cpu"))
     assert pool.max_in_flight == 2 * IN_FLIGHT
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize("where", ["option", "environment"])
+async def test_an_address_without_a_cluster_is_refused_at_once(where, cluster, monkeypatch):
+    import ray
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        monkeypatch.setattr(ray, "is_initialized", lambda: False)
+        monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "127.0.0.1")
+        monkeypatch.setattr(ray, "init", lambda *args, **options: pytest.fail("tried, for 14 minutes"))
+        if where == "environment":
+            monkeypatch.setenv("RAY_ADDRESS", address)
+        with pytest.raises(ConfigError, match=f"{address}.*nothing listens there"):
+            await RayExecutor(address=address if where == "option" else None).pool(FakeBackend("m", device="cpu"))
+
+
+def test_changed_options_leave_the_others_of_an_executor():
+    changed = RayExecutor(address="head:6379", actors=8, cpus=2, gpus=1).changed(actors=4)
+    assert (changed.address, changed.actors, changed.cpus, changed.gpus) == ("head:6379", 4, 2, 1)
 
 
 async def test_ray_that_is_not_installed_names_its_extra(monkeypatch):
