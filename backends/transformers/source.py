@@ -14,7 +14,15 @@ from typing import Any
 from backends.errors import ConfigError
 from backends.local.backend import check_path, need_package
 from backends.local.fingerprint import SMALL_FILES, file_sha256, files_sha256, folder_weights
-from backends.local.gguf_header import check_causal, is_gguf, longrope_cells, quantisation, read_gguf_header
+from backends.local.gguf_header import (
+    check_causal,
+    is_gguf,
+    longrope_cells,
+    quantisation,
+    read_gguf_header,
+    read_gguf_tensors,
+)
+from backends.transformers.gguf_fields import check_fields, check_tensors
 from backends.transformers.loading import loading
 from backends.transformers.placement import Placement, check_adapter
 
@@ -94,6 +102,7 @@ class ModelSource:
                 "transformers ignores the LongRoPE of a GGUF file, which would give wrong numbers",
                 "Use LlamaCppBackend, or the model's safetensors",
             )
+        check_fields(path, header, read_gguf_tensors(path))
 
     # -- identity -------------------------------------------------------------------------------
 
@@ -211,6 +220,9 @@ class ModelSource:
                 **options,
             )
         self._check_weights(model, found)
+        if "gguf_file" in options:
+            architecture = str(read_gguf_header(self.path).get("general.architecture"))
+            check_tensors(self.path, model, architecture, read_gguf_tensors(self.path))
         _check_dtype(model, dtype)
         if self.adapter is not None:
             check_adapter(self.adapter, getattr(model, "hf_device_map", None) or {})
