@@ -77,6 +77,19 @@ def folder_weights(folder: Path) -> list[Path]:
     return []
 
 
+def choosing_indexes(folder: Path) -> list[Path]:
+    """The indexes of a folder's weight files that leave some of them out: loaders read only the files named there."""
+    files = {path.name for path in folder_weights(folder)}
+    return [index for index in sorted(folder.glob("*.index.json")) if files - _named_by(index)]
+
+
+def _named_by(index: Path) -> set[str]:
+    try:
+        return set(json.loads(index.read_text())["weight_map"].values())
+    except (OSError, ValueError, LookupError, AttributeError, TypeError):  # loaders will say what is wrong with it
+        return set()
+
+
 def text_sha256(text: str) -> str:
     """SHA-256 of a text."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

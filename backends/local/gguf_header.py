@@ -41,6 +41,11 @@ def read_gguf_header(path: Path) -> dict[str, Value]:
     return _read(path, tensors=False)[0]
 
 
+def read_gguf_tensors(path: Path) -> set[str]:
+    """The names of the tensors in this file. Raises `ConfigError`, as `read_gguf_header` does."""
+    return _read(path, tensors=True)[1]
+
+
 def check_causal(path: Path, header: dict[str, Value]) -> None:
     """Raise `ConfigError` if the header says that attention is not causal."""
     architecture = header.get("general.architecture")

@@ -215,14 +215,15 @@ def _plan(
             check_known(list(set().union(*encoded[1][1:])), scorer.vocabulary, encoder.piece)
         for split, prompt_tokens in _splits(request, encoded, encoder):
             plan.prompt_tokens = prompt_tokens
-            _add_paths(plan, split, encoder, scorer.context)
+            _add_paths(plan, split, encoder, scorer)
     except Exception as error:
         return _Plan(error=BackendError.of(error))
     return plan
 
 
-def _add_paths(plan: _Plan, split: SplitTokens, encoder: TextEncoder, context: int | None) -> None:
+def _add_paths(plan: _Plan, split: SplitTokens, encoder: TextEncoder, scorer: Scorer) -> None:
     """Append a continuation and its paths to the plan."""
+    context = scorer.context
     # The model predicts the last token but does not read it.
     if context is not None and len(split.tokens) - 1 > context:
         raise _too_long(f"{len(split.tokens)} tokens of prompt and continuation", context)
@@ -235,6 +236,8 @@ def _add_paths(plan: _Plan, split: SplitTokens, encoder: TextEncoder, context: i
         head = split.tokens[: split.first]
         start = len(plan.paths)
         for tokenization in encoder.vocabulary.tokenizations(split.remainder):
+            if max(tokenization.tokens, default=0) >= scorer.vocabulary:  # the model never predicts it
+                continue
             read = len(head) + len(tokenization.tokens)
             if context is not None and read > context:  # short tokens spell it in more tokens than the prompt has
                 raise _too_long(f"{read} tokens of prompt, counting those needed at the boundary", context)

@@ -289,6 +289,7 @@ class HFBackend(CausalBackend):
             pass  # the error is raised below: raised here, it would keep this one, whose frames hold the weights
         else:
             engine = HFGeneration(model, self._tokenizer, device=device, render=encoder.render)
+            engine.context = scorer.context  # what it found may be less than the config says
             route = f"{scorer.route}: {scorer.route_reason}"
             return LoadedModel(model, encoder, scorer, TextGenerator(engine), route, self._places(model))
         raise BackendError(

@@ -22,6 +22,17 @@ def context_length(config: Any) -> tuple[int | None, str]:
     return min(lengths), f"{min(lengths)} tokens: beyond them this model's LongRoPE changes the results of every text"
 
 
+def alike_places(config: Any) -> int | None:
+    """How many tokens of a row a model treats alike that counts places along the row of a pass; None: it does not.
+
+    Llama 4 scales the queries of its layers without RoPE by their place, in steps of ``floor_scale`` tokens. It counts
+    by itself, whatever ``position_ids`` say: right for one text from its start, wrong for a tree or for padded rows.
+    """
+    config = config.get_text_config()
+    step: int | None = getattr(config, "floor_scale", None)
+    return step - 1 if step is not None and getattr(config, "attn_temperature_tuning", False) else None
+
+
 def vocabulary_size(model: Any) -> int:
     """How many tokens the loaded model knows: those with a row in its embedding and a logit.
 

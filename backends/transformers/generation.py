@@ -18,11 +18,11 @@ from transformers.cache_utils import DummyLayer, DynamicCache, DynamicLayer, Dyn
 from backends.base import GenerateRequest, GenerateResponse, Prompt, Sampling
 from backends.errors import BackendError, one_line
 from backends.local.generation import NoRoomError, Slots, Text, text_too_large
-from backends.transformers.context import context_length, vocabulary_size
+from backends.transformers.context import alike_places, context_length, vocabulary_size
 from backends.transformers.memory import is_out_of_memory, within_memory
 from backends.transformers.one_text import OneText
 from backends.transformers.precision import ROUNDING_OF_16_BITS, computes_in_float32
-from backends.transformers.rows import RowBlock
+from backends.transformers.rows import RowBlock, columns_of
 
 _Way = Callable[[Any, str, list[Text], int], RowBlock | OneText]
 
@@ -49,6 +49,7 @@ class HFGeneration:
         self.context, _ = context_length(model.config)
         self.vocabulary = vocabulary_size(model)
         self._end_tokens = _end_tokens(model, tokenizer)
+        self._alike = alike_places(model.config)
         self._way: _Way = _together
         self._reason = ""
 
@@ -62,7 +63,9 @@ class HFGeneration:
         return token in self._end_tokens
 
     def open_slots(self, texts: list[Text], halvings: int) -> AbstractContextManager[Slots]:
-        return nullcontext(self._way(self._model, self._device, texts, halvings))
+        is_far = self._alike is not None and columns_of(texts) > self._alike
+        way = _alone if is_far and self._way is _together else self._way
+        return nullcontext(way(self._model, self._device, texts, halvings))
 
     def within_memory(self, work: Callable[[], None]) -> None:
         with torch.inference_mode():

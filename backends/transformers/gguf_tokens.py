@@ -54,6 +54,8 @@ def as_in_llamacpp(tokenizer: Any, header: Mapping[str, Any]) -> None:
     BackendError
         ``unsupported``, for a pre-tokenizer that is not known to split alike.
     """
+    if header.get("tokenizer.ggml.model") == "llama":
+        _space_in_front(tokenizer.backend_tokenizer, bool(header.get("tokenizer.ggml.add_space_prefix", True)))
     if header.get("tokenizer.ggml.model") != "gpt2":  # SentencePiece models have no pre-tokenizer
         return
     name = str(header.get("tokenizer.ggml.pre", "default"))
@@ -76,6 +78,19 @@ def as_in_llamacpp(tokenizer: Any, header: Mapping[str, Any]) -> None:
         rust.pre_tokenizer = pre_tokenizers.Sequence([*patterns, plain])
         rust.model.ignore_merges = name in _WHOLE_PIECES
     _put_bos_in_front(tokenizer, bool(header.get("tokenizer.ggml.add_bos_token", name in _WHOLE_PIECES)))
+
+
+def _space_in_front(rust: Any, wanted: bool) -> None:
+    """Make a SentencePiece model put a space in front of the text, and behind each special token, or none.
+
+    transformers puts one in front of the text alone, unless there is a space already, and whatever the file says.
+    """
+    from tokenizers import normalizers, pre_tokenizers
+
+    written = normalizers.Replace(" ", "▁")
+    rust.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), written]) if wanted else written
+    if not isinstance(rust.pre_tokenizer, pre_tokenizers.Split):  # Gemma's, at spaces that are written ▁ by then
+        rust.pre_tokenizer = None  # merges may cross the ends of words
 
 
 def _put_bos_in_front(tokenizer: Any, wanted: bool) -> None:

@@ -105,6 +105,11 @@ class _Prefilled:
     layers: dict[int, tuple[torch.Tensor, torch.Tensor]]
 
 
+def columns_of(texts: list[Text]) -> int:
+    """How many columns a block has for these texts: room for two full answers, so that they are rarely moved back."""
+    return max(len(t.prompt) for t in texts) + 2 * max(t.request.sampling.max_tokens for t in texts) + 1
+
+
 class RowBlock:
     """`Slots` as rows of one block of cache.
 
@@ -130,10 +135,8 @@ class RowBlock:
         self._prefilled: _Prefilled | None = None
         self._has_joined = False  # since the last step of the rows
         self._longest = max(len(t.prompt) for t in texts)
-        most = max(t.request.sampling.max_tokens for t in texts)
         self._prefill_tokens = max(1, PREFILL_TOKENS >> halvings)
-        # Columns for two full answers, so that they are rarely moved back.
-        self._columns = _Columns(slot_count(len(texts), halvings), self._longest + 2 * most + 1, self._longest)
+        self._columns = _Columns(slot_count(len(texts), halvings), columns_of(texts), self._longest)
         self._layers: dict[int, _Layer] = {}
 
     def step(self) -> list[tuple[Text, Logits | int]]:

@@ -13,8 +13,16 @@ from typing import Any
 
 from backends.errors import ConfigError
 from backends.local.backend import check_path, need_package
-from backends.local.fingerprint import SMALL_FILES, file_sha256, files_sha256, folder_weights
-from backends.local.gguf_header import check_causal, is_gguf, longrope_cells, quantisation, read_gguf_header
+from backends.local.fingerprint import SMALL_FILES, choosing_indexes, file_sha256, files_sha256, folder_weights
+from backends.local.gguf_header import (
+    check_causal,
+    is_gguf,
+    longrope_cells,
+    quantisation,
+    read_gguf_header,
+    read_gguf_tensors,
+)
+from backends.transformers.gguf_fields import check_fields, check_tensors
 from backends.transformers.loading import loading
 from backends.transformers.placement import Placement, check_adapter
 
@@ -75,6 +83,7 @@ class ModelSource:
         if path.is_dir():
             if not (path / "config.json").is_file():
                 raise self._error("a folder without config.json", "Give a transformers model's folder")
+            self._check_no_adapter((path / "adapter_config.json").is_file())
             if not folder_weights(path):
                 raise self._error("a folder without weights", "Put the model's weights there")
             return
@@ -94,6 +103,15 @@ class ModelSource:
                 "transformers ignores the LongRoPE of a GGUF file, which would give wrong numbers",
                 "Use LlamaCppBackend, or the model's safetensors",
             )
+        check_fields(path, header, read_gguf_tensors(path))
+
+    def _check_no_adapter(self, has_one: bool) -> None:
+        """Raise `ConfigError` for a model with an adapter that transformers would apply, named by nothing."""
+        if has_one:
+            raise self._error(
+                "an adapter lies beside the model (adapter_config.json), which would be applied unnamed",
+                "Give the model that it was trained on, and the adapter's own folder by adapter=",
+            )
 
     # -- identity -------------------------------------------------------------------------------
 
@@ -108,6 +126,7 @@ class ModelSource:
             small = [path / name for name in SMALL_FILES if (path / name).is_file()]
             if self.trust_remote_code:
                 small += path.glob("*.py")
+            small += choosing_indexes(path)
             return {"weights_sha256": files_sha256(folder_weights(path)), "files_sha256": files_sha256(small)}, kind
         commit = getattr(config, "_commit_hash", None)
         if commit is None:
@@ -210,7 +229,11 @@ class ModelSource:
                 **placed,
                 **options,
             )
+        self._check_no_adapter(getattr(model, "_hf_peft_config_loaded", False))  # of a hub id
         self._check_weights(model, found)
+        if "gguf_file" in options:
+            architecture = str(read_gguf_header(self.path).get("general.architecture"))
+            check_tensors(self.path, model, architecture, read_gguf_tensors(self.path))
         _check_dtype(model, dtype)
         if self.adapter is not None:
             check_adapter(self.adapter, getattr(model, "hf_device_map", None) or {})

@@ -18,6 +18,7 @@ import torch
 
 from backends.local.generation import NoRoomError
 from backends.local.trie import Pack, Trie
+from backends.transformers.context import alike_places
 from backends.transformers.memory import PassSize
 from backends.transformers.scoring.reader import LogitReader
 
@@ -87,7 +88,7 @@ class MaskedTreeRoute:
 def _own_window(config: Any) -> int | None:
     """How many tokens some layer sees at least, by the fields of a config that limit it; None: all."""
     names = ("sliding_window", "attention_chunk_size", "window_size", "attention_window_size", "local_attention")
-    found = [getattr(config, name, None) for name in names]
+    found = [alike_places(config), *(getattr(config, name, None) for name in names)]
     return min((window for window in found if isinstance(window, int)), default=None)
 
 

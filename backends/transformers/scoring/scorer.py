@@ -20,7 +20,7 @@ from backends.transformers.scoring.batch import BatchRoute
 from backends.transformers.scoring.masked_tree import MaskedTreeRoute
 from backends.transformers.scoring.reader import LogitReader
 from backends.transformers.scoring.tree import TreeRoute
-from backends.transformers.scoring.trials import try_batch, why_not_tree
+from backends.transformers.scoring.trials import fixed_choice, try_batch, why_not_tree
 
 Value = npt.NDArray[np.float64] | BackendError
 
@@ -78,6 +78,12 @@ class SequenceScorer:
             unusual = try_batch(self._batch, reader)  # refuses a model that sees later tokens
             if self.route == "batch":
                 self.route_reason += unusual
+                self._limit(fixed_choice(reader, self.size))
+
+    def _limit(self, tokens: int | None) -> None:
+        if tokens is not None:
+            self.context = tokens if self.context is None else min(self.context, tokens)
+            self.route_reason += f"; beyond {tokens} tokens what else is read decides ties of its choice of tokens"
 
     @property
     def tokens_computed(self) -> int:

@@ -11,6 +11,7 @@ import torch
 
 from backends.local.generation import NoRoomError
 from backends.local.trie import Pack, Trie
+from backends.transformers.context import alike_places
 from backends.transformers.memory import PassSize
 from backends.transformers.scoring.reader import LogitReader
 from backends.transformers.scoring.tree_attention import ATTENTION, State, TreeRefusedError, make_tree_pass
@@ -20,14 +21,19 @@ CHUNKED = "chunked_attention"
 
 
 class TreeRoute:
-    """Scores tries by tree attention, and keeps the last path's state for the next call."""
+    """Scores tries by tree attention, and keeps the last path's state for the next call.
 
-    longest: int | None = None  # paths of any length
+    Attributes
+    ----------
+    longest : int or None
+        Maximum tokens that a path may have to read; None: no limit.
+    """
 
     def __init__(self, reader: LogitReader, size: PassSize) -> None:
         self._reader, self._size = reader, size
         self.kept: tuple[int, ...] = ()
         self._past: State = {}
+        self.longest = alike_places(reader.config)
 
     def forget(self) -> None:
         """Drop the state kept from the last call."""
@@ -46,7 +52,8 @@ class TreeRoute:
         self.forget()
         with self._reader.attention(ATTENTION):
             while start < len(trie):
-                pack = trie.pack(start, nodes=self._size.tokens, rows=self._size.rows)
+                most = self._size.tokens if self.longest is None else min(self._size.tokens, self.longest)
+                pack = trie.pack(start, nodes=most, rows=self._size.rows)
                 try:
                     past, chain = self._size.run(partial(self._forward_pack, trie, pack, chain, past, answers))
                     start = pack.stop

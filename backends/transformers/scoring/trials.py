@@ -29,6 +29,7 @@ Floats = npt.NDArray[np.float64]
 
 TREE_LAYERS = {"full_attention", "sliding_attention", CHUNKED}  # the kinds of layers that tree attention supports
 TRIAL_TOKENS = 40  # maximum tokens of the sequences that try the batch
+FEW_CHOSEN = 8  # tokens that attention by an index chooses in its trial
 
 
 def why_not_tree(tree: TreeRoute | MaskedTreeRoute, batch: BatchRoute, reader: LogitReader, size: PassSize) -> str:
@@ -125,6 +126,28 @@ def try_batch(batch: BatchRoute, reader: LogitReader) -> str:
         )
     batch.together = False
     return f"; a row's log-probabilities change by {moved:.2g} nats beside others in a batch, so each is read alone"
+
+
+def fixed_choice(reader: LogitReader, size: PassSize) -> int | None:
+    """How long a text may be for attention that chooses among its tokens by an index; None: as long as the model reads.
+
+    Up to the number that is chosen, all are. Beyond it ties may go by what else is read, which a short trial would not
+    meet: so it is tried with a choice of few.
+    """
+    choosing = [m for m in reader.model.modules() if isinstance(getattr(m, "index_topk", None), int)]
+    chosen = [int(module.index_topk) for module in choosing]
+    if not chosen or min(chosen) <= FEW_CHOSEN:  # the usual trial has met it
+        return None
+    try:
+        for module in choosing:
+            module.index_topk = FEW_CHOSEN
+        reason = try_batch(BatchRoute(reader, size), reader)
+    except BackendError:
+        return min(chosen)
+    finally:
+        for module, count in zip(choosing, chosen, strict=True):
+            module.index_topk = count
+    return min(chosen) if reason else None
 
 
 def _tokens(reader: LogitReader) -> int:

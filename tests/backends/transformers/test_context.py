@@ -10,6 +10,7 @@ import transformers
 
 from backends import BackendError, HFBackend
 from backends.base import GenerateRequest, Sampling, ScoreRequest, ScoreResponse
+from backends.transformers.backend import PACK_TOKENS
 from backends.transformers.context import context_length
 from tests.backends.local.tiny_models import (
     BASE,
@@ -81,3 +82,69 @@ def test_rope_of_each_kind_of_layer_counts() -> None:
         "full_attention": dict(LONGROPE),
     }
     assert context_length(config)[0] == 24
+
+
+def llama4(vocabulary: int) -> transformers.Llama4TextConfig:
+    """Queries are scaled by their place, in steps of 20 tokens, in every second layer."""
+    return transformers.Llama4TextConfig(
+        **GROUPED, vocab_size=vocabulary, intermediate_size_mlp=48, num_local_experts=2, attention_chunk_size=96,
+        floor_scale=20, attn_scale=2.0, no_rope_layers=[1, 0, 1],
+    )  # fmt: skip
+
+
+def deepseek(vocabulary: int) -> transformers.DeepseekV32Config:
+    """An index of two heads chooses 48 tokens: most of the others are tied at 0."""
+    sizes = {name: value for name, value in BASE.items() if not name.endswith("_token_id")}
+    return transformers.DeepseekV32Config(
+        **sizes, vocab_size=vocabulary, num_key_value_heads=4, moe_intermediate_size=16, n_routed_experts=4,
+        n_shared_experts=1, num_experts_per_tok=2, n_group=1, topk_group=1, first_k_dense_replace=1, q_lora_rank=16,
+        kv_lora_rank=16, qk_rope_head_dim=8, qk_nope_head_dim=8, v_head_dim=8, index_n_heads=2, index_head_dim=16,
+        index_topk=48,
+    )  # fmt: skip
+
+
+LONG = "xyz abc " * 6  # 48 tokens
+
+
+@pytest.mark.parametrize("pack", [512, 16])
+def test_places_that_a_model_counts_itself_are_the_text_s(
+    pack: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tree's row of tokens was counted through, so that texts behind others were scaled: 0.5 nats."""
+    monkeypatch.setitem(PACK_TOKENS, "cpu", pack)
+    folder = save_model_of(llama4, tmp_path)
+    model, tokenizer = plain_model(folder)
+    backend = HFBackend(folder, threads=1)
+    requests = [ScoreRequest(f"{start}bcd", (" she", "xy", "z")) for start in ("k", "q", "a", "t", "u", LONG, LONG[3:])]
+    expected = []
+    for request in requests:
+        start = len(tokenizer(request.prompt)["input_ids"])
+        for continuation in request.continuations:
+            tokens = tokenizer(request.prompt + continuation)["input_ids"]
+            expected.append(sum(log_probabilities(model, tokens)[start - 1 :]))
+    assert scores(backend, requests) == pytest.approx(expected, abs=1e-4)
+    assert backend.load().route.startswith("tree")
+
+
+def test_texts_far_from_their_start_are_written_alone(tmp_path: Path) -> None:
+    folder = save_model_of(llama4, tmp_path)
+    backend = HFBackend(folder, threads=1)
+    requests = [GenerateRequest(prompt, Sampling(max_tokens=6)) for prompt in (LONG, "k", "the man", LONG[5:])]
+    together = backend.run_blocking(requests)
+    assert together == [HFBackend(folder, threads=1).run_blocking([request])[0] for request in requests]
+    model, tokenizer = plain_model(folder)
+    tokens = tokenizer(LONG)["input_ids"]
+    for _ in range(6):
+        with torch.inference_mode():
+            tokens.append(int(model(torch.tensor([tokens])).logits[0, -1].argmax()))
+    assert together[0].text == tokenizer.decode(tokens[-6:])  # type: ignore[union-attr]
+
+
+def test_a_choice_of_tokens_limits_the_text(tmp_path: Path) -> None:
+    """Beyond the number that is chosen, ties go by what else is read: scores moved by 0.5 nats."""
+    backend = HFBackend(save_model_of(deepseek, tmp_path), threads=1)
+    texts = [ScoreRequest(LONG[4:], (" she",)), ScoreRequest(LONG * 2, (" she",)), GenerateRequest(LONG, Sampling())]
+    short, *far = backend.run_blocking(texts)
+    assert isinstance(short, ScoreResponse)
+    assert [answer.kind for answer in far if isinstance(answer, BackendError)] == ["context_length"] * 2
+    assert "beyond 48 tokens" in backend.load().route

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -163,3 +165,61 @@ def test_files_hash_follows_text_end_and_trusted_code(tmp_path: Path) -> None:
         seen.append(identity(trusting=True))
         assert identity() == seen[2], "code that is not run changes nothing"
     assert len(set(seen)) == 5
+
+
+def test_an_index_that_chooses_files_is_in_the_fingerprint(folders: dict[str, Path], tmp_path: Path) -> None:
+    """Loaders read only the files that it names: two folders with the same files gave other numbers under one name."""
+    folder = shutil.copytree(folders["llama"], tmp_path / "model")
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").rename(folder / "a.safetensors")
+    changed = {name: tensor * 1.5 for name, tensor in weights.items()}
+    save_file(changed, folder / "b.safetensors", metadata={"format": "pt"})
+    found, prints = [], []
+    for chosen in ("a", "b"):
+        index = {"metadata": {}, "weight_map": dict.fromkeys(weights, f"{chosen}.safetensors")}
+        (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+        backend = HFBackend(folder, threads=1)
+        prints.append(backend.describe_blocking().fingerprint)
+        found.append(scores(backend, REQUESTS[:1]))
+    assert found[0] != found[1]
+    assert prints[0] != prints[1]
+
+
+def test_an_index_of_all_files_changes_no_fingerprint(folders: dict[str, Path], tmp_path: Path) -> None:
+    """Models whose answers are stored keep them."""
+    folder = shutil.copytree(folders["llama"], tmp_path / "model")
+    before = HFBackend(folder).describe_blocking().fingerprint
+    index = {"metadata": {}, "weight_map": {"lm_head.weight": "model.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert HFBackend(folder).describe_blocking().fingerprint == before
+
+
+def test_an_adapter_beside_the_model_is_refused(folders: dict[str, Path], tmp_path: Path) -> None:
+    """transformers applies it, and no option or fingerprint named it or its scale."""
+    import peft
+
+    folder = shutil.copytree(folders["llama"], tmp_path / "model")
+    model, _ = plain_model(folder)
+    peft.get_peft_model(model, peft.LoraConfig(r=4, target_modules=["q_proj"])).save_pretrained(folder)
+    backend = HFBackend(folder, threads=1)
+    with pytest.raises(ConfigError, match="adapter lies beside the model"):
+        backend.check()
+    (answer,) = backend.run_blocking(REQUESTS[:1])  # of a hub id, this is where it shows
+    assert "adapter lies beside the model" in str(answer)
+
+
+def test_a_token_beyond_the_model_spells_no_prompt(tmp_path: Path) -> None:
+    """The model predicts none of its own tokens' number or more: such a way to spell a prompt's end has no part."""
+    tokenizer = byte_level_tokenizer()
+    state = json.loads(tokenizer.backend_tokenizer.to_str())
+    names = state["model"]["vocab"]
+    last = max(names, key=names.__getitem__)
+    names["Ġs"], names[last] = names[last], names["Ġs"]
+    answers = []
+    for size in (len(names), len(names) - 1):
+        folder = save_model_of(
+            lambda v, n=size: transformers.LlamaConfig(**GROUPED, vocab_size=n), tmp_path / str(size)
+        )
+        (folder / "tokenizer.json").write_text(json.dumps(state))
+        answers += HFBackend(folder, threads=1).run_blocking([ScoreRequest("the man sh", ("e",))])
+    assert not any(isinstance(answer, BackendError) for answer in answers), answers
