@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from audit.analysis.estimators import Codes, Floats, Strata
-from audit.analysis.rows.design import strata_of, undefined_strata, usable
+from audit.analysis.estimators import Codes, Floats, Strata, combinations, renumbered
+from audit.analysis.rows.design import occurring, strata_of, undefined_strata, usable
 from audit.analysis.rows.table import Bools, Levels, RowTable, item_index
 from audit.results import VarianceComponents
 from suites.base import MeasureSpec, Row
@@ -136,7 +136,7 @@ def components(
     """
     strata = np.zeros(len(values), dtype=np.intp) if strata is None else strata
     weights = np.ones(1) if weights is None else weights
-    names = [name for name, codes in clusters.items() if len(np.unique(codes)) > 1]
+    names = [name for name, codes in clusters.items() if renumbered(codes)[1] > 1]
     shared = _symmetric_differences(values, [clusters[name] for name in names], strata)
     full = frozenset(range(len(names)))
     unknown = [*names, *(["cross"] if len(names) > 1 else []), *(["sampling"] if full in shared else [])]
@@ -167,7 +167,7 @@ def components(
 
 def _is_nested(codes: Codes, strata: Codes) -> bool:
     """Whether each level (n,) lies in one stratum (n,) alone."""
-    return len(np.unique(np.column_stack([codes, strata]), axis=0)) == len(np.unique(codes))
+    return combinations([codes, strata]).number == renumbered(codes)[1]
 
 
 def _of_strata(
@@ -193,7 +193,7 @@ def _symmetric_differences(
     for of in sets:
         cell = strata.astype(np.int64)
         for place in sorted(of):
-            cell = np.unique(cell * (int(clusters[place].max()) + 1) + clusters[place], return_inverse=True)[1]
+            cell = renumbered(cell * (int(clusters[place].max()) + 1) + clusters[place])[0]
         count = np.bincount(cell).astype(float)
         centred = values - values.mean()
         total, squares = np.bincount(cell, centred), np.bincount(cell, centred**2)
@@ -228,8 +228,8 @@ def uneven_strata(clusters: Mapping[str, Codes], strata: Strata) -> dict[str, li
     """Each stratum's (weight, levels) for factors (n,) nested in strata with unequal numbers of levels."""
     found = {}
     for name, codes in clusters.items():
-        of_strata = [len(np.unique(codes[strata.codes == place])) for place in range(len(strata.weights))]
-        if sum(of_strata) == len(np.unique(codes)) and len(set(of_strata)) > 1:
+        of_strata = [renumbered(codes[strata.codes == place])[1] for place in range(len(strata.weights))]
+        if sum(of_strata) == renumbered(codes)[1] and len(set(of_strata)) > 1:
             found[name] = list(zip(strata.weights.tolist(), of_strata, strict=True))
     return found
 
@@ -292,7 +292,7 @@ def _described(
     found = components(values[used], codes, *by_stratum)
     if found is None:
         return None
-    levels = {name: len(np.unique(codes[name])) for name in found.factors}
+    levels = {name: renumbered(codes[name])[1] for name in found.factors}
     uneven = {} if strata is None else uneven_strata({name: codes[name] for name in levels}, strata)
     # In the order of the figure's weights, as designs of a suite's items have them.
     order = _order_of_strata(table, spec, used)
@@ -318,6 +318,6 @@ def _order_of_strata(table: RowTable, spec: MeasureSpec, used: Bools) -> list[in
     """For each weight of a figure, the place of its stratum among those of `strata_of`."""
     if spec.stratum is None or spec.weights is None:
         return []
-    present = np.unique(table.codes(spec.stratum)[used]).tolist()
+    present = occurring(table.codes(spec.stratum), used).tolist()
     codes = (table.levels.find(spec.stratum, level) for level in spec.weights)
     return [present.index(code) for code in codes if code in present]

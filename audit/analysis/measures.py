@@ -182,7 +182,9 @@ def _prepared(
     undefined = undefined_strata(table, spec, used)
     if undefined or not used.any():
         return {**_NOTHING, "n_clusters": 0, "undefined_strata": undefined}
-    value, low, high = quantity.value[used], quantity.low[used], quantity.high[used]
+    value = quantity.value[used]
+    is_exact = quantity.low is quantity.value and quantity.high is quantity.value
+    low, high = (value, value) if is_exact else (quantity.low[used], quantity.high[used])
     return _Mean(
         spec,
         identified_columns(value, low, high),

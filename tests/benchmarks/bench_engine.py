@@ -1,6 +1,6 @@
 """What the engine costs: a line for each measure, with its goal.
 
-python -m tests.benchmarks.bench_engine [storm] [http] [store] [prompts] [merge] [resume] [hung]
+python -m tests.benchmarks.bench_engine [storm] [http] [store] [prompts] [shards] [merge] [resume] [hung]
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ import resource
 import sqlite3
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import httpx
+import psutil
 
 from audit.collect.jobs import Job, Outcome, RetryPolicy
 from audit.collect.scheduler import run_jobs
@@ -199,6 +201,38 @@ async def _write_rows(opened: Store, entries: Sequence[Entry]) -> None:
     await asyncio.wrap_future(opened._database.submit(insert, gather=True))
 
 
+def shards(_: Lab, folder: Path, number: int = 8_000) -> None:
+    """Prompts written to stores of 1, 2 and 4 shards: CPU of the shards' writers, and of the process beside them.
+
+    CPU, since that tells what each could do on a core of its own, however loaded this machine is.
+    """
+    for n_shards in (1, 2, 4):
+        with Store.open(folder / f"{n_shards}.db", shards=n_shards) as opened:
+            seconds = 0.0
+            for some in chunked(range(number), 512):
+                entries = [Entry(keyed_request(request, FP), answer) for request, answer in map(_prompt, some)]
+                began = time.process_time()
+                for batch in chunked(entries, 64):
+                    asyncio.run(_write_packed(opened, batch))
+                seconds += time.process_time() - began
+            writers = _seconds_of("store-writer")
+        beside = seconds - sum(writers)
+        each, of_driver = number / sum(writers), number / beside
+        most = min(of_driver, n_shards * each)
+        print(
+            f"shards: {n_shards}: {sum(writers) / number * 1000:.3f} ms of CPU a prompt in the writers, "
+            f"{beside / number * 1000:.3f} beside them: a shard can take {each:,.0f} a second, all {n_shards} of them "
+            f"{n_shards * each:,.0f}, the process {of_driver:,.0f}; so {most:,.0f} a second, "
+            f"efficiency {most / (n_shards * each):.0%}"
+        )
+
+
+def _seconds_of(name: str) -> list[float]:
+    """The CPU seconds of the threads of a name."""
+    own = {thread.native_id for thread in threading.enumerate() if thread.name == name}
+    return [one.user_time + one.system_time for one in psutil.Process().threads() if one.id in own]
+
+
 def _bytes_by_table(path: Path, prompts: int) -> str:
     """What the bytes of a prompt are, where this SQLite can say so."""
     with contextlib.closing(sqlite3.connect(path)) as db:
@@ -285,6 +319,7 @@ MEASURES = {
     "http": http,
     "store": store,
     "prompts": prompts,
+    "shards": shards,
     "merge": merge,
     "resume": resume,
     "hung": hung,

@@ -1,9 +1,10 @@
 """Memory of a run by its number of prompts: a line for each stage, in bytes a prompt.
 
-python -m tests.benchmarks.bench_memory 10000 100000 [--models 1] [--unasked] [--store FOLDER] [--allocations]
+python -m tests.benchmarks.bench_memory 10000 100000 [--models 1] [--unasked] [--judged] [--store FOLDER]
 
 Prompts with 26 continuations each, over a fixed number of clusters. Each number runs in a process of its own, since
-a process does not give back all of its memory. A stage's peak is the largest resident size that was seen in it.
+a process does not give back all of its memory. A stage's peak is the largest resident size that was seen in it, with
+and without the pages of files that are mapped: these the system takes back when it needs them.
 """
 
 from __future__ import annotations
@@ -23,10 +24,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 
 from audit import Audit
 from audit.analysis import evaluate
+from audit.analysis.comparing.comparisons import compare_models
+from audit.analysis.components import suite_components
+from audit.analysis.measures import measure_rows
+from audit.analysis.rows.packed import BLOCK, LevelColumn, NumberColumn, PackedRows, RowBlock, RowsAlike
+from audit.analysis.rows.spool import Spool
+from audit.analysis.rows.table import RowTable
 from audit.run import answer_collector, audit_run
 from audit.store import Store
 from backends import FakeBackend
@@ -119,6 +127,7 @@ class _Watch(threading.Thread):
         super().__init__(daemon=True)
         self.stage = "start"
         self.peaks: dict[str, int] = {}
+        self.own: dict[str, int] = {}
         self.seconds: dict[str, float] = {}
         self._process = psutil.Process()
 
@@ -126,7 +135,9 @@ class _Watch(threading.Thread):
         before = time.monotonic()
         while True:
             now, stage = time.monotonic(), self.stage
-            self.peaks[stage] = max(self.peaks.get(stage, 0), self._process.memory_info().rss)
+            memory = self._process.memory_info()
+            self.peaks[stage] = max(self.peaks.get(stage, 0), memory.rss)
+            self.own[stage] = max(self.own.get(stage, 0), memory.rss - memory.shared)
             self.seconds[stage] = self.seconds.get(stage, 0.0) + now - before
             before = now
             time.sleep(0.01)
@@ -175,7 +186,53 @@ def _measure(number: int, models: int, folder: Path, options: argparse.Namespace
     watch.stage = "end"
     time.sleep(0.05)
     assert result.complete
-    told.put((watch.peaks, watch.seconds, _digest(folder / "many.db", result.run_id)))
+    told.put((watch.peaks, watch.own, watch.seconds, _digest(folder / "many.db", result.run_id)))
+
+
+def _judged_rows(number: int, model: int) -> PackedRows:
+    """Rows as `ManyPrompts.read` makes them, of made-up shares."""
+    spool, slots = Spool(), []
+    for start in range(0, number, BLOCK):
+        at = np.arange(start, min(start + BLOCK, number))
+        draw = np.random.default_rng([model, start])
+        shares = draw.dirichlet((3.0, 2.0, 1.0), len(at))
+        template, occupation = at // _OCCUPATIONS % _TEMPLATES, at % _OCCUPATIONS
+        columns = {**{f"p_{name}": shares[:, i] for i, name in enumerate(_OF)}, "gap": shares[:, 1] - shares[:, 0]}
+        columns |= {"coverage": draw.uniform(0.5, 1.0, len(at))}
+        names = [f"occupation {i}" for i in occupation.tolist()]
+        factors = {"occupation": names, "template": template.tolist(), "group": (occupation % 2).tolist()}
+        alike = RowsAlike(
+            (tuple(factors), tuple(columns)),
+            np.arange(len(at)),
+            [LevelColumn.of(levels) for levels in factors.values()],
+            [NumberColumn(own, own, own, {}) for own in map(np.ascontiguousarray, columns.values())],
+        )
+        ids = [f"{t}/{o}/{i}" for t, o, i in zip(template.tolist(), occupation.tolist(), at.tolist(), strict=True)]
+        slots.append((spool.add(RowBlock(ids, [alike], {}, {}, {}).packed()), len(at)))
+    return PackedRows(spool, slots)
+
+
+def _judge(number: int, models: int, told: Any) -> None:
+    """Evaluate rows that were never asked for: what a run does once it has all answers."""
+    watch = _Watch()
+    watch.start()
+    specs = list(ManyPrompts(number).measures(()))
+    found = hashlib.sha256()
+    watch.stage = "rows"
+    rows = {f"m{i}": _judged_rows(number, i) for i in range(models)}
+    watch.stage = "measure"
+    for name, own in rows.items():
+        table = RowTable(own)
+        for one in measure_rows(table, specs, model=name, suite="s", signature={}):
+            found.update(one.model_dump_json().encode())
+        del table
+    watch.stage = "compare"
+    for compared in compare_models(rows, specs, suite="s"):
+        found.update(compared.model_dump_json().encode())
+    watch.stage = "components"
+    for part in suite_components("s", rows, specs):
+        found.update(part.model_dump_json().encode())
+    told.put((watch.peaks, watch.own, watch.seconds, found.hexdigest()[:16]))
 
 
 def _digest(path: Path, run_id: str) -> str:
@@ -200,6 +257,7 @@ def main() -> None:
     parser.add_argument("--store", type=Path, help="keep the stores here: a second run asks nothing")
     parser.add_argument("--allocations", action="store_true", help="what holds the memory once all is asked (slow)")
     parser.add_argument("--unasked", action="store_true", help="made-up answers, without scheduler and store")
+    parser.add_argument("--judged", action="store_true", help="made-up rows, and only what is computed of them")
     options = parser.parse_args()
     context = multiprocessing.get_context("spawn")
     for number in options.numbers:
@@ -208,15 +266,19 @@ def main() -> None:
             folder = folder / f"{number}x{options.models}"
             folder.mkdir(parents=True, exist_ok=True)
             told = context.Queue()
-            process = context.Process(target=_measure, args=(number, options.models, folder, options, told))
+            process = (
+                context.Process(target=_judge, args=(number, options.models, told))
+                if options.judged
+                else context.Process(target=_measure, args=(number, options.models, folder, options, told))
+            )
             process.start()
-            peaks, seconds, digest = told.get()
+            peaks, own, seconds, digest = told.get()
             process.join()
-        first = peaks["start"]
+        first = own["start"]
         print(f"{number:,} prompts, {options.models} model(s): figures and rows {digest}")
         for stage, peak in peaks.items():
-            print(f"    {stage:12} {peak / 2**20:7.0f} MB, {(peak - first) / number:7.0f} bytes a prompt, "
-                  f"{seconds.get(stage, 0.0):7.1f} s")  # fmt: skip
+            print(f"    {stage:12} {peak / 2**20:7.0f} MB, without mapped files {own[stage] / 2**20:7.0f} MB, "
+                  f"{(own[stage] - first) / number:7.0f} bytes a prompt, {seconds.get(stage, 0.0):7.1f} s")  # fmt: skip
         sys.stdout.flush()
 
 

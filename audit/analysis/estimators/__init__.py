@@ -4,7 +4,15 @@ Takes arrays of values and of codes: clusters, strata. Gives `Estimate`: values,
 """
 
 from audit.analysis.estimators.batches import Layout, MeanOf, together
-from audit.analysis.estimators.clusters import Strata, cluster_means, crossed_factors
+from audit.analysis.estimators.clusters import (
+    Strata,
+    blocks,
+    cluster_means,
+    combinations,
+    crossed_factors,
+    renumbered,
+    total,
+)
 from audit.analysis.estimators.estimate import (
     ROUNDING,
     Codes,
@@ -35,17 +43,21 @@ __all__ = [
     "ValueKind",
     "allow_for_unseen_skewness",
     "bent_by_skewness",
+    "blocks",
     "cluster_means",
     "clustered_mean",
+    "combinations",
     "crossed_factors",
     "far_degrees",
     "few_levels_decide",
     "finite",
     "is_constant",
     "mean_of_kind",
+    "renumbered",
     "rests_on_few_levels",
     "summed_variance",
     "together",
+    "total",
     "unknown_where_few_are_alike",
     "unseen_share",
     "with_unseen_share",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import special
 
-from audit.analysis.estimators.clusters import Strata, cluster_means, crossed_factors
+from audit.analysis.estimators.clusters import Strata, crossed_factors, from_strata, level_means
 from audit.analysis.estimators.estimate import Codes, Estimate, Floats
 
 #: Levels of a stratum that may be alike by chance, although the stratum's kind of levels are not.
@@ -50,7 +50,7 @@ def _variance_not_seen(columns: Floats, codes: Codes, strata: Strata) -> Floats:
     extra = np.zeros(columns.shape[1])
     if len(levels) < 2 or levels.min() < 2:
         return extra
-    of_levels = cluster_means(columns - strata.means(columns)[strata.codes], codes)
+    of_levels = level_means(from_strata(columns, strata, strata.means(columns)), codes)
     squares = np.stack([_squares(of_levels[stratum == s]) for s in range(len(levels))])
     for s in np.flatnonzero(levels <= _SMALL):
         free, free_of_others = int(levels[s]) - 1, int((levels - 1).sum() - levels[s] + 1)

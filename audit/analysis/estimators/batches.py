@@ -15,9 +15,10 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from audit.analysis.estimators.clusters import Strata
+from audit.analysis.estimators.clusters import Strata, blocks, renumbered
 from audit.analysis.estimators.estimate import Codes, Estimate, Floats
 from audit.analysis.estimators.kinds import ValueKind, mean_of_kind
+from audit.analysis.estimators.probabilities import inside_of_range
 
 T = TypeVar("T")
 
@@ -57,7 +58,7 @@ class Layout:
         digest = hashlib.sha256(f"{n} {len(parts)} {'' if belongs is None else belongs.shape[1]}".encode())
         for part in (*coded, *parts, *levels):
             digest.update(f"/{part.size}/".encode())
-            digest.update(part.tobytes())
+            digest.update(np.ascontiguousarray(part).data)
         return cls(coded, strata, belongs, digest.digest())
 
     @property
@@ -79,7 +80,7 @@ class MeanOf(NamedTuple):
         """Equal for requests that can share an estimate."""
         kind, inside = self.kind, b""
         if kind.is_probability:  # rows at 0 or 1 in any column are outside the model
-            rows = ((self.columns > 0) & (self.columns < 1)).all(axis=1)
+            rows = inside_of_range(self.columns)
             inside = b"" if rows.all() else hashlib.sha256(rows.tobytes()).digest()
         return self.layout.key, replace(kind, is_count=False), kind.holds(self.columns), inside
 
@@ -146,7 +147,7 @@ def _one_estimate(requests: Sequence[MeanOf]) -> Iterator[Estimate]:
     """Estimates of requests of one group."""
     layout, kind = requests[0].layout, requests[0].kind
     is_count = np.concatenate([np.broadcast_to(r.kind.is_count, r.columns.shape[1]) for r in requests])
-    columns = np.concatenate([r.columns for r in requests], axis=1)
+    columns = requests[0].columns if len(requests) == 1 else np.concatenate([r.columns for r in requests], axis=1)
     estimate = mean_of_kind(columns, layout.clusters, replace(kind, is_count=is_count), layout.strata, layout.belongs)
     ends = np.cumsum([r.columns.shape[1] for r in requests]).tolist()
     for start, end in itertools.pairwise([0, *ends]):
@@ -155,7 +156,11 @@ def _one_estimate(requests: Sequence[MeanOf]) -> Iterator[Estimate]:
 
 def _as_they_occur(codes: Codes) -> Codes:
     """Codes (n,) renumbered by each level's first occurrence."""
-    _, first, own = np.unique(codes, return_index=True, return_inverse=True)
-    number = np.empty(len(first), dtype=np.intp)
-    number[np.argsort(first)] = np.arange(len(first))
-    return number[own]
+    own, levels = renumbered(codes)
+    first = np.full(levels, len(own))
+    for rows in blocks(len(own)):
+        occurring, at = np.unique(own[rows], return_index=True)
+        first[occurring] = np.minimum(first[occurring], rows.start + at)
+    number = np.empty(levels, dtype=np.intp)
+    number[np.argsort(first)] = np.arange(levels)
+    return own if (number == np.arange(levels)).all() else number[own]

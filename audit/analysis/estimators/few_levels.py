@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from audit.analysis.estimators.clusters import Strata, cluster_means, crossed_factors
+from audit.analysis.estimators.clusters import Strata, crossed_factors, from_strata, level_means
 from audit.analysis.estimators.estimate import ROUNDING, Codes, Floats
 
 #: Values below this share of the mean (or as near to 1) hardly affect it: they are modelled as if at this share.
@@ -34,8 +34,11 @@ def rests_on_few_levels(values: Floats, clusters: Sequence[Codes]) -> bool:
     mean = float(values.mean())
     if not 0 < min(mean, 1 - mean) < _RARE:
         return False
-    odds = special.logit(np.clip(values, LEAST_PART * mean, 1 - LEAST_PART * (1 - mean)))[:, None]
-    return any(float(cluster_means(odds, codes).std()) > _VARIED for codes in crossed_factors(clusters))
+
+    def odds(rows: slice) -> Floats:
+        return np.asarray(special.logit(np.clip(values[rows], LEAST_PART * mean, 1 - LEAST_PART * (1 - mean))))[:, None]
+
+    return any(float(level_means(odds, codes).std()) > _VARIED for codes in crossed_factors(clusters))
 
 
 def few_levels_decide(
@@ -48,23 +51,22 @@ def few_levels_decide(
     ``is_unbounded``: of values without a range, of which less skewness is said.
     """
     least, surely = (_SKEWED_UNBOUNDED, _SURELY_UNBOUNDED) if is_unbounded else (_SKEWED, _SURELY)
-    residual = columns - strata.means(columns)[strata.codes]
-    decide = np.zeros(residual.shape[1], dtype=np.bool_)
+    residual = from_strata(columns, strata, strata.means(columns))
+    decide = np.zeros(columns.shape[1], dtype=np.bool_)
     for codes in crossed_factors(clusters):
         n = int(codes.max()) + 1
         if n > 2:
             by_chance = math.sqrt(6 * n * (n - 1) / ((n - 2) * (n + 1) * (n + 3)))
-            rise, fall = skewness_of_levels(residual, [codes])
+            rise, fall = skewness_of_levels([level_means(residual, codes)], columns.shape[1])
             decide |= np.maximum(rise, fall) > max(least, surely * by_chance)
     return decide
 
 
-def skewness_of_levels(residual: Floats, clusters: Sequence[Codes]) -> tuple[Floats, Floats]:
-    """The skewness of the levels upwards and downwards (k,), of the factor that has most; from values (n, k) without
-    the strata's means. -inf where levels do not differ."""
-    rise = fall = np.full(residual.shape[1], -np.inf)
-    for codes in crossed_factors(clusters):
-        of_levels = cluster_means(residual, codes)
+def skewness_of_levels(of_factors: Sequence[Floats], k: int) -> tuple[Floats, Floats]:
+    """The skewness of the levels upwards and downwards (k,), of the factor that has most; from each factor's means
+    (G, k) of values without the strata's means. -inf where levels do not differ."""
+    rise = fall = np.full(k, -np.inf)
+    for of_levels in of_factors:
         n = len(of_levels)
         second, third = (of_levels**2).mean(axis=0), (of_levels**3).mean(axis=0)
         skewness = np.divide(third, second**1.5, out=np.full_like(third, -np.inf), where=second > ROUNDING)

@@ -44,14 +44,27 @@ holds a third of the items, and no interval is left.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 from scipy import special
 
-from audit.analysis.estimators.clusters import Strata, additive_rank, cells, crossed_factors, renumbered, sums
+from audit.analysis.estimators.clusters import (
+    Making,
+    Strata,
+    additive_rank,
+    blocks,
+    combinations,
+    crossed_factors,
+    from_strata,
+    level_means,
+    level_sums,
+    renumbered,
+    sums,
+    total,
+)
 from audit.analysis.estimators.estimate import Codes, Estimate, Floats, is_constant
 
 #: Level at which a factor's own variance must be significant to be separated from that of the cells alone.
@@ -102,10 +115,9 @@ def clustered_mean(values: Floats, clusters: Sequence[Codes], strata: Strata | N
     fewest = int(np.bincount(strata.codes).min())
     if n < 2:
         return Estimate(mean, unknown, unknown, n, n)
-    residual = columns - means[strata.codes]
-    residual = np.where(is_constant(residual, mean), 0.0, residual)
+    residual = _zero_where_constant(from_strata(columns, strata, means), mean, n)
     # Without clusters, each item is a cluster.
-    of_each = [_one_way(residual, codes, strata) for codes in factors or [np.arange(n)]]
+    of_each = [_one_way(residual, codes, strata) for codes in factors] or [_of_items(residual, strata)]
     levels = [_fewest_levels(codes, strata) for codes in factors] or [fewest]
     third = np.sum([moments.third for moments in of_each], axis=0)
     if len(of_each) == 1:
@@ -175,13 +187,30 @@ def sources_of_error(columns: Floats, clusters: Sequence[Codes], strata: Strata)
 
     Without clusters each item is a level. The cells' degrees of freedom are 0 if V_c is unknown.
     """
-    residual = columns - strata.means(columns)[strata.codes]
+    return sources_of_rows(columns.__getitem__, clusters, strata)
+
+
+def sources_of_rows(make: Making, clusters: Sequence[Codes], strata: Strata) -> tuple[list[Source], Source]:
+    """The same of what is made of the rows."""
+    means = level_means(make, strata.codes)
+    residual: Making = lambda rows: make(rows) - means[strata.codes[rows]]  # noqa: E731
+    k = means.shape[1]
     factors = crossed_factors(clusters)
-    of_each = factors or [np.arange(len(columns))]
-    sources = [Source(*_one_way(residual, codes, strata)[:2], int(codes.max()) + 1) for codes in of_each]
-    if len(of_each) == 1:
-        return sources, Source(np.zeros(columns.shape[1]), np.zeros(columns.shape[1]), 0)
-    return sources, Source(*_cells_alone(residual, factors, strata), renumbered(cells(factors))[1])
+    if not factors:
+        own = _of_items(residual, strata)
+        return [Source(own.variance, own.df, len(strata.codes))], Source(np.zeros(k), np.zeros(k), 0)
+    sources = [Source(*_one_way(residual, codes, strata)[:2], int(codes.max()) + 1) for codes in factors]
+    if len(factors) == 1:
+        return sources, Source(np.zeros(k), np.zeros(k), 0)
+    return sources, Source(*_cells_alone(residual, factors, strata), combinations(factors).number)
+
+
+def _zero_where_constant(residual: Making, mean: Floats, n: int) -> Making:
+    """The residuals, 0 in columns where they are all the same."""
+    ends = [(made.min(axis=0), made.max(axis=0)) for made in map(residual, blocks(n))]
+    lows, highs = (np.array(of_blocks) for of_blocks in zip(*ends, strict=True))
+    constant = is_constant(np.stack([lows.min(axis=0), highs.max(axis=0)]), mean)
+    return lambda rows: np.where(constant, 0.0, residual(rows))
 
 
 def _fewest_levels(codes: Codes, strata: Strata) -> int:
@@ -189,13 +218,39 @@ def _fewest_levels(codes: Codes, strata: Strata) -> int:
     return int(np.bincount(strata.of_levels(codes)).min())
 
 
-def _one_way(residual: Floats, codes: Codes, strata: Strata) -> Moments:
+def _one_way(residual: Making, codes: Codes, strata: Strata) -> Moments:
     """The mean's error clustered by one factor, its residuals (n, k) taken from the strata's means."""
-    stratum = strata.of_levels(codes)
-    size = len(stratum)
-    part = np.bincount(codes, weights=strata.of_items, minlength=size)  # each level's part in the mean
-    added = sums(residual * strata.of_items[:, None], codes, size)
-    parts = [_of_stratum(part[own], added[own]) for own in (stratum == s for s in range(int(stratum.max()) + 1))]
+    stratum, of_item = strata.of_levels(codes), strata.of_each_item
+    size, n = len(stratum), len(codes)
+    part = total(  # each level's part in the mean
+        n, lambda rows: np.bincount(codes[rows], weights=of_item[strata.codes[rows]], minlength=size).astype(float)
+    )
+    added = level_sums(lambda rows: residual(rows) * of_item[strata.codes[rows]][:, None], codes, size)
+    parts = [_of_stratum([(part[own], added[own])]) for own in (stratum == s for s in range(int(stratum.max()) + 1))]
+    return _added_up(parts, size)
+
+
+def _of_items(residual: Making, strata: Strata) -> Moments:
+    """The mean's error where each item is a level: as `_one_way`, without what is as long as the items."""
+    of_item, n = strata.of_each_item, len(strata.codes)
+    return _added_up([_of_stratum(_ItemBlocks(residual, strata, of_item, s)) for s in range(len(of_item))], n)
+
+
+class _ItemBlocks:
+    """The items of a stratum in blocks, as often as they are asked for."""
+
+    def __init__(self, residual: Making, strata: Strata, of_item: Floats, stratum: int) -> None:
+        self._residual, self._strata, self._of_item, self._stratum = residual, strata, of_item, stratum
+
+    def __iter__(self) -> Iterator[tuple[Floats, Floats]]:
+        for rows in blocks(len(self._strata.codes)):
+            own = self._strata.codes[rows] == self._stratum
+            part = np.full(int(own.sum()), self._of_item[self._stratum])
+            yield part, (self._residual(rows) * self._of_item[self._strata.codes[rows]][:, None])[own]
+
+
+def _added_up(parts: Sequence[Moments], size: int) -> Moments:
+    """The error that the strata's errors, of so many levels in all, add up to."""
     variance, third = (np.sum([moments[i] for moments in parts], axis=0) for i in (0, 2))
     uncertain = np.sum([moments.variance**2 / moments.df for moments in parts], axis=0)
     most_df = np.full(variance.shape, size - float(len(parts)))
@@ -204,49 +259,60 @@ def _one_way(residual: Floats, codes: Codes, strata: Strata) -> Moments:
     return Moments(variance, np.where(np.isnan(variance), np.nan, df), third)
 
 
-def _of_stratum(part: Floats, added: Floats) -> Moments:
-    """The error from levels (G,) with these weights in the mean and these sums of residuals (G, k)."""
-    if len(part) < 2:
-        unknown = np.full(added.shape[1], np.nan)
+def _of_stratum(levels: Iterable[tuple[Floats, Floats]]) -> Moments:
+    """The error from blocks of levels (G,) with these weights in the mean and these sums of residuals (G, k)."""
+    sizes = [(len(part), part.sum(), added.shape[1]) for part, added in levels]
+    number, whole, k = sum(size for size, _, _ in sizes), sum(part for _, part, _ in sizes), sizes[0][2]
+    if number < 2:
+        unknown = np.full(k, np.nan)
         return Moments(unknown, unknown, unknown)
-    weight = part / part.sum()
-    squares, cubes, fourths, fifths = (float((weight**power).sum()) for power in (2, 3, 4, 5))
+    powers, squared, cubed = np.zeros(4), np.zeros(k), np.zeros(k)
+    for part, added in levels:
+        weight = part / whole
+        powers += [(weight**power).sum() for power in (2, 3, 4, 5)]
+        squared += (added**2).sum(axis=0)
+        cubed += (added**3).sum(axis=0)
+    squares, cubes, fourths, fifths = powers.tolist()
     # E Σ w²(a - Σwa)² = σ²(Σw² - 2Σw³ + (Σw²)²): G/(G-1) for equal clusters.
-    variance = squares / (squares - 2 * cubes + squares**2) * (added**2).sum(axis=0)
+    variance = squares / (squares - 2 * cubes + squares**2) * squared
     # As for the variance, with as many levels as the weights are worth: G²/((G-1)(G-2)) for equal clusters.
     worth = max(1 / squares, 2.5)
-    third = worth**2 / ((worth - 1) * (worth - 2)) * (added**3).sum(axis=0)
+    third = worth**2 / ((worth - 1) * (worth - 2)) * cubed
     # Satterthwaite's (tr M)² / tr M² of that sum as a quadratic form M of normal levels: G - 1 for equal clusters.
     trace = squares - 2 * cubes + squares**2
     of_square = squares**4 + 4 * squares * fourths - 4 * squares**2 * cubes + 2 * cubes**2 - 4 * fifths + fourths
     return Moments(variance, np.full(variance.shape, trace**2 / of_square), third)
 
 
-def _cells_alone(residual: Floats, factors: Sequence[Codes], strata: Strata) -> tuple[Floats, Floats]:
+def _cells_alone(residual: Making, factors: Sequence[Codes], strata: Strata) -> tuple[Floats, Floats]:
     """Variance of the mean from the cells alone (k,), and its degrees of freedom (k,), 0 if unknown."""
+    n, n_strata = len(strata.codes), len(strata.weights)
+    cells = combinations([strata.codes, *factors])
+    counts = total(n, lambda rows: np.bincount(cells.of(rows), minlength=cells.number).astype(float))
+    added = total(n, lambda rows: sums(residual(rows), cells.of(rows), cells.number))
+    stratum, *codes = cells.levels
     variances, squares = [], []
-    for stratum, weight in enumerate(strata.weights):
-        own = strata.codes == stratum
-        variance, df = _cells_of_stratum(residual[own], [renumbered(codes[own])[0] for codes in factors])
+    for s, weight in zip(range(n_strata), strata.weights, strict=True):
+        own = stratum == s
+        variance, df = _cells_of_stratum(added[own], counts[own], [renumbered(of[own])[0] for of in codes])
         variances.append(weight**2 * variance)
         squares.append((weight**2 * variance) ** 2 / max(df, 1))
-    total, uncertain = np.sum(variances, axis=0), np.sum(squares, axis=0)
-    return total, np.divide(total**2, uncertain, out=np.zeros_like(total), where=uncertain > 0)
+    whole, uncertain = np.sum(variances, axis=0), np.sum(squares, axis=0)
+    return whole, np.divide(whole**2, uncertain, out=np.zeros_like(whole), where=uncertain > 0)
 
 
-def _cells_of_stratum(residual: Floats, factors: Sequence[Codes]) -> tuple[Floats, int]:
-    """The same for the mean of one stratum's items, with the factors' effects removed. df is 0 if unknown."""
-    cell, n_cells = renumbered(cells(factors))
-    first = np.empty(n_cells, dtype=np.intp)
-    first[cell[::-1]] = np.arange(len(cell))[::-1]  # the first item of each cell, as the last one written stays
-    of_cell = [codes[first] for codes in factors]
-    levels = [int(codes.max()) + 1 for codes in factors]
+def _cells_of_stratum(added: Floats, weight: Floats, of_cell: Sequence[Codes]) -> tuple[Floats, int]:
+    """The same for the mean of one stratum's items, with the factors' effects removed. df is 0 if unknown.
+
+    ``added`` (cells, k): sums of residuals; ``weight`` (cells,): numbers of items; ``of_cell``: each factor's levels.
+    """
+    n_cells = len(weight)
+    levels = [int(codes.max()) + 1 for codes in of_cell]
     df = n_cells - additive_rank(of_cell, levels)
     if df <= 0:
-        return np.zeros(residual.shape[1]), 0
-    n = len(residual)
-    weight = np.bincount(cell, minlength=n_cells).astype(float)
-    left = sums(residual, cell, n_cells) / weight[:, None]  # cell means
+        return np.zeros(added.shape[1]), 0
+    n = int(weight.sum())
+    left = added / weight[:, None]  # cell means
     totals = [np.bincount(codes, weights=weight, minlength=size) for codes, size in zip(of_cell, levels, strict=True)]
     start = np.abs(left).max(axis=0, initial=0.0)
     moving = np.arange(
@@ -254,8 +320,8 @@ def _cells_of_stratum(residual: Floats, factors: Sequence[Codes]) -> tuple[Float
     )  # a column that has come to rest is left alone: what stands beside it is no matter
     for _ in range(200):  # alternating projections; one sweep is exact when balanced
         swept, moved = left[:, moving], np.zeros(len(moving))
-        for codes, size, total in zip(of_cell, levels, totals, strict=True):
-            effect = sums(swept * weight[:, None], codes, size) / total[:, None]
+        for codes, size, items in zip(of_cell, levels, totals, strict=True):
+            effect = sums(swept * weight[:, None], codes, size) / items[:, None]
             swept = swept - effect[codes]
             moved = np.maximum(moved, np.abs(effect).max(axis=0))
         left[:, moving] = swept

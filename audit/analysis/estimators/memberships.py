@@ -31,7 +31,7 @@ from dataclasses import replace
 import numpy as np
 from scipy import special
 
-from audit.analysis.estimators.clusters import cells, crossed_factors, renumbered, sums
+from audit.analysis.estimators.clusters import combinations, crossed_factors, sums
 from audit.analysis.estimators.estimate import Codes, Estimate, Floats
 from audit.analysis.estimators.skewness import bent_by_skewness
 
@@ -96,7 +96,7 @@ def with_memberships(estimate: Estimate, values: Floats, clusters: Sequence[Code
 def _units(clusters: Sequence[Codes], n: int) -> Codes:
     """The independent units given the levels: combinations of the other factors' levels, or items (n,)."""
     factors = crossed_factors(clusters)
-    return renumbered(cells(factors))[0] if factors else np.arange(n)
+    return combinations(factors).of(slice(None)) if factors else np.arange(n)
 
 
 def _reach(items: Floats, jackknife: Floats, noise: Floats, df: int) -> Floats:

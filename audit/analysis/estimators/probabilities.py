@@ -23,12 +23,13 @@ from dataclasses import replace
 from functools import cache, lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
-from audit.analysis.estimators.clusters import Strata
+from audit.analysis.estimators.clusters import Making, Strata, blocks, crossed_factors, level_means
 from audit.analysis.estimators.estimate import Codes, Estimate, Floats
 from audit.analysis.estimators.few_levels import LEAST_PART, skewness_of_levels
-from audit.analysis.estimators.means import sources_of_error
+from audit.analysis.estimators.means import sources_of_rows
 
 _DRAWS, _NODES = 512, 15
 #: The part of a skewness by which the interval is wider, and the skewness that counts as chance.
@@ -52,19 +53,24 @@ def widened_by_logit_model(
         As for `clustered_mean`. Each stratum has a mean of its log-odds; the variances are the same in all.
     """
     columns = values.reshape(len(values), -1)
-    inside = ((columns > 0) & (columns < 1)).all(axis=1)  # 0 and 1 represent missing answers
+    inside = inside_of_range(columns)
     varied = (estimate.se > 0) & np.isfinite(estimate.df)
     if inside.sum() < 2 or not varied.any():
         return estimate
-    modelled = columns[inside]
+    everything = bool(inside.all())
+    modelled = columns if everything else columns[inside]
     strata = strata or Strata.one(len(columns))
-    of_inside = strata.codes[inside]
+    of_inside = strata.codes if everything else strata.codes[inside]
     if len(np.unique(of_inside)) < len(strata.weights):
         return estimate
     strata = Strata(of_inside, strata.weights)
     mean = strata.mean(modelled)
-    logits = special.logit(np.clip(modelled, LEAST_PART * mean, 1 - LEAST_PART * (1 - mean)))
-    low, high = _interval(logits, [codes[inside] for codes in clusters], strata)
+    of_clusters = clusters if everything else [codes[inside] for codes in clusters]
+
+    def logits(rows: slice) -> Floats:
+        return np.asarray(special.logit(np.clip(modelled[rows], LEAST_PART * mean, 1 - LEAST_PART * (1 - mean))))
+
+    low, high = _interval(logits, of_clusters, strata)
     low, high = (np.where(varied, inside.mean() * distance, 0.0) for distance in (mean - low, high - mean))
     at = np.clip(estimate.value, 1e-12, 1 - 1e-12)
     # On the scale of the log-odds the interval is nearly even: on its own it is bent as they are.
@@ -72,12 +78,24 @@ def widened_by_logit_model(
     bends = np.maximum(2 * at - 1, 0.0) * odds, np.maximum(1 - 2 * at, 0.0) * odds
     below, above = (side.bent(bend, estimate.t) for side, bend in zip(estimate.reach, bends, strict=True))
     modelled_reach = replace(estimate, below=below, above=above).widened(low, high)
-    rise, fall = skewness_of_levels(logits - strata.means(logits)[strata.codes], [codes[inside] for codes in clusters])
+    rise, fall = _skewness(logits, of_clusters, strata)
     wider = _wider(1 - at, fall), _wider(at, rise)
     ends = (
         np.where(varied, side.at(estimate.t) * by, 0.0) for side, by in zip(modelled_reach.reach, wider, strict=True)
     )
     return modelled_reach.widened(*ends)
+
+
+def inside_of_range(columns: Floats) -> NDArray[np.bool_]:
+    """Rows (n,) of probabilities (n, k) that are neither 0 nor 1 in any column: these represent missing answers."""
+    return np.concatenate([((columns[rows] > 0) & (columns[rows] < 1)).all(axis=1) for rows in blocks(len(columns))])
+
+
+def _skewness(logits: Making, clusters: Sequence[Codes], strata: Strata) -> tuple[Floats, Floats]:
+    """The skewness of the levels' log-odds upwards and downwards (k,)."""
+    means = level_means(logits, strata.codes)
+    residual: Making = lambda rows: logits(rows) - means[strata.codes[rows]]  # noqa: E731
+    return skewness_of_levels([level_means(residual, codes) for codes in crossed_factors(clusters)], means.shape[1])
 
 
 def _wider(share: Floats, skewness: Floats) -> Floats:
@@ -88,11 +106,12 @@ def _wider(share: Floats, skewness: Floats) -> Floats:
     return np.asarray(1 + np.maximum(by_seen, by_unseen))
 
 
-def _interval(logits: Floats, clusters: Sequence[Codes], strata: Strata) -> tuple[Floats, Floats]:
-    """Ends (k,) of the 95 % generalised interval of the mean probability, from log-odds (n, k)."""
-    sources, cells = sources_of_error(logits, clusters, strata)
+def _interval(logits: Making, clusters: Sequence[Codes], strata: Strata) -> tuple[Floats, Floats]:
+    """Ends (k,) of the 95 % generalised interval of the mean probability, from the rows' log-odds (n, k)."""
+    sources, cells = sources_of_rows(logits, clusters, strata)
     dimensions = len(sources) + 2
-    total = error = np.zeros((_DRAWS, logits.shape[1]))
+    centres = level_means(logits, strata.codes)
+    total = error = np.zeros((_DRAWS, centres.shape[1]))
     worth, largest = 0.0, error
     for dimension, source in enumerate(sources):
         variance = source.variance * _inverse_chi_squares(source.df, dimension, dimensions)
@@ -106,7 +125,7 @@ def _interval(logits: Floats, clusters: Sequence[Codes], strata: Strata) -> tupl
     moved = special.ndtri(_draws(dimensions)[-1])[:, None] * np.sqrt(error)
     nodes, of_nodes = _hermite()
     means = np.zeros_like(moved)
-    for centre, weight in zip(strata.means(logits), strata.weights.tolist(), strict=True):
+    for centre, weight in zip(centres, strata.weights.tolist(), strict=True):
         means += weight * (special.expit((centre + moved)[..., None] + np.sqrt(total)[..., None] * nodes) @ of_nodes)
     low, high = np.quantile(means, [0.025, 0.975], axis=0)
     return low, high

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy import special
 
-from audit.analysis.estimators.clusters import Strata, cells, crossed_factors, renumbered
+from audit.analysis.estimators.clusters import (
+    Making,
+    Strata,
+    combinations,
+    crossed_factors,
+    from_strata,
+    level_means,
+    total,
+)
 from audit.analysis.estimators.estimate import Codes, Estimate, Floats
+from audit.analysis.estimators.medians import medians
 from audit.analysis.estimators.unseen import UNSEEN_LOG_ODDS
 
 #: Values that differ by less than this share of their range count as nearly equal.
@@ -57,27 +66,46 @@ def allow_for_few_outcomes(
         With an error that reaches at least as far.
     """
     columns = values.reshape(len(values), -1)
-    distance = _reach_of_few(estimate, columns, clusters, least, most, strata or Strata.one(len(columns)))
+    strata = strata or Strata.one(len(columns))
+    middle = medians(columns, strata)
+    distance = _reach_of_few(estimate, columns.__getitem__, middle, clusters, (least, most), strata)
     return estimate.widened(distance, distance)
 
 
 def _reach_of_few(
-    estimate: Estimate, columns: Floats, clusters: Sequence[Codes], least: float, most: float, strata: Strata
+    estimate: Estimate,
+    make: Making,
+    middle: Floats,
+    clusters: Sequence[Codes],
+    limits: tuple[float, float],
+    strata: Strata,
 ) -> Floats:
-    """The reach (k,) of a 95 % interval that allows for one more outcome than the columns (n, k) show."""
-    part = strata.of_items[:, None]
-    n = 1 / float((part**2).sum())  # the effective number of equally weighted items
-    middle = _medians(columns, strata)
+    """The reach (k,) of a 95 % interval that allows for one more outcome than what is made of the rows shows.
+
+    ``middle`` (S, k): its medians by stratum.
+    """
+    least, most = limits
+    length, of_item = len(strata.codes), strata.of_each_item
+
+    def part(rows: slice) -> Floats:
+        return np.asarray(of_item[strata.codes[rows]])[:, None]
+
+    def added(of: Callable[[Floats], Floats]) -> Floats:
+        """The sum of the rows' parts of a function of their distance from the median."""
+        return total(length, lambda rows: (part(rows) * of(make(rows) - middle[strata.codes[rows]])).sum(axis=0))
+
+    n = 1 / float(total(length, lambda rows: (part(rows) ** 2).sum()))  # the effective number of equally weighted items
     room_above, room_below = np.maximum(most - middle, 0.0).max(axis=0), np.maximum(middle - least, 0.0).max(axis=0)
     reach = np.maximum(room_above, room_below)
-    apart = columns - middle[strata.codes]
     up, down, squares = (
-        n * (part * x).sum(axis=0) for x in (np.maximum(apart, 0.0), np.maximum(-apart, 0.0), apart**2)
+        n * added(of) for of in (lambda x: np.maximum(x, 0.0), lambda x: np.maximum(-x, 0.0), lambda x: x**2)
     )
-    in_cell = len(columns) / _number_of_cells(clusters, len(columns))
+    in_cell = length / _number_of_cells(clusters, length)
     size = (squares + in_cell * reach**2) / (up + down + in_cell * reach)
     # The variance of the mean without clusters.
-    independent = ((part * (columns - strata.means(columns)[strata.codes])) ** 2).sum(axis=0) * n / max(n - 1, 1)
+    means = level_means(make, strata.codes)
+    independent = total(length, lambda rows: ((part(rows) * (make(rows) - means[strata.codes[rows]])) ** 2).sum(axis=0))
+    independent = independent * n / max(n - 1, 1)
     seen = np.divide(estimate.se**2, independent, out=np.ones_like(independent), where=independent > 0)
     inflation = (squares * np.maximum(seen, 1.0) + (in_cell * reach) ** 2) / (squares + in_cell * reach**2)
     effective = n / inflation
@@ -102,7 +130,7 @@ def _score_interval(share: Floats, n: Floats, t: Floats) -> tuple[Floats, Floats
 def _number_of_cells(clusters: Sequence[Codes], n: int) -> int:
     """The number of combinations of levels; ``n`` without clusters."""
     factors = crossed_factors(clusters)
-    return renumbered(cells(factors))[1] if factors else n
+    return combinations(factors).number if factors else n
 
 
 def allow_for_unseen_outcomes(
@@ -122,9 +150,10 @@ def allow_for_unseen_outcomes(
     """
     columns = values.reshape(len(values), -1)
     strata = strata or Strata.one(len(columns))
-    middle = _medians(columns, strata)[strata.codes]
-    distance = _reach_of_few(estimate, middle, clusters, least, most, strata)
-    distance *= _alikeness(columns - middle, most - least)
+    middle = medians(columns, strata)
+    alike: Making = lambda rows: middle[strata.codes[rows]]  # noqa: E731
+    distance = _reach_of_few(estimate, alike, middle, clusters, (least, most), strata)
+    distance *= _alikeness(columns, middle, strata, most - least)
     return estimate.widened(distance, distance)
 
 
@@ -150,21 +179,21 @@ def allow_for_unseen_changes(
     """
     columns = values.reshape(len(values), -1)
     strata = strata or Strata.one(len(columns))
-    middle = _medians(columns, strata)[strata.codes]
+    middle = medians(columns, strata)
+    alike: Making = lambda rows: middle[strata.codes[rows]]  # noqa: E731
     n_cells = _number_of_cells(clusters, len(columns))
     few = min(max((_MANY_CELLS - n_cells) / (_MANY_CELLS - _FEW_CELLS), 0.0), 1.0)
-    room = _reach_of_few(estimate, middle, clusters, least, most, strata)
+    room = _reach_of_few(estimate, alike, middle, clusters, (least, most), strata)
     beyond = np.abs(estimate.value) / (float(2 * special.expit(UNSEEN_LOG_ODDS / 2) - 1) * room)
-    distance = room * _alikeness(columns - middle, most - least) * np.maximum(few, np.maximum(beyond, 1.0) ** -4.0)
+    distance = (
+        room * _alikeness(columns, middle, strata, most - least) * np.maximum(few, np.maximum(beyond, 1.0) ** -4.0)
+    )
     distance = np.maximum(distance, estimate.t * _ALIKE * (most - least) / np.sqrt(n_cells))
     return estimate.widened(distance, distance)
 
 
-def _alikeness(apart: Floats, width: float) -> Floats:
-    """How nearly 0 the distances (n, k) are against a range of this width: from 1 to 0 (k,)."""
-    return np.asarray((1 + (apart**2).mean(axis=0) / (_ALIKE * width) ** 2) ** -2.0)
-
-
-def _medians(columns: Floats, strata: Strata) -> Floats:
-    """The median (S, k) of each stratum's values (n, k)."""
-    return np.stack([np.median(columns[strata.codes == s], axis=0) for s in range(len(strata.weights))])
+def _alikeness(columns: Floats, middle: Floats, strata: Strata, width: float) -> Floats:
+    """How near the columns (n, k) are to their strata's medians against a range of this width: from 1 to 0 (k,)."""
+    apart = from_strata(columns, strata, middle)
+    squares = total(len(columns), lambda rows: (apart(rows) ** 2).sum(axis=0)) / len(columns)
+    return np.asarray((1 + squares / (_ALIKE * width) ** 2) ** -2.0)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from audit.analysis.correlations import noise_of_draws
-from audit.analysis.estimators import Codes, Floats, Layout, Strata, ValueKind
+from audit.analysis.estimators import Codes, Floats, Layout, Strata, ValueKind, blocks
 from audit.analysis.rows.table import Bools, Quantity, RowTable
 from audit.results import level_key
 from backends.base import Scalar
@@ -52,10 +52,10 @@ def strata_of(table: RowTable, spec: MeasureSpec, used: Bools) -> Strata | None:
     """The fixed strata of the used rows, none of which may be among `undefined_strata`; None if the figure has none."""
     if spec.stratum is None or spec.weights is None:
         return None
-    codes = table.codes(spec.stratum)[used]
+    codes = table.codes(spec.stratum)
     weights = {table.levels.find(spec.stratum, level): weight for level, weight in spec.weights.items()}
-    levels, own = np.unique(codes, return_inverse=True)
-    return Strata(own, np.array([weights[int(code)] for code in levels]))
+    levels = occurring(codes, used)
+    return Strata(np.searchsorted(levels, codes[used]), np.array([weights[int(code)] for code in levels]))
 
 
 def undefined_strata(table: RowTable, spec: MeasureSpec, used: Bools) -> list[Factor]:
@@ -63,7 +63,7 @@ def undefined_strata(table: RowTable, spec: MeasureSpec, used: Bools) -> list[Fa
     if spec.stratum is None or spec.weights is None:
         return []
     names = [*table.levels.names(spec.stratum), None]  # -1, no level, takes the last
-    present = {level_key(names[code]) for code in np.unique(table.codes(spec.stratum)[used])}
+    present = {level_key(names[code]) for code in occurring(table.codes(spec.stratum), used)}
     weighted = {level_key(level) for level in spec.weights}
     return [level for _, level in sorted(present ^ weighted, key=str)]
 
@@ -90,7 +90,7 @@ def cluster_codes(table: RowTable, spec: MeasureSpec, used: Bools) -> list[Codes
 def sampled_levels(table: RowTable, spec: MeasureSpec, used: Bools) -> dict[str, int]:
     """The number of levels of each sampled factor in the used rows; the number of rows if no factor is sampled."""
     factors = [factor for factor in spec.clusters if factor not in spec.where]
-    levels = {factor: len(np.unique(table.codes(factor)[used])) for factor in factors} or {"item": int(used.sum())}
+    levels = {factor: len(occurring(table.codes(factor), used)) for factor in factors} or {"item": int(used.sum())}
     if spec.membership is not None:
         levels[spec.membership] = table.belongs(spec.membership, used).shape[1]
     return levels
@@ -107,20 +107,30 @@ def weighted_levels(table: RowTable, spec: MeasureSpec, used: Bools) -> list[tup
 
     A factor whose levels occur in several strata has a single entry, with the sum of their weights.
     """
-    factors = [table.codes(factor)[used] for factor in spec.clusters if factor not in spec.where]
-    factors = factors or [np.arange(int(used.sum()))]
     if spec.stratum is None or spec.weights is None:
         return [(1.0, n) for n in sampled_levels(table, spec, used).values()]
-    stratum = table.codes(spec.stratum)[used]
+    stratum = table.codes(spec.stratum)
     of = {table.levels.find(spec.stratum, level): weight for level, weight in spec.weights.items()}
+    in_stratum = {code: used & (stratum == code) for code in of}
+    factors = [table.codes(factor) for factor in spec.clusters if factor not in spec.where]
+    if not factors:
+        return [(weight, int(in_stratum[code].sum())) for code, weight in of.items()]
     found = []
     for codes in factors:
-        within = {code: set(codes[stratum == code].tolist()) for code in of}
+        within = {code: set(occurring(codes, rows).tolist()) for code, rows in in_stratum.items()}
         if len(set.union(*within.values())) < sum(map(len, within.values())):  # crossed with the strata
-            found.append((1.0, len(np.unique(codes))))
+            found.append((1.0, len(occurring(codes, used))))
         else:
             found += [(weight, len(within[code])) for code, weight in of.items()]
     return found
+
+
+def occurring(codes: Codes, used: Bools) -> Codes:
+    """The different codes (n,), -1 or more, of the used rows, in order."""
+    occurs = np.zeros(int(codes.max(initial=-1)) + 2, dtype=np.bool_)
+    for rows in blocks(len(codes)):
+        occurs[codes[rows][used[rows]] + 1] = True
+    return np.flatnonzero(occurs) - 1
 
 
 def covariate_values(table: RowTable, spec: MeasureSpec) -> Floats:

@@ -17,6 +17,7 @@ from typing import Any, overload
 import numpy as np
 
 from audit.analysis.estimators import Codes, Floats
+from audit.analysis.rows.item_index import positions_of
 from audit.analysis.rows.spool import Slot, Spool
 from suites.base import Factor, IdentifiedInterval, Row
 
@@ -234,12 +235,16 @@ class PackedRows(Sequence[Row]):
     def positions(self) -> Mapping[str, int]:
         """The position of each item, in order of first appearance."""
         if self._positions is None:
+            self._positions = positions_of(self._ids)
+        if self._positions is None:  # an id occurs twice
             found: dict[str, int] = {}
-            for block in self.blocks():
-                for item in block.ids:
-                    found.setdefault(item, len(found))
+            for item in self._ids():
+                found.setdefault(item, len(found))
             self._positions = found
         return self._positions
+
+    def _ids(self) -> Iterator[str]:
+        return itertools.chain.from_iterable(block.ids for block in self.blocks())
 
     def blocks(self) -> Iterator[RowBlock]:
         """The rows block by block."""

@@ -16,6 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from audit.analysis.estimators import Floats
+from audit.analysis.rows.item_index import positions_of
 from audit.analysis.rows.packed import PackedRows
 from audit.analysis.rows.response_blocks import BlockReader, ItemResponse, PackedBlock, Place, ResponseBlocks, Straddled
 from audit.analysis.rows.spool import Spool
@@ -186,8 +187,12 @@ class _ItemResponses(Mapping[str, ItemResponse]):
     def __init__(self, reader: BlockReader, blocks: Sequence[PackedBlock], like: Mapping[str, int] | None) -> None:
         self._reader, self._blocks = reader, blocks
         self._ends = list(itertools.accumulate(block.size for block in blocks))
-        ids = itertools.chain.from_iterable(_item_ids(reader, block) for block in blocks)
-        self.index = _positions(ids, like)
+
+        def ids() -> Iterator[str]:
+            return itertools.chain.from_iterable(_item_ids(reader, block) for block in blocks)
+
+        # The last one counts if an id occurs twice.
+        self.index = positions_of(ids, like) or {item: position for position, item in enumerate(ids())}
 
     def find(self, item_id: str) -> tuple[PackedBlock, int]:
         """The block of an item, and its place there."""
@@ -207,25 +212,6 @@ class _ItemResponses(Mapping[str, ItemResponse]):
 
     def __len__(self) -> int:
         return len(self.index)
-
-
-def _positions(ids: Iterable[str], like: Mapping[str, int] | None) -> Mapping[str, int]:
-    """The position of each id, the last one if it occurs twice; ``like`` itself where it is equal."""
-    source = iter(ids)
-    n = 0
-    own: dict[str, int] = {}
-    if like is not None:
-        for item in source:
-            if like.get(item) != n:
-                source = itertools.chain([item], source)
-                break
-            n += 1
-        else:
-            if n == len(like):
-                return like
-        own = {item: position for item, position in like.items() if position < n}
-    own.update((item, position) for position, item in enumerate(source, n))
-    return own
 
 
 def _item_ids(reader: BlockReader, block: PackedBlock) -> list[str]:

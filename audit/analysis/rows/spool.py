@@ -1,16 +1,27 @@
-"""Bytes that are put aside: in memory while they are few, in a temporary file once they are many."""
+"""Bytes and arrays that are put aside: in memory while they are few, in a temporary file once they are many."""
 
 from __future__ import annotations
 
+import mmap
+import os
 import tempfile
 import threading
 import weakref
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
 
 from backends.errors import ConfigError
 
 #: A run has one spool for each model and suite, so that many of them may be in use.
 _MOST_IN_MEMORY = 4 * 2**20
+
+#: Arrays of fewer bytes stay in memory.
+_LEAST_MAPPED = 2**20
+#: Bytes of a file for several arrays, and what each of them begins at a multiple of.
+_FILE, _ALIGNED = 2**26, 64
+
+Array = TypeVar("Array", bound="np.ndarray[Any, Any]")
 
 
 class Slot(NamedTuple):
@@ -43,9 +54,7 @@ class Spool:
                 self._file.seek(self._end)
                 self._file.write(data)
             except OSError as error:
-                problem = f"the run's rows cannot be put aside there: {error.strerror}"
-                hint = "Set TMPDIR to a folder with room, about 1 KB a prompt and model"
-                raise ConfigError("TMPDIR", tempfile.gettempdir(), problem, hint) from None
+                raise _without_room(error) from None
             self._end += len(data)
         return slot
 
@@ -57,3 +66,61 @@ class Spool:
         if len(data) != slot.length:  # never a shorter row in place of the one that was written
             raise OSError(f"{slot.length - len(data)} bytes of a temporary file are gone")
         return data
+
+
+def mapped(array: Array) -> Array:
+    """The array in a temporary file, which the system reads and writes as it has memory; itself if it is small.
+
+    Raises
+    ------
+    ConfigError
+        As `Spool.add`.
+    """
+    if array.nbytes < _LEAST_MAPPED:
+        return array
+    try:
+        view = _room.take(np.ascontiguousarray(array).data.cast("B"))
+    except OSError as error:
+        raise _without_room(error) from None
+    return np.frombuffer(view, array.dtype).reshape(array.shape)  # type: ignore[return-value]
+
+
+class _Room:
+    """Room in temporary files without a name, each for several arrays: a process may open a thousand files or so.
+
+    A file goes once none of its arrays is left.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._free: memoryview = memoryview(bytearray())
+
+    def take(self, data: memoryview) -> memoryview:
+        """The bytes in a file."""
+        with self._lock:
+            if len(self._free) < len(data):
+                self._free = _new_file(max(len(data), _FILE))
+            taken, free = self._free[: len(data)], self._free[-(-len(data) // _ALIGNED) * _ALIGNED :]
+            self._free = free
+        taken[:] = data
+        return taken
+
+
+def _new_file(size: int) -> memoryview:
+    """A mapped file whose room is there: one that is only found full when it is written to would kill the process."""
+    with tempfile.TemporaryFile() as file:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, size)
+        else:  # macOS
+            file.write(bytes(size))
+            file.flush()
+        return memoryview(mmap.mmap(file.fileno(), size))
+
+
+_room = _Room()
+
+
+def _without_room(error: OSError) -> ConfigError:
+    problem = f"the run's rows cannot be put aside there: {error.strerror}"
+    hint = "Set TMPDIR to a folder with room, about 1 KB a prompt and model"
+    return ConfigError("TMPDIR", tempfile.gettempdir(), problem, hint)

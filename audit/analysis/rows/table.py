@@ -11,6 +11,7 @@ import numpy as np
 
 from audit.analysis.estimators import Codes, Floats, Layout
 from audit.analysis.rows.packed import LevelColumn, NumberColumn, PackedRows, RowBlock, RowsAlike, Shape, row_blocks
+from audit.analysis.rows.spool import mapped
 from suites.base import Factor, Row
 
 Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
@@ -135,8 +136,9 @@ class RowTable:
         position = columns.position
         for factor, (levels, codes) in columns.take_factors():
             self.codes(factor)[position] = self.levels.codes_of(factor, levels)[codes]
+            self._codes[factor] = mapped(self._codes[factor])
         for name, numbers in columns.take_values():
-            self._quantities[name] = _filled(self.quantity(name), position, numbers)
+            self._quantities[name] = _mapped(_filled(self.quantity(name), position, numbers))
 
     def quantity(self, name: str) -> Quantity:
         """A quantity by name; all NaN if no row has it."""
@@ -267,6 +269,12 @@ def _coded(column: LevelColumn, found: dict[tuple[bool, Factor], int]) -> Codes:
         known = math.nan if isinstance(level, float) and math.isnan(level) else level  # else no two of them are equal
         own.append(found.setdefault((level is True or level is False, known), len(found)))
     return np.asarray(np.array(own, dtype=np.intp)[column.codes])
+
+
+def _mapped(quantity: Quantity) -> Quantity:
+    value, variance = mapped(quantity.value), quantity.draw_variance
+    low, high = (value if end is quantity.value else mapped(end) for end in (quantity.low, quantity.high))
+    return Quantity(value, low, high, None if variance is None else mapped(variance))
 
 
 def _filled(column: Quantity, places: Codes, given: Quantity) -> Quantity:
