@@ -218,7 +218,7 @@ def _executor(
         if isinstance(configured, RayExecutor):
             return configured.changed(**given)
         if name == "ray":
-            return RayExecutor(**given)
+            return RayExecutor(address=address, actors=actors)
     for option, value in given.items():
         raise ConfigError(f"--{option}", value, "nothing to give it to", "Add --executor ray, or leave it out")
     if name is None:
