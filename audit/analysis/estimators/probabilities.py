@@ -10,7 +10,8 @@ the mean of the log-odds as a normal about its estimate, and for each draw the m
 Where the levels' log-odds are skewed, a mean near 0 rests on few of them, and more than the model says: to that side
 the interval is wider by `_BY_SKEWNESS` of the skewness beyond what normal effects show by chance. Near 0 that is not
 enough, since the levels that matter most may not be in the sample, which then shows less skewness than there is: below
-0.15 the interval grows by `_NEAR_AN_END` of it, whatever is due to chance, and at 0.05 fully so. With effects that are
+0.15 the interval grows by `_NEAR_AN_END` of it, whatever is due to chance, and at 0.05 fully so,
+by more if levels are few. With effects that are
 exponential or Gumbel's and a mean of the log-odds of -3 or -5, 40 × 25 then hold the truth in 95 to 99 %, 20 × 25 in
 94 to 98; 10 × 50 at -5 in 91 % if they are exponential. `few_levels.rests_on_few_levels` says of which figures
 that may be so.
@@ -36,6 +37,9 @@ _DRAWS, _NODES = 512, 15
 _BY_SKEWNESS, _SKEWED_BY_CHANCE = 0.8, 0.5
 #: The same for means near 0 or 1, and the most that it adds.
 _NEAR_AN_END, _SKEWED_UNSEEN, _MOST_NEAR_AN_END = 1.2, 0.2, 1.0
+#: How much more that is where levels are few, over their number: they show the less of a skewness (Joanes & Gill 1998,
+#: J. R. Stat. Soc. D 47(1)). Without it 20 × 25 with Gumbel's effects around -5 miss to one side in 4.8 %, now in 3.9.
+_OF_FEW = 6.0
 
 
 def widened_by_logit_model(
@@ -79,7 +83,7 @@ def widened_by_logit_model(
     below, above = (side.bent(bend, estimate.t) for side, bend in zip(estimate.reach, bends, strict=True))
     modelled_reach = replace(estimate, below=below, above=above).widened(low, high)
     rise, fall = _skewness(logits, of_clusters, strata)
-    wider = _wider(1 - at, fall), _wider(at, rise)
+    wider = _wider(1 - at, fall, estimate.n_clusters), _wider(at, rise, estimate.n_clusters)
     ends = (
         np.where(varied, side.at(estimate.t) * by, 0.0) for side, by in zip(modelled_reach.reach, wider, strict=True)
     )
@@ -98,11 +102,12 @@ def _skewness(logits: Making, clusters: Sequence[Codes], strata: Strata) -> tupl
     return skewness_of_levels([level_means(residual, codes) for codes in crossed_factors(clusters)], means.shape[1])
 
 
-def _wider(share: Floats, skewness: Floats) -> Floats:
-    """The factor (k,) of the interval to the side away from 0, at a mean of ``share``."""
+def _wider(share: Floats, skewness: Floats, levels: int) -> Floats:
+    """The factor (k,) of the interval to the side away from 0, at a mean of ``share`` over at least so many levels."""
     by_seen = np.maximum(1 - 2 * share, 0.0) * _BY_SKEWNESS * np.maximum(skewness - _SKEWED_BY_CHANCE, 0.0)
     near = np.clip((0.15 - share) / 0.1, 0.0, 1.0)
     by_unseen = near * np.clip(_NEAR_AN_END * (skewness + _SKEWED_UNSEEN), 0.0, _MOST_NEAR_AN_END)
+    by_unseen = by_unseen * (1 + _OF_FEW / max(levels, 1))
     return np.asarray(1 + np.maximum(by_seen, by_unseen))
 
 

@@ -1,4 +1,4 @@
-"""Error rates of decisions by simulation; `python -m tests.simulations.decisions` runs all of it."""
+"""Error rates of decisions by simulation; in full by `python -m tests.simulations.decisions`, and `.alike_models`."""
 
 from __future__ import annotations
 

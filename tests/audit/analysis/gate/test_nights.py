@@ -35,7 +35,7 @@ SUITE = OccuGender(
 )
 ITEMS = sum(1 for _ in SUITE.items())
 NIGHTS, BASELINES = 12, 4
-MARGIN, SHIFT = 0.02, 0.05
+MARGIN, SHIFT = 0.02, 0.06
 
 
 def planted(name: str, shift: float) -> FakeBackend:

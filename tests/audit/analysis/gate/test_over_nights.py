@@ -310,7 +310,7 @@ def limit_of(nightly: Nightly, run: str, baseline: str | None = None) -> tuple[L
 
 
 def test_a_limit_is_decided_over_all_nights(nightly: Nightly) -> None:
-    most: dict[str, object] = {"limits": {"stereotype_gap": (None, 0.45)}}
+    most: dict[str, object] = {"limits": {"stereotype_gap": (None, 0.55)}}
     found = [limit_of(nightly, nightly.run(version, shift, **most)) for version, shift in
              (("v1", 0.0), ("v1", 0.0), ("v2", 0.0), ("v3", 0.5))]  # fmt: skip
     nights = [check.over_nights for check, _ in found]
@@ -320,7 +320,7 @@ def test_a_limit_is_decided_over_all_nights(nightly: Nightly) -> None:
         assert night is not None
         assert night.confidence == 1 - 0.05 * share_of_look(night.look)
         assert (night.low or 0) < (check.low or 0) < (check.high or 0) < (night.high or 0)
-    other, _ = limit_of(nightly, nightly.run("v3", 0.5, limits={"stereotype_gap": (None, 0.6)}))
+    other, _ = limit_of(nightly, nightly.run("v3", 0.5, limits={"stereotype_gap": (None, 0.65)}))
     assert other.over_nights is not None
     assert other.over_nights.look == 1, "other bounds are another question"
     beside, code = limit_of(nightly, nightly.run("v4", 0.5, **most), nightly.baseline)
@@ -329,10 +329,10 @@ def test_a_limit_is_decided_over_all_nights(nightly: Nightly) -> None:
     with Store.open(nightly.db, read_only=True) as store:
         history = read_history(store, nightly.db)
     drawn = [s for s in history.sequences if s.limit is not None]
-    assert [(s.at_most, len(s.points)) for s in drawn] == [(0.45, 5), (0.6, 1)]
+    assert [(s.at_most, len(s.points)) for s in drawn] == [(0.55, 5), (0.65, 1)]
     assert [point.verdict for point in drawn[0].points] == ["met", "met", "met", "broken", "broken"]
-    (picture,) = [p for p in trend_pictures(history) if "limit at most 0.45" in p.title]
-    assert picture.ends[0] <= 0.45 <= picture.ends[1]
+    (picture,) = [p for p in trend_pictures(history) if "limit at most 0.55" in p.title]
+    assert picture.ends[0] <= 0.55 <= picture.ends[1]
 
 
 @pytest.mark.parametrize("limit", ["coverage", "refusals"])
@@ -384,6 +384,7 @@ def test_a_limit_just_kept_is_broken_in_at_most_5_of_100() -> None:
 
 @pytest.mark.simulation
 def test_shift_of_three_margins_is_found_in_a_few_nights() -> None:
-    waits = simulation.waits(simulation.simulate(simulation.shifted(0.06), 40, 60)[:, 2])
-    assert np.quantile(waits, 0.85, method="higher") <= 5
-    assert np.median(waits) <= 3
+    waits = simulation.waits(simulation.simulate(simulation.shifted(0.06, templates=15), 20, 60)[:, 2])
+    assert np.quantile(waits, 0.85, method="higher") <= 2
+    few = simulation.waits(simulation.simulate(simulation.shifted(0.06), 20, 60)[:, 2])
+    assert np.median(few) <= 5
