@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import hashlib
 import json
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -66,18 +66,18 @@ from backends.openai.probe import (
     tolerance,
     with_listed_words,
 )
+from backends.openai.probe.late_thoughts import LATE_THOUGHTS, CutAnswers
 from backends.openai.probe.own_questions import Drawn, OwnQuestions, check_own, requests_at_the_end
 from backends.openai.probe.report import Watched
 from backends.openai.protocol.api import ServerApi
 from backends.openai.protocol.request_extras import RETIRED, ExtraBody, Headers, Query, RequestExtras
 from backends.openai.response_ids import ModelChangedError
-from backends.openai.scoring import ONE_AT_A_TIME, CopiedDraws, RemoteTokenizer, Routes, tokens_drawn
+from backends.openai.scoring import ONE_AT_A_TIME, CopiedDraws, RemoteTokenizer, Routes, counts_in_thread, tokens_drawn
 from backends.openai.usage import PriceTable, Usage
 from backends.options import AS_TUPLE, OnError, checked_options
 
 _PLAIN = GenerateRequest((Message("user", "Is the sky blue? Answer yes or no."),), Sampling(max_tokens=16))
 _MAX_UNFINISHED_REQUESTS = 256
-_MAX_COUNTING_SECONDS = 10.0
 #: After these errors, the responses that came before are still valid.
 _WITHOUT_RESPONSE = ("rate_limited", "timeout", "connection", "server", "quota")
 _COPIES = "equal drawn answers come nearer to each other than draws do: some are copies, perhaps from a cache"
@@ -239,7 +239,7 @@ class OpenAIBackend(Backend):
         self._since_canary = 0
         self._first_verified = self._last_verified = 0.0
         self._own = OwnQuestions()
-        self._copied = CopiedDraws()
+        self._copied, self._cut = CopiedDraws(), CutAnswers()
         self._echoed_prompts: dict[str, bytes] = {}
         self._requests_of_canary = 0
         self._changed: BackendError | None = None
@@ -337,6 +337,10 @@ class OpenAIBackend(Backend):
         self.draws_compared = own.compared
         if own.contradiction:
             self._distrust_all(ModelChangedError(own.contradiction))
+        found = await self._cut.with_thoughts(self._api, self._report.capabilities)
+        if found is not self._report.capabilities:
+            self._distrust_all(BackendError("inconsistent", LATE_THOUGHTS))
+            await asyncio.to_thread(self._record().amend, reasons=found.reasons)
 
     def drain_ambiguous(self) -> list[Request]:
         """Requests whose response may belong to another request, since the last call."""
@@ -364,7 +368,8 @@ class OpenAIBackend(Backend):
         canaries = 2 + questions // self.canary_every  # at the start, when the probe is recorded, and at the end
         compared = self._replicas.requests() if self._replicas is not None else 0
         canaries *= len(self.urls)
-        return canaries * (self._requests_of_canary + drawn) + compared + requests_at_the_end(found, scored)
+        compared += self._cut.requests(found) + requests_at_the_end(found, scored)
+        return canaries * (self._requests_of_canary + drawn) + compared
 
     def score_noise(self) -> tuple[float, float]:
         """As in `SupportsSecondAnswers`: the noise that the probe measured, and how far a canary may move."""
@@ -378,20 +383,9 @@ class OpenAIBackend(Backend):
         if dialect is None or len(texts) < len(prompts):
             return None
 
-        async def count() -> list[int]:
-            # A separate client: the caller may be on the event loop that the other one belongs to.
-            client = self._connection(_MAX_COUNTING_SECONDS, 1, self.base_url)
-            try:
-                async with asyncio.timeout(_MAX_COUNTING_SECONDS):
-                    return await RemoteTokenizer(client, self.model, dialect).counts(texts)
-            finally:
-                await client.close()
-
-        with ThreadPoolExecutor(max_workers=1) as worker:
-            try:
-                return worker.submit(asyncio.run, count()).result()
-            except (BackendError, TimeoutError):
-                return None
+        # A separate client: the caller may be on the event loop that the other one belongs to.
+        connection = functools.partial(self._connection, connections=1, url=self.base_url)
+        return counts_in_thread(connection, self.model, dialect, texts)
 
     def spent(self) -> float | None:
         return self.usage.cost
@@ -471,7 +465,7 @@ class OpenAIBackend(Backend):
             response = await routes.score(request)
             if self.repeats_itself(request):
                 self._own.add(request, response, drawn)
-            self._note_drawn(routes.drawn)
+            self._note_drawn(request, routes.drawn)
         self._unfinished.pop(request, None)
         return response
 
@@ -526,8 +520,9 @@ class OpenAIBackend(Backend):
             self._changed, self.unverified_since = error, self._first_verified
             self.unverified_reason = error.message
 
-    def _note_drawn(self, answers: Sequence[GenerateResponse | None]) -> None:
+    def _note_drawn(self, request: ScoreRequest, answers: Sequence[GenerateResponse | None]) -> None:
         """Keep how near equal ones of a question's drawn answers are. Raises `BackendError` if some are copies."""
+        self._cut.add(request, answers)
         self._copied.add([(answer.thought, answer.text) for answer in answers if answer is not None])
         if self._copied.found:
             error = BackendError("inconsistent", _COPIES, hint="Switch off what keeps the server's answers")
@@ -548,15 +543,18 @@ class OpenAIBackend(Backend):
         return dataclasses.replace(report, limits=(*report.limits, *self._replicas.limits()))
 
     async def _recorded_or_new_report(self) -> ProbeReport:
-        record = ProbeRecord(
-            self._probe_folder, self.base_url, self.model, self._key.identity(), self.samples, self._extras.identity()
-        )
+        record = self._record()
         last = await asyncio.to_thread(record.read)
         if last is not None and last.version == VERSION and await self._still_holds(last):
             return last
         report = await self._new_report(last)
         await asyncio.to_thread(record.write, report)
         return report
+
+    def _record(self) -> ProbeRecord:
+        return ProbeRecord(
+            self._probe_folder, self.base_url, self.model, self._key.identity(), self.samples, self._extras.identity()
+        )
 
     async def _new_report(self, last: ProbeReport | None) -> ProbeReport:
         """Probe the server; an unchanged model keeps the identity from the previous probe (``last``)."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 
@@ -49,3 +51,8 @@ class ProbeRecord:
         """Save a report. If the folder is not writable, the next run probes again."""
         with contextlib.suppress(OSError):
             atomic_write(self._file, json.dumps(report.to_json()))
+
+    def amend(self, **capabilities: Any) -> None:
+        """Change what the last report says of the server."""
+        if (last := self.read()) is not None:
+            self.write(dataclasses.replace(last, capabilities=dataclasses.replace(last.capabilities, **capabilities)))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -12,6 +14,7 @@ from backends.openai.capabilities import Dialect
 from backends.openai.http.client import HttpClient
 
 _CACHED_TEXTS = 4096
+_MAX_COUNTING_SECONDS = 10.0
 #: Short: some servers need a request per token to return its text.
 SAMPLE = "A nurse says: we are 25.\n"
 
@@ -138,6 +141,29 @@ async def find_tokenizer(client: HttpClient, model: str) -> RemoteTokenizer | No
     if failure is not None:
         raise failure
     return None
+
+
+def counts_in_thread(
+    connection: Callable[[float], HttpClient], model: str, dialect: Dialect, texts: Sequence[str]
+) -> list[int] | None:
+    """How many tokens each text has, asked from an event loop of its own; None if that fails or takes too long.
+
+    ``connection`` makes a client, given the seconds that an answer may take.
+    """
+
+    async def count() -> list[int]:
+        client = connection(_MAX_COUNTING_SECONDS)
+        try:
+            async with asyncio.timeout(_MAX_COUNTING_SECONDS):
+                return await RemoteTokenizer(client, model, dialect).counts(texts)
+        finally:
+            await client.close()
+
+    with ThreadPoolExecutor(max_workers=1) as worker:
+        try:
+            return worker.submit(asyncio.run, count()).result()
+        except (BackendError, TimeoutError):
+            return None
 
 
 def _tokens(answer: dict[str, Any]) -> list[Any]:
