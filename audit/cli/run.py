@@ -210,7 +210,7 @@ def _executor(
     name: Literal["local", "ray"] | None, address: str | None, actors: int | None, configured: Executor | None
 ) -> Executor | None:
     """Where the models compute; None where the config says. What is not given of a cluster stays as configured."""
-    given = {"address": address, "actors": actors}
+    given: dict[str, Any] = {"address": address, "actors": actors}
     given = {option: value for option, value in given.items() if value is not None}
     if name == "ray" or (name is None and given):
         from audit.collect.executors.ray import RayExecutor
