@@ -130,6 +130,8 @@ class SequenceClassifier(TextClassifier):
             chosen = order[start : start + size]
             logits = classifier.logits([texts[i] for i in chosen])
             probabilities = logits.sigmoid() if _is_multi_label(classifier.model.config) else logits.softmax(-1)
+            if not bool(probabilities.isfinite().all()):
+                raise ValueError("the classifier's outputs are not numbers")
             for i, row in zip(chosen, probabilities.tolist(), strict=True):
                 answers[i] = dict(zip(labels, row, strict=True))
         return answers
@@ -170,6 +172,9 @@ class _Loaded:
         inputs = self._tokenizer(
             texts, padding=padding, truncation=True, max_length=self._limit, return_tensors="pt"
         ).to(self.model.device)
+        mask = inputs.get("attention_mask")
+        if mask is not None and not bool(mask.any(-1).all()):  # padding alone would be given labels
+            raise ValueError("the tokenizer leaves nothing of the text")
         with torch.inference_mode():
             return self.model(**inputs).logits.double()
 

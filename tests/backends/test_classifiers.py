@@ -173,6 +173,23 @@ async def test_every_text_has_the_labels_it_has_alone(kind, options, tmp_path):
     await classifier.close()
 
 
+async def test_a_text_without_tokens_has_no_labels(tmp_path):
+    """Beside others it was read as padding alone, and got labels."""
+    answers = await ask(tiny_classifier("Llama", tmp_path), ["the man said", "", "he"])
+    assert [type(answer) for answer in answers] == [ClassifyResponse, BackendError, ClassifyResponse]
+    assert "nothing of the text" in answers[1].message
+
+
+async def test_labels_that_are_not_numbers_are_an_error(tmp_path):
+    classifier = tiny_classifier("Llama", tmp_path)
+    loaded = classifier._load()
+    token = loaded._tokenizer("z")["input_ids"][0]
+    with torch.no_grad():
+        loaded.model.get_input_embeddings().weight[token] = float("nan")
+    answers = await ask(classifier, ["the man said", "z", "he"])
+    assert [type(answer) for answer in answers] == [ClassifyResponse, BackendError, ClassifyResponse]
+
+
 async def test_a_text_that_fails_takes_no_other_with_it(folder, monkeypatch):
     classifier = SequenceClassifier(str(folder))
     labels = SequenceClassifier._labels

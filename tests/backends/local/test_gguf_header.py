@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import gguf
@@ -110,3 +111,30 @@ def test_embedding_architecture_is_refused() -> None:
     with pytest.raises(ConfigError, match="gemma-embedding model whose tokens see what comes after them"):
         check_causal(Path("model.gguf"), {"general.architecture": "gemma-embedding"})
     check_causal(Path("model.gguf"), {"general.architecture": "gemma3"})
+
+
+def of_one_field(name: str, kind: int, value: bytes) -> bytes:
+    key = struct.pack("<Q", len(name)) + name.encode()
+    return b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + key + struct.pack("<I", kind) + value
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        of_one_field("a", 9, struct.pack("<IQ", 9, 1) * 5000 + struct.pack("<IQ", 0, 0)),
+        of_one_field("a", 9, struct.pack("<IQQ", 8, 3, 2**63 - 1)),
+        of_one_field("a", 9, struct.pack("<IQ", 0, 2**63 - 9)),
+        of_one_field("split.count", 8, struct.pack("<Q", 1) + b"x"),
+        of_one_field("split.count", 6, struct.pack("<f", float("nan"))),
+        of_one_field("general.file_type", 8, struct.pack("<Q", 1) + b"x"),
+        of_one_field("phi3.rope.scaling.factor", 8, struct.pack("<Q", 1) + b"x"),
+    ],
+    ids=["nested", "far string", "far array", "count of text", "no count", "type of text", "factor of text"],
+)
+@pytest.mark.parametrize("backend", [HFBackend, LlamaCppBackend])
+def test_an_odd_header_is_refused(backend: type, data: bytes, tmp_path: Path) -> None:
+    """Each ended in a traceback."""
+    file = tmp_path / "model.gguf"
+    file.write_bytes(data)
+    with pytest.raises(ConfigError, match="not a readable GGUF file"):
+        backend(file).check()
