@@ -16,6 +16,7 @@ from backends.local.backend import check_path, need_package
 from backends.local.fingerprint import SMALL_FILES, file_sha256, files_sha256, folder_weights
 from backends.local.gguf_header import check_causal, is_gguf, longrope_cells, quantisation, read_gguf_header
 from backends.transformers.loading import loading
+from backends.transformers.offload import OwnFolder
 from backends.transformers.placement import Placement, check_adapter
 
 # While loading a model, transformers changes torch's default dtype for the whole process and then restores it. Two
@@ -201,7 +202,9 @@ class ModelSource:
 
             plan = self.tensor_plan(placement.tensor_parallel)
             placed["distributed_config"] = DistributedConfig(tp_size=placement.tensor_parallel, tp_plan=plan or None)
-        with _one_load, self._loading("the model"):
+        with _one_load, self._loading("the model"), OwnFolder(placement.offload_folder) as place:
+            if place.path is not None:
+                placed["offload_folder"] = str(place.path)
             model, found = loader.from_pretrained(
                 source,
                 dtype=getattr(torch, dtype),
@@ -210,6 +213,7 @@ class ModelSource:
                 **placed,
                 **options,
             )
+            place.keep_for(model)
         self._check_weights(model, found)
         _check_dtype(model, dtype)
         if self.adapter is not None:
