@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 from collections.abc import Iterator
 
 from backends.errors import AuditError, ConfigError, one_line
@@ -41,8 +43,18 @@ def loading(field: str, value: str, what: str, hint: str, *, instead: str = "") 
 
         if is_out_of_memory(error):
             raise
-        problem, hint = _of_the_hub(error) or (f"{what} cannot be loaded ({one_line(error)})", hint)
+        problem, hint = (
+            _of_the_hub(error) or _of_the_disk(error, what) or (f"{what} cannot be loaded ({one_line(error)})", hint)
+        )
         raise ConfigError(field, value, problem, ", or ".join(filter(None, (hint, instead)))) from None
+
+
+def _of_the_disk(error: Exception, what: str) -> tuple[str, str] | None:
+    """A full disk is no fault of the model's files; some libraries say so in words alone."""
+    full = os.strerror(errno.ENOSPC)
+    if getattr(error, "errno", None) != errno.ENOSPC and full not in str(error):
+        return None
+    return f"{what} cannot be loaded: the disk is full ({one_line(error)})", "Free some space"
 
 
 def _of_the_hub(error: BaseException | None) -> tuple[str, str] | None:

@@ -18,6 +18,7 @@ from backends.errors import ConfigError
 from backends.local.backend import need_package
 from backends.local.fingerprint import package_version
 from backends.options import OnError
+from backends.transformers.offload import check_folder
 
 Spread = Literal["auto", "balanced", "balanced_low_0", "sequential"]
 Attention = Literal["eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"]
@@ -119,6 +120,8 @@ class Placement:
                     raise ConfigError(name, given, "without effect alone", 'Give device_map too, such as "auto"')
             return
         need_package("device_map", "accelerate", "hf")
+        if self.offload_folder is not None:
+            check_folder(self.offload_folder)
         if device != "auto":
             raise ConfigError("device", device, "device_map says where the model goes", "Leave one of them out")
         if isinstance(self.device_map, str):
@@ -173,10 +176,9 @@ class Placement:
         return {name: value for name, value in found.items() if value is not None}
 
     def arguments(self, dtype: Any) -> dict[str, Any]:
-        """Arguments for ``from_pretrained``."""
+        """Arguments for ``from_pretrained``, without ``offload_folder``: each model has one of its own there."""
         found: dict[str, Any] = {
             "device_map": self.device_map if isinstance(self.device_map, str | None) else dict(self.device_map),
-            "offload_folder": self.offload_folder,
             "attn_implementation": self.attn_implementation,
         }
         if isinstance(found["device_map"], dict):

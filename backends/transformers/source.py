@@ -24,6 +24,7 @@ from backends.local.gguf_header import (
 )
 from backends.transformers.gguf_fields import check_fields, check_tensors
 from backends.transformers.loading import loading
+from backends.transformers.offload import OwnFolder
 from backends.transformers.placement import Placement, check_adapter
 
 # While loading a model, transformers changes torch's default dtype for the whole process and then restores it. Two
@@ -220,7 +221,9 @@ class ModelSource:
 
             plan = self.tensor_plan(placement.tensor_parallel)
             placed["distributed_config"] = DistributedConfig(tp_size=placement.tensor_parallel, tp_plan=plan or None)
-        with _one_load, self._loading("the model"):
+        with _one_load, self._loading("the model"), OwnFolder(placement.offload_folder) as place:
+            if place.path is not None:
+                placed["offload_folder"] = str(place.path)
             model, found = loader.from_pretrained(
                 source,
                 dtype=getattr(torch, dtype),
@@ -229,6 +232,7 @@ class ModelSource:
                 **placed,
                 **options,
             )
+            place.keep_for(model)
         self._check_no_adapter(getattr(model, "_hf_peft_config_loaded", False))  # of a hub id
         self._check_weights(model, found)
         if "gguf_file" in options:
