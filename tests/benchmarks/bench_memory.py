@@ -1,6 +1,6 @@
 """Memory of a run by its number of prompts: a line for each stage, in bytes a prompt.
 
-python -m tests.benchmarks.bench_memory 10000 100000 [--models 1] [--unasked] [--judged] [--store FOLDER]
+python -m tests.benchmarks.bench_memory 10000 100000 [--models 1] [--unasked] [--evaluated] [--store FOLDER]
 
 Prompts with 26 continuations each, over a fixed number of clusters. Each number runs in a process of its own, since
 a process does not give back all of its memory. A stage's peak is the largest resident size that was seen in it, with
@@ -189,7 +189,7 @@ def _measure(number: int, models: int, folder: Path, options: argparse.Namespace
     told.put((watch.peaks, watch.own, watch.seconds, _digest(folder / "many.db", result.run_id)))
 
 
-def _judged_rows(number: int, model: int) -> PackedRows:
+def _evaluated_rows(number: int, model: int) -> PackedRows:
     """Rows as `ManyPrompts.read` makes them, of made-up shares."""
     spool, slots = Spool(), []
     for start in range(0, number, BLOCK):
@@ -219,7 +219,7 @@ def _judge(number: int, models: int, told: Any) -> None:
     specs = list(ManyPrompts(number).measures(()))
     found = hashlib.sha256()
     watch.stage = "rows"
-    rows = {f"m{i}": _judged_rows(number, i) for i in range(models)}
+    rows = {f"m{i}": _evaluated_rows(number, i) for i in range(models)}
     watch.stage = "measure"
     for name, own in rows.items():
         table = RowTable(own)
@@ -257,7 +257,7 @@ def main() -> None:
     parser.add_argument("--store", type=Path, help="keep the stores here: a second run asks nothing")
     parser.add_argument("--allocations", action="store_true", help="what holds the memory once all is asked (slow)")
     parser.add_argument("--unasked", action="store_true", help="made-up answers, without scheduler and store")
-    parser.add_argument("--judged", action="store_true", help="made-up rows, and only what is computed of them")
+    parser.add_argument("--evaluated", action="store_true", help="made-up rows, and only what is computed of them")
     options = parser.parse_args()
     context = multiprocessing.get_context("spawn")
     for number in options.numbers:
@@ -268,7 +268,7 @@ def main() -> None:
             told = context.Queue()
             process = (
                 context.Process(target=_judge, args=(number, options.models, told))
-                if options.judged
+                if options.evaluated
                 else context.Process(target=_measure, args=(number, options.models, folder, options, told))
             )
             process.start()
