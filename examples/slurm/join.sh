@@ -8,3 +8,5 @@ audit cache merge "$own" stores/*-of-"$2".db  # every row and key is checked
 srun audit run "$1" --db "$own"
 rm -f stores/whole.new
 audit cache backup stores/whole.new --db "$own" && mv stores/whole.new stores/whole.db
+rm -rf "${own%/*}"
+echo "The store is kept as stores/whole.db: give its path in place of $own."

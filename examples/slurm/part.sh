@@ -8,5 +8,11 @@ kept=stores/$part-of-$of.db
 [ -e "$kept" ] && cp "$kept" "$own"  # a part that is started again resumes
 srun audit run "$config" --shard "$part/$of" --db "$own" --out "parts/$part" || code=$?
 rm -f "$kept.new"
-audit cache backup "$kept.new" --db "$own" && mv "$kept.new" "$kept" || code=1
+if audit cache backup "$kept.new" --db "$own" && mv "$kept.new" "$kept"; then
+    rm -rf "${own%/*}"
+    echo "The store is kept as $kept; the last job joins it."
+else
+    code=1
+    echo "The store is still $own on $(hostname): copy it to $kept before the array starts again." >&2
+fi
 exit $code

@@ -89,7 +89,8 @@ class RayExecutor:
         # In a thread Ray leaves the handlers of signals alone. This one lives as long as the loop: what Ray starts here
         # ends with it.
         await asyncio.to_thread(self._connect)
-        return RayPool(backend, *await asyncio.to_thread(self._resources, backend.device))
+        actors, cpus, gpus = await asyncio.to_thread(self._resources, backend.device)
+        return RayPool(backend, actors, cpus, gpus, asked_for=self.actors or actors)
 
     def resources(self, backend: Backend) -> Resources | None:
         """As in `audit.collect.executors.base.PlansResources`."""
@@ -194,9 +195,9 @@ def _cpus_of_smallest(nodes: Sequence[Mapping[str, float]]) -> float:
 class RayPool:
     """One model in several actors. See `audit.collect.executors.base.Pool`."""
 
-    def __init__(self, backend: Backend, actors: int, cpus: float, gpus: float) -> None:
+    def __init__(self, backend: Backend, actors: int, cpus: float, gpus: float, *, asked_for: int) -> None:
         self.max_in_flight = IN_FLIGHT * actors
-        self._backend, self._n_actors = backend, actors
+        self._backend, self._n_actors, self._asked_for = backend, actors, asked_for
         self._options = {"num_cpus": cpus, "num_gpus": gpus, "max_concurrency": 1, "max_restarts": 0}
         self._opening = asyncio.Lock()
         self._fingerprint: Mapping[str, Any] | None = None
@@ -239,7 +240,7 @@ class RayPool:
 
     def actors(self) -> tuple[int, int]:
         """As in `audit.collect.executors.base.Pool`."""
-        return len(self._actors), self._n_actors
+        return len(self._actors), self._asked_for
 
     async def close(self) -> None:
         """End all actors, and with them their models."""

@@ -66,9 +66,24 @@ def store_error(path: Path, error: sqlite3.Error) -> StoreError:
 
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
-    """Connect to an existing file. Once a transaction has ended, it is on the disk."""
+    """Connect to an existing file. Once a transaction has ended, it is on the disk.
+
+    To read, SQLite makes a file beside this one. Where nothing can be made, as in another team's folder or on a medium
+    for reading only, a file without a log is read as one that nobody changes; each row has its checksum.
+    """
+    if not read_only:
+        return _connection(path, "rw")
+    try:
+        return _connection(path, "ro")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN or _has_log(path):
+            raise
+        return _connection(path, "ro&immutable=1")
+
+
+def _connection(path: Path, mode: str) -> sqlite3.Connection:
     db = sqlite3.connect(
-        f"{path.as_uri()}?mode={'ro' if read_only else 'rw'}",
+        f"{path.as_uri()}?mode={mode}",
         uri=True,
         timeout=BUSY_SECONDS,
         isolation_level=None,  # transactions are begun and ended explicitly
@@ -77,6 +92,11 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     db.text_factory = _readable
     db.execute("PRAGMA synchronous=FULL")
     return db
+
+
+def _has_log(path: Path) -> bool:
+    log = path.with_name(f"{path.name}-wal")
+    return log.exists() and log.stat().st_size > 0
 
 
 #: Damaged text is read as what it is not, and its row's checksum tells; else no row of a query could be read.

@@ -195,6 +195,7 @@ async def test_actors_that_no_node_has_room_for_are_refused(cluster):
 async def test_a_pool_has_no_more_actors_than_there_is_room(cluster):
     pool = await RayExecutor(actors=50, cpus=1).pool(FakeBackend("m", device="cpu"))
     assert pool.max_in_flight == 2 * IN_FLIGHT
+    assert pool.actors() == (0, 50), "progress names those asked for, which there is no room for"
 
 
 @pytest.mark.ray

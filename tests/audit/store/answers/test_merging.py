@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import sqlite3
 
 import pytest
 
@@ -84,6 +85,35 @@ def test_a_pair_that_lacks_its_second_answer_gets_it(store, other):
     assert [pair.second for pair in store.second_answers.read(FP)] == [answer]
     other.merge(store)
     assert [pair.second for pair in other.second_answers.read(FP)] == [answer]
+
+
+@pytest.fixture
+def reading_only(tmp_path, monkeypatch):
+    """A store as in another team's folder, where SQLite cannot make the file that it reads a log by."""
+    with Store.open(tmp_path / "other.db") as other:
+        put(other, entry(1))
+    connect = sqlite3.connect
+
+    def refusing(file, **options):
+        if str(file).endswith("other.db?mode=ro"):
+            error = sqlite3.OperationalError("unable to open database file")
+            error.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
+            raise error
+        return connect(file, **options)
+
+    monkeypatch.setattr(sqlite3, "connect", refusing)
+    return tmp_path / "other.db"
+
+
+def test_a_store_in_a_folder_for_reading_only_is_merged(store, reading_only):
+    with Store.open(reading_only, read_only=True) as other:
+        assert store.merge(other) == Merged(2, 2, [])
+
+
+def test_a_log_that_cannot_be_read_is_not_left_out(reading_only):
+    reading_only.with_name("other.db-wal").write_bytes(b"answers")
+    with pytest.raises(ConfigError, match="cannot be opened"):
+        Store.open(reading_only, read_only=True)
 
 
 def test_a_store_is_not_merged_into_itself(store):
