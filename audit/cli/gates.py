@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,9 @@ from audit.cli.shared import DEFAULT_DB, Db, Json, RunName, open_store, print_ro
 from audit.report.formatting import say, say_json
 from backends.errors import ConfigError
 from backends.files import atomic_write
+
+if TYPE_CHECKING:
+    from audit.store import Store
 
 baseline = typer.Typer(no_args_is_help=True, help="Name runs that a gate compares with.")
 
@@ -79,7 +82,7 @@ def gate(
 def save_baseline(name: str, run_id: RunName = "last", db: Db = DEFAULT_DB) -> None:
     """Name a run as a baseline."""
     with open_store(db, read_only=False) as store:
-        chosen = store.runs.find(run_id)
+        chosen = _run_with_answers(store, run_id)
         store.runs.save_baseline(name, chosen)
     say(f"{name} = {chosen}")
 
@@ -88,9 +91,18 @@ def save_baseline(name: str, run_id: RunName = "last", db: Db = DEFAULT_DB) -> N
 def promote_baseline(name: str, run_id: RunName = "last", db: Db = DEFAULT_DB) -> None:
     """Point a baseline at a newer run; the earlier one stays in its history."""
     with open_store(db, read_only=False) as store:
-        chosen = store.runs.find(run_id)
+        chosen = _run_with_answers(store, run_id)
         store.runs.promote_baseline(name, chosen)
     say(f"{name} = {chosen}")
+
+
+def _run_with_answers(store: Store, run_id: str) -> str:
+    """The id of a run. Raises `ConfigError` if it has no answer: no later run could be compared with it."""
+    chosen = store.runs.find(run_id)
+    result = store.runs.result(chosen)
+    if result is not None and not result.has_answers:
+        raise ConfigError("run", chosen, "it has no readable answer", "Choose another run: see `audit ls runs`")
+    return chosen
 
 
 @baseline.command("list")

@@ -275,7 +275,7 @@ def _run(audit: Audit, store: Path, baseline: str | None, again: str, *, as_json
     else:
         print_result(result)
         say(f"\nReport: {paths['html']}")
-        for line in () if result.interrupted else _follow_ups(result, store):
+        for line in () if result.interrupted or not result.has_answers else _follow_ups(result, store):
             say(line)
     if result.interrupted:
         say(f"Interrupted. All answers so far are stored: {again} resumes.", to_stderr=True)

@@ -110,6 +110,11 @@ class AuditResult(Reported):
             return self.limit is None
         return all(info.n_items == info.of_items for info in self.suites)
 
+    @property
+    def has_answers(self) -> bool:
+        """Whether any question has a readable answer; older results may not know."""
+        return not self.data_quality or any(entry.answered > 0 for entry in self.data_quality)
+
     def __repr__(self) -> str:
         """Kept short: writing out thousands of figures takes a second, and asyncio formats every task's result."""
         models, suites = ", ".join(model.name for model in self.models), ", ".join(info.name for info in self.suites)

@@ -22,6 +22,9 @@ def next_steps(figures: Figures) -> Iterator[str]:
     result = figures.result
     if not result.complete and _may_be_answered(result):
         yield f"Run {_again(result)}: it asks only what is unanswered."
+    elif not result.has_answers:
+        yield "Nothing was answered: fix what limits this run, then run it again."
+        return
     if broken := [check for check in result.limits if check.decisive_verdict == "broken"]:
         command = f"audit show {broken[0].figure.id} --run {result.run_id}{_of_store(result.source)}"
         yield f"A limit is broken: `{command}` shows the answers behind the first."

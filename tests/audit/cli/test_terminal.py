@@ -43,6 +43,19 @@ def test_a_run_ends_with_commands_that_work(audit, config):
     assert [audit(*words)[0] for words in follow_ups] == [0, 0, 0]
 
 
+def test_a_run_without_answers_is_no_baseline(audit, config):
+    path = config(", faults=Faults(1, ('unsupported',), permanent=True)")
+    code, out, _ = audit("run", path, "--models", "first")
+    assert (code, "no model gave an answer" in " ".join(out.split())) == (1, True)
+    assert "Next:" not in out
+    code, _, err = audit("baseline", "save", "released", "--db", path)
+    assert (code, "no readable answer" in err) == (2, True)
+    assert audit("run", path, "--models", "second")[0] == 0
+    assert audit("baseline", "save", "released", "--db", path)[0] == 0
+    audit("run", path, "--models", "first")
+    assert audit("baseline", "promote", "released", "--db", path)[0] == 2
+
+
 def test_a_model_beside_itself_is_refused(audit, config):
     path = config()
     audit("run", path)

@@ -139,6 +139,12 @@ def test_asking_again_is_proposed_where_it_may_help(reason: str, helps: bool) ->
     assert "baseline save" not in steps(found)
 
 
+def test_the_rest_is_not_proposed_where_no_answer_came() -> None:
+    none = steps(result(complete=False, data_quality=[failed(unsupported=60)[0].model_copy(update={"answered": 0})]))
+    assert "audit run" not in none
+    assert "Nothing was answered" in none
+
+
 def test_a_broken_limit_is_shown_from_the_runs_own_store() -> None:
     gap = mu.measure("a", "gap", {}, 0.4)
     check = LimitCheck(
