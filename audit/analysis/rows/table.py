@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from audit.analysis.estimators import Codes, Floats, Layout
 from audit.analysis.rows.packed import LevelColumn, NumberColumn, PackedRows, RowBlock, RowsAlike, Shape, row_blocks
-from audit.analysis.rows.spool import mapped
+from audit.analysis.rows.spool import Room, mapped
 from suites.base import Factor, Row
 
 Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
@@ -225,7 +225,8 @@ def item_index(rows_of_models: Iterable[Sequence[Row]]) -> Mapping[str, int]:
 class _Gathered:
     """An array that is put together piece by piece; of a large one only the last pieces are in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: Room) -> None:
+        self._room = room
         self._whole: list[NDArray[Any]] = []
         self._last: list[NDArray[Any]] = []
         self.size = 0
@@ -235,7 +236,7 @@ class _Gathered:
         self._last.append(piece)
         self.size += len(piece)
         if sum(map(len, self._last)) >= _AT_ONCE:
-            self._whole.append(mapped(np.concatenate(self._last)))
+            self._whole.append(mapped(np.concatenate(self._last), self._room))
             self._last.clear()
 
     def take(self) -> NDArray[Any]:
@@ -248,8 +249,8 @@ class _Gathered:
 class _Numbers:
     """One quantity of rows, put together block by block."""
 
-    def __init__(self) -> None:
-        self._value = _Gathered()
+    def __init__(self, room: Room) -> None:
+        self._value = _Gathered(room)
         self._others: list[tuple[slice, NumberColumn]] = []  # with bounds, or counted from drawn answers
 
     def add(self, column: NumberColumn) -> None:
@@ -281,9 +282,12 @@ class _Columns:
 
     def __init__(self, shape: Shape) -> None:
         self._names, self._quantities = shape
-        self._position = _Gathered()
-        self._levels: list[tuple[dict[tuple[bool, Factor], int], _Gathered]] = [({}, _Gathered()) for _ in self._names]
-        self._numbers = [_Numbers() for _ in self._quantities]
+        room = Room()  # its files go with these columns
+        self._position = _Gathered(room)
+        self._levels: list[tuple[dict[tuple[bool, Factor], int], _Gathered]] = [
+            ({}, _Gathered(room)) for _ in self._names
+        ]
+        self._numbers = [_Numbers(room) for _ in self._quantities]
 
     def add(self, rows: RowsAlike, position: Codes) -> None:
         """Add the rows of a block whose rows are at ``position``."""
