@@ -68,24 +68,7 @@ class Spool:
         return data
 
 
-def mapped(array: Array) -> Array:
-    """The array in a temporary file, which the system reads and writes as it has memory; itself if it is small.
-
-    Raises
-    ------
-    ConfigError
-        As `Spool.add`.
-    """
-    if array.nbytes < _LEAST_MAPPED:
-        return array
-    try:
-        view = _room.take(np.ascontiguousarray(array).data.cast("B"))
-    except OSError as error:
-        raise _without_room(error) from None
-    return np.frombuffer(view, array.dtype).reshape(array.shape)  # type: ignore[return-value]
-
-
-class _Room:
+class Room:
     """Room in temporary files without a name, each for several arrays: a process may open a thousand files or so.
 
     A file goes once none of its arrays is left.
@@ -117,7 +100,26 @@ def _new_file(size: int) -> memoryview:
         return memoryview(mmap.mmap(file.fileno(), size))
 
 
-_room = _Room()
+_room = Room()
+
+
+def mapped(array: Array, room: Room | None = None) -> Array:
+    """The array in a temporary file, which the system reads and writes as it has memory; itself if it is small.
+
+    ``room``: what is put there together goes together; by default with arrays that stay.
+
+    Raises
+    ------
+    ConfigError
+        As `Spool.add`.
+    """
+    if array.nbytes < _LEAST_MAPPED:
+        return array
+    try:
+        view = (room or _room).take(np.ascontiguousarray(array).data.cast("B"))
+    except OSError as error:
+        raise _without_room(error) from None
+    return np.frombuffer(view, array.dtype).reshape(array.shape)  # type: ignore[return-value]
 
 
 def _without_room(error: OSError) -> ConfigError:

@@ -6,18 +6,22 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from audit.analysis.estimators import Codes, Floats, Layout
 from audit.analysis.rows.packed import LevelColumn, NumberColumn, PackedRows, RowBlock, RowsAlike, Shape, row_blocks
-from audit.analysis.rows.spool import mapped
+from audit.analysis.rows.spool import Room, mapped
 from suites.base import Factor, Row
 
 Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 #: Bytes of what is computed again where it would take more: rows with a level, and layouts.
 _MOST_CACHED = 32 * 2**20
+#: Rows of a column that are gathered in memory before they are put aside.
+_AT_ONCE = 2**17
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +137,7 @@ class RowTable:
 
     def _fill(self, columns: _Columns) -> None:
         """Fill in rows that have the same factors and quantities."""
-        position = columns.position
+        position = columns.take_position()
         for factor, (levels, codes) in columns.take_factors():
             self.codes(factor)[position] = self.levels.codes_of(factor, levels)[codes]
             self._codes[factor] = mapped(self._codes[factor])
@@ -218,48 +222,94 @@ def item_index(rows_of_models: Iterable[Sequence[Row]]) -> Mapping[str, int]:
     return index
 
 
+class _Gathered:
+    """An array that is put together piece by piece; of a large one only the last pieces are in memory."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._whole: list[NDArray[Any]] = []
+        self._last: list[NDArray[Any]] = []
+        self.size = 0
+
+    def add(self, piece: NDArray[Any]) -> None:
+        """Append values."""
+        self._last.append(piece)
+        self.size += len(piece)
+        if sum(map(len, self._last)) >= _AT_ONCE:
+            self._whole.append(mapped(np.concatenate(self._last), self._room))
+            self._last.clear()
+
+    def take(self) -> NDArray[Any]:
+        """All values; none are left here."""
+        pieces = [*self._whole, *self._last]
+        self._whole, self._last = [], []
+        return np.concatenate(pieces)
+
+
+class _Numbers:
+    """One quantity of rows, put together block by block."""
+
+    def __init__(self, room: Room) -> None:
+        self._value = _Gathered(room)
+        self._others: list[tuple[slice, NumberColumn]] = []  # with bounds, or counted from drawn answers
+
+    def add(self, column: NumberColumn) -> None:
+        """Append a block's."""
+        start = self._value.size
+        self._value.add(column.value)
+        if not column.is_exact or column.draw_variance is not None:
+            self._others.append((slice(start, self._value.size), column))
+
+    def take(self) -> Quantity:
+        """All; none are left here."""
+        value, others = self._value.take(), self._others
+        self._others = []
+        low = high = value
+        if not all(column.is_exact for _, column in others):
+            low, high = value.copy(), value.copy()
+            for rows, column in others:
+                low[rows], high[rows] = column.low, column.high
+        variance = None
+        if any(column.draw_variance is not None for _, column in others):
+            variance = np.zeros(len(value))
+            for rows, column in others:
+                variance[rows] = 0.0 if column.draw_variance is None else column.draw_variance
+        return Quantity(value, low, high, variance)
+
+
 class _Columns:
     """Rows with the same factors and quantities, gathered block by block, so that columns are filled at once."""
 
     def __init__(self, shape: Shape) -> None:
         self._names, self._quantities = shape
-        self._position: list[Codes] = []
-        self._levels: list[tuple[dict[tuple[bool, Factor], int], list[Codes]]] = [({}, []) for _ in self._names]
-        self._numbers: list[list[NumberColumn]] = [[] for _ in self._quantities]
+        room = Room()  # its files go with these columns
+        self._position = _Gathered(room)
+        self._levels: list[tuple[dict[tuple[bool, Factor], int], _Gathered]] = [
+            ({}, _Gathered(room)) for _ in self._names
+        ]
+        self._numbers = [_Numbers(room) for _ in self._quantities]
 
     def add(self, rows: RowsAlike, position: Codes) -> None:
         """Add the rows of a block whose rows are at ``position``."""
-        self._position.append(position[rows.places])
+        self._position.add(position[rows.places])
         for (found, codes), column in zip(self._levels, rows.factors, strict=True):
-            codes.append(_coded(column, found))
+            codes.add(_coded(column, found))
         for numbers, of_block in zip(self._numbers, rows.values, strict=True):
-            numbers.append(of_block)
+            numbers.add(of_block)
 
-    @property
-    def position(self) -> Codes:
+    def take_position(self) -> Codes:
         """The rows' positions (n,)."""
-        return np.concatenate(self._position)
+        return self._position.take()
 
     def take_factors(self) -> Iterator[tuple[str, tuple[list[Factor], Codes]]]:
         """Each factor's distinct levels in order of first appearance, and the rows' codes (n,) among these."""
         for name, (found, codes) in zip(self._names, self._levels, strict=True):
-            yield name, ([level for _, level in found], np.concatenate(codes))
-            codes.clear()
+            yield name, ([level for _, level in found], codes.take())
 
     def take_values(self) -> Iterator[tuple[str, Quantity]]:
         """Each quantity of these rows (n,)."""
-        for name, columns in zip(self._quantities, self._numbers, strict=True):
-            value = np.concatenate([column.value for column in columns])
-            low = high = value
-            if not all(column.is_exact for column in columns):
-                low, high = (np.concatenate([getattr(of, end) for of in columns]) for end in ("low", "high"))
-            variance = None
-            if any(column.draw_variance is not None for column in columns):
-                variance = np.concatenate(
-                    [np.zeros(len(of.value)) if of.draw_variance is None else of.draw_variance for of in columns]
-                )
-            columns.clear()
-            yield name, Quantity(value, low, high, variance)
+        for name, numbers in zip(self._quantities, self._numbers, strict=True):
+            yield name, numbers.take()
 
 
 def _coded(column: LevelColumn, found: dict[tuple[bool, Factor], int]) -> Codes:

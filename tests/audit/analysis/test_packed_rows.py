@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import threading
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
 
+from audit.analysis.rows import spool, table
 from audit.analysis.rows.packed import BLOCK, PackedRows
 from audit.analysis.rows.response_blocks import _MOST_OPEN, ItemResponse, ResponseBlocks
 from audit.analysis.rows.spool import Spool
@@ -197,3 +199,25 @@ def test_full_folder_for_temporary_files_is_told(monkeypatch) -> None:
     monkeypatch.setattr(spool._file, "write", full)
     with pytest.raises(ConfigError, match="No space left on device"):
         spool.add(b"row")
+
+
+def test_columns_are_the_same_however_they_are_gathered(monkeypatch):
+    rng = random.Random(3)
+    rows = []
+    for i in range(3 * BLOCK):
+        factors = {"a": rng.choice(LEVELS), "b": i % 7} if i % 5 else {"b": i % 7}
+        drawn = IdentifiedInterval(0.25, 0.25, 0.25, rng.choice((0.0, 0.01)))
+        values = {"p": numbers(rng), "q": drawn} if i % 3 else {"q": IdentifiedInterval.exact(rng.random())}
+        rows.append(Row(f"i{i}", factors, values))
+
+    def columns():
+        made = RowTable(PackedRows.of(rows))
+        quantities = [astuple(made.quantity(name)) for name in ("p", "q")]
+        parts = [made.codes("a"), made.codes("b"), *itertools.chain.from_iterable(quantities)]
+        return [part.tobytes() for part in parts if part is not None], made.levels.by_factor
+
+    whole = columns()
+    for at_once in (700, 1):
+        monkeypatch.setattr(table, "_AT_ONCE", at_once)
+        monkeypatch.setattr(spool, "_LEAST_MAPPED", 1)
+        assert columns() == whole
