@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -163,3 +164,16 @@ def test_files_hash_follows_text_end_and_trusted_code(tmp_path: Path) -> None:
         seen.append(identity(trusting=True))
         assert identity() == seen[2], "code that is not run changes nothing"
     assert len(set(seen)) == 5
+
+
+def test_a_gguf_file_never_computes_by_fetched_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def from_pretrained(*_: Any, **options: Any) -> None:
+        asked.append(options.get("quantization_config"))
+        raise OSError
+
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", from_pretrained)
+    with pytest.raises(ConfigError):
+        HFBackend(save_tiny_llama_gguf(tmp_path / "llama.gguf")).source.load("float32", "cpu")
+    assert [options.dequantize for options in asked] == [True]
