@@ -33,6 +33,17 @@ SCORING_VERSION = 1
 #: Raise it when a change may tokenise the same request differently. Files that were never affected have no version.
 TEXT_VERSION = 2
 
+DeviceNames = Annotated[
+    list[Annotated[str, Field(min_length=1)]] | None,
+    Field(min_length=1),
+    OnError("not a list of devices", 'Give their names, e.g. ["CUDA0", "CUDA1"]'),
+]
+Shares = Annotated[
+    list[Annotated[float, Field(ge=0, allow_inf_nan=False)]] | None,
+    Field(min_length=1),
+    OnError("not a list of shares", "Give a number of at least 0 for each device, e.g. [3, 1]"),
+]
+
 
 class LlamaCppBackend(CausalBackend):
     """A GGUF model, scored through llama.cpp's low-level batch with shared prompts computed once.
@@ -45,6 +56,10 @@ class LlamaCppBackend(CausalBackend):
         Layers computed on the GPU; -1 for all.
     threads : int, optional
         Default: all cores this process may use.
+    devices : list of str, optional
+        Names of the devices that take those layers, as llama.cpp lists them (``CUDA0``, ``Vulkan1``). Default: all.
+    tensor_split : list of float, optional
+        Each device's share of the layers, in proportion: ``[3, 1]``. Default: by their free memory.
     context : int, optional
         Maximum number of tokens of prompt and answer. Default: the length that the model was trained on.
     enable_thinking : bool, optional
@@ -54,7 +69,16 @@ class LlamaCppBackend(CausalBackend):
     """
 
     engine_fields = frozenset(
-        {"backend", "dtype", "n_gpu_layers", "context", "llama_cpp_python", "scoring_version", "text_version"}
+        {
+            "backend",
+            "dtype",
+            "n_gpu_layers",
+            "devices",
+            "context",
+            "llama_cpp_python",
+            "scoring_version",
+            "text_version",
+        }
     )
 
     @checked_options
@@ -65,6 +89,8 @@ class LlamaCppBackend(CausalBackend):
         n_gpu_layers: Annotated[
             int, Field(ge=-1), OnError("not a whole number of at least -1", "Leave it out, or give one")
         ] = 0,
+        devices: DeviceNames = None,
+        tensor_split: Shares = None,
         threads: OptionalCount = None,
         context: OptionalCount = None,
         enable_thinking: bool | None = None,
@@ -73,7 +99,9 @@ class LlamaCppBackend(CausalBackend):
         super().__init__(threads, enable_thinking, reasoning_tokens)
         self.model = Path(resolve_embedded(model)).expanduser()
         self.n_gpu_layers, self.context = n_gpu_layers, context
-        self.device = "cpu" if n_gpu_layers == 0 else "cuda:0"
+        self.devices, self.tensor_split = devices, tensor_split
+        # Models on one device take turns; those on others go side by side.
+        self.device = "cpu" if n_gpu_layers == 0 else _torch_name(devices[0]) if devices else "cuda:0"
 
     def check(self) -> None:
         need_package("model", "llama_cpp", "llamacpp")
@@ -89,6 +117,26 @@ class LlamaCppBackend(CausalBackend):
         if self.n_gpu_layers and not _llama_has_gpu():
             raise ConfigError(
                 "n_gpu_layers", self.n_gpu_layers, "this llama-cpp-python has no GPU support", "Set 0, or install one"
+            )
+        self._check_devices()
+
+    def _check_devices(self) -> None:
+        for name in ("devices", "tensor_split"):
+            if (given := getattr(self, name)) is not None and self.n_gpu_layers == 0:
+                raise ConfigError(name, given, "without effect on the CPU", "Give n_gpu_layers too, such as -1")
+        if self.devices is None and self.tensor_split is None:
+            return
+        from backends.llamacpp.devices import device_names
+
+        known = device_names()
+        if missing := sorted(set(self.devices or ()) - set(known)):
+            raise ConfigError("devices", self.devices, f"no {', '.join(missing)} here", f"Give of {', '.join(known)}")
+        if self.devices is not None and len(set(self.devices)) < len(self.devices):
+            raise ConfigError("devices", self.devices, "a device is named twice", "Name each once")
+        count = len(self.devices) if self.devices is not None else len([name for name in known if name != "CPU"])
+        if self.tensor_split is not None and (len(self.tensor_split) != count or not any(self.tensor_split)):
+            raise ConfigError(
+                "tensor_split", self.tensor_split, f"not a share for each of {count} devices", "Give as many, not all 0"
             )
 
     def describe_blocking(self) -> Description:
@@ -109,6 +157,8 @@ class LlamaCppBackend(CausalBackend):
             "llama_cpp_python": package_version("llama-cpp-python"),
             "scoring_version": SCORING_VERSION,
         }
+        if self.devices is not None:  # where the layers lie changes no number, what kind of device computes does
+            fingerprint["devices"] = " ".join(sorted({name.rstrip("0123456789") for name in self.devices}))
         if _has_text_version(header):
             fingerprint["text_version"] = TEXT_VERSION
         notes: dict[str, str] = {
@@ -142,6 +192,8 @@ class LlamaCppBackend(CausalBackend):
         engine = LlamaEngine(
             self.model,
             n_gpu_layers=self.n_gpu_layers,
+            devices=self.devices,
+            tensor_split=self.tensor_split,
             threads=self.thread_count,
             context=self.context,
             enable_thinking=self.enable_thinking,
@@ -166,6 +218,11 @@ def _has_text_version(header: dict[str, Value]) -> bool:
     adds_bos = header.get("tokenizer.ggml.add_bos_token") is not False
     template = str(header.get("tokenizer.chat_template", ""))
     return spaced or (template != "" and (adds_bos or "tools" in template or "documents" in template))
+
+
+def _torch_name(device: str) -> str:
+    """A device's name as other backends have it, so that models on one device take turns whatever their engine."""
+    return f"cuda:{device.removeprefix('CUDA')}" if device.startswith("CUDA") else device.lower()
 
 
 def _llama_has_gpu() -> bool:

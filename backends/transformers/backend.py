@@ -272,12 +272,14 @@ class HFBackend(CausalBackend):
         from backends.transformers.generation import HFGeneration
         from backends.transformers.memory import within_memory
         from backends.transformers.scoring.scorer import SequenceScorer
+        from backends.transformers.weight_layout import lay_out
 
         encoder = self._load_tokenizer()
         try:
             load = partial(self.source.load, self.dtype, self.device, self.placement)
             model = within_memory(load, self.device)
             device = str(input_device(model))
+            within_memory(partial(lay_out, model), device)
             make_scorer = partial(
                 SequenceScorer,
                 model,

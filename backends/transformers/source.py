@@ -207,13 +207,15 @@ class ModelSource:
     def load(self, dtype: str, device: str, placement: Placement = _BY_ITSELF) -> Any:
         """The model with its adapter, where ``placement`` says or else on a device, ready to compute."""
         import torch
-        from transformers import AutoModelForCausalLM
+        from transformers import AutoModelForCausalLM, GgufConfig
 
         source, options = self._source()
         loader = AutoModelForCausalLM
+        placed = placement.arguments(getattr(torch, dtype))
         if "gguf_file" not in options:  # reading its config would read the whole GGUF file
             loader = model_class(self.config()) or AutoModelForCausalLM
-        placed = placement.arguments(getattr(torch, dtype))
+        else:  # where `kernels` is installed, transformers would fetch code, and compute otherwise without a word
+            placed["quantization_config"] = GgufConfig(dequantize=True)
         if placement.quantization is not None and placement.device_map is None:
             placed["device_map"] = {"": device}  # what is quantised may not be moved
         if placement.tensor_parallel is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import resource
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -69,6 +70,7 @@ def specs() -> list[MeasureSpec]:
 
 def main() -> None:
     """Print the time and the peak memory."""
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # each line at once, in a pipe too
     argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0]).parse_args()
     with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder) / "bench.db") as store:
         for model in range(MODELS):

@@ -328,6 +328,7 @@ MEASURES = {
 
 def main() -> None:
     """Command line."""
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # each line at once, in a pipe too
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("measures", nargs="*", metavar="MEASURE", help=f"of {', '.join(MEASURES)} (default: all)")
     names = parser.parse_args().measures or [*MEASURES]

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 import time
 from collections.abc import Callable
 
@@ -190,6 +191,7 @@ def floor_rate(prompts: list[list[int]], prefill: float, decode: float) -> float
 
 def main() -> None:
     """Command line."""
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # each line at once, in a pipe too
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--engine", choices=["hf", "llamacpp", "both"], default="both")
     engine = parser.parse_args().engine

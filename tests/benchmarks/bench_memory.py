@@ -251,6 +251,7 @@ def _digest(path: Path, run_id: str) -> str:
 
 def main() -> None:
     """Command line."""
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # each line at once, in a pipe too
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("numbers", nargs="+", type=int, metavar="PROMPTS")
     parser.add_argument("--models", type=int, default=1)

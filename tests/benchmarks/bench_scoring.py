@@ -10,6 +10,10 @@ machine's speed moves by a fifth within a minute. Tools that are slow run on a s
 evenly; their milliseconds are by prompt. Log-probabilities are compared on the sample. Two further lines
 say how far float32 itself can be trusted: one-by-one in float64, and one-by-one in float32 with tokens
 after the end, which no earlier token may attend to: they change the rounding alone.
+
+Each line is printed as soon as it is known, the table at a workload's end. Other tools get a model that transformers
+loaded, not the engine's, whose weights are laid out for the CPU. Where other work runs on the machine, compare the
+CPU time, which is that of all threads.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import contextlib
 import copy
 import itertools
 import os
+import resource
 import sys
 import threading
 import time
@@ -114,6 +119,7 @@ class Line:
     name: str
     prompts: int
     seconds: float
+    cpu: float
     tokens: int | None
     peak_mb: float
     scores: dict[tuple[str, str], float]
@@ -126,11 +132,27 @@ class Line:
         return 1000 * self.seconds / self.prompts
 
     @property
+    def cpu_ms(self) -> float:
+        """Milliseconds of CPU time a prompt, of all threads."""
+        return 1000 * self.cpu / self.prompts
+
+    @property
     def share(self) -> float | None:
         """Share of the floor: the least possible time over the time taken."""
         if self.nodes is None or self.rate is None:
             return None
         return self.nodes / self.rate / self.seconds
+
+
+def tell(text: str) -> None:
+    """Print at once."""
+    print(text, flush=True)
+
+
+def cpu_time() -> float:
+    """CPU seconds that this process has taken, all threads together."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
 
 
 @contextlib.contextmanager
@@ -185,11 +207,12 @@ def engine_line(name: str, backend: Any, requests: list[ScoreRequest], raw: RawP
     values: list[float] = []
     raw.sample()
     with peak_memory() as peak:
-        seconds = 0.0
+        seconds = cpu = 0.0
         for at in range(0, len(requests), backend.batch_size):
-            start = time.perf_counter()
+            tell(f"  {name}: {at:,} of {len(requests):,} prompts")
+            start, used = time.perf_counter(), cpu_time()
             answers = backend.run_blocking(requests[at : at + backend.batch_size])
-            seconds += time.perf_counter() - start
+            seconds, cpu = seconds + time.perf_counter() - start, cpu + cpu_time() - used
             raw.sample()
             for answer in answers:
                 assert isinstance(answer, ScoreResponse), answer
@@ -197,7 +220,13 @@ def engine_line(name: str, backend: Any, requests: list[ScoreRequest], raw: RawP
     tokens = scorer.tokens_computed - tokens
     texts = [str(r.prompt) + c for r in requests for c in r.continuations]
     nodes = len(Trie([TokenPath(tuple(t), len(t)) for t in encoder.encode(texts, chat=False)]))
-    return Line(name, len(requests), seconds, tokens, peak[0], by_pair(requests, values), nodes, raw.rate)
+    return told(Line(name, len(requests), seconds, cpu, tokens, peak[0], by_pair(requests, values), nodes, raw.rate))
+
+
+def told(line: Line) -> Line:
+    """The line, printed."""
+    tell(f"  {line.name}: {line.ms:.1f} ms a prompt, {line.cpu_ms:.1f} of CPU time, {line.prompts:,} prompts")
+    return line
 
 
 class RawPrefill:
@@ -329,11 +358,12 @@ def echo(path: Path, threads: int, requests: Sequence[ScoreRequest]) -> list[flo
 
 def peer_line(name: str, model: Any, requests: list[ScoreRequest], score: Callable[[], list[float]]) -> Line:
     """Time another way on its sample."""
+    tell(f"  {name}: {len(requests):,} prompts")
     with counted(model) as count, peak_memory() as peak:
-        start = time.perf_counter()
+        start, used = time.perf_counter(), cpu_time()
         values = score()
-        seconds = time.perf_counter() - start
-    return Line(name, len(requests), seconds, count[0] or None, peak[0], by_pair(requests, values))
+        seconds, cpu = time.perf_counter() - start, cpu_time() - used
+    return told(Line(name, len(requests), seconds, cpu, count[0] or None, peak[0], by_pair(requests, values)))
 
 
 # -- the table -----------------------------------------------------------------------------------
@@ -353,8 +383,9 @@ def show(console: Console, title: str, lines: list[Line], reference: str, ours: 
     """Print one workload's table."""
     table = Table(title=title)
     for column in (
-        "way", "prompts", "ms/prompt", "x slower than ours", "tokens evaluated", "trie nodes", "raw tokens/s",
-        "share of floor", "peak MB", f"max |diff| to {reference}", "to float64",
+        "way", "prompts", "ms/prompt", "x slower than ours", "CPU ms/prompt", "x CPU",
+        "tokens evaluated", "trie nodes", "raw tokens/s", "share of floor",
+        "peak MB", f"max |diff| to {reference}", "to float64",
     ):  # fmt: skip
         table.add_column(column, justify="left" if column == "way" else "right")
     named = {line.name: line for line in lines}
@@ -364,6 +395,8 @@ def show(console: Console, title: str, lines: list[Line], reference: str, ours: 
             str(line.prompts),
             f"{line.ms:.1f}",
             f"{line.ms / named[ours].ms:.1f}",
+            f"{line.cpu_ms:.1f}",
+            f"{line.cpu_ms / named[ours].cpu_ms:.1f}",
             "-" if line.tokens is None else f"{line.tokens:,}",
             "-" if line.nodes is None else f"{line.nodes:,}",
             "-" if line.rate is None else f"{line.rate:.0f}",
@@ -378,14 +411,16 @@ def show(console: Console, title: str, lines: list[Line], reference: str, ours: 
 def bench_hf(
     console: Console, name: str, path: Path, requests: list[ScoreRequest], options: argparse.Namespace
 ) -> None:
-    """transformers, float32: the engine and the tools that use transformers."""
-    backend = HFBackend(path, dtype="float32", device="cpu", threads=options.threads)
+    """transformers, in one dtype: the engine and the tools that use transformers."""
+    title = f"{name}: transformers, {path.name}, {options.dtype}, {options.threads} threads"
+    tell(title)
+    backend = HFBackend(path, dtype=options.dtype, device="cpu", threads=options.threads)
     loaded = backend.load()
-    model, scorer = loaded.model, loaded.scorer
+    lines = [engine_line(f"this engine, {loaded.scorer.route}", backend, requests, hf_prefill(loaded.model))]
+    model = backend.source.load(options.dtype, "cpu")  # as other tools would have it
     tokenizer = backend._tokenizer
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
-    lines = [engine_line(f"this engine, {scorer.route}", backend, requests, hf_prefill(model))]
     for peer, run in (("one-by-one", one_by_one), ("lm-eval", lm_eval), ("minicons", minicons)):
         if peer in options.peers:
             # lm-evaluation-harness batches over prompts and needs more of them to show its speed.
@@ -396,13 +431,7 @@ def bench_hf(
         lines.append(peer_line(PADDED, model, sample, lambda: one_by_one(model, tokenizer, sample, PADDING)))
         exact = copy.deepcopy(model).double()
         lines.append(peer_line(FLOAT64, exact, sample, lambda: one_by_one(exact, tokenizer, sample)))
-    show(
-        console,
-        f"{name}: transformers, {path.name}, float32, {options.threads} threads",
-        lines,
-        "one-by-one",
-        lines[0].name,
-    )
+    show(console, title, lines, "one-by-one", lines[0].name)
     backend.close_blocking()
 
 
@@ -410,12 +439,14 @@ def bench_llama(
     console: Console, name: str, path: Path, requests: list[ScoreRequest], options: argparse.Namespace
 ) -> None:
     """llama.cpp: the engine, one request at a time, and llama-cpp-python's echo."""
+    title = f"{name}: llama.cpp, {path.name}, {options.threads} threads"
+    tell(title)
     backend = LlamaCppBackend(path, threads=options.threads)
     engine = backend.load().model
     ours = "this engine, shared cells"
     lines = [engine_line(ours, backend, requests, llama_prefill(engine))]
     sample = spread(requests, options.sample)
-    start = time.perf_counter()
+    start, used = time.perf_counter(), cpu_time()
     values: list[float] = []
     with peak_memory() as peak:
         for request in sample:
@@ -423,18 +454,21 @@ def bench_llama(
                 backend.load().scorer.forget()
                 (answer,) = backend.run_blocking([ScoreRequest(request.prompt, (continuation,))])
                 values += [float(s.logprob) for s in answer.scores]  # type: ignore[union-attr, arg-type]
-    seconds = time.perf_counter() - start
-    lines.append(Line("one sequence at a time", len(sample), seconds, None, peak[0], by_pair(sample, values)))
+    seconds, cpu = time.perf_counter() - start, cpu_time() - used
+    alone = Line("one sequence at a time", len(sample), seconds, cpu, None, peak[0], by_pair(sample, values))
+    lines.append(told(alone))
     backend.close_blocking()
     if "echo" in options.peers:
         sample = [ScoreRequest(r.prompt, r.continuations[:3]) for r in spread(requests, 2)]
         with peak_memory() as peak:
-            start = time.perf_counter()
+            start, used = time.perf_counter(), cpu_time()
             values = echo(path, options.threads, sample)
             # Three of a prompt's continuations are asked: each is a request of its own, so all cost in proportion.
-            whole = (time.perf_counter() - start) * len(requests[0].continuations) / 3
-        lines.append(Line("llama-cpp-python echo", len(sample), whole, None, peak[0], by_pair(sample, values)))
-    show(console, f"{name}: llama.cpp, {path.name}, {options.threads} threads", lines, "one sequence at a time", ours)
+            times = len(requests[0].continuations) / 3
+            seconds, cpu = (time.perf_counter() - start) * times, (cpu_time() - used) * times
+        echoed = Line("llama-cpp-python echo", len(sample), seconds, cpu, None, peak[0], by_pair(sample, values))
+        lines.append(told(echoed))
+    show(console, title, lines, "one sequence at a time", ours)
 
 
 def bench_dtypes(console: Console, path: Path, requests: list[ScoreRequest], options: argparse.Namespace) -> None:
@@ -452,6 +486,7 @@ def bench_dtypes(console: Console, path: Path, requests: list[ScoreRequest], opt
         values = [float(s.logprob) for a in answers for s in a.scores]  # type: ignore[union-attr, arg-type]
         exact = exact or values
         differences = np.abs(np.array(values) - np.array(exact))
+        tell(f"  {dtype}: {ms:.1f} ms a prompt")
         table.add_row(dtype, f"{ms:.1f}", f"{differences.mean():.1e}", f"{differences.max():.1e}")
         backend.close_blocking()
     console.print(table)
@@ -463,6 +498,7 @@ def main() -> None:
     parser.add_argument("--workload", choices=[*WORKLOADS, "all"], default="all")
     parser.add_argument("--engine", choices=["hf", "llamacpp", "both"], default="both")
     parser.add_argument("--model", choices=["smollm2", "gemma3"], default="smollm2")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32", help="on transformers")
     parser.add_argument("--prompts", type=int, help="most prompts of a workload, its first ones (default: all)")
     parser.add_argument("--sample", type=int, default=5, help="prompts that slow tools are timed on")
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))

@@ -29,11 +29,17 @@ class Positions:
     ----------
     told : "argument", "embedding", "bias" or None
         By ``position_ids``, in its embeddings of places, or in its layers' bias; None: it cannot be told.
+    masks_layers : bool
+        Whether a mask of queries by keys goes past the model, to its attention layers: some models take one of keys
+        alone, and hand it on. At first it does not.
     """
+
+    masks_layers = False
 
     def __init__(self, model: Any) -> None:
         self.told: Literal["argument", "embedding", "bias"] | None = None
         self._modules: list[torch.nn.Module] = []
+        self._masked = _innermost([m for m in model.modules() if m is not model and _takes(m, "attention_mask")])
         if _takes(model, "position_ids"):
             self.told = "argument"
             return
@@ -51,7 +57,12 @@ class Positions:
         Shapes of the mask: (B, T), or (1, 1, T, T) to be added to the scores.
         """
         given = {} if mask is None else {"attention_mask": mask}
-        if positions is None:
+        if self.masks_layers and mask is not None and mask.dim() == 4:
+            with contextlib.ExitStack() as hooks:
+                for module in self._masked:
+                    hooks.callback(module.register_forward_pre_hook(_masks(mask), with_kwargs=True).remove)
+                yield {} if positions is None else {"position_ids": positions}
+        elif positions is None:
             yield given
         elif self.told == "argument":
             yield given | {"position_ids": positions}
@@ -74,8 +85,23 @@ def _outermost(modules: list[torch.nn.Module]) -> list[torch.nn.Module]:
     return [module for module in modules if module not in inner]
 
 
+def _innermost(modules: list[torch.nn.Module]) -> list[torch.nn.Module]:
+    """Without those that have another as a part: they hand its mask on to it."""
+    found = set(modules)
+    return [m for m in modules if not any(part in found for part in m.modules() if part is not m)]
+
+
 def _bias_of(module: torch.nn.Module) -> str:
     return next((name for name in _BIASES if _takes(module, name)), "")
+
+
+def _masks(mask: torch.Tensor) -> Any:
+    def hook(module: torch.nn.Module, arguments: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        given = inspect.signature(module.forward).bind_partial(*arguments, **options)
+        given.arguments["attention_mask"] = mask.to(next(module.parameters()).device)
+        return given.args, given.kwargs
+
+    return hook
 
 
 def _embeds_at(positions: torch.Tensor) -> Any:

@@ -71,7 +71,7 @@ class SequenceScorer:
         self.route_reason = "each distinct token is read once"
         if reason := why_not_tree(self._tree, self._batch, reader, self.size):
             self._tree = MaskedTreeRoute(reader, self.size)
-            if not why_not_tree(self._tree, self._batch, reader, self.size):
+            if self._masks_the_tree():
                 self.route_reason = f"each distinct token of a pass is read once, by a mask: {reason}"
             else:
                 self.route, self.route_reason = "batch", reason
@@ -84,6 +84,16 @@ class SequenceScorer:
         if tokens is not None:
             self.context = tokens if self.context is None else min(self.context, tokens)
             self.route_reason += f"; beyond {tokens} tokens what else is read decides ties of its choice of tokens"
+
+    def _masks_the_tree(self) -> bool:
+        """Whether the model takes the tree as a mask; if not by itself, then in its layers."""
+        places = self._reader.positions
+        for masks_layers in (False, True) if places.told == "argument" else (False,):
+            places.masks_layers = masks_layers
+            if not why_not_tree(self._tree, self._batch, self._reader, self.size):
+                return True
+        places.masks_layers = False
+        return False
 
     @property
     def tokens_computed(self) -> int:

@@ -24,6 +24,9 @@ from backends.local.trie import Pack, Trie
 
 ATTENTION = "token_tree"
 BLOCK = 64  # queries that attend together: few enough to waste little, enough for a full matrix kernel
+#: On a CPU where paths are short. Each block gathers the keys of its ancestors anew, which long ones make dear.
+SMALL_BLOCK = 32
+SHORT_PATH = 64  # tokens
 GATHER_BYTES = 256 << 20  # maximum memory of gathered keys and their scores at a time, and of a cached mask
 LEAST_EXPONENT = -80.0  # e^-80 is negligible next to 1, and exp takes ten times as long when it underflows
 
@@ -45,8 +48,8 @@ class TreePass:
     ----------
     index : (blocks, L) long tensor
         Keys of each block, as indices into [chain, pack]; padded with 0.
-    allowed : (blocks, BLOCK, L) bool tensor
-    query_depth : (blocks, BLOCK), key_depth : (blocks, L) long tensors
+    allowed : (blocks, queries of a block, L) bool tensor
+    query_depth : (blocks, queries of a block), key_depth : (blocks, L) long tensors
     past, present : State
         Keys and values of the chain, and of [chain, pack].
     windows : set
@@ -93,7 +96,7 @@ class TreePass:
             _current.tree = None
 
     def mask(self, reach: _Reach, groups: int, dtype: torch.dtype, part: slice) -> torch.Tensor:
-        """Mask of shape (blocks in the part, 1, groups * BLOCK, L), to be added to the attention scores."""
+        """Mask of shape (blocks in the part, 1, groups * queries of a block, L), to be added to the scores."""
         if self.allowed.numel() * groups * dtype.itemsize > GATHER_BYTES:
             return self._make_mask(reach, groups, dtype, part)
         key = (reach, groups, dtype)
@@ -156,17 +159,17 @@ def _tree_attention(
         values = torch.cat([tree.past[layer][1], values], 1)
     tree.present[layer] = (keys, values)
 
-    blocks, length = tree.index.shape
+    blocks, block, length = tree.allowed.shape
     scale = size**-0.5 if scaling is None else scaling
-    padded = functional.pad(query[0], (0, 0, 0, blocks * BLOCK - tokens))
+    padded = functional.pad(query[0], (0, 0, 0, blocks * block - tokens))
     sinks: torch.Tensor | None = other.get("s_aux")
-    # Heads that share a key head become additional queries of it: (blocks, K, groups * BLOCK, D).
-    queries = padded.view(key_heads, groups, blocks, BLOCK, size).permute(2, 0, 1, 3, 4)
-    queries = queries.reshape(blocks, key_heads, groups * BLOCK, size)
+    # Heads that share a key head become additional queries of it: (blocks, K, groups * block, D).
+    queries = padded.view(key_heads, groups, blocks, block, size).permute(2, 0, 1, 3, 4)
+    queries = queries.reshape(blocks, key_heads, groups * block, size)
     if sinks is not None:
-        sinks = sinks.to(query).view(1, key_heads, groups, 1).repeat_interleave(BLOCK, -1).view(1, key_heads, -1, 1)
+        sinks = sinks.to(query).view(1, key_heads, groups, 1).repeat_interleave(block, -1).view(1, key_heads, -1, 1)
     # Keys and values of a block, and its scores, in float32 and (while they are summed) in float64.
-    block_bytes = length * (2 * key_heads * size * keys.element_size() + 12 * heads * BLOCK)
+    block_bytes = length * (2 * key_heads * size * keys.element_size() + 12 * heads * block)
     step = max(1, GATHER_BYTES // block_bytes)
     parts = []
     for low in range(0, blocks, step):
@@ -179,9 +182,9 @@ def _tree_attention(
         mask = tree.mask((sliding_window, tree.chunks.get(layer)), groups, query.dtype, part)
         parts.append(_attend(queries[part], k, v, mask, scale, softcap, sinks))
     out = parts[0] if len(parts) == 1 else torch.cat(parts)
-    out = out.view(blocks, key_heads, groups, BLOCK, -1).permute(0, 3, 1, 2, 4)
+    out = out.view(blocks, key_heads, groups, block, -1).permute(0, 3, 1, 2, 4)
     # Contiguous: some models take the heads together by a view.
-    return out.reshape(1, blocks * BLOCK, heads, -1)[:, :tokens].contiguous(), None
+    return out.reshape(1, blocks * block, heads, -1)[:, :tokens].contiguous(), None
 
 
 def _attend(
@@ -240,17 +243,19 @@ def make_tree_pass(
     outside the block are the first of these keys, as many as the depth at which its path enters the block.
     """
     tokens = pack.stop - pack.start
-    blocks = -(-tokens // BLOCK)
-    lines = [trie.ancestors(pack.start + b * BLOCK) for b in range(blocks)]
-    length = max(map(len, lines)) + min(BLOCK, tokens)
+    are_short = device.type == "cpu" and trie.depths[pack.start : pack.stop].max() < SHORT_PATH
+    block = SMALL_BLOCK if are_short else BLOCK
+    blocks = -(-tokens // block)
+    lines = [trie.ancestors(pack.start + b * block) for b in range(blocks)]
+    length = max(map(len, lines)) + min(block, tokens)
     index = np.zeros((blocks, length), dtype=np.int64)
-    allowed = np.zeros((blocks, BLOCK, length), dtype=bool)
+    allowed = np.zeros((blocks, block, length), dtype=bool)
     key_depth = np.zeros((blocks, length), dtype=np.int64)
-    query_depth = np.zeros((blocks, BLOCK), dtype=np.int64)
+    query_depth = np.zeros((blocks, block), dtype=np.int64)
     parents, depths = trie.parents, trie.depths
     for b, line in enumerate(lines):
-        low = pack.start + b * BLOCK
-        high = min(low + BLOCK, pack.stop)
+        low = pack.start + b * block
+        high = min(low + block, pack.stop)
         above = len(line)
         # The part of a path before the pack is a prefix of the chain, which is the path to the pack's first node.
         outside = [i if node < pack.start else chain + node - pack.start for i, node in enumerate(line)]

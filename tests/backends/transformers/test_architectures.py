@@ -19,6 +19,7 @@ FEW = {
     "mpt": ("tree", "many at once"),
     "mamba": ("", "one at a time: a layer"),
     "jamba": ("", "one at a time: a layer"),
+    "openai-gpt": ("tree", "one at a time"),
     "rwkv": ("", "one at a time"),
 }
 

@@ -39,7 +39,7 @@ def test_a_model_on_cpu_and_disk_answers_as_a_whole_one(family: str, folders: di
     whole = HFBackend(folders[family], threads=1)
     spread = HFBackend(folders[family], threads=1, device_map=PARTS, offload_folder=tmp_path)
     spread.check()
-    assert scores(spread, REQUESTS) == scores(whole, REQUESTS)
+    assert scores(spread, REQUESTS) == pytest.approx(scores(whole, REQUESTS), abs=1e-5)
     assert texts(spread) == texts(whole)
     assert spread.notes_of_run()["places"] == "4 parts on disk, 3 parts on cpu"
     assert spread.notes_of_run()["route"] == whole.notes_of_run()["route"]
@@ -52,7 +52,7 @@ def test_memory_that_is_allowed_sends_the_rest_to_the_disk(folders: dict[str, Pa
     options: dict[str, Any] = {"device_map": "auto", "max_memory": {"cpu": 60_000}, "offload_folder": tmp_path}
     spread = HFBackend(folders["llama"], threads=1, **options)
     spread.check()
-    assert scores(spread, REQUESTS) == scores(HFBackend(folders["llama"], threads=1), REQUESTS)
+    assert scores(spread, REQUESTS) == pytest.approx(scores(HFBackend(folders["llama"], threads=1), REQUESTS), abs=1e-5)
     assert "disk" in spread.notes_of_run()["places"]
 
 
@@ -132,7 +132,7 @@ def test_smollm2_on_cpu_and_disk_is_smollm2(tmp_path: Path) -> None:
     parts = dict.fromkeys(names, "cpu") | {f"model.layers.{i}": "disk" if i % 2 else "cpu" for i in range(30)}
     whole = HFBackend(tmp_path / "model", threads=1)
     spread = HFBackend(tmp_path / "model", threads=1, device_map=parts, offload_folder=tmp_path)
-    assert scores(spread, REQUESTS) == scores(whole, REQUESTS)
+    assert scores(spread, REQUESTS) == pytest.approx(scores(whole, REQUESTS), abs=1e-5)
     assert texts(spread) == texts(whole)
     assert spread.notes_of_run()["places"] == "19 parts on cpu, 15 parts on disk"
     assert spread.notes_of_run()["route"].startswith("tree")

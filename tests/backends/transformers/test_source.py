@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -223,3 +224,16 @@ def test_a_token_beyond_the_model_spells_no_prompt(tmp_path: Path) -> None:
         (folder / "tokenizer.json").write_text(json.dumps(state))
         answers += HFBackend(folder, threads=1).run_blocking([ScoreRequest("the man sh", ("e",))])
     assert not any(isinstance(answer, BackendError) for answer in answers), answers
+
+
+def test_a_gguf_file_never_computes_by_fetched_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def from_pretrained(*_: Any, **options: Any) -> None:
+        asked.append(options.get("quantization_config"))
+        raise OSError
+
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", from_pretrained)
+    with pytest.raises(ConfigError):
+        HFBackend(save_tiny_llama_gguf(tmp_path / "llama.gguf")).source.load("float32", "cpu")
+    assert [options.dequantize for options in asked] == [True]
