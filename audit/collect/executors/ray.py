@@ -253,7 +253,7 @@ class RayPool:
         """Start an actor, several times if it does not come up. Returns why it cannot be used."""
         from ray.exceptions import RayError
 
-        problem = "it could not be started"
+        problem: str | None = "it could not be started"
         for _ in range(ATTEMPTS):
             actor = await asyncio.to_thread(self._create)
             try:
