@@ -100,6 +100,9 @@ def merge(
                 f"{source.path}: {found.answers:,} answers, {found.new:,} new, {known:,} known, "
                 f"{len(found.damaged):,} damaged"
             )
+            if found.others:
+                apart = f"; scores by up to {found.apart:.2g} nats" if found.apart else ""
+                say(f"known here with another answer, which counts: {found.others:,}{apart}", to_stderr=True)
             for key in found.damaged:
                 say(f"damaged: {key} (not merged, will be asked again)", to_stderr=True)
     raise typer.Exit(FAILED if damaged else OK)

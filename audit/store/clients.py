@@ -51,6 +51,7 @@ def _process_namespace() -> str:
 def _start_since_boot(pid: int) -> float | None:
     """Seconds from boot to the start of a process, independent of the wall clock. None if there is no such process."""
     try:
-        return float(psutil.Process(pid).create_time() - psutil.boot_time())
+        boot = psutil.boot_time()  # first: psutil 6 adds the one read last, perhaps before the clock was set
+        return float(psutil.Process(pid).create_time() - boot)
     except psutil.Error:
         return None

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from audit.store.answers import Answers, packed
-from audit.store.answers.merging import Merged, merge_answers, merge_facts
+from audit.store.answers.merging import Merged, merge_answers, merge_facts, pairs_of
 from audit.store.clients import new_client
 from audit.store.fingerprints import Fingerprints
 from audit.store.keys import from_json_bytes
@@ -145,10 +145,13 @@ class Store:
         """
         if self.path.samefile(source.path):
             raise ConfigError("SOURCE", str(source.path), "is the store to merge into", "Give another store")
-        merged = Merged()
+        merged, pairs = Merged(), pairs_of(source._database)
+        paired = {first for first, *_ in pairs}
         for file in source._files:
-            merged.add(merge_answers(self._files, file))
-        merge_facts(self._database, self._files, source._database)
+            merged.add(merge_answers(self._files, file, paired))
+        # Of an answer that does not count here, a second one says nothing about those that do.
+        counting = [pair for pair in pairs if pair[0] not in merged.outdone]
+        merge_facts(self._database, self._files, source._database, counting)
         for fingerprint, share in source.runs.doubts().items():
             self.runs.record_doubt(fingerprint, share)
         return merged

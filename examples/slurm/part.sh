@@ -3,9 +3,9 @@
 #SBATCH --job-name=audit-part --gres=gpu:1 --time=08:00:00 --signal=TERM@300 --requeue --output=parts/%a.log
 set -u
 config=$1 part=$SLURM_ARRAY_TASK_ID of=$SLURM_ARRAY_TASK_COUNT code=0
-own=$(mktemp -d)/audit.db  # on the node's own disk: SQLite's locks do not hold over most network file systems
+own=$(mktemp -d)/audit.db || exit  # on the node's own disk: SQLite's locks do not hold over most network file systems
 kept=stores/$part-of-$of.db
-[ -e "$kept" ] && cp "$kept" "$own"  # a part that is started again resumes
+if [ -e "$kept" ]; then cp "$kept" "$own" || exit; fi  # a part that is started again resumes, and else keeps them
 srun audit run "$config" --shard "$part/$of" --db "$own" --out "parts/$part" || code=$?
 rm -f "$kept.new"
 if audit cache backup "$kept.new" --db "$own" && mv "$kept.new" "$kept"; then

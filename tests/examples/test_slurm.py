@@ -71,3 +71,14 @@ def test_no_report_is_written_where_a_part_failed(cluster, tmp_path):
     (tmp_path / "big.py").write_text(f"from backends.stand_ins.fake import Faults\n{failing}")
     assert cluster(2).returncode == 1
     assert not (tmp_path / "audit-out" / "report.json").exists()
+
+
+def test_a_part_that_cannot_fetch_its_answers_keeps_them(cluster, tmp_path):
+    assert cluster(1).returncode == 0
+    kept = tmp_path / "stores" / "1-of-1.db"
+    before = kept.read_bytes()
+    (tmp_path / "big.py").write_text(CONFIG.replace("limit=40", "limit=20"))
+    (tmp_path / "bin" / "cp").write_text("#!/bin/bash\nexit 1\n")  # the node's disk is full
+    (tmp_path / "bin" / "cp").chmod(0o755)
+    assert cluster(1).returncode == 1
+    assert kept.read_bytes() == before

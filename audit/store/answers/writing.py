@@ -11,9 +11,9 @@ from audit.store.answers import packed, prompts, rows
 from audit.store.answers.packed import PackedRow, Unpacked
 from audit.store.answers.rows import AnswerRow, DamagedError
 from audit.store.answers.values import Entry
-from audit.store.codecs import answer_to_json
+from audit.store.codecs import answer_to_json, split_response
 from audit.store.keys import KeyedRequest, from_json_bytes, join_request, keyed_request, to_json_bytes
-from backends.base import ScoreResponse
+from backends.base import Answer, ScoreResponse
 from backends.errors import BackendError
 
 
@@ -70,7 +70,7 @@ def insert(db: sqlite3.Connection, encoded: Sequence[EncodedEntry]) -> list[int]
 
 def _insert_scores(db: sqlite3.Connection, one: EncodedEntry) -> int:
     stored = list(packed.of_groups(db, [one.group]))
-    answered = _answered(stored, _question(one)) if stored else set()
+    answered = _answered(stored, keyed_question(one)) if stored else set()
     if one.packed is None:
         return rows.insert(db, [row for row in one.single if row.key not in answered])
     if rows.is_any(db):
@@ -99,13 +99,20 @@ def _insert_rest(db: sqlite3.Connection, one: EncodedEntry, answered: Set[str], 
     return len(rest.keys)
 
 
-def _question(one: EncodedEntry) -> KeyedRequest:
-    """The question of an entry with scores."""
+def keyed_question(one: EncodedEntry) -> KeyedRequest:
+    """The question of an entry with answers."""
     prompt = from_json_bytes(one.prompt.body)
     if one.packed is not None:
         return Unpacked.of(one.packed, one.packed.scores(), prompt).question
     (row,) = one.single
     return keyed_request(join_request(row.kind, prompt, from_json_bytes(row.part)), row.fingerprint)
+
+
+def answers_of(one: EncodedEntry) -> dict[str, Answer]:
+    """The answers of an entry by key."""
+    if one.packed is None:
+        return {row.key: row.answer() for row in one.single}
+    return dict(zip(one.keys, split_response(one.packed.scores().response), strict=True))
 
 
 def _answered(stored: Iterable[PackedRow], question: KeyedRequest) -> set[str]:

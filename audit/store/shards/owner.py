@@ -89,6 +89,8 @@ def _perform(
     if last is not None and last[0] == number:
         repeated: list[Done] = pickle.loads(last[1])
         return repeated
+    if last is not None and last[0] > number:  # it was repeated and carried out; its client has gone on since
+        raise StoreError(path, "replaced", f"call {number} comes after call {last[0]} of the same client")
     done = [_attempt(db, path, work) for work in works]
     db.execute("INSERT OR REPLACE INTO owner_calls VALUES (?, ?, ?)", (client, number, pickle.dumps(done)))
     return done

@@ -6,6 +6,7 @@ import sqlite3
 import pytest
 
 from audit.store import Store
+from tests.audit.store.answers.test_packed import scored
 from tests.audit.store.entries import entry, put, sql
 
 
@@ -93,6 +94,13 @@ def test_merge_says_what_each_store_brought(audit, tmp_path):
     assert "b.db: 4 answers, 0 new, 2 known, 2 damaged" in out
     assert [line[:20] for line in err.splitlines()] == [f"damaged: {key[:11]}" for key in entry(3).question.keys]
     assert audit("cache", "merge", whole, tmp_path / "a.db")[0] == 0
+    with Store.open(tmp_path / "c.db") as store:
+        put(store, scored("p", "ab", -1.0), entry(1))
+    with Store.open(tmp_path / "d.db") as store:
+        put(store, scored("p", "abc", -1.5), entry(1))
+    code, out, err = audit("cache", "merge", tmp_path / "c.db", tmp_path / "d.db")
+    assert (code, "d.db: 5 answers, 1 new, 4 known, 0 damaged" in out) == (0, True)
+    assert err.splitlines() == ["known here with another answer, which counts: 2; scores by up to 0.5 nats"]
     assert audit("cache", "merge", tmp_path / "new.db", tmp_path / "none.db")[0] == 2
     assert not (tmp_path / "new.db").exists()
     assert audit("cache", "merge", whole, whole)[0] == 2

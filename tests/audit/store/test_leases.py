@@ -120,3 +120,26 @@ async def test_a_lease_of_an_earlier_version_counts_while_it_lives(path):
         assert await two.leases.take([ask("a", "b"), ask("c")]) == [False, True]
         await one.leases.release_all()
         assert await two.leases.take([ask("a", "b")]) == [True]
+
+
+def test_a_living_client_outlives_a_clock_that_is_set(monkeypatch):
+    class Psutil6:
+        """It reckons a process's start from the boot time that was read last."""
+
+        Error, boot, read = OSError, 1000.0, 1000.0
+
+        def boot_time(self):
+            self.read = self.boot
+            return self.read
+
+        def Process(self, pid):
+            return self
+
+        def create_time(self):
+            return self.read + 5.0
+
+    psutil = Psutil6()
+    monkeypatch.setattr(clients, "psutil", psutil)
+    client = clients.new_client()
+    psutil.boot += 30  # the clock was set
+    assert not clients.is_gone(client)

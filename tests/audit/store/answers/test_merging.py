@@ -11,6 +11,7 @@ import pytest
 from audit.store import AnswerPair, Entry, Store, keyed_request
 from audit.store.answers.merging import Merged
 from audit.store.answers.values import Verification
+from backends.base import GenerateResponse
 from backends.errors import BackendError, ConfigError
 from tests.audit.store.answers.test_packed import scored, stored
 from tests.audit.store.data import make_row_store as older
@@ -43,7 +44,8 @@ def test_answers_of_every_form_are_merged_once(store, other):
 def test_the_first_answer_under_a_key_is_final(store, other):
     put(store, scored("p", "bc"), text_entry(1))
     put(other, scored("p", "abcd", -9.0), scored("p", "e", -9.0), text_entry(1), scored("q", "c"))
-    assert store.merge(other) == Merged(7, 4, [])
+    found = store.merge(other)
+    assert (found.answers, found.new, found.damaged, found.others) == (7, 4, [], 2)
     assert [round(score.logprob) for score in stored(store, scored("p", "abcde")).scores] == [-9, -1, -1, -9, -9]
     assert store.answers.verify() == Verification(7, (), ())
 
@@ -114,6 +116,28 @@ def test_a_log_that_cannot_be_read_is_not_left_out(reading_only):
     reading_only.with_name("other.db-wal").write_bytes(b"answers")
     with pytest.raises(ConfigError, match="cannot be opened"):
         Store.open(reading_only, read_only=True)
+
+
+def test_answers_that_are_others_here_are_counted(store, other):
+    put(store, scored("p", "ab"), scored("q", "ab"), scored("r", "ab", -2.0), text_entry(1), text_entry(2))
+    put(other, scored("p", "ab"), scored("q", "ab", -1.5), scored("r", "abc", -2.25), text_entry(1))
+    put(other, Entry(text_entry(2).question, GenerateResponse("another", "stop")))
+    found = store.merge(other)
+    assert (found.answers, found.new, found.others) == (9, 1, 5)
+    assert found.apart == pytest.approx(0.5)
+    found = other.merge(store)
+    assert (found.new, found.others) == (0, 5)
+
+
+def test_a_pair_counts_only_with_the_answer_that_counts(store, other):
+    mine, theirs = scored("p", "ab"), scored("p", "ab", -3.0)
+    put(store, mine)
+    put(other, theirs, scored("q", "ab"))
+    for one in (theirs, scored("q", "ab"), scored("no answer any more", "ab")):
+        asyncio.run(other.second_answers.write(AnswerPair(FP, one.question.keys, one.answer, one.answer)))
+    store.merge(other)
+    kept = {pair.keys for pair in store.second_answers.read(FP)}
+    assert kept == {scored(prompt, "ab").question.keys for prompt in ("q", "no answer any more")}
 
 
 def test_a_store_is_not_merged_into_itself(store):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from audit.store import Store, StoreError, keyed_request, leases
+from audit.store.answers import packed
 from audit.store.answers.writing import encode, insert
 from audit.store.clients import new_client
 from audit.store.shards import OwnerLostError, OwnerWriter, ShardOwner, owner_writer, shard_files
@@ -68,6 +69,17 @@ def test_a_call_that_is_repeated_is_carried_out_once(file):
     assert first.perform(CLIENT, 7, works) == done
     assert own(file).perform(CLIENT, 7, works) == done, "also by the next owner"
     assert sql(file, "SELECT count(*) FROM failures") == [(1,)]
+
+
+def test_a_call_that_comes_late_is_not_carried_out_again(file):
+    owner, wanted = own(file), [keyed_request(question(5), FP)]
+    take = partial(leases._take, client=A, requests=wanted)
+    assert owner.perform(CLIENT, 7, [take])[0].result == [True]
+    held = [(wanted[0].group, packed.tags(wanted[0].keys))]
+    owner.perform(CLIENT, 8, [partial(leases._release, client=A, held=held)])
+    with pytest.raises(StoreError, match="call 7 comes after call 8"):
+        owner.perform(CLIENT, 7, [take])  # nobody would know of this lease, and nobody else could ask
+    assert sql(file, "SELECT count(*) FROM request_leases") == [(0,)]
 
 
 def test_work_that_fails_leaves_nothing_and_its_neighbours(file):
