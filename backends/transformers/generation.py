@@ -28,6 +28,7 @@ _Way = Callable[[Any, str, list[Text], int], RowBlock | OneText]
 
 TRIAL_PROMPTS, TRIAL_STEPS = (9, 4), 3  # prompt tokens of the trial's sequences, and the steps that follow
 CACHES = DynamicCache.__module__  # where transformers defines the kinds of caches that many models share
+UNREADABLE = "\ufffd"  # stands for bytes that are no character
 CONTEXT_TOKENS = 4  # prompt tokens decoded together with a text, so that its leading space is kept
 
 
@@ -165,9 +166,18 @@ class _TokenizerDecoder:
     """
 
     def __init__(self, tokenizer: Any, prompt: Sequence[int], stop: tuple[str, ...]) -> None:
-        self._tokenizer, self._before, self._stop = tokenizer, list(prompt[-CONTEXT_TOKENS:]), stop
+        self._tokenizer, self._stop = tokenizer, stop
+        self._before = self._end_of(prompt)
         self._tokens: list[int] = []
         self._stopped: str | None = None
+
+    def _end_of(self, prompt: Sequence[int]) -> list[int]:
+        """The prompt's last tokens, from a whole character on: decoders give up all bytes beside a part of one."""
+        for more in range(4):
+            before = list(prompt[-CONTEXT_TOKENS - more :])
+            if not self._decode(before).startswith(UNREADABLE):
+                return before
+        return list(prompt[-CONTEXT_TOKENS:])
 
     def add(self, token: int) -> bool:
         self._tokens.append(token)

@@ -45,8 +45,9 @@ class HFTextEncoder(TextEncoder):
         # Some files store these settings, but a padded or truncated text is a different text.
         self._rust.no_padding()
         self._rust.no_truncation()
-        plain = self._rust.encode("a", add_special_tokens=False).ids
-        whole = self._rust.encode("a", add_special_tokens=True).ids
+        sample = self._readable()
+        plain = self._rust.encode(sample, add_special_tokens=False).ids
+        whole = self._rust.encode(sample, add_special_tokens=True).ids
         # Tokens in front are kept; those that some tokenizers append (EOS) would end the text too early.
         before = next(i for i in range(len(whole)) if whole[i : i + len(plain)] == plain)
         # A file may add BOS twice, once by itself and once by a template.
@@ -55,6 +56,14 @@ class HFTextEncoder(TextEncoder):
         self._front_text = "".join(self._added.get(i, "") for i in self._front)
         self._control = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
         self._bytes_of = _byte_level_table() if _is_byte_level(json.loads(self._rust.to_str())) else None
+
+    def _readable(self) -> str:
+        """A short text that has tokens: some tokenizers drop what their vocabulary lacks."""
+        usual = "a"
+        if self._rust.encode(usual, add_special_tokens=False).ids:
+            return usual
+        names = sorted(name for name in self._rust.get_vocab(with_added_tokens=False) if len(name) == 1)
+        return next((name for name in names if self._rust.encode(name, add_special_tokens=False).ids), usual)
 
     def _special_tokens(self) -> Mapping[str, str]:
         names = ("bos_token", "eos_token")

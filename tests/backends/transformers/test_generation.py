@@ -7,7 +7,8 @@ from backends.errors import BackendError
 from backends.local import generation as local_generation
 from backends.local.generation import TextGenerator
 from backends.transformers import rows as hf_rows
-from backends.transformers.generation import HFGeneration
+from backends.transformers.generation import HFGeneration, _TokenizerDecoder
+from tests.backends.local.tiny_models import prefix_space_tokenizer
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -396,3 +397,12 @@ def test_a_model_with_a_recurrent_state_writes_alone():
     sampled = [GenerateRequest(p, Sampling(temperature=1.0, max_tokens=6), seed=i) for i, p in enumerate(asked)]
     together = TextGenerator(engine).generate(sampled)
     assert together == [TextGenerator(engine).generate([request])[0] for request in sampled]
+
+
+def test_bytes_behind_a_prompt_of_bytes_are_read() -> None:
+    """The last four tokens of the prompt began within a character: the break became U+FFFD, and did not stop."""
+    tokenizer = prefix_space_tokenizer("normalizer")  # its line breaks are bytes, as those of Llama 2
+    prompt, newline = tokenizer("日本")["input_ids"], tokenizer.convert_tokens_to_ids("<0x0A>")
+    decoder = _TokenizerDecoder(tokenizer, prompt, ("\n",))
+    assert [decoder.add(token) for token in (tokenizer.convert_tokens_to_ids("<0x41>"), newline)] == [False, True]
+    assert decoder.text == "A"

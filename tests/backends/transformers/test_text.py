@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 import transformers
+from tokenizers import Tokenizer, decoders, models, processors
+from transformers import PreTrainedTokenizerFast
 
 from backends import HFBackend
 from backends.base import ScoreRequest, ScoreResponse
@@ -131,3 +133,12 @@ def test_text_after_a_special_token_is_scored_whole(scheme: str, tmp_path: Path)
             assert [t.logprob for t in score.tokens] == pytest.approx(
                 log_probabilities(model, whole)[len(start) - 1 :], abs=1e-5
             )
+
+
+def test_bos_is_found_without_a_letter_a() -> None:
+    """A vocabulary of other letters dropped the text by which BOS was looked for, and BOS with it."""
+    rust = Tokenizer(models.BPE(vocab={"<s>": 0, "她": 1, "他": 2, "▁": 3}, merges=[]))
+    rust.decoder = decoders.Metaspace(prepend_scheme="never")
+    rust.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    encoder = HFTextEncoder(PreTrainedTokenizerFast(tokenizer_object=rust, bos_token="<s>"))
+    assert encoder.encode(["她"], chat=False) == [[0, 1]]
