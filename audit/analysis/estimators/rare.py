@@ -184,9 +184,9 @@ def allow_for_unseen_changes(
     alike: Making = lambda rows: middle[strata.codes[rows]]  # noqa: E731
     n_cells = _number_of_cells(clusters, len(columns))
     few = min(max((_MANY_CELLS - n_cells) / (_MANY_CELLS - _FEW_CELLS), 0.0), 1.0)
-    # Where all changes are alike, cells count as independent: t is that of the cells, not of five templates.
-    of_cells = replace(estimate, df=np.maximum(estimate.df, n_cells - 1.0))
-    room = _reach_of_few(of_cells, alike, middle, clusters, (least, most), strata)
+    # Where all changes of many cells are alike, cells count as independent: t is theirs, not that of five templates.
+    df = few * estimate.df + (1 - few) * np.maximum(estimate.df, n_cells - 1.0)
+    room = _reach_of_few(replace(estimate, df=df), alike, middle, clusters, (least, most), strata)
     beyond = np.abs(estimate.value) / (float(2 * special.expit(UNSEEN_LOG_ODDS / 2) - 1) * room)
     distance = (
         room * _alikeness(columns, middle, strata, most - least) * np.maximum(few, np.maximum(beyond, 1.0) ** -4.0)
