@@ -17,9 +17,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
 
-from audit.analysis.estimators import Codes, Floats, Strata, combinations, renumbered
+from audit.analysis.estimators import Codes, Floats, Strata, combinations, far_degrees, renumbered, tail_quantile
 from audit.analysis.rows.design import occurring, strata_of, undefined_strata, usable
 from audit.analysis.rows.table import Bools, Levels, RowTable, item_index
 from audit.results import VarianceComponents
@@ -30,6 +29,18 @@ POWER = 0.8
 
 #: For each factor nested in fixed strata with unequal numbers of levels, each stratum's (weight, levels).
 Uneven = Mapping[str, Sequence[tuple[float, int]]]
+
+
+class _Error(NamedTuple):
+    """The error of a figure: its variance and, as in `Estimate`, its degrees of freedom and those of its tails."""
+
+    variance: float
+    df: float
+    far_df: float | None
+
+    def quantile(self, share: float) -> float:
+        """In standard errors."""
+        return float(tail_quantile(self.df, self.far_df, share))
 
 
 class Components(NamedTuple):
@@ -67,24 +78,30 @@ class Components(NamedTuple):
     ) -> float:
         """The smallest difference that a design with these numbers of levels and draws detects with `POWER`.
 
-        By t with Satterthwaite's df, and strata of equal size. ``uneven``: factors with unequal numbers of levels in
-        the strata.
+        By t with Satterthwaite's df and, beyond 95 %, the tails that estimates have there (`far_degrees`), and strata
+        of equal size. ``uneven``: factors with unequal numbers of levels in the strata.
         """
-        total, df = self._total(levels, repeats, uneven or {})
-        return float(special.stdtrit(df, 1 - alpha / 2) + special.stdtrit(df, POWER)) * math.sqrt(total)
+        error = self._error(levels, repeats, uneven or {})
+        return (error.quantile(1 - alpha / 2) + error.quantile(POWER)) * math.sqrt(error.variance)
 
     def half_width(self, levels: Mapping[str, float], *, confidence: float, uneven: Uneven | None = None) -> float:
         """Half the width of the figure's interval in such a design, by t with Satterthwaite's df."""
-        total, df = self._total(levels, 1.0, uneven or {})
-        return float(special.stdtrit(df, (1 + confidence) / 2)) * math.sqrt(total)
+        error = self._error(levels, 1.0, uneven or {})
+        return error.quantile((1 + confidence) / 2) * math.sqrt(error.variance)
 
-    def _total(self, levels: Mapping[str, float], repeats: float, uneven: Uneven) -> tuple[float, float]:
-        """The variance of the figure and its degrees of freedom (1 if nothing varies)."""
+    def _error(self, levels: Mapping[str, float], repeats: float, uneven: Uneven) -> _Error:
+        """The figure's error; of 1 degree of freedom if nothing varies."""
         parts = self._parts(levels, repeats, uneven)
-        total = sum(part for part, _ in parts)
-        if total <= 0:
-            return 0.0, 1.0
-        return total, total**2 / sum(part**2 / max(df, 1.0) for part, df in parts)
+        variance = sum(part for part, _ in parts)
+        if variance <= 0:
+            return _Error(0.0, 1.0, None)
+        df = variance**2 / sum(part**2 / max(df, 1.0) for part, df in parts)
+        if len(self.factors) < 2:
+            return _Error(variance, df, None)
+        of_each, dfs = np.array(parts).T
+        return _Error(
+            variance, df, float(far_degrees(of_each[:, None], np.maximum(dfs, 1.0)[:, None], np.array([df]))[0])
+        )
 
     def _parts(self, levels: Mapping[str, float], repeats: float, uneven: Uneven) -> list[tuple[float, float]]:
         """The parts of the figure's variance, each with its degrees of freedom."""

@@ -169,9 +169,8 @@ def _minimum_detectable_effect(difference: PairedDifference, alpha: float, tests
     if not (tests and low.se > 0):
         return math.nan
     steps = max(end.quantile(1 - alpha / (2 * tests)) + end.quantile(POWER) for end in (low, high))
-    effect = steps * max(low.se, high.se) + (
-        high.value - low.value
-    )  # the gap between the bounds has to be overcome too
+    # The gap between the bounds has to be overcome, too.
+    effect = steps * max(low.se, high.se) + (high.value - low.value)
     if difference.test.startswith("McNemar"):
         effect = float(np.fmax(effect, _found_by_mcnemar(difference.n_items, alpha / tests)))
     return effect

@@ -21,6 +21,7 @@ from audit.analysis.estimators.estimate import (
     Reach,
     finite,
     is_constant,
+    tail_quantile,
     unknown_where_few_are_alike,
 )
 from audit.analysis.estimators.few_levels import few_levels_decide, rests_on_few_levels
@@ -56,6 +57,7 @@ __all__ = [
     "renumbered",
     "rests_on_few_levels",
     "summed_variance",
+    "tail_quantile",
     "together",
     "total",
     "unknown_where_few_are_alike",

@@ -137,3 +137,15 @@ def test_the_smallest_difference_is_found_in_uneven_groups() -> None:
         estimate = mean_of_kind(values, codes, kind, Strata(strata, halves))
         powers.append(((estimate.p_two_sided() < 0.05) & (estimate.value > 0)).mean())
     assert np.mean(powers) >= 0.65
+
+
+def test_at_a_strict_level_few_templates_take_a_larger_difference() -> None:
+    """Where a suite's figures share 5 %, each is decided in the tails, which are longer with five templates."""
+    truth = Components({"a": 0.0025, "b": 0.01}, 0.01, None, {"a": 0.0025, "b": 0.01}, 1.0)
+    one_factor = Components({"b": 0.01}, 0.01, None, {"b": 0.01}, 1.0)
+    for found, levels, is_longer in ((truth, {"a": 20, "b": 5}, True), (one_factor, {"b": 5}, False)):
+        usual, strict = (found.half_width(levels, confidence=level) for level in (0.95, 0.9995))
+        df = found._error(levels, 1.0, {}).df
+        by_t = special.stdtrit(df, 0.99975) / special.stdtrit(df, 0.975)
+        assert (strict / usual > 1.1 * by_t) == is_longer
+        assert strict / usual >= by_t - 1e-9
