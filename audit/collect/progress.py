@@ -19,7 +19,8 @@ from audit.collect.worker_times import Stage
 _LINE_SECONDS = 10.0  # between two lines; the first ones come sooner
 _FEW = 10  # first answers that say nothing of the speed
 
-
+#: Loading can take minutes, in which nothing else changes.
+_NO_ANSWER_YET = ", no answer yet (a local model is loaded and tried first)"
 #: What limits a job, by the stage in which its workers wait.
 _LIMITS: Mapping[Stage, str] = {
     "model": "the model",
@@ -101,6 +102,8 @@ class Display:
             counts += f", limited by {_LIMITS[event.limit]}"
         if event.note:
             counts += f" ({event.note})"
+        elif event.total is not None and event.done == event.cached < event.total:
+            counts += _NO_ANSWER_YET
         if self._bars:
             task = self._tasks.get((event.job, event.total))
             if task is None:

@@ -28,7 +28,7 @@ def test_a_line_says_how_far_it_is_and_how_long_it_will_take(clock, capsys):
     clock[0] += 20
     display(Progress("m", 50, 100, 10, 2, 1, "waiting"))
     assert lines(capsys) == [
-        "m: 10/100, 10 cached, 0 retried, 0 failed",
+        "m: 10/100, 10 cached, 0 retried, 0 failed, no answer yet (a local model is loaded and tried first)",
         "m: 50/100, 25 s left, 2 a second, 10 cached, 2 retried, 1 failed (waiting)",
     ]
 
@@ -66,8 +66,8 @@ def test_the_time_left_follows_the_work_of_unlike_items(clock, capsys):
 
 def test_what_was_spent_stands_in_every_line(clock, capsys):
     display = progress.Display()
-    display(Progress("m", 0, 100, 0, 0, 0, cost=0.0))
-    assert lines(capsys) == ["m: 0/100, 0 cached, 0 retried, 0 failed, cost 0.0000"]
+    display(Progress("m", 1, 100, 0, 0, 0, cost=0.0))
+    assert lines(capsys) == ["m: 1/100, 0 cached, 0 retried, 0 failed, cost 0.0000"]
 
 
 def test_the_bar_follows_the_work_and_ends_with_the_items():
