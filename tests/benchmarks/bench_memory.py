@@ -212,7 +212,7 @@ def _evaluated_rows(number: int, model: int) -> PackedRows:
     return PackedRows(spool, slots)
 
 
-def _judge(number: int, models: int, told: Any) -> None:
+def _evaluate(number: int, models: int, told: Any) -> None:
     """Evaluate rows that were never asked for: what a run does once it has all answers."""
     watch = _Watch()
     watch.start()
@@ -268,7 +268,7 @@ def main() -> None:
             folder.mkdir(parents=True, exist_ok=True)
             told = context.Queue()
             process = (
-                context.Process(target=_judge, args=(number, options.models, told))
+                context.Process(target=_evaluate, args=(number, options.models, told))
                 if options.evaluated
                 else context.Process(target=_measure, args=(number, options.models, folder, options, told))
             )

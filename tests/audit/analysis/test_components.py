@@ -139,7 +139,7 @@ def test_the_smallest_difference_is_found_in_uneven_groups() -> None:
     assert np.mean(powers) >= 0.65
 
 
-def test_at_a_strict_level_few_templates_take_a_larger_difference() -> None:
+def test_a_strict_level_takes_more_with_few_templates() -> None:
     """Where a suite's figures share 5 %, each is decided in the tails, which are longer with five templates."""
     truth = Components({"a": 0.0025, "b": 0.01}, 0.01, None, {"a": 0.0025, "b": 0.01}, 1.0)
     one_factor = Components({"b": 0.01}, 0.01, None, {"b": 0.01}, 1.0)
