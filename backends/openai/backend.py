@@ -276,7 +276,7 @@ class OpenAIBackend(Backend):
             absent["score"] = report.without_scores
         notes = {
             "server": found.family or "unknown",
-            "spread": f"{found.repeat_noise:.2g} nats",
+            "spread": report.noise,
             "list": f"{found.largest_k} next tokens, identified by {found.identity}",
             "access": found.access(self.samples),
             "text generation": "as a user's turn of a chat" if found.chat and not found.completions else "as text",

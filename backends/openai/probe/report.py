@@ -114,6 +114,24 @@ class ProbeReport:
         """Fields that earlier versions wrote into this server's fingerprint although they change no answer."""
         return _RETIRED - self.capabilities.fingerprint().keys()
 
+    @property
+    def noise(self) -> str:
+        """How far repeated numbers differed; a noise that nothing measured is not 0."""
+        noise = self.capabilities.repeat_noise
+        return f"{noise:.2g} nats" if noise or self._has_lists else "not measured"
+
+    @property
+    def lists(self) -> str:
+        """How long lists are, and how their tokens are identified."""
+        found = self.capabilities
+        length = f"{found.largest_k} (chat {found.largest_chat_k})"
+        return f"{length}, identified by {found.identity}" if self._has_lists else "none"
+
+    @property
+    def _has_lists(self) -> bool:
+        found = self.capabilities
+        return found.largest_k > 0 or found.largest_chat_k > 0
+
     def render_text(self) -> str:
         """The report for a terminal."""
         found = self.capabilities
@@ -121,8 +139,8 @@ class ProbeReport:
             f"{self.model} at {self.base_url}",
             f"  scores of texts by    {found.text_route or 'none: not possible'}",
             f"  scores of chats by    {found.chat_route or 'none: not possible'}",
-            f"  noise on repetition   {found.repeat_noise:.2g} nats",
-            f"  list of next tokens   {found.largest_k} (chat {found.largest_chat_k}), identified by {found.identity}",
+            f"  noise on repetition   {self.noise}",
+            f"  list of next tokens   {self.lists}",
             f"  requests spent        {self.requests}",
             "",
         ]

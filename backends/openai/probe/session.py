@@ -90,7 +90,7 @@ class ProbeSession:
     unanswered : BackendError or None
         Why not even the plainest text or chat is answered; the chat's reason, unless that endpoint is missing.
     without_lists : str
-        Why no lists of chats are used; empty if they are.
+        Why no lists are used, of chats where the server answers any; empty if they are.
     """
 
     def __init__(self, api: ServerApi) -> None:

@@ -64,7 +64,8 @@ async def chat_lists(session: ProbeSession) -> Outcome:
         top, k = await longest(lambda k: session.next_chat_tokens(_CHAT, k))
         if isinstance(top, TopLogprobs):
             return _with_lists(session, top, k)
-    session.without_lists = str(top)
+    if answered or not session.without_lists:  # where texts alone are answered, theirs is the reason
+        session.without_lists = str(top)
     return Outcome(False if answered else None, str(top))
 
 

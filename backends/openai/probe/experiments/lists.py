@@ -61,6 +61,8 @@ async def next_token_lists(session: ProbeSession) -> Outcome:
     works = isinstance(plain, dict)
     session.unanswered = plain if isinstance(plain, BackendError) else None
     session.record("completions", Outcome(works, "without lists" if works else str(plain), completions=works))
+    if works:
+        session.without_lists = str(top)
     return Outcome(False, str(top))
 
 

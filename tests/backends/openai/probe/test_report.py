@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from backends import OpenAIBackend
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.probe.record import ProbeRecord
 from backends.openai.probe.report import CanaryValue, Check, ProbeReport
+from tests.backends.openai.lies.server import MODEL, WordServer
 
 #: As version 0.1 wrote it.
 OF_VERSION_3: dict[str, Any] = {
@@ -42,6 +44,30 @@ OF_VERSION_3: dict[str, Any] = {
     "requests": 49,
     "version": 3,
 }
+
+
+async def of_a_server_without_lists(folder: Path) -> tuple[ProbeReport, str]:
+    """The probe's report, and the noise that an audit's report names."""
+    async with WordServer("drawn", 0).running() as server:
+        backend = OpenAIBackend(server.base_url, model=MODEL, api_key_env=None, probe_folder=folder)
+        try:
+            return await backend.probe(), str((await backend.describe()).notes["spread"])
+        finally:
+            await backend.close()
+
+
+async def test_the_route_that_answers_says_why_it_has_no_lists(tmp_path: Path) -> None:
+    report, _ = await of_a_server_without_lists(tmp_path)
+    assert "the answer has no log-probabilities" in report.without_scores
+    assert "base_url" not in report.without_scores  # its texts are answered: the address and the name are right
+
+
+async def test_a_noise_that_nothing_measured_is_not_zero(tmp_path: Path) -> None:
+    report, spread = await of_a_server_without_lists(tmp_path)
+    text = report.render_text()
+    assert "noise on repetition   not measured" in text
+    assert "list of next tokens   none" in text
+    assert spread == "not measured"
 
 
 def record_of(folder: Path) -> ProbeRecord:
