@@ -61,8 +61,9 @@ class ModelEstimate(BaseModel):
     requests_by_kind : dict
         Questions and follow-ups by kind.
     calls : int
-        Requests to a server that the questions and follow-ups take at most, those asked a second time included. Where
-        several continuations may share requests, each question counts as one.
+        Requests that run a server's model which the questions and follow-ups take at most, those asked a second time
+        included; those to its tokenizer are not. Where several continuations may share requests, each question counts
+        as one.
     seconds : float, optional
         None if there is nothing to estimate from.
     seconds_by, tokens_by : str

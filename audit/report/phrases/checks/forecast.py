@@ -72,7 +72,10 @@ def _of_model(m: ModelEstimate) -> Iterator[str]:
     if m.cost is not None:
         yield f"  cost at most about {m.cost:.4f}, if each answer uses all its tokens"
     if m.calls > m.requests + m.follow_ups + m.asked_again:
-        yield f"  at most {m.calls:,} requests to its server: continuations, or draws, take requests of their own"
+        yield (
+            f"  at most {m.calls:,} requests that run its model: continuations, or draws, take requests of their own; "
+            "a tokenizer of the server is asked beside them, about once for each text"
+        )
     if m.probe_requests:
         yield f"  probing its server took {m.probe_requests:,} requests; not repeated unless the model changes"
     if m.checking_requests:

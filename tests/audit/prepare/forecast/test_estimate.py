@@ -95,6 +95,16 @@ def test_whole_texts_are_read_themselves(store, backend):
     assert found.prompt_tokens(backend) == (50, "counted")
 
 
+def test_requests_of_a_dry_run_are_those_that_run_the_model():
+    """A tokenizer's come on top, about one for each text: of "at most 7,740 requests", a server counted 16,592."""
+    tokens = {"prompt_tokens": 9, "tokens_by": "counted", "most_generated_tokens": 0}
+    counts = {"items": 9, "requests": 9, "asked_again": 0, "cached": 0, "seconds_by": "", "cost": None, **tokens}
+    one = ModelEstimate(model="a", seconds=None, device=None, gpu_hours=None, calls=60, **counts)
+    said = estimate_text(RunEstimate(models=[one]))
+    assert "  at most 60 requests that run its model: " in said
+    assert "a tokenizer of the server is asked beside them" in said
+
+
 @pytest.mark.parametrize(("backend", "sent", "generated"), [(FakeBackend(), 1, 0), (Hosted(), 3, 6)])
 def test_an_estimate_counts_a_prompt_as_often_as_it_is_sent(store, backend, sent, generated):
     def few():
