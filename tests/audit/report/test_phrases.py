@@ -9,6 +9,7 @@ import pytest
 
 from audit.report.figures import Figures
 from audit.report.phrases import scope, suite_summary, summary
+from audit.report.phrases.checks.problems import identity_in_doubt
 from audit.results import AuditResult, Measure
 from suites.presentation import Chart
 from tests.audit.report import made_up as mu
@@ -122,6 +123,18 @@ def test_unread_answers_of_a_stratum_are_no_missing_questions() -> None:
     assert said == "Gap: has no value, since no answer of female can be read."
 
 
+def test_quarantined_answers_are_not_counted_as_questions() -> None:
+    said = identity_in_doubt("m", "another model answers", 7650)
+    assert said == (
+        "m: another model answers; what was stored since the last successful check is quarantined "
+        "(7,650 answers, of scored questions one for each continuation)"
+    )
+    entries = [mu.data_quality_of("m", "toy", n_items=480, answered=0, failures={"not asked": 475, "inconsistent": 5})]
+    result = _result({"gap": [0.1, 0.2, 0.3]})
+    caution = " ".join(_said(result.model_copy(update={"data_quality": entries}), "caution"))
+    assert "475 of 480 items were not asked, or their answers are quarantined." in caution
+
+
 def test_what_was_not_asked_is_no_failure() -> None:
     result = _result({"gap": [0.1, 0.2, 0.3]})
 
@@ -131,7 +144,7 @@ def test_what_was_not_asked_is_no_failure() -> None:
         return _said(result.model_copy(update={"data_quality": entries}), "caution")[0]
 
     unasked = caution(not_asked=336)
-    assert "a: 336 of 400 items were not asked." in unasked
+    assert "a: 336 of 400 items were not asked, or their answers are quarantined." in unasked
     assert "readable" not in unasked
     assert unasked.endswith("Run the audit again to ask the rest.")
     assert "again" not in caution(refusal=336)

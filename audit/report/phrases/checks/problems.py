@@ -25,4 +25,7 @@ def identity_unchecked(model: str, error: Exception) -> str:
 
 
 def identity_in_doubt(model: str, reason: str, quarantined: int) -> str:
-    return f"{model}: {reason}; {quarantined} answers since the last successful check are quarantined"
+    return (
+        f"{model}: {reason}; what was stored since the last successful check is quarantined "
+        f"({quarantined:,} answers, of scored questions one for each continuation)"
+    )

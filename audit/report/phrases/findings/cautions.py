@@ -50,7 +50,8 @@ def _missing(figures: Figures, entry: DataQuality) -> str:
     """How many items have no answer, by reason; what that means for the figures; and what can be done about it."""
     unasked = entry.failures.get(NOT_ASKED, 0)
     lost = {reason: n for reason, n in entry.failures.items() if reason != NOT_ASKED}
-    said = [f"{unasked:,} of {entry.n_items:,} items were not asked."] if unasked else []
+    without = f"{unasked:,} of {entry.n_items:,} items were not asked, or their answers are quarantined."
+    said = [without] if unasked else []
     if lost:
         reasons = ", ".join(f"{one_line(k)} {v:,}" for k, v in sorted(lost.items(), key=lambda kv: -kv[1]))
         said.append(f"{sum(lost.values()):,} of {entry.n_items:,} items have no readable answer ({reasons}).")
