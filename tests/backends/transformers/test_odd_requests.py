@@ -204,7 +204,7 @@ def test_nan_and_unknown_tokens_fail_alone_on_a_real_model() -> None:
     found = dict(zip(order, answers, strict=True))
     values = [[s.logprob for s in found[i].scores] for i in range(246)]
     moved = np.abs(np.array(values) - [[s.logprob for s in a.scores] for a in usual]).max()
-    assert moved < 1e-4, "packs are put together otherwise, which rounds otherwise (1.3e-5 seen)"
+    assert moved < 5e-5, "packs are put together otherwise, which rounds otherwise (1.3e-5 seen)"
 
 
 def test_a_raw_name_in_a_byte_level_vocabulary_is_its_own_text() -> None:
