@@ -165,6 +165,14 @@ async def test_a_replica_that_changes_is_noticed(changed: int, listless: bool, t
     assert backend.unverified_since is not None
 
 
+async def come_back_as_another(server: DrawnAlone, backend: OpenAIBackend) -> None:
+    """The server is down while questions are asked, and serves another model once its pause is over."""
+    server.down = True
+    await asked_together(backend)
+    server.down, server.weights = False, "other"
+    await asyncio.sleep(0.3)
+
+
 async def test_a_replica_that_comes_back_as_another_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,10 +180,7 @@ async def test_a_replica_that_comes_back_as_another_is_left_out(
     async with two_drawn(listless=False) as servers:
         backend = backend_of(servers, tmp_path)
         await backend.describe()
-        servers[1].down = True
-        await asked_together(backend)
-        servers[1].down, servers[1].weights = False, "other"
-        await asyncio.sleep(0.3)
+        await come_back_as_another(servers[1], backend)
         before = len(servers[1].bodies)
         answers = [*await asked_together(backend), *await asked_together(backend)]
         own = [body for body in servers[1].bodies[before:] if "Question" in str(body)]
@@ -195,10 +200,7 @@ async def test_a_replica_whose_last_answers_are_in_doubt_ends_the_run(
         backend = backend_of(servers, tmp_path)
         await backend.describe()
         await asked_together(backend)
-        servers[1].down = True
-        await asked_together(backend)
-        servers[1].down, servers[1].weights = False, "other"
-        await asyncio.sleep(0.3)
+        await come_back_as_another(servers[1], backend)
         await asked_together(backend)
         await backend.verify_identity()
         await backend.close()
