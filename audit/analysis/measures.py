@@ -50,7 +50,7 @@ from audit.results.signatures import encode_parts, write_signature
 from suites.base import MeasureSpec
 
 #: Raise it when an estimator or its interval changes: signatures then differ.
-STATISTICS_VERSION = 14
+STATISTICS_VERSION = 15
 
 
 def measure_rows(
