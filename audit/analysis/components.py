@@ -80,7 +80,8 @@ class Components(NamedTuple):
 
         By t with Satterthwaite's df and, beyond 95 %, the tails that estimates have there (`far_degrees`), and strata
         of equal size. Where levels are few, less than `POWER` is left of it: 40 to 60 % of five templates at strict
-        levels. It starts the search for what a sample finds, which is simulated (`power.smallest_found`). ``uneven``: factors with unequal numbers of levels in the strata.
+        levels. It starts the search for what a sample finds, which is simulated (`power.smallest_found`).
+        ``uneven``: factors with unequal numbers of levels in the strata.
         """
         error = self._error(levels, repeats, uneven or {})
         return (error.quantile(1 - alpha / 2) + error.quantile(POWER)) * math.sqrt(error.variance)

@@ -66,8 +66,9 @@ def compare_models(
         By figure, then by pair in the models' order. ``difference`` is b minus a. ``effect_size`` is Cohen's d of
         paired items (mean difference / standard deviation over items; none for the jackknife over clusters).
         ``minimum_detectable_effect`` is what another sample of this design detects with 80 % power (`End.detected`)
-        at α/2m, with m tests corrected together: the first step of the correction, whatever the other comparisons show. If McNemar's test is used too, it is at least what that detects if all discordant items fall
-        one way; None if there are too few items for any difference.
+        at α/2m, with m tests corrected together: the first step of the correction, whatever the other comparisons show.
+        If McNemar's test is used too, it is at least what that detects if all discordant items fall one way; None if
+        there are too few items for any difference.
 
     Raises
     ------
