@@ -60,7 +60,7 @@ def _missing(figures: Figures, entry: DataQuality) -> str:
     if any(not m.spec.has_range for m in own):
         holds += ", except those of figures without a range, which are of the answered items alone"
     said.append(f"Values are those of the answered items; {holds}.")
-    if unasked:
+    if unasked and entry.model not in figures.result.contradicted:
         said.append("Run the audit again to ask the rest.")
     elif not ERROR_KINDS.isdisjoint(lost) and not fails_for_good(figures.result, entry.model):
         said.append("Run the audit again to repeat the failed requests.")
