@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from audit.collect import Outcome
+from backends.errors import UncheckedError
 
 
 def failed_requests(outcomes: Mapping[str, Sequence[Outcome]], unanswered: int) -> Iterator[str]:
@@ -21,6 +22,8 @@ def failed_requests(outcomes: Mapping[str, Sequence[Outcome]], unanswered: int) 
 
 
 def identity_unchecked(model: str, error: Exception) -> str:
+    if isinstance(error, UncheckedError):
+        return f"{model}: {error.message}"
     return f"{model}: whether it is still the same model could not be checked: {error}"
 
 
