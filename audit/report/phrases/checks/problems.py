@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from audit.collect import Outcome
 from audit.report.phrases.counted import enumeration
+from backends.errors import UncheckedError
 
 
 def failed_requests(
@@ -32,6 +33,8 @@ def failed_requests(
 
 
 def identity_unchecked(model: str, error: Exception) -> str:
+    if isinstance(error, UncheckedError):
+        return f"{model}: {error.message}"
     return f"{model}: whether it is still the same model could not be checked: {error}"
 
 

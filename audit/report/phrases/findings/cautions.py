@@ -34,7 +34,8 @@ def cautions(figures: Figures, suite: str) -> Iterator[str]:
         if e.censored:
             yield (
                 f"{one_line(e.model)}{place}: {e.censored:,} of {e.n_items:,} items are known only by bounds, because "
-                "the server does not report every probability, or none of its sampled answers names a group. "
+                "the server does not report every probability, none of its sampled answers names a group, or some of "
+                "them are unknown (an unfinished thought, a content filter). "
                 "The bounds are drawn as dashed bands, separate from sampling error."
             )
         if e.straddled_in_part:
