@@ -302,12 +302,12 @@ def suite_components(
             found.append(_described(table, spec, suite, model, None, values[model], used[model], by_engine.get(model)))
         for a, b in itertools.combinations(tables, 2):
             both = used[a] & used[b]
-            apart = _apart(values[b], values[a])
+            apart = _minus(values[b], values[a])
             found.append(_described(tables[b], spec, suite, b, a, apart, both, None))
     return [one for one in found if one is not None]
 
 
-def _apart(value: Floats, other: Floats) -> Floats:
+def _minus(value: Floats, other: Floats) -> Floats:
     return gathered(len(value), lambda rows: value[rows] - other[rows], np.float64)
 
 

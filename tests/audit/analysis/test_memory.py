@@ -119,7 +119,7 @@ def judged_peak(n: int, missing_every: int) -> int:
 
 @pytest.mark.parametrize("missing_every", [10**9, 37])
 def test_judging_takes_few_bytes_of_a_row(missing_every: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of what is as long as the rows, masks alone are in memory; and zeros that are never written; it was 230 bytes of a row."""
+    """In memory are masks, and zeros that are never written; it was 230 bytes of a row."""
     monkeypatch.setattr(spool, "_LEAST_MAPPED", 2**12)
     for module in (clusters, medians):
         monkeypatch.setattr(module, "BLOCK", 2**12)
