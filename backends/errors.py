@@ -76,6 +76,10 @@ class ConfigError(AuditError):
         return ConfigError(f"{parent}.{self.field}", self.value, self.problem, self.hint)
 
 
+#: Extras that bring another torch and transformers than ``hf``.
+_WHERE = {"vllm": ", in an environment of its own"}
+
+
 class MissingExtra(ConfigError):
     """An optional dependency is not installed; the message carries the pip command."""
 
@@ -84,7 +88,7 @@ class MissingExtra(ConfigError):
             field,
             module,
             f"the package {module!r} is not installed",
-            f'Install it with: pip install "bias-audit[{extra}]"',
+            f'Install it with: pip install "bias-audit[{extra}]"' + _WHERE.get(extra, ""),
         )
 
 
