@@ -107,7 +107,7 @@ class Components(NamedTuple):
         if variance <= 0:
             return _Error(0.0, 1.0, None)
         df = variance**2 / sum(part**2 / max(df, 1.0) for part, df in parts)
-        if len(self.factors) < 2:
+        if len(parts) < 3:  # one factor, and its cells
             return _Error(variance, df, None)
         of_each, dfs = np.array(parts).T
         return _Error(
