@@ -152,6 +152,7 @@ class Store:
         # Of an answer that does not count here, a second one says nothing about those that do.
         counting = [pair for pair in pairs if pair[0] not in merged.outdone]
         merge_facts(self._database, self._files, source._database, counting)
+        self.runs.add_parts(source.runs)
         for fingerprint, share in source.runs.doubts().items():
             self.runs.record_doubt(fingerprint, share)
         return merged

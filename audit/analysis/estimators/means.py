@@ -129,9 +129,8 @@ def clustered_mean(values: Floats, clusters: Sequence[Codes], strata: Strata | N
         variances, dfs = (np.stack([moments[i] for moments in of_each]) for i in (0, 1))
         variance, df = summed_variance(variances, dfs, levels, *_cells_alone(residual, factors, strata))
     parts = [part for moments in of_each for part in moments.parts or [moments[:2]]]
-    far_df = None
-    if len(parts) > 1:
-        far_df = far_degrees(np.stack([part[0] for part in parts]), np.stack([part[1] for part in parts]), df)
+    variances, dfs = (np.stack([part[i] for part in parts]) for i in (0, 1))
+    far_df = far_degrees(variances, dfs, df) if len(parts) > 1 else None
     return Estimate(mean, np.sqrt(variance), df, n, min(levels), third, far_df=far_df)
 
 

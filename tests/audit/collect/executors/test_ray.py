@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.util
 import os
 import random
@@ -10,9 +11,11 @@ import signal
 import socket
 import threading
 
+import psutil
 import pytest
 
 from audit import Audit
+from audit.collect.executors import shard_owners
 from audit.collect.executors.ray import ATTEMPTS, IN_FLIGHT, RayExecutor, RayPool
 from audit.collect.executors.shard_owners import owner_name
 from audit.store import Store, answer_keys
@@ -93,6 +96,31 @@ async def test_owners_in_a_cluster_store_what_one_process_would(ray_of, tmp_path
         keys = [key for i in range(110) for key in entry(i).question.keys]
         assert len(answers_by_key(store, keys)) == 220
         assert store.stats()["answers"] == 220
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize("seconds", [1.5, 60])
+async def test_an_owner_that_is_slow_stays_until_it_is_too_slow(ray_of, tmp_path, seconds, monkeypatch):
+    monkeypatch.setattr(shard_owners, "_ASK_AFTER", 1.0)
+    executor = ray_of(1)
+    with Store.open(tmp_path / "audit.db", shards=2) as store:
+        await executor.own(store)
+        await store.answers.write([entry(i) for i in range(20)])
+        children = psutil.Process().children(recursive=True)
+        owners = [process for process in children if "ray::ShardOwner" in " ".join(process.cmdline())]
+        assert len(owners) == 2
+        for process in owners:
+            process.suspend()
+        writing = asyncio.create_task(store.answers.write([entry(i) for i in range(20, 40)]))
+        await asyncio.wait([writing], timeout=seconds)
+        for process in owners:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.resume()
+        await writing
+        epochs = sum(sql(file, "SELECT epoch FROM shard")[0][0] for file in shard_files(store.path, 2))
+        assert (epochs == 2) == (seconds < 5)
+        await executor.close()
+        assert store.stats()["answers"] == 80
 
 
 @pytest.mark.ray
