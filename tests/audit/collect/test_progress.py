@@ -124,7 +124,8 @@ def test_lines_say_how_many_actors_are_ready_while_they_load(clock, capsys):
         display(Progress("m", 10, 100, 10, 0, 0, actors=(ready, 2)))
         clock[0] += 2
     assert lines(capsys) == [
-        f"m: 10/100, 10 cached, 0 retried, 0 failed, no answer yet ({ready} of 2 actors ready: each loads the model first)"
+        "m: 10/100, 10 cached, 0 retried, 0 failed, "
+        f"no answer yet ({ready} of 2 actors ready: each loads the model first)"
         for ready in (0, 1)
     ]
 
