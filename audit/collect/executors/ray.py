@@ -24,7 +24,7 @@ from audit.collect.executors.shard_owners import owner_writer
 from audit.logs import logger
 from audit.store import Store
 from backends.base import Answer, Backend, OnResponse, Request
-from backends.errors import BackendError, ConfigError, MissingExtra
+from backends.errors import BackendError, ConfigError, MissingExtra, one_line
 from backends.options import OnError, checked_options
 
 log = logger("ray")
@@ -282,7 +282,7 @@ class RayPool:
         try:
             problem = await self._bring_up()
         except Exception as error:  # the backend cannot travel; uncaught, its batches would wait for ever
-            problem = _unusable(f"{type(error).__name__}: {str(error).splitlines()[0]}")
+            problem = _unusable(one_line(error))
         if problem is None:
             return
         log.warning("actor not used", problem=problem.message)
@@ -305,7 +305,7 @@ class RayPool:
             except RayError as error:
                 # A traceback of the actor's, the error last. Without one the cluster has lost it, or has ended.
                 is_its_own = "creation task" in str(error)
-                problem = _unusable(str(error).strip().splitlines()[-1], is_lost=not is_its_own)
+                problem = _unusable((str(error).strip() or one_line(error)).splitlines()[-1], is_lost=not is_its_own)
                 log.warning("actor did not start", error=problem.message)
                 continue
             if differs is not None:
@@ -333,7 +333,7 @@ class RayPool:
     def _replace(self, actor: Any, error: Exception) -> None:
         if actor not in self._actors:
             return  # its other batch has noticed
-        log.warning("actor lost", error=str(error).splitlines()[0])
+        log.warning("actor lost", error=one_line(error))
         self._actors.discard(actor)
         with contextlib.suppress(Exception):  # it may live where it cannot be reached
             import ray

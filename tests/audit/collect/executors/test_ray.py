@@ -201,9 +201,9 @@ class Lost:
         self.differs_from, self._message = self, message
 
     async def remote(self, *_):
-        from ray.exceptions import ActorDiedError
+        from ray.exceptions import RayActorError
 
-        raise ActorDiedError(self._message)
+        raise RayActorError(error_msg=self._message)
 
 
 @pytest.mark.ray
@@ -222,6 +222,16 @@ async def test_a_cluster_that_ends_is_worth_another_try(ray_of, tmp_path, monkey
 
 
 @pytest.mark.ray
+async def test_an_error_without_words_ends_a_run_too(ray_of, tmp_path, monkeypatch):
+    def fail(_):
+        raise AssertionError
+
+    monkeypatch.setattr(RayPool, "_create", fail)
+    outcome = await asyncio.wait_for(run(tmp_path, FakeBackend("m", device="cpu"), ray_of(1), n=2), 60)
+    assert "no actor of the model can be used: AssertionError" in outcome.reasons["internal"]
+
+
+@pytest.mark.ray
 async def test_actors_refused_at_the_same_time_answer_nothing(cluster, monkeypatch):
     said = asyncio.Event()
 
@@ -232,7 +242,7 @@ async def test_actors_refused_at_the_same_time_answer_nothing(cluster, monkeypat
                 await said.wait()
                 return "device is 1, not 2"
 
-    pool = RayPool(FakeBackend("m", device="cpu"), 2, 1, 0)
+    pool = RayPool(FakeBackend("m", device="cpu"), 2, 1, 0, asked_for=2)
     monkeypatch.setattr(pool, "_create", Actor)
     asyncio.get_running_loop().call_later(0.2, said.set)
     (answer,) = await asyncio.wait_for(pool.run([ScoreRequest("p", (" a",))], lambda *_: None), 10)
