@@ -5,7 +5,10 @@ Such a file gives other numbers on transformers than on llama.cpp, and than the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import contextlib
+import functools
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ Field = Callable[[str], Any]
 #: Of these, transformers takes the base of the rotation from its own defaults.
 _OWN_BASE = ("starcoder2", "stablelm")
 _USUAL_BASE = 10_000.0
+_one_table = threading.RLock()
 #: The share of a head that transformers rotates by its own defaults; of others all, or what the file says.
 _OWN_SHARE = {"stablelm": 0.25, "nemotron": 0.5, "phi3": 1.0, "qwen2": 1.0, "qwen3": 1.0}
 #: Of these, transformers divides attention scores by the root of this number, and caps them at these, by its defaults.
@@ -50,11 +54,33 @@ def check_tensors(path: Path, model: Any, architecture: str, tensors: Collection
     """Raise `ConfigError` for a file with tensors of layers, such as biases, that the loaded model has no place for."""
     from transformers.modeling_gguf_pytorch_utils import TENSOR_PROCESSORS, TensorProcessor, get_gguf_hf_weights_map
 
-    known = get_gguf_hf_weights_map(model, TENSOR_PROCESSORS.get(architecture, TensorProcessor)())
-    # Experts are taken apart or put together on the way, under other names.
-    unused = sorted(name for name in tensors if name not in known and "_exp" not in name and not _is_rotation(name))
-    if unused:
+    processor = TENSOR_PROCESSORS.get(architecture, TensorProcessor)()
+    experts = getattr(processor, "GGUF_MOE_WEIGHTS_PATTERN", None)
+    with names_made_once():
+        known = get_gguf_hf_weights_map(model, processor)
+
+    def is_used(name: str) -> bool:
+        if name in known or _is_rotation(name):
+            return True
+        # The experts of a layer are one tensor in the file, and are put together on the way.
+        return experts is not None and experts.fullmatch(name) is not None and name.removesuffix(".weight") in known
+
+    if unused := sorted(name for name in tensors if not is_used(name)):
         raise _left_out(path, f"{unused[0]}" + (f" and {len(unused) - 1} more tensors" if len(unused) > 1 else ""))
+
+
+@contextlib.contextmanager
+def names_made_once() -> Iterator[None]:
+    """Let transformers make its table of tensors' names once: it makes it anew for every module, for seconds."""
+    import gguf
+
+    with _one_table:
+        usual = gguf.get_tensor_name_map
+        gguf.get_tensor_name_map = functools.cache(usual)
+        try:
+            yield
+        finally:
+            gguf.get_tensor_name_map = usual
 
 
 def _is_rotation(tensor: str) -> bool:

@@ -5,9 +5,11 @@ Takes the options of `HFBackend`; gives the arguments for ``from_pretrained``, a
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -215,6 +217,40 @@ def describe_places(model: Any) -> str:
 def is_offloaded(model: Any) -> bool:
     """Whether a part of a loaded model is brought to its device at each pass."""
     return _offloads(getattr(model, "hf_device_map", None) or {})
+
+
+def check_parts(device_map: str | Mapping[str, Any] | None, model: Any) -> None:
+    """Raise `ConfigError` for a map of parts that the model has not, or that leaves weights without a place.
+
+    transformers places such weights by itself, without a word.
+    """
+    if device_map is None or isinstance(device_map, str):
+        return
+    weights = [name for name, _ in model.named_parameters()]
+    parts = {name for name, _ in model.named_modules()} | {name for name, _ in model.named_buffers()} | {*weights}
+    for part in device_map:
+        if part not in parts:
+            near = difflib.get_close_matches(part, parts, cutoff=0.4) or [name for name, _ in model.named_children()]
+            raise ConfigError(f"device_map.{part}", part, "no part of this model", f"Its parts are {', '.join(near)}…")
+    tied = tuple(getattr(model, "_tied_weights_keys", None) or ())
+    left = [name for name in weights if name not in tied and not any(map(partial(_is_in, name), device_map))]
+    if left:
+        missing = list(dict.fromkeys(_largest_part(name, device_map) for name in left))
+        shown = ", ".join(missing[:5]) + ("…" if len(missing) > 5 else "")
+        raise ConfigError(
+            "device_map", list(device_map), f"no place for {shown}", "Give each part of the model a place"
+        )
+
+
+def _is_in(weight: str, part: str) -> bool:
+    return part == "" or weight == part or weight.startswith(f"{part}.")
+
+
+def _largest_part(weight: str, parts: Iterable[str]) -> str:
+    """The largest part of the model that has this weight and none of the given parts."""
+    names = weight.split(".")
+    wholes = (".".join(names[:count]) for count in range(1, len(names)))
+    return next((whole for whole in wholes if not any(_is_in(part, whole) for part in parts)), weight)
 
 
 def check_adapter(adapter: str | None, places: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 from collections import Counter
@@ -22,10 +23,10 @@ from backends.local.gguf_header import (
     read_gguf_header,
     read_gguf_tensors,
 )
-from backends.transformers.gguf_fields import check_fields, check_tensors
+from backends.transformers.gguf_fields import check_fields, check_tensors, names_made_once
 from backends.transformers.loading import loading
 from backends.transformers.offload import OwnFolder
-from backends.transformers.placement import Placement, check_adapter
+from backends.transformers.placement import Placement, check_adapter, check_parts
 
 # While loading a model, transformers changes torch's default dtype for the whole process and then restores it. Two
 # loads at once, for two devices, could leave the wrong one in place.
@@ -223,7 +224,8 @@ class ModelSource:
 
             plan = self.tensor_plan(placement.tensor_parallel)
             placed["distributed_config"] = DistributedConfig(tp_size=placement.tensor_parallel, tp_plan=plan or None)
-        with _one_load, self._loading("the model"), OwnFolder(placement.offload_folder) as place:
+        names = names_made_once() if "gguf_file" in options else contextlib.nullcontext()
+        with _one_load, self._loading("the model"), names, OwnFolder(placement.offload_folder) as place:
             if place.path is not None:
                 placed["offload_folder"] = str(place.path)
             model, found = loader.from_pretrained(
@@ -237,6 +239,7 @@ class ModelSource:
             place.keep_for(model)
         self._check_no_adapter(getattr(model, "_hf_peft_config_loaded", False))  # of a hub id
         self._check_weights(model, found)
+        check_parts(placement.device_map, model)
         if "gguf_file" in options:
             architecture = str(read_gguf_header(self.path).get("general.architecture"))
             check_tensors(self.path, model, architecture, read_gguf_tensors(self.path))

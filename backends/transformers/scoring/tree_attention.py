@@ -25,8 +25,9 @@ from backends.local.trie import Pack, Trie
 ATTENTION = "token_tree"
 BLOCK = 64  # queries that attend together: few enough to waste little, enough for a full matrix kernel
 #: On a CPU where paths are short. Each block gathers the keys of its ancestors anew, which long ones make dear.
-SMALL_BLOCK = 32
+SMALL_BLOCK = 8
 SHORT_PATH = 64  # tokens
+WHOLE = 16  # a CPU reduces rows of so many keys without a remainder, which takes longer than the rest
 GATHER_BYTES = 256 << 20  # maximum memory of gathered keys and their scores at a time, and of a cached mask
 LEAST_EXPONENT = -80.0  # e^-80 is negligible next to 1, and exp takes ten times as long when it underflows
 
@@ -96,7 +97,7 @@ class TreePass:
             _current.tree = None
 
     def mask(self, reach: _Reach, groups: int, dtype: torch.dtype, part: slice) -> torch.Tensor:
-        """Mask of shape (blocks in the part, 1, groups * queries of a block, L), to be added to the scores."""
+        """Mask of shape (blocks in the part, groups * queries of a block, L), to be added to the scores."""
         if self.allowed.numel() * groups * dtype.itemsize > GATHER_BYTES:
             return self._make_mask(reach, groups, dtype, part)
         key = (reach, groups, dtype)
@@ -114,7 +115,7 @@ class TreePass:
             allowed = allowed & (queries // chunk == keys // chunk)
         mask = torch.zeros(allowed.shape, dtype=dtype, device=allowed.device)
         mask.masked_fill_(~allowed, torch.finfo(dtype).min)
-        return mask.repeat(1, groups, 1)[:, None]
+        return mask.repeat(1, groups, 1)
 
 
 class _Current(threading.local):
@@ -161,13 +162,13 @@ def _tree_attention(
 
     blocks, block, length = tree.allowed.shape
     scale = size**-0.5 if scaling is None else scaling
-    padded = functional.pad(query[0], (0, 0, 0, blocks * block - tokens))
+    exact = sums_exactly(query)
+    dtype = torch.float32 if exact else query.dtype
+    keys, values = keys.to(dtype), values.to(dtype)
+    queries = _in_blocks(query[0], dtype, key_heads, blocks, block)
     sinks: torch.Tensor | None = other.get("s_aux")
-    # Heads that share a key head become additional queries of it: (blocks, K, groups * block, D).
-    queries = padded.view(key_heads, groups, blocks, block, size).permute(2, 0, 1, 3, 4)
-    queries = queries.reshape(blocks, key_heads, groups * block, size)
     if sinks is not None:
-        sinks = sinks.to(query).view(1, key_heads, groups, 1).repeat_interleave(block, -1).view(1, key_heads, -1, 1)
+        sinks = sinks.to(queries).view(key_heads, 1, groups, 1).repeat_interleave(block, -1).view(key_heads, 1, -1, 1)
     # Keys and values of a block, and its scores, in float32 and (while they are summed) in float64.
     block_bytes = length * (2 * key_heads * size * keys.element_size() + 12 * heads * block)
     step = max(1, GATHER_BYTES // block_bytes)
@@ -175,16 +176,22 @@ def _tree_attention(
     for low in range(0, blocks, step):
         part = slice(low, low + step)
         index = tree.index[part]
-        k, v = (
-            x.index_select(1, index.reshape(-1)).view(key_heads, len(index), length, -1).transpose(0, 1)
-            for x in (keys, values)
-        )
-        mask = tree.mask((sliding_window, tree.chunks.get(layer)), groups, query.dtype, part)
-        parts.append(_attend(queries[part], k, v, mask, scale, softcap, sinks))
-    out = parts[0] if len(parts) == 1 else torch.cat(parts)
-    out = out.view(blocks, key_heads, groups, block, -1).permute(0, 3, 1, 2, 4)
+        k, v = (x.index_select(1, index.reshape(-1)).view(key_heads, len(index), length, -1) for x in (keys, values))
+        mask = tree.mask((sliding_window, tree.chunks.get(layer)), groups, dtype, part)
+        parts.append(_attend(queries[:, part], k, v, mask, scale, softcap, sinks, exact))
+    out = parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+    out = out.to(query.dtype).view(key_heads, blocks, groups, block, -1).permute(1, 3, 0, 2, 4)
     # Contiguous: some models take the heads together by a view.
     return out.reshape(1, blocks * block, heads, -1)[:, :tokens].contiguous(), None
+
+
+def _in_blocks(query: torch.Tensor, dtype: torch.dtype, key_heads: int, blocks: int, block: int) -> torch.Tensor:
+    """Queries (H, T, D) as (K, blocks, groups * block, D): heads that share a key head become more queries of it."""
+    heads, tokens, size = query.shape
+    padded = query.new_zeros((heads, blocks * block, size), dtype=dtype)
+    padded[:, :tokens] = query
+    groups = heads // key_heads
+    return padded.view(key_heads, groups, blocks, block, size).transpose(1, 2).reshape(key_heads, blocks, -1, size)
 
 
 def _attend(
@@ -195,18 +202,18 @@ def _attend(
     scale: float,
     softcap: float | None,
     sinks: torch.Tensor | None,
+    exact: bool,
 ) -> torch.Tensor:
-    """Shapes: q (blocks, K, R, D), k and v (blocks, K, L, D), mask (blocks, 1, R, L), sinks (1, K, R, 1)."""
-    exact = sums_exactly(q)
+    """Shapes: q (K, blocks, R, D), k and v (K, blocks, L, D), mask (blocks, R, L), sinks (K, 1, R, 1)."""
     if softcap is None and sinks is None and not exact:
-        return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+        return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask[None], scale=scale)
     scores = torch.matmul(q, k.transpose(-1, -2)).mul_(scale)
     if softcap is not None:
         scores.div_(softcap).tanh_().mul_(softcap)
     scores.add_(mask)
     if not exact:
         if sinks is not None:
-            scores = torch.cat([scores, sinks.expand(len(scores), -1, -1, -1)], -1)
+            scores = torch.cat([scores, sinks.expand(-1, scores.shape[1], -1, -1)], -1)
         shares = functional.softmax(scores, -1, dtype=torch.float32).to(q.dtype)
         return shares[..., : k.shape[-2]] @ v
     most = scores.amax(-1, keepdim=True)
@@ -218,12 +225,15 @@ def _attend(
     total = scores.sum(-1, keepdim=True, dtype=torch.float64)
     if sinks is not None:
         total = total + (sinks - most).double().exp_()
-    return torch.matmul(scores, v).div_(total.float())
+    return torch.matmul(scores, v).div_(total.to(scores.dtype))
 
 
 def sums_exactly(q: torch.Tensor) -> bool:
-    """Whether attention over these queries is made independent of the rest of the batch, at some cost in time."""
-    return bool(q.dtype == torch.float32 and q.device.type == "cpu")
+    """Whether attention over these queries is computed in float32, independent of the rest of the batch.
+
+    On a CPU this takes less time than the fused kernels: the rows of a tree's blocks are few.
+    """
+    return bool(q.itemsize <= 4 and q.device.type == "cpu")
 
 
 AttentionInterface.register(ATTENTION, _tree_attention)
@@ -248,6 +258,8 @@ def make_tree_pass(
     blocks = -(-tokens // block)
     lines = [trie.ancestors(pack.start + b * block) for b in range(blocks)]
     length = max(map(len, lines)) + min(block, tokens)
+    if device.type == "cpu":
+        length = -(-length // WHOLE) * WHOLE
     index = np.zeros((blocks, length), dtype=np.int64)
     allowed = np.zeros((blocks, block, length), dtype=bool)
     key_depth = np.zeros((blocks, length), dtype=np.int64)

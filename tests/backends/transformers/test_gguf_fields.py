@@ -9,10 +9,11 @@ from typing import Any
 import gguf
 import numpy as np
 import pytest
+import transformers
 
 from backends import BackendError, ConfigError, HFBackend, LlamaCppBackend
 from backends.base import ScoreRequest
-from backends.transformers.gguf_fields import check_fields
+from backends.transformers.gguf_fields import check_fields, check_tensors
 from tests.backends.local import tiny_models
 from tests.backends.local.tiny_models import save_tiny_llama_gguf
 from tests.backends.transformers.reference import scores
@@ -54,6 +55,30 @@ def test_a_tensor_that_is_ignored_is_refused(name: str, tmp_path: Path) -> None:
     (answer,) = HFBackend(file, threads=1).run_blocking([ScoreRequest("the man", (" he",))])
     assert isinstance(answer, BackendError)
     assert f"blk.0.{name}" in str(answer)
+
+
+MIXTURE = {
+    "hidden_size": 16, "intermediate_size": 16, "moe_intermediate_size": 8, "num_hidden_layers": 1, "vocab_size": 32,
+    "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8, "num_experts": 4, "num_experts_per_tok": 2,
+}  # fmt: skip
+
+
+def test_a_tensor_of_experts_that_is_ignored_is_refused() -> None:
+    model = transformers.Qwen3MoeForCausalLM(transformers.Qwen3MoeConfig(**MIXTURE))
+    used = [f"blk.0.ffn_{name}_exps.weight" for name in ("gate", "up", "down")]
+    check_tensors(Path("model.gguf"), model, "qwen3moe", [*used, "blk.0.ffn_gate_inp.weight"])
+    for ignored in ("blk.0.ffn_up_exps.bias", "blk.0.ffn_down_exps.scale", "blk.1.ffn_up_exps.weight"):
+        with pytest.raises(ConfigError, match=ignored):
+            check_tensors(Path("model.gguf"), model, "qwen3moe", [*used, ignored])
+
+
+def test_the_table_of_names_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """transformers makes it for every module, which took seconds of each load."""
+    made = []
+    usual = gguf.get_tensor_name_map
+    monkeypatch.setattr(gguf, "get_tensor_name_map", lambda *given: made.append(given) or usual(*given))
+    HFBackend(save_tiny_llama_gguf(tmp_path / "model.gguf", prefix_space=True), threads=1).load()
+    assert len(made) <= 2
 
 
 @pytest.mark.parametrize(

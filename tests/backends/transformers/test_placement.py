@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,27 @@ def test_memory_that_is_allowed_sends_the_rest_to_the_disk(folders: dict[str, Pa
     spread.check()
     assert scores(spread, REQUESTS) == pytest.approx(scores(HFBackend(folders["llama"], threads=1), REQUESTS), abs=1e-5)
     assert "disk" in spread.notes_of_run()["places"]
+
+
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        ({"model": "cpu", "lm_haed": "cpu"}, "device_map.lm_haed.*lm_head"),
+        ({**PARTS, "model.layer.1": "cpu"}, "device_map.model.layer.1.*model.layers.1"),
+        ({name: "cpu" for name in PARTS if name != "model.layers.1"}, "no place for model.layers.1"),
+        ({"model.layers.0": "cpu", "model.embed_tokens": "cpu"}, "no place for .*model.layers.1, model.layers.2"),
+    ],
+)
+def test_a_map_of_other_parts_is_refused(parts: dict[str, str], told: str, folders: dict[str, Path]) -> None:
+    """transformers says nothing, and places what the map does not name by itself."""
+    (answer,) = HFBackend(folders["llama"], threads=1, device_map=parts).run_blocking([REQUESTS[0]])
+    assert re.search(told, str(answer)), answer
+
+
+@pytest.mark.parametrize("parts", [{"": "cpu"}, {"model": "cpu", "lm_head": "cpu"}, {"model": "cpu"}])
+def test_a_map_of_whole_parts_is_taken(parts: dict[str, str], folders: dict[str, Path]) -> None:
+    family = "gemma2" if "lm_head" not in parts else "llama"  # whose head is the embedding
+    assert scores(HFBackend(folders[family], threads=1, device_map=parts), REQUESTS[:1])
 
 
 def test_layers_on_another_device_get_the_tree_there() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,10 @@ from torch.nn import functional
 
 from backends import HFBackend
 from backends.base import ScoreRequest, ScoreResponse
+from backends.local.trie import Path as TokenPath
+from backends.local.trie import Trie
 from backends.transformers.scoring import tree_attention
+from backends.transformers.scoring.tree_attention import make_tree_pass
 from tests.backends.local.tiny_models import GROUPED, log_probabilities, save_model_of, save_tiny_model
 from tests.backends.transformers.reference import REQUESTS, TREE_FAMILIES, plain_model, scores
 
@@ -94,6 +98,27 @@ def test_fused_attention_agrees_with_transformers(
                     expected = log_probabilities(model, tokenizer(request.prompt + continuation)["input_ids"])
                     assert [t.logprob for t in score.tokens] == pytest.approx(expected[-len(score.tokens) :], abs=2e-5)
     assert bool(called) == (family != "gemma2"), "a soft cap is written out"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_a_cpu_rounds_attention_to_16_bits_once(dtype: torch.dtype) -> None:
+    """Against a plain sum in float64 along each path, on more nodes than one block takes."""
+    random = torch.Generator().manual_seed(0)
+    paths = [TokenPath((1, 2, 3, *(10 * i + j for j in range(5))), 1) for i in range(1, 9)]
+    trie = Trie(paths)
+    tree = make_tree_pass(trie, trie.pack(0, nodes=999, rows=999), 0, {}, torch.device("cpu"))
+    assert len(tree.index) > 1
+    q, k, v = (torch.randn(1, heads, len(trie), 8, generator=random).mul(3).to(dtype) for heads in (4, 2, 2))
+    with tree.active():
+        found, _ = tree_attention._tree_attention(SimpleNamespace(layer_idx=0, is_causal=True), q, k, v, None)
+    for node in range(len(trie)):
+        seen = [*trie.ancestors(node), node]
+        for head in range(4):
+            keys, values = (x[0, head // 2, seen].double() for x in (k, v))
+            expected = (keys @ q[0, head, node].double() * 8**-0.5).softmax(0) @ values
+            assert torch.allclose(
+                found[0, node, head].double(), expected, rtol=torch.finfo(dtype).eps * 0.51, atol=1e-5
+            )
 
 
 SINKS = {
