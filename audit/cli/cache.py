@@ -90,6 +90,8 @@ def merge(
     from audit.store import Store
     from audit.store.parts import lacking_parts
 
+    if not target.absolute().parent.is_dir():
+        raise ConfigError("TARGET", str(target), "its folder does not exist", "Correct the path, or create the folder")
     with contextlib.ExitStack() as opened:
         stores = [opened.enter_context(open_store(source)) for source in sources]  # all, before anything is written
         into = opened.enter_context(Store.open(store_path(target), shards=store_shards))

@@ -172,8 +172,10 @@ class Runs:
     def doubts(self) -> dict[str, float]:
         """What words that a model's lists leave out may have, by the fingerprint id of each that is in doubt."""
         with self._database.read() as db:
-            has_table = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'doubts'").fetchone() is not None
-            shares = dict(db.execute("SELECT fingerprint, share FROM doubts")) if has_table else {}
+            tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
+            shares = dict(db.execute("SELECT fingerprint, share FROM doubts")) if "doubts" in tables else {}
+            sql = "SELECT id, kept_under FROM fingerprint_aliases"
+            aliases = db.execute(sql).fetchall() if "fingerprint_aliases" in tables else []
             found = db.execute("SELECT result FROM runs WHERE instr(result, ?)", (_DOUBTED,)).fetchall()
         for (body,) in found:  # of earlier versions, which knew it from a run's result alone
             result = AuditResult.model_validate_json(from_bytes(body))
@@ -182,6 +184,9 @@ class Runs:
                 if check.left_out_doubted and check.model in names:
                     name = names[check.model]
                     shares[name] = max(shares.get(name, 0.0), check.left_out_at_most)
+        for other, kept_under in aliases:  # the answers in doubt are read under the id of the same model
+            if other in shares:
+                shares[kept_under] = max(shares.get(kept_under, 0.0), shares[other])
         return shares
 
     # -- rows --------------------------------------------------------------------------------

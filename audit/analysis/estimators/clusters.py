@@ -173,10 +173,10 @@ def blocks(n: int) -> Iterator[slice]:
     return (slice(start, min(start + BLOCK, n)) for start in range(0, max(n, 1), BLOCK))
 
 
-def gathered(n: int, make: Callable[[slice], Any], dtype: Any) -> NDArray[Any]:
-    """What is made of the rows (n,), which are many, put together outside of memory."""
-    found = scratch(n, dtype)
-    for rows in blocks(n):
+def gathered(shape: int | tuple[int, int], make: Callable[[slice], Any], dtype: Any) -> NDArray[Any]:
+    """What is made of the rows, (n,) or (n, k), which are many, put together outside of memory."""
+    found = scratch(shape, dtype)
+    for rows in blocks(len(found)):
         found[rows] = make(rows)
     return found
 

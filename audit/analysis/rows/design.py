@@ -31,7 +31,7 @@ def is_count(spec: MeasureSpec, low: Floats, high: Floats) -> bool:
 
 
 def _exactly(low: Floats, high: Floats, values: tuple[float, ...]) -> bool:
-    return np.array_equal(low, high) and bool(np.isin(low, values).all())
+    return np.array_equal(low, high) and all(np.isin(low[rows], values).all() for rows in blocks(len(low)))
 
 
 def value_kind(spec: MeasureSpec, low: Floats, high: Floats, unseen_log_odds: float) -> ValueKind:

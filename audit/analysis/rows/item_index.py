@@ -82,6 +82,11 @@ def positions_of(ids: Callable[[], Iterator[str]], like: Mapping[str, int] | Non
     return like if isinstance(like, ItemIndex) and own.is_like(like) else own
 
 
+def are_alike(one: Mapping[str, int], other: Mapping[str, int]) -> bool:
+    """Whether both are known to have the same ids at the same positions."""
+    return one is other or (isinstance(one, ItemIndex) and isinstance(other, ItemIndex) and one.is_like(other))
+
+
 def _hash(item: str) -> bytes:
     return hashlib.blake2b(item.encode("utf-8", "surrogatepass"), digest_size=_BYTES).digest()
 

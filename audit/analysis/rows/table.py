@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.analysis.estimators import Codes, Floats, Layout
+from audit.analysis.rows.item_index import are_alike
 from audit.analysis.rows.packed import LevelColumn, NumberColumn, PackedRows, RowBlock, RowsAlike, Shape, row_blocks
 from audit.spool import Room, mapped, scratch
 from suites.base import Factor, Row
@@ -101,7 +102,9 @@ class RowTable:
         self._memberships: dict[str, list[tuple[int, Codes]]] = {}
         alike: dict[Shape, _Columns] = {}
         # Rows that are all there is stand in their own order.
-        in_order = len(rows) == n and (index is None or (isinstance(rows, PackedRows) and rows.positions is index))
+        in_order = len(rows) == n and (
+            index is None or (isinstance(rows, PackedRows) and are_alike(rows.positions, index))
+        )
         start = 0
         for block in row_blocks(rows):
             size = len(block.ids)
@@ -222,7 +225,7 @@ def item_index(rows_of_models: Iterable[Sequence[Row]]) -> Mapping[str, int]:
     """Position of each item of any model, in order of first appearance."""
     models = list(rows_of_models)
     packed = [rows.positions for rows in models if isinstance(rows, PackedRows)]
-    if len(packed) == len(models) and all(index is packed[0] for index in packed[1:]) and packed:
+    if len(packed) == len(models) and all(are_alike(index, packed[0]) for index in packed[1:]) and packed:
         return packed[0]
     index: dict[str, int] = {}
     for rows in models:

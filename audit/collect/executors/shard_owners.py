@@ -14,6 +14,7 @@ from typing import Any
 from audit.logs import logger
 from audit.store.clients import is_gone
 from audit.store.shards import Done, OwnerLostError, OwnerWriter, ShardId, ShardOwner, Work, shard_id
+from backends.errors import one_line
 
 log = logger("ray")
 
@@ -81,7 +82,7 @@ class _Owner:
         except RayError as error:
             with contextlib.suppress(Exception):  # it may live where it cannot be reached, and then writes no more
                 ray.kill(self._actor)
-            raise OwnerLostError(str(error).strip().splitlines()[-1]) from None
+            raise OwnerLostError((str(error).strip() or one_line(error)).splitlines()[-1]) from None
 
     def _answer(self, call: Any) -> Any:
         """Wait for a call. An owner that is only slow is waited for: its successor would be no faster."""

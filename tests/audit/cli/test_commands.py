@@ -104,6 +104,8 @@ def test_merge_says_what_each_store_brought(audit, tmp_path):
     assert audit("cache", "merge", tmp_path / "new.db", tmp_path / "none.db")[0] == 2
     assert not (tmp_path / "new.db").exists()
     assert audit("cache", "merge", whole, whole)[0] == 2
+    code, _, err = audit("cache", "merge", tmp_path / "mistyped" / "new.db", tmp_path / "a.db")
+    assert (code, "its folder does not exist" in err, (tmp_path / "mistyped").exists()) == (2, True, False)
 
 
 def test_verify_quarantines_and_the_next_run_asks_again(audit, config, tmp_path):
@@ -415,8 +417,8 @@ def test_a_part_as_json_has_no_figures(audit, config, tmp_path):
 
 
 def test_servers_are_asked_from_here_with_ray_too(audit, config):
-    code, out, _ = audit("run", config(), "--executor", "ray", "--address", "auto", "--actors", "2")
-    assert (code, "Report:" in out) == (0, True)
+    code, out, err = audit("run", config(), "--executor", "ray", "--address", "auto", "--actors", "2")
+    assert (code, "Report:" in out, "Ray computes no model of this audit" in err) == (0, True, True)
 
 
 @pytest.mark.parametrize("options", [("--actors", "4"), ("--executor", "ray", "--actors", "4"), ("--executor", "ray")])

@@ -194,6 +194,43 @@ async def test_a_model_that_cannot_travel_to_actors_says_so(ray_of, tmp_path):
     assert "no actor of the model can be used: TypeError: Could not serialize" in outcome.reasons["internal"]
 
 
+class Lost:
+    """An actor on a cluster that ends while it starts."""
+
+    def __init__(self, _, message):
+        self.differs_from, self._message = self, message
+
+    async def remote(self, *_):
+        from ray.exceptions import RayActorError
+
+        raise RayActorError(error_msg=self._message)
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize(
+    ("message", "kind", "for_good"),
+    [
+        ("The actor never ran - it was cancelled before it started running.", "connection", 0),
+        ("The actor died because of an error raised in its creation task", "internal", 2),
+    ],
+)
+async def test_a_cluster_that_ends_is_worth_another_try(ray_of, tmp_path, monkeypatch, message, kind, for_good):
+    monkeypatch.setattr(RayPool, "_create", lambda pool: Lost(pool, message))
+    outcome = await asyncio.wait_for(run(tmp_path, FakeBackend("m", device="cpu"), ray_of(1), n=2), 60)
+    assert (outcome.answered, dict(outcome.failures), outcome.for_good) == (0, {kind: 2}, for_good)
+    assert "no actor of the model can be used: The actor" in outcome.reasons[kind]
+
+
+@pytest.mark.ray
+async def test_an_error_without_words_ends_a_run_too(ray_of, tmp_path, monkeypatch):
+    def fail(_):
+        raise AssertionError
+
+    monkeypatch.setattr(RayPool, "_create", fail)
+    outcome = await asyncio.wait_for(run(tmp_path, FakeBackend("m", device="cpu"), ray_of(1), n=2), 60)
+    assert "no actor of the model can be used: AssertionError" in outcome.reasons["internal"]
+
+
 @pytest.mark.ray
 async def test_actors_refused_at_the_same_time_answer_nothing(cluster, monkeypatch):
     said = asyncio.Event()
@@ -205,7 +242,7 @@ async def test_actors_refused_at_the_same_time_answer_nothing(cluster, monkeypat
                 await said.wait()
                 return "device is 1, not 2"
 
-    pool = RayPool(FakeBackend("m", device="cpu"), 2, 1, 0)
+    pool = RayPool(FakeBackend("m", device="cpu"), 2, 1, 0, asked_for=2)
     monkeypatch.setattr(pool, "_create", Actor)
     asyncio.get_running_loop().call_later(0.2, said.set)
     (answer,) = await asyncio.wait_for(pool.run([ScoreRequest("p", (" a",))], lambda *_: None), 10)
