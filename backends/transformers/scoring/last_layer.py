@@ -75,8 +75,8 @@ def _last_layer(model: Any) -> Any:
     return last if all(weight.device.type == "cpu" for weight in last.parameters()) else None
 
 
-def _instructions(layer: type) -> tuple[Any, ...]:
-    """What the code of a layer does, whatever it is called and however it is annotated."""
+def _instructions(layer: Any) -> tuple[Any, ...]:
+    """What the code of a class of layers does, whatever it is called and however it is annotated."""
     code: CodeType | None = getattr(inspect.unwrap(layer.forward), "__code__", None)
     if code is None:
         return ()
