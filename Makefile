@@ -36,11 +36,13 @@ engines: $(VENV)/.demo
 	$(BIN)/audit run examples/demo.py
 	@echo "Open audit-out/demo/report.html in a browser."
 
-# Real models take all cores themselves, so their tests go one by one.
+# The fast tests wait for processes, sockets and a browser a third of their time, so three go on two cores. Of those with
+# real models two files go at a time, each model on one thread.
+FAST := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 3 / 2 )))
 test: $(VENV)/.dev lint
 	$(BIN)/python -m tests.house
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal -m "not models and not servers and not battery and not ray"
-	$(BIN)/python -m pytest -m "(models or servers) and not battery and not ray"
+	$(BIN)/python -m pytest --numprocesses $(FAST) --dist worksteal -m "not models and not servers and not battery and not ray"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "(models or servers) and not battery and not ray"
 
 battery: $(VENV)/.dev
 	$(BIN)/python -m pytest -m battery

@@ -4,6 +4,7 @@
     ├── ConfigError             bad input; found before any model is loaded (exit code 2)
     │   └── MissingExtra        an optional dependency is not installed
     └── BackendError            a model could not answer; a value that is stored and counted
+        └── UncheckedError      a check at a run's end could not be made
 
 Every message names what is wrong and how to fix it. A `BackendError` is returned, not raised,
 by `Backend.run`, so that one failed request never shifts or hides its neighbours.
@@ -153,3 +154,7 @@ class BackendError(AuditError):
             retry_after=data["retry_after"],
             hint=data["hint"],
         )
+
+
+class UncheckedError(BackendError):
+    """A check at a run's end could not be made; the message says which, and why."""

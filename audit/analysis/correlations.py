@@ -184,11 +184,11 @@ class Correlations:
         if n < 4:
             unknown = np.full(len(value), np.nan)
             return Estimate(value, unknown, unknown, n, n)
-        (variance, df, third), far_df = _jackknifed(without), None
+        (variance, df, third, _), far_df = _jackknifed(without), None
         if without_level:
             parts = [*without_level] if self.nested else [without, *without_level]
             levels = [len(part) for part in parts]
-            variances, dfs, thirds = (np.stack(found) for found in zip(*map(_jackknifed, parts), strict=True))
+            variances, dfs, thirds, _ = map(np.array, zip(*map(_jackknifed, parts), strict=True))
             both, df = summed_variance(variances, dfs, levels, (cells**2).sum(axis=0), self.cells_df)
             far_df = far_degrees(variances, dfs, df)
             variance, third = np.maximum(both, variance), thirds.sum(axis=0)

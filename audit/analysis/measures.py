@@ -47,10 +47,11 @@ from audit.analysis.rows.missing import completed
 from audit.analysis.rows.table import Bools, Quantity, RowTable
 from audit.results import FigureName, Measure
 from audit.results.signatures import encode_parts, write_signature
+from audit.spool import scratch, selected
 from suites.base import MeasureSpec
 
 #: Raise it when an estimator or its interval changes: signatures then differ.
-STATISTICS_VERSION = 14
+STATISTICS_VERSION = 15
 
 
 def measure_rows(
@@ -148,12 +149,12 @@ def _measure(
 
 def _counts_of(table: RowTable, spec: MeasureSpec, used: Bools, asked: Bools) -> dict[str, Any]:
     """What a figure rests on, beside its numbers."""
-    mass = table.quantity(spec.probability_mass).low[used] if spec.probability_mass else np.empty(0)
-    mass = mass[np.isfinite(mass)]
+    mass = selected(table.quantity(spec.probability_mass).low, used) if spec.probability_mass else np.empty(0)
+    mass = selected(mass, np.isfinite(mass))
     return {
         "n_items": int(used.sum()),
         "missing": int((table.matching(spec.where) & table.missing).sum()),
-        "censored": int(np.isnan(table.quantity(spec.quantity).value[used]).sum()),
+        "censored": int(np.isnan(selected(table.quantity(spec.quantity).value, used)).sum()),
         "probability_mass": float(mass.mean()) if mass.size else None,
         "levels": sampled_levels(table, spec, asked),
         "fewest_levels": fewest_levels(table, spec, asked),
@@ -182,9 +183,9 @@ def _prepared(
     undefined = undefined_strata(table, spec, used)
     if undefined or not used.any():
         return {**_NOTHING, "n_clusters": 0, "undefined_strata": undefined}
-    value = quantity.value[used]
+    value = selected(quantity.value, used)
     is_exact = quantity.low is quantity.value and quantity.high is quantity.value
-    low, high = (value, value) if is_exact else (quantity.low[used], quantity.high[used])
+    low, high = (value, value) if is_exact else (selected(quantity.low, used), selected(quantity.high, used))
     return _Mean(
         spec,
         identified_columns(value, low, high),
@@ -262,7 +263,11 @@ def with_unseen(
 def identified_columns(value: Floats, low: Floats, high: Floats) -> Floats:
     """Columns to average: the value alone when every row is exact, else (low, high)."""
     exact = np.array_equal(low, high) and bool(np.isfinite(value).all())
-    return value[:, None] if exact else np.column_stack([low, high])
+    if exact:
+        return value[:, None]
+    columns = scratch((len(low), 2), np.float64)
+    columns[:, 0], columns[:, 1] = low, high
+    return columns
 
 
 def _outer(prefix: str, ends: tuple[Floats, Floats], limits: tuple[float, float]) -> dict[str, float | None]:

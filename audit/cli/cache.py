@@ -85,9 +85,13 @@ def merge(
     """Add the answers of other stores to one, checking each row and key. The first answer under a key is final.
 
     Damaged rows are quarantined in TARGET and listed; they will be asked again. Runs and failures are not copied.
+    If the stores are those of parts (`audit run --shard`), it is told which parts are missing.
     """
     from audit.store import Store
+    from audit.store.parts import lacking_parts
 
+    if not target.absolute().parent.is_dir():
+        raise ConfigError("TARGET", str(target), "its folder does not exist", "Correct the path, or create the folder")
     with contextlib.ExitStack() as opened:
         stores = [opened.enter_context(open_store(source)) for source in sources]  # all, before anything is written
         into = opened.enter_context(Store.open(store_path(target), shards=store_shards))
@@ -105,4 +109,7 @@ def merge(
                 say(f"known here with another answer, which counts: {found.others:,}{apart}", to_stderr=True)
             for key in found.damaged:
                 say(f"damaged: {key} (not merged, will be asked again)", to_stderr=True)
+        for number, of, status in lacking_parts((store.runs.parts() for store in stores), into.runs.parts()):
+            what = "missing" if status == "missing" else f"not done ({status or 'no run of it has ended'})"
+            say(f"part {number} of {of} is {what}: a run of the whole asks what it lacks", to_stderr=True)
     raise typer.Exit(FAILED if damaged else OK)

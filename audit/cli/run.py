@@ -173,6 +173,7 @@ def run(
     if dry_run:
         _estimate(audit, as_json)
     else:
+        _tell_where(audit)
         again = "the same command" if resume else "the same command without --fresh"
         store = db or config or audit.db
         raise typer.Exit(_run(audit, store, baseline, again, as_json=as_json, verbose=verbose))
@@ -226,6 +227,20 @@ def _executor(
     from audit.collect.executors import LocalExecutor
 
     return LocalExecutor()
+
+
+def _tell_where(audit: Audit) -> None:
+    """Say that nothing will run on a cluster, where one is named and all models are asked elsewhere."""
+    from audit.collect.executors.ray import RayExecutor
+
+    scorers = (scorer for suite in audit.suites.values() for scorer in suite.scorers.values())
+    if isinstance(audit.executor, RayExecutor) and all(
+        backend.device is None for backend in (*audit.models.values(), *scorers)
+    ):
+        say(
+            "Ray computes no model of this audit: servers, planted and recorded answers are asked from here.",
+            to_stderr=True,
+        )
 
 
 def _number_or_text(given: str | None) -> float | str | None:

@@ -37,7 +37,10 @@ def probe(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Test empirically what a server can do and whether its log-probabilities are true."""
+    """Test empirically what a server can do and whether its log-probabilities are true.
+
+    Exits with 1 if a server cannot be probed, or contradicts its log-probabilities, so that none of them is used.
+    """
     is_config = target.endswith(_CONFIGS) and "://" not in target
     if not is_config:
         backends: Mapping[str, Any] = {"": _of_server(target, model, models, api_key_env)}
@@ -55,7 +58,9 @@ def probe(
         for name, one in found.items():
             label = f"models.{name}: " if name else ""
             say(f"{label}{one if isinstance(one, BackendError) else one.render_text()}")
-    raise typer.Exit(FAILED if any(isinstance(one, BackendError) for one in found.values()) else OK)
+    raise typer.Exit(
+        FAILED if any(isinstance(one, BackendError) or one.is_distrusted for one in found.values()) else OK
+    )
 
 
 def _of_server(target: str, model: str | None, models: Any, api_key_env: str | None) -> Any:

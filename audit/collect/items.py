@@ -8,6 +8,9 @@ import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
+
+from audit.spool import Slot, Spool, mapped
 from backends.base import GenerateRequest, Request, ScoreRequest
 from suites.base import Item
 
@@ -22,7 +25,7 @@ class PackedItems(Sequence[Item]):
     """Items in order, compressed to a few per cent of their size.
 
     Every model of a run is asked the same items, and their number must be known before the first is asked. So a suite
-    generates them once, and they are kept compressed: about 30 bytes per item.
+    generates them once, and they are kept compressed, about 30 bytes per item, in a temporary file if they are many.
 
     Parameters
     ----------
@@ -34,23 +37,25 @@ class PackedItems(Sequence[Item]):
     Attributes
     ----------
     of : int
-    work : array of int
+    work : sequence of int
         The result of `estimate_work` for each item.
-    scored : bytearray
+    scored : sequence of int
         1 for each item whose continuations are scored, else 0.
     """
 
     def __init__(self, items: Iterable[Item], of: int | None = None) -> None:
-        self._packs: list[bytes] = []
+        self._spool = Spool()
+        self._packs: list[Slot] = []
         self._last: tuple[int, list[Item]] = -1, []  # the pack used last: the next item is mostly in it, too
-        self.work, self.scored = array("L"), bytearray()
+        work, scored = array("L"), bytearray()
         source = iter(items)
         previous = ""
         while pack := list(itertools.islice(source, _PACK)):
-            self.work.extend(estimate_work((item.request for item in pack), previous))
-            self.scored.extend(isinstance(item.request, ScoreRequest) for item in pack)
+            work.extend(estimate_work((item.request for item in pack), previous))
+            scored.extend(isinstance(item.request, ScoreRequest) for item in pack)
             previous = prompt_text(pack[-1].request)
-            self._packs.append(zlib.compress(pickle.dumps(pack, pickle.HIGHEST_PROTOCOL), 1))
+            self._packs.append(self._spool.add(zlib.compress(pickle.dumps(pack, pickle.HIGHEST_PROTOCOL), 1)))
+        self.work, self.scored = mapped(np.array(work)).data, mapped(np.array(scored)).data
         self.of = len(self) if of is None else of
 
     def __len__(self) -> int:
@@ -58,7 +63,7 @@ class PackedItems(Sequence[Item]):
 
     def __iter__(self) -> Iterator[Item]:
         for pack in self._packs:
-            yield from _unpack(pack)
+            yield from _unpack(self._spool.get(pack))
 
     def __getitem__(self, index):  # type: ignore[no-untyped-def]
         if not 0 <= index < len(self):
@@ -66,7 +71,7 @@ class PackedItems(Sequence[Item]):
         number = index // _PACK
         last = self._last
         if last[0] != number:
-            last = self._last = number, _unpack(self._packs[number])
+            last = self._last = number, _unpack(self._spool.get(self._packs[number]))
         return last[1][index % _PACK]
 
 

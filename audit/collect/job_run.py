@@ -33,6 +33,7 @@ from backends.errors import LONGEST_ASKED_PAUSE, BackendError
 log = logger("scheduler")
 
 PROGRESS_SECONDS = 0.1
+_ACTORS_SECONDS = 1.0
 FIRST_POLL_SECONDS, LONGEST_POLL_SECONDS = 0.05, 2.0  # between look-ups of questions that other audits are asking
 MAX_AMBIGUOUS_PASSES = 3  # answers still ambiguous after this many passes stay missing until the next run
 
@@ -89,13 +90,14 @@ class JobRun:
         """Ask until nothing is missing, or the job is halted."""
         if self.halted:
             return
-        started = time.monotonic()
+        started, watching = time.monotonic(), asyncio.create_task(self._watch_actors())
         try:
             await self._passes()
         except asyncio.CancelledError:
             if not self.halted:
                 raise
         finally:
+            watching.cancel()
             with contextlib.suppress(StoreError):  # the store's first failure is reported anyway
                 self._quarantine_ambiguous()  # also after a stop: this is the last chance
             out = self.outcome
@@ -402,6 +404,12 @@ class JobRun:
             yield
         finally:
             self._idle.discard(task)
+
+    async def _watch_actors(self) -> None:
+        """Report how many actors are ready until one answers: they load their models, and nothing else changes."""
+        while self.pool.actors() is not None and not self.outcome.answered:
+            self._report()
+            await asyncio.sleep(_ACTORS_SECONDS)
 
     def _report(self, note: str = "", now: bool = False) -> None:
         if now or time.monotonic() - self._reported >= PROGRESS_SECONDS:

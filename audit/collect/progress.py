@@ -21,6 +21,7 @@ _FEW = 10  # first answers that say nothing of the speed
 
 #: Loading can take minutes, in which nothing else changes.
 _NO_ANSWER_YET = ", no answer yet (a local model is loaded and tried first)"
+_NO_ACTOR_YET = ", no answer yet ({} of {} actors ready: each loads the model first)"
 #: What limits a job, by the stage in which its workers wait.
 _LIMITS: Mapping[Stage, str] = {
     "model": "the model",
@@ -103,7 +104,7 @@ class Display:
         if event.note:
             counts += f" ({event.note})"
         elif event.total is not None and event.done == event.cached < event.total:
-            counts += _NO_ANSWER_YET
+            counts += _NO_ANSWER_YET if event.actors is None else _NO_ACTOR_YET.format(*event.actors)
         if self._bars:
             task = self._tasks.get((event.job, event.total))
             if task is None:

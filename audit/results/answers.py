@@ -147,6 +147,9 @@ class SelfCheck(Reported):
     left_out_doubted
         Whether such words were drawn more often than their bounds allow, by this run or an earlier one of the same
         answers, though not so often that it proves the lists false: the figures are bounded accordingly.
+    contradicted
+        Whether what the server gave since it was last verified is quarantined, because another model answers or its
+        own answers contradict each other. What repeats and draws show is then of no use.
     """
 
     model: str
@@ -165,6 +168,7 @@ class SelfCheck(Reported):
     unseen_factor: float | None = None
     left_out_at_most: float = 0.0
     left_out_doubted: bool = False
+    contradicted: bool = False
 
 
 class Example(Reported):

@@ -115,6 +115,11 @@ class AuditResult(Reported):
         """Whether any question has a readable answer; older results may not know."""
         return not self.data_quality or any(entry.answered > 0 for entry in self.data_quality)
 
+    @property
+    def contradicted(self) -> list[str]:
+        """Models whose answers are quarantined, since another model answers or their servers contradict themselves."""
+        return [check.model for check in self.self_checks if check.contradicted]
+
     def __repr__(self) -> str:
         """Kept short: writing out thousands of figures takes a second, and asyncio formats every task's result."""
         models, suites = ", ".join(model.name for model in self.models), ", ".join(info.name for info in self.suites)

@@ -189,11 +189,11 @@ class AnswerCollector:
         def questions() -> Iterator[Question]:
             return itertools.chain.from_iterable(suite.questions(looks) for suite in own)
 
-        scored = [
+        scored = bytes(
             items.scored[place]
             for suite, items in self._resolved.items.items()
             for place in self._resolved.places(suite, looks)
-        ]
+        )
         plan = Plan(described.fingerprint_id, questions, len(scored), work)
         return Job(described.name, described.backend, plan, self.retract, self._repeated_questions(described, scored))
 

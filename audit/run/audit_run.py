@@ -302,6 +302,8 @@ class _Run:
                 drawn=backend.draws_compared if isinstance(backend, SupportsDraws) else None,
                 doubted=self._store.runs.doubts().get(described.fingerprint_id, 0.0),
             )
+            if isinstance(backend, SupportsIdentityCheck) and backend.unverified_since is not None:
+                check = check.model_copy(update={"contradicted": True})
             checks.append(check)
             if check.left_out_doubted:  # at once: the answers are stored, and a later run may ask nothing any more
                 self._store.runs.record_doubt(described.fingerprint_id, check.left_out_at_most)
@@ -341,7 +343,7 @@ class _Run:
                 "problems": [
                     *problems,
                     *contradictions(checks),
-                    *failed_requests(outcomes, unanswered),
+                    *failed_requests(outcomes, unanswered, [check.model for check in checks if check.contradicted]),
                     *_refused_rules(audit, result.measures),
                 ],
             }

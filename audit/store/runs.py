@@ -15,13 +15,12 @@ from audit.results import AuditResult
 from audit.store.clients import is_gone, new_client
 from audit.store.codecs import ROWS_A_CHUNK, StoredRow, read_chunk, write_chunk
 from audit.store.keys import from_bytes, to_bytes
+from audit.store.parts import PART, Parts, add_parts, ended_parts, read_parts
 from audit.store.sqlite.database import Database, StoreError, chunked
 from backends.errors import ConfigError
 
 #: The status of a run in progress, followed by its owner (not in earlier versions).
 _RUNNING = "running"
-#: How the status of a run begins that asked a part of an audit.
-_PART = "part "
 #: In a run's config: how many actors answered for each model.
 _ACTORS = "actors"
 #: What a result holds of a model whose draws left a doubt.
@@ -97,7 +96,18 @@ class Runs:
 
     def end_part(self, run_id: str, part: tuple[int, int], status: str) -> None:
         """Record the final status of a run that asked a part of an audit: it has no result."""
-        self.end(run_id, f"{_PART}{part[0]} of {part[1]}: {status}", None)
+        self.end(run_id, f"{PART}{part[0]} of {part[1]}: {status}", None)
+
+    def parts(self) -> Parts:
+        """The parts of audits that were asked here, or whose stores were merged into this one."""
+        with self._database.read() as db:
+            return read_parts(db)
+
+    def add_parts(self, other: Runs) -> None:
+        """Take over which parts another store has: its ended runs of them, which have no result."""
+        with other._database.read() as source:
+            rows = ended_parts(source)
+        self._database.submit(lambda db: add_parts(db, rows)).result()
 
     def all(self) -> list[RunRecord]:
         """All runs, newest first."""
@@ -126,7 +136,7 @@ class Runs:
                 ).fetchone()
             if last is not None:
                 return str(last[0])
-            if part := next((run for run in self.all() if run.status.startswith(_PART)), None):
+            if part := next((run for run in self.all() if run.status.startswith(PART)), None):
                 raise part_without_figures(part.id, part.status)
             raise ConfigError("run", name, "this store has no finished run", "Run an audit first")
         matching = [run.id for run in self.all() if run.id.startswith(name)]
@@ -148,7 +158,7 @@ class Runs:
         if result is None:
             with self._database.read() as db:
                 (status,) = db.execute("SELECT status FROM runs WHERE id = ?", (run_id,)).fetchone() or ("",)
-            if status.startswith(_PART):
+            if status.startswith(PART):
                 raise part_without_figures(run_id, status)
             hint = "Run its config again: it resumes after interruption"
             raise ConfigError("run", run_id, "it has not finished", hint)
@@ -162,8 +172,10 @@ class Runs:
     def doubts(self) -> dict[str, float]:
         """What words that a model's lists leave out may have, by the fingerprint id of each that is in doubt."""
         with self._database.read() as db:
-            has_table = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'doubts'").fetchone() is not None
-            shares = dict(db.execute("SELECT fingerprint, share FROM doubts")) if has_table else {}
+            tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
+            shares = dict(db.execute("SELECT fingerprint, share FROM doubts")) if "doubts" in tables else {}
+            sql = "SELECT id, kept_under FROM fingerprint_aliases"
+            aliases = db.execute(sql).fetchall() if "fingerprint_aliases" in tables else []
             found = db.execute("SELECT result FROM runs WHERE instr(result, ?)", (_DOUBTED,)).fetchall()
         for (body,) in found:  # of earlier versions, which knew it from a run's result alone
             result = AuditResult.model_validate_json(from_bytes(body))
@@ -172,6 +184,9 @@ class Runs:
                 if check.left_out_doubted and check.model in names:
                     name = names[check.model]
                     shares[name] = max(shares.get(name, 0.0), check.left_out_at_most)
+        for other, kept_under in aliases:  # the answers in doubt are read under the id of the same model
+            if other in shares:
+                shares[kept_under] = max(shares.get(kept_under, 0.0), shares[other])
         return shares
 
     # -- rows --------------------------------------------------------------------------------

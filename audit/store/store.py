@@ -72,10 +72,11 @@ class Store:
         self._files = Databases(shards or [database])  # where the answers lie
         self.answers: Answers | ShardedAnswers
         self.leases: Leases | ShardedLeases
+        client = new_client()
         if shards:
-            self.answers, self.leases = ShardedAnswers(self._files), ShardedLeases(self._files, new_client())
+            self.answers, self.leases = ShardedAnswers(self._files, client), ShardedLeases(self._files, client)
         else:
-            self.answers, self.leases = Answers(database), Leases(database, new_client())
+            self.answers, self.leases = Answers(database, client), Leases(database, client)
         self.fingerprints, self.runs = Fingerprints(database, self._files), Runs(database)
         self.second_answers = SecondAnswers(database)
         self.nights, self.orders = Nights(database), Orders(database)
@@ -152,6 +153,7 @@ class Store:
         # Of an answer that does not count here, a second one says nothing about those that do.
         counting = [pair for pair in pairs if pair[0] not in merged.outdone]
         merge_facts(self._database, self._files, source._database, counting)
+        self.runs.add_parts(source.runs)
         for fingerprint, share in source.runs.doubts().items():
             self.runs.record_doubt(fingerprint, share)
         return merged

@@ -30,7 +30,12 @@ class MessagesClient(HttpClient):
     """An `HttpClient` that sends chats to ``/messages`` and returns the answers in OpenAI's format."""
 
     async def post(
-        self, path: str, payload: dict[str, Any], *, accept: Callable[[dict[str, Any]], None] = lambda _: None
+        self,
+        path: str,
+        payload: dict[str, Any],
+        *,
+        accept: Callable[[dict[str, Any]], None] = lambda _: None,
+        again: Callable[[], None] = lambda: None,
     ) -> dict[str, Any]:
         if not path.endswith("chat/completions"):
             raise BackendError("not_found", f"Anthropic's API has no {path.strip('/')}")

@@ -236,7 +236,7 @@ class OpenAIBackend(Backend):
         self._report: ProbeReport | None = None
         self._tokenizer: RemoteTokenizer | None = None
         self._probing = asyncio.Lock()
-        self._since_canary = 0
+        self._since_canary = self._answered = 0
         self._first_verified = self._last_verified = 0.0
         self._own = OwnQuestions()
         self._copied, self._cut = CopiedDraws(), CutAnswers()
@@ -326,7 +326,7 @@ class OpenAIBackend(Backend):
         """
         if self._batched is not None:
             await asyncio.to_thread(self._batched.forget_delivered)
-        if self._report is None or self._changed is not None or self._since_canary == 0:
+        if self._report is None or self._changed is not None or self._answered == 0:
             return
         try:
             await self._verify_canary(at_the_end=True)
@@ -340,7 +340,7 @@ class OpenAIBackend(Backend):
         found = await self._cut.with_thoughts(self._api, self._report.capabilities)
         if found is not self._report.capabilities:
             self._distrust_all(BackendError("inconsistent", LATE_THOUGHTS))
-            await asyncio.to_thread(self._record().amend, reasons=found.reasons)
+            await asyncio.to_thread(self._record().amend, reasons=True, opened_unseen=found.opened_unseen)
 
     def drain_ambiguous(self) -> list[Request]:
         """Requests whose response may belong to another request, since the last call."""
@@ -446,6 +446,7 @@ class OpenAIBackend(Backend):
                 self._unfinished.pop(request, None)  # one of its responses is bad: all are requested again
             return error
         self._since_canary += 1
+        self._answered += 1
         return response
 
     async def _response(self, request: ScoreRequest | GenerateRequest, capabilities: ServerCapabilities) -> Response:

@@ -76,6 +76,8 @@ class ServerCapabilities:
         Whether it reasons before it answers a chat.
     opened_before : bool
         Whether its template opens the reasoning, so that a text only holds its end.
+    opened_unseen : bool
+        Whether it does so before some answers only: a text that is cut off before an end may be a thought or not.
     responses : bool
         Whether its chats are answered by the Responses API alone.
     """
@@ -106,6 +108,7 @@ class ServerCapabilities:
     limit_name: LimitName = "max_tokens"
     reasons: bool = False
     opened_before: bool = False
+    opened_unseen: bool = False
     responses: bool = False
 
     @property

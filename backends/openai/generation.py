@@ -147,6 +147,8 @@ def read_answer(
     ended = meaning_of(reason)
     if capabilities.reasons and ended == "length" and len(answer) < request.sampling.max_tokens:
         raise UnfinishedThoughtError()  # a token has a letter or more: the thought has used up those of the answer
+    if capabilities.opened_unseen and ended == "length" and not (thought or inline):
+        raise UnfinishedThoughtError()  # perhaps: then nothing is known of the answer
     answer, finish = stopped(answer, request.sampling.stop, ended or "stop")  # some servers leave the stop string there
     return GenerateResponse(
         answer,

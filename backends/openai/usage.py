@@ -68,6 +68,17 @@ class Usage:
         Raises `BackendError` ``quota`` if that could exceed the limit.
         """
         highest = factor * self._highest_cost(payload)
+        self._check_limit(highest)
+        self.requests += 1
+        self._reserved += highest
+        return highest
+
+    def reserve_again(self, highest: float) -> None:
+        """A request that may have been charged is about to be sent once more. Raises as `reserve`."""
+        self._spent += highest
+        self._check_limit(0.0)  # what it may cost is reserved already
+
+    def _check_limit(self, highest: float) -> None:
         if self._max_cost is not None and self._spent + self._reserved + highest > self._max_cost:
             raise BackendError(
                 "quota",
@@ -75,9 +86,6 @@ class Usage:
                 f"{self._reserved:.6g} in flight, the next request costs up to {highest:.6g}",
                 hint="Raise max_cost to continue",
             )
-        self.requests += 1
-        self._reserved += highest
-        return highest
 
     def settle(
         self, reserved: float, response: Mapping[str, Any] | None, *, charged: bool = True, factor: float = 1.0

@@ -8,10 +8,14 @@ if [ ! -e "${parts[0]}" ] || [ "${#parts[@]}" -ne "$2" ]; then  # the run would 
   echo "Of $2 parts there are only: ${parts[*]}. Start the missing ones again, or take them from their nodes." >&2
   exit 1
 fi
-own=$(mktemp -d)/whole.db
+own=$(mktemp -d)/whole.db kept=stores/whole.db
 audit cache merge "$own" "${parts[@]}"  # every row and key is checked
-srun audit run "$1" --db "$own"
-rm -f stores/whole.new
-audit cache backup stores/whole.new --db "$own" && mv stores/whole.new stores/whole.db
-rm -rf "${own%/*}"
-echo "The store is kept as stores/whole.db: give its path in place of $own."
+restore() { if [ -L "$kept" ]; then rm "$kept"; if [ -e "$kept.before" ]; then mv "$kept.before" "$kept"; fi; fi; }
+trap restore EXIT
+if [ -e "$kept" ] && [ ! -L "$kept" ]; then mv "$kept" "$kept.before"; fi
+ln -sfn "$own" "$kept"  # the report names the path at which the store is kept in the end
+srun audit run "$1" --db "$kept"
+rm -f "$kept.new"
+audit cache backup "$kept.new" --db "$own" && mv "$kept.new" "$kept"
+rm -rf "${own%/*}" "$kept.before"
+echo "The store is kept as $kept."

@@ -16,16 +16,20 @@ Occupational Bias". A probability that is only bounded is carried as its bounds 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from backends.base import ContinuationScore
+from backends.reading.words import begins_with_words
 from suites.base import UNKNOWN_SHARE, IdentifiedInterval, flag
 from suites.common.expressions import Expressions
 
 TokenAggregation = Literal["product", "mean"]
+#: Group → how often an answer counts for it; and for the coverage.
+_Counts = tuple[Mapping[str, int], int]
 
 #: By how much a sum of exact probabilities may exceed 1 through rounding before it counts as impossible.
 ROUNDING = 1e-3
@@ -47,11 +51,15 @@ class GroupProbabilities:
         The total probability of all expressions, in [0, 1]. Always from products of token probabilities.
     drawn : int or None
         How many drawn answers began with one of the expressions; None if the probabilities were not counted.
+    open_masses : sequence of mappings of group to mass
+        Where nothing is known of some drawn answers: what these would add to the groups, were all of them one
+        expression; for each expression. Upper bounds of masses hold them for all groups at once.
     """
 
     masses: Mapping[str, IdentifiedInterval]
     probability_mass: IdentifiedInterval
     drawn: int | None = None
+    open_masses: Sequence[Mapping[str, float]] = ()
 
     @property
     def normalised(self) -> dict[str, IdentifiedInterval]:
@@ -60,8 +68,18 @@ class GroupProbabilities:
 
     def contrast(self, weights: Mapping[str, float]) -> IdentifiedInterval:
         """Σ over groups of weight · P̃; a group that is not named has weight 0. See `weighted_share`."""
-        share = weighted_share(self.masses, weights)
+        share = self._with_open(weights) if self.open_masses else weighted_share(self.masses, weights)
         return share if self.drawn is None else replace(share, draw_variance=self._draw_variance(weights))
+
+    def _with_open(self, weights: Mapping[str, float]) -> IdentifiedInterval:
+        """Σ weight · P̃ with sharp bounds: at an end of these, the open answers are all one expression, or none."""
+        known = {group: mass.low for group, mass in self.masses.items()}
+        ends = []
+        for added in ({}, *self.open_masses):
+            masses = {group: mass + added.get(group, 0.0) for group, mass in known.items()}
+            if (total := math.fsum(masses.values())) > 0:
+                ends.append(math.fsum(weights.get(group, 0.0) * mass / total for group, mass in masses.items()))
+        return IdentifiedInterval(None, min(ends), max(ends))
 
     def _draw_variance(self, weights: Mapping[str, float]) -> float | None:
         """The unbiased variance of Σ weight · P̃, given how many answers name a group; None with fewer than two."""
@@ -104,6 +122,8 @@ def group_probabilities(
         If the numbers of scores and expressions differ.
     """
     of_groups = _by_group(scores, expressions)
+    if aggregation == "product" and open_share(scores):
+        return _with_open_draws(scores, expressions)
     mass = _sum(exclusive(scores), shift=0.0)
     if mass.low > 1 + ROUNDING:
         raise ImpossibleMassError(f"the expressions' probabilities add up to {mass.low:.6g}")
@@ -117,6 +137,60 @@ def group_probabilities(
     shift = max(score.high for of_group in summed.values() for score in of_group)
     masses = {g: _sum(of_group, shift) for g, of_group in summed.items()}
     return GroupProbabilities(masses, probability_mass, drawn_answers(scores, probability_mass))
+
+
+def open_share(scores: Sequence[ContinuationScore]) -> float:
+    """The share of drawn answers that may be any of the continuations, as an unfinished thought; 0 if it is not known.
+
+    Answers that were cut off within one continuation are open for that one alone: then it is not known.
+    """
+    if not all(score.samples for score in scores) or any(score.exactness == "sampled" for score in scores):
+        return 0.0
+    shares = [math.exp(score.high) - (0.0 if score.low is None else math.exp(score.low)) for score in scores]
+    return shares[0] if max(shares) - min(shares) < ROUNDING / 100 else 0.0
+
+
+def with_open_answers(
+    known_masses: Mapping[str, float], coverage: float, scores: Sequence[ContinuationScore], added: Sequence[_Counts]
+) -> GroupProbabilities:
+    """The groups' masses and coverage in known answers, and what open ones may add, for each expression.
+
+    ``added``: how often an answer that is this expression counts for each group, and for the coverage.
+    """
+    left = open_share(scores)
+
+    def bounded(least: float, times: Iterable[float]) -> IdentifiedInterval:
+        return IdentifiedInterval(None, min(1.0, least), min(1.0, least + left * max(times)))
+
+    mass = bounded(coverage, [of_coverage for _, of_coverage in added])
+    masses = {g: bounded(least, [of_group.get(g, 0) for of_group, _ in added]) for g, least in known_masses.items()}
+    may_add = [{group: left * times for group, times in of_group.items()} for of_group, _ in added]
+    return GroupProbabilities(masses, mass, drawn_answers(scores, mass), may_add)
+
+
+def _with_open_draws(scores: Sequence[ContinuationScore], expressions: Expressions) -> GroupProbabilities:
+    """As `group_probabilities`, where a share of the drawn answers is open: each of these is one expression at most."""
+    known = [replace(score, logprob=score.low, exactness="sampled") for score in scores]
+    known_masses = {
+        group: math.fsum(drawn_share(score) for score in of_group)
+        for group, of_group in _by_group(known, expressions).items()
+    }
+    coverage = math.fsum(map(drawn_share, known))
+    listed = tuple((group, tuple(words)) for group, words in expressions.items())
+    return with_open_answers(known_masses, coverage, scores, _counted_by(listed))
+
+
+@functools.lru_cache(maxsize=64)
+def _counted_by(listed: tuple[tuple[str, tuple[str, ...]], ...]) -> Sequence[_Counts]:
+    """For each expression: how often an answer that is this one counts, as an answer counts for all that begin it."""
+    words = dict.fromkeys(word for _, of_group in listed for word in of_group)
+    return [
+        (
+            {group: sum(begins_with_words(word, one) for one in of_group) for group, of_group in listed},
+            sum(begins_with_words(word, one) for one in words),
+        )
+        for word in words
+    ]
 
 
 def weighted_share(masses: Mapping[str, IdentifiedInterval], weights: Mapping[str, float]) -> IdentifiedInterval:

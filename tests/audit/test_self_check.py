@@ -10,7 +10,7 @@ import pytest
 from audit import Audit
 from audit.prepare.forecast.estimate import dry_run_audit
 from audit.report.figures import Figures
-from audit.report.phrases import summary
+from audit.report.phrases import next_steps, summary
 from audit.store import Store
 from backends.base import DrawsCompared
 from backends.stand_ins.fake import FakeBackend
@@ -203,3 +203,30 @@ def test_an_interrupted_run_asks_again_what_was_awaited(tmp_path):
     assert backend.n_requests == 20
     assert {request.prompt for request in backend.batches} <= {item.request.prompt for item in SUITE.items()}
     assert result.self_checks == before.self_checks
+
+
+class _Contradicted(MixedBackend):
+    unverified_reason = "drawn tokens do not fit its lists"
+
+    async def verify_identity(self):
+        self.unverified_since = 0.0
+
+    def drain_ambiguous(self):
+        return []
+
+
+def test_quarantined_answers_are_not_said_to_be_checked(tmp_path):
+    backend = _Contradicted(never)
+    backend.draws_compared, backend.unverified_since = DrawsCompared(200, 0.1, None), None
+    result = audited(backend, tmp_path)
+    figures = Figures(result)
+    (check,) = result.self_checks
+    assert (check.contradicted, check.draws, result.complete) == (True, 200, False)
+    said = " ".join([*(s.text for s in summary(figures)), *result.problems, *next_steps(figures)])
+    assert "drawn tokens do not fit its lists; what was stored" in said
+    assert "(quarantined)" in said
+    assert "fit its scores" not in said
+    assert "got the same answer" not in said
+    assert "again to ask" not in said
+    assert "find out why those of m are quarantined before you ask again" in said
+    assert "Find out why the answers of m are quarantined" in said

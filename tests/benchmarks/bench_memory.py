@@ -33,9 +33,9 @@ from audit.analysis.comparing.comparisons import compare_models
 from audit.analysis.components import suite_components
 from audit.analysis.measures import measure_rows
 from audit.analysis.rows.packed import BLOCK, LevelColumn, NumberColumn, PackedRows, RowBlock, RowsAlike
-from audit.analysis.rows.spool import Spool
 from audit.analysis.rows.table import RowTable
 from audit.run import answer_collector, audit_run
+from audit.spool import Spool
 from audit.store import Store
 from backends import FakeBackend
 from backends.base import Answer, ContinuationScore, Request, ScoreRequest, ScoreResponse, TokenLogprob

@@ -64,6 +64,19 @@ def test_a_slurm_array_gives_the_report_of_the_whole(cluster, tmp_path):
     assert not list(tmp_path.glob("parts/*/report.html"))
     report = json.loads((tmp_path / "audit-out" / "report.json").read_text())
     assert (report["models"][0]["asked"], report["models"][0]["cached"], report["shard"]) == (0, 40, None)
+    assert report["source"]["db"] == "stores/whole.db", "the node's own path is gone"
+    assert [path.name for path in (tmp_path / "stores").glob("whole*")] == ["whole.db"]
+    assert not (tmp_path / "stores" / "whole.db").is_symlink()
+
+
+def test_a_join_that_fails_keeps_the_store_that_was_there(cluster, tmp_path):
+    (tmp_path / "stores").mkdir()
+    (tmp_path / "stores" / "whole.db").write_text("before")
+    srun = tmp_path / "bin" / "srun"
+    srun.write_text('#!/bin/bash\ncase "$*" in *--shard*) exec "$@" ;; esac\nexit 1\n')
+    assert cluster(1).returncode == 1
+    assert (tmp_path / "stores" / "whole.db").read_text() == "before"
+    assert not (tmp_path / "stores" / "whole.db.before").exists()
 
 
 def test_no_report_is_written_where_a_part_failed(cluster, tmp_path):

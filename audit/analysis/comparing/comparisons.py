@@ -65,10 +65,10 @@ def compare_models(
     list of Comparison
         By figure, then by pair in the models' order. ``difference`` is b minus a. ``effect_size`` is Cohen's d of
         paired items (mean difference / standard deviation over items; none for the jackknife over clusters).
-        ``minimum_detectable_effect`` is (t of 1 - α/2m + t of 0.8) standard errors, with m tests corrected together:
-        the first step of the correction, hence the smallest difference detected with 80 % power whatever the other
-        comparisons show. If McNemar's test is used too, it is at least what that detects if all discordant items fall
-        one way; None if there are too few items for any difference.
+        ``minimum_detectable_effect`` is what another sample of this design detects with 80 % power (`End.detected`)
+        at α/2m, with m tests corrected together: the first step of the correction, whatever the other comparisons show.
+        If McNemar's test is used too, it is at least what that detects if all discordant items fall one way; None if
+        there are too few items for any difference.
 
     Raises
     ------
@@ -168,9 +168,8 @@ def _minimum_detectable_effect(difference: PairedDifference, alpha: float, tests
     low, high = difference.low, difference.high
     if not (tests and low.se > 0):
         return math.nan
-    steps = max(end.quantile(1 - alpha / (2 * tests)) + end.quantile(POWER) for end in (low, high))
     # The gap between the bounds has to be overcome, too.
-    effect = steps * max(low.se, high.se) + (high.value - low.value)
+    effect = max(end.detected(1 - alpha / (2 * tests), POWER) for end in (low, high)) + (high.value - low.value)
     if difference.test.startswith("McNemar"):
         effect = float(np.fmax(effect, _found_by_mcnemar(difference.n_items, alpha / tests)))
     return effect

@@ -26,12 +26,15 @@ from audit.analysis.estimators import (
     MeanOf,
     Strata,
     ValueKind,
+    blocks,
     clustered_mean,
     crossed_factors,
     few_levels_decide,
+    gathered,
     is_constant,
     rests_on_few_levels,
     together,
+    total,
     unknown_where_few_are_alike,
 )
 from audit.analysis.rows.design import (
@@ -46,6 +49,7 @@ from audit.analysis.rows.design import (
 )
 from audit.analysis.rows.missing import Completed, completed, missing_rows
 from audit.analysis.rows.table import Bools, Quantity, RowTable
+from audit.spool import scratch, selected
 from suites.base import MeasureSpec
 
 
@@ -67,7 +71,10 @@ def paired_sums(
 
 
 def _mirrored(quantity: Quantity, about: float) -> Quantity:
-    value, low, high = (2 * about - values for values in (quantity.value, quantity.high, quantity.low))
+    value, low, high = (
+        gathered(len(of), lambda rows, of=of: 2 * about - of[rows], np.float64)  # type: ignore[misc]
+        for of in (quantity.value, quantity.high, quantity.low)
+    )
     return Quantity(value, low, high, quantity.draw_variance)
 
 
@@ -189,7 +196,7 @@ def _groups(
     groups: dict[bytes, tuple[Bools, list[tuple[int, int]]]] = {}
     for a, b in pairs:
         both = used[a] & used[b]
-        groups.setdefault(hashlib.sha256(both.tobytes()).digest(), (both, []))[1].append((a, b))
+        groups.setdefault(hashlib.sha256(both.data).digest(), (both, []))[1].append((a, b))
     least, most = spec.limits
     prepared = []
     for both, members in groups.values():
@@ -247,10 +254,27 @@ def _means_of(
     """What the differences of means need; None if there is none."""
     if not both.any() or undefined_strata(tables[pairs[0][0]], spec, both):
         return None
-    lows = np.column_stack([q.low[both] for q in quantities])
-    highs = np.column_stack([q.high[both] for q in quantities])
+    lows = _beside([selected(q.low, both) for q in quantities])
+    is_exact = all(q.high is q.low for q in quantities)
+    highs = lows if is_exact else _beside([selected(q.high, both) for q in quantities])
     a, b = np.array(pairs).T
     return _Means(spec, lows, highs, a, b, layout_of(tables[a[0]], spec, both))
+
+
+def _beside(columns: Sequence[Floats]) -> Floats:
+    """Columns (n,) as an array (n, k)."""
+    found = scratch((len(columns[0]), len(columns)), np.float64)
+    for place, column in enumerate(columns):
+        found[:, place] = column
+    return found
+
+
+def _apart_from(b: Codes, values: Floats, a: Codes, others: Floats) -> Floats:
+    """Differences (n, pairs) of columns ``b`` of values from columns ``a`` of others, each column in one piece."""
+    found = scratch((len(a), len(values)), np.float64).T
+    for rows in blocks(len(values)):
+        found[rows] = values[rows][:, b] - others[rows][:, a]
+    return found
 
 
 def _of_means(means: _Means, differences: Sequence[PairedDifference]) -> Generator[MeanOf, Estimate, None]:
@@ -258,26 +282,24 @@ def _of_means(means: _Means, differences: Sequence[PairedDifference]) -> Generat
     spec, lows, highs, a, b, layout = means
     pairs = list(zip(a.tolist(), b.tolist(), strict=True))
     clusters, strata = layout.clusters, layout.strata or Strata.one(len(lows))
-    at_low = lows[:, b] - highs[:, a]
-    at_high = highs[:, b] - lows[:, a]
+    at_low = _apart_from(b, lows, a, highs)
+    at_high = at_low if highs is lows else _apart_from(b, highs, a, lows)
     # A third model's answers are irrelevant for these two, so each pair is classified by its own values.
     counts, binary = (
-        np.array([all(kind(spec, end[:, pair], end[:, pair]) for end in (lows, highs)) for pair in pairs])
+        np.array([all(kind(spec, end[:, i], end[:, i]) for end in (lows, highs) for i in pair) for pair in pairs])
         for kind in (is_count, is_binary)
     )
     least, most = spec.limits
     kind = ValueKind(least - most, most - least, counts, is_change=True)
     low = high = yield MeanOf(at_low, layout, kind)
-    if not np.array_equal(at_low, at_high):
+    if not (at_high is at_low or np.array_equal(at_low, at_high)):
         high = yield MeanOf(at_high, layout, kind)
-    if (same := _same_answers(lows[:, a], at_low, at_high) & ~counts).any():
+    if (same := _same_answers(lows, a, at_low, at_high) & ~counts).any():
         certain = clustered_mean(at_low, clusters, strata)
         low, high = low.where(same, certain), high.where(same, certain)
     # Twice the smaller one-sided p: for an exact difference this is the two-sided p.
     p = np.minimum(1.0, 2 * np.minimum(low.p_above(0.0), high.p_below(0.0)))
-    ends = [
-        ((at < 0).sum(axis=0), (at > 0).sum(axis=0)) for at in (at_low, at_high)
-    ]  # items with a yes of a, of b only
+    ends = [_signs(at) for at in (at_low, at_high)]  # items with a yes of a, of b only
     mcnemar = _mcnemar(*ends)
     crossed = bool(crossed_factors(clusters))
     deviation = _deviation(at_low, strata)
@@ -302,6 +324,13 @@ def _of_means(means: _Means, differences: Sequence[PairedDifference]) -> Generat
         difference.is_of_few = bool(is_of_few[i])
 
 
+def _signs(values: Floats) -> tuple[Codes, Codes]:
+    """The numbers of values (n, k) below 0, and above (k,)."""
+    n = len(values)
+    below, above = total(n, lambda at: (values[at] < 0).sum(axis=0)), total(n, lambda at: (values[at] > 0).sum(axis=0))
+    return below.astype(np.intp), above.astype(np.intp)
+
+
 def _mcnemar(at_low: tuple[Codes, Codes], at_high: tuple[Codes, Codes]) -> Floats:
     """McNemar's p (pairs,) from the items with a yes of a, and of b only, at the two bounds."""
     (fewest_b, fewest_a), (most_a, most_b) = (at_low[1], at_low[0]), at_high
@@ -321,8 +350,8 @@ def _few_decide(
     (lows, highs), (a, b) = bounds, pairs
     clusters, strata = layout.clusters, layout.strata or Strata.one(len(lows))
     decide = np.zeros(len(a), dtype=np.bool_)
-    for least, most in [(lows, highs), *([] if np.array_equal(lows, highs) else [(highs, lows)])]:
-        decide |= few_levels_decide(least[:, b] - most[:, a], clusters, strata)
+    for least, most in [(lows, highs), *([] if lows is highs or np.array_equal(lows, highs) else [(highs, lows)])]:
+        decide |= few_levels_decide(_apart_from(b, least, a, most), clusters, strata)
     if spec.kind in ("probability", "share"):
         rests = np.array(
             [any(rests_on_few_levels(x, clusters) for x in ends) for ends in zip(lows.T, highs.T, strict=True)]
@@ -331,10 +360,14 @@ def _few_decide(
     return decide
 
 
-def _same_answers(values: Floats, at_low: Floats, at_high: Floats) -> Bools:
-    """Whether values (n, k) that vary have no differences (k,): the same model's answers, rather than chance."""
-    nothing = (np.maximum(np.abs(at_low), np.abs(at_high)) < ROUNDING).all(axis=0)
-    return np.asarray(nothing & ~is_constant(values, 0.0))
+def _same_answers(values: Floats, a: Codes, at_low: Floats, at_high: Floats) -> Bools:
+    """Whether columns ``a`` that vary have no differences (pairs,): the same model's answers, rather than chance."""
+    nothing = np.array([_is_nothing(at_low[rows], at_high[rows]) for rows in blocks(len(at_low))]).all(axis=0)
+    return np.asarray(nothing & ~is_constant(values, 0.0)[a])
+
+
+def _is_nothing(at_low: Floats, at_high: Floats) -> Bools:
+    return np.asarray((np.maximum(np.abs(at_low), np.abs(at_high)) < ROUNDING).all(axis=0))
 
 
 def _deviation(values: Floats, strata: Strata) -> Floats:
@@ -342,9 +375,10 @@ def _deviation(values: Floats, strata: Strata) -> Floats:
     left = len(values) - len(strata.weights)
     if left < 1:
         return np.full(values.shape[1], np.nan)
-    residual = values - strata.means(values)[strata.codes]
+    means = strata.means(values)
+    residual = gathered(values.shape, lambda rows: values[rows] - means[strata.codes[rows]], np.float64)
     constant = np.ptp(residual, axis=0) < ROUNDING
-    return np.where(constant, 0.0, np.sqrt((residual**2).sum(axis=0) / left))
+    return np.where(constant, 0.0, np.sqrt(np.square(residual, out=residual).sum(axis=0) / left))
 
 
 def _end(estimate: Estimate, i: int) -> End:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
+from scipy import special
 
 from audit.analysis.comparing.significance import p_of_counts_outside
 from audit.analysis.estimators import Estimate, Reach, unseen_share
@@ -33,13 +34,31 @@ class End(NamedTuple):
         """The two-sided confidence interval; NaN if the standard error is unknown."""
         if not self.df >= LEAST_DF or math.isnan(self.se):
             return math.nan, math.nan
-        t = self.quantile((1 + confidence) / 2)
-        below, above = (distance_at(*(side or (self.se, 0.0)), t) for side in (self.below, self.above))
+        below, above = self._distances(self.quantile((1 + confidence) / 2))
         return self.value - below, self.value + above
 
     def quantile(self, share: float) -> float:
         """The quantile of its error in standard errors, as of Student's t."""
         return float(tail_quantile(self.df, self.far_df, share))
+
+    def detected(self, share: float, power: float) -> float:
+        """The difference that another sample of this design finds with this power, in a test of this one-sided level.
+
+        The other sample's error is known as badly as this one's, and both may be small or large by chance: of a
+        quantile q and a variance s² with ν degrees of freedom, m · s is found where m - q is z(power) standard
+        deviations of a normal error, q · s' and m · s together. Its variance is taken as 1 + (q² + m²) / 2ν. Which
+        side of the error is longer may be the other way round there, so that the mean (geometric) of both counts.
+        """
+        q, z = self.quantile(share), float(special.ndtri(power))
+        below, above = self._distances(q)
+        lost = min(z**2 / (2 * (self.df if self.far_df is None else self.far_df)), 0.9)
+        kept = 1 - lost
+        steps = (q + math.sqrt(q**2 - kept * (q**2 * kept - z**2))) / kept
+        return math.sqrt(below * above) * steps / q
+
+    def _distances(self, quantile: float) -> tuple[float, float]:
+        below, above = (distance_at(*(side or (self.se, 0.0)), quantile) for side in (self.below, self.above))
+        return below, above
 
     def p_above(self, null: float) -> float:
         """One-sided p-value of the hypothesis that it is at most ``null``."""

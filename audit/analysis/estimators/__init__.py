@@ -10,6 +10,7 @@ from audit.analysis.estimators.clusters import (
     cluster_means,
     combinations,
     crossed_factors,
+    gathered,
     renumbered,
     total,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "far_degrees",
     "few_levels_decide",
     "finite",
+    "gathered",
     "is_constant",
     "mean_of_kind",
     "renumbered",

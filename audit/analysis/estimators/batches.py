@@ -15,10 +15,11 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from audit.analysis.estimators.clusters import Strata, blocks, renumbered
+from audit.analysis.estimators.clusters import Strata, blocks, gathered, renumbered
 from audit.analysis.estimators.estimate import Codes, Estimate, Floats
 from audit.analysis.estimators.kinds import ValueKind, mean_of_kind
 from audit.analysis.estimators.probabilities import inside_of_range
+from audit.spool import scratch
 
 T = TypeVar("T")
 
@@ -81,7 +82,7 @@ class MeanOf(NamedTuple):
         kind, inside = self.kind, b""
         if kind.is_probability:  # rows at 0 or 1 in any column are outside the model
             rows = inside_of_range(self.columns)
-            inside = b"" if rows.all() else hashlib.sha256(rows.tobytes()).digest()
+            inside = b"" if rows.all() else hashlib.sha256(rows.data).digest()
         return self.layout.key, replace(kind, is_count=False), kind.holds(self.columns), inside
 
 
@@ -147,11 +148,20 @@ def _one_estimate(requests: Sequence[MeanOf]) -> Iterator[Estimate]:
     """Estimates of requests of one group."""
     layout, kind = requests[0].layout, requests[0].kind
     is_count = np.concatenate([np.broadcast_to(r.kind.is_count, r.columns.shape[1]) for r in requests])
-    columns = requests[0].columns if len(requests) == 1 else np.concatenate([r.columns for r in requests], axis=1)
+    columns = requests[0].columns if len(requests) == 1 else _beside([r.columns for r in requests])
     estimate = mean_of_kind(columns, layout.clusters, replace(kind, is_count=is_count), layout.strata, layout.belongs)
     ends = np.cumsum([r.columns.shape[1] for r in requests]).tolist()
     for start, end in itertools.pairwise([0, *ends]):
         yield estimate.part(slice(start, end))
+
+
+def _beside(parts: Sequence[Floats]) -> Floats:
+    """Columns (n, k) of several arrays as one."""
+    widths = np.cumsum([part.shape[1] for part in parts]).tolist()
+    columns = scratch((len(parts[0]), widths[-1]), np.float64)
+    for part, start, end in zip(parts, [0, *widths], widths, strict=False):
+        columns[:, start:end] = part
+    return columns
 
 
 def _as_they_occur(codes: Codes) -> Codes:
@@ -163,4 +173,6 @@ def _as_they_occur(codes: Codes) -> Codes:
         first[occurring] = np.minimum(first[occurring], rows.start + at)
     number = np.empty(levels, dtype=np.intp)
     number[np.argsort(first)] = np.arange(levels)
-    return own if (number == np.arange(levels)).all() else number[own]
+    if (number == np.arange(levels)).all():
+        return own
+    return gathered(len(own), lambda rows: number[own[rows]], np.intp)

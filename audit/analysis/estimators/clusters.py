@@ -7,11 +7,14 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from audit.analysis.estimators.estimate import Codes, Floats
+from audit.spool import scratch
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,15 +149,15 @@ def renumbered(codes: Codes) -> tuple[Codes, int]:
     lowest = int(codes.min())
     span = int(codes.max()) - lowest + 1
     if span > 4 * codes.size + 1000:  # a table of all of them would be mostly empty
-        levels, coded = np.unique(codes, return_inverse=True)
-        return coded, len(levels)
+        levels = np.unique(codes)
+        return gathered(len(codes), lambda rows: np.searchsorted(levels, codes[rows]), np.intp), len(levels)
     occurs = np.zeros(span, dtype=np.bool_)
     for rows in blocks(len(codes)):
         occurs[codes[rows] - lowest] = True
     if lowest == 0 and occurs.all():
         return codes, span
     number = np.cumsum(occurs) - 1
-    return number[codes - lowest], int(number[-1]) + 1
+    return gathered(len(codes), lambda rows: number[codes[rows] - lowest], np.intp), int(number[-1]) + 1
 
 
 #: Rows that are computed at a time. What is made of a figure's rows on the way is as long as a block, and not as all
@@ -168,6 +171,14 @@ Making = Callable[[slice], Floats]
 def blocks(n: int) -> Iterator[slice]:
     """The rows (n,) block by block; one block if there are none."""
     return (slice(start, min(start + BLOCK, n)) for start in range(0, max(n, 1), BLOCK))
+
+
+def gathered(shape: int | tuple[int, int], make: Callable[[slice], Any], dtype: Any) -> NDArray[Any]:
+    """What is made of the rows, (n,) or (n, k), which are many, put together outside of memory."""
+    found = scratch(shape, dtype)
+    for rows in blocks(len(found)):
+        found[rows] = make(rows)
+    return found
 
 
 def total(n: int, make: Making) -> Floats:

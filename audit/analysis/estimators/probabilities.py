@@ -27,10 +27,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from audit.analysis.estimators.clusters import Making, Strata, blocks, crossed_factors, level_means
+from audit.analysis.estimators.clusters import Making, Strata, crossed_factors, gathered, level_means
 from audit.analysis.estimators.estimate import Codes, Estimate, Floats
 from audit.analysis.estimators.few_levels import LEAST_PART, skewness_of_levels
 from audit.analysis.estimators.means import sources_of_rows
+from audit.spool import selected
 
 _DRAWS, _NODES = 512, 15
 #: The part of a skewness by which the interval is wider, and the skewness that counts as chance.
@@ -61,15 +62,14 @@ def widened_by_logit_model(
     varied = (estimate.se > 0) & np.isfinite(estimate.df)
     if inside.sum() < 2 or not varied.any():
         return estimate
-    everything = bool(inside.all())
-    modelled = columns if everything else columns[inside]
+    modelled = selected(columns, inside)
     strata = strata or Strata.one(len(columns))
-    of_inside = strata.codes if everything else strata.codes[inside]
-    if len(np.unique(of_inside)) < len(strata.weights):
+    of_inside = selected(strata.codes, inside)
+    if not np.bincount(of_inside, minlength=len(strata.weights)).all():
         return estimate
     strata = Strata(of_inside, strata.weights)
     mean = strata.mean(modelled)
-    of_clusters = clusters if everything else [codes[inside] for codes in clusters]
+    of_clusters = [selected(codes, inside) for codes in clusters]
 
     def logits(rows: slice) -> Floats:
         return np.asarray(special.logit(np.clip(modelled[rows], LEAST_PART * mean, 1 - LEAST_PART * (1 - mean))))
@@ -92,7 +92,7 @@ def widened_by_logit_model(
 
 def inside_of_range(columns: Floats) -> NDArray[np.bool_]:
     """Rows (n,) of probabilities (n, k) that are neither 0 nor 1 in any column: these represent missing answers."""
-    return np.concatenate([((columns[rows] > 0) & (columns[rows] < 1)).all(axis=1) for rows in blocks(len(columns))])
+    return gathered(len(columns), lambda rows: ((columns[rows] > 0) & (columns[rows] < 1)).all(axis=1), np.bool_)
 
 
 def _skewness(logits: Making, clusters: Sequence[Codes], strata: Strata) -> tuple[Floats, Floats]:

@@ -201,8 +201,8 @@ def limited_rows(table: RowTable, spec: MeasureSpec, name: str) -> tuple[Floats,
         mass = replace(spec, quantity=spec.probability_mass or "", kind="probability", range=None, is_count=False)
         (answers,) = completed([table], mass)
         return answers.quantity.low, answers.quantity.high, answers.asked & about, answers.missing
-    refused = np.array([reason == "refusal" for reason in table.reasons], dtype=float)
-    hidden = np.array([r is not None and r not in {"refusal", *NO_REFUSAL} for r in table.reasons], dtype=np.bool_)
+    refused = table.missing_for(lambda reason: reason == "refusal").astype(float)
+    hidden = table.missing_for(lambda reason: reason not in {"refusal", *NO_REFUSAL})
     used = about & (table.has(spec.quantity) | table.missing)
     return refused, refused + hidden, used, hidden
 

@@ -9,9 +9,10 @@ from dataclasses import replace
 import numpy as np
 
 from audit.analysis.correlations import noise_of_draws
-from audit.analysis.estimators import Codes, Floats, Layout, Strata, ValueKind, blocks
+from audit.analysis.estimators import Codes, Floats, Layout, Strata, ValueKind, blocks, gathered
 from audit.analysis.rows.table import Bools, Quantity, RowTable
 from audit.results import level_key
+from audit.spool import selected
 from backends.base import Scalar
 from suites.base import Factor, MeasureSpec
 
@@ -30,7 +31,7 @@ def is_count(spec: MeasureSpec, low: Floats, high: Floats) -> bool:
 
 
 def _exactly(low: Floats, high: Floats, values: tuple[float, ...]) -> bool:
-    return np.array_equal(low, high) and bool(np.isin(low, values).all())
+    return np.array_equal(low, high) and all(np.isin(low[rows], values).all() for rows in blocks(len(low)))
 
 
 def value_kind(spec: MeasureSpec, low: Floats, high: Floats, unseen_log_odds: float) -> ValueKind:
@@ -55,7 +56,9 @@ def strata_of(table: RowTable, spec: MeasureSpec, used: Bools) -> Strata | None:
     codes = table.codes(spec.stratum)
     weights = {table.levels.find(spec.stratum, level): weight for level, weight in spec.weights.items()}
     levels = occurring(codes, used)
-    return Strata(np.searchsorted(levels, codes[used]), np.array([weights[int(code)] for code in levels]))
+    own = selected(codes, used)
+    numbered = gathered(len(own), lambda rows: np.searchsorted(levels, own[rows]), np.intp)
+    return Strata(numbered, np.array([weights[int(code)] for code in levels]))
 
 
 def undefined_strata(table: RowTable, spec: MeasureSpec, used: Bools) -> list[Factor]:
@@ -72,7 +75,7 @@ def layout_of(table: RowTable, spec: MeasureSpec, used: Bools) -> Layout:
     """The clusters and strata of the used rows, none of which may be among `undefined_strata`. Cached in the table."""
     factors = tuple(factor for factor in spec.clusters if factor not in spec.where)
     weights = None if spec.weights is None else tuple(spec.weights.items())
-    key = hashlib.sha256(used.tobytes()).digest(), factors, spec.membership, spec.stratum, weights
+    key = hashlib.sha256(used.data).digest(), factors, spec.membership, spec.stratum, weights
 
     def layout() -> Layout:
         clusters, strata = cluster_codes(table, spec, used), strata_of(table, spec, used)
@@ -84,7 +87,7 @@ def layout_of(table: RowTable, spec: MeasureSpec, used: Bools) -> Layout:
 
 def cluster_codes(table: RowTable, spec: MeasureSpec, used: Bools) -> list[Codes]:
     """Cluster codes of the used rows, without factors that the figure's condition fixes: these are not sampled."""
-    return [table.codes(factor)[used] for factor in spec.clusters if factor not in spec.where]
+    return [selected(table.codes(factor), used) for factor in spec.clusters if factor not in spec.where]
 
 
 def sampled_levels(table: RowTable, spec: MeasureSpec, used: Bools) -> dict[str, int]:

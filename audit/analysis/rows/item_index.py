@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from audit.analysis.rows.spool import mapped
+from audit.spool import mapped, scratch
 
 _BYTES = 16  # of an id's hash: no two of 10^9 ids share one, but for a chance of 10^-21
+
+_AT_ONCE = 2**16  # ids that are hashed, and about half of those that are put in order, at a time
+
+_Hashes = np.ndarray[Any, np.dtype[Any]]
 
 
 class ItemIndex(Mapping[str, int]):
@@ -28,12 +34,15 @@ class ItemIndex(Mapping[str, int]):
 
     def __init__(self, ids: Callable[[], Iterator[str]]) -> None:
         self._ids = ids
-        hashes = np.frombuffer(_hashes(ids()), np.dtype(">u8")).astype(np.uint64).reshape(-1, 2)
-        order = np.lexsort((hashes[:, 1], hashes[:, 0]))
-        first, second = hashes[order, 0], hashes[order, 1]
-        if ((first[1:] == first[:-1]) & (second[1:] == second[:-1])).any():
-            raise ValueError("an id occurs twice")
-        self._first, self._second, self._order = mapped(first), mapped(second), mapped(order.astype(np.uint32))
+        pieces = list(_hashes(ids()))
+        n, end = sum(map(len, pieces)), 0
+        self._first, self._second = scratch(n, np.uint64, stays=True), scratch(n, np.uint64, stays=True)
+        self._order = scratch(n, np.uint32, stays=True)
+        for first, second, places in _in_order(pieces, n):
+            if ((first[1:] == first[:-1]) & (second[1:] == second[:-1])).any():
+                raise ValueError("an id occurs twice")
+            rows = slice(end, end := end + len(places))
+            self._first[rows], self._second[rows], self._order[rows] = first, second, places
 
     def __getitem__(self, item: str) -> int:
         found = _hash(item)
@@ -73,12 +82,36 @@ def positions_of(ids: Callable[[], Iterator[str]], like: Mapping[str, int] | Non
     return like if isinstance(like, ItemIndex) and own.is_like(like) else own
 
 
+def are_alike(one: Mapping[str, int], other: Mapping[str, int]) -> bool:
+    """Whether both are known to have the same ids at the same positions."""
+    return one is other or (isinstance(one, ItemIndex) and isinstance(other, ItemIndex) and one.is_like(other))
+
+
 def _hash(item: str) -> bytes:
     return hashlib.blake2b(item.encode("utf-8", "surrogatepass"), digest_size=_BYTES).digest()
 
 
-def _hashes(ids: Iterable[str]) -> bytearray:
-    found = bytearray()
-    for item in ids:
-        found += _hash(item)
-    return found
+def _hashes(ids: Iterable[str]) -> Iterator[_Hashes]:
+    """The hashes (n, 2) of ids, piece by piece."""
+    source = iter(ids)
+    while found := b"".join(map(_hash, itertools.islice(source, _AT_ONCE))):
+        yield mapped(np.frombuffer(found, np.dtype(">u8")).astype(np.uint64).reshape(-1, 2))
+
+
+def _in_order(pieces: Sequence[_Hashes], n: int) -> Iterator[tuple[_Hashes, _Hashes, _Hashes]]:
+    """The halves of all n hashes in order, and where each stood; some at a time, by how a hash begins."""
+    parts = min(n // (2 * _AT_ONCE) + 1, 256)
+    starts = np.cumsum([0, *map(len, pieces)])
+    for part in range(parts):
+        own = [
+            np.flatnonzero((piece[:, 0] >> np.uint64(56)) * np.uint64(parts) >> np.uint64(8) == part)
+            for piece in pieces
+        ]
+        some = np.concatenate(
+            [np.empty((0, 2), np.uint64), *(piece[at] for piece, at in zip(pieces, own, strict=True))]
+        )
+        places = np.concatenate(
+            [np.empty(0, np.intp), *(at + start for at, start in zip(own, starts[:-1], strict=True))]
+        )
+        order = np.lexsort((some[:, 1], some[:, 0]))
+        yield some[order, 0], some[order, 1], places[order]

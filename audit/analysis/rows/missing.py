@@ -16,8 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from audit.analysis.estimators import Floats, gathered
 from audit.analysis.rows.design import covariate_values, usable
 from audit.analysis.rows.table import Bools, Quantity, RowTable
+from audit.spool import selected
 from suites.base import MeasureSpec
 
 
@@ -54,9 +56,9 @@ def completed(tables: Sequence[RowTable], spec: MeasureSpec) -> list[Completed]:
     return [
         Completed(
             Quantity(
-                np.where(missing, np.nan, quantity.value),
-                np.where(missing, least, quantity.low),
-                np.where(missing, most, quantity.high),
+                _where(missing, np.nan, quantity.value),
+                _where(missing, least, quantity.low),
+                _where(missing, most, quantity.high),
                 quantity.draw_variance,
             )
             if missing.any()
@@ -78,7 +80,8 @@ def meant(table: RowTable, spec: MeasureSpec) -> Bools:
     rows = table.matching(spec.where)
     if spec.stratum is not None and spec.weights is not None:
         weighted = [table.levels.find(spec.stratum, level) for level in spec.weights]
-        rows &= np.isin(table.codes(spec.stratum), [code for code in weighted if code is not None])
+        codes, known = table.codes(spec.stratum), [code for code in weighted if code is not None]
+        rows &= gathered(len(rows), lambda some: np.isin(codes[some], known), np.bool_)
     if spec.estimator == "correlation":
         rows &= np.isfinite(covariate_values(table, spec))
     return rows
@@ -88,5 +91,10 @@ def limits(spec: MeasureSpec, seen: Sequence[tuple[Quantity, Bools]]) -> tuple[f
     """The range of a missing answer: the quantity's, or else that of the answered items."""
     if spec.has_range:
         return spec.limits
-    low, high = (np.concatenate([getattr(q, end)[used] for q, used in seen]) for end in ("low", "high"))
-    return (float(low.min()), float(high.max())) if low.size else (np.nan, np.nan)
+    ends = [(selected(q.low, used).min(), selected(q.high, used).max()) for q, used in seen if used.any()]
+    return (float(min(low for low, _ in ends)), float(max(high for _, high in ends))) if ends else (np.nan, np.nan)
+
+
+def _where(rows: Bools, value: float, column: Floats) -> Floats:
+    """The column with a value in some rows."""
+    return gathered(len(column), lambda some: np.where(rows[some], value, column[some]), np.float64)

@@ -18,7 +18,7 @@ import numpy as np
 
 from audit.analysis.estimators import Codes, Floats
 from audit.analysis.rows.item_index import positions_of
-from audit.analysis.rows.spool import Slot, Spool
+from audit.spool import Slot, Spool
 from suites.base import Factor, IdentifiedInterval, Row
 
 #: Rows that are packed together.

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 
 from audit.analysis.estimators import Floats
 from audit.analysis.rows.packed import BLOCK, RowBlock
-from audit.analysis.rows.spool import Slot, Spool
+from audit.spool import Slot, Spool
 from suites.base import Factor, Row
 
 #: Answers that are held as objects until their block is packed.

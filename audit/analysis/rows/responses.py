@@ -19,9 +19,9 @@ from audit.analysis.estimators import Floats
 from audit.analysis.rows.item_index import positions_of
 from audit.analysis.rows.packed import PackedRows
 from audit.analysis.rows.response_blocks import BlockReader, ItemResponse, PackedBlock, Place, ResponseBlocks, Straddled
-from audit.analysis.rows.spool import Spool
 from audit.analysis.self_check import within_noise
 from audit.results import NOT_ASKED, writable
+from audit.spool import Spool
 from backends.base import Answer, Boundary, ScoreResponse
 from backends.errors import BackendError
 from suites.base import Factor, Item, Row, Suite

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.analysis.estimators import Codes, Floats, Layout
+from audit.analysis.rows.item_index import are_alike
 from audit.analysis.rows.packed import LevelColumn, NumberColumn, PackedRows, RowBlock, RowsAlike, Shape, row_blocks
-from audit.analysis.rows.spool import Room, mapped
+from audit.spool import Room, mapped, scratch
 from suites.base import Factor, Row
 
 Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
@@ -89,7 +90,8 @@ class RowTable:
         self.index = item_index([rows]) if index is None else index
         self.levels = levels or Levels()
         n = len(self.index)
-        self.reasons: list[str | None] = [None] * n
+        self._reasons: dict[str, int] = {}
+        self._reason = _full(n, -1, np.int32)
         self.answered: Bools = np.zeros(n, dtype=np.bool_)
         self._layouts: dict[Hashable, Layout] = {}
         self._bytes_of_layouts = 0
@@ -100,7 +102,9 @@ class RowTable:
         self._memberships: dict[str, list[tuple[int, Codes]]] = {}
         alike: dict[Shape, _Columns] = {}
         # Rows that are all there is stand in their own order.
-        in_order = len(rows) == n and (index is None or (isinstance(rows, PackedRows) and rows.positions is index))
+        in_order = len(rows) == n and (
+            index is None or (isinstance(rows, PackedRows) and are_alike(rows.positions, index))
+        )
         start = 0
         for block in row_blocks(rows):
             size = len(block.ids)
@@ -109,7 +113,7 @@ class RowTable:
             for own in block.alike:
                 alike.setdefault(own.shape, _Columns(own.shape)).add(own, position)
             start += size
-        self.missing: Bools = np.array([reason is not None for reason in self.reasons], dtype=np.bool_)
+        self.missing: Bools = mapped(self._reason >= 0)
         self.answered &= ~self.missing
         while alike:  # each is dropped once it is filled in
             self._fill(alike.pop(next(iter(alike))))
@@ -128,40 +132,48 @@ class RowTable:
         for own in block.alike:
             if not own.shape[1]:  # a row without values counts as missing
                 for at in own.places.tolist():
-                    self.reasons[places[at]] = "no value"
+                    self._is_missing(places[at], "no value")
         for at, reason in block.missing.items():
-            self.reasons[places[at]] = reason
+            self._is_missing(places[at], reason)
         for at, memberships in block.memberships.items():
             for factor, levels in memberships.items():
                 self._memberships.setdefault(factor, []).append((places[at], self.levels.codes_of(factor, levels)))
 
+    def _is_missing(self, position: int, reason: str) -> None:
+        self._reason[position] = self._reasons.setdefault(reason, len(self._reasons))
+
     def _fill(self, columns: _Columns) -> None:
         """Fill in rows that have the same factors and quantities."""
-        position = columns.take_position()
-        for factor, (levels, codes) in columns.take_factors():
-            self.codes(factor)[position] = self.levels.codes_of(factor, levels)[codes]
-            self._codes[factor] = mapped(self._codes[factor])
-        for name, numbers in columns.take_values():
-            self._quantities[name] = _mapped(_filled(self.quantity(name), position, numbers))
+        for factor, levels, codes in columns.factors():
+            column, own = self.codes(factor), self.levels.codes_of(factor, levels)
+            for position, piece in zip(columns.position(), codes, strict=True):
+                column[position] = own[piece]
+        for name, numbers in columns.values():
+            self._quantities[name] = _filled(self.quantity(name), columns.position(), numbers)
 
     def quantity(self, name: str) -> Quantity:
         """A quantity by name; all NaN if no row has it."""
         if name not in self._quantities:
-            nothing = np.full(len(self.index), np.nan)
+            nothing = _full(len(self.index), np.nan, np.float64)
             self._quantities[name] = Quantity(nothing, nothing, nothing)
         return self._quantities[name]
 
     def has(self, name: str) -> Bools:
         """Rows (n,) that have the quantity."""
         if name not in self._has:
-            self._has[name] = np.isfinite(self.quantity(name).low)
+            self._has[name] = mapped(np.isfinite(self.quantity(name).low))
         return self._has[name]
 
     def codes(self, factor: str) -> Codes:
         """Level codes (n,) of a factor, -1 if a row does not have it."""
         if factor not in self._codes:
-            self._codes[factor] = np.full(len(self.index), -1, dtype=np.intp)
+            self._codes[factor] = _full(len(self.index), -1, np.intp)
         return self._codes[factor]
+
+    def missing_for(self, is_meant: Callable[[str], bool]) -> Bools:
+        """Rows (n,) without an answer for a reason that is meant."""
+        meant = np.array([*map(is_meant, self._reasons), False])  # -1, an answer, takes the last
+        return np.asarray(meant[self._reason])
 
     def layout(self, key: Hashable, make: Callable[[], Layout]) -> Layout:
         """The layout that ``make`` gives, which is kept under a key for the figures that share it."""
@@ -204,7 +216,7 @@ class RowTable:
             if of_level is None:
                 of_level = self.codes(factor) == code
                 if (len(self._masks) + 1) * len(self.index) <= _MOST_CACHED:
-                    self._masks[factor, code] = of_level
+                    self._masks[factor, code] = mapped(of_level)
             mask &= of_level
         return mask
 
@@ -213,7 +225,7 @@ def item_index(rows_of_models: Iterable[Sequence[Row]]) -> Mapping[str, int]:
     """Position of each item of any model, in order of first appearance."""
     models = list(rows_of_models)
     packed = [rows.positions for rows in models if isinstance(rows, PackedRows)]
-    if len(packed) == len(models) and all(index is packed[0] for index in packed[1:]) and packed:
+    if len(packed) == len(models) and all(are_alike(index, packed[0]) for index in packed[1:]) and packed:
         return packed[0]
     index: dict[str, int] = {}
     for rows in models:
@@ -229,21 +241,23 @@ class _Gathered:
         self._room = room
         self._whole: list[NDArray[Any]] = []
         self._last: list[NDArray[Any]] = []
-        self.size = 0
 
     def add(self, piece: NDArray[Any]) -> None:
         """Append values."""
         self._last.append(piece)
-        self.size += len(piece)
         if sum(map(len, self._last)) >= _AT_ONCE:
             self._whole.append(mapped(np.concatenate(self._last), self._room))
             self._last.clear()
 
-    def take(self) -> NDArray[Any]:
-        """All values; none are left here."""
-        pieces = [*self._whole, *self._last]
-        self._whole, self._last = [], []
-        return np.concatenate(pieces)
+    def pieces(self) -> list[NDArray[Any]]:
+        """All values, in pieces that are as long as those of other arrays of the same rows."""
+        return [*self._whole, *([np.concatenate(self._last)] if self._last else [])]
+
+    def as_before(self, before: Callable[[NDArray[Any]], NDArray[Any]]) -> _Gathered:
+        """Another array, of what is made of the pieces so far."""
+        other = _Gathered(self._room)
+        other._whole, other._last = list(map(before, self._whole)), list(map(before, self._last))
+        return other
 
 
 class _Numbers:
@@ -251,30 +265,29 @@ class _Numbers:
 
     def __init__(self, room: Room) -> None:
         self._value = _Gathered(room)
-        self._others: list[tuple[slice, NumberColumn]] = []  # with bounds, or counted from drawn answers
+        self._ends: tuple[_Gathered, _Gathered] | None = None  # from the first row with bounds on
+        self._variance: _Gathered | None = None  # from the first row that was counted from drawn answers on
 
     def add(self, column: NumberColumn) -> None:
         """Append a block's."""
-        start = self._value.size
+        if self._ends is None and not column.is_exact:
+            self._ends = self._value.as_before(np.asarray), self._value.as_before(np.asarray)
+        if self._variance is None and column.draw_variance is not None:
+            self._variance = self._value.as_before(lambda piece: np.broadcast_to(0.0, piece.shape))
         self._value.add(column.value)
-        if not column.is_exact or column.draw_variance is not None:
-            self._others.append((slice(start, self._value.size), column))
+        if self._ends is not None:
+            for end, own in zip(self._ends, (column.low, column.high), strict=True):
+                end.add(own)
+        if self._variance is not None:
+            known = np.broadcast_to(0.0, column.value.shape) if column.draw_variance is None else column.draw_variance
+            self._variance.add(known)
 
-    def take(self) -> Quantity:
-        """All; none are left here."""
-        value, others = self._value.take(), self._others
-        self._others = []
-        low = high = value
-        if not all(column.is_exact for _, column in others):
-            low, high = value.copy(), value.copy()
-            for rows, column in others:
-                low[rows], high[rows] = column.low, column.high
-        variance = None
-        if any(column.draw_variance is not None for _, column in others):
-            variance = np.zeros(len(value))
-            for rows, column in others:
-                variance[rows] = 0.0 if column.draw_variance is None else column.draw_variance
-        return Quantity(value, low, high, variance)
+    def pieces(self) -> list[Quantity]:
+        """All, piece by piece."""
+        values = self._value.pieces()
+        lows, highs = (values, values) if self._ends is None else (end.pieces() for end in self._ends)
+        variances = [None] * len(values) if self._variance is None else self._variance.pieces()
+        return list(map(Quantity, values, lows, highs, variances))
 
 
 class _Columns:
@@ -297,19 +310,19 @@ class _Columns:
         for numbers, of_block in zip(self._numbers, rows.values, strict=True):
             numbers.add(of_block)
 
-    def take_position(self) -> Codes:
-        """The rows' positions (n,)."""
-        return self._position.take()
+    def position(self) -> list[Codes]:
+        """The rows' positions, piece by piece."""
+        return self._position.pieces()
 
-    def take_factors(self) -> Iterator[tuple[str, tuple[list[Factor], Codes]]]:
-        """Each factor's distinct levels in order of first appearance, and the rows' codes (n,) among these."""
+    def factors(self) -> Iterator[tuple[str, list[Factor], list[Codes]]]:
+        """Each factor's distinct levels in order of first appearance, and the rows' codes among these."""
         for name, (found, codes) in zip(self._names, self._levels, strict=True):
-            yield name, ([level for _, level in found], codes.take())
+            yield name, [level for _, level in found], codes.pieces()
 
-    def take_values(self) -> Iterator[tuple[str, Quantity]]:
-        """Each quantity of these rows (n,)."""
+    def values(self) -> Iterator[tuple[str, list[Quantity]]]:
+        """Each quantity of these rows."""
         for name, numbers in zip(self._quantities, self._numbers, strict=True):
-            yield name, numbers.take()
+            yield name, numbers.pieces()
 
 
 def _coded(column: LevelColumn, found: dict[tuple[bool, Factor], int]) -> Codes:
@@ -321,21 +334,32 @@ def _coded(column: LevelColumn, found: dict[tuple[bool, Factor], int]) -> Codes:
     return np.asarray(np.array(own, dtype=np.intp)[column.codes])
 
 
-def _mapped(quantity: Quantity) -> Quantity:
-    value, variance = mapped(quantity.value), quantity.draw_variance
-    low, high = (value if end is quantity.value else mapped(end) for end in (quantity.low, quantity.high))
-    return Quantity(value, low, high, None if variance is None else mapped(variance))
+def _full(n: int, value: float, dtype: Any) -> NDArray[Any]:
+    column = scratch(n, dtype, stays=True)
+    column[:] = value
+    return column
 
 
-def _filled(column: Quantity, places: Codes, given: Quantity) -> Quantity:
-    column.value[places] = given.value
-    if given.draw_variance is not None:
-        variance = np.zeros(len(column.value)) if column.draw_variance is None else column.draw_variance
-        variance[places] = given.draw_variance
-        column = replace(column, draw_variance=variance)
+def _copied(column: Floats) -> Floats:
+    copy = scratch(len(column), np.float64, stays=True)
+    copy[:] = column
+    return copy
+
+
+def _filled(column: Quantity, positions: Sequence[Codes], given: Sequence[Quantity]) -> Quantity:
+    """A column with rows at some positions, piece by piece."""
+    if any(piece.draw_variance is not None for piece in given):
+        if column.draw_variance is None:
+            column = replace(column, draw_variance=_full(len(column.value), 0.0, np.float64))
+        assert column.draw_variance is not None
+        for at, piece in zip(positions, given, strict=True):
+            column.draw_variance[at] = piece.draw_variance
+    for at, piece in zip(positions, given, strict=True):
+        column.value[at] = piece.value
     if column.low is column.value:
-        if (given.low == given.value).all() and (given.high == given.value).all():
+        if all((end == piece.value).all() for piece in given for end in (piece.low, piece.high)):
             return column
-        column = replace(column, low=column.value.copy(), high=column.value.copy())
-    column.low[places], column.high[places] = given.low, given.high
+        column = replace(column, low=_copied(column.value), high=_copied(column.value))
+    for at, piece in zip(positions, given, strict=True):
+        column.low[at], column.high[at] = piece.low, piece.high
     return column

@@ -24,7 +24,7 @@ from audit.collect.executors.shard_owners import owner_writer
 from audit.logs import logger
 from audit.store import Store
 from backends.base import Answer, Backend, OnResponse, Request
-from backends.errors import BackendError, ConfigError, MissingExtra
+from backends.errors import BackendError, ConfigError, MissingExtra, one_line
 from backends.options import OnError, checked_options
 
 log = logger("ray")
@@ -151,13 +151,14 @@ class RayExecutor:
         on_gpu = device.startswith("cuda")
         gpus = self._gpus(device)
         cpus = self.cpus if self.cpus is not None else 1.0 if on_gpu else _cpus_of_smallest(nodes)
+        reserved = {"cpus": cpus, "gpus": gpus}
         wanted = {name: amount for name, amount in (("CPU", cpus), ("GPU", gpus)) if amount > 0}
         if not wanted:
-            raise ConfigError("executor", (cpus, gpus), "actors that reserve nothing", "Give cpus or gpus")
+            raise ConfigError("executor", reserved, "actors that reserve nothing", "Give cpus or gpus")
         room = sum(int(min(node.get(name, 0.0) / amount for name, amount in wanted.items())) for node in nodes)
         if room == 0:
             problem = f"no node has room for an actor of {cpus:g} CPUs and {gpus:g} GPUs"
-            raise ConfigError("executor", (cpus, gpus), problem, "Give smaller cpus and gpus, or add nodes")
+            raise ConfigError("executor", reserved, problem, "Give smaller cpus and gpus, or add nodes")
         actors = min(self.actors or room, room)
         log.info("actors", actors=actors, asked_for=self.actors, room=room, cpus=cpus, gpus=gpus)
         return actors, cpus, gpus
@@ -190,6 +191,12 @@ def _check_listens(address: str) -> None:
 def _cpus_of_smallest(nodes: Sequence[Mapping[str, float]]) -> float:
     """A head node may be there for other things and offer none."""
     return min((node["CPU"] for node in nodes if node.get("CPU")), default=0.0)
+
+
+def _unusable(problem: str, *, is_lost: bool = False) -> BackendError:
+    """Why no actor can be used. If those were lost, the same command may do on a cluster that lives."""
+    message = f"no actor of the model can be used: {problem}"
+    return BackendError("connection" if is_lost else "internal", message, retryable=is_lost)
 
 
 class RayPool:
@@ -275,35 +282,38 @@ class RayPool:
         try:
             problem = await self._bring_up()
         except Exception as error:  # the backend cannot travel; uncaught, its batches would wait for ever
-            problem = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+            problem = _unusable(one_line(error))
         if problem is None:
             return
-        log.warning("actor not used", problem=problem)
+        log.warning("actor not used", problem=problem.message)
         task = asyncio.current_task()
         assert task is not None
         self._starting.discard(task)  # before looking: another one may end at the same time
         if not self._actors and not self._starting:  # this was the last that might have been
-            self._refusal = BackendError("internal", f"no actor of the model can be used: {problem}")
+            self._refusal = problem
             self._free.put_nowait(None)
 
-    async def _bring_up(self) -> str | None:
+    async def _bring_up(self) -> BackendError | None:
         """Start an actor, several times if it does not come up. Returns why it cannot be used."""
         from ray.exceptions import RayError
 
-        problem: str | None = "it could not be started"
+        problem = _unusable("it could not be started")
         for _ in range(ATTEMPTS):
             actor = await asyncio.to_thread(self._create)
             try:
-                problem = await actor.differs_from.remote(self._fingerprint)
+                differs = await actor.differs_from.remote(self._fingerprint)
             except RayError as error:
-                problem = str(error).strip().splitlines()[-1]  # a traceback of the actor's, the error last
-                log.warning("actor did not start", error=problem)
+                # A traceback of the actor's, the error last. Without one the cluster has lost it, or has ended.
+                is_its_own = "creation task" in str(error)
+                problem = _unusable((str(error).strip() or one_line(error)).splitlines()[-1], is_lost=not is_its_own)
+                log.warning("actor did not start", error=problem.message)
                 continue
-            if problem is None:
-                self._actors.add(actor)
-                for _ in range(IN_FLIGHT):
-                    self._free.put_nowait(actor)
-            return problem
+            if differs is not None:
+                return _unusable(differs)
+            self._actors.add(actor)
+            for _ in range(IN_FLIGHT):
+                self._free.put_nowait(actor)
+            return None
         return problem
 
     def _create(self) -> Any:
@@ -323,7 +333,7 @@ class RayPool:
     def _replace(self, actor: Any, error: Exception) -> None:
         if actor not in self._actors:
             return  # its other batch has noticed
-        log.warning("actor lost", error=str(error).splitlines()[0])
+        log.warning("actor lost", error=one_line(error))
         self._actors.discard(actor)
         with contextlib.suppress(Exception):  # it may live where it cannot be reached
             import ray

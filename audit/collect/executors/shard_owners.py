@@ -11,11 +11,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from audit.logs import logger
+from audit.store.clients import is_gone
 from audit.store.shards import Done, OwnerLostError, OwnerWriter, ShardId, ShardOwner, Work, shard_id
+from backends.errors import one_line
+
+log = logger("ray")
 
 _NAMESPACE = "bias-audit"
-#: How long an owner may take for a call before it is ended and replaced, in seconds; a locked file is waited for 60.
-_LONGEST_CALL = 90.0
+#: Seconds after which it is asked whether an owner that does not answer lives; a locked file is waited for 60.
+_ASK_AFTER = 90.0
+#: How many times as long one that lives, or comes up, is waited for. Then it is ended and replaced.
+_MOST_WAITS = 5
 _CALLS = 16  # at a time, of which those that wait go into one transaction
 
 
@@ -52,6 +59,8 @@ class _Owner:
             self._actor: Any = ray.remote(ShardOwner).options(**options, **named).remote(str(path), *shard)
         except (RayError, ValueError) as error:  # ValueError: the one that was found has just ended
             raise OwnerLostError(str(error)) from None
+        self._process: str | None = None  # one that starts may take long: to load what it needs, or for want of CPUs
+        self._process = self._call(self._actor.process)
 
     def perform(self, client: str, number: int, works: Sequence[Work]) -> list[Done]:
         """As `audit.store.shards.ShardOwner.perform`."""
@@ -67,10 +76,24 @@ class _Owner:
         from ray.exceptions import RayError, RayTaskError
 
         try:
-            return ray.get(method.remote(*given), timeout=_LONGEST_CALL)
+            return self._answer(method.remote(*given))
         except RayTaskError as error:
             raise error.cause from None  # what the owner raised
         except RayError as error:
             with contextlib.suppress(Exception):  # it may live where it cannot be reached, and then writes no more
                 ray.kill(self._actor)
-            raise OwnerLostError(str(error).strip().splitlines()[-1]) from None
+            raise OwnerLostError((str(error).strip() or one_line(error)).splitlines()[-1]) from None
+
+    def _answer(self, call: Any) -> Any:
+        """Wait for a call. An owner that is only slow is waited for: its successor would be no faster."""
+        import ray
+        from ray.exceptions import GetTimeoutError
+
+        for waits in range(1, _MOST_WAITS):
+            try:
+                return ray.get(call, timeout=_ASK_AFTER)
+            except GetTimeoutError:
+                if self._process is not None and is_gone(self._process):
+                    raise
+                log.warning("owner slow", seconds=waits * _ASK_AFTER)
+        return ray.get(call, timeout=_ASK_AFTER)

@@ -202,11 +202,7 @@ def _allocation(
     if within is not None:
         best = _fewest_draws([one for one in tried if one.half_width <= within], len(items))
     else:
-        affordable = [one for one in tried if one.to_draw <= (budget or 0) and math.isfinite(one.half_width)]
-        narrowest = min((one.half_width for one in affordable), default=0.0)
-        # As for the fewest draws: how items vary is what a small pilot sees least of.
-        nearly = (one for one in affordable if one.half_width <= _NEARLY_NARROWEST * narrowest)
-        best = min(nearly, key=lambda one: (one.draws, one.half_width), default=None)
+        best = _narrowest(tried, budget or 0)
     return Allocation(
         suite=name,
         model=model,
@@ -233,6 +229,17 @@ def _fewest_draws(enough: Sequence[_Tried], of_items: int) -> _Tried | None:
         key=lambda one: (one.draws, one.items),
         default=None,
     )
+
+
+def _narrowest(tried: Sequence[_Tried], budget: int) -> _Tried | None:
+    """Of nearly the narrowest that so many draws buy, one that the pilot's count for, with the fewest of each item.
+
+    As for the fewest draws: how items vary is what a small pilot sees least of.
+    """
+    affordable = [one for one in tried if one.to_draw <= budget and math.isfinite(one.half_width)]
+    narrowest = min((one.half_width for one in affordable), default=0.0)
+    nearly = (one for one in affordable if one.half_width <= _NEARLY_NARROWEST * narrowest)
+    return min(nearly, key=lambda one: (one.paid == 0, one.draws, one.half_width), default=None)
 
 
 def _half_width(figure: _Figure, design: Design, cells: int, error: DrawError | None, confidence: float) -> float:

@@ -218,7 +218,7 @@ def check_items(
             suite, parsed.rows, found.specs, of_all=all_items is None, is_scored=is_scored
         )
         if all_items is not None and not found.mistakes:
-            found.mistakes += _of_derived_weights(suite, asked, parsed.rows, found.specs)
+            found.mistakes += _of_derived(suite, asked, parsed.rows, found.specs, is_scored=is_scored)
         if not found.mistakes:
             found.mistakes += of_silence(suite, items, parsed, found.specs)
         if all_items is None:  # a sample may lack figures
@@ -246,21 +246,22 @@ def check_items(
     return found
 
 
-def _of_derived_weights(
-    suite: Suite, items: Collection[Item], rows: Sequence[Row], specs: Sequence[MeasureSpec]
+def _of_derived(
+    suite: Suite, items: Collection[Item], rows: Sequence[Row], specs: Sequence[MeasureSpec], *, is_scored: bool
 ) -> list[ConfigError]:
-    """What is wrong with the weights of figures of rows that a suite of one's own derives; ``rows`` are of a sample.
+    """What is wrong with the figures of rows that a suite of one's own derives; ``rows`` are of a sample.
 
-    Such rows may have levels that no item has, and need answers that the sample lacks. So if the weights differ from
-    the levels of these rows, or of the items, all items are rehearsed.
+    Such rows may have factors and levels that no item has, and need answers that the sample lacks. So if figures and
+    these rows do not agree, or weights and the levels of the items, all items are rehearsed.
     """
     if type(suite).derive is Suite.derive or not is_own(suite, "derive"):
         return []
     strata = {spec.stratum: {level_key(level) for level in spec.weights} for spec in specs if spec.weights is not None}
     of_items = {name: {level_key(item.factors.get(str(name))) for item in items} for name in strata}
-    if strata == of_items and not [*mistakes.of_weights(suite, rows, specs)]:
+    if strata == of_items and not [*mistakes.of_derived(suite, rows, specs, is_scored=is_scored)]:
         return []
-    return [*mistakes.of_weights(suite, rehearse(suite, items_of(suite)).rows, specs)]
+    of_all = rehearse(suite, items_of(suite)).rows
+    return [*mistakes.of_derived(suite, of_all, specs, is_scored=is_scored)]
 
 
 def _unused_factors(suite: Suite, items: Collection[Item], specs: Sequence[MeasureSpec]) -> list[str]:

@@ -232,8 +232,7 @@ def of_measures(
             continue
         unknown = [*_unknown_factors(suite, spec, factors)]
         if not unknown:
-            of_figures = {name for one in specs for name in (one.quantity, one.probability_mass) if name is not None}
-            unused = quantities if is_scored else quantities - of_figures
+            unused = quantities if is_scored else quantities - _quantities_of(specs)
             unknown = [*_unknown_quantities(suite, spec, quantities, unused, is_certain=is_scored)]
         yield from unknown or _of_measure(suite, spec, table, of_all)
 
@@ -266,18 +265,22 @@ def _unknown_quantities(
 
 
 def _of_measure(suite: Suite, spec: MeasureSpec, table: RowTable, of_all: bool) -> Iterator[ConfigError]:
-    figure = _named(spec)
     matching = table.matching(spec.where)
     if of_all and not matching.any():
-        levels = [dict(spec.where)] if len(spec.where) > 1 else [*spec.where.values()]
-        known = {name: table.levels.names(name)[:8] for name in spec.where}
-        yield placed(suite, "measures", levels[0], f"where of {figure} matches no row", f"Levels: {known}")
+        yield _matches_no_row(suite, spec, table)
         return
     readable = matching & table.answered
     if not readable.any():  # made-up answers that cannot be read are reported separately
         return
     if (readable & table.has(spec.quantity)).any():
         yield from _of_values(suite, spec, table, of_all)
+
+
+def _matches_no_row(suite: Suite, spec: MeasureSpec, table: RowTable) -> ConfigError:
+    levels = [dict(spec.where)] if len(spec.where) > 1 else [*spec.where.values()]
+    known = {name: table.levels.names(name)[:8] for name in spec.where}
+    problem = f"where of {_named(spec)} matches no row"
+    return placed(suite, "measures", levels[0] if levels else "", problem, f"Levels: {known}")
 
 
 def _of_values(suite: Suite, spec: MeasureSpec, table: RowTable, of_all: bool) -> Iterator[ConfigError]:
@@ -307,14 +310,36 @@ def _of_values(suite: Suite, spec: MeasureSpec, table: RowTable, of_all: bool) -
     yield from _of_weights(suite, spec, table, of_all=of_all)
 
 
-def of_weights(suite: Suite, rows: Sequence[Row], specs: Iterable[MeasureSpec]) -> Iterator[ConfigError]:
-    """Levels with rows but no weight, or with a weight but no rows; these are the rows of all items."""
-    weighted = [spec for spec in specs if spec.weights is not None]
-    table = RowTable(rows) if weighted else None
-    for spec in weighted:
-        assert table is not None
-        if usable(table, spec).any():
+def of_derived(
+    suite: Suite, rows: Sequence[Row], specs: Sequence[MeasureSpec], *, is_scored: bool
+) -> Iterator[ConfigError]:
+    """Names and levels that no row has, and levels with rows but no weight, of a suite that derives rows.
+
+    The rows are those of all items. What a model writes decides which rows are derived: unless ``is_scored``, a name
+    is taken for a mistake only where rows have one that is nearly the same.
+    """
+    table = RowTable(rows)
+    quantities = {name for row in rows for name in row.values}
+    factors = {name for row in rows for name in row.factors} | {name for row in rows for name in row.memberships}
+    unused = quantities if is_scored else quantities - _quantities_of(specs)
+    for spec in specs:
+        unknown = [
+            mistake
+            for mistake in _unknown_factors(suite, spec, factors)
+            if is_scored or difflib.get_close_matches(str(mistake.value), factors, 1, 0.8)
+        ]
+        unknown = unknown or [*_unknown_quantities(suite, spec, quantities, unused, is_certain=is_scored)]
+        yield from unknown
+        if unknown:
+            continue
+        if is_scored and not table.matching(spec.where).any():
+            yield _matches_no_row(suite, spec, table)
+        elif spec.weights is not None and usable(table, spec).any():
             yield from _of_weights(suite, spec, table, of_all=True)
+
+
+def _quantities_of(specs: Iterable[MeasureSpec]) -> set[str]:
+    return {name for spec in specs for name in (spec.quantity, spec.probability_mass) if name is not None}
 
 
 def _of_weights(suite: Suite, spec: MeasureSpec, table: RowTable, *, of_all: bool) -> Iterator[ConfigError]:

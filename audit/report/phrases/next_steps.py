@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from audit.report.figures import Figures
 from audit.report.formatting import measure_label, where_label
+from audit.report.phrases.counted import enumeration
 from audit.report.phrases.findings.cautions import fails_for_good, is_weak
 from audit.results import NOT_ASKED, AuditResult, AuditSource, Comparison, Measure
 from backends.errors import ERROR_KINDS, ErrorKind
@@ -20,6 +21,13 @@ _FOR_GOOD: frozenset[ErrorKind] = frozenset({"bad_request", "unsupported", "cont
 def next_steps(figures: Figures) -> Iterator[str]:
     """What the reader can do next, most urgent first. Commands are in backticks."""
     result = figures.result
+    if contradicted := result.contradicted:
+        yield (
+            f"Find out why the answers of {enumeration(contradicted)} are quarantined (the problems say how it was "
+            f"noticed{_probed(result.source)}) before you ask again: it costs the same once more."
+        )
+        if not result.has_answers:
+            return
     if not result.complete and _may_be_answered(result):
         yield f"Run {_again(result)}: it asks only what is unanswered."
     elif not result.has_answers:
@@ -44,13 +52,17 @@ def next_steps(figures: Figures) -> Iterator[str]:
         )
 
 
+def _probed(source: AuditSource | None) -> str:
+    return "" if source is None or source.config is None else f"; `audit probe {shlex.quote(source.config)}` tests more"
+
+
 def _may_be_answered(result: AuditResult) -> bool:
     """Whether some questions were not asked, or failed in a way that may pass."""
     failures = {
         reason
         for entry in result.data_quality
         for reason in entry.failures
-        if reason == NOT_ASKED or not fails_for_good(result, entry.model)
+        if entry.model not in result.contradicted and (reason == NOT_ASKED or not fails_for_good(result, entry.model))
     }
     return result.interrupted or not failures.isdisjoint((ERROR_KINDS - _FOR_GOOD) | {NOT_ASKED})
 

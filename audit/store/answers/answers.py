@@ -24,10 +24,10 @@ from backends.base import Answer, ScoreRequest, ScoreResponse
 
 
 class Answers:
-    """The answers, failures and prompts of one open store."""
+    """The answers, failures and prompts of one open store. ``client`` is the store's name as the holder of leases."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, client: str) -> None:
+        self._database, self._client = database, client
         self._by_key = ByKey()
 
     def read(self, requests: Iterable[KeyedRequest]) -> Found:
@@ -107,7 +107,7 @@ class Answers:
         """
         now = time.time()
         encoded = [writing.encode(entry, now) for entry in entries]
-        insert = partial(writing.insert, encoded=encoded)
+        insert = partial(writing.insert, encoded=encoded, client=self._client)
         counts = await asyncio.wrap_future(self._database.submit(insert, gather=True))
         return [bool(one.failed) or count == len(one.keys) for one, count in zip(encoded, counts, strict=True)]
 

@@ -44,9 +44,10 @@ def encode(entry: Entry, at: float) -> EncodedEntry:
     return EncodedEntry(*own, prompt, single=packed.single_rows(question, answer, question.keys, at=at))
 
 
-def insert(db: sqlite3.Connection, encoded: Sequence[EncodedEntry]) -> list[int]:
+def insert(db: sqlite3.Connection, encoded: Sequence[EncodedEntry], client: str = "") -> list[int]:
     """Store answers and failures, and end their leases. The first answer under a key stays.
 
+    A failure ends the lease of the ``client`` that failed: if it stalled, another one may be asking meanwhile.
     Returns how many answers of each entry were stored.
     """
     counts = []
@@ -64,7 +65,9 @@ def insert(db: sqlite3.Connection, encoded: Sequence[EncodedEntry]) -> list[int]
         else:
             count = rows.insert(db, one.single)
         counts.append(count)
-        db.execute("DELETE FROM request_leases WHERE grp = ? AND tags = ?", (one.group, packed.tags(one.keys)))
+        lease: tuple[object, ...] = (one.group, packed.tags(one.keys))
+        own, lease = (" AND owner = ?", (*lease, client)) if one.failed else ("", lease)
+        db.execute(f"DELETE FROM request_leases WHERE grp = ? AND tags = ?{own}", lease)
     return counts
 
 

@@ -16,9 +16,9 @@ from backends.base import Answer
 class ShardedAnswers:
     """As `audit.store.answers.Answers`, over all shards. A key alone does not say its shard: all are asked for it."""
 
-    def __init__(self, databases: Databases) -> None:
+    def __init__(self, databases: Databases, client: str) -> None:
         self._databases = databases
-        self._shards = [Answers(database) for database in databases]
+        self._shards = [Answers(database, client) for database in databases]
 
     def read(self, requests: Iterable[KeyedRequest]) -> Found:
         """As `Answers.read`."""

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from audit.store.clients import is_gone
+from audit.store.clients import is_gone, new_client
 from audit.store.leases import keep_through_change
 from audit.store.shards.files import ShardId, check_identity
 from audit.store.sqlite.database import Database, StoreError, store_error
@@ -60,6 +60,10 @@ class ShardOwner:
         """
         call = partial(_perform, path=self._database.path, epoch=self.epoch, client=client, number=number, works=works)
         return self._database.submit(call, gather=True).result()
+
+    def process(self) -> str:
+        """This process, as `audit.store.clients.new_client` names it."""
+        return new_client()
 
     def forget(self, client: str) -> None:
         """Forget the last call of a client, which will make none any more."""

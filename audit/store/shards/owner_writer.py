@@ -15,6 +15,8 @@ from audit.store.sqlite.writer import Job, JobQueue
 
 #: How long a shard may be without an owner before what is to be written fails, in seconds.
 PATIENCE_SECONDS = 120.0
+#: How many owners may be lost with one call: what it asks for may be what ends them.
+_MOST_LOST = 8
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0  # between attempts to reach an owner, in seconds
 
 
@@ -42,7 +44,7 @@ class OwnerWriter(JobQueue):
     path : Path
         The shard's file, for error messages.
     reach : callable
-        Finds the shard's owner, or starts one. May raise `OwnerLostError`.
+        Finds the shard's owner, or starts one, and returns once it lives. May raise `OwnerLostError`.
     """
 
     def __init__(self, path: Path, reach: Callable[[], Reached]) -> None:
@@ -76,7 +78,7 @@ class OwnerWriter(JobQueue):
                 job.done.set_exception(done.error)
 
     def _perform(self, number: int, works: Sequence[Work]) -> list[Done]:
-        deadline, pause = time.monotonic() + PATIENCE_SECONDS, _FIRST_PAUSE
+        without_since, pause, lost = time.monotonic(), _FIRST_PAUSE, 0
         while True:
             try:
                 self._owner = self._owner or self._reach()
@@ -84,8 +86,9 @@ class OwnerWriter(JobQueue):
             except (OwnerLostError, StoreError) as error:
                 if isinstance(error, StoreError) and error.reason != "replaced":
                     raise
-                self._owner = None
-                if time.monotonic() > deadline:
+                if self._owner is not None:  # there was one until now
+                    self._owner, without_since, lost = None, time.monotonic(), lost + 1
+                if time.monotonic() - without_since > PATIENCE_SECONDS or lost > _MOST_LOST:
                     raise StoreError(self._path, "lost", f"no owner can be reached: {error}") from None
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)

@@ -132,12 +132,18 @@ class HttpClient:
         self._slots = asyncio.Semaphore(max_connections)
 
     async def post(
-        self, path: str, payload: dict[str, Any], *, accept: Callable[[dict[str, Any]], None] = lambda _: None
+        self,
+        path: str,
+        payload: dict[str, Any],
+        *,
+        accept: Callable[[dict[str, Any]], None] = lambda _: None,
+        again: Callable[[], None] = lambda: None,
     ) -> dict[str, Any]:
         """The JSON object that answers ``payload``.
 
         ``accept`` raises `BackendError` for an answer that cannot belong to this request. The
         connection may then be out of step, and is dropped before another request can use it.
+        ``again`` is called, and may refuse, where another server is asked after one that may have charged.
         """
         content = json.dumps(payload).encode()
         return await self._json("POST", path, content, {"Content-Type": "application/json"}, accept)

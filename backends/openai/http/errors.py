@@ -74,6 +74,14 @@ _UNFINISHED = re.compile(r"could not finish the message because max_tokens", re.
 _REFUSED_AS_500 = re.compile(r"validation error|value_error|must be one of", re.I)
 
 
+#: Failures before a request has reached its server, which cannot have charged for it.
+_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError, httpx.PoolTimeout)
+
+
+class UnsentError(BackendError):
+    """A request that never reached its server."""
+
+
 def inconsistent(message: str, *, retryable: bool = False) -> BackendError:
     """The error for a response that can be read but cannot be true."""
     return BackendError("inconsistent", message, retryable=retryable)
@@ -84,6 +92,7 @@ def from_exception(error: Exception, url: str = "", proxy: str = "") -> BackendE
 
     ``proxy`` names the proxy that requests go through, without its password.
     """
+    failed = UnsentError if isinstance(error, _NEVER_SENT) else BackendError
     for ancestor in type(error).__mro__:
         if ancestor in ERROR_OF_EXCEPTION:
             kind, retryable = ERROR_OF_EXCEPTION[ancestor]
@@ -95,14 +104,14 @@ def from_exception(error: Exception, url: str = "", proxy: str = "") -> BackendE
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
-            return BackendError(
+            return failed(
                 "connection",
                 f"the certificate{at} is not trusted ({cause.verify_message})",
                 hint="Check the host name; for a private authority, set ca_bundle to the file of its certificate",
             )
         if isinstance(cause, ssl.SSLError):
             hint = "If it speaks plain http, write http:// in base_url"
-            return BackendError("connection", f"no TLS{at} ({cause.reason or 'handshake failed'})", hint=hint)
+            return failed("connection", f"no TLS{at} ({cause.reason or 'handshake failed'})", hint=hint)
         if isinstance(cause, OSError) and cause.strerror:
             reason = f" ({cause.strerror})"
         cause = cause.__cause__ or cause.__context__
@@ -119,7 +128,7 @@ def from_exception(error: Exception, url: str = "", proxy: str = "") -> BackendE
             reason, hint = f" ({message_of(str(error).encode(), longest=80)})", "Check proxy and its credentials"
         case httpx.RemoteProtocolError() if url.startswith("http://"):
             reason, hint = " (no answer in HTTP)", "If it speaks TLS, write https:// in base_url"
-    return BackendError(kind, f"{type(error).__name__}{reason}{at}", retryable=retryable, hint=hint)
+    return failed(kind, f"{type(error).__name__}{reason}{at}", retryable=retryable, hint=hint)
 
 
 def _hint_of_connection() -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextvars import ContextVar
@@ -15,11 +16,14 @@ from typing import Any
 
 from backends.errors import LONGEST_ASKED_PAUSE, BackendError
 from backends.openai.http.client import HttpClient
+from backends.openai.http.errors import UnsentError
 from backends.openai.http.retries import is_down
 from backends.openai.response_ids import ModelChangedError
 
 #: Seconds for which a failed server is skipped; doubled each time it fails again.
 _FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 60.0
+#: Names of the limit on tokens, and how a server refuses one.
+_LIMITS, _REFUSALS = ("max_tokens", "max_completion_tokens"), ("bad_request", "unsupported")
 #: Requests in flight that a server may have at least, however often it refuses for its rate.
 _LEAST_WINDOW = 1.0
 
@@ -44,6 +48,8 @@ class Replica:
         Whether it came back with another model: it is not asked again.
     unverified : int
         Its answers since it was last verified.
+    limit : str or None
+        Its name of the limit on tokens, if it is not the first server's.
     """
 
     def __init__(self, client: HttpClient, most: int) -> None:
@@ -53,6 +59,23 @@ class Replica:
         self.unproven = self.dismissed = False
         self.paused_until, self._pause = 0.0, _FIRST_PAUSE
         self.proving = asyncio.Lock()
+        self.limit: str | None = None
+
+    def written(self, payload: dict[str, Any]) -> dict[str, Any]:
+        """A payload as this server takes it."""
+        if self.limit is None:
+            return payload
+        return {self.limit if name in _LIMITS else name: value for name, value in payload.items()}
+
+    def renames(self, payload: dict[str, Any], refusal: BackendError) -> bool:
+        """Whether a refusal is about the limit's name, so that the other one is sent from now on."""
+        sent = next((name for name in _LIMITS if name in payload), None)
+        if self.limit or sent is None or refusal.kind not in _REFUSALS:
+            return False
+        if not re.search(rf"\b{sent}\b", refusal.message):
+            return False
+        self.limit = next(name for name in _LIMITS if name != sent)
+        return True
 
     def pause(self) -> None:
         """Skip it for a while, and until it is proven anew."""
@@ -128,10 +151,15 @@ class ReplicaClient(HttpClient):
             _ONLY.reset(token)
 
     async def post(
-        self, path: str, payload: dict[str, Any], *, accept: Callable[[dict[str, Any]], None] = lambda _: None
+        self,
+        path: str,
+        payload: dict[str, Any],
+        *,
+        accept: Callable[[dict[str, Any]], None] = lambda _: None,
+        again: Callable[[], None] = lambda: None,
     ) -> dict[str, Any]:
         if (only := _ONLY.get()) is not None:
-            return await only.client.post(path, payload, accept=accept)
+            return await self._sent(only, path, payload, accept)
         tried: list[Replica] = []
         refusals: list[BackendError] = []
         while len(tried) < len(self.replicas):
@@ -143,9 +171,14 @@ class ReplicaClient(HttpClient):
                 if not _another_may_answer(error):
                     raise
                 refusals.append(error)
+                if _may_be_charged(error) and len(tried) < len(self.replicas):
+                    again()
         # A refusal for the rate tells the run to wait; it waits for the server that is free first.
         slow = [error for error in refusals if error.kind == "rate_limited"]
-        raise min(slow, key=lambda one: one.retry_after or 0.0) if slow else refusals[-1]
+        raised = min(slow, key=lambda one: one.retry_after or 0.0) if slow else refusals[-1]
+        if _may_be_charged(refusals[-1]) and raised is not refusals[-1]:
+            again()
+        raise raised
 
     async def _asked(
         self, replica: Replica, path: str, payload: dict[str, Any], accept: Callable[[dict[str, Any]], None]
@@ -153,7 +186,7 @@ class ReplicaClient(HttpClient):
         replica.in_flight += 1
         try:
             await self._proven(replica)
-            answer = await replica.client.post(path, payload, accept=accept)
+            answer = await self._sent(replica, path, payload, accept)
         except BackendError as error:
             if error.kind in ("connection", "timeout") or is_down(error):
                 replica.pause()
@@ -166,6 +199,23 @@ class ReplicaClient(HttpClient):
         replica.resume()
         return answer
 
+    async def _sent(
+        self, replica: Replica, path: str, payload: dict[str, Any], accept: Callable[[dict[str, Any]], None]
+    ) -> dict[str, Any]:
+        """A server's answer, the limit on tokens by the name that it knows; the first one's was probed."""
+        try:
+            return await replica.client.post(path, replica.written(payload), accept=accept)
+        except BackendError as refusal:
+            if replica is self.replicas[0] or not replica.renames(payload, refusal):
+                raise
+            try:
+                return await replica.client.post(path, replica.written(payload), accept=accept)
+            except BackendError as error:
+                if error.kind not in _REFUSALS:
+                    raise
+                replica.limit = None
+                raise refusal from None
+
     async def _proven(self, replica: Replica) -> None:
         """Prove a server anew if it failed. One that serves another model now is left out from then on.
 
@@ -176,7 +226,7 @@ class ReplicaClient(HttpClient):
             return
         async with replica.proving:
             if replica.dismissed:
-                raise BackendError("connection", f"the server at {replica.client.base_url} is not asked any more")
+                raise UnsentError("connection", f"the server at {replica.client.base_url} is not asked any more")
             if not replica.unproven:
                 return
             replica.paused_until = float("inf")  # others need not wait for the proof
@@ -190,7 +240,7 @@ class ReplicaClient(HttpClient):
                     log.warning("the server at %s is not asked any more: it came back with another model", url)
                     if replica.unverified:
                         raise ModelChangedError(f"{url} came back with another model") from None
-                raise BackendError("connection", error.message, retryable=True) from None
+                raise UnsentError("connection", error.message, retryable=True) from None
             finally:
                 replica.paused_until = 0.0
             replica.unproven = False
@@ -237,6 +287,11 @@ class ReplicaClient(HttpClient):
 def _another_may_answer(error: BackendError) -> bool:
     """Whether another server may answer what one did not: it is down, slow, or its context is shorter."""
     return error.kind in ("connection", "rate_limited", "context_length") or is_down(error)
+
+
+def _may_be_charged(error: BackendError) -> bool:
+    """Whether a server that failed may have done the work."""
+    return error.kind == "connection" and not isinstance(error, UnsentError)
 
 
 async def _nothing() -> None:

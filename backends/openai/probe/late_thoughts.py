@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from backends.base import GenerateRequest, GenerateResponse, Message, Sampling, ScoreRequest
-from backends.errors import BackendError
+from backends.errors import BackendError, UncheckedError
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.http.retries import with_retries
 from backends.openai.protocol.api import ServerApi, single_choice
@@ -26,6 +27,11 @@ _ASKED, _ROOM = 12, 1024
 LATE_THOUGHTS = (
     "it thinks before some answers, which its probe did not show: "
     "thoughts that were cut off were counted as other answers"
+)
+_UNCHECKED = (
+    "whether it thinks before some answers could not be checked: drawn answers were cut off, which may be thoughts, "
+    "and {} of {} questions that were asked again with room for one failed ({}). If it thinks, these answers were "
+    "counted as other ones"
 )
 
 
@@ -51,20 +57,30 @@ class CutAnswers:
         return _ASKED if "sampled" in found.routes and not found.reasons else 0
 
     async def with_thoughts(self, api: ServerApi, found: ServerCapabilities) -> ServerCapabilities:
-        """The capabilities, with ``reasons`` where a question that is asked again shows a thought."""
+        """The capabilities, with ``reasons`` where a question that is asked again shows a thought.
+
+        Raises `UncheckedError` if none does, and some could not be asked.
+        """
         if found.reasons:
             return found
+        failures: list[BackendError] = []
         for request in self._kept:
             try:
-                if await with_retries(_thinks, api, found, request):
-                    return dataclasses.replace(found, reasons=True)
-            except BackendError:
+                choice, is_counted = await with_retries(_with_room, api, found, request)
+            except BackendError as error:
+                failures.append(error)
                 continue
+            if is_counted or has_reasoned(choice) or is_opened_before(choice):
+                return dataclasses.replace(found, reasons=True, opened_unseen=is_opened_before(choice))
+        if failures:
+            raise UncheckedError(failures[-1].kind, _UNCHECKED.format(len(failures), len(self._kept), failures[-1]))
         return found
 
 
-async def _thinks(api: ServerApi, found: ServerCapabilities, request: ScoreRequest) -> bool:
-    """Whether an answer with room for a thought holds one."""
+async def _with_room(
+    api: ServerApi, found: ServerCapabilities, request: ScoreRequest
+) -> tuple[Mapping[str, Any], bool]:
+    """An answer with room for a thought, and whether the server counts tokens of one."""
     sampling = Sampling(temperature=1.0, max_tokens=_ROOM)
     options = sampling_options(GenerateRequest(request.prompt, sampling), found.family)
     if isinstance(request.prompt, str) and found.completions:
@@ -72,8 +88,7 @@ async def _thinks(api: ServerApi, found: ServerCapabilities, request: ScoreReque
     else:
         turns = (Message("user", request.prompt),) if isinstance(request.prompt, str) else request.prompt
         response = await api.chat(turns, **options)
-    choice = single_choice(response)
-    return has_reasoned(choice) or is_opened_before(choice) or reasoning_tokens(response.get("usage")) > 0
+    return single_choice(response), reasoning_tokens(response.get("usage")) > 0
 
 
 def _is_cut(answer: GenerateResponse, continuations: Sequence[str]) -> bool:

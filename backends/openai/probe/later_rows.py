@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from backends.base import ContinuationScore, ScoreRequest, ScoreResponse
 from backends.errors import BackendError
@@ -18,7 +19,7 @@ from backends.openai.scoring.censoring import upper_bound
 from backends.openai.scoring.prompt_logprobs import echoed
 from backends.openai.scoring.top_logprobs import TopLogprobs
 
-#: Questions of which one continuation's later token is compared.
+#: Later tokens that are compared, each of another question where there are as many.
 MOST_LATER = 10
 #: Nats by which such a token may differ from its list, and how many must differ to count as a contradiction.
 _OFF, _MIN_OFF = 0.1, 2
@@ -31,54 +32,82 @@ def requests_for_one(by_text: bool) -> int:
 
 
 async def later_rows(session: ProbeSession, asked: Sequence[tuple[ScoreRequest, ScoreResponse]]) -> str:
-    """How later tokens of these questions' continuations differ from lists; empty if they do not."""
-    compared = off = 0
-    largest = 0.0
-    for request, continuation, score in _chosen(asked):
-        at = random.SystemRandom().randrange(1, len(score.tokens))
-        before = await _text_before(session, request, continuation, score, at)
+    """How later tokens of these questions' continuations differ from lists; empty if they do not.
+
+    One that differs alone may be chance, or the first of many: as many others are then compared, too.
+    """
+    chosen = _chosen(asked)
+    differences = await _differences(session, chosen[:MOST_LATER])
+    most = max(_OFF, 4 * session.capabilities.repeat_noise)
+    if 0 < sum(difference > most for difference in differences) < _MIN_OFF:
+        differences += await _differences(session, chosen[MOST_LATER : 2 * MOST_LATER])
+    off = sum(difference > most for difference in differences)
+    if off < _MIN_OFF:
+        return ""
+    return (
+        f"the later tokens of {off} of {len(differences)} continuations have other values than the server lists there "
+        f"(by up to {max(differences):.2g} nats)"
+    )
+
+
+async def _differences(session: ProbeSession, chosen: Sequence[_Later]) -> list[float]:
+    """By how many nats each token differs from its list, where there is one."""
+    differences = []
+    for later in chosen:
+        before = await _text_before(session, later)
         if before is None:
             continue
         n_before = len(session.beside_lists)
         top = await session.next_tokens(before, min(session.capabilities.largest_k, _LISTED))
         del session.beside_lists[n_before:]  # draws after texts that the run did not ask
-        if isinstance(top, BackendError):
-            continue
-        difference = _difference(score, at, top)
-        compared += 1
-        off += difference > max(_OFF, 4 * session.capabilities.repeat_noise)
-        largest = max(largest, difference)
-    if off < _MIN_OFF:
-        return ""
-    return (
-        f"the later tokens of {off} of {compared} continuations have other values than the server lists there "
-        f"(by up to {largest:.2g} nats)"
-    )
+        if not isinstance(top, BackendError):
+            differences.append(_difference(later.score, later.at, top))
+    return differences
 
 
-def _chosen(
-    asked: Sequence[tuple[ScoreRequest, ScoreResponse]],
-) -> list[tuple[ScoreRequest, str, ContinuationScore]]:
-    """One exact continuation of several tokens of each question, with all of them chosen as often as can be."""
-    chosen: list[tuple[ScoreRequest, str, ContinuationScore]] = []
-    times: Counter[str] = Counter()
-    for request, response in asked:
-        several = [
-            (times[continuation], random.SystemRandom().random(), continuation, score)
-            for continuation, score in zip(request.continuations, response.scores, strict=True)
-            if score.exactness == "exact" and score.boundary == "clean" and len(score.tokens) > 1
-        ]
-        if several and len(chosen) < MOST_LATER:
-            _, _, continuation, score = min(several, key=lambda one: one[:2])
-            times[continuation] += 1
-            chosen.append((request, continuation, score))
+class _Later(NamedTuple):
+    """Token ``at`` of a question's continuation, which is not its first."""
+
+    request: ScoreRequest
+    continuation: str
+    score: ContinuationScore
+    at: int
+
+
+def _chosen(asked: Sequence[tuple[ScoreRequest, ScoreResponse]]) -> list[_Later]:
+    """A later token of one exact continuation of each question, then a second one of each, and so on.
+
+    Each continuation is chosen as often as can be, and of each its tokens in turn: where one of them moved, the others
+    may be too unlikely to show it.
+    """
+    left = [_later_tokens(request, response) for request, response in asked]
+    chosen: list[_Later] = []
+    times: Counter[str | tuple[str, int]] = Counter()
+    while any(left):
+        for tokens in left:
+            if tokens:
+                one = min(tokens, key=lambda one: (times[one.continuation], times[one.continuation, one.at]))
+                tokens.remove(one)
+                times.update([one.continuation, (one.continuation, one.at)])
+                chosen.append(one)
     return chosen
 
 
-async def _text_before(
-    session: ProbeSession, request: ScoreRequest, continuation: str, score: ContinuationScore, at: int
-) -> str | list[int] | None:
-    """What stands before token ``at`` of the continuation; None if, sent alone, it would be other tokens."""
+def _later_tokens(request: ScoreRequest, response: ScoreResponse) -> list[_Later]:
+    """In random order, so that equals among them are chosen at random."""
+    tokens = [
+        _Later(request, continuation, score, at)
+        for continuation, score in zip(request.continuations, response.scores, strict=True)
+        if score.exactness == "exact" and score.boundary == "clean"
+        for at in range(1, len(score.tokens))
+    ]
+    random.SystemRandom().shuffle(tokens)
+    return tokens
+
+
+async def _text_before(session: ProbeSession, later: _Later) -> str | list[int] | None:
+    """What stands before this token; None if, sent alone, it would be other tokens."""
+    request, continuation, score, at = later
     prompt: str | BackendError = ""
     if isinstance(request.prompt, str):
         prompt = request.prompt

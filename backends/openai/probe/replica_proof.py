@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
 
-from backends.errors import BackendError
+from backends.errors import ERROR_KINDS, BackendError
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.http.replicas import ReplicaClient
 from backends.openai.probe.report import ProbeReport
@@ -68,8 +68,14 @@ class ReplicaProof:
     async def of_one(self) -> None:
         """As `of_all`, for the server that requests are pinned to."""
         assert self._report is not None
-        if not await self._repeats(self._report, _TOLD):
-            raise BackendError("inconsistent", f"it does not serve the same model as {self._first}", hint=_HINT)
+        problem = f"it does not serve the same model as {self._first}"
+        try:
+            if not await self._repeats(self._report, ERROR_KINDS):
+                raise BackendError("inconsistent", problem, hint=_HINT)
+        except BackendError as error:
+            if error.retryable or error.kind in _TOLD or error.message == problem:
+                raise
+            raise BackendError("inconsistent", f"{problem}, or not as it does: {error.message}", hint=_HINT) from None
         await self.by_draws()
 
     async def by_draws(self) -> None:

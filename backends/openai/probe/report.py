@@ -128,6 +128,11 @@ class ProbeReport:
         return f"{length}, identified by {found.identity}" if self._has_lists else "none"
 
     @property
+    def is_distrusted(self) -> bool:
+        """Whether the server gives log-probabilities, and experiments contradict all of them."""
+        return self._has_lists and not any(self.capabilities.routes)
+
+    @property
     def _has_lists(self) -> bool:
         found = self.capabilities
         return found.largest_k > 0 or found.largest_chat_k > 0
@@ -147,8 +152,9 @@ class ProbeReport:
         signs = {True: "ok  ", False: "FAIL", None: "-   "}
         width = max((len(c.name) for c in self.checks), default=0)
         lines += [f"  {signs[c.passed]} {c.name:<{width}}  {c.message}" for c in self.checks]
-        notes = [*self.statements, *([self.without_scores] if self.without_scores else [])]
-        lines += [f"  note  {note}" for note in notes]
+        said = any(statement.endswith(self.without_scores) for statement in self.statements)
+        notes = [*self.statements, *([] if said else [self.without_scores])]
+        lines += [f"  note  {note}" for note in notes if note]
         lines += [f"  limit {limit}" for limit in self.limits]
         return "\n".join(lines)
 

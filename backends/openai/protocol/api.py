@@ -18,7 +18,7 @@ from backends.errors import BackendError
 from backends.openai.batches import BatchedClient
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.http.client import HttpClient
-from backends.openai.http.errors import inconsistent
+from backends.openai.http.errors import UnsentError, inconsistent
 from backends.openai.protocol.parameters import LimitName, Parameters, sampling_options, turns_of
 from backends.openai.protocol.request_extras import RequestExtras
 from backends.openai.protocol.responses_api import ONLY_HERE, chat_response, responses_request
@@ -228,12 +228,16 @@ class ServerApi:
             def check(answered: Mapping[str, Any]) -> None:
                 self._check(payload, sent, read(answered))
 
+            def again() -> None:
+                self.usage.reserve_again(reserved)
+
             if batched is not None:
                 response = read(await batched.post(path, body, accept=check, draw=self._draw))
             else:
-                response = read(await self.client.post(path, body, accept=check if checked else lambda _: None))
+                accept = check if checked else lambda _: None
+                response = read(await self.client.post(path, body, accept=accept, again=again))
         except BackendError as error:
-            charged = error.kind in _MAY_BE_CHARGED
+            charged = error.kind in _MAY_BE_CHARGED and not isinstance(error, UnsentError)
             raise
         finally:
             counted = self.usage.settle(reserved, response, charged=charged, factor=factor)

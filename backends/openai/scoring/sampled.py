@@ -48,9 +48,10 @@ async def score_by_sampling(draw: Draw, continuations: Sequence[str], samples: i
     if samples >= _MIN_ALIKE and is_long and len(set(texts)) == 1:
         raise inconsistent(f"{samples} drawn answers of {tokens} tokens are all the same: copies, or not random draws")
     scores = []
-    for continuation in continuations:
+    cut = _cut_off(answers, continuations)
+    for continuation, of_this in zip(continuations, cut, strict=True):
         count = sum(begins_with_words(text, continuation) for text in texts)
-        if lost := len(drawn) - len(answers) + sum(_is_open(answer, continuation) for answer in answers):
+        if lost := len(drawn) - len(answers) + len(of_this):
             low, high = (math.log(n / samples) if n else None for n in (count, count + lost))
             scores.append(ContinuationScore(None, low, high or 0.0, "bounded", "clean", (), "sampled", samples))
             continue
@@ -68,6 +69,21 @@ async def score_by_sampling(draw: Draw, continuations: Sequence[str], samples: i
             )
         )
     return tuple(scores)
+
+
+def _cut_off(answers: Sequence[GenerateResponse], continuations: Sequence[str]) -> list[frozenset[int]]:
+    """The answers that were cut off within each continuation.
+
+    Where these are as many of each, they are the same ones: a reader takes equal numbers for answers that are open for
+    all. If they are others, all of them count as open for each.
+    """
+    of_each = [
+        frozenset(place for place, answer in enumerate(answers) if _is_open(answer, continuation))
+        for continuation in continuations
+    ]
+    if len({len(of_one) for of_one in of_each}) == 1 and len(set(of_each)) > 1:
+        return [frozenset[int]().union(*of_each)] * len(of_each)
+    return of_each
 
 
 def _is_open(answer: GenerateResponse, continuation: str) -> bool:

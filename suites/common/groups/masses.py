@@ -14,6 +14,7 @@ import difflib
 import math
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import permutations
 
 from backends.base import ContinuationScore
@@ -26,7 +27,9 @@ from suites.common.probabilities import (
     ImpossibleMassError,
     drawn_answers,
     drawn_share,
+    open_share,
     token_path,
+    with_open_answers,
 )
 
 
@@ -79,6 +82,8 @@ def read_groups(scores: Sequence[ContinuationScore], expressions: Expressions) -
         If exact probabilities add up to more than 1, or a longer expression is likelier than its beginning.
     """
     spellings = list(dict.fromkeys(word for words in expressions.values() for word in words))
+    if open_share(scores):
+        return _with_open_draws(scores, expressions, spellings)
     shift = max(score.high for score in scores)
     masses = dict(zip(spellings, _own_masses(scores, spellings, shift), strict=True))
     total = IdentifiedInterval.total([*masses.values()])
@@ -91,6 +96,17 @@ def read_groups(scores: Sequence[ContinuationScore], expressions: Expressions) -
         group: IdentifiedInterval.total([masses[word] for word in words]) for group, words in expressions.items()
     }
     return GroupProbabilities(of_groups, coverage, drawn_answers(scores, coverage))
+
+
+def _with_open_draws(
+    scores: Sequence[ContinuationScore], expressions: Expressions, spellings: Sequence[str]
+) -> GroupProbabilities:
+    """The groups' masses where some draws are open: each is one expression at most, however many there are."""
+    known = [replace(score, logprob=score.low, exactness="sampled") for score in scores]
+    masses = dict(zip(spellings, (mass.low for mass in _drawn_masses(known, spellings, 0.0)), strict=True))
+    known_masses = {group: math.fsum(masses[word] for word in words) for group, words in expressions.items()}
+    added = [({group: words.count(one) for group, words in expressions.items()}, 1) for one in spellings]
+    return with_open_answers(known_masses, math.fsum(masses.values()), scores, added)
 
 
 def _own_masses(

@@ -10,7 +10,7 @@ import pytest
 
 from audit.analysis.rows.item_index import ItemIndex, positions_of
 from audit.analysis.rows.packed import PackedRows
-from audit.analysis.rows.spool import Room, mapped
+from audit.spool import Room, mapped
 from backends.errors import ConfigError
 from suites.base import IdentifiedInterval, Row
 
@@ -73,6 +73,6 @@ def test_a_full_temporary_folder_is_told_before_it_is_written(monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    monkeypatch.setattr("audit.analysis.rows.spool._room", Room())
+    monkeypatch.setattr("audit.spool._room", Room())
     with pytest.raises(ConfigError, match=r"TMPDIR.*cannot be put aside there: No space left"):
         mapped(np.zeros(2**20))

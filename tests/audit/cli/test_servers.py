@@ -5,8 +5,12 @@ import contextlib
 import json
 import threading
 
+import numpy as np
 import pytest
 
+from tests.backends.openai.lies.catalogue import LIES
+from tests.backends.openai.lies.server import MODEL as WORD_MODEL
+from tests.backends.openai.lies.server import WordServer
 from tests.backends.openai.lying_server import MODEL, ChatLiar
 
 SUITE = '[suites.mine]\nfile = "pairs.csv"\n'
@@ -14,10 +18,16 @@ SUITE = '[suites.mine]\nfile = "pairs.csv"\n'
 
 @pytest.fixture
 def server(tmp_path, monkeypatch):
+    with served(ChatLiar(), tmp_path, monkeypatch) as one:
+        yield one
+
+
+@contextlib.contextmanager
+def served(one, tmp_path, monkeypatch):
     """A server in a thread of its own: commands have their own event loop."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "pairs.csv").write_text("stereotype,counterpart,group\n" + "A.,B.,c\nD.,E.,f\n", "utf-8")
-    one, begun, ended = ChatLiar(), threading.Event(), threading.Event()
+    begun, ended = threading.Event(), threading.Event()
 
     async def serve():
         async with one.running():
@@ -65,6 +75,15 @@ def test_a_probe_takes_an_address_with_a_model(server, audit):
     code, out, err = audit("probe", f"{server.base_url}#{MODEL}")
     assert code == 0, err
     assert out.startswith("honest-1 at http://")
+
+
+def test_a_server_that_contradicts_its_lists_fails_a_probe(audit, tmp_path, monkeypatch):
+    lie = LIES["logarithms to base 2"](np.random.default_rng([0, 4]))
+    with served(WordServer("lists", 0, lie), tmp_path, monkeypatch) as server:
+        code, out, err = audit("probe", server.base_url, "--model", WORD_MODEL, "--api-key-env", "")
+    assert code == 1, err
+    (note,) = [line for line in out.splitlines() if line.startswith("  note")]
+    assert "no score of a text is used: drawn tokens do not fit its lists" in note
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,18 @@ def test_a_terminal_that_went_away_does_not_fail_the_run(monkeypatch):
         display(Progress("m", 5, 5, 0, 0, 0))
 
 
+def test_lines_say_how_many_actors_are_ready_while_they_load(clock, capsys):
+    display = progress.Display()
+    for ready in (0, 0, 1):
+        display(Progress("m", 10, 100, 10, 0, 0, actors=(ready, 2)))
+        clock[0] += 2
+    assert lines(capsys) == [
+        "m: 10/100, 10 cached, 0 retried, 0 failed, "
+        f"no answer yet ({ready} of 2 actors ready: each loads the model first)"
+        for ready in (0, 1)
+    ]
+
+
 def test_a_line_says_how_many_actors_compute_and_what_limits(clock, capsys):
     display = progress.Display()
     display(Progress("m", 0, 1000, 0, 0, 0))

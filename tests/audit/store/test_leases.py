@@ -6,6 +6,8 @@ import asyncio
 import os
 import time
 
+import pytest
+
 from audit.store import Store, clients, keyed_request, leases
 from backends.base import ScoreRequest
 from backends.errors import BackendError
@@ -43,6 +45,20 @@ async def test_a_failure_ends_its_lease_and_is_leased_again(path):
         await one.leases.take([e.question])
         await one.answers.write([e])
         assert await two.leases.take([e.question]) == [True]
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+async def test_a_late_failure_leaves_anothers_lease(path, shards, monkeypatch):
+    """Who stalls loses its lease; then it ended that of who asks meanwhile, and a third one paid as well."""
+    failed = entry(1, BackendError("server", "no"))
+    clock = [time.monotonic()]
+    monkeypatch.setattr(leases.time, "monotonic", lambda: clock[0])
+    with Store.open(path, shards=shards) as stalled, Store.open(path) as other, Store.open(path) as third:
+        await stalled.leases.take([failed.question])
+        clock[0] += leases.LEASE_SECONDS + 1
+        assert await other.leases.take([failed.question]) == [True]
+        await stalled.answers.write([failed])
+        assert await third.leases.take([failed.question]) == [False]
 
 
 async def test_closing_releases_all_leases(path):

@@ -46,6 +46,7 @@ LEFT_OUT: dict[str, tuple[Any, str]] = {
     "draws_apart": (True, "a list's last entry is then never the drawn token: a bound may be tighter, and both hold"),
     "repeat_noise": (0.3, "measured anew by each probe, and never the same twice; it only widens bounds"),
     "choices": (100, "how many draws a request of a check gives; no answer is made from those"),
+    "opened_unseen": (True, "where a cut answer may be a thought, it is no answer instead of one"),
     "unique_response_ids": (True, "repeated responses are refused; what is accepted stays the same"),
 }
 #: What is there in another form, and only where it is so: `test_parameters.py` and its neighbours.

@@ -5,22 +5,36 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from audit.collect import Outcome
+from audit.report.phrases.counted import enumeration
+from backends.errors import UncheckedError
 
 
-def failed_requests(outcomes: Mapping[str, Sequence[Outcome]], unanswered: int) -> Iterator[str]:
-    """Failures by model and reason, and whether the unanswered questions are worth asking again."""
+def failed_requests(
+    outcomes: Mapping[str, Sequence[Outcome]], unanswered: int, contradicted: Sequence[str] = ()
+) -> Iterator[str]:
+    """Failures by model and reason, and whether the unanswered questions are worth asking again.
+
+    ``contradicted``: models whose answers are quarantined, whose servers would be paid once more for the same.
+    """
     for name, rounds in outcomes.items():
         yield from (f"{name}: {outcome.stopped}" for outcome in rounds if outcome.stopped)
         for outcome in rounds:
             yield from (f"{name}: {outcome.failures[kind]} × {reason}" for kind, reason in outcome.reasons.items())
     for_good = sum(outcome.for_good for rounds in outcomes.values() for outcome in rounds)
-    if unanswered > for_good:
+    if contradicted:
+        yield (
+            f"{unanswered} questions have no answer that counts: find out why those of {enumeration(contradicted)} are "
+            "quarantined before you ask again, which costs the same once more"
+        )
+    elif unanswered > for_good:
         yield f"{unanswered} questions have no answer; run the same command again to ask them"
     elif unanswered:
         yield f"{unanswered} questions have no answer; asking them again unchanged would fail the same way"
 
 
 def identity_unchecked(model: str, error: Exception) -> str:
+    if isinstance(error, UncheckedError):
+        return f"{model}: {error.message}"
     return f"{model}: whether it is still the same model could not be checked: {error}"
 
 

@@ -27,8 +27,13 @@ def contradictions(checks: Iterable[SelfCheck]) -> Iterator[str]:
 
 
 def self_check_sentences(checks: Iterable[SelfCheck]) -> Iterator[str]:
-    """What remains possible if no answers contradict each other, and how much the scores vary."""
+    """What remains possible if no answers contradict each other, and how much the scores vary.
+
+    Nothing of a model whose answers are quarantined: the run's problems say why, and the rest would contradict them.
+    """
     for check in checks:
+        if check.contradicted:
+            continue
         name = one_line(check.model)
         if check.asked_again and not check.disagreed:
             yield (

@@ -34,7 +34,8 @@ def cautions(figures: Figures, suite: str) -> Iterator[str]:
         if e.censored:
             yield (
                 f"{one_line(e.model)}{place}: {e.censored:,} of {e.n_items:,} items are known only by bounds, because "
-                "the server does not report every probability, or none of its sampled answers names a group. "
+                "the server does not report every probability, none of its sampled answers names a group, or some of "
+                "them are unknown (an unfinished thought, a content filter). "
                 "The bounds are drawn as dashed bands, separate from sampling error."
             )
         if e.straddled_in_part:
@@ -60,7 +61,7 @@ def _missing(figures: Figures, entry: DataQuality) -> str:
     if any(not m.spec.has_range for m in own):
         holds += ", except those of figures without a range, which are of the answered items alone"
     said.append(f"Values are those of the answered items; {holds}.")
-    if unasked:
+    if unasked and entry.model not in figures.result.contradicted:
         said.append("Run the audit again to ask the rest.")
     elif not ERROR_KINDS.isdisjoint(lost) and not fails_for_good(figures.result, entry.model):
         said.append("Run the audit again to repeat the failed requests.")

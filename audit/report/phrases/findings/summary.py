@@ -25,7 +25,7 @@ from audit.report.phrases.findings.cautions import cautions, weak_claims
 from audit.report.phrases.findings.ladder import step_sentence
 from audit.report.phrases.findings.pairs import compared, compared_figures, leading_pairs
 from audit.report.phrases.findings.sides import Side, side_of
-from audit.results import Measure, UntilDecided, where_key
+from audit.results import NOT_ASKED, Measure, UntilDecided, where_key
 
 _MANY_MISSING = 0.05  # if more answers are missing, a figure says how many items it rests on
 _LISTED = 4  # more models than this are counted, not listed
@@ -264,8 +264,13 @@ def _single(measures: Sequence[Measure]) -> str:
 def _reasons(figures: Figures, labelled: Sequence[Labelled]) -> str:
     """Why answers to the suites of these figures are missing: `` (rater not trusted)``."""
     asked = {(m.model, m.suite) for _, m in labelled}
-    found = [entry.failures for entry in figures.result.data_quality if (entry.model, entry.suite) in asked]
-    reasons = dict.fromkeys(one_line(reason) for failures in found for reason in failures)
+    quarantined = figures.result.contradicted
+    reasons = dict.fromkeys(
+        "quarantined" if reason == NOT_ASKED and entry.model in quarantined else one_line(reason)
+        for entry in figures.result.data_quality
+        if (entry.model, entry.suite) in asked
+        for reason in entry.failures
+    )
     return f" ({', '.join(reasons)})" if reasons else ""
 
 

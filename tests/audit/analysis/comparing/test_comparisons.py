@@ -14,6 +14,7 @@ from statsmodels.stats.weightstats import ttost_paired
 from audit.analysis.comparing.comparisons import compare_models, rank_models, swapped
 from audit.analysis.comparing.paired import End, PairedDifference
 from audit.analysis.comparing.significance import mcnemar_exact
+from audit.analysis.estimators import ValueKind, mean_of_kind
 from audit.report.phrases.findings.comparisons import describe
 from audit.results import Comparison
 from suites.base import IdentifiedInterval, MeasureSpec, Row
@@ -643,7 +644,9 @@ def test_strata_leave_the_groups_out_of_the_error() -> None:
     (found,) = compare_models({"a": rows(a), "b": rows(a + change)}, [spec], suite="s")
     expected = stats.ttest_ind(change[:8], -change[8:], equal_var=False)
     assert found.difference == pytest.approx((change[:8].mean() + change[8:].mean()) / 2)
-    assert found.p == pytest.approx(expected.pvalue)
+    assert found.low is not None
+    assert 2 * found.low == pytest.approx(expected.confidence_interval(0.95).low)
+    assert expected.pvalue <= found.p < 1e-5  # Welch's is too small beyond 95 %
     assert found.verdict == "larger"
     (alike,) = compare_models({"a": rows(a)[:8], "b": rows(a)[:8]}, [spec], suite="s")
     assert (alike.verdict, alike.difference) == ("inconclusive", None)
@@ -654,3 +657,27 @@ def test_correlations_differ_by_at_most_two() -> None:
     wide = PairedDifference(spec, 0, 1, "jackknife", low=End(-0.9, 1.0, 5.0), high=End(-0.9, 1.0, 5.0))
     assert wide.interval(0.95)[0] == -2
     assert np.isnan(PairedDifference(spec, 0, 1, "jackknife").interval(0.95)).all()
+
+
+@pytest.mark.parametrize("templates", [5, 7, 20])
+@pytest.mark.parametrize("tests", [1, 10, 100])
+def test_another_sample_finds_what_is_said_to_be_found(templates: int, tests: int) -> None:
+    rng = np.random.default_rng(templates)
+    a, b = (codes.ravel() for codes in np.indices((20, templates)))
+
+    def sample() -> np.ndarray:
+        parts = (rng.normal(0, sd, (n, 1_000)) for sd, n in ((0.03, 20), (0.03, templates), (0.03, len(a))))
+        of_occupations, of_templates, of_items = parts
+        return of_occupations[a] + of_templates[b] + of_items
+
+    kind = ValueKind(-2.0, 2.0, is_change=True)
+    before = mean_of_kind(sample(), [a, b], kind)
+    sides = zip(*(np.column_stack(side).tolist() for side in before.reach), strict=True)
+    assert before.far_df is not None
+    effects = [
+        End(0.0, max(below[0], above[0]), df, tuple(below), tuple(above), far).detected(1 - 0.025 / tests, 0.8)
+        for (below, above), df, far in zip(sides, before.df.tolist(), before.far_df.tolist(), strict=True)
+    ]
+    another = mean_of_kind(sample() + np.array(effects), [a, b], kind)
+    found = (another.p_two_sided() < 0.05 / tests) & (another.value > 0)
+    assert 0.7 < found.mean() < 0.9

@@ -8,7 +8,7 @@ from scipy import special
 
 from audit.analysis.comparing.differences import paired_differences
 from audit.analysis.correlations import correlations
-from audit.analysis.estimators import ValueKind, clustered_mean, mean_of_kind
+from audit.analysis.estimators import Strata, ValueKind, clustered_mean, mean_of_kind
 from audit.analysis.rows.table import RowTable
 from suites.base import MeasureSpec
 from tests.audit.analysis.designs import grid
@@ -34,6 +34,30 @@ def test_few_templates_rarely_give_a_tiny_p(parts: tuple[float, float, float]) -
     assert (p < 0.01).mean() <= 0.015
     assert (p < 0.001).mean() <= 0.002
     assert (p < 0.0001).mean() <= 0.0004
+
+
+@pytest.mark.parametrize("deviation", [1.0, 2.0])
+def test_few_levels_of_a_stratum_rarely_give_a_tiny_p(deviation: float) -> None:
+    y = 0.02 * np.random.default_rng(0).normal(size=(40, 20_000))
+    y[:5] *= deviation  # five levels carry half of the figure, and its variance is known from these
+    strata = Strata((np.arange(40) >= 5).astype(np.intp), np.array([0.5, 0.5]))
+    p = mean_of_kind(y, [np.arange(40)], ValueKind(-2.0, 2.0, is_change=True), strata).p_two_sided()
+    assert (p < 0.001).mean() <= 0.002
+    assert (p < 0.0001).mean() <= 0.0004
+
+
+def test_strata_of_many_levels_keep_a_short_tail() -> None:
+    y = np.random.default_rng(0).normal(size=(240, 1))
+    strata = Strata(np.arange(240) // 24, np.full(10, 0.1))
+    estimate = clustered_mean(y, [np.arange(240)], strata)
+    _, high = estimate.interval(0.9999)
+    assert (high - estimate.value) / estimate.se < 1.1 * special.stdtrit(estimate.df, 0.99995)
+
+
+def test_templates_of_nearly_all_variance_have_a_long_tail() -> None:
+    y, a, b = _drawn(100, 5, (1.0, 1.0, 0.2), 40_000)
+    p = mean_of_kind(y, [a, b], CHANGES).p_two_sided()
+    assert (p < 0.0001).mean() <= 0.0001
 
 
 def test_tail_of_few_templates_leaves_95_percent_as_is() -> None:

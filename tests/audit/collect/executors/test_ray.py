@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.util
 import os
 import random
@@ -10,9 +11,11 @@ import signal
 import socket
 import threading
 
+import psutil
 import pytest
 
 from audit import Audit
+from audit.collect.executors import shard_owners
 from audit.collect.executors.ray import ATTEMPTS, IN_FLIGHT, RayExecutor, RayPool
 from audit.collect.executors.shard_owners import owner_name
 from audit.store import Store, answer_keys
@@ -96,6 +99,31 @@ async def test_owners_in_a_cluster_store_what_one_process_would(ray_of, tmp_path
 
 
 @pytest.mark.ray
+@pytest.mark.parametrize("seconds", [1.5, 60])
+async def test_an_owner_that_is_slow_stays_until_it_is_too_slow(ray_of, tmp_path, seconds, monkeypatch):
+    monkeypatch.setattr(shard_owners, "_ASK_AFTER", 1.0)
+    executor = ray_of(1)
+    with Store.open(tmp_path / "audit.db", shards=2) as store:
+        await executor.own(store)
+        await store.answers.write([entry(i) for i in range(20)])
+        children = psutil.Process().children(recursive=True)
+        owners = [process for process in children if "ray::ShardOwner" in " ".join(process.cmdline())]
+        assert len(owners) == 2
+        for process in owners:
+            process.suspend()
+        writing = asyncio.create_task(store.answers.write([entry(i) for i in range(20, 40)]))
+        await asyncio.wait([writing], timeout=seconds)
+        for process in owners:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.resume()
+        await writing
+        epochs = sum(sql(file, "SELECT epoch FROM shard")[0][0] for file in shard_files(store.path, 2))
+        assert (epochs == 2) == (seconds < 5)
+        await executor.close()
+        assert store.stats()["answers"] == 80
+
+
+@pytest.mark.ray
 async def test_a_copy_of_a_store_has_owners_of_its_own(ray_of, tmp_path):
     with Store.open(tmp_path / "audit.db", shards=2) as store:
         store.backup(tmp_path / "copy.db")
@@ -166,6 +194,43 @@ async def test_a_model_that_cannot_travel_to_actors_says_so(ray_of, tmp_path):
     assert "no actor of the model can be used: TypeError: Could not serialize" in outcome.reasons["internal"]
 
 
+class Lost:
+    """An actor on a cluster that ends while it starts."""
+
+    def __init__(self, _, message):
+        self.differs_from, self._message = self, message
+
+    async def remote(self, *_):
+        from ray.exceptions import RayActorError
+
+        raise RayActorError(error_msg=self._message)
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize(
+    ("message", "kind", "for_good"),
+    [
+        ("The actor never ran - it was cancelled before it started running.", "connection", 0),
+        ("The actor died because of an error raised in its creation task", "internal", 2),
+    ],
+)
+async def test_a_cluster_that_ends_is_worth_another_try(ray_of, tmp_path, monkeypatch, message, kind, for_good):
+    monkeypatch.setattr(RayPool, "_create", lambda pool: Lost(pool, message))
+    outcome = await asyncio.wait_for(run(tmp_path, FakeBackend("m", device="cpu"), ray_of(1), n=2), 60)
+    assert (outcome.answered, dict(outcome.failures), outcome.for_good) == (0, {kind: 2}, for_good)
+    assert "no actor of the model can be used: The actor" in outcome.reasons[kind]
+
+
+@pytest.mark.ray
+async def test_an_error_without_words_ends_a_run_too(ray_of, tmp_path, monkeypatch):
+    def fail(_):
+        raise AssertionError
+
+    monkeypatch.setattr(RayPool, "_create", fail)
+    outcome = await asyncio.wait_for(run(tmp_path, FakeBackend("m", device="cpu"), ray_of(1), n=2), 60)
+    assert "no actor of the model can be used: AssertionError" in outcome.reasons["internal"]
+
+
 @pytest.mark.ray
 async def test_actors_refused_at_the_same_time_answer_nothing(cluster, monkeypatch):
     said = asyncio.Event()
@@ -177,7 +242,7 @@ async def test_actors_refused_at_the_same_time_answer_nothing(cluster, monkeypat
                 await said.wait()
                 return "device is 1, not 2"
 
-    pool = RayPool(FakeBackend("m", device="cpu"), 2, 1, 0)
+    pool = RayPool(FakeBackend("m", device="cpu"), 2, 1, 0, asked_for=2)
     monkeypatch.setattr(pool, "_create", Actor)
     asyncio.get_running_loop().call_later(0.2, said.set)
     (answer,) = await asyncio.wait_for(pool.run([ScoreRequest("p", (" a",))], lambda *_: None), 10)

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from audit import Audit
 from audit.cli.app import app
 from audit.prepare.forecast import allocate_draws
+from audit.prepare.forecast.draw_allocation import _narrowest, _Tried
 from audit.prepare.forecast.redrawn import DrawnItem, draw_errors
 from audit.report.phrases.checks.forecast import allocation_text
 from backends.base import ContinuationScore, ScoreRequest, ScoreResponse
@@ -165,6 +166,12 @@ def test_a_pilots_answers_count_with_as_many_draws(pilot, tmp_path):
     shutil.copy(pilot.db, tmp_path / "a.db")
     (model,) = drawn_audit(tmp_path, 4).run_sync().models
     assert (model.cached, model.asked) == (240, 760)
+
+
+def test_a_budget_does_not_throw_the_pilots_draws_away():
+    anew, with_the_pilots = _Tried(1000, 3, 0.0440, 0.0, 0), _Tried(930, 4, 0.0447, 0.0, 640)
+    assert _narrowest([anew, with_the_pilots], 3080) == with_the_pilots
+    assert _narrowest([anew, with_the_pilots._replace(half_width=0.046)], 3080) == anew, "not at any price"
 
 
 def test_what_no_draws_reach_is_said(pilot):

@@ -182,6 +182,16 @@ DERIVE = """
 """
 
 
+def that_derives(tmp_path, figure):
+    """An audit whose suite derives a row of each role, with this figure."""
+    before, _, after = SUITE.partition("    def measures")
+    path = tmp_path / "own.py"
+    derive = DERIVE.lstrip("\n")
+    text = f"{before}{derive}        yield {figure}\n\naudit =" + after.partition("\naudit =")[2]
+    path.write_text(text.lstrip("\n"), "utf-8")
+    return load_audit(path, Audit)
+
+
 @pytest.mark.parametrize("limit", [None, 5])
 @pytest.mark.parametrize(
     ("figure", "refused"),
@@ -194,12 +204,7 @@ DERIVE = """
     ],
 )
 def test_weights_of_a_suite_that_derives_are_refused(figure, refused, limit, tmp_path):
-    derive = f"{DERIVE}        yield MeasureSpec({figure}, clusters=('role',), kind='difference')\n"
-    before, _, after = SUITE.partition("    def measures")
-    path = tmp_path / "own.py"
-    text = before + derive.lstrip("\n") + "\naudit =" + after.partition("\naudit =")[2]
-    path.write_text(text.lstrip("\n"), "utf-8")
-    audit = load_audit(path, Audit)
+    audit = that_derives(tmp_path, f"MeasureSpec({figure}, clusters=('role',), kind='difference')")
     checked, _ = check_audit(audit, 0.2)
     assert [str(one) for of_suite in checked for one in of_suite.mistakes if "weight" not in str(one)] == []
     assert bool(checked[0].mistakes) == (refused is not None)
@@ -210,6 +215,32 @@ def test_weights_of_a_suite_that_derives_are_refused(figure, refused, limit, tmp
     with pytest.raises(ConfigError, match=r"has (a weight but no rows|rows but no weight)"):
         refuse_mistakes(audit, asked)
     with pytest.raises(ConfigError, match=r"has (a weight but no rows|rows but no weight)"):
+        audit.run_sync()
+    assert not audit.models["fake"].asked
+
+
+@pytest.mark.parametrize("limit", [None, 5])
+@pytest.mark.parametrize(
+    ("figure", "named"),
+    [
+        ('"move", "chnge", clusters=("role",)', "chnge"),
+        ('"move", "change", clusters=("rolle",)', "rolle"),
+        ('"move", "change", where={"chagne": "a to b"}', "chagne"),
+        ('"move", "change", where={"change": "a to c"}', "a to c"),
+        ('"move", "change", stratum="chagne", weights={"a to b": 1.0}', "chagne"),
+        ('"r", "change", estimator="correlation", clusters=("role",), covariate="shre"', "shre"),
+        ('"move", "change", where={"change": "a to b"}, clusters=("role",)', None),
+    ],
+)
+def test_figure_that_no_derived_row_can_give_is_refused(figure, named, limit, tmp_path):
+    audit = that_derives(tmp_path, f"MeasureSpec({figure}, kind='difference')")
+    asked = {name: list(suite.items())[:limit] for name, suite in audit.suites.items()}
+    if named is None:
+        refuse_mistakes(audit, asked)
+        return
+    with pytest.raises(ConfigError, match=named):
+        refuse_mistakes(audit, asked)
+    with pytest.raises(ConfigError, match=named):
         audit.run_sync()
     assert not audit.models["fake"].asked
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import pickle
 import sqlite3
+import time
 from functools import partial
 from pathlib import Path
 
@@ -187,6 +188,39 @@ def test_a_shard_without_an_owner_is_told_in_the_end(path, monkeypatch):
         run(store.answers.write([entry(1)]))
     assert told.value.reason == "lost"
     store.close()
+
+
+class Ending:
+    """An owner that ends after a while of each of its first calls."""
+
+    def __init__(self, file, lost, times):
+        self._owner, self._lost, self._times = own(file), lost, times
+
+    def perform(self, *call):
+        if len(self._lost) < self._times:
+            self._lost.append(call)
+            time.sleep(0.15)
+            raise OwnerLostError("it ended")
+        return self._owner.perform(*call)
+
+    def forget(self, client):
+        self._owner.forget(client)
+
+
+def test_patience_is_with_a_shard_without_an_owner(path, monkeypatch):
+    monkeypatch.setattr(owner_writer, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(owner_writer, "_FIRST_PAUSE", 0.001)
+    lost = []
+    with Store.open(path, shards=2) as store:
+        store.let_own(lambda file: OwnerWriter(file, lambda: Ending(file, lost, 4)))
+        run(store.answers.write([entry(1)]))
+        assert len(lost) == 4, "none was missing for long"
+        lost.clear()
+        store.let_own(lambda file: OwnerWriter(file, lambda: Ending(file, lost, 100)))
+        with pytest.raises(StoreError, match="no owner can be reached: it ended"):
+            run(store.answers.write([entry(2)]))
+        assert len(lost) == 9
+        store.own_itself()
 
 
 def test_calls_of_clients_that_ended_are_forgotten(file):

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from backends.base import Message, ScoreRequest
+from backends.base import Message, ScoreRequest, ScoreResponse
+from backends.errors import UncheckedError
 from backends.openai import OpenAIBackend
 from tests.backends.openai.raw_server import Reply
-from tests.backends.openai.strict_server import MODEL, Manner, StrictServer, varied
+from tests.backends.openai.strict_server import MODEL, Manner, StrictServer, refusal, varied
 
 _PLAIN = Manner({"logprobs": (400, "logprobs is not supported for this model")})
 
@@ -23,8 +24,19 @@ class LateThinker(StrictServer):
     """
 
     refuses = False
+    #: What it says to questions with room for a thought, in place of an answer.
+    with_room: Reply | None = None
+    #: The first of the questions that it refuses.
+    refused_from = 10**6
+    #: A thought that does not end in the room that it gets.
+    endless = ""
 
     def reply(self, path: str, sent: dict[str, Any]) -> Reply:
+        room = sent.get("max_tokens") or sent.get("max_completion_tokens") or 0
+        if self.with_room is not None and room >= 1024 and "Question" in str(sent.get("messages")):
+            return self.with_room
+        if f"Question {self.refused_from}:" in str(sent.get("messages")):
+            return refusal(400, "it cannot be said")
         reply = super().reply(path, sent)
         if reply.status != 200 or "Question" not in str(sent.get("messages")):
             return reply
@@ -32,6 +44,8 @@ class LateThinker(StrictServer):
         for choice in reply.body["choices"]:
             if self._random.random() < 0.5:
                 said = thought if self.refuses else f"{thought}</think>{choice['message']['content']}"
+                if self.endless and room > 1024:
+                    said = self.endless * room
                 limit = 4 * (sent.get("max_tokens") or sent["max_completion_tokens"])
                 choice["message"]["content"] = said[:limit]
                 choice["finish_reason"] = "length" if len(said) > limit else "stop"
@@ -44,13 +58,15 @@ def answers_to(question: str) -> Mapping[str, float]:
     return {word: 0.6**place for place, word in enumerate(varied(question))}  # fewer of them where it is colder
 
 
-async def audited(server: LateThinker, folder: Path, number: int) -> OpenAIBackend:
-    backend = OpenAIBackend(server.base_url, model=MODEL, api_key_env=None, probe_folder=folder, samples=10)
+async def audited(server: LateThinker, folder: Path, number: int, **options: Any) -> OpenAIBackend:
+    backend = OpenAIBackend(server.base_url, model=MODEL, api_key_env=None, probe_folder=folder, samples=10, **options)
     await backend.describe()
     for at in range(number):
         await backend.run([ScoreRequest((Message("user", f"Question {at}: male or female?"),), ("Male", "Female"))])
-    await backend.verify_identity()
-    await backend.close()
+    try:
+        await backend.verify_identity()
+    finally:
+        await backend.close()
     return backend
 
 
@@ -75,3 +91,29 @@ async def test_long_refusals_are_no_thoughts(answers: int, tmp_path: Path) -> No
         server.refuses = True
         backend = await audited(server, tmp_path, answers)
     assert backend.unverified_since is None
+
+
+async def test_thoughts_that_could_not_be_looked_for_are_told(tmp_path: Path) -> None:
+    async with LateThinker(_PLAIN, answers_to).running() as server:
+        server.with_room = refusal(400, "max_tokens must be at most 512")
+        with pytest.raises(UncheckedError, match=r"12 of 12 .* at most 512"):
+            await audited(server, tmp_path, 20)
+
+
+async def test_late_thoughts_without_an_end_are_no_answers(tmp_path: Path) -> None:
+    async with LateThinker(_PLAIN, answers_to).running() as server:
+        await audited(server, tmp_path, 12)
+        server.endless = "I cannot say. "
+        again = OpenAIBackend(server.base_url, model=MODEL, api_key_env=None, probe_folder=tmp_path, samples=10)
+        (scored,) = await again.run([ScoreRequest((Message("user", "Question 1?"),), ("Male", "Female"))])
+        await again.close()
+    assert isinstance(scored, ScoreResponse), scored
+    assert {score.exactness for score in scored.scores} == {"bounded"}
+    assert all(score.high > -0.9 for score in scored.scores), "about half of the draws are open"
+
+
+async def test_a_last_request_that_fails_leaves_no_check_out(tmp_path: Path) -> None:
+    async with LateThinker(_PLAIN, answers_to).running() as server:
+        server.refused_from = 12
+        backend = await audited(server, tmp_path, 13, canary_every=12)
+    assert backend.unverified_since is not None, "the canary was asked before the last request, which failed"

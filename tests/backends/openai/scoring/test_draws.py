@@ -197,6 +197,17 @@ async def test_an_answer_cut_before_it_shows_its_end_is_open() -> None:
     assert of_other.logprob == pytest.approx(math.log(0.3))
 
 
+async def test_answers_cut_within_one_word_are_not_open_for_all() -> None:
+    async def draw(count: int, tokens: int) -> list[GenerateResponse]:
+        return [GenerateResponse(text, "length") for text in ["Fem", "Mal"]] + [GenerateResponse("Male", "stop")] * 8
+
+    scores = await score_by_sampling(draw, ("Male", "Female"), 10)
+    found = read_groups(scores, {"m": ("Male",), "f": ("Female",)})
+    assert found.probability_mass.high == pytest.approx(1.0), "two answers are open, although one of each word"
+    assert found.normalised["f"].high >= 1 / 9 - 1e-9
+    assert found.normalised["m"].low <= 8 / 9
+
+
 async def test_groups_of_a_suite_from_a_file_are_counted_alike() -> None:
     words = ("Male", "profesor", "Gender", "Gender neutral", "profesora")
 
@@ -220,10 +231,32 @@ async def test_answers_that_never_came_may_have_been_any() -> None:
     scores = await score_by_sampling(draw, ("Male", "Female", "Other"), 20)
     assert [score.exactness for score in scores] == ["bounded"] * 3
     found = read_groups(scores, {"m": ("Male",), "f": ("Female",), "o": ("Other",)})
-    assert found.normalised["m"].low <= 12 / 20
-    assert found.normalised["m"].high >= 14 / 20
+    assert found.normalised["m"].low == pytest.approx(12 / 20)
+    assert found.normalised["m"].high == pytest.approx(14 / 20)
     assert found.normalised["m"].value is None
 
+    spelled = {"m": ("Male", "male", "A male"), "f": ("Female", "female", "A female"), "o": ("Other",)}
+    scores = await score_by_sampling(draw, [word for words in spelled.values() for word in words], 20)
+    for found in (read_groups(scores, spelled), group_probabilities(scores, spelled)):
+        males, coverage = found.normalised["m"], found.probability_mass
+        assert (males.low, males.value, males.high) == (pytest.approx(12 / 20), None, pytest.approx(14 / 20))
+        gap = found.contrast({"m": 1.0, "f": -1.0})
+        assert (gap.low, gap.high) == (pytest.approx(4 / 20), pytest.approx(8 / 20)), "each is one word, of one group"
+        assert (coverage.low, coverage.high) == (pytest.approx(18 / 20), pytest.approx(1.0))
+
+
+async def test_an_open_answer_may_count_for_two_groups() -> None:
+    async def draw(count: int, tokens: int) -> list[GenerateResponse | None]:
+        return [*(GenerateResponse(text, "stop") for text in ["Male"] * 9), None]
+
+    words = {"m": ("Male",), "g": ("Gender",), "n": ("Gender neutral",)}
+    scores = await score_by_sampling(draw, [word for (word,) in words.values()], 10)
+    found = group_probabilities(scores, words)  # as the papers count: "Gender neutral" is also "Gender"
+    assert found.contrast({"g": 1.0, "n": 1.0}).high == pytest.approx(2 / 11)
+    assert read_groups(scores, words).contrast({"g": 1.0, "n": 1.0}).high == pytest.approx(1 / 10)
+
+
+async def test_without_a_finished_answer_there_is_none() -> None:
     async def none(count: int, tokens: int) -> list[GenerateResponse | None]:
         return [None] * count
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import tempfile
@@ -16,10 +17,14 @@ from backends.errors import ConfigError
 #: A run has one spool for each model and suite, so that many of them may be in use.
 _MOST_IN_MEMORY = 4 * 2**20
 
-#: Arrays of fewer bytes stay in memory.
-_LEAST_MAPPED = 2**20
+#: Arrays of fewer elements stay in memory.
+_LEAST_MAPPED = 2**17
 #: Bytes of a file for several arrays, and what each of them begins at a multiple of.
 _FILE, _ALIGNED = 2**26, 64
+#: The same where arrays are needed for a while: a small file goes soon.
+_BRIEF_FILE = 2**22
+#: Rows of an array that are copied at a time.
+_AT_ONCE = 2**16
 
 Array = TypeVar("Array", bound="np.ndarray[Any, Any]")
 
@@ -71,21 +76,26 @@ class Spool:
 class Room:
     """Room in temporary files without a name, each for several arrays: a process may open a thousand files or so.
 
-    A file goes once none of its arrays is left.
+    A file goes once none of its arrays is left. ``size``: its bytes, at least.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, size: int = _FILE) -> None:
+        self._size = size
         self._lock = threading.Lock()
         self._free: memoryview = memoryview(bytearray())
 
     def take(self, data: memoryview) -> memoryview:
         """The bytes in a file."""
-        with self._lock:
-            if len(self._free) < len(data):
-                self._free = _new_file(max(len(data), _FILE))
-            taken, free = self._free[: len(data)], self._free[-(-len(data) // _ALIGNED) * _ALIGNED :]
-            self._free = free
+        taken = self.empty(len(data))
         taken[:] = data
+        return taken
+
+    def empty(self, size: int) -> memoryview:
+        """Room for so many bytes."""
+        with self._lock:
+            if len(self._free) < size:
+                self._free = _new_file(max(size, self._size))
+            taken, self._free = self._free[:size], self._free[-(-size // _ALIGNED) * _ALIGNED :]
         return taken
 
 
@@ -100,7 +110,7 @@ def _new_file(size: int) -> memoryview:
         return memoryview(mmap.mmap(file.fileno(), size))
 
 
-_room = Room()
+_room, _brief = Room(), Room(_BRIEF_FILE)  # of arrays that stay, and of those that are used for a while
 
 
 def mapped(array: Array, room: Room | None = None) -> Array:
@@ -113,13 +123,46 @@ def mapped(array: Array, room: Room | None = None) -> Array:
     ConfigError
         As `Spool.add`.
     """
-    if array.nbytes < _LEAST_MAPPED:
+    if array.size < _LEAST_MAPPED:
         return array
     try:
         view = (room or _room).take(np.ascontiguousarray(array).data.cast("B"))
     except OSError as error:
         raise _without_room(error) from None
     return np.frombuffer(view, array.dtype).reshape(array.shape)  # type: ignore[return-value]
+
+
+def scratch(shape: int | tuple[int, ...], dtype: Any, *, stays: bool = False) -> np.ndarray[Any, Any]:
+    """An array to be filled, in a temporary file if it is large. Its values are arbitrary.
+
+    ``stays``: with arrays that are needed for long; a file goes with the last array in it.
+
+    Raises
+    ------
+    ConfigError
+        As `Spool.add`.
+    """
+    size = math.prod(shape if isinstance(shape, tuple) else (shape,))
+    if size < _LEAST_MAPPED:
+        return np.empty(shape, dtype)
+    try:
+        view = (_room if stays else _brief).empty(size * np.dtype(dtype).itemsize)
+    except OSError as error:
+        raise _without_room(error) from None
+    return np.frombuffer(view, dtype).reshape(shape)
+
+
+def selected(array: Array, used: np.ndarray[Any, np.dtype[np.bool_]]) -> Array:
+    """The rows of an array that are used: the array itself if all are, else as `scratch`."""
+    number = int(used.sum())
+    if number == len(array):
+        return array
+    found, end = scratch((number, *array.shape[1:]), array.dtype), 0
+    for start in range(0, len(array), _AT_ONCE):
+        some = array[start : start + _AT_ONCE][used[start : start + _AT_ONCE]]
+        found[end : end + len(some)] = some
+        end += len(some)
+    return found  # type: ignore[return-value]
 
 
 def _without_room(error: OSError) -> ConfigError:
