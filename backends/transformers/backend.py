@@ -38,6 +38,8 @@ DType = Literal["auto", "float32", "bfloat16", "float16"]
 
 #: Raise it when a change of the computation may change log-probabilities.
 SCORING_VERSION = 3
+#: What is added to it for 16-bit models on a CPU, whose attention alone was changed since.
+SCORING_CHANGES_OF_16_BITS = 1
 #: Tokens of one forward pass, halved when memory runs out. On a CPU, more tokens are not faster.
 PACK_TOKENS = {"cpu": 512, "mps": 2048, "cuda": 8192}
 #: Times as many where a pass brings weights from the disk or the CPU's memory first.
@@ -166,6 +168,10 @@ class HFBackend(CausalBackend):
         self.placement.check(self._device_option, self.source.path, self.source.adapter)
         self.source.check()
 
+    def _scoring_version(self) -> int:
+        is_changed = self.dtype != "float32" and self.device == "cpu"
+        return SCORING_VERSION + (SCORING_CHANGES_OF_16_BITS if is_changed else 0)
+
     def describe_blocking(self) -> Description:
         self._load_tokenizer()
         template = self._tokenizer.chat_template
@@ -181,7 +187,7 @@ class HFBackend(CausalBackend):
             "device": self.device.partition(":")[0],
             "torch": package_version("torch"),
             "transformers": package_version("transformers"),
-            "scoring_version": SCORING_VERSION,
+            "scoring_version": self._scoring_version(),
             **self.placement.fingerprint(),
             **quantiser(kind),
         }

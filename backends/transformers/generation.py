@@ -162,7 +162,7 @@ class _TokenizerDecoder:
     """`TextDecoder` over a transformers tokenizer.
 
     Some tokenizers drop a leading space when they decode: a few prompt tokens are decoded in front, and cut
-    off again.
+    off again. Where the prompt has no text, those of a letter are.
     """
 
     def __init__(self, tokenizer: Any, prompt: Sequence[int], stop: tuple[str, ...]) -> None:
@@ -175,9 +175,13 @@ class _TokenizerDecoder:
         """The prompt's last tokens, from a whole character on: decoders give up all bytes beside a part of one."""
         for more in range(4):
             before = list(prompt[-CONTEXT_TOKENS - more :])
-            if not self._decode(before).startswith(UNREADABLE):
-                return before
+            if not (text := self._decode(before)).startswith(UNREADABLE):
+                return before if text else self._letter()
         return list(prompt[-CONTEXT_TOKENS:])
+
+    def _letter(self) -> list[int]:
+        encode = getattr(self._tokenizer, "encode", None)
+        return [] if encode is None else list(encode("a", add_special_tokens=False))
 
     def add(self, token: int) -> bool:
         self._tokens.append(token)

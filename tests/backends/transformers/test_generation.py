@@ -406,3 +406,15 @@ def test_bytes_behind_a_prompt_of_bytes_are_read() -> None:
     decoder = _TokenizerDecoder(tokenizer, prompt, ("\n",))
     assert [decoder.add(token) for token in (tokenizer.convert_tokens_to_ids("<0x41>"), newline)] == [False, True]
     assert decoder.text == "A"
+
+
+@pytest.mark.parametrize("scheme", ["normalizer", "first", "always"])
+@pytest.mark.parametrize("prompt", [[1], []])
+def test_a_space_behind_an_empty_prompt_is_kept(scheme: str, prompt: list[int]) -> None:
+    """As llama.cpp gives it; tokenizers drop the space in front of what they decode."""
+    tokenizer = prefix_space_tokenizer(scheme)
+    for names, text in ((["▁she"], " she"), (["s", "he"], "she"), (["▁", "▁she"], "  she")):
+        decoder = _TokenizerDecoder(tokenizer, prompt, ())
+        for token in tokenizer.convert_tokens_to_ids(names):
+            decoder.add(token)
+        assert decoder.text == text

@@ -121,6 +121,15 @@ def test_a_cpu_rounds_attention_to_16_bits_once(dtype: torch.dtype) -> None:
             )
 
 
+def test_answers_of_the_fused_attention_are_asked_again(folders: dict[str, Path]) -> None:
+    """Of 16-bit models on a CPU; those in float32 stay."""
+    versions = [
+        HFBackend(folders["llama"], dtype=dtype, device="cpu").describe_blocking().fingerprint["scoring_version"]
+        for dtype in ("float32", "bfloat16", "float16")
+    ]
+    assert versions == [3, 4, 4]
+
+
 SINKS = {
     **{name: GROUPED[name] for name in GROUPED if name != "rope_parameters"}, "num_local_experts": 2,
     "num_experts_per_tok": 2, "sliding_window": 6, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4},
