@@ -63,8 +63,9 @@ def main() -> None:
     for draws in (3, 4, 5, 6, 8, 20, math.inf):
         found = np.array([half_widths(values(rng, draws)) for _ in range(options.audits)])
         (median, alone), reached = np.median(found, axis=0), (found <= options.within).mean(axis=0)
+        part = "any" if math.isinf(draws) else f"{planted._BATCH_PRICE * draws / 20:.1%} of 20 at full price"
         print(
-            f"{draws:3.0f} draws, {planted._BATCH_PRICE * draws / 20:6.1%} of 20 at full price: ±{median:.4f}, "
+            f"{draws:3.0f} draws, {part}: ±{median:.4f}, "
             f"{reached[0]:.1%} within ±{options.within:g} (t alone ±{alone:.4f}, {reached[1]:.1%})",
             flush=True,
         )
