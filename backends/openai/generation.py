@@ -48,7 +48,7 @@ async def draws(
 
     None stands for an answer whose tokens ran out within the reasoning, or that the content filter stopped.
     """
-    most = choices_of_a_request(capabilities)
+    most = 1 if api.parameters.one_by_one else choices_of_a_request(capabilities)
     answers: list[GenerateResponse | BackendError] = []
     place = 0
     while len(answers) < count:
@@ -84,9 +84,17 @@ async def _together(
 ) -> list[GenerateResponse | BackendError]:
     """Up to ``size`` answers to one request, the draws from number ``place`` on; one if the server gives no more."""
     drawn = dataclasses.replace(request, repeat=place)
-    response, prefill = await _asked(
-        api.with_sample_index(place), capabilities, drawn, **({"n": size} if size > 1 else {})
-    )
+    view = api.with_sample_index(place)
+    try:
+        response, prefill = await _asked(view, capabilities, drawn, **({"n": size} if size > 1 else {}))
+    except BackendError as error:
+        if size > 1 and error.kind in ("bad_request", "unsupported"):
+            found = await _together(api, capabilities, request, place, 1)
+            api.parameters.one_by_one = True  # it is the number that was refused, or one thought that was too long
+            return found
+        if isinstance(error, UnfinishedThoughtError):
+            return [error]
+        raise
     choices = response.get("choices")
     if size == 1 or not isinstance(choices, Sequence) or len(choices) != size:
         choices = [single_choice({"choices": choices[:1] if isinstance(choices, list) else choices})]

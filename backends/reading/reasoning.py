@@ -75,14 +75,15 @@ def opens_thought(prompt: str) -> bool:
     return _OPENED.search(prompt) is not None
 
 
-class UnfinishedThoughtError(BackendError):
-    """The tokens ran out within the reasoning: there is no answer."""
+_MORE_TOKENS = "Raise reasoning_tokens, or switch the model's reasoning down or off (reasoning_effort)"
 
-    def __init__(self) -> None:
-        hint = "Raise reasoning_tokens, or switch the model's reasoning down or off"
-        super().__init__(
-            "unsupported", "no answer: the tokens ended before the model's thought did, or it ended there", hint=hint
-        )
+
+class UnfinishedThoughtError(BackendError):
+    """The tokens ran out within the reasoning: there is no answer. ``said``: how the server says so."""
+
+    def __init__(self, said: str = "") -> None:
+        problem = said or "no answer: the tokens ended before the model's thought did, or it ended there"
+        super().__init__("unsupported", problem, hint=_MORE_TOKENS)
 
 
 def stopped(text: str, stops: Sequence[str], reason: str) -> tuple[str, str]:

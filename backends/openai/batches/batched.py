@@ -194,7 +194,7 @@ class BatchedClient:
             self._jobs.pop(job.name, None)
             self._sent.difference_update(job.ids)
             self._resumed = False
-            self._fail(job.ids, error)
+            self._fail(job.ids, self._gone(job, error) if error.kind == "not_found" and job.batch_id else error)
             return
         if len(job.ids) >= 2 * _FEWEST_LINES and any(_FULL.search(one.get("failed", "")) for one in results.values()):
             await self._halve(job)
@@ -217,6 +217,12 @@ class BatchedClient:
         ids, middle = list(lines), len(lines) // 2
         for half in (ids[:middle], ids[middle:]):
             self._start(await asyncio.to_thread(self._journal.begin, job.endpoint, {one: lines[one] for one in half}))
+
+    def _gone(self, job: Job, error: BackendError) -> BackendError:
+        """The error where a batch or its file is not found: perhaps for good, and perhaps its answers are only late."""
+        problem = f"the provider does not find batch {job.batch_id} or its answers: {error.message}"
+        hint = f"Run again later; or, to ask and pay for them again, remove {self._journal.folder}/{job.name}.*"
+        return BackendError("not_found", problem, hint=hint)
 
     def _fail(self, lines: Sequence[str], error: BackendError) -> None:
         for line in lines:
@@ -242,7 +248,9 @@ class BatchedClient:
             if isinstance(file := state.get(kind), str) and file:
                 body = await with_retries(self._client.download, f"files/{file}/content", _LONGEST_RESULTS)
                 for line, answer in result_lines(body):
-                    results.setdefault(line, answer)  # a line that comes twice is one answer
+                    # A line that comes twice is one answer: the first that succeeded, which is the one that is paid.
+                    if line not in results or (results[line]["status"] != 200 and answer["status"] == 200):
+                        results[line] = answer
         nothing = {"failed": _reason(state)} if state.get("status") == "failed" and not results else _MISSING
         return {line: results.get(line, nothing) for line in job.ids}
 

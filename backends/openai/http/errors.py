@@ -28,6 +28,7 @@ import httpx
 
 from backends.errors import BackendError, ErrorKind
 from backends.openai.http.retries import seconds_to_wait
+from backends.reading.reasoning import UnfinishedThoughtError
 
 #: For each exception of httpx: kind, retryable. The nearest class in the exception's ancestry applies.
 ERROR_OF_EXCEPTION: Mapping[type[Exception], tuple[ErrorKind, bool]] = {
@@ -155,8 +156,7 @@ def from_status(status: int, headers: Mapping[str, str], text: str) -> BackendEr
     too_long = _CONTEXT.search(text)
     match status:
         case 400 if _UNFINISHED.search(text):
-            hint = "Raise reasoning_tokens, or lower reasoning_effort"
-            return BackendError("unsupported", message, hint=hint)
+            return UnfinishedThoughtError(message)
         case 400 | 403 if _NO_CREDIT.search(text):
             return BackendError("quota", message, hint="The account's credit is used up")
         case 403 if _PARAMETER.search(text) and _REFUSED.search(text):

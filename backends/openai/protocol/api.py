@@ -25,6 +25,7 @@ from backends.openai.protocol.responses_api import ONLY_HERE, chat_response, res
 from backends.openai.repeated_lists import ListTracker
 from backends.openai.response_ids import ResponseIdTracker
 from backends.openai.usage import Usage
+from backends.reading.reasoning import UnfinishedThoughtError
 
 #: The finish reasons of various servers, in OpenAI's terms.
 _FINISH_REASONS: Mapping[str, Literal["stop", "length"]] = {
@@ -130,26 +131,26 @@ class ServerApi:
     async def chat(self, messages: Sequence[Message], **options: Any) -> dict[str, Any]:
         """POST /chat/completions, or /responses where that is the model's only endpoint."""
         payload = {"messages": turns_of(messages), **options}
+        sent, by_responses = self.parameters.adapted(payload), self.parameters.responses
         try:
-            return await self._ask("chat/completions", self.parameters.adapted(payload), None)
+            return await self._ask("chat/completions", sent, None)
         except BackendError as error:
-            if not self._adapts_to(error):
-                raise
-            return await self._ask("chat/completions", self.parameters.adapted(payload), None)
+            self._adapt_to(error)
+            again = self.parameters.adapted(payload)
+            if again == sent and self.parameters.responses == by_responses:
+                raise  # else this refusal has told how to ask, or that of a request beside this one
+            return await self._ask("chat/completions", again, None)
 
-    def _adapts_to(self, refusal: BackendError) -> bool:
-        """Whether a refusal says how the model is to be asked instead; later chats are sent that way."""
+    def _adapt_to(self, refusal: BackendError) -> None:
+        """Note how the model is to be asked instead, if a refusal says so; later chats are sent that way."""
         parameters = self.parameters
         if refusal.kind not in ("bad_request", "unsupported", "not_found"):
-            return False
-        if ONLY_HERE.search(refusal.message) and not parameters.responses:
+            return
+        if ONLY_HERE.search(refusal.message):
             parameters.responses = True
-            return True
         # OpenAI's newer models accept only this name for the limit, and say so.
-        if refusal.kind != "not_found" and _NEW_LIMIT in refusal.message and parameters.limit != _NEW_LIMIT:
+        elif refusal.kind != "not_found" and _NEW_LIMIT in refusal.message:
             parameters.limit = _NEW_LIMIT
-            return True
-        return False
 
     async def experiment(self, path: str, payload: dict[str, Any]) -> dict[str, Any]:
         """Send any request. Its cost is recorded; the response is not checked."""
@@ -237,7 +238,9 @@ class ServerApi:
                 accept = check if checked else lambda _: None
                 response = read(await self.client.post(path, body, accept=accept, again=again))
         except BackendError as error:
-            charged = error.kind in _MAY_BE_CHARGED and not isinstance(error, UnsentError)
+            # A thought that used up the limit is charged, although its answer is an error.
+            thought = isinstance(error, UnfinishedThoughtError)
+            charged = thought or (error.kind in _MAY_BE_CHARGED and not isinstance(error, UnsentError))
             raise
         finally:
             counted = self.usage.settle(reserved, response, charged=charged, factor=factor)

@@ -35,12 +35,15 @@ class Parameters:
         Tokens for reasoning, added to each limit.
     responses : bool
         Whether the model is asked by the Responses API.
+    one_by_one : bool
+        Whether it refused several answers to one request, which it gave before.
     """
 
     refused: Collection[str] = ()
     limit: LimitName = "max_tokens"
     extra_tokens: int = 0
     responses: bool = False
+    one_by_one: bool = False
 
     def adapted(self, payload: Mapping[str, Any]) -> dict[str, Any]:
         """The payload of a chat request in the form that the model accepts."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from suites import OccuGender
 from tests.backends.openai.batches.server import BatchServer
 from tests.backends.openai.raw_server import Reply
 from tests.backends.openai.responses_server import ResponsesServer
-from tests.backends.openai.strict_server import DEPRECATED, MODEL, StrictServer, varied
+from tests.backends.openai.strict_server import DEPRECATED, MODEL, StrictServer, refusal, varied
 
 
 @pytest.fixture(autouse=True)
@@ -179,6 +180,55 @@ async def test_a_refused_batch_is_no_full_price(tmp_path: Path) -> None:
     assert isinstance(answer, BackendError)
     assert "Enqueued token limit" in answer.message
     assert server.paid_directly == direct
+
+
+class TriesAgain(BatchServer):
+    """A line's failed try stands before its answer; ``gone``: what it does not find any more."""
+
+    gone = "nothing"
+
+    def reply(self, path: str, sent: dict[str, Any]) -> Reply:
+        return refusal(404, "No such object") if path.endswith(self.gone) else super().reply(path, sent)
+
+    def _run(self, batch: dict[str, Any]) -> None:
+        super()._run(batch)
+        lines = [json.loads(line) for line in self.files[batch["output_file_id"]].splitlines()]
+        failed = {"status_code": 500, "body": {"error": {"message": "try again"}}}
+        tries = [{**line, "response": response} for line in lines for response in (failed, line["response"])]
+        self.files[batch["output_file_id"]] = "".join(json.dumps(one) + "\n" for one in tries)
+
+
+async def test_a_failed_try_before_an_answer_is_not_paid_for_again(tmp_path: Path) -> None:
+    async with TriesAgain(varied).running() as server:
+        backend = backend_of(server, tmp_path)
+        await backend.describe()
+        direct = server.paid_directly
+        answers = await backend.run(requests(5))
+        await backend.close()
+    assert all(isinstance(answer, GenerateResponse) for answer in answers), answers
+    assert server.paid_directly == direct
+
+
+@pytest.mark.parametrize("gone", ["batches/batch_0", "/content"])
+async def test_a_batch_that_is_gone_is_told_as_such(gone: str, tmp_path: Path) -> None:
+    async with TriesAgain(varied).running() as server:
+        backend = backend_of(server, tmp_path)
+        await backend.describe()
+        server.gone = gone
+        (answer, *_) = await backend.run(requests(5))
+        assert isinstance(answer, BackendError)
+        assert "does not find batch batch_0 or its answers: HTTP 404: " in answer.message
+        assert "base_url" not in answer.hint
+        (pattern,) = re.findall(r"remove (.*)$", answer.hint)
+        kept = [*Path(pattern).parent.glob(Path(pattern).name)]
+        assert kept, "its lines are not paid for twice without a word"
+        for file in kept:
+            file.unlink()
+        server.gone = "nothing"
+        answers = await backend.run(requests(5))
+        await backend.close()
+    assert all(isinstance(answer, GenerateResponse) for answer in answers), answers
+    assert len(server.batches) == 2
 
 
 async def test_a_batch_too_large_for_the_account_is_split(tmp_path: Path) -> None:
