@@ -216,7 +216,7 @@ async def test_probed_capabilities_are_in_fingerprint_and_report(
     in_chat = backend.count_tokens([ASKED])
     await backend.close()
     assert report.capabilities.fingerprint().items() <= fingerprint.items()
-    assert (fingerprint["text_route"], fingerprint["canary"]) == ("prompt_logprobs", report.canary_id)
+    assert (fingerprint["text_route"], fingerprint["canary"]) == ("logprob_token_ids", report.canary_id)
     shown = report.render_text()
     for check in report.checks:
         assert check.name in shown
