@@ -75,7 +75,7 @@ class _Later(NamedTuple):
 
 
 def _chosen(asked: Sequence[tuple[ScoreRequest, ScoreResponse]]) -> list[_Later]:
-    """A later token of one exact continuation of each question, then a second one of each, and so on.
+    """A later token of one exact continuation of each question, then a second one of each, until two looks are filled.
 
     Each continuation is chosen as often as can be, and of each its tokens in turn: where one of them moved, the others
     may be too unlikely to show it.
@@ -83,7 +83,7 @@ def _chosen(asked: Sequence[tuple[ScoreRequest, ScoreResponse]]) -> list[_Later]
     left = [_later_tokens(request, response) for request, response in asked]
     chosen: list[_Later] = []
     times: Counter[str | tuple[str, int]] = Counter()
-    while any(left):
+    while any(left) and len(chosen) < 2 * MOST_LATER:
         for tokens in left:
             if tokens:
                 one = min(tokens, key=lambda one: (times[one.continuation], times[one.continuation, one.at]))
