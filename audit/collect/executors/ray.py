@@ -140,7 +140,7 @@ class RayExecutor:
             ray.init(address, include_dashboard=False, log_to_driver=False, logging_level="ERROR", **own)
         except (ConnectionError, ValueError, RuntimeError) as error:
             hint = "Start a cluster with `ray start --head` and give its HOST:PORT, or leave the address out"
-            raise ConfigError("address", address, f"no Ray cluster: {error}", hint) from None
+            raise ConfigError("address", address, f"no Ray cluster: {error}".rstrip("."), hint) from None
         self._started = True
 
     def _resources(self, device: str) -> tuple[int, float, float]:

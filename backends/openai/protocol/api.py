@@ -23,7 +23,7 @@ from backends.openai.protocol.parameters import (
     LimitName,
     Parameters,
     manner,
-    names_a_parameter,
+    refuses_a_parameter,
     sampling_options,
     turns_of,
 )
@@ -264,7 +264,7 @@ class ServerApi:
 
     def _was_taken(self, refusal: BackendError, path: str, body: Mapping[str, Any]) -> bool:
         """Whether a refusal names a parameter, of a request whose like was answered with the same parameters."""
-        if refusal.kind not in ("bad_request", "unsupported") or not names_a_parameter(refusal.message, body):
+        if refusal.kind not in ("bad_request", "unsupported") or not refuses_a_parameter(refusal.message, body):
             return False
         return manner(path, body) in self.parameters.taken
 

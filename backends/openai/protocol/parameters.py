@@ -21,6 +21,12 @@ ZERO_TEMPERATURE = "temperature 0"
 #: What a request asks, and parameters whose value depends on that, or that have ways of their own to be refused.
 _OF_ITS_QUESTION = frozenset(("model", "messages", "input", "prompt", "query", "items", "label_token_ids", "n", "seed"))
 _LIMITS = frozenset((*get_args(LimitName), "max_output_tokens"))
+#: What is said of a parameter that is refused; else its name may be a word of the sentence.
+_WRONG = re.compile(
+    r"not (allowed|supported|permitted|accepted)|unsupported|does not support|deprecated|no longer|"
+    r"invalid|unknown|unrecognized|unexpected|extra inputs|must be",
+    re.I,
+)
 #: More tokens than any chat template adds around the turns.
 _TEMPLATE_TOKENS = 2**16
 
@@ -77,8 +83,10 @@ def manner(path: str, body: Mapping[str, Any]) -> str:
     return json.dumps([path, asked, "seed" in body], sort_keys=True)
 
 
-def names_a_parameter(message: str, body: Mapping[str, Any]) -> bool:
-    """Whether a refusal names one of the request's parameters that `manner` has."""
+def refuses_a_parameter(message: str, body: Mapping[str, Any]) -> bool:
+    """Whether a refusal names one of the request's parameters that `manner` has, and what is wrong with it."""
+    if not _WRONG.search(message):
+        return False
     names = (body.keys() | {"seed"} & body.keys()) - (_OF_ITS_QUESTION - {"seed"}) - _LIMITS
     return any(re.search(rf"\b{re.escape(name)}\b", message) for name in names)
 

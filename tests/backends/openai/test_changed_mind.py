@@ -7,11 +7,14 @@ import math
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from audit import Audit
 from audit.report.figures import Figures
 from audit.report.phrases.next_steps import next_steps
 from backends.base import Message, ScoreRequest, ScoreResponse
 from backends.openai import OpenAIBackend
+from backends.openai.protocol.parameters import refuses_a_parameter
 from backends.openai.usage import PriceTable
 from suites import OccuGender
 from tests.backends.openai.probe.test_late_thoughts import answers_to
@@ -74,6 +77,23 @@ async def test_a_run_after_a_refusal_in_mid_run_is_advised(tmp_path: Path) -> No
     assert asked < 60 + 60, "nobody asks all the rest in vain"
     assert again.complete
     assert "temperature" not in " ".join(again.problems)
+
+
+@pytest.mark.parametrize(
+    ("message", "refused"),
+    [
+        ("`temperature` is deprecated for this model.", True),
+        ("Unsupported parameter: 'stop' is not supported with this model.", True),
+        ("extra fields not permitted: seed", True),
+        ("Your request was stopped by our content policy; stop sending such texts.", False),
+        ("max_tokens must be at least 1", False),
+        ("Invalid value for 'messages': too many images", False),
+        ("The provider returned an error", False),
+    ],
+)
+def test_a_refused_parameter_is_named_as_wrong(message: str, refused: bool) -> None:
+    body = {"model": "m", "messages": [], "temperature": 1.0, "stop": ["x"], "seed": 1, "max_tokens": 8, "provider": {}}
+    assert refuses_a_parameter(message, body) == refused
 
 
 class ThinksLong(StrictServer):
