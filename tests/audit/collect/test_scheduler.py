@@ -599,12 +599,12 @@ async def test_stop_lets_requests_in_flight_finish(store):
             return await super().run(batch)
 
     backend = Stopping("server", batch_size=1, max_in_flight=8, latency=0.05)
-    outcome = await run(store, backend, scores(1000), stop=stop)
+    outcome = await run(store, backend, scores(300), stop=stop)
     assert outcome.stopped == "interrupted"
-    assert 0 < outcome.answered < 1000
-    assert backend.asked.total() == outcome.answered == len(stored(store, scores(1000)))
+    assert 0 < outcome.answered < 300
+    assert backend.asked.total() == outcome.answered == len(stored(store, scores(300)))
     assert store.stats()["leases"] == 0
-    again = await run(store, backend, scores(1000))
+    again = await run(store, backend, scores(300))
     assert again.cached == outcome.answered
     assert set(backend.asked.values()) == {1}
 
