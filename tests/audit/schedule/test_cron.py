@@ -41,7 +41,7 @@ def events(kept: Journal) -> list[str]:
     return [entry["event"] for entry in kept.entries()]
 
 
-def serve_until(schedule: Schedule, enough: Callable[[], bool], seconds: float = 15) -> None:
+def serve_until(schedule: Schedule, enough: Callable[[], bool], seconds: float = 60) -> None:
     """Serve in this thread, as the command line does, and stop once ``enough`` holds."""
 
     def watch() -> None:
