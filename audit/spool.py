@@ -8,7 +8,7 @@ import os
 import tempfile
 import threading
 import weakref
-from typing import Any, NamedTuple, TypeVar
+from typing import IO, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -40,10 +40,10 @@ class Spool:
     """Bytes by the slot that they were given. The file has no name, and goes with the spool or the process."""
 
     def __init__(self, most_in_memory: int = _MOST_IN_MEMORY) -> None:
-        self._file = tempfile.SpooledTemporaryFile(max_size=most_in_memory)  # noqa: SIM115  closed by the finalizer
+        self._most_in_memory, self._memory = most_in_memory, bytearray()
+        self._file: IO[bytes] | None = None
         self._end = 0
         self._lock = threading.Lock()  # answers are recorded by several threads
-        weakref.finalize(self, self._file.close)
 
     def add(self, data: bytes) -> Slot:
         """Put bytes aside.
@@ -56,8 +56,13 @@ class Spool:
         with self._lock:
             slot = Slot(self._end, len(data))
             try:
-                self._file.seek(self._end)
-                self._file.write(data)
+                if self._file is None and self._end + len(data) > self._most_in_memory:
+                    self._file = self._written_out()
+                    self._memory = bytearray()
+                if self._file is None:
+                    self._memory += data
+                else:
+                    _write(self._file, data, self._end)
             except OSError as error:
                 raise _without_room(error) from None
             self._end += len(data)
@@ -66,11 +71,34 @@ class Spool:
     def get(self, slot: Slot) -> bytes:
         """The bytes of a slot."""
         with self._lock:
+            if self._file is None:
+                return bytes(self._memory[slot.start : slot.start + slot.length])
             self._file.seek(slot.start)
-            data = self._file.read(slot.length)
+            data = b""
+            while len(data) < slot.length and (piece := self._file.read(slot.length - len(data))):
+                data += piece
         if len(data) != slot.length:  # never a shorter row in place of the one that was written
             raise OSError(f"{slot.length - len(data)} bytes of a temporary file are gone")
         return data
+
+    def _written_out(self) -> IO[bytes]:
+        """A file with what was in memory so far, which stays there if that fails."""
+        # Without a buffer: what does not fit is to fail here, not when something else is read.
+        file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  closed by the finalizer
+        try:
+            _write(file, self._memory, 0)
+        except OSError:
+            file.close()
+            raise
+        weakref.finalize(self, file.close)
+        return file
+
+
+def _write(file: IO[bytes], data: bytes | bytearray, start: int) -> None:
+    file.seek(start)
+    left = memoryview(data)
+    while left:  # the system may take a part
+        left = left[file.write(left) :]
 
 
 class Room:

@@ -230,7 +230,7 @@ class OpenAIBackend(Backend):
         self._client = several or connections[0]
         self._replicas = ReplicaProof(several, lambda: self._api, self._repeats) if several is not None else None
         self._api = self._new_api()
-        self._batched = BatchedClient(self._client, Journal(self._batch_folder())) if batch else None
+        self._batched = BatchedClient(self._client, Journal(self._batch_folder()), self.usage) if batch else None
         if batch:
             self.batch_size = MOST_LINES
         self._report: ProbeReport | None = None
@@ -262,6 +262,7 @@ class OpenAIBackend(Backend):
 
     async def describe(self) -> Description:
         """Identity and capabilities, from a new probe or from a recorded one that still holds."""
+        self._report = None if self._api.parameters.outdated else self._report
         report = await self.probe()
         found = report.capabilities
         if self._batched is not None:
@@ -536,10 +537,6 @@ class OpenAIBackend(Backend):
             return await self._recorded_or_new_report()
         with self._client.pinned(self._client.replicas[0]):
             report = await self._recorded_or_new_report()
-        # Two servers may give the same id to different answers.
-        capabilities = dataclasses.replace(report.capabilities, unique_response_ids=False)
-        self._api.configure(capabilities)
-        report = dataclasses.replace(report, capabilities=capabilities)
         await self._replicas.of_all(report)
         return dataclasses.replace(report, limits=(*report.limits, *self._replicas.limits()))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,8 @@ from backends.openai.http.errors import inconsistent
 
 _TRACKED_RESPONSES = 20_000
 _KEPT_ENDS = 8
+#: Different ids of a server that was not probed, after which its ids count as its own.
+_FEWEST_IDS = 4
 
 
 class ModelChangedError(BackendError):
@@ -32,7 +35,7 @@ class OtherProviderError(BackendError):
 
 
 class ResponseIdTracker:
-    """The model's name, its provider and the ids of one server's responses.
+    """The model's name, its provider and the ids of the responses of one server, or of replicas of it.
 
     Attributes
     ----------
@@ -40,6 +43,8 @@ class ResponseIdTracker:
         Their names in the responses (a gateway names the provider). Once set, another name is refused.
     unique : bool
         Whether the server gives each response its own id: the same id with the same content is then a repetition.
+    server : str
+        The server that was probed for that. Another one gives its own ids if it gave several, and none of them twice.
     ambiguous : list of Request
         Requests that received a response which came again for a request in flight at the time: it is
         unknown to which of the two the response belongs.
@@ -48,20 +53,29 @@ class ResponseIdTracker:
     def __init__(self) -> None:
         self.model: str | None = None
         self.provider: str | None = None
-        self.unique = False
+        self.unique, self.server = False, ""
         self.ambiguous: list[Request] = []
-        # (id, content), since Ollama has only 999 ids → the request that received the response, and when.
-        self._taken: dict[tuple[str, int], tuple[Request | None, float]] = {}
+        # (server, id, content), since Ollama has only 999 ids → the request that received the response, and when.
+        self._taken: dict[tuple[str, str, int], tuple[Request | None, float]] = {}
+        self._ids: dict[str, set[str]] = defaultdict(set)  # by server, the latest
+        self._reusing: set[str] = set()
 
     @property
     def distinct(self) -> int:
         """How many different ids were seen."""
-        return len({response_id for response_id, _ in self._taken})
+        return len({(server, response_id) for server, response_id, _ in self._taken})
 
-    def check(self, response: Mapping[str, Any], *, request: Request | None = None, sent: float = math.inf) -> None:
+    def check(
+        self,
+        response: Mapping[str, Any],
+        *,
+        request: Request | None = None,
+        sent: float = math.inf,
+        server: str = "",
+    ) -> None:
         """Raise ``inconsistent`` for the response of another model or provider, and for one that was given before.
 
-        ``request`` is what it answers, ``sent`` when that was sent (monotonic seconds).
+        ``request`` is what it answers, ``sent`` when that was sent (monotonic seconds), ``server`` who answered.
         """
         model, response_id = response.get("model"), response.get("id")
         if isinstance(model, str) and self.model is None:
@@ -77,15 +91,25 @@ class ResponseIdTracker:
                 raise OtherProviderError(provider, self.provider)
         if not isinstance(response_id, str) or not response_id:
             return
-        key = response_id, hash(str(_abridged([response.get("created"), response.get("choices")])))
-        if self.unique and key in self._taken:
+        key = server, response_id, hash(str(_abridged([response.get("created"), response.get("choices")])))
+        if key in self._taken and self._gives_own_ids(server):
             first, taken = self._taken[key]
             if first is not None and first is not request and sent < taken:
                 self.ambiguous.append(first)
             raise inconsistent("an answer that was given before, under the same id", retryable=True)
+        if response_id in self._ids[server]:
+            self._reusing.add(server)
+        self._ids[server].add(response_id)
         self._taken[key] = request, time.monotonic()
         if len(self._taken) > _TRACKED_RESPONSES:
+            other, oldest, _ = next(iter(self._taken))
             self._taken.pop(next(iter(self._taken)))
+            self._ids[other].discard(oldest)
+
+    def _gives_own_ids(self, server: str) -> bool:
+        if not self.unique or server == self.server:
+            return self.unique
+        return server not in self._reusing and len(self._ids[server]) >= _FEWEST_IDS
 
 
 def _abridged(value: Any) -> Any:

@@ -21,6 +21,8 @@ from backends.openai.batches.journal import Job, Journal
 from backends.openai.http.client import HttpClient
 from backends.openai.http.errors import from_error_body, from_status, message_of
 from backends.openai.http.retries import with_retries
+from backends.openai.protocol.responses_api import chat_response
+from backends.openai.usage import Usage
 
 MOST_LINES, MOST_BYTES = 50_000, 190 * 2**20
 #: Maximum bytes of the answers to one batch.
@@ -48,10 +50,12 @@ class BatchedClient:
     client : HttpClient
         Of the same server.
     journal : Journal
+    usage : Usage
+        Counts what was answered and is of no use; the rest is counted where it is asked for.
     """
 
-    def __init__(self, client: HttpClient, journal: Journal) -> None:
-        self._client, self._journal = client, journal
+    def __init__(self, client: HttpClient, journal: Journal, usage: Usage) -> None:
+        self._client, self._journal, self._usage = client, journal, usage
         self._waiting: dict[str, tuple[str, dict[str, Any]]] = {}
         self._futures: dict[str, list[asyncio.Future[dict[str, Any]]]] = {}
         self._jobs: dict[str, Job] = {}
@@ -251,8 +255,20 @@ class BatchedClient:
                     # A line that comes twice is one answer: the first that succeeded, which is the one that is paid.
                     if line not in results or (results[line]["status"] != 200 and answer["status"] == 200):
                         results[line] = answer
+        self._count_unasked(job, results)
         nothing = {"failed": _reason(state)} if state.get("status") == "failed" and not results else _MISSING
         return {line: results.get(line, nothing) for line in job.ids}
+
+    def _count_unasked(self, job: Job, results: Mapping[str, Mapping[str, Any]]) -> None:
+        """Count the cost of answers under ids that were not sent: whose they are is unknown, so all are asked again."""
+        unasked = [results[line] for line in sorted(results.keys() - set(job.ids))]
+        if unasked:
+            log.warning("batch %s: %d lines under ids that were not sent", job.batch_id, len(unasked))
+        for one in unasked:
+            if one["status"] == 200 and isinstance(one["body"], Mapping):
+                with contextlib.suppress(BackendError):  # it failed after all, or cannot be read
+                    read = chat_response(one["body"]) if job.endpoint == "responses" else one["body"]
+                    self._usage.settle(0.0, read, charged=False, factor=PRICE)
 
     async def _started(self, job: Job) -> str:
         """The id of the job's batch, which is started unless the provider has one of its name."""

@@ -186,7 +186,8 @@ class ReplicaClient(HttpClient):
         replica.in_flight += 1
         try:
             await self._proven(replica)
-            answer = await self._sent(replica, path, payload, accept)
+            with self.pinned(replica):  # `accept` is to know who answered
+                answer = await self._sent(replica, path, payload, accept)
         except BackendError as error:
             if error.kind in ("connection", "timeout") or is_down(error):
                 replica.pause()

@@ -14,12 +14,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from backends.base import GenerateRequest, Message, Request, Sampling
-from backends.errors import BackendError
+from backends.errors import LONGEST_ASKED_PAUSE, BackendError
 from backends.openai.batches import BatchedClient
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.http.client import HttpClient
 from backends.openai.http.errors import UnsentError, inconsistent
-from backends.openai.protocol.parameters import LimitName, Parameters, sampling_options, turns_of
+from backends.openai.protocol.parameters import (
+    LimitName,
+    Parameters,
+    manner,
+    names_a_parameter,
+    sampling_options,
+    turns_of,
+)
 from backends.openai.protocol.request_extras import RequestExtras
 from backends.openai.protocol.responses_api import ONLY_HERE, chat_response, responses_request
 from backends.openai.repeated_lists import ListTracker
@@ -40,6 +47,8 @@ _FINISH_REASONS: Mapping[str, Literal["stop", "length"]] = {
 }
 _NEW_LIMIT: LimitName = "max_completion_tokens"
 _LONGEST_CACHED_LIST = 2000
+#: A wait for which nobody waits: the request fails, and may succeed in a later run.
+_NOT_IN_THIS_RUN = 2 * LONGEST_ASKED_PAUSE
 #: After these errors the server may have done the work and charged for it.
 _MAY_BE_CHARGED = ("timeout", "connection", "malformed", "inconsistent")
 
@@ -97,6 +106,7 @@ class ServerApi:
         self.response_ids.model = capabilities.answered_model
         self.response_ids.provider = capabilities.answered_provider
         self.response_ids.unique = capabilities.unique_response_ids
+        self.response_ids.server = self.client.base_url
 
     def draw_with_lists(self, capabilities: ServerCapabilities) -> None:
         """Draw the answer that comes with each list at temperature 1, where that leaves the list as it is."""
@@ -241,17 +251,34 @@ class ServerApi:
             # A thought that used up the limit is charged, although its answer is an error.
             thought = isinstance(error, UnfinishedThoughtError)
             charged = thought or (error.kind in _MAY_BE_CHARGED and not isinstance(error, UnsentError))
+            if self._request is not None and self._was_taken(error, path, body):
+                self.parameters.outdated = True
+                raise _refused_since(error) from None
             raise
         finally:
             counted = self.usage.settle(reserved, response, charged=charged, factor=factor)
+        self.parameters.taken.add(manner(path, body))
         if prompt_tokens is not None and counted not in (None, prompt_tokens):
             raise inconsistent(f"the server counts {counted} prompt tokens where {prompt_tokens} were sent")
         return response
 
+    def _was_taken(self, refusal: BackendError, path: str, body: Mapping[str, Any]) -> bool:
+        """Whether a refusal names a parameter, of a request whose like was answered with the same parameters."""
+        if refusal.kind not in ("bad_request", "unsupported") or not names_a_parameter(refusal.message, body):
+            return False
+        return manner(path, body) in self.parameters.taken
+
     def _check(self, payload: Mapping[str, Any], sent: float, response: Mapping[str, Any]) -> None:
-        self.response_ids.check(response, request=self._request, sent=sent)
+        self.response_ids.check(response, request=self._request, sent=sent, server=self.client.base_url)
         if self._request is not None:
             self.lists.check(payload, response, self._request, sent)
+
+
+def _refused_since(refusal: BackendError) -> BackendError:
+    """The error where a server refuses in mid-run what it took: asked again in a later run, which tests it anew."""
+    message = f"from some time on it refuses what it took before: {refusal.message}"
+    hint = "Run it again: what the server accepts is then tested anew"
+    return BackendError("server", message, retryable=True, retry_after=_NOT_IN_THIS_RUN, hint=hint)
 
 
 def single_choice(response: Mapping[str, Any]) -> Mapping[str, Any]:

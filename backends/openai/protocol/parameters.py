@@ -6,9 +6,11 @@ from Opus 4.7 on refuses any ``temperature``; others accept no ``stop``, or no s
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
 
 from backends.base import GenerateRequest, Message
 from backends.errors import BackendError
@@ -16,6 +18,9 @@ from backends.errors import BackendError
 LimitName = Literal["max_tokens", "max_completion_tokens"]
 #: Stands among the refused parameters for a temperature of 0 alone.
 ZERO_TEMPERATURE = "temperature 0"
+#: What a request asks, and parameters whose value depends on that, or that have ways of their own to be refused.
+_OF_ITS_QUESTION = frozenset(("model", "messages", "input", "prompt", "query", "items", "label_token_ids", "n", "seed"))
+_LIMITS = frozenset((*get_args(LimitName), "max_output_tokens"))
 #: More tokens than any chat template adds around the turns.
 _TEMPLATE_TOKENS = 2**16
 
@@ -37,6 +42,10 @@ class Parameters:
         Whether the model is asked by the Responses API.
     one_by_one : bool
         Whether it refused several answers to one request, which it gave before.
+    taken : set of str
+        The parameters of requests that were answered, as `manner` gives them.
+    outdated : bool
+        Whether the model refused some of these later: what it accepts is to be tested anew.
     """
 
     refused: Collection[str] = ()
@@ -44,6 +53,8 @@ class Parameters:
     extra_tokens: int = 0
     responses: bool = False
     one_by_one: bool = False
+    taken: set[str] = field(default_factory=set)
+    outdated: bool = False
 
     def adapted(self, payload: Mapping[str, Any]) -> dict[str, Any]:
         """The payload of a chat request in the form that the model accepts."""
@@ -58,6 +69,18 @@ class Parameters:
             elif name not in self.refused:
                 body[name] = value
         return body
+
+
+def manner(path: str, body: Mapping[str, Any]) -> str:
+    """How a request is asked, whatever it asks: its parameters and their values."""
+    asked = {name: value for name, value in body.items() if name not in _OF_ITS_QUESTION | _LIMITS}
+    return json.dumps([path, asked, "seed" in body], sort_keys=True)
+
+
+def names_a_parameter(message: str, body: Mapping[str, Any]) -> bool:
+    """Whether a refusal names one of the request's parameters that `manner` has."""
+    names = (body.keys() | {"seed"} & body.keys()) - (_OF_ITS_QUESTION - {"seed"}) - _LIMITS
+    return any(re.search(rf"\b{re.escape(name)}\b", message) for name in names)
 
 
 def turns_of(messages: Sequence[Message]) -> list[dict[str, str]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import random
+import resource
 import threading
 from dataclasses import astuple, replace
 
@@ -194,15 +196,32 @@ def test_spool_in_a_file_gives_back_what_several_threads_add() -> None:
     assert all(spool.get(slot) == data for slot, data in found.values())
 
 
-def test_full_folder_for_temporary_files_is_told(monkeypatch) -> None:
-    spool = Spool()
+@contextlib.contextmanager
+def files_of_at_most(size):
+    """No file can be longer, as on a disk that is full."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
-    def full(_: bytes) -> int:
-        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(spool._file, "write", full)
-    with pytest.raises(ConfigError, match="No space left on device"):
-        spool.add(b"row")
+def test_a_full_disk_loses_nothing_that_was_put_aside():
+    spool = Spool(most_in_memory=5000)
+    first = spool.add(b"a" * 4000)
+    with files_of_at_most(100):
+        for _ in range(2):
+            with pytest.raises(ConfigError, match="TMPDIR"):
+                spool.add(b"b" * 9000)
+            assert spool.get(first) == b"a" * 4000
+    second = spool.add(b"c" * 9000)
+    with files_of_at_most(14_000):
+        third = spool.add(b"d" * 1000)
+        with pytest.raises(ConfigError, match="TMPDIR"):
+            spool.add(b"e" * 3000)
+        assert [spool.get(slot)[::999] for slot in (first, second, third)] == [b"a" * 5, b"c" * 10, b"d" * 2]
+    assert spool.get(spool.add(b"f" * 10)) == b"f" * 10
 
 
 def test_columns_are_the_same_however_they_are_gathered(monkeypatch):

@@ -7,9 +7,13 @@ import math
 from pathlib import Path
 from typing import Any
 
+from audit import Audit
+from audit.report.figures import Figures
+from audit.report.phrases.next_steps import next_steps
 from backends.base import Message, ScoreRequest, ScoreResponse
 from backends.openai import OpenAIBackend
 from backends.openai.usage import PriceTable
+from suites import OccuGender
 from tests.backends.openai.probe.test_late_thoughts import answers_to
 from tests.backends.openai.raw_server import Reply
 from tests.backends.openai.strict_server import MODEL, O_SERIES, Manner, StrictServer, refusal
@@ -43,6 +47,33 @@ async def test_what_is_refused_from_some_time_on_loses_no_question(tmp_path: Pat
     assert all(isinstance(answer, ScoreResponse) for answer in answers), answers
     assert [score.samples for answer in answers for score in answer.scores] == [6] * 24  # type: ignore[union-attr]
     assert sent <= 12 * 6 + 3 * 8, "those in flight at its first refusals are sent again, and no more"
+
+
+class Cooling(StrictServer):
+    """From its 60th request on, it takes no temperature."""
+
+    def reply(self, path: str, sent: dict[str, Any]) -> Reply:
+        if self.requests > 60 and "temperature" in sent:
+            return refusal(400, "Unsupported value: 'temperature' does not support this value with this model.")
+        return super().reply(path, sent)
+
+
+async def test_a_run_after_a_refusal_in_mid_run_is_advised(tmp_path: Path) -> None:
+    async with Cooling(_NO_LISTS, answers_to).running() as server:
+        backend = OpenAIBackend(server.base_url, model=MODEL, api_key_env=None, probe_folder=tmp_path, samples=6)
+        suite = OccuGender(("explicit",), prompt_format="chat")
+        audit = Audit({"m": backend}, [suite], db=tmp_path / "a.db", out=tmp_path / "o", limit=100)
+        first = await audit.run()
+        asked = server.requests
+        again = await audit.run()
+    problems = " ".join(first.problems)
+    assert not first.complete
+    assert "refuses what it took before: HTTP 400: Unsupported value: 'temperature'" in problems
+    assert "run the same command again to ask them" in problems
+    assert any("it asks only what is unanswered" in step for step in next_steps(Figures(first)))
+    assert asked < 60 + 60, "nobody asks all the rest in vain"
+    assert again.complete
+    assert "temperature" not in " ".join(again.problems)
 
 
 class ThinksLong(StrictServer):

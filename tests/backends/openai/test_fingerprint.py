@@ -63,6 +63,8 @@ BASE = ServerCapabilities(
 class Recorder:
     """Stands for the HTTP client: keeps what is sent, and gives one response to everything."""
 
+    base_url = "http://127.0.0.1/v1"
+
     def __init__(self) -> None:
         self.sent: list[tuple[str, dict[str, Any]]] = []
 

@@ -364,3 +364,36 @@ def test_batches_stay_within_the_providers_limits(monkeypatch: pytest.MonkeyPatc
 def test_a_line_that_cannot_be_read_is_no_answer() -> None:
     body = b'{"custom_id": "a", "response": {"status_code": 200, "body": {}}}\n{"custom_id": "b", "respon\n[1]\n'
     assert list(result_lines(body)) == [("a", {"status": 200, "body": {}})]
+
+
+class ByOtherNames(BatchServer):
+    """Half of a batch's answers come under ids that nobody sent."""
+
+    def _run(self, batch: dict[str, Any]) -> None:
+        super()._run(batch)
+        lines = [json.loads(line) for line in self.files[batch["output_file_id"]].splitlines()]
+        renamed = [{**line, "custom_id": f"x{line['custom_id']}"} for line in lines[::2]]
+        self.files[batch["output_file_id"]] = "".join(json.dumps(line) + "\n" for line in [*renamed, *lines[1::2]])
+
+
+class ResponsesByOtherNames(ByOtherNames, ResponsesByBatch):
+    """The same of a model that only the Responses API reaches."""
+
+
+@pytest.mark.parametrize("kind", [ByOtherNames, ResponsesByOtherNames])
+async def test_answers_under_unknown_ids_are_paid_for(kind: type[BatchServer], tmp_path: Path) -> None:
+    async with kind(varied).running() as server:
+        backend = backend_of(server, tmp_path, prices=PriceTable(prompt=2.0, completion=8.0))
+        await backend.describe()
+        before = backend.spent() or 0.0
+        asked = [GenerateRequest((Message("user", f"Question {i}?"),), Sampling(max_tokens=16)) for i in range(10)]
+        first = await backend.run(asked)
+        left = [one for one, answer in zip(asked, first, strict=True) if isinstance(answer, BackendError)]
+        again = await backend.run(left)
+        cost = (backend.spent() or 0.0) - before
+        await backend.close()
+    texts = [answer for answer in [*first, *again] if isinstance(answer, GenerateResponse)]
+    assert (len(again), len(texts)) == (5, 10)
+    full = [(text.prompt_tokens * 2.0 + text.completion_tokens * 8.0) / 1e6 for text in texts]
+    assert max(full) == pytest.approx(min(full))
+    assert cost == pytest.approx(full[0] * (10 / 2 + 5)), "all ten in the batch, and half of them again"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from backends.base import Message, ScoreRequest, ScoreResponse
+from backends.base import GenerateRequest, Message, ScoreRequest, ScoreResponse
 from backends.errors import BackendError, ConfigError
 from backends.openai import OpenAIBackend
 from backends.openai.http import replicas
@@ -287,3 +287,31 @@ async def test_an_error_that_names_its_replica_may_be_tried_again(tmp_path: Path
             raise BackendError("server", "no upstream", retryable=True)
         await backend.close()
     assert caught.value.retryable
+
+
+class Cached(Mortal):
+    """Its cache sometimes repeats its first answer, id and all."""
+
+    cached: Reply | None = None
+    repeats = False
+
+    def reply(self, path: str, sent: dict[str, Any]) -> Reply:
+        found = super().reply(path, sent)
+        if self.repeats and found.status == 200 and isinstance(found.body, dict) and "choices" in found.body:
+            self.cached = self.cached or found
+            return self.cached if self.requests % 3 == 0 else found
+        return found
+
+
+async def test_a_replicas_repeated_answers_do_not_count(tmp_path: Path) -> None:
+    async with Mortal().running() as one, Cached().running() as other:
+        backend = backend_of((one, other), tmp_path)
+        await backend.describe()
+        other.repeats = True
+        texts = [GenerateRequest((Message("user", f"Question {at}?"),)) for at in range(24)]
+        answers = [answer for (answer,) in await asyncio.gather(*(backend.run([text]) for text in texts))]
+        await backend.close()
+    refused = [answer for answer in answers if isinstance(answer, BackendError)]
+    assert refused
+    assert all("given before" in error.message and error.retryable for error in refused)
+    assert len(refused) < len(answers)
