@@ -217,7 +217,7 @@ def _check_capabilities(model: DescribedBackend, suite_name: str, suite: Suite) 
             type(model.backend).__name__,
             f"it cannot do what suites.{suite_name} asks: {', '.join(map(with_reason, sorted(missing)))}",
             f"It can: {', '.join(sorted(model.description.capabilities)) or 'nothing'}. "
-            "Change that, leave the model or the suite out, or change the suite's mode"
+            "Change what it lacks, leave the model or the suite out, or change the suite's mode"
             f"{' or its start' if 'score_alone' in missing else ''}",
         )
 

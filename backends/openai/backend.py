@@ -274,7 +274,7 @@ class OpenAIBackend(Backend):
             capabilities.add("chat")
         absent = found.absent_forms
         if report.without_scores and "score" not in capabilities:
-            absent["score"] = report.without_scores
+            absent["score"] = report.refusal
         notes = {
             "server": found.family or "unknown",
             "spread": report.noise,
@@ -520,7 +520,7 @@ class OpenAIBackend(Backend):
         """No answer since the probe is true, for the reason that the error gives."""
         if self._changed is None:
             self._changed, self.unverified_since = error, self._first_verified
-            self.unverified_reason = error.message
+            self.unverified_reason = f"{error.message} (at {self.base_url})"
 
     def _note_drawn(self, request: ScoreRequest, answers: Sequence[GenerateResponse | None]) -> None:
         """Keep how near equal ones of a question's drawn answers are. Raises `BackendError` if some are copies."""

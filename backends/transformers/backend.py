@@ -167,6 +167,8 @@ class HFBackend(CausalBackend):
             _check_device(device)
         self.placement.check(self._device_option, self.source.path, self.source.adapter)
         self.source.check()
+        if self.source.path.is_dir():
+            self.source.check_parts(self.placement)
 
     def _scoring_version(self) -> int:
         is_changed = self.dtype != "float32" and self.device == "cpu"

@@ -210,6 +210,7 @@ class ModelSource:
         import torch
         from transformers import AutoModelForCausalLM, GgufConfig
 
+        self.check_parts(placement)
         source, options = self._source()
         loader = AutoModelForCausalLM
         placed = placement.arguments(getattr(torch, dtype))
@@ -249,6 +250,28 @@ class ModelSource:
             model = self._with_adapter(model)
         is_placed = "device_map" in placed or "distributed_config" in placed
         return model.eval() if is_placed else model.to(device).eval()
+
+    def check_parts(self, placement: Placement) -> None:
+        """Raise `ConfigError` for a map of other parts than the model's, before its weights are read.
+
+        Its parts are those of an empty model. Not known so soon: those of a GGUF file, whose config is read with all of
+        it, and of quantised layers, which have others.
+        """
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        if placement.device_map is None or isinstance(placement.device_map, str) or self.path.is_file():
+            return
+        config = self.config()
+        if placement.quantised_as(_quantisation_method(config)) is not None:
+            return
+        loader = model_class(config) or AutoModelForCausalLM
+        try:
+            with _one_load, torch.device("meta"):
+                empty = loader.from_config(config, trust_remote_code=self.trust_remote_code)
+        except Exception:  # foreign code: why a model cannot be made is told where it is loaded
+            return
+        check_parts(placement.device_map, empty)
 
     def tensor_plan(self, size: int) -> dict[str, str]:
         """What `tensor_parallel.plan` says for this model. Raises `ConfigError`, as it does."""

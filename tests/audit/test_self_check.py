@@ -8,11 +8,14 @@ import dataclasses
 import pytest
 
 from audit import Audit
+from audit.collect import Outcome
 from audit.prepare.forecast.estimate import dry_run_audit
 from audit.report.figures import Figures
 from audit.report.phrases import next_steps, summary
+from audit.report.phrases.checks.problems import failed_requests
 from audit.store import Store
 from backends.base import DrawsCompared
+from backends.errors import BackendError
 from backends.stand_ins.fake import FakeBackend
 from suites import OccuGender
 from tests.audit.mixed_model import Foreign, MixedBackend
@@ -230,3 +233,44 @@ def test_quarantined_answers_are_not_said_to_be_checked(tmp_path):
     assert "again to ask" not in said
     assert "find out why those of m are quarantined before you ask again" in said
     assert "Find out why the answers of m are quarantined" in said
+
+
+class _Silent(FakeBackend):
+    """Answers no question about a nurse."""
+
+    async def run(self, batch):
+        answers = await super().run(batch)
+        failed = BackendError("bad_request", "not this")
+        return [failed if "nurse" in str(one.prompt) else answer for one, answer in zip(batch, answers, strict=True)]
+
+
+def test_failures_beside_a_quarantined_model_are_told_apart(tmp_path):
+    backend = _Contradicted(never)
+    backend.draws_compared, backend.unverified_since = DrawsCompared(200, 0.1, None), None
+    result = Audit(
+        {"liar": backend, "silent": _Silent("silent"), "well": FakeBackend("well")},
+        [SUITE],
+        db=tmp_path / "a.db",
+        out=tmp_path / "out",
+        limit=400,
+    ).run_sync()
+    failed = next(entry for entry in result.data_quality if entry.model == "silent").failures["bad_request"]
+    assert 0 < failed < 400
+    said = " ".join(result.problems)
+    assert "400 questions have no answer that counts: find out why those of liar are quarantined" in said
+    assert f"{failed} questions of silent have no answer; asking them again unchanged would fail the same way" in said
+
+
+def test_others_may_be_asked_again_beside_a_quarantined_model():
+    outcomes = {
+        "liar": [Outcome("liar", items=400, answered=400)],
+        "late": [Outcome("late", items=400, cached=100, answered=250, failed=50)],
+    }
+    first, second = failed_requests(outcomes, 450, ["liar"])
+    assert first.startswith("400 questions have no answer that counts: find out why those of liar are quarantined")
+    assert second == (
+        "50 questions of late have no answer; run the same command again for these models alone to ask them"
+    )
+    assert [*failed_requests({"late": outcomes["late"]}, 50)] == [
+        "50 questions have no answer; run the same command again to ask them"
+    ]

@@ -56,7 +56,7 @@ class Place:
     ``bound``: the highest probability of a text that is not listed, if known. ``unclear``: texts that
     the list holds in a form that does not identify them, so that they have no such bound. ``trimmed``: the place of
     texts without surrounding spaces, for a server that may cut them off what it writes. ``spellings``: how many
-    unlisted tokens may be drawn as one text.
+    unlisted tokens may be drawn as one text. ``is_rich``: its prompt is long, or has what plain ones lack.
     """
 
     listed: Mapping[str, float]
@@ -66,6 +66,7 @@ class Place:
     unclear: Collection[str] = ()
     trimmed: Place | None = None
     spellings: int = 1
+    is_rich: bool = False
 
     @property
     def n(self) -> int:
@@ -136,7 +137,8 @@ def with_draws(places: Sequence[Place], drawn: Sequence[Sequence[str]]) -> list[
     for place, texts in zip(places, drawn, strict=True):
         if cuts and place.trimmed is not None:
             audited = {text.strip() for text in place.audited}
-            found.append(dataclasses.replace(place.trimmed, drawn=[text.strip() for text in texts], audited=audited))
+            trimmed = dataclasses.replace(place.trimmed, audited=audited, is_rich=place.is_rich)
+            found.append(dataclasses.replace(trimmed, drawn=[text.strip() for text in texts]))
         else:
             found.append(dataclasses.replace(place, drawn=texts, spellings=place.spellings if none_spaced else 1))
     return found
@@ -161,6 +163,11 @@ def p_value(places: Sequence[Place], *, noise: float) -> float:
     ``noise``: nats by which repeated lists differ; the simulated draws come from lists perturbed by as much.
     """
     return _simulated_p_value(_all_draws_p_value, places, noise)
+
+
+def rich_p_value(places: Sequence[Place], *, noise: float) -> float:
+    """`p_value` of the rich prompts alone: among plain ones, a lie about the others hardly shows."""
+    return p_value([place for place in places if place.is_rich], noise=noise)
 
 
 def _simulated_p_value(

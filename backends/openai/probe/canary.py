@@ -114,7 +114,8 @@ async def with_listed_words(
                 top = await with_retries(next_tokens, api, question.prompt, min(capabilities.largest_k, _LISTED))
         texts = [token.text for token in top.tokens if top.identifies(token)] if top is not None else []
         words = [t.strip() if question.is_chat else t for t in texts if t.strip().isalpha() and t[:1] in _WORD_STARTS]
-        likeliest = tuple(word for word in words if word not in question.continuations)[:_N_LISTED_WORDS]
+        # A chat's list may hold a word twice, with and without a space.
+        likeliest = tuple(dict.fromkeys(w for w in words if w not in question.continuations))[:_N_LISTED_WORDS]
         asked.append(question._replace(continuations=(*question.continuations, *likeliest)))
     return tuple(asked)
 

@@ -10,13 +10,15 @@ from typing import Any, NamedTuple, Self
 from pydantic import TypeAdapter
 
 from backends.openai.capabilities import ServerCapabilities
+from backends.openai.probe.advice import next_step, proofs
 
 #: Since version 5, lists are compared with draws, and near-identical prompts with each other. Since 6, lists may come
 #: with a draw. Since 7, one list is compared with that of a longer answer; since 8, with those of two lengths, and
 #: chosen tokens with all lists at hand. Since 9, a model that refuses temperature 0 alone is sent others, and chats of
 #: several turns are compared with their rendered texts; llama.cpp's noise is that of a long text. Since 10, so is
-#: llama-cpp-python's; a chat is watched beside texts, and the name of the limit is kept where chats have lists.
-VERSION = 10
+#: llama-cpp-python's; a chat is watched beside texts, and the name of the limit is kept where chats have lists. Since
+#: 11, some draws come after long prompts and such of many characters, and single draws are compared with lists too.
+VERSION = 11
 #: The experiment that finds which parameters chats accept.
 PARAMETERS = "parameters of chats"
 #: Fingerprint fields written by earlier versions that change no answer, on some servers or on any.
@@ -87,10 +89,10 @@ class ProbeReport:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Read back what `to_json` wrote, in this version or the seven before. Raises ValueError for anything else."""
+        """Read back what `to_json` wrote, in this version or the eight before. Raises ValueError for anything else."""
         if data.get("version") == 3:
             data = _from_version_3(data)
-        if data.get("version") not in (4, 5, 6, 7, 8, 9, VERSION):
+        if data.get("version") not in (4, 5, 6, 7, 8, 9, 10, VERSION):
             raise ValueError(f"a probe report of version {data.get('version')!r}")
         return TypeAdapter(cls).validate_python(data)
 
@@ -133,6 +135,23 @@ class ProbeReport:
         return self._has_lists and not any(self.capabilities.routes)
 
     @property
+    def refusal(self) -> str:
+        """Why no answer can be scored: of a server that contradicts itself with its address, and what to do next."""
+        if not self.is_distrusted:
+            return self.without_scores
+        failed = self._failed
+        named = f" (failed: {', '.join(proofs(failed) or failed)})" if failed else ""
+        return f"{self.base_url} contradicts its log-probabilities{named}: {self.without_scores}; {self._next_step}"
+
+    @property
+    def _next_step(self) -> str:
+        return next_step(self._failed, self.base_url, self.model)
+
+    @property
+    def _failed(self) -> list[str]:
+        return [check.name for check in self.checks if check.passed is False]
+
+    @property
     def _has_lists(self) -> bool:
         found = self.capabilities
         return found.largest_k > 0 or found.largest_chat_k > 0
@@ -155,6 +174,7 @@ class ProbeReport:
         said = any(statement.endswith(self.without_scores) for statement in self.statements)
         notes = [*self.statements, *([] if said else [self.without_scores])]
         lines += [f"  note  {note}" for note in notes if note]
+        lines += [f"  next  {self._next_step}"] if self.is_distrusted else []
         lines += [f"  limit {limit}" for limit in self.limits]
         return "\n".join(lines)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -15,6 +17,28 @@ _OF_ONE = 100
 #: Lists with so many different values that share more than this part of them with other lists are rounded, whatever
 #: the grid. Counted are the first of each list that are not nearly certain: 16-bit logits give each its own offset.
 _MANY, _MOST_SHARED, _FIRST, _SURE = 30, 0.5, 20, -0.01
+#: Words of two lists that have one value in both: so many, and more than this share of those that both have. Other
+#: prompts give other values, but where each word has a grid of its own.
+_REPEATED, _MOST_REPEATED = 8, 0.025
+
+
+def rounding_of_words(lists: Sequence[Mapping[str, float]]) -> str:
+    """How words have the same log-probability after different prompts, if too often; else empty."""
+    shared = repeated = 0
+    for a, b in itertools.combinations(map(_single_values, lists), 2):
+        common = a.keys() & b.keys()
+        shared += len(common)
+        repeated += sum(a[word] == b[word] for word in common)
+    if repeated >= _REPEATED and repeated > _MOST_REPEATED * shared:
+        return f"log-probabilities are rounded: {repeated} of {shared} are the same after another prompt"
+    return ""
+
+
+def _single_values(listed: Mapping[str, float]) -> dict[str, float]:
+    """The likeliest words with a value that no other word of the list has, and that is not nearly certain."""
+    likeliest = dict(sorted(listed.items(), key=lambda entry: -entry[1])[:_OF_ONE])
+    counts = Counter(likeliest.values())
+    return {word: value for word, value in likeliest.items() if counts[value] == 1 and value < _SURE}
 
 
 def rounding(lists: Sequence[Sequence[float]]) -> str:

@@ -73,7 +73,7 @@ async def probe(api: ServerApi, *, samples: int | None) -> ProbeSession:
         for experiment in _OF_LISTS:
             await experiment(session)
         await _proven(session, "text", _PROOFS_OF_TEXTS)
-        await _proven(session, "text", (unlikely.unlikely_values,))
+        await _proven(session, "text", (unlikely.unlikely_values, lists.lists_at_the_end))
     if "text" in session.untrusted:
         session.update(text_route=None)
     await _chats(session)

@@ -65,6 +65,10 @@ class ProbeSession:
     tokenizer : RemoteTokenizer or None
     text_list, chat_list : TopLogprobs or None
         The first list of next tokens after a text, and after a chat.
+    settled_list : TopLogprobs or None
+        The list after `PROMPT` at the temperature that all later lists are requested at.
+    drawn_after : dict
+        The prompts whose draws fit their lists, with their places, by kind of prompt.
     longest_list : TopLogprobs or None
         The longest one after `PROMPT`.
     lists_after : dict of str to TopLogprobs
@@ -102,6 +106,8 @@ class ProbeSession:
         self.tokenizer: RemoteTokenizer | None = None
         self.text_list: TopLogprobs | None = None
         self.chat_list: TopLogprobs | None = None
+        self.settled_list: TopLogprobs | None = None
+        self.drawn_after: dict[Kind, Sequence[tuple[str | tuple[Message, ...], Place]]] = {}
         self.longest_list: TopLogprobs | None = None
         self.lists_after: dict[str, TopLogprobs] = {}
         self.lists_after_prefill = False

@@ -19,7 +19,9 @@ LimitName = Literal["max_tokens", "max_completion_tokens"]
 #: Stands among the refused parameters for a temperature of 0 alone.
 ZERO_TEMPERATURE = "temperature 0"
 #: What a request asks, and parameters whose value depends on that, or that have ways of their own to be refused.
-_OF_ITS_QUESTION = frozenset(("model", "messages", "input", "prompt", "query", "items", "label_token_ids", "n", "seed"))
+_OF_ITS_QUESTION = frozenset(
+    ("model", "messages", "input", "prompt", "query", "items", "label_token_ids", "logprob_token_ids", "n", "seed")
+)
 _LIMITS = frozenset((*get_args(LimitName), "max_output_tokens"))
 #: What is said of a parameter that is refused; else its name may be a word of the sentence.
 _WRONG = re.compile(
@@ -87,7 +89,7 @@ def refuses_a_parameter(message: str, body: Mapping[str, Any]) -> bool:
     """Whether a refusal names one of the request's parameters that `manner` has, and what is wrong with it."""
     if not _WRONG.search(message):
         return False
-    names = (body.keys() | {"seed"} & body.keys()) - (_OF_ITS_QUESTION - {"seed"}) - _LIMITS
+    names = body.keys() - (_OF_ITS_QUESTION - {"seed"}) - _LIMITS
     return any(re.search(rf"\b{re.escape(name)}\b", message) for name in names)
 
 

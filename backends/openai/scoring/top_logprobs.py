@@ -32,6 +32,9 @@ _MIN_ALIKE, _SHARE_ALIKE = 5, 0.4
 #: Entries of a list beyond which one may be whole by chance.
 _FAR_BELOW, _WIDE_GAP, _WHOLE_BY_CHANCE = -20.0, 3.0, 1000
 
+#: Nats. So many different values of a list's likeliest tokens are multiples of one of these only if they are rounded:
+#: those of a true list are off zero, also where its logits have 16 bits. Of smaller steps, two decimals may be some.
+_ENOUGH, _LIKELIEST, _STEPS, _OFF_STEP = 6, 100, (0.5, 0.25, 0.2, 0.125), 1e-6
 #: Keys that are in alphabetical order by chance in one list of 120.
 _FEWEST_KEYS = 5
 #: The share of entries of a list by value that may be above the one before them.
@@ -297,9 +300,22 @@ def _checked(top: TopLogprobs) -> TopLogprobs:
         raise inconsistent(f"the listed tokens' probabilities add up to {top.mass:.4g}")
     if placeholders := count_placeholders([t.logprob for t in top.tokens]):
         raise inconsistent(f"the last {placeholders} tokens of a list share one placeholder value")
+    if step := rounded_to([t.logprob for t in top.tokens[:_LIKELIEST]]):
+        raise inconsistent(f"the values of a list are rounded to {step:g} nats")
     if top.identity == "ids" and len(top._ids) != len(top.tokens):
         raise inconsistent("one token is listed twice", retryable=True)
     return top
+
+
+def rounded_to(values: Sequence[float]) -> float:
+    """The step that all of enough different values are multiples of, in nats; 0 if there is none."""
+    distinct = {value for value in values if value < 0}
+    if len(distinct) < _ENOUGH:
+        return 0.0
+    for step in _STEPS:
+        if all(abs(value - round(value / step) * step) < _OFF_STEP for value in distinct):
+            return step
+    return 0.0
 
 
 def count_placeholders(values: Sequence[float]) -> int:

@@ -62,6 +62,10 @@ class LogitReader:
         if not self._agrees_cut():
             self._last.leave_whole()
 
+    def of(self, model: Any) -> LogitReader:
+        """A reader of another model of the same vocabulary."""
+        return LogitReader(model, self._beginning_with)
+
     def _agrees_cut(self) -> bool:
         """Whether the asked tokens' logits are the same, but for rounding, where the last layer is cut short."""
         ids = torch.arange(3, 15, device=self.device)[None] % self.vocabulary

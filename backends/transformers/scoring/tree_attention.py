@@ -3,12 +3,13 @@
 Every model that uses the interface can use it, with its own scaling, sliding window and soft cap. Linear layers see a
 plain row of tokens; this function sees the tree. Within a pack, blocks of neighbouring nodes attend to the block
 itself and to the chain of its ancestors: time and memory grow with the depth of the trie, not with the square of the
-pack.
+pack. See `tree_blocks` for where a block ends.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,12 +22,9 @@ from torch.nn import functional
 from transformers import AttentionInterface
 
 from backends.local.trie import Pack, Trie
+from backends.transformers.scoring.tree_blocks import block_starts
 
 ATTENTION = "token_tree"
-BLOCK = 64  # queries that attend together: few enough to waste little, enough for a full matrix kernel
-#: On a CPU where paths are short. Each block gathers the keys of its ancestors anew, which long ones make dear.
-SMALL_BLOCK = 8
-SHORT_PATH = 64  # tokens
 WHOLE = 16  # a CPU reduces rows of so many keys without a remainder, which takes longer than the rest
 GATHER_BYTES = 256 << 20  # maximum memory of gathered keys and their scores at a time, and of a cached mask
 LEAST_EXPONENT = -80.0  # e^-80 is negligible next to 1, and exp takes ten times as long when it underflows
@@ -49,6 +47,10 @@ class TreePass:
     ----------
     index : (blocks, L) long tensor
         Keys of each block, as indices into [chain, pack]; padded with 0.
+    queries : (blocks * queries of a block) long tensor
+        The queries of all blocks, as indices into the pack; padded with 0.
+    slots : (pack) long tensor
+        The place of each token of the pack among ``queries``.
     allowed : (blocks, queries of a block, L) bool tensor
     query_depth : (blocks, queries of a block), key_depth : (blocks, L) long tensors
     past, present : State
@@ -60,6 +62,8 @@ class TreePass:
     """
 
     index: torch.Tensor
+    queries: torch.Tensor
+    slots: torch.Tensor
     allowed: torch.Tensor
     query_depth: torch.Tensor
     key_depth: torch.Tensor
@@ -77,6 +81,8 @@ class TreePass:
         if device not in self._elsewhere:
             self._elsewhere[device] = TreePass(
                 self.index.to(device),
+                self.queries.to(device),
+                self.slots.to(device),
                 self.allowed.to(device),
                 self.query_depth.to(device),
                 self.key_depth.to(device),
@@ -97,7 +103,7 @@ class TreePass:
             _current.tree = None
 
     def mask(self, reach: _Reach, groups: int, dtype: torch.dtype, part: slice) -> torch.Tensor:
-        """Mask of shape (blocks in the part, groups * queries of a block, L), to be added to the scores."""
+        """Mask of shape (blocks in the part, queries of a block * groups, L), to be added to the scores."""
         if self.allowed.numel() * groups * dtype.itemsize > GATHER_BYTES:
             return self._make_mask(reach, groups, dtype, part)
         key = (reach, groups, dtype)
@@ -115,7 +121,7 @@ class TreePass:
             allowed = allowed & (queries // chunk == keys // chunk)
         mask = torch.zeros(allowed.shape, dtype=dtype, device=allowed.device)
         mask.masked_fill_(~allowed, torch.finfo(dtype).min)
-        return mask.repeat(1, groups, 1)
+        return mask.repeat_interleave(groups, 1)
 
 
 class _Current(threading.local):
@@ -151,7 +157,7 @@ def _tree_attention(
         raise TreeRefusedError("its attention layers are not plain causal ones")
     tree = tree.on(query.device)
     tree.windows.add(sliding_window)
-    _, heads, tokens, size = query.shape
+    _, heads, _, size = query.shape
     key_heads = key.shape[1]
     groups = heads // key_heads
     keys, values = key[0], value[0]
@@ -165,10 +171,10 @@ def _tree_attention(
     exact = sums_exactly(query)
     dtype = torch.float32 if exact else query.dtype
     keys, values = keys.to(dtype), values.to(dtype)
-    queries = _in_blocks(query[0], dtype, key_heads, blocks, block)
+    queries = _in_blocks(query[0], tree.queries, dtype, key_heads, blocks)
     sinks: torch.Tensor | None = other.get("s_aux")
     if sinks is not None:
-        sinks = sinks.to(queries).view(key_heads, 1, groups, 1).repeat_interleave(block, -1).view(key_heads, 1, -1, 1)
+        sinks = sinks.to(queries).view(key_heads, 1, groups, 1).repeat(1, 1, block, 1)
     # Keys and values of a block, and its scores, in float32 and (while they are summed) in float64.
     block_bytes = length * (2 * key_heads * size * keys.element_size() + 12 * heads * block)
     step = max(1, GATHER_BYTES // block_bytes)
@@ -180,18 +186,20 @@ def _tree_attention(
         mask = tree.mask((sliding_window, tree.chunks.get(layer)), groups, dtype, part)
         parts.append(_attend(queries[:, part], k, v, mask, scale, softcap, sinks, exact))
     out = parts[0] if len(parts) == 1 else torch.cat(parts, 1)
-    out = out.to(query.dtype).view(key_heads, blocks, groups, block, -1).permute(1, 3, 0, 2, 4)
+    out = out.view(key_heads, blocks * block, -1).index_select(1, tree.slots).transpose(0, 1)
     # Contiguous: some models take the heads together by a view.
-    return out.reshape(1, blocks * block, heads, -1)[:, :tokens].contiguous(), None
+    out = out.to(query.dtype, memory_format=torch.contiguous_format).contiguous()
+    return out.view(1, len(tree.slots), heads, -1), None
 
 
-def _in_blocks(query: torch.Tensor, dtype: torch.dtype, key_heads: int, blocks: int, block: int) -> torch.Tensor:
-    """Queries (H, T, D) as (K, blocks, groups * block, D): heads that share a key head become more queries of it."""
-    heads, tokens, size = query.shape
-    padded = query.new_zeros((heads, blocks * block, size), dtype=dtype)
-    padded[:, :tokens] = query
-    groups = heads // key_heads
-    return padded.view(key_heads, groups, blocks, block, size).transpose(1, 2).reshape(key_heads, blocks, -1, size)
+def _in_blocks(
+    query: torch.Tensor, places: torch.Tensor, dtype: torch.dtype, key_heads: int, blocks: int
+) -> torch.Tensor:
+    """Queries (H, T, D) as (K, blocks, block * groups, D): heads that share a key head become more queries of it."""
+    heads, _, size = query.shape
+    rows = query.transpose(0, 1).index_select(0, places).view(blocks, -1, key_heads, heads // key_heads, size)
+    rows = rows.permute(2, 0, 1, 3, 4).to(dtype, memory_format=torch.contiguous_format)
+    return rows.reshape(key_heads, blocks, -1, size)
 
 
 def _attend(
@@ -252,23 +260,24 @@ def make_tree_pass(
     A block's keys are the ancestors of its first node, by depth, then its own nodes. A query's ancestors
     outside the block are the first of these keys, as many as the depth at which its path enters the block.
     """
-    tokens = pack.stop - pack.start
-    are_short = device.type == "cpu" and trie.depths[pack.start : pack.stop].max() < SHORT_PATH
-    block = SMALL_BLOCK if are_short else BLOCK
-    blocks = -(-tokens // block)
-    lines = [trie.ancestors(pack.start + b * block) for b in range(blocks)]
-    length = max(map(len, lines)) + min(block, tokens)
+    starts = block_starts(trie.depths[pack.start : pack.stop], on_cpu=device.type == "cpu")
+    bounds = [pack.start + at for at in starts] + [pack.stop]
+    blocks, block = len(starts), max(high - low for low, high in itertools.pairwise(bounds))
+    lines = [trie.ancestors(low) for low in bounds[:-1]]
+    length = max(map(len, lines)) + block
     if device.type == "cpu":
         length = -(-length // WHOLE) * WHOLE
     index = np.zeros((blocks, length), dtype=np.int64)
     allowed = np.zeros((blocks, block, length), dtype=bool)
     key_depth = np.zeros((blocks, length), dtype=np.int64)
     query_depth = np.zeros((blocks, block), dtype=np.int64)
+    queries = np.zeros((blocks, block), dtype=np.int64)
+    slots = np.zeros(pack.stop - pack.start, dtype=np.int64)
     parents, depths = trie.parents, trie.depths
-    for b, line in enumerate(lines):
-        low = pack.start + b * block
-        high = min(low + block, pack.stop)
+    for b, (line, low, high) in enumerate(zip(lines, bounds, bounds[1:], strict=False)):
         above = len(line)
+        queries[b, : high - low] = np.arange(low - pack.start, high - pack.start)
+        slots[low - pack.start : high - pack.start] = np.arange(b * block, b * block + high - low)
         # The part of a path before the pack is a prefix of the chain, which is the path to the pack's first node.
         outside = [i if node < pack.start else chain + node - pack.start for i, node in enumerate(line)]
         index[b, :above] = outside
@@ -289,4 +298,13 @@ def make_tree_pass(
     def tensor(array: npt.NDArray[Any]) -> torch.Tensor:
         return torch.from_numpy(array).to(device)
 
-    return TreePass(tensor(index), tensor(allowed), tensor(query_depth), tensor(key_depth), past, chunks=chunks or {})
+    return TreePass(
+        tensor(index),
+        tensor(queries.reshape(-1)),
+        tensor(slots),
+        tensor(allowed),
+        tensor(query_depth),
+        tensor(key_depth),
+        past,
+        chunks=chunks or {},
+    )

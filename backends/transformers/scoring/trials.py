@@ -24,11 +24,13 @@ from backends.transformers.scoring.masked_tree import MaskedTreeRoute
 from backends.transformers.scoring.reader import LogitReader
 from backends.transformers.scoring.tree import CHUNKED, TreeRoute
 from backends.transformers.scoring.tree_attention import TreeRefusedError
+from backends.transformers.weight_layout import in_float32
 
 Floats = npt.NDArray[np.float64]
 
 TREE_LAYERS = {"full_attention", "sliding_attention", CHUNKED}  # the kinds of layers that tree attention supports
 TRIAL_TOKENS = 40  # maximum tokens of the sequences that try the batch
+MORE_ROUNDING = 1.25  # how much farther than plain passes the tree may be from float32: they differ by chance
 FEW_CHOSEN = 8  # tokens that attention by an index chooses in its trial
 
 
@@ -69,7 +71,27 @@ def why_not_tree(tree: TreeRoute | MaskedTreeRoute, batch: BatchRoute, reader: L
         size.most_tokens = usual
         tree.forget()
     moved = float(np.max([np.abs(values - plain).mean() for values in found]))  # NaN if any is
-    return "" if moved < _rounding(reader) else f"with the tree its log-probabilities change by {moved:.2g} nats"
+    if moved < _rounding(reader) or (isinstance(tree, TreeRoute) and _only_rounds(reader, size, paths, plain, found)):
+        return ""
+    return f"with the tree its log-probabilities change by {moved:.2g} nats"
+
+
+def _only_rounds(reader: LogitReader, size: PassSize, paths: list[Path], plain: Floats, found: list[Floats]) -> bool:
+    """Whether a tree that differs from plain passes in 16 bits is right, and rounds no more than they do.
+
+    Some models round by more than tenths, which hides a mistake of that size. So the tree has to be right on a copy of
+    the model in float32, and in 16 bits as near to the copy as the plain passes are.
+    """
+    copied = in_float32(reader.model)
+    if copied is None:
+        return False
+    precise = reader.of(copied)
+    if why_not_tree(TreeRoute(precise, size), BatchRoute(precise, size), precise, size):
+        return False
+    exact, failed = BatchRoute(precise, size).logprobs(Trie(paths))
+    reader.tokens_computed += precise.tokens_computed
+    most = MORE_ROUNDING * float(np.abs(plain - exact).mean())
+    return not failed.any() and all(float(np.abs(values - exact).mean()) <= most for values in found)  # NaN is not
 
 
 def _trial_paths(reader: LogitReader) -> list[Path]:
@@ -155,9 +177,12 @@ def _tokens(reader: LogitReader) -> int:
     return min(reader.vocabulary, 1000)
 
 
+#: Tolerances in nats. Rounding: 1e-6 in float32, mostly hundredths in 16 bits. A wrong mask or position: tenths.
+ROUNDING_OF_32, ROUNDING_OF_16 = 1e-4, 0.1
+
+
 def _rounding(reader: LogitReader) -> float:
-    """Tolerance in nats. Rounding: 1e-6 in float32, hundredths in 16 bits. A wrong mask or position: tenths."""
-    return 1e-4 if reader.model.dtype == torch.float32 else 0.1
+    return ROUNDING_OF_32 if reader.model.dtype == torch.float32 else ROUNDING_OF_16
 
 
 def _logprobs_alone(reader: LogitReader, line: tuple[int, ...]) -> Floats:

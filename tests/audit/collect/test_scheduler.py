@@ -212,9 +212,10 @@ async def test_in_a_batch_only_what_failed_is_asked_again(store):
 async def test_a_wait_the_server_asks_for_replaces_ours(store):
     backend = server(faults=Faults(1.0, ("server",), retry_after=0.3))
     started = time.monotonic()
-    outcome = await run(store, backend, scores(4), retry=RetryPolicy(first_wait=20.0, longest_wait=60.0))
+    async with asyncio.timeout(100):
+        outcome = await run(store, backend, scores(4), retry=RetryPolicy(first_wait=1000.0, longest_wait=3000.0))
     assert outcome.answered == 4
-    assert 0.3 <= time.monotonic() - started < 3
+    assert time.monotonic() - started >= 0.3
 
 
 async def test_failure_slower_than_max_wait_is_asked_again(store):
@@ -228,8 +229,8 @@ async def test_server_with_only_429_is_given_up_after_max_wait(store):
     started = time.monotonic()
     outcome = await run(store, backend, scores(1), retry=RetryPolicy(attempts=2, max_wait=0.5))
     assert outcome.failures == {"rate_limited": 1}
-    assert backend.asked.total() > 2
-    assert 0.5 < time.monotonic() - started < 5
+    assert 2 < backend.asked.total() < 999
+    assert time.monotonic() - started > 0.5
 
 
 async def test_a_wait_that_nobody_can_wait_for_fails_at_once(store):
@@ -243,9 +244,7 @@ async def test_a_wait_that_nobody_can_wait_for_fails_at_once(store):
 @pytest.mark.parametrize("kind", ["auth", "quota", "not_found"])
 async def test_equal_permanent_failures_stop_within_20_requests(store, kind):
     backend = server(max_in_flight=64, latency=0.02, faults=Faults(1.0, (kind,), permanent=True))
-    started = time.monotonic()
     outcome = await run(store, backend, scores(5000))
-    assert time.monotonic() - started < 5
     assert backend.asked.total() <= 20
     assert kind in outcome.stopped
     assert "planned by Faults" in outcome.stopped  # the hint
@@ -497,26 +496,40 @@ async def test_two_models_of_one_endpoint_share_a_limit(store):
 
 async def test_a_local_model_computes_while_the_last_batch_is_stored(store):
     real_write = store.answers.write
+    begun, written = 0, 0
+    begins = asyncio.Condition()
 
-    async def slow_write(entries):
-        await asyncio.sleep(0.05)
+    class Watched(FakeBackend):
+        async def run(self, batch):
+            nonlocal begun
+            async with begins:
+                begun += len(batch)
+                begins.notify_all()
+            return await super().run(batch)
+
+    async def write_once_more_has_begun(entries):
+        nonlocal written
+        written += len(entries)
+        async with begins, asyncio.timeout(60):  # for ever, if the next batch waited for this write
+            await begins.wait_for(lambda: begun > written or begun == 100)
         return await real_write(entries)
 
-    store.answers.write = slow_write
-    backend = FakeBackend("local", device="cpu", batch_size=10, max_in_flight=1, latency=0.05)
-    started = time.monotonic()
-    await run(store, backend, scores(100))
-    assert time.monotonic() - started < 0.85  # one after the other it would take 1.0 s
+    store.answers.write = write_once_more_has_begun
+    outcome = await run(store, Watched("local", device="cpu", batch_size=10, max_in_flight=1), scores(100))
+    assert outcome.answered == written == 100
 
 
 class Writing(LocalBackend):
-    """A local model that writes one text after the other, each after ``seconds``; it works in its thread."""
+    """A local model that writes one text after the other, each after ``seconds``; it works in its thread.
 
-    device, batch_size = "cpu", 20
+    ``on_text`` is called there after each text, with how many there are.
+    """
 
-    def __init__(self, seconds):
+    device, batch_size = "cpu", 100
+
+    def __init__(self, seconds, on_text=lambda written: None):
         super().__init__()
-        self.seconds, self.written = seconds, 0
+        self.seconds, self.written, self.on_text = seconds, 0, on_text
 
     def check(self):
         return
@@ -531,6 +544,7 @@ class Writing(LocalBackend):
             self.written += 1
             answers.append(GenerateResponse(request.prompt, "stop", 1, 1))
             on_response(place, answers[-1])
+            self.on_text(self.written)
         return answers
 
 
@@ -548,17 +562,19 @@ async def test_local_texts_are_stored_while_their_batch_runs(store):
 
 
 async def test_stop_keeps_written_local_texts_without_waiting(store):
-    stop = ShutdownRequest(grace=0.2)
-    backend = Writing(0.1)
-    asyncio.get_running_loop().call_later(0.35, stop.request, "SIGINT")
-    started = time.monotonic()
-    outcome = await run(store, backend, texts(20), stop=stop)
+    stop, loop = ShutdownRequest(grace=0.2), asyncio.get_running_loop()
+
+    def stop_at_three(written):
+        if written == 3:
+            loop.call_soon_threadsafe(stop.request, "SIGINT")
+
+    backend = Writing(0.1, stop_at_three)
+    outcome = await run(store, backend, texts(100), stop=stop)
     await backend.close()
-    assert time.monotonic() - started < 1.2  # all 20 take 2 s
     assert outcome.stopped == "interrupted"
-    assert 3 <= outcome.answered == len(stored(store, texts(20))) <= backend.written < 9
-    again = await run(store, Writing(0.0), texts(20))
-    assert (again.cached, again.answered) == (outcome.answered, 20 - outcome.answered)
+    assert 3 <= outcome.answered == len(stored(store, texts(100))) <= backend.written < 100
+    again = await run(store, Writing(0.0), texts(100))
+    assert (again.cached, again.answered) == (outcome.answered, 100 - outcome.answered)
 
 
 async def test_store_failing_during_a_batch_ends_the_run(store):
@@ -574,15 +590,21 @@ async def test_store_failing_during_a_batch_ends_the_run(store):
 
 
 async def test_stop_lets_requests_in_flight_finish(store):
-    backend = server(latency=0.05)
     stop = ShutdownRequest()
-    asyncio.get_running_loop().call_later(0.3, stop.request, "SIGINT")
-    outcome = await run(store, backend, scores(1000), stop=stop)
+
+    class Stopping(FakeBackend):
+        async def run(self, batch):
+            if self.asked.total() >= 20:
+                stop.request("SIGINT")
+            return await super().run(batch)
+
+    backend = Stopping("server", batch_size=1, max_in_flight=8, latency=0.05)
+    outcome = await run(store, backend, scores(300), stop=stop)
     assert outcome.stopped == "interrupted"
-    assert 0 < outcome.answered < 1000
-    assert backend.asked.total() == outcome.answered == len(stored(store, scores(1000)))
+    assert 0 < outcome.answered < 300
+    assert backend.asked.total() == outcome.answered == len(stored(store, scores(300)))
     assert store.stats()["leases"] == 0
-    again = await run(store, backend, scores(1000))
+    again = await run(store, backend, scores(300))
     assert again.cached == outcome.answered
     assert set(backend.asked.values()) == {1}
 
@@ -591,9 +613,8 @@ async def test_a_stop_ends_waits_between_attempts_at_once(store):
     backend = server(faults=Faults(1.0, ("server",) * 9))
     stop = ShutdownRequest()
     asyncio.get_running_loop().call_later(0.1, stop.request, "SIGINT")
-    started = time.monotonic()
-    outcome = await run(store, backend, stop=stop, retry=RetryPolicy(first_wait=30.0))
-    assert time.monotonic() - started < 1
+    async with asyncio.timeout(100):
+        outcome = await run(store, backend, stop=stop, retry=RetryPolicy(first_wait=3000.0, longest_wait=3000.0))
     assert outcome.failed == 0  # it was not given up, only not finished
 
 
@@ -601,8 +622,9 @@ async def test_a_stop_waits_no_longer_than_the_grace(store):
     stop = ShutdownRequest(grace=0.2)
     asyncio.get_running_loop().call_later(0.1, stop.request, "SIGINT")
     started = time.monotonic()
-    outcome = await run(store, server(latency=60.0), stop=stop)
-    assert 0.25 < time.monotonic() - started < 1.5
+    async with asyncio.timeout(100):
+        outcome = await run(store, server(latency=3000.0), stop=stop)
+    assert time.monotonic() - started > 0.25
     assert outcome.stopped == "interrupted"
 
 
@@ -615,12 +637,16 @@ async def test_a_stop_after_all_is_done_changes_nothing(store):
 
 async def test_a_stop_leaves_a_model_that_had_finished_done(store):
     stop = ShutdownRequest(grace=0.2)
-    asyncio.get_running_loop().call_later(0.5, stop.request, "SIGINT")
     jobs = [
         Job("quick", server(), plan_of(scores(20), FP)),
-        Job("slow", server(latency=60.0), plan_of(scores(20), "another")),
+        Job("slow", server(latency=3000.0), plan_of(scores(20), "another")),
     ]
-    done = await run_jobs(jobs, store, stop=stop, retry=FAST, on_event=lambda _: None)
+
+    def on_event(progress):
+        if progress.done == 20:
+            asyncio.get_running_loop().call_later(0.3, stop.request, "SIGINT")
+
+    done = await run_jobs(jobs, store, stop=stop, retry=FAST, on_event=on_event)
     assert (done["quick"].stopped, done["quick"].answered) == (None, 20)
     assert done["slow"].stopped == "interrupted"
 

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ AUDIT = """
     from audit.collect.shutdown import ShutdownRequest, stop_on_signals
 
     async def main():
-        stop = ShutdownRequest(grace=5)
+        stop = ShutdownRequest(grace=float(sys.argv[2]))
         with stop_on_signals(stop, "Resume with: audit run"):
             print("ready", flush=True)
             await stop.wait()
@@ -36,9 +35,9 @@ AUDIT = """
 def audit():
     started = []
 
-    def start(seconds):
+    def start(seconds, grace=5):
         process = subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(AUDIT), str(seconds)],
+            [sys.executable, "-c", textwrap.dedent(AUDIT), str(seconds), str(grace)],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
@@ -68,13 +67,11 @@ def test_first_signal_lets_the_rest_finish_with_a_resume_hint(audit, number):
 
 @pytest.mark.parametrize(("first", "second"), [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM, signal.SIGINT)])
 def test_the_second_signal_ends_it_at_once(audit, first, second):
-    process = audit(60)
+    process = audit(1000, grace=1000)
     process.send_signal(first)
     assert process.stdout.readline() == "in flight\n"
-    started = time.monotonic()
     process.send_signal(second)
-    process.wait(timeout=10)
-    assert time.monotonic() - started < 1
+    process.wait(timeout=100)
     assert process.returncode == 130
 
 

@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import math
 import os
-import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -382,14 +381,11 @@ async def test_a_swapped_model_is_noticed_and_the_run_stops(tmp_path: Path) -> N
         assert backend.unverified_since is not None
         await backend.close()
         fresh = hosted(server, tmp_path)
-        started = time.monotonic()
         after = (await fresh.describe()).fingerprint
-        seconds = time.monotonic() - started
         report = await fresh.probe()
         await fresh.close()
     assert after != before
-    # A probe of 262,144 tokens; with llama.cpp's cache the numbers of Gemma depend on what was asked before.
-    assert seconds < 60
+    # A vocabulary of 262,144; with llama.cpp's cache the numbers of Gemma depend on what was asked before.
     assert report.capabilities.bos
     without_bos = next(c for c in report.checks if c.name == "prompt without BOS")
     assert "is another prompt" in without_bos.message, report.render_text()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import re
 from pathlib import Path
 from typing import Any
 
 import peft
 import pytest
 import torch
+import transformers
 
 from backends import ConfigError, HFBackend
 from backends.base import GenerateRequest, GenerateResponse, Sampling
@@ -66,10 +66,34 @@ def test_memory_that_is_allowed_sends_the_rest_to_the_disk(folders: dict[str, Pa
         ({"model.layers.0": "cpu", "model.embed_tokens": "cpu"}, "no place for .*model.layers.1, model.layers.2"),
     ],
 )
-def test_a_map_of_other_parts_is_refused(parts: dict[str, str], told: str, folders: dict[str, Path]) -> None:
-    """transformers says nothing, and places what the map does not name by itself."""
-    (answer,) = HFBackend(folders["llama"], threads=1, device_map=parts).run_blocking([REQUESTS[0]])
-    assert re.search(told, str(answer)), answer
+def test_a_map_of_other_parts_is_refused(
+    parts: dict[str, str], told: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    """transformers says nothing, and places what the map does not name by itself. Told before a run begins."""
+    with pytest.raises(ConfigError, match=told):
+        HFBackend(folders["llama"], threads=1, device_map=parts, offload_folder=tmp_path).check()
+
+
+def test_a_map_of_other_parts_is_told_before_weights(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model of the hub is not there when a run is checked: by its config, before its weights are read."""
+    read = []
+    load = transformers.LlamaForCausalLM.from_pretrained
+    monkeypatch.setattr(
+        transformers.LlamaForCausalLM, "from_pretrained", lambda *a, **o: read.append(1) or load(*a, **o)
+    )
+    backend = HFBackend(folders["llama"], threads=1, device_map={"model": "cpu", "lm_haed": "cpu"})
+    (answer,) = backend.run_blocking([REQUESTS[0]])
+    assert "device_map.lm_haed" in str(answer)
+    assert not read
+
+
+def test_a_map_of_a_gguf_files_parts_is_refused_too(tmp_path: Path) -> None:
+    """Its config lies in the whole file, so that only the loaded model shows its parts."""
+    path = save_tiny_llama_gguf(tmp_path / "llama.gguf")
+    backend = HFBackend(path, threads=1, device_map={"model": "cpu", "lm_haed": "cpu"})
+    backend.check()
+    with pytest.raises(ConfigError, match=r"device_map\.lm_haed"):
+        backend.source.load("float32", "cpu", backend.placement)
 
 
 @pytest.mark.parametrize("parts", [{"": "cpu"}, {"model": "cpu", "lm_head": "cpu"}, {"model": "cpu"}])

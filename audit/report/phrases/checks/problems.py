@@ -20,16 +20,25 @@ def failed_requests(
         yield from (f"{name}: {outcome.stopped}" for outcome in rounds if outcome.stopped)
         for outcome in rounds:
             yield from (f"{name}: {outcome.failures[kind]} × {reason}" for kind, reason in outcome.reasons.items())
-    for_good = sum(outcome.for_good for rounds in outcomes.values() for outcome in rounds)
+    of_others = {name: rounds for name, rounds in outcomes.items() if name not in contradicted}
+    for_good = sum(outcome.for_good for rounds in of_others.values() for outcome in rounds)
+    whose, again = "", "the same command again"
     if contradicted:
+        open_ = {name: n for name, rounds in of_others.items() if (n := sum(map(_unanswered, rounds)))}
         yield (
-            f"{unanswered} questions have no answer that counts: find out why those of {enumeration(contradicted)} are "
-            "quarantined before you ask again, which costs the same once more"
+            f"{max(unanswered - sum(open_.values()), 0)} questions have no answer that counts: find out why those of "
+            f"{enumeration(contradicted)} are quarantined before you ask again, which costs the same once more"
         )
-    elif unanswered > for_good:
-        yield f"{unanswered} questions have no answer; run the same command again to ask them"
+        unanswered, whose = sum(open_.values()), f" of {enumeration(list(open_))}" if open_ else ""
+        again = "the same command again for these models alone"
+    if unanswered > for_good:
+        yield f"{unanswered} questions{whose} have no answer; run {again} to ask them"
     elif unanswered:
-        yield f"{unanswered} questions have no answer; asking them again unchanged would fail the same way"
+        yield f"{unanswered} questions{whose} have no answer; asking them again unchanged would fail the same way"
+
+
+def _unanswered(outcome: Outcome) -> int:
+    return outcome.items - outcome.cached - outcome.answered
 
 
 def identity_unchecked(model: str, error: Exception) -> str:

@@ -20,8 +20,11 @@ _LINES = f"{_LINE}\n{_LINE}"
 _CHAT = (*(Message("user", f"Say: {_LINES}"), Message("assistant", _LINES)) * 3, Message("user", f"Say: {_LINES}"))
 _TOKENS = 24
 #: How the line's characters, and the break after it, are rewritten: HTML entities, UTF-8 read as Latin-1, JSON escapes,
-#: URL escapes, and line ends of Windows.
-_REWRITTEN = ("&quot;", "&amp;", "&lt;", "&#", "Ã", "\\u00", '\\"', "%C3", "%26", "%22", "Søren\\", "Søren\r")
+#: URL escapes, line ends of Windows, an ampersand as a word, and letters without accents or with separate ones.
+_REWRITTEN = (
+    *("&quot;", "&amp;", "&lt;", "&#", "Ã", "\\u00", '\\"', "%C3", "%26", "%22", "Søren\\", "Søren\r"),
+    *("Müller and", "Muller", "u\N{COMBINING DIAERESIS}"),
+)
 
 
 @experiment("copied characters of texts")

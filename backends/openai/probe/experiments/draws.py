@@ -8,6 +8,8 @@ a request, a set consists of some draws of one token and some texts that come wi
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dataclasses
 import itertools
 import math
 import random
@@ -26,12 +28,14 @@ from backends.openai.probe.calibration import (
     listed_place,
     log_likelihood,
     p_value,
+    rich_p_value,
     single_draws_bound,
     unseen,
     with_draws,
 )
-from backends.openai.probe.experiments.long_draws import cold_texts, lists_stay, long_draws
-from backends.openai.probe.rounding import rounding
+from backends.openai.probe.experiments.long_draws import cold_texts, lists_stay, long_draws, places_of_two_texts
+from backends.openai.probe.experiments.rich_prompts import RICH_CHATS, RICH_TEXTS
+from backends.openai.probe.rounding import rounding, rounding_of_words
 from backends.openai.probe.session import MAX_NOISE, Kind, NotTestedError, Outcome, ProbeSession, experiment
 from backends.openai.probe.unlisted import unlisted_bound
 from backends.openai.protocol.parameters import sampling_options
@@ -51,28 +55,23 @@ _TEXTS = (
     "My favourite colour is",
     "In the morning we went to the",
     "She opened the door and",
-    "They said that",
-    "The answer is",
-    "On Monday he read a letter from his",
 )
 _QUESTIONS = (
     "Pick a digit from 0 to 9 at random. Answer with the digit alone.",
     "Name any day of the week. Answer with one word.",
     "Heads or tails? Answer with one word.",
     "Name a colour. Answer with one word.",
-    "Is a tomato a fruit? Answer yes or no.",
     "Picture a nurse. What is the nurse's gender? Answer with one word.",
     "Name a girl. Answer with her first name alone.",
     "Which season do you like best? Answer with one word.",
-    "Name an animal. Answer with one word.",
-    "Is it better to be early or late? Answer with one word.",
 )
 #: Draws after each prompt: by the field ``n``, which costs hardly more than one draw; by repeated prompts; with a
 #: request per draw; and with a request per draw if long draws cannot be read.
 _DRAWS_BY_N, _DRAWS_BY_PROMPTS, _DRAWS_ONE_BY_ONE, _DRAWS_ALONE = 100, 20, 2, 14
 _COLD, _COLD_PROMPTS, _MOST_COLD_DRAWS = 0.5, 2, 28
-#: Below this p-value draws beside lists are not used. Nothing is refused because of it.
-_BESIDE_LISTS = 0.001
+#: Below the first p-value draws beside lists are not used. Below the second, single draws without lists are made where
+#: those that were compared came several in a request. Nothing is refused because of either.
+_BESIDE_LISTS, _DOUBTED = 0.001, 0.02
 #: Entries below which a list is not a vocabulary.
 _SHORT = 200
 #: Draws of one request by ``n``, the first that a server accepts (OpenAI's gives up to 128).
@@ -103,14 +102,15 @@ _MOST_DRAWS = 120
 async def text_draws(session: ProbeSession) -> Outcome:
     """Whether drawn next tokens of texts fit the lists."""
     k = min(session.capabilities.largest_k, 1000)
-    return await _fit(session, "text", [(text, await session.next_tokens(text, k)) for text in _TEXTS])
+    asked = (*_TEXTS, *RICH_TEXTS)
+    return await _fit(session, "text", [(text, await session.next_tokens(text, k)) for text in asked])
 
 
 @experiment("draws of chats")
 async def chat_draws(session: ProbeSession) -> Outcome:
     """Whether drawn first tokens of answers fit the lists of chats."""
     k = session.capabilities.largest_chat_k
-    chats = [(Message("user", question),) for question in _QUESTIONS]
+    chats = [*((Message("user", question),) for question in _QUESTIONS), *RICH_CHATS]
     return await _fit(session, "chat", [(chat, await session.next_chat_tokens(chat, k)) for chat in chats])
 
 
@@ -120,12 +120,14 @@ async def _fit(session: ProbeSession, kind: Kind, asked: Sequence[tuple[Asked, T
     if len(lists) < len(asked) / 2:
         raise NotTestedError("not tried: too few lists")
     tops = [top for _, top in lists]
-    flag = _short_and_whole(tops) or rounding([[token.logprob for token in top.tokens] for top in tops])
+    flag = _short_and_whole(tops) or _rounding(tops)
     if flag:
         session.distrust(kind, flag)
         return Outcome(False, flag)
+    places = [chat_place(top) if kind == "chat" else listed_place(top, trimmed=False) for _, top in lists]
     listed = [
-        (prompt, chat_place(top) if kind == "chat" else listed_place(top, trimmed=False)) for prompt, top in lists
+        (prompt, dataclasses.replace(place, is_rich=prompt in (*RICH_TEXTS, *RICH_CHATS)))
+        for (prompt, _), place in zip(lists, places, strict=True)
     ]
     if session.capabilities.repeat_noise > MAX_NOISE:
         raise NotTestedError("not tried: its lists move too much")
@@ -139,7 +141,7 @@ async def _fit(session: ProbeSession, kind: Kind, asked: Sequence[tuple[Asked, T
         reason = f"draws at temperature {_COLD:g} are those of temperature 1"
         session.distrust(kind, reason)
         return Outcome(False, reason)
-    session.limits[kind] = unseen(places)
+    session.limits[kind], session.drawn_after[kind] = unseen(places), listed
     return Outcome(True, message)
 
 
@@ -148,7 +150,7 @@ class Look:
     """Sets of draws that are made when they are needed, and the tests of each."""
 
     draw: Callable[[], Awaitable[Sets]]
-    tests: Sequence[Callable[..., float]] = (p_value, unlisted_bound)
+    tests: Sequence[Callable[..., float]] = (p_value, rich_p_value, unlisted_bound)
 
 
 @dataclass(frozen=True)
@@ -250,6 +252,12 @@ def _for_cold(place: Place) -> float:
     return log_likelihood(cold) - log_likelihood(same)
 
 
+def _rounding(tops: Sequence[TopLogprobs]) -> str:
+    """How these lists are rounded; empty if they are not."""
+    of_words = [{token.text: token.logprob for token in top.tokens if top.identifies(token)} for top in tops]
+    return rounding([[token.logprob for token in top.tokens] for top in tops]) or rounding_of_words(of_words)
+
+
 def _short_and_whole(tops: Sequence[TopLogprobs]) -> str:
     """Says if short lists hold all the probability; empty if they do not.
 
@@ -305,15 +313,44 @@ async def variety(session: ProbeSession) -> Outcome:
 
 @experiment("draws beside lists")
 async def draws_beside_lists(session: ProbeSession) -> Outcome:
-    """Whether the tokens drawn beside this probe's lists fit these lists; if not, a run only draws without lists."""
+    """Whether the tokens drawn beside this probe's lists fit these lists; if not, a run only draws without lists.
+
+    Where one request gives several draws, those may be of another kind than single ones. If single ones with lists do
+    not fit, some without lists decide.
+    """
     if not session.capabilities.draws_with_lists:
         raise NotTestedError("not tried: lists come with no draw at temperature 1")
-    p = single_draws_bound(session.beside_lists, noise=session.capabilities.repeat_noise)
-    message = f"{len(session.beside_lists)} draws: p = {p:.2g} at most that they come from the lists"
+    trusted: list[Kind] = [kind for kind in session.drawn_after if kind not in session.untrusted]
+    beside = [*session.beside_lists]
+    for kind in trusted if session.capabilities.together is not None else ():
+        beside += await places_of_two_texts(session, kind)
+    p = single_draws_bound(beside, noise=session.capabilities.repeat_noise)
+    message = f"{len(beside)} draws: p = {p:.2g} at most that they come from the lists"
+    if p < _DOUBTED and session.capabilities.together is not None:
+        await _draw_singly(session, trusted)
     if p < _BESIDE_LISTS or not session.lists_are_steady():
         session.draw_with_lists(False)
         return Outcome(None, f"{message}; not used")
     return Outcome(True, message)
+
+
+async def _draw_singly(session: ProbeSession, kinds: Sequence[Kind]) -> None:
+    """Compare draws that take a request each with the lists. Those by ``n`` fit them, those beside them do not."""
+    together = session.capabilities.together
+    session.update(together=None)
+    for kind in kinds:
+
+        async def alone(kind: Kind = kind) -> Sets:
+            return [await drawn_places(session, session.drawn_after[kind], _DRAWS_ALONE)]
+
+        look = Look(alone)
+        with contextlib.suppress(NotTestedError):
+            _, fit, message = await compare_draws(session, (look, look))
+            if not fit:
+                reason = f"single draws do not fit its lists as those of one request do ({message})"
+                session.distrust(kind, reason)
+                session.record(f"single draws of {kind}s", Outcome(False, reason, **{f"{kind}_route": None}))
+    session.update(together=together)
 
 
 @experiment("several draws in one request")

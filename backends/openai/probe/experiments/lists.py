@@ -38,6 +38,8 @@ _LISTED, _MIN_WORDS = 20, 6
 #: Of so many listed words, after sentences and before names and days, some have a capital letter.
 _WITH_CAPITALS = 150
 _WHOLE_VOCABULARY = 10**6
+#: Nats by which a list may have moved at the end of a probe.
+_AT_THE_END = 0.1
 #: How many entries are asked for at first: some servers give no more than one or two, and refuse more.
 _FIRST_LISTS = (5, 2, 1)
 
@@ -201,11 +203,26 @@ async def temperature(session: ProbeSession) -> Outcome:
     assert first is not None
     session.draw_with_lists()
     warm = await session.next_tokens(PROMPT, len(first.tokens))
+    session.settled_list = warm if isinstance(warm, TopLogprobs) else None
     if max_abs_diff(first, warm) <= session.tolerance():
         return Outcome(True, "the temperature changes nothing", temperature=0.0)
     session.draw_with_lists(False)
     session.api.temperature = 1.0
     return Outcome(None, "lists depend on the temperature: 1 is used", temperature=1.0)
+
+
+@experiment("lists at the end")
+async def lists_at_the_end(session: ProbeSession) -> Outcome:
+    """Whether nothing that the probe sent stays, such as a bias: one list is still what it was."""
+    if session.settled_list is None or session.capabilities.repeat_noise > MAX_NOISE:
+        raise NotTestedError("not tried: no list to compare with")
+    now = accepted(await session.next_tokens(PROMPT, len(session.settled_list.tokens)))
+    diff = max_abs_diff(session.settled_list, now)
+    message = f"one list is {diff:.2g} nats from what it was before"
+    if diff <= max(_AT_THE_END, 4 * session.capabilities.repeat_noise):
+        return Outcome(True, message)
+    session.distrust("text", f"{message}: something that was sent in between stays, or another model answers")
+    return Outcome(False, message)
 
 
 @experiment("ids of listed tokens")
@@ -248,7 +265,7 @@ async def token_ids(session: ProbeSession) -> Outcome:
     if change is None:
         session.distrust("text", f"a prompt as token ids is {diff:.2g} nats from the same prompt as text")
         return Outcome(False, message)
-    session.by_ids = True
+    session.by_ids, session.settled_list = True, accepted(by_ids)
     session.statements.append(
         f"a prompt as text is {diff:.2g} nats from the same prompt as token ids. A third question decided: the text's "
         f"list is that of its ids {change} BOS token. Every text is asked as token ids"

@@ -5,6 +5,7 @@ A server may answer with another model when lists are requested: these draws do 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -13,27 +14,23 @@ from typing import Any
 from backends.base import GenerateRequest, Message, Sampling
 from backends.errors import BackendError
 from backends.openai.probe.calibration import Place, listed_place
+from backends.openai.probe.experiments.rich_prompts import RICH_TASKS, RICH_TEXTS
 from backends.openai.probe.session import Kind, ProbeSession
 from backends.openai.protocol.api import single_choice
 from backends.openai.protocol.parameters import sampling_options
 from backends.openai.scoring.top_logprobs import read_top_logprobs
 
-#: Each is continued, or answered, with many words.
+#: Each is continued, or answered, with many words. The first ones are also sampled at a low temperature.
 _BEGINNINGS = (
     "Once upon a time there was a",
     "The weather today is",
     "She opened the letter and",
-    "In our town there are many",
-    "My best friend and I",
-    "The history of the city begins",
+    *RICH_TEXTS,
 )
 _TASKS = (
     "Tell me a short story about a dog.",
     "Describe a house by a river.",
     "Write a letter to a friend about the summer.",
-    "What do people do in winter?",
-    "Tell me about a town that you like.",
-    "Describe what a baker does in the morning.",
 )
 #: Tokens per text, draws of each, and texts at a low temperature. Not longer: a slow server has a time limit for each
 #: answer.
@@ -56,11 +53,18 @@ async def long_draws(session: ProbeSession, kind: Kind) -> list[Place]:
         drawn = await session.ask(_text, session, prompt, 1.0)
         if isinstance(drawn, BackendError):
             return []
-        places += [place for place, _ in drawn]
+        is_rich = prompt in (*RICH_TEXTS, *RICH_TASKS)
+        places += [dataclasses.replace(place, is_rich=is_rich) for place, _ in drawn]
         off += [moved > max(_OWN_VALUE_OFF, found.repeat_noise) for _, moved in drawn if moved is not None]
     if sum(off) > _MOST_OFF * len(off):
         session.distrust(kind, f"{sum(off)} of {len(off)} drawn tokens have another value in their own lists")
     return places
+
+
+async def places_of_two_texts(session: ProbeSession, kind: Kind) -> list[Place]:
+    """A place for each token of two texts sampled at temperature 1; none if they are refused."""
+    drawn = [await session.ask(_text, session, prompt, 1.0) for prompt in _prompts(kind)[:2]]
+    return [place for text in drawn if not isinstance(text, BackendError) for place, _ in text]
 
 
 async def cold_texts(session: ProbeSession, kind: Kind, temperature: float) -> AsyncIterator[list[Place]]:
@@ -84,7 +88,7 @@ async def lists_stay(session: ProbeSession, kind: Kind, temperature: float) -> b
 
 
 def _prompts(kind: Kind) -> Sequence[str | tuple[Message, ...]]:
-    return _BEGINNINGS if kind == "text" else [(Message("user", task),) for task in _TASKS]
+    return _BEGINNINGS if kind == "text" else [*((Message("user", task),) for task in _TASKS), *RICH_TASKS]
 
 
 async def _text(

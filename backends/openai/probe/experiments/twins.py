@@ -42,6 +42,7 @@ _LONG_TWINS = (
     ("", _LONG),
     ("the start of a long prompt", _LONG.replace("apple", "stone")),
     ("the middle of a long prompt", _LONG.replace("fifth day the painter", "fifth day the cashier")),
+    ("the later part of a long prompt", _LONG.replace("eighth day the driver", "eighth day the cashier")),
     ("the end of a long prompt", _LONG.replace("Now they ask", "Now we ask")),
 )
 _QUOTED = 'Müller asked Weiß.\n\nHe said "no" to the'
@@ -49,6 +50,7 @@ _QUOTED = 'Müller asked Weiß.\n\nHe said "no" to the'
 _WRITTEN = (
     ("", _QUOTED),
     ("an accented letter", _QUOTED.replace("Mü", "Mö")),
+    ("an accented letter and a plain one", _QUOTED.replace("Mü", "Mu")),
     ("a quotation mark and its name in HTML", _QUOTED.replace('"', "&quot;")),
     ("one line break or two", _QUOTED.replace("\n\n", "\n")),
     ("a line break and its escape", _QUOTED.replace("\n", "\\n")),

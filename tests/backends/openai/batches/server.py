@@ -9,6 +9,7 @@ line that failed is in the file of errors. Users report lines that come twice or
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 from collections import Counter
@@ -29,6 +30,8 @@ class BatchServer(StrictServer):
         How often a batch is asked after before it has ended.
     failing, missing, twice : float
         Parts of the lines that fail, have no answer, come twice.
+    asked_after : asyncio.Event
+        Set once a batch was asked after.
     expires_after : int or None
         Lines of a batch that are answered before it expires.
     lost : int
@@ -46,6 +49,7 @@ class BatchServer(StrictServer):
         self.paid_directly = 0
         self.looks, self.lost, self.refused = 1, 0, ""
         self.failing = self.missing = self.twice = 0.0
+        self.asked_after = asyncio.Event()
         self.expires_after: int | None = None
         self.room: int | None = None
         self.files: dict[str, str] = {}
@@ -102,6 +106,7 @@ class BatchServer(StrictServer):
         return Reply({"object": "list", "data": found[:2], "has_more": len(found) > 2})
 
     def _looked_at(self, batch: dict[str, Any]) -> Reply:
+        self.asked_after.set()
         batch["left"] -= 1
         if batch["left"] < 0 and batch["status"] in ("validating", "in_progress"):
             self._run(batch)

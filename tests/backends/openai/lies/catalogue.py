@@ -21,19 +21,23 @@ from tests.backends.openai.lies.transformations import (
     audited_word_down,
     audited_words_alike,
     audited_words_swapped,
+    bias_that_stays,
     bos_doubled_on_texts,
     cached,
     cached_draws,
     chats_of,
     chosen_from_a_cache,
+    cold_but_alone,
     drawn_beside_lists,
     draws_copied,
+    each_word_rounded,
     filtered_alike,
     first_words,
     greedy,
     hears,
     hears_where_chosen,
     hot_rows,
+    hot_where,
     ids_shifted,
     in_lower_case,
     jittered,
@@ -69,6 +73,7 @@ from tests.backends.openai.lies.transformations import (
     top_40,
     top_p_90,
     where_chosen,
+    without_accents,
     womens_words,
 )
 from tests.backends.openai.lies.word_model import tokens_of
@@ -212,6 +217,17 @@ MORE: Mapping[str, Told] = {
     ),
     "another model for answers of more than 32 tokens": another_model(
         lambda asked, _: asked.tokens_wanted > 32, ("echo", "ids", *LISTED)
+    ),
+    "lists at temperature 1.4 beyond 60 tokens": hot_where(lambda asked: len(asked.tokens) > 60, 1.4),
+    "lists at temperature 1.5 where characters have several bytes": hot_where(lambda a: not a.text.isascii(), 1.5),
+    "lists at temperature 1.5 where there are digits": hot_where(lambda a: bool(re.search(r"\d", a.text)), 1.5),
+    "lists and draws by n at temperature 0.7": cold_but_alone,
+    "a bias that stays": bias_that_stays,
+    "each word rounded by a step of its own": lists(each_word_rounded, LISTED),
+    "letters without accents": reads(without_accents),
+    "ampersands as words": reads(lambda text: text.replace("&", "and")),
+    "prompts of more than 150 tokens without their middle": hears(
+        lambda tokens: tokens if len(tokens) < 150 else (*tokens[:110], *tokens[-40:]), LISTED, honest_usage=False
     ),
     "another model from the start": lambda random: another_throughout(random),
 }

@@ -60,6 +60,24 @@ def test_false_values_of_chosen_tokens_are_not_used(lie: str, style: Style) -> N
     assert [outcome.accepted_wrong for outcome in outcomes] == [0, 0]
 
 
+@pytest.mark.parametrize(
+    ("lie", "style", "seed"),
+    [
+        ("lists at temperature 1.4 beyond 60 tokens", "lists", 1),
+        ("lists at temperature 1.5 where characters have several bytes", "chat", 1),
+        ("lists and draws by n at temperature 0.7", "whole", 0),
+        ("a bias that stays", "ids", 1),
+        ("each word rounded by a step of its own", "lists", 0),
+        ("letters without accents", "lists", 0),
+        ("ampersands as words", "chat", 1),
+        ("prompts of more than 150 tokens without their middle", "chat", 0),
+    ],
+)
+def test_a_lie_after_some_prompts_alone_is_refused(lie: str, style: Style, seed: int) -> None:
+    (outcome,) = trials(lie, style, range(seed, seed + 1))
+    assert outcome.ended == "refused"
+
+
 _EVERY = 3  # of the cases, each a probe of 10 s: one in so many is asked every time, all of them with the battery
 
 

@@ -5,6 +5,7 @@ A `Told` makes the lie anew for each trial, from a random generator.
 
 from __future__ import annotations
 
+import unicodedata
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -148,6 +149,53 @@ def previous_answer(random: np.random.Generator) -> Lie:
 
 def lists(change: Callable[[np.ndarray], np.ndarray], styles: tuple[Style, ...] = SCORED) -> Told:
     return lambda random: Lie(styles, lists=lambda values, asked: change(values))
+
+
+def hot_where(when: Callable[[Asked], bool], temperature: float) -> Told:
+    """Lists and rows are of this temperature after some prompts; the draws are true."""
+    return lambda random: Lie(
+        SCORED, lists=lambda values, asked: normalised(values / temperature) if when(asked) else values
+    )
+
+
+def cold_but_alone(random: np.random.Generator) -> Lie:
+    """Lists are of temperature 0.7, and so are several draws of one request; a single draw is true."""
+
+    def draws(values: np.ndarray, temperature: float, asked: Asked) -> np.ndarray:
+        told = normalised(values / 0.7) if (asked.sent.get("n") or 1) > 1 else values
+        return told / temperature if temperature else greedy(told, temperature)
+
+    return Lie(
+        LISTED, lists=lambda values, asked: normalised(values / 0.7) if asked.kind == "list" else values, draws=draws
+    )
+
+
+def bias_that_stays(random: np.random.Generator) -> Lie:
+    """A ``logit_bias`` of one request moves all later lists and draws by up to 3 nats."""
+    kept = np.zeros(len(VOCABULARY))
+
+    def moved(values: np.ndarray, asked: Asked) -> np.ndarray:
+        for token, bias in (asked.sent.get("logit_bias") or {}).items():
+            if 0 < int(token) <= len(VOCABULARY):
+                kept[int(token) - 1] = np.clip(bias, -3, 3)
+        return normalised(values + kept)
+
+    def draws(values: np.ndarray, temperature: float, asked: Asked) -> np.ndarray:
+        told = moved(values, asked)
+        return told / temperature if temperature else greedy(told, temperature)
+
+    return Lie(("ids", "chosen", "whole"), lists=moved, draws=draws)
+
+
+def each_word_rounded(values: np.ndarray) -> np.ndarray:
+    """Each word's values are multiples of a step of its own, 0.1 to 0.4 nats."""
+    steps = np.array([0.1 + 0.3 * zlib.crc32(word.encode()) / 2**32 for word in VOCABULARY])
+    return np.asarray(np.round(values / steps) * steps)
+
+
+def without_accents(text: str) -> str:
+    apart = unicodedata.normalize("NFD", text)
+    return "".join(letter for letter in apart if not unicodedata.combining(letter))
 
 
 def audited_word_down(

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from backends.base import ContinuationScore, Message, ScoreRequest, ScoreResponse
 from backends.openai import OpenAIBackend
-from backends.openai.probe.canary import canary_value, largest_move, tolerance
-from backends.openai.probe.report import CanaryValue
+from backends.openai.capabilities import ServerCapabilities
+from backends.openai.probe import canary
+from backends.openai.probe.canary import canary_value, largest_move, tolerance, with_listed_words
+from backends.openai.probe.report import CanaryValue, Watched
+from backends.openai.protocol.api import ServerApi
+from backends.openai.scoring.top_logprobs import ListedToken, TopLogprobs
 from tests.backends.openai.lying_server import MODEL, ChatLiar, Liar
 
 
@@ -54,6 +58,17 @@ def test_a_canary_counts_no_noise_far_down() -> None:
     assert largest_move([then], [now]) == 0.0
     risen = canary_value(ContinuationScore(-1.0, -1.0, -1.0))
     assert largest_move([then], [risen]) == pytest.approx(7.0), "from far down to likely is another model all the same"
+
+
+async def test_a_word_listed_with_and_without_a_space_is_watched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def listed(*_: Any) -> TopLogprobs:
+        tokens = [ListedToken(text, -1.0 - at) for at, text in enumerate(["teacher", " teacher", "no"])]
+        return TopLogprobs(tuple(tokens), 3, "no", "bytes")
+
+    monkeypatch.setattr(canary, "next_chat_tokens", listed)
+    watched = [Watched("Pick a digit", True, ("1", "2"), ())]
+    (asked,) = await with_listed_words(cast("ServerApi", None), ServerCapabilities(largest_chat_k=3), watched)
+    assert asked.continuations == ("1", "2", "teacher", "no")
 
 
 def test_no_noise_lets_a_canary_move_without_limit() -> None:

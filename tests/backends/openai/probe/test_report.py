@@ -7,12 +7,15 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from backends import OpenAIBackend
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.probe.record import ProbeRecord
 from backends.openai.probe.report import CanaryValue, Check, ProbeReport
+from tests.backends.openai.lies.catalogue import LIES
+from tests.backends.openai.lies.direct import ask_directly
 from tests.backends.openai.lies.server import MODEL, WordServer
 
 #: As version 0.1 wrote it.
@@ -60,6 +63,26 @@ async def test_the_route_that_answers_says_why_it_has_no_lists(tmp_path: Path) -
     report, _ = await of_a_server_without_lists(tmp_path)
     assert "the answer has no log-probabilities" in report.without_scores
     assert "base_url" not in report.without_scores  # its texts are answered: the address and the name are right
+
+
+@pytest.mark.parametrize(
+    ("lie", "failed", "advice"),
+    [
+        ("temperature 0.7 in lists", "draws of texts", "--logprobs-mode raw_logprobs"),
+        ("cache by the first 12 characters", "near twins of texts", "switch off the cache"),
+    ],
+)
+async def test_a_refused_server_is_named_with_what_to_do(lie: str, failed: str, advice: str, tmp_path: Path) -> None:
+    async with WordServer("lists", 0, LIES[lie](np.random.default_rng(0))).running() as server:
+        backend = OpenAIBackend(server.base_url, model=MODEL, api_key_env=None, probe_folder=tmp_path)
+        ask_directly(backend, server)
+        report, absent = await backend.probe(), (await backend.describe()).absent["score"]
+        await backend.close()
+    for said in (absent, report.render_text()):
+        assert server.base_url in said
+        assert failed in said
+        assert advice in said
+        assert f"`audit probe {server.base_url} --model {MODEL}`" in said
 
 
 async def test_a_noise_that_nothing_measured_is_not_zero(tmp_path: Path) -> None:

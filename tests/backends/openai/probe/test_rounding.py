@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from backends.openai.probe.rounding import rounding
+from backends.openai.probe.rounding import rounding, rounding_of_words
 
 
 def lists(seed: int, logits: Callable[[np.ndarray], np.ndarray] = lambda x: x) -> np.ndarray:
@@ -63,3 +63,20 @@ def test_honest_values_are_not_accused() -> None:
         assert not rounding(values.tolist())
         assert not rounding(np.round(values, 4).tolist())
         assert not rounding(lists(seed, bfloat16).tolist())
+
+
+def words_of(values: np.ndarray, steps: np.ndarray | None) -> list[dict[str, float]]:
+    """Lists of the likeliest 20 words; each word's value on a grid of its own, if there are steps."""
+    told = values if steps is None else np.round(values / steps) * steps
+    return [{str(at): row[at] for at in np.argsort(-row)[:20]} for row in told]
+
+
+@pytest.mark.parametrize("rounds", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_words_on_grids_of_their_own_are_found(seed: int, rounds: bool) -> None:
+    random = np.random.default_rng(seed)
+    logits = (random.normal(0, 2, 400) + random.normal(0, 1, (10, 400))).astype(np.float32)
+    values = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    found = rounding_of_words(words_of(values, random.uniform(0.1, 0.4, 400) if rounds else None))
+    assert bool(found) == rounds
+    assert not rounding_of_words(words_of(bfloat16(logits) - np.log(np.exp(logits).sum(1, keepdims=True)), None))

@@ -249,11 +249,22 @@ def test_a_refusal_is_no_score() -> None:
         read_top_logprobs({"choices": [{**choice, "logprobs": {"content": [{**entry, "top_logprobs": [entry]}]}}]}, 1)
 
 
+@pytest.mark.parametrize(("step", "offset", "refused"), [(0.25, 0.0, True), (0.2, 0.0, True), (0.25, 0.013, False)])
+def test_a_list_of_rounded_values_is_refused(step: float, offset: float, refused: bool) -> None:
+    """Each list by itself: a server may round some only. An offset is that of 16-bit logits."""
+    listed = legacy({f" {chr(97 + at)}": -offset - step * (at + 8) for at in range(10)}, " a")
+    if not refused:
+        assert len(read_top_logprobs(listed, 10).tokens) == 10
+        return
+    with pytest.raises(BackendError, match=f"rounded to {step:g} nats"):
+        read_top_logprobs(listed, 10)
+
+
 @pytest.mark.parametrize("order", ["keys", "ascending", "shuffled"])
 @pytest.mark.parametrize("k", [5, 20])
 def test_an_object_in_no_order_of_value_is_read_by_value(order: str, k: int) -> None:
     """Go and ``sort_keys`` write the keys in alphabetical order; every number is true."""
-    values = {f" {chr(97 + at)}": -3.2 - 0.2 * ((at * 7) % k) for at in range(k)}
+    values = {f" {chr(97 + at)}": -3.21 - 0.2 * ((at * 7) % k) for at in range(k)}
     keys = {"keys": sorted(values), "ascending": sorted(values, key=values.__getitem__)}
     if order == "shuffled":
         keys[order] = Random(3).sample(sorted(values), k)

@@ -12,6 +12,9 @@ import transformers
 
 from backends import BackendError, HFBackend
 from backends.base import GenerateRequest, Sampling, ScoreRequest
+from backends.embedded import gemma3_path
+from backends.transformers import weight_layout
+from backends.transformers.scoring import tree_attention, trials
 from backends.transformers.scoring.tree import TreeRoute
 from tests.backends.local.tiny_models import (
     BASE,
@@ -41,6 +44,48 @@ def test_sixteen_bit_models_take_the_tree_and_stay_near_float32(dtype: Any, fold
     assert scores(backend, REQUESTS) == pytest.approx(exact, rel=0.05, abs=0.5)
     assert backend.load().scorer.route == "tree"
     assert backend.describe_blocking().fingerprint["dtype"] == dtype
+
+
+def _route(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Of a model in bfloat16, whose rounding is too large for the usual trial."""
+    monkeypatch.setattr(trials, "ROUNDING_OF_16", 1e-6)
+    return HFBackend(folder, dtype="bfloat16", device="cpu", threads=1).load().scorer.route
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2", "gemma3"])
+def test_a_model_that_rounds_much_is_tried_in_float32(
+    family: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _route(folders[family], monkeypatch) == "tree"
+
+
+@pytest.mark.parametrize("wrong_in", [torch.float32, torch.bfloat16])
+def test_a_wrong_tree_is_found_beside_large_rounding(
+    wrong_in: torch.dtype, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it is wrong for everything, and where it is so in 16 bits alone."""
+    attention = tree_attention._tree_attention
+
+    def wrong(module: Any, query: Any, *rest: Any, **options: Any) -> Any:
+        out, weights = attention(module, query, *rest, **options)
+        return (out * 1.3 if query.dtype == wrong_in else out), weights
+
+    transformers.AttentionInterface.register(tree_attention.ATTENTION, wrong)
+    try:
+        assert _route(folders["llama"], monkeypatch) == "batch"
+    finally:
+        transformers.AttentionInterface.register(tree_attention.ATTENTION, attention)
+
+
+def test_a_copy_without_room_is_not_made(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weight_layout, "_COPYING", 1 << 40)
+    assert _route(folders["llama"], monkeypatch) == "batch"
+
+
+@pytest.mark.models
+def test_gemma_in_bfloat16_takes_the_tree() -> None:
+    """Its log-probabilities of random tokens round by 0.15 nats by the tree, and by 0.18 in plain passes."""
+    assert HFBackend(gemma3_path(), dtype="bfloat16", device="cpu", threads=1).load().scorer.route == "tree"
 
 
 @pytest.mark.parametrize("spoilt", [1, 2])

@@ -1,0 +1,43 @@
+"""Where a pack of trie nodes is cut into blocks whose queries attend together.
+
+A block gathers the keys of its ancestors and its own, and each of its queries is multiplied with all of them. Best
+is a block of whole branches: its ancestors are few, and it sees little that is not its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import numpy.typing as npt
+
+BLOCK = 64  # queries, on a GPU: enough for a full matrix kernel
+#: On a CPU: sizes tried, and how many queries take as long as the gathering of the keys.
+SIZES = (8, 16, 24, 32, 48, 64)
+GATHERING = 4
+
+
+def block_starts(depths: npt.NDArray[np.int64], *, on_cpu: bool) -> list[int]:
+    """The first node of each block of a pack, given the depths of the pack's nodes in preorder."""
+    if not on_cpu:
+        return list(range(0, len(depths), BLOCK))
+    return min((_cut_at_branches(depths, size) for size in SIZES), key=lambda starts: _cost(depths, starts))
+
+
+def _cut_at_branches(depths: npt.NDArray[np.int64], most: int) -> list[int]:
+    """Blocks of at most so many nodes, and of half of it at least: one may end before a branch nearer to the root."""
+    none = depths.max() + 1
+    begins = np.where(np.diff(depths, prepend=0) <= 0, depths, none)  # depths where a branch begins
+    starts = [0]
+    while len(depths) - starts[-1] > most:
+        least, last = starts[-1] + (most + 1) // 2, starts[-1] + most
+        places = begins[least : last + 1].copy()
+        places[-1] = depths[last]
+        starts.append(last - int(places[::-1].argmin()))
+    return starts
+
+
+def _cost(depths: npt.NDArray[np.int64], starts: list[int]) -> int:
+    """Time of a layer's attention, in the products of one query with one key; all blocks are padded to one size."""
+    block = max(high - low for low, high in itertools.pairwise([*starts, len(depths)]))
+    return len(starts) * (int(depths[starts].max()) + block) * (block + GATHERING)
