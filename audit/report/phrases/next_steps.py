@@ -53,7 +53,13 @@ def next_steps(figures: Figures) -> Iterator[str]:
 
 
 def _probed(source: AuditSource | None) -> str:
-    return "" if source is None or source.config is None else f"; `audit probe {shlex.quote(source.config)}` tests more"
+    """The command that probes the config's servers, or the first one named on the command line."""
+    if source is None:
+        return ""
+    named = source.changed.get("model") or ()
+    urls = [name for name in ([named] if isinstance(named, str) else named) if "://" in name]
+    target = source.config or next(iter(urls), "")
+    return f"; `audit probe {shlex.quote(target)}` tests more" if target else ""
 
 
 def _may_be_answered(result: AuditResult) -> bool:

@@ -11,7 +11,7 @@ from audit import Audit, load_audit
 from audit.cli.run import given_audit
 from audit.report.figures import Figures
 from audit.report.phrases import next_steps
-from audit.results import AuditResult, AuditSource, DataQuality, LimitCheck, VarianceComponents
+from audit.results import AuditResult, AuditSource, DataQuality, LimitCheck, SelfCheck, VarianceComponents
 from audit.run.facts import audit_source
 from backends.stand_ins.fake import FakeBackend
 from suites import OccuGender
@@ -169,3 +169,25 @@ def test_a_run_knows_its_config_and_what_it_replaced(tmp_path: Path) -> None:
     assert [(info.n_items, info.of_items) for info in found.suites] == [(60, 1000)]
     in_python = Audit({"a": FakeBackend()}, [OccuGender(("implicit",))], db=tmp_path / "b.db", out=tmp_path, limit=100)
     assert in_python.run_sync().source == AuditSource(config=None, db=str(tmp_path / "b.db"))
+
+
+@pytest.mark.parametrize(
+    ("source", "command"),
+    [
+        (CONFIG, "; `audit probe 'my audits/mine.py'` tests more"),
+        (
+            AuditSource(config=None, db="a.db", changed={"model": ["embedded:smollm2", "http://h/v1#m"]}),
+            "http://h/v1#m",
+        ),
+        (AuditSource(config=None, db="a.db", changed={"model": ["embedded:smollm2"]}), ""),
+    ],
+)
+def test_a_quarantined_server_is_probed_by_a_command(source: AuditSource, command: str) -> None:
+    check = SelfCheck(
+        model="a", asked_again=60, unanswered=0, disagreed=0, rate_low=0, rate_high=0.06, foreign_at_most=0.07,
+        noise=0, largest_move=0, contradicted=True,
+    )  # fmt: skip
+    said = steps(result(source=source, self_checks=[check]))
+    assert "Find out why the answers of a are quarantined" in said
+    assert command in said
+    assert ("audit probe" in said) == bool(command)
