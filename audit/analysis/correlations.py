@@ -28,7 +28,7 @@ has no value, and its interval reaches from that of the uncorrected correlation 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,10 @@ from audit.analysis.estimators import (
     is_constant,
     summed_variance,
 )
+
+#: The part of the jackknife's degrees of freedom that the tails of a difference have beyond 95 %. Where the covariate
+#: does not matter, p was below 0.0001 in 4 to 5 of 10,000 samples of 8 to 20 clusters; now in 1 to 2 at most.
+_FAR_PART = 0.6
 
 #: The part of the clusters' variation that may be their draws', for a correlation without them to be known.
 _MOST_DRAWN = 0.7
@@ -172,12 +176,13 @@ class Correlations:
     def differences(self, pairs: Sequence[tuple[int, int]]) -> Estimate:
         """The second correlation of each pair minus the first; the jackknife leaves the same clusters out of both."""
         a, b = np.array(pairs).T
-        return self._estimate(
+        found = self._estimate(
             self.value[b] - self.value[a],
             self.without[:, b] - self.without[:, a],
             [without[:, b] - without[:, a] for without in self.without_level],
             self.cells[:, b] - self.cells[:, a],
         )
+        return found if found.far_df is not None else replace(found, far_df=np.maximum(_FAR_PART * found.df, 1.0))
 
     def _estimate(self, value: Floats, without: Floats, without_level: Sequence[Floats], cells: Floats) -> Estimate:
         n = len(without)

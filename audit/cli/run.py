@@ -161,6 +161,8 @@ def run(
     given = {name: value for name, value in options.items() if value is not None}
     given |= {"small_sample": True} if small_sample else {}
     audit = named.only(models or (), suites or (), **given)
+    if baseline is not None:
+        audit.changed = {**audit.changed, "baseline": baseline}
     if not resume and audit.db.exists():
         raise ConfigError(
             "--fresh",
@@ -304,10 +306,15 @@ def _follow_ups(result: AuditResult, store: Path) -> Iterator[str]:
     """Commands to try next; ``store`` is the value of their --db option."""
     of_store = f"--db {shlex.quote(str(store))}"
     names = [shlex.quote(model.name) for model in result.models]
+    from audit.report.phrases.next_steps import judged_against
+
     yield "Next:"
     if len(names) > 1:
         yield f"  audit compare {names[0]} {names[1]} {of_store}"
     shown = next((m for m in result.measures if m.spec.primary and m.value is not None), None)
     if shown is not None:
         yield f"  audit show {shown.id} {of_store}"
-    yield f"  audit baseline save first {of_store}"
+    if baseline := judged_against(result):
+        yield f"  audit gate --baseline {shlex.quote(baseline)} {of_store}"
+    else:
+        yield f"  audit baseline save first {of_store}"

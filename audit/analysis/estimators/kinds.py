@@ -98,7 +98,7 @@ def mean_of_kind(
     is_count = np.broadcast_to(kind.is_count, estimate.value.shape)
     counted = allow_for_few_outcomes(estimate, *arguments) if is_count.any() else estimate
     if not is_count.all():
-        estimate = bent_by_skewness(estimate)
+        estimate = bent_by_skewness(estimate, is_change=kind.is_change)
         if kind.is_probability:
             estimate = widened_by_logit_model(estimate, columns, clusters, strata)
         unseen = allow_for_unseen_changes if kind.is_change else allow_for_unseen_outcomes

@@ -6,13 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from audit.analysis.estimators.estimate import Estimate, Reach
+from audit.analysis.estimators.estimate import Estimate, Floats, Reach
 
 #: What samples of ten or twenty levels show at most; beyond it, the exponential runs away.
 _MOST_SKEWNESS = 1.5
+#: What few levels show of a skewness, of ν degrees of freedom: 1 / (1 + 12 / ν) of it. It is not taken for more than
+#: `_MOST_OF_FEW`, nor with 4 degrees or fewer (in part up to 9), of which luck shows as much.
+_NOT_SHOWN, _LUCK_ALONE, _FEW, _MOST_OF_FEW = 12.0, 4.0, 9.0, 0.85
 
 
-def bent_by_skewness(estimate: Estimate) -> Estimate:
+def bent_by_skewness(estimate: Estimate, *, is_change: bool = False) -> Estimate:
     """The estimate with Hall's transformation for its skewness γ (1992, J. R. Stat. Soc. B 54, the exponential one).
 
     γ is the third cumulant of the estimate's error, the sum of what each cluster factor adds, over the standard error
@@ -23,18 +26,40 @@ def bent_by_skewness(estimate: Estimate) -> Estimate:
     The other side stays Student's, though Hall's would be shorter: five or twenty levels show a skewness by mere luck.
     With a side shortened, intervals over 40 occupations and 5 templates held the truth in 92.8 % where all effects
     were normal, and in 91.6 % where they had heavy tails (t, 5 df); as they are, in 94.9 and 95.1 %.
+
+    ``is_change``: of a difference, which has no further room (`allow_for_unseen_skewness`). What a sample shows of the
+    skewness then counts for more if its levels are few, as they show less than there is (Joanes & Gill 1998, J. R.
+    Stat. Soc. D 47(1)): of exponential effects ten levels missed to one side in 6.0 % and now do in 3.9 %, fifteen in
+    5.1 and 3.5 %, twenty-five in 4.2 and 3.2 %. Where effects are normal, intervals are 12, 5 and 1.5 % wider for it,
+    at any confidence: the bend stays. With five levels nothing changes; no rule by their skewness reaches 4 % at less
+    than 1.4 times the width.
     """
     if estimate.third is None:
         return estimate
     skewness = np.divide(estimate.third, estimate.se**3, out=np.zeros_like(estimate.se), where=estimate.se > 0)
     size = np.minimum(np.abs(np.nan_to_num(skewness)), _MOST_SKEWNESS)
-    t, bend = estimate.t, 2 / 3 * size
-    longer = Reach(estimate.se * (1 + size / 6 / Reach(np.ones_like(t), bend).at(t)), bend)
+    longer = _bent(estimate, size)
+    if is_change:
+        farther = _bent(estimate, np.maximum(size, np.minimum(size * _not_shown(estimate.df), _MOST_OF_FEW)))
+        scale = np.divide(farther.at(estimate.t), longer.at(estimate.t), out=np.ones_like(size), where=longer.se > 0)
+        longer = longer._replace(se=longer.se * np.where(np.isfinite(scale), scale, 1.0))
     below, above = (
         Reach(*(np.where(is_long, bent, straight) for bent, straight in zip(longer, side, strict=True)))
         for is_long, side in zip((skewness <= 0, skewness > 0), estimate.reach, strict=True)
     )
     return replace(estimate, below=below, above=above)
+
+
+def _bent(estimate: Estimate, size: Floats) -> Reach:
+    """Hall's reach to the side of the longer tail, of a skewness of this size (k,)."""
+    bend = 2 / 3 * size
+    return Reach(estimate.se * (1 + size / 6 / Reach(np.ones_like(bend), bend).at(estimate.t)), bend)
+
+
+def _not_shown(df: Floats) -> Floats:
+    """How many times the skewness that so many degrees of freedom (k,) show there may be."""
+    counts = np.clip((df - _LUCK_ALONE) / (_FEW - _LUCK_ALONE), 0.0, 1.0)
+    return np.asarray(1 + counts * _NOT_SHOWN / np.maximum(df, 1.0))
 
 
 def allow_for_unseen_skewness(estimate: Estimate) -> Estimate:

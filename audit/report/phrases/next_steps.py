@@ -36,6 +36,9 @@ def next_steps(figures: Figures) -> Iterator[str]:
     if broken := [check for check in result.limits if check.decisive_verdict == "broken"]:
         command = f"audit show {broken[0].figure.id} --run {result.run_id}{_of_store(result.source)}"
         yield f"A limit is broken: `{command}` shows the answers behind the first."
+    if baseline := judged_against(result):
+        command = f"audit gate --baseline {shlex.quote(baseline)}{_of_store(result.source)}"
+        yield f"`{command}` says what got worse than the baseline, or did not."
     if any(is_weak(entry) for entry in result.data_quality):
         yield "Coverage is low for some figures: select one to read the answers behind it before you rely on it."
     if open_ := [c for c in result.comparisons if _more_items_help(c, result)]:
@@ -50,6 +53,14 @@ def next_steps(figures: Figures) -> Iterator[str]:
             f"`audit baseline save first{of_store}` keeps this run as `first`; after a later one "
             f"`audit gate --baseline first{of_store}` says what got worse."
         )
+
+
+def judged_against(result: AuditResult) -> str | None:
+    """The baseline that a run until decided was about; None if it had another question, or its name is not known."""
+    if result.until is None or result.until.question != "baseline" or result.source is None:
+        return None
+    named = result.source.changed.get("baseline")
+    return None if named is None else str(named)
 
 
 def _probed(source: AuditSource | None) -> str:
@@ -117,7 +128,7 @@ def _whole(result: AuditResult) -> str:
     source = result.source
     if source is None or not has_command(source):
         return "the same audit without a limit"
-    whole = run_command(source, without=("limit", "small_sample", "until"))
+    whole = run_command(source, without=("limit", "small_sample", "until", "baseline"))
     if result.limit is not None:  # the config's own, or one in its place: a larger one replaces either
         whole += f" --limit {max(info.of_items or info.n_items for info in result.suites)}"
     return f"`{whole}`"

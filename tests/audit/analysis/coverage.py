@@ -22,6 +22,7 @@ from tests.audit.analysis.designs import grid
 DESIGNS = ((40, 25), (20, 25), (20, 7), (10, 50), (40, 3), (5, 5))
 PROBABILITY = ValueKind(0.0, 1.0, is_probability=True)
 GAP = ValueKind(-1.0, 1.0)
+CHANGE = ValueKind(-1.0, 1.0, is_change=True)
 HALVES = np.array([0.5, 0.5])
 
 
@@ -61,6 +62,10 @@ def simulated(reps: int) -> Iterator[Coverage]:
     for r in (0.0, 0.7, 0.96):
         yield correlation(r, reps)
         yield correlation(r, reps, has_heavy_tails=True)
+    for design in ((40, 25), (40, 15), (40, 10)):
+        yield change(design, 0.2, reps)
+    for design in ((20, 10), (20, 5)):
+        yield change(design, 1.0, reps)
     for effects in EFFECTS:
         for act in ("mean", "sum", "strongest"):
             yield lists_of_occupations(effects, act, 2 * reps)
@@ -214,6 +219,22 @@ def correlation(r: float, reps: int, *, has_heavy_tails: bool = False) -> Covera
         ends.append(correlation_interval(r * of_share + np.sqrt(1 - r * r) * noise, share, 0.95))
     low, high = np.array(ends).T
     return _counted(f"correlation {r}{', heavy tails' * has_heavy_tails}", "40", low, high, r)
+
+
+def change(design: tuple[int, int], of_occupations: float, reps: int) -> Coverage:
+    """The difference of two models whose occupations and templates differ by exponential effects: few by much.
+
+    ``of_occupations``: the standard error that the occupations add, as a multiple of the templates'.
+    """
+    rng = np.random.default_rng(8)
+    a, b = grid(*design)
+    occupations, templates = design
+    own = of_occupations * (occupations / templates) ** 0.5
+    y = own * (rng.exponential(1, (occupations, reps)) - 1)[a] + (rng.exponential(1, (templates, reps)) - 1)[b]
+    y += rng.normal(0, 0.4, y.shape)
+    low, high = mean_of_kind(0.01 * y, [a, b], CHANGE).interval(0.95)
+    name = "both" if of_occupations == 1 else "mostly templates"
+    return _counted(f"difference, exponential effects, {name}", design, low, high, 0.0)
 
 
 #: Effects (G, k) of new occupations on the log-odds, of mean 0.

@@ -88,6 +88,12 @@ def test_models_that_differ_in_a_second_measure_are_said_to() -> None:
     figures = Figures(two_measures())
     (said,) = compared_in_short(figures)
     assert said == "one, 2 measures: of 2 comparisons, 1 differs and 1 is tied (equivalent within the margin). " + (
-        "Furthest apart (w): q is higher than p by 0.400."
+        "Furthest apart (w): q is higher than p by 0.400 (95 % interval +0.300 to +0.500)."
     )
     assert [label for label, _ in rank_rows(figures, "one")] == ["m", "w"]
+    found = two_measures()
+    of_kinds = {"population": "new items of these kinds", "unseen_low": -0.2, "unseen_high": 0.7}
+    compared = [c.model_copy(update=of_kinds) for c in found.comparisons]
+    (said,) = compared_in_short(Figures(found.model_copy(update={"comparisons": compared})))
+    assert said.startswith("one, 2 measures over new items of these kinds: of 2 ")
+    assert said.endswith("+0.500); this is of kinds like those asked.")

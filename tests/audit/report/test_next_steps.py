@@ -11,7 +11,8 @@ from audit import Audit, load_audit
 from audit.cli.run import given_audit
 from audit.report.figures import Figures
 from audit.report.phrases import next_steps
-from audit.results import AuditResult, AuditSource, DataQuality, LimitCheck, SelfCheck, VarianceComponents
+from audit.report.phrases.next_steps import run_command
+from audit.results import AuditResult, AuditSource, DataQuality, LimitCheck, SelfCheck, UntilDecided, VarianceComponents
 from audit.run.facts import audit_source
 from backends.stand_ins.fake import FakeBackend
 from suites import OccuGender
@@ -124,6 +125,15 @@ def test_a_whole_run_is_kept_as_a_baseline() -> None:
     assert "sample" not in whole
     assert "NAME" not in whole
     assert "CONFIG" not in whole
+
+
+def test_a_run_about_a_baseline_names_the_gate_and_its_whole() -> None:
+    until = UntilDecided(question="baseline", decided=True, look=1, looks=7, items=100, of_items=400, confidence=0.95)
+    about = CONFIG.model_copy(update={"changed": {"until": "decided", "baseline": "last night"}})
+    said = steps(result(source=about).model_copy(update={"until": until}))
+    assert "`audit gate --baseline 'last night' --db 'my audits/mine.py'` says what got worse" in said
+    assert "--until" not in said
+    assert run_command(about).endswith("--until decided --baseline 'last night'")
 
 
 def test_an_older_result_knows_its_limit_alone() -> None:

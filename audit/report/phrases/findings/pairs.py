@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from audit.report.figures import Figures
 from audit.report.formatting import measure_label, number, one_line
 from audit.report.phrases.counted import enumeration, verb
-from audit.report.phrases.findings.comparisons import decided_interval, rests_on_kinds_asked, signed
+from audit.report.phrases.findings.comparisons import decided_interval, over, rests_on_kinds_asked, signed
 from audit.results import Comparison, Verdict, where_key
 
 LISTED = 4  # more pairs than this are counted, not listed
@@ -30,8 +30,9 @@ def compared_in_short(figures: Figures) -> list[str]:
     for info in figures.result.suites:
         pairs = leading_pairs(figures, info.name)
         if pairs:
-            subject = compared_figures(pairs)
-            said.append(f"{one_line(info.title)}, {subject}: {compared(pairs, short=True)}")
+            populations = {c.population for _, c in pairs}
+            whom = one_line(over(populations.pop())) if len(populations) == 1 else ""
+            said.append(f"{one_line(info.title)}, {compared_figures(pairs)}{whom}: {compared(pairs, short=True)}")
     return said
 
 
@@ -83,8 +84,7 @@ def compared(pairs: Sequence[tuple[str, Comparison]], short: bool = False) -> st
         else ""
     )
     place = f" ({condition})" if condition else ""
-    furthest = f"{_verdict_words(largest)}." if short else _pair(largest)
-    return f"{counted} Furthest apart{place}: {furthest}{tail}"
+    return f"{counted} Furthest apart{place}: {_pair(largest)}{tail}"
 
 
 def _verdict_words(c: Comparison) -> str:

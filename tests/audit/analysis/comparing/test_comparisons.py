@@ -507,7 +507,7 @@ def test_difference_of_correlations_leaves_out_templates() -> None:
     found = {(c.measure, c.a, c.b): c for c in compare_models(by_model, specs, suite="s")}
     both, alone = found["both", "a", "b"], found["occupations", "a", "b"]
     assert both.difference == alone.difference
-    assert alone.p < 0.01  # type: ignore[operator]
+    assert alone.p < 0.02  # type: ignore[operator]
     assert both.p > 0.05, "one of four templates makes the difference"  # type: ignore[operator]
     bounded = found["both", "a", "c"]
     assert (bounded.difference, bounded.bound_low < bounded.bound_high) == (None, True)  # type: ignore[operator]

@@ -203,6 +203,25 @@ def test_few_levels_decide_a_mean_near_an_end_that_varies() -> None:
     assert not rests_on_few_levels(special.expit(-5 + 0.1 * effects), [a, b])
 
 
+@pytest.mark.parametrize("levels", [10, 12, 15, 25])
+def test_changes_with_skewed_levels_rarely_miss_to_one_side(levels: int) -> None:
+    rng = np.random.default_rng(0)
+    y = 0.02 * (rng.exponential(1, (levels, 20_000)) - 1)
+    low, high = mean_of_kind(y, [np.arange(levels)], CHANGE).interval(0.95)
+    assert max((low > 0).mean(), (high < 0).mean()) <= 0.042  # Hall's bend by what is seen alone: 0.060 with ten
+
+
+@pytest.mark.parametrize(("levels", "most"), [(5, 1.02), (10, 1.12), (15, 1.05), (25, 1.02)])
+def test_changes_of_normal_levels_are_hardly_wider_for_it(levels: int, most: float) -> None:
+    y = 0.02 * np.random.default_rng(0).normal(size=(levels, 20_000))
+    plain = bent_by_skewness(clustered_mean(y, [np.arange(levels)]))
+    now = mean_of_kind(y, [np.arange(levels)], CHANGE)
+    near = [np.subtract(*found.interval(0.95)[::-1]) for found in (now, plain)]
+    assert near[0].mean() <= most * near[1].mean()
+    far = [np.subtract(*found.interval(0.999)[::-1]) for found in (now, plain)]
+    assert np.median(far[0]) <= most * np.median(far[1])
+
+
 def test_skewed_levels_near_0_are_held_in_samples_hiding_them() -> None:
     """Exponential effects on log-odds around -5: with less room, the mean was held in 92 %."""
     rng, (a, b) = np.random.default_rng(1), grid(40, 25)

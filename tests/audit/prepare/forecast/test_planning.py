@@ -148,7 +148,7 @@ def test_groups_of_unequal_size_are_reckoned_with(female, male):
         return ((tested.pvalue < 0.05) & (tested.statistic > 0)).mean()
 
     assert power(even) < 0.6, "what groups of equal size would find"
-    assert 0.77 < power(finds) < 0.9
+    assert 0.77 < power(finds) < 0.92, "Welch's finds a little more than the test used, which allows for skewness"
     few = {"o": [(0.5, 2), (0.5, 38)]}
     assert smallest_found(found, Design(levels, uneven=few), alpha=0.05) == math.inf
 
