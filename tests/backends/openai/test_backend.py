@@ -116,3 +116,9 @@ async def test_one_in_flight_is_one_canaries_and_probe_included(max_in_flight: i
         await backend.probe()
         await backend.close()
     assert (server.busiest > 1) == (max_in_flight > 1)
+
+
+def test_a_contradicted_server_is_named_by_its_address(tmp_path: Path) -> None:
+    backend = OpenAIBackend("http://h/v1", model="m", api_key_env=None, probe_folder=tmp_path)
+    backend._distrust_all(BackendError("inconsistent", "its draws do not fit its lists"))
+    assert backend.unverified_reason == "its draws do not fit its lists (at http://h/v1)"
