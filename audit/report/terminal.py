@@ -33,6 +33,7 @@ from audit.report.phrases import (
     summary,
 )
 from audit.report.phrases.checks.gate import check_words, gate_summary
+from audit.report.phrases.counted import count
 from audit.report.phrases.findings.comparisons import rests_on_kinds_asked
 from audit.report.phrases.trend import NO_FIGURE, series_title
 from audit.results import OPEN_VERDICTS, VERDICT_WORDS, AuditResult, Comparison
@@ -62,8 +63,11 @@ def print_result(result: AuditResult, console: Console | None = None) -> None:
         console.print(table)
     if overview := limits_overview(result):
         console.print(Text(overview))
-    for line in limit_lines(result)[:_LIMITS]:
+    limits = limit_lines(result)
+    for line in limits[:_LIMITS]:
         console.print(Text(f"• {line.text}"), style="" if line.verdict == "met" else "yellow")
+    if len(limits) > _LIMITS:
+        console.print(Text(f"• {count(len(limits) - _LIMITS, 'more limit')} in the report"))
     for sentence in summary(figures):
         console.print(Text(f"• {sentence.text}"), style="yellow" if sentence.kind == "caution" else "")
 

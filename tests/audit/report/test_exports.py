@@ -22,7 +22,7 @@ from audit.report.formatting.safe_text import json_for_script
 from audit.report.page.examples import shown_examples
 from audit.report.tables import paper_tables
 from audit.report.terminal import print_comparisons, print_result
-from audit.results import AuditResult, Comparison, EngineDrift, Example, Rank, Ranking, Reproduction
+from audit.results import AuditResult, Comparison, EngineDrift, Example, LimitCheck, Rank, Ranking, Reproduction
 from suites import DebiasingPositions
 from suites.occugender.suite import OccuGender
 from tests.audit.report import made_up as mu
@@ -272,6 +272,21 @@ def test_terminal_shows_names_as_text_and_intervals_in_brackets() -> None:
     assert "0.40 [0.36, 0.44]" in text
     assert "higher" in text
     assert "larger" not in text
+
+
+def test_terminal_counts_the_limits_that_it_does_not_list() -> None:
+    gap = next(m for m in _toy().measures if m.measure == "gap")
+    check = LimitCheck(
+        model=gap.model, suite=gap.suite, measure="gap", where=gap.where, limit="gap", at_least=None, at_most=0.9,
+        value=gap.value, low=gap.low, high=gap.high, verdict="met",
+    )  # fmt: skip
+    for limits, left in ((4, ""), (5, "1 more limit in the report"), (6, "2 more limits in the report")):
+        console = Console(width=200, record=True, file=io.StringIO())
+        print_result(_toy().model_copy(update={"limits": [check] * limits}), console)
+        text = console.export_text()
+        assert text.count("Met:") == 4
+        assert (left or "met.") in text
+        assert ("in the report" in text) == bool(left)
 
 
 def test_terminal_shows_a_margin_as_it_was_given() -> None:
