@@ -11,17 +11,18 @@ import itertools
 import numpy as np
 import numpy.typing as npt
 
-BLOCK = 64  # queries, on a GPU: enough for a full matrix kernel
-#: On a CPU: sizes tried, and how many queries take as long as the gathering of the keys.
-SIZES = (8, 16, 24, 32, 48, 64)
-GATHERING = 4
+BLOCK = 64  # queries: enough for a full matrix kernel, and for the gathering of long lines of ancestors
+#: On a CPU: further sizes, and how many queries take as long as the gathering of the keys.
+SIZES = (8, 16, 24, 32, 48)
+GATHERING = 16
 
 
 def block_starts(depths: npt.NDArray[np.int64], *, on_cpu: bool) -> list[int]:
     """The first node of each block of a pack, given the depths of the pack's nodes in preorder."""
+    plain = list(range(0, len(depths), BLOCK))
     if not on_cpu:
-        return list(range(0, len(depths), BLOCK))
-    return min((_cut_at_branches(depths, size) for size in SIZES), key=lambda starts: _cost(depths, starts))
+        return plain
+    return min((plain, *(_cut_at_branches(depths, size) for size in SIZES)), key=lambda starts: _cost(depths, starts))
 
 
 def _cut_at_branches(depths: npt.NDArray[np.int64], most: int) -> list[int]:

