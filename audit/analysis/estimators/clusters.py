@@ -6,7 +6,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,9 @@ from scipy import sparse
 
 from audit.analysis.estimators.estimate import Codes, Floats
 from audit.spool import scratch
+
+#: The largest product of spans for which a combination's code fits into 64 bits.
+_MOST_CODES = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +89,15 @@ class Combinations:
         What `_mixed` gives for each combination, in order.
     place : array or None
         The number of each combination, by what `_mixed` gives; None where a table of all would be mostly empty.
+    joined : Combinations or None
+        Those of several factors whose numbers are the codes of the first one here.
     """
 
     factors: Sequence[Codes]
     spans: list[int]
     occurring: Codes
     place: Codes | None
+    joined: Combinations | None = None
 
     @property
     def number(self) -> int:
@@ -110,7 +116,8 @@ class Combinations:
         for span in reversed(self.spans[1:]):
             left, code = np.divmod(left, span)
             found.append(code)
-        return [left, *reversed(found)]
+        first = [left] if self.joined is None else [codes[left] for codes in self.joined.levels]
+        return [*first, *reversed(found)]
 
 
 def mixed_places(mixed: Codes, occurring: Codes) -> Codes:
@@ -131,6 +138,9 @@ def combinations(factors: Sequence[Codes]) -> Combinations:
     n = len(factors[0])
     spans = [int(codes.max(initial=-1)) + 1 for codes in factors]
     span = math.prod(spans)
+    if span > _MOST_CODES:  # few of them occur: those of all but the last factor are numbered first
+        joined = combinations(factors[:-1])
+        return replace(combinations([gathered(n, joined.of, np.int64), factors[-1]]), joined=joined)
     if span <= 4 * n + 1000:
         occurs = np.zeros(span, dtype=np.bool_)
         for rows in blocks(n):

@@ -86,6 +86,17 @@ def test_medians_of_many_rows_are_exact(monkeypatch, n):
     assert medians.medians(columns, strata).tobytes() == (whole + 0.0).tobytes()
 
 
+def test_combinations_of_huge_factors_are_told_apart():
+    """Their mixed code takes more than 64 bits: what lies beyond fell away, and other levels seemed the same."""
+    draw = np.random.default_rng(0)
+    factors = [draw.choice([0, 2**13, 2**17 - 1], 300) for _ in range(4)]
+    found = clusters.combinations(factors)
+    rows = [tuple(map(int, row)) for row in zip(*factors, strict=True)]
+    assert found.number == len(set(rows))
+    assert found.of(slice(None)).tolist() == [sorted(set(rows)).index(row) for row in rows]
+    assert [tuple(map(int, row)) for row in zip(*found.levels, strict=True)] == sorted(set(rows))
+
+
 def test_combinations_that_occur_are_numbered_in_order(monkeypatch):
     draw = np.random.default_rng(1)
     for most in (5, 10**6):  # with a table of all, and where that would be mostly empty
