@@ -110,7 +110,7 @@ async def audited(lie: Lie, style: Style, seed: int, n: int) -> AuditOutcome:
             try:
                 result = await audit.run()
             except AuditError as error:
-                outcome.ended = f"refused: {error}"[:100]
+                outcome.ended = f"refused: {error}"[:400]
                 return outcome
             finally:
                 outcome.requests = server.requests
