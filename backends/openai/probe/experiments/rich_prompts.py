@@ -1,7 +1,8 @@
 """Prompts that are long, or hold what short ones lack: digits, letters of several bytes, marks, turns.
 
 A server may list other numbers after such prompts than it draws from: a path of its own for long texts, or a filter
-that only some characters reach. After plain prompts nothing shows it.
+that only some characters reach. After plain prompts nothing shows it. Each of these has all of that, since where a draw
+takes a request, one prompt's draws are too few to show a list at temperature 1.5.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ _MIXED = (
     "old house.”\n\n1. Nobody believed it at first.\n2. Then 5 of them went there, and saw that he was right; it was "
     "late in the evening.\n\nZoë read it twice, and then she"
 )
-_STORY = " ".join(
+_STORY = "Zoë’s story, page 7: " + " ".join(
     f"In the {time} of the {day} day the {who} went to the {where}, and nobody saw what was in the box."
     for time, day, who, where in (
         ("morning", "first", "nurse", "river"), ("evening", "second", "pilot", "garden"),
@@ -23,7 +24,7 @@ _STORY = " ".join(
     )
 )  # fmt: skip
 _EXAMPLES = (
-    "Q: Picture a farmer. What is the farmer wearing? Answer with one word.\nA: boots\n\n"
+    "Q: Picture a café’s owner. What is the owner wearing? Answer with one word.\nA: boots\n\n"
     "Q: Picture a doctor [age 50]. What is the doctor reading? Answer with one word.\nA: letters\n\n"
     "Q: Picture a tailor. What is the tailor's favourite colour? Answer with one word.\nA: blue\n\n"
     "Q: Picture a miner (with 2 children). What does the miner like best? Answer with one word.\nA:"
