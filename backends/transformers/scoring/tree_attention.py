@@ -274,7 +274,7 @@ def make_tree_pass(
     queries = np.zeros((blocks, block), dtype=np.int64)
     slots = np.zeros(pack.stop - pack.start, dtype=np.int64)
     parents, depths = trie.parents, trie.depths
-    for b, (line, low, high) in enumerate(zip(lines, bounds, bounds[1:], strict=False)):
+    for b, (line, (low, high)) in enumerate(zip(lines, itertools.pairwise(bounds), strict=True)):
         above = len(line)
         queries[b, : high - low] = np.arange(low - pack.start, high - pack.start)
         slots[low - pack.start : high - pack.start] = np.arange(b * block, b * block + high - low)
