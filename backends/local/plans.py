@@ -8,9 +8,10 @@ spell its text, it is too long, the model lacks a token) is planned from its who
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, overload
 
 from backends.base import Boundary, ScoreRequest
 from backends.errors import BackendError
@@ -46,6 +47,42 @@ class PlannedScore:
     prompt_paths: range
 
 
+class PlannedScores(Sequence[PlannedScore]):
+    """The scores of a request; what its answers have in common with those of other requests stands in columns.
+
+    Attributes
+    ----------
+    paths : list of int
+        The path of each continuation that has one.
+    texts, starts, ends, ids : lists
+        Of all scored tokens.
+    stops : list of int
+        The number of scored tokens up to the end of each continuation.
+    straddled : list of (int, range)
+        The first tokens of which the prompt's part is divided out, and its paths.
+    """
+
+    def __init__(self, scores: Sequence[PlannedScore]) -> None:
+        self._scores = tuple(scores)
+        self.paths = [score.path for score in scores if score.path is not None]
+        tokens = [token for score in scores for token in score.tokens]
+        self.texts, self.starts, self.ends, self.ids = ([token[i] for token in tokens] for i in range(4))
+        self.boundaries = [score.boundary for score in scores]
+        self.stops = list(itertools.accumulate(len(score.tokens) for score in scores))
+        firsts = zip([0, *self.stops], scores, strict=False)
+        self.straddled = [(first, score.prompt_paths) for first, score in firsts if score.prompt_paths]
+
+    def __len__(self) -> int:
+        return len(self._scores)
+
+    @overload
+    def __getitem__(self, at: int) -> PlannedScore: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[PlannedScore, ...]: ...
+    def __getitem__(self, at: int | slice) -> PlannedScore | tuple[PlannedScore, ...]:
+        return self._scores[at]
+
+
 @dataclass(frozen=True, slots=True)
 class Ending:
     """What follows a request's head: the same for all prompts that end alike.
@@ -54,7 +91,7 @@ class Ending:
     ----------
     prompt_tokens : list of int
         The prompt's own tokens behind the head.
-    scores : tuple of PlannedScore
+    scores : PlannedScores
         One for each continuation.
     branches : Branches
         All paths, behind the head.
@@ -63,7 +100,7 @@ class Ending:
     """
 
     prompt_tokens: list[int]
-    scores: tuple[PlannedScore, ...]
+    scores: PlannedScores
     branches: Branches
     longest: int
     largest: int
@@ -177,6 +214,7 @@ def _ending(
     """The ending behind the first ``above`` tokens, which all splits share."""
     scores: list[PlannedScore] = []
     branches: list[Branch] = []
+    prompt_paths: dict[tuple[tuple[int, ...], bytes], range] = {}
     longest = largest = 0
     for split in splits:
         tokens, first = split.tokens[above:], split.first - above
@@ -188,17 +226,18 @@ def _ending(
         if not scored:  # a single token, which is given
             scores.append(PlannedScore(split.boundary, (), None, range(0)))
             continue
-        path = len(branches)
+        path, part = len(branches), (tokens[:first], split.remainder)
         branches.append(Branch(tokens, first))
-        if split.remainder:
+        if split.remainder and part not in prompt_paths:
             for tokenization in encoder.vocabulary.tokenizations(split.remainder):
                 if max(tokenization.tokens, default=0) >= vocabulary:  # the model never predicts it
                     continue
                 before = tokens[:first] + tokenization.tokens
                 longest = max(longest, len(before))
                 branches.append(Branch(before, first, tokenization.rest))
-        scores.append(PlannedScore(split.boundary, scored, path, range(path + 1, len(branches))))
-    return Ending(prompt_tokens, tuple(scores), Branches(branches), longest, largest)
+            prompt_paths[part] = range(path + 1, len(branches))
+        scores.append(PlannedScore(split.boundary, scored, path, prompt_paths.get(part, range(0))))
+    return Ending(prompt_tokens, PlannedScores(scores), Branches(branches), longest, largest)
 
 
 # -- from whole texts -----------------------------------------------------------------------------

@@ -6,30 +6,16 @@ for transformers and llama.cpp.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
-from backends.base import (
-    Answer,
-    Boundary,
-    ContinuationScore,
-    OnResponse,
-    ScoreRequest,
-    ScoreResponse,
-    TokenLogprob,
-)
+from backends.base import Answer, Boundary, OnResponse, ScoreRequest
 from backends.errors import BackendError
 from backends.local.backend import discard_response
 from backends.local.encoder import TextEncoder
-from backends.local.plans import Ending, Plan, PlannedScore, encode, locate_all, make_plans
+from backends.local.plans import Plan, encode, locate_all, make_plans
+from backends.local.scores import Values, answer_of
 from backends.local.trie import Path, Paths
-
-Values = Sequence[npt.NDArray[np.float64] | BackendError]
-"""Per path the log-probabilities (nats) of its scored tokens, then of its token set if it has one; or the error."""
 
 
 class Scorer(Protocol):
@@ -126,40 +112,5 @@ def _answers_together(plans: Sequence[Plan], scorer: Scorer) -> list[Answer]:
     end = 0
     for plan, ending in zip(plans, endings, strict=True):
         start, end = end, end + len(ending.branches)
-        answers.append(_answer(ending, plan.prompt_tokens, values[start:end], scorer.route))
+        answers.append(answer_of(ending, plan.prompt_tokens, values[start:end], scorer.route))
     return answers
-
-
-def _answer(ending: Ending, prompt_tokens: int, values: Values, route: str) -> Answer:
-    try:
-        return ScoreResponse(tuple(_score(planned, values, route) for planned in ending.scores), prompt_tokens)
-    except BackendError as error:
-        return error
-
-
-def _value(values: Values, path: int) -> npt.NDArray[np.float64]:
-    value = values[path]
-    if isinstance(value, BackendError):
-        raise value
-    return value
-
-
-def _score(planned: PlannedScore, values: Values, route: str) -> ContinuationScore:
-    if planned.path is None:
-        return ContinuationScore.exact((), boundary=planned.boundary, route=route)
-    logprobs: list[float] = _value(values, planned.path).tolist()  # a few numbers: lists are faster than arrays
-    if planned.prompt_paths:
-        # The sum includes the straddling token itself, so the difference is at most 0.
-        prompt_part = float(np.logaddexp.reduce([_value(values, i).sum() for i in planned.prompt_paths]))
-        logprobs[0] -= prompt_part
-    if not all(-math.inf < value <= 1e-3 for value in logprobs):  # NaN is neither
-        raise BackendError(
-            "internal",
-            f"log-probabilities {logprobs}: the model's output is not a distribution over these tokens",
-            hint="try float32, or a GGUF file of another quantisation",
-        )
-    tokens = [
-        TokenLogprob(text, start, end, min(value, 0.0), token)
-        for (text, start, end, token), value in zip(planned.tokens, logprobs, strict=True)
-    ]
-    return ContinuationScore.exact(tokens, boundary=planned.boundary, route=route)

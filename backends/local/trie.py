@@ -16,6 +16,7 @@ import bisect
 import itertools
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import overload
 
 import numpy as np
@@ -96,6 +97,11 @@ class Paths(Sequence[Path]):
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
+
+    def __iter__(self) -> Iterator[Path]:
+        for head, branches in self.groups:
+            for branch in branches:
+                yield Path(head + branch.tokens, len(head) + branch.scored_from, branch.next_token_set)
 
     @overload
     def __getitem__(self, at: int) -> Path: ...
@@ -178,10 +184,20 @@ class Trie:
             line.append(node)
         return line[::-1]
 
+    @cached_property
+    def ends(self) -> Ints:
+        """For each node the first one after its subtree; the number of nodes if there is none."""
+        ends = [len(self)] * len(self)
+        line: list[int] = []  # the nodes whose subtree has not ended
+        for node, depth in enumerate(self.depths.tolist()):
+            for ended in line[depth:]:
+                ends[ended] = node
+            line[depth:] = (node,)
+        return np.array(ends, dtype=np.int64)
+
     def after(self, node: int) -> int:
         """The first node after the subtree of ``node``; the number of nodes if there is none."""
-        above = np.flatnonzero(self.depths[node + 1 :] <= self.depths[node])
-        return node + 1 + int(above[0]) if len(above) else len(self)
+        return int(self.ends[node])
 
     def reusable(self, kept: Sequence[int]) -> int:
         """How many of the first nodes lie on the kept path and need not be computed again.

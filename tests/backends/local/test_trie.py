@@ -148,7 +148,7 @@ def test_grouped_paths_are_those_of_each_head_in_turn() -> None:
     fan = Branches([Branch((7,), 0), Branch((8, 9), 1, b"x")])
     grouped = Paths([((1, 2), fan), ((3,), fan)])
     every = [Path((1, 2, 7), 2), Path((1, 2, 8, 9), 3, b"x"), Path((3, 7), 1), Path((3, 8, 9), 2, b"x")]
-    assert list(grouped) == every
+    assert list(grouped) == every == [grouped[i] for i in range(4)]
     assert (len(grouped), grouped[-1], grouped[1:3]) == (4, every[-1], every[1:3])
     with pytest.raises(IndexError):
         grouped[4]

@@ -150,7 +150,7 @@ def test_the_parts_of_a_cut_text_have_its_tokens(kind: str, prompt: str, continu
 def _plan_of(plan: Plan) -> Any:
     if plan.ending is None:
         return repr(plan.error)
-    return plan.prompt_tokens, plan.ending.scores, list(Paths([(plan.head, plan.ending.branches)]))
+    return plan.prompt_tokens, list(plan.ending.scores), list(Paths([(plan.head, plan.ending.branches)]))
 
 
 class _Limits:
