@@ -6,6 +6,7 @@ for transformers and llama.cpp.
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 from collections import deque
@@ -124,11 +125,11 @@ def score_requests(
     chunks = deque(_chunks(sound, max(1, scorer.pack_tokens // _TOKENS_PER_REQUEST), lanes))
     is_shared = lanes > 1
     without_room: list[int] = []
-    telling = threading.Lock()
+    one_by_one = threading.Lock()
 
     def answer(places: Sequence[int], lane: Scorer) -> None:
         for i, found in zip(places, _answers([plans[i] for i in places], lane), strict=True):
-            with telling:
+            with one_by_one:
                 if is_shared and isinstance(found, BackendError) and found.kind == "out_of_memory":
                     without_room.append(i)
                 else:
@@ -163,10 +164,19 @@ def _taken(take: Callable[[], Sequence[int]]) -> Sequence[int] | None:
 
 
 def _chunks(places: Sequence[int], most: int, lanes: int) -> Iterator[Sequence[int]]:
-    """Runs of at most so many, of equal length, and as many for each lane."""
-    count = -(-len(places) // (most * lanes)) * lanes
-    size = -(-len(places) // count) if count else 1
-    return (places[start : start + size] for start in range(0, len(places), size))
+    """Runs of at most so many and of about equal length, as many for each lane.
+
+    With several lanes, the last run is half of one, and so is one in the middle: else all lanes would end a pass at
+    the same time, and a kill then would lose the answers of them all.
+    """
+    count = max(1, -(-len(places) // (most * lanes)) * lanes)
+    sizes = [(len(places) + count - 1 - i) // count for i in range(count)]
+    if lanes > 1:
+        whole = sizes.pop()
+        sizes.insert(len(sizes) // 2, whole - whole // 2)
+        sizes.append(whole // 2)
+    stops = itertools.accumulate(sizes)
+    return (places[stop - size : stop] for size, stop in zip(sizes, stops, strict=True) if size)
 
 
 _UNSCORED = BackendError("internal", "its paths were not scored")
