@@ -32,6 +32,8 @@ from backends.transformers.placement import Placement, check_adapter, check_part
 # loads at once, for two devices, could leave the wrong one in place.
 _one_load = threading.Lock()
 _BY_ITSELF = Placement()
+#: Kinds whose checkpoints hold a part that speaks beside the one that writes → the kind of the latter.
+WRITING_PARTS = {"qwen2_5_omni": "qwen2_5_omni_thinker", "qwen3_omni_moe": "qwen3_omni_moe_thinker"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +270,10 @@ class ModelSource:
         loader = model_class(config) or AutoModelForCausalLM
         try:
             with _one_load, torch.device("meta"):
-                empty = loader.from_config(config, trust_remote_code=self.trust_remote_code)
+                if config.model_type in WRITING_PARTS:
+                    empty = loader(config.thinker_config)
+                else:
+                    empty = loader.from_config(config, trust_remote_code=self.trust_remote_code)
         except Exception:  # foreign code: why a model cannot be made is told where it is loaded
             return
         check_parts(placement.device_map, empty)
@@ -339,7 +344,8 @@ def _is_of_a_further_layer(model: Any, name: str) -> bool:
 def model_class(config: Any) -> Any:
     """The class of transformers that loads a model which writes texts; None if there is none.
 
-    A multimodal model is loaded whole. Asked with text alone, it is its text decoder.
+    A multimodal model is loaded whole. Asked with text alone, it is its text decoder. Of one that speaks as well, the
+    part that writes is loaded.
     """
     import transformers
 
@@ -352,7 +358,9 @@ def model_class(config: Any) -> Any:
     }
     for kind, loader in loaders.items():
         if type(config) in getattr(transformers, f"MODEL_FOR_{kind}_MAPPING"):
-            return getattr(transformers, loader)
+            found = getattr(transformers, loader)
+            part = WRITING_PARTS.get(config.model_type)
+            return found if part is None else found._model_mapping[transformers.CONFIG_MAPPING[part]]
     return None
 
 
