@@ -3,15 +3,16 @@
     python -m tests.benchmarks.bench_vllm --python .venv/vllm/bin/python --model .venv/vllm/smollm2 [--items 24]
 
 OccuGender explicit in float32 on the CPU, the same prompts for all. Each line is printed as soon as it is known; what
-loads a model is not counted. Wall time, and the CPU time of all threads and processes that compute, which other work
-on the machine moves less. The server is asked by the route that its probe chooses, 8 requests at a time, without the
-probe's own requests.
+loads a model is not counted. Wall time, and the CPU time of all threads and processes that compute. On a busy machine
+that of one thread (--threads 1) says most: two wait for each other, and waiting counts. The server is asked by the
+route that its probe chooses, 8 requests at a time, without the probe's own requests.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -55,9 +56,9 @@ class Cost:
         return f"{self.wall:8.1f} ms a prompt, {self.cpu:8.1f} ms of CPU time"
 
 
-def by_tree(model: Path, requests: Sequence[ScoreRequest]) -> tuple[list[Answer], Cost]:
+def by_tree(model: Path, requests: Sequence[ScoreRequest], threads: int) -> tuple[list[Answer], Cost]:
     """Answers of `HFBackend` and their cost."""
-    backend = HFBackend(model, dtype="float32", device="cpu")
+    backend = HFBackend(model, dtype="float32", device="cpu", threads=threads)
     backend.run_blocking(requests[:WARM_UP])
     started, cpu_before = time.perf_counter(), time.process_time()
     answers = backend.run_blocking(requests[WARM_UP:])
@@ -106,13 +107,17 @@ def main() -> None:
     parser.add_argument("--python", required=True, help="the Python of vLLM's environment")
     parser.add_argument("--model", type=Path, required=True, help="a folder in float32")
     parser.add_argument("--items", type=int, default=24)
+    parser.add_argument("--threads", type=int, choices=(1, 2), default=2)
     options = parser.parse_args()
+    if options.threads == 1:
+        os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "0"  # of the server
     items = islice(OccuGender(bias=("explicit",)).items(), options.items + WARM_UP)
     requests = [item.request for item in items if isinstance(item.request, ScoreRequest)]
     tell(f"{options.items} prompts of {len(requests[0].continuations)} continuations")
-    tree, tree_cost = by_tree(options.model, requests)
+    tree, tree_cost = by_tree(options.model, requests, options.threads)
     tell(f"tree on transformers    {tree_cost}")
-    run = ask_vllm(options.python, options.model, [requests[:WARM_UP], requests[WARM_UP:]])
+    batches = [requests[:WARM_UP], requests[WARM_UP:]]
+    run = ask_vllm(options.python, options.model, batches, threads=options.threads)
     ours, our_cost = run.answers[1], Cost.of(run.seconds[1], run.cpu_seconds[1], options.items)
     tell(f"vLLM in process         {our_cost}; the tree's {our_cost.beside(tree_cost)}")
     share = run.tokens_cached / run.tokens_asked
