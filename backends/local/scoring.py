@@ -7,9 +7,11 @@ for transformers and llama.cpp.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -57,6 +59,26 @@ class Scorer(Protocol):
         """Log-probabilities (nats) of each path's scored tokens, then of its token set."""
 
 
+@runtime_checkable
+class SupportsLanes(Scorer, Protocol):
+    """A scorer that can compute several chunks at the same time."""
+
+    @property
+    def lanes(self) -> Sequence[Scorer]:
+        """Scorers of this model that may compute at the same time, each in a thread: itself, and perhaps another."""
+
+    def side_by_side(self, work: Callable[[Scorer], None], start: tuple[int, ...]) -> None:
+        """Run ``work`` with each of several lanes at the same time, and return when all have ended.
+
+        Parameters
+        ----------
+        work : callable
+            May be called in any thread.
+        start : tuple of int
+            Tokens that all texts begin with; they need not be read once a lane.
+        """
+
+
 #: Roughly the tokens that a request adds to a forward pass (an explicit prompt of OccuGender: 60).
 _TOKENS_PER_REQUEST = 64
 
@@ -91,20 +113,60 @@ def score_requests(
 ) -> list[Answer]:
     """One answer per request, in order; ``on_response`` is called with each as soon as it is known.
 
-    About one forward pass of requests is scored at a time, sorted by tokens so that neighbours share
-    prefixes. A request that fails does not fail the others.
+    About one forward pass of requests is scored at a time in each of the scorer's lanes, sorted by tokens so that
+    neighbours share prefixes. A request that fails does not fail the others.
     """
     plans = [_plan(request, encoded, encoder, scorer) for request, encoded in _encode(requests, encoder)]
     answers: list[Answer] = [plan.error or _UNSCORED for plan in plans]
     sound = [i for i, plan in enumerate(plans) if plan.error is None]
     sound.sort(key=lambda i: plans[i].paths[0].tokens if plans[i].paths else ())
-    size = max(1, scorer.pack_tokens // _TOKENS_PER_REQUEST)
-    for start in range(0, len(sound), size):
-        places = sound[start : start + size]
-        for i, answer in zip(places, _answers([plans[i] for i in places], scorer), strict=True):
-            answers[i] = answer
-            on_response(i, answer)
+    lanes = len(scorer.lanes) if len(sound) > 1 and isinstance(scorer, SupportsLanes) else 1
+    chunks = deque(_chunks(sound, max(1, scorer.pack_tokens // _TOKENS_PER_REQUEST), lanes))
+    is_shared = lanes > 1
+    without_room: list[int] = []
+    telling = threading.Lock()
+
+    def answer(places: Sequence[int], lane: Scorer) -> None:
+        for i, found in zip(places, _answers([plans[i] for i in places], lane), strict=True):
+            with telling:
+                if is_shared and isinstance(found, BackendError) and found.kind == "out_of_memory":
+                    without_room.append(i)
+                else:
+                    answers[i] = found
+                    on_response(i, found)
+
+    def work(lane: Scorer) -> None:
+        """Neighbouring chunks, from either end."""
+        take = chunks.popleft if lane is scorer else chunks.pop
+        try:
+            while (places := _taken(take)) is not None:
+                answer(places, lane)
+        except BaseException:
+            chunks.clear()  # ends the other lanes too
+            raise
+
+    if is_shared and isinstance(scorer, SupportsLanes):
+        first, last = (plans[i].paths[0].tokens if plans[i].paths else () for i in (sound[0], sound[-1]))
+        scorer.side_by_side(work, first[: common_start(first, last)])
+        is_shared = False
+        chunks.extend([i] for i in without_room)  # with all of the memory
+    work(scorer)
     return answers
+
+
+def _taken(take: Callable[[], Sequence[int]]) -> Sequence[int] | None:
+    """The next chunk; None where another lane has taken the last."""
+    try:
+        return take()
+    except IndexError:
+        return None
+
+
+def _chunks(places: Sequence[int], most: int, lanes: int) -> Iterator[Sequence[int]]:
+    """Runs of at most so many, of equal length, and as many for each lane."""
+    count = -(-len(places) // (most * lanes)) * lanes
+    size = -(-len(places) // count) if count else 1
+    return (places[start : start + size] for start in range(0, len(places), size))
 
 
 _UNSCORED = BackendError("internal", "its paths were not scored")
