@@ -11,6 +11,7 @@ from backends.base import Backend
 from backends.catalogue.plugins import plugins
 from backends.embedded import EMBEDDED, resolve_embedded
 from backends.errors import ConfigError
+from backends.local.backend import check_path
 
 _KNOWN = (
     "Give a Hugging Face id (org/name), a folder, a .gguf file, a .jsonl file of completions, URL#model, "
@@ -55,6 +56,7 @@ def named_backend(name: str, *, api_key_env: str | None = None, samples: int | N
     if name in (added := plugins("backends")):
         backend: Backend = added[name].load()()
         return backend
+    check_path("--model", Path(name).expanduser())
     is_folder = bool(name) and Path(name).expanduser().is_dir()
     is_id = name.count("/") == 1 and not name.startswith((".", "/", "~")) and not name.endswith("/")
     if is_folder or is_id:

@@ -6,8 +6,11 @@ for transformers and llama.cpp.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+import itertools
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, runtime_checkable
 
 from backends.base import Answer, Boundary, OnResponse, ScoreRequest
 from backends.errors import BackendError
@@ -15,7 +18,7 @@ from backends.local.backend import discard_response
 from backends.local.encoder import TextEncoder
 from backends.local.plans import Plan, encode, locate_all, make_plans
 from backends.local.scores import Values, answer_of
-from backends.local.trie import Path, Paths
+from backends.local.trie import Path, Paths, common_start
 
 
 class Scorer(Protocol):
@@ -41,6 +44,26 @@ class Scorer(Protocol):
         """Log-probabilities (nats) of each path's scored tokens, then of its token set."""
 
 
+@runtime_checkable
+class SupportsLanes(Scorer, Protocol):
+    """A scorer that can compute several chunks at the same time."""
+
+    @property
+    def lanes(self) -> Sequence[Scorer]:
+        """Scorers of this model that may compute at the same time, each in a thread: itself, and perhaps another."""
+
+    def side_by_side(self, work: Callable[[Scorer], None], start: tuple[int, ...]) -> None:
+        """Run ``work`` with each of several lanes at the same time, and return when all have ended.
+
+        Parameters
+        ----------
+        work : callable
+            May be called in any thread.
+        start : tuple of int
+            Tokens that all texts begin with; they need not be read once a lane.
+        """
+
+
 #: Roughly the tokens that a request adds to a forward pass (an explicit prompt of OccuGender: 60).
 _TOKENS_PER_REQUEST = 64
 
@@ -53,20 +76,69 @@ def score_requests(
 ) -> list[Answer]:
     """One answer per request, in order; ``on_response`` is called with each as soon as it is known.
 
-    About one forward pass of requests is scored at a time, sorted by tokens so that neighbours share
-    prefixes. A request that fails does not fail the others.
+    About one forward pass of requests is scored at a time in each of the scorer's lanes, sorted by tokens so that
+    neighbours share prefixes. A request that fails does not fail the others.
     """
     plans = make_plans(requests, encoder, scorer)
     answers: list[Answer] = [plan.error or _UNSCORED for plan in plans]
     sound = [i for i, plan in enumerate(plans) if plan.error is None]
     sound.sort(key=lambda i: plans[i].first)
-    size = max(1, scorer.pack_tokens // _TOKENS_PER_REQUEST)
-    for start in range(0, len(sound), size):
-        places = sound[start : start + size]
-        for i, answer in zip(places, _answers([plans[i] for i in places], scorer), strict=True):
-            answers[i] = answer
-            on_response(i, answer)
+    lanes = len(scorer.lanes) if len(sound) > 1 and isinstance(scorer, SupportsLanes) else 1
+    chunks = deque(_chunks(sound, max(1, scorer.pack_tokens // _TOKENS_PER_REQUEST), lanes))
+    is_shared = lanes > 1
+    without_room: list[int] = []
+    one_by_one = threading.Lock()
+
+    def answer(places: Sequence[int], lane: Scorer) -> None:
+        for i, found in zip(places, _answers([plans[i] for i in places], lane), strict=True):
+            with one_by_one:
+                if is_shared and isinstance(found, BackendError) and found.kind == "out_of_memory":
+                    without_room.append(i)
+                else:
+                    answers[i] = found
+                    on_response(i, found)
+
+    def work(lane: Scorer) -> None:
+        """Neighbouring chunks, from either end."""
+        take = chunks.popleft if lane is scorer else chunks.pop
+        try:
+            while (places := _taken(take)) is not None:
+                answer(places, lane)
+        except BaseException:
+            chunks.clear()  # ends the other lanes too
+            raise
+
+    if is_shared and isinstance(scorer, SupportsLanes):
+        first, last = (plans[i].first for i in (sound[0], sound[-1]))
+        scorer.side_by_side(work, first[: common_start(first, last)])
+        is_shared = False
+        chunks.extend([i] for i in without_room)  # with all of the memory
+    work(scorer)
     return answers
+
+
+def _taken(take: Callable[[], Sequence[int]]) -> Sequence[int] | None:
+    """The next chunk; None where another lane has taken the last."""
+    try:
+        return take()
+    except IndexError:
+        return None
+
+
+def _chunks(places: Sequence[int], most: int, lanes: int) -> Iterator[Sequence[int]]:
+    """Runs of at most so many and of about equal length, as many for each lane.
+
+    With several lanes, the last run is half of one, and so is one in the middle: else all lanes would end a pass at
+    the same time, and a kill then would lose the answers of them all.
+    """
+    count = max(1, -(-len(places) // (most * lanes)) * lanes)
+    sizes = [(len(places) + count - 1 - i) // count for i in range(count)]
+    if lanes > 1:
+        whole = sizes.pop()
+        sizes.insert(len(sizes) // 2, whole - whole // 2)
+        sizes.append(whole // 2)
+    stops = itertools.accumulate(sizes)
+    return (places[stop - size : stop] for size, stop in zip(sizes, stops, strict=True) if size)
 
 
 _UNSCORED = BackendError("internal", "its paths were not scored")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import pickle
+import re
 from collections.abc import Iterator
 
 from backends.errors import AuditError, ConfigError, one_line
@@ -44,7 +46,10 @@ def loading(field: str, value: str, what: str, hint: str, *, instead: str = "") 
         if is_out_of_memory(error):
             raise
         problem, hint = (
-            _of_the_hub(error) or _of_the_disk(error, what) or (f"{what} cannot be loaded ({one_line(error)})", hint)
+            _of_the_hub(error)
+            or _of_the_disk(error, what)
+            or _of_a_pickle(error, what)
+            or (f"{what} cannot be loaded ({one_line(error)})", hint)
         )
         raise ConfigError(field, value, problem, ", or ".join(filter(None, (hint, instead)))) from None
 
@@ -55,6 +60,14 @@ def _of_the_disk(error: Exception, what: str) -> tuple[str, str] | None:
     if getattr(error, "errno", None) != errno.ENOSPC and full not in str(error):
         return None
     return f"{what} cannot be loaded: the disk is full ({one_line(error)})", "Free some space"
+
+
+def _of_a_pickle(error: Exception, what: str) -> tuple[str, str] | None:
+    """torch refuses a pickle with code, and then says how to run it all the same."""
+    named = re.search(r"unsupported GLOBAL (\S+)", str(error))
+    if not isinstance(error, pickle.UnpicklingError) or named is None:
+        return None
+    return f"{what} holds code ({named[1]}), which is not run", "Give its weights as safetensors"
 
 
 def _of_the_hub(error: BaseException | None) -> tuple[str, str] | None:

@@ -26,12 +26,14 @@ from backends.local.gguf_header import (
 from backends.transformers.gguf_fields import check_fields, check_tensors, names_made_once
 from backends.transformers.loading import loading
 from backends.transformers.offload import OwnFolder
-from backends.transformers.placement import Placement, check_adapter, check_parts
+from backends.transformers.placement import Placement, check_adapter, check_parts, settings
 
 # While loading a model, transformers changes torch's default dtype for the whole process and then restores it. Two
 # loads at once, for two devices, could leave the wrong one in place.
 _one_load = threading.Lock()
 _BY_ITSELF = Placement()
+#: Kinds whose checkpoints hold a part that speaks beside the one that writes → the kind of the latter.
+WRITING_PARTS = {"qwen2_5_omni": "qwen2_5_omni_thinker", "qwen3_omni_moe": "qwen3_omni_moe_thinker"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,24 +256,37 @@ class ModelSource:
     def check_parts(self, placement: Placement) -> None:
         """Raise `ConfigError` for a map of other parts than the model's, before its weights are read.
 
-        Its parts are those of an empty model. Not known so soon: those of a GGUF file, whose config is read with all of
-        it, and of quantised layers, which have others.
+        Its parts are those of an empty model, whose layers are replaced where they are quantised.
         """
-        import torch
-        from transformers import AutoModelForCausalLM
-
-        if placement.device_map is None or isinstance(placement.device_map, str) or self.path.is_file():
+        if placement.device_map is None or isinstance(placement.device_map, str):
             return
         config = self.config()
-        if placement.quantised_as(_quantisation_method(config)) is not None:
-            return
-        loader = model_class(config) or AutoModelForCausalLM
+        is_gguf_file = self.path.is_file()  # its weights are no longer quantised once they are loaded
+        kind = None if is_gguf_file else placement.quantised_as(_quantisation_method(config))
         try:
-            with _one_load, torch.device("meta"):
-                empty = loader.from_config(config, trust_remote_code=self.trust_remote_code)
+            empty = self._empty_model(config, placement, is_quantised=kind is not None)
         except Exception:  # foreign code: why a model cannot be made is told where it is loaded
             return
         check_parts(placement.device_map, empty)
+
+    def _empty_model(self, config: Any, placement: Placement, *, is_quantised: bool) -> Any:
+        """The model as `load` makes it, before any weights are read."""
+        import torch
+        from transformers import AutoModelForCausalLM
+        from transformers.quantizers import AutoHfQuantizer
+
+        loader = model_class(config) or AutoModelForCausalLM
+        with _one_load, torch.device("meta"):
+            if config.model_type in WRITING_PARTS:
+                empty = loader(config.thinker_config)
+            else:
+                empty = loader.from_config(config, trust_remote_code=self.trust_remote_code)
+            if is_quantised:
+                given = placement.quantization  # None: it comes quantised
+                how = config.quantization_config if given is None else settings(given, torch.float32)
+                quantiser = AutoHfQuantizer.from_config(how, pre_quantized=given is None)
+                quantiser.preprocess_model(model=empty, device_map=placement.device_map)
+        return empty
 
     def tensor_plan(self, size: int) -> dict[str, str]:
         """What `tensor_parallel.plan` says for this model. Raises `ConfigError`, as it does."""
@@ -339,7 +354,8 @@ def _is_of_a_further_layer(model: Any, name: str) -> bool:
 def model_class(config: Any) -> Any:
     """The class of transformers that loads a model which writes texts; None if there is none.
 
-    A multimodal model is loaded whole. Asked with text alone, it is its text decoder.
+    A multimodal model is loaded whole. Asked with text alone, it is its text decoder. Of one that speaks as well, the
+    part that writes is loaded.
     """
     import transformers
 
@@ -352,7 +368,9 @@ def model_class(config: Any) -> Any:
     }
     for kind, loader in loaders.items():
         if type(config) in getattr(transformers, f"MODEL_FOR_{kind}_MAPPING"):
-            return getattr(transformers, loader)
+            found = getattr(transformers, loader)
+            part = WRITING_PARTS.get(config.model_type)
+            return found if part is None else found._model_mapping[transformers.CONFIG_MAPPING[part]]
     return None
 
 

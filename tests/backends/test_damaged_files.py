@@ -52,6 +52,11 @@ def pickled(folder: Path) -> None:
     (folder / "pytorch_model.bin").write_bytes(b"\x80\x04junk")
 
 
+def pickled_code(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(b"cos\nsystem\n(S'touch ran'\ntR.")
+
+
 #: What was done to a folder → a word of the error.
 FOLDERS: dict[str, tuple[Damage, str]] = {
     "config.json is not JSON": (written("config.json", "{"), "config.json cannot be loaded"),
@@ -79,6 +84,7 @@ FOLDERS: dict[str, tuple[Damage, str]] = {
     "weights gone": (without("model.safetensors"), "a folder without weights"),
     "weights that link to themselves": (linked("model.safetensors"), "a folder without weights"),
     "a pickle that is none": (pickled, "cannot be loaded"),
+    "a pickle with code": (pickled_code, "holds code (os.system), which is not run (Give its weights as safetensors)"),
 }
 ADAPTERS: dict[str, tuple[str | None, str]] = {
     "a folder that is not there": (None, "no adapter_config.json there"),

@@ -6,13 +6,17 @@ is chosen by trying the tree once on the loaded model.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from backends.errors import BackendError
+from backends.local.scoring import Scorer
 from backends.local.trie import Path, Trie
 from backends.transformers.context import context_length
 from backends.transformers.memory import PassSize
@@ -21,10 +25,12 @@ from backends.transformers.scoring.masked_tree import MaskedTreeRoute
 from backends.transformers.scoring.reader import LogitReader
 from backends.transformers.scoring.tree import TreeRoute
 from backends.transformers.scoring.trials import fixed_choice, try_batch, why_not_tree
+from backends.transformers.scoring.twin import make_twin
 
 Value = npt.NDArray[np.float64] | BackendError
 
 LOGIT_BYTES = 256 << 20  # maximum memory of one pack's logits, at 4 bytes each
+LONG_START = 48  # tokens: a start of so many that all texts share is read once, by all threads
 
 
 class SequenceScorer:
@@ -37,6 +43,8 @@ class SequenceScorer:
         Returns the token ids of a set, given its name.
     pack_tokens : int
         Maximum tokens of one forward pass.
+    threads : int
+        CPU threads that torch computes with here, which `side_by_side` divides.
 
     Attributes
     ----------
@@ -58,15 +66,23 @@ class SequenceScorer:
         If not even one token fits in memory beside the model.
     """
 
-    def __init__(self, model: Any, beginning_with: Callable[[Any], npt.NDArray[np.int64]], *, pack_tokens: int) -> None:
+    def __init__(
+        self,
+        model: Any,
+        beginning_with: Callable[[Any], npt.NDArray[np.int64]],
+        *,
+        pack_tokens: int,
+        threads: int = 1,
+    ) -> None:
         self.context, _ = context_length(model.config)
-        self.pack_tokens = pack_tokens
+        self.pack_tokens, self._threads = pack_tokens, threads
         self._reader = reader = LogitReader(model, beginning_with)
         self.vocabulary = reader.vocabulary
         rows = max(1, LOGIT_BYTES // (4 * reader.vocabulary))
         self.size = PassSize(pack_tokens, rows, str(reader.device))
         self._batch = BatchRoute(reader, self.size)
         self._tree: TreeRoute | MaskedTreeRoute = TreeRoute(reader, self.size)
+        self._beside: tuple[SequenceScorer, ...] | None = None  # None: not looked for yet
         self.route: Literal["tree", "batch"] = "tree"
         self.route_reason = "each distinct token is read once"
         if reason := why_not_tree(self._tree, self._batch, reader, self.size):
@@ -98,7 +114,53 @@ class SequenceScorer:
     @property
     def tokens_computed(self) -> int:
         """Tokens the model has read so far, trials included."""
-        return self._reader.tokens_computed
+        return sum(lane._reader.tokens_computed for lane in (self, *(self._beside or ())))
+
+    @property
+    def lanes(self) -> tuple[SequenceScorer, ...]:
+        """As in `backends.local.scoring.SupportsLanes`: two on a CPU, if the tree keeps its state."""
+        if self._beside is None:
+            self._beside = self._make_beside()
+        return (self, *self._beside)
+
+    def _make_beside(self) -> tuple[SequenceScorer, ...]:
+        keeps_state = self.route == "tree" and isinstance(self._tree, TreeRoute)
+        twin = make_twin(self._reader.model) if keeps_state and self._threads > 1 else None
+        if twin is None:
+            return ()
+        second = copy.copy(self)
+        second._reader, second._beside = self._reader.of(twin), ()
+        second.size = PassSize(self.size.most_tokens, self.size.most_rows, str(second._reader.device))
+        second._tree, second._batch = TreeRoute(second._reader, second.size), BatchRoute(second._reader, second.size)
+        return (second,)
+
+    def side_by_side(self, work: Callable[[Scorer], None], start: tuple[int, ...]) -> None:
+        """As in `backends.local.scoring.SupportsLanes`; each lane computes with its share of the threads."""
+        if len(start) >= LONG_START:
+            self._read_for_all(start)
+        share = max(1, self._threads // len(self.lanes))
+
+        def compute(lane: SequenceScorer) -> None:
+            torch.set_num_threads(share)
+            work(lane)
+
+        try:
+            with ThreadPoolExecutor(len(self.lanes) - 1, thread_name_prefix="lane") as pool:
+                others = [pool.submit(compute, lane) for lane in self.lanes[1:]]
+                compute(self)
+            for other in others:
+                other.result()
+        finally:
+            torch.set_num_threads(self._threads)
+
+    def _read_for_all(self, start: tuple[int, ...]) -> None:
+        try:
+            self.logprobs([Path(start, len(start) - 1)])
+        except Exception:  # foreign code: the texts that begin so will say why
+            self.forget()
+        for tree in (lane._tree for lane in self.lanes[1:]):
+            if isinstance(self._tree, TreeRoute) and isinstance(tree, TreeRoute):
+                tree.take_over(self._tree)
 
     def logprobs(self, paths: Sequence[Path]) -> list[Value]:
         """For each path the log-probabilities (nats) of its scored tokens, then of its token set.
@@ -124,7 +186,8 @@ class SequenceScorer:
 
     def forget(self) -> None:
         """Drop the state kept from the last call."""
-        self._tree.forget()
+        for lane in (self, *(self._beside or ())):
+            lane._tree.forget()
 
 
 def _too_large() -> BackendError:

@@ -39,6 +39,10 @@ class TreeRoute:
         """Drop the state kept from the last call."""
         self.kept, self._past = (), {}
 
+    def take_over(self, other: TreeRoute) -> None:
+        """Go on from the state of another route over the same weights, which keeps it too."""
+        self.kept, self._past = other.kept, other._past
+
     def logprobs(self, trie: Trie) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
         """The answers to all asks (nats), and which of them did not fit in memory."""
         answers = np.full(len(trie.ask_nodes), np.nan)

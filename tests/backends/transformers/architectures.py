@@ -28,7 +28,7 @@ from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 from backends import HFBackend
 from backends.base import GenerateRequest, GenerateResponse, Sampling, ScoreRequest, ScoreResponse
 from backends.errors import AuditError
-from backends.transformers.source import model_class
+from backends.transformers.source import WRITING_PARTS, model_class
 from tests.backends.local.tiny_models import byte_level_tokenizer
 
 PROMPTS = ("the police said that", "a", "the man said that the woman", "the woman", "policeman the the the man")
@@ -76,6 +76,11 @@ _NEVER_NONE = (
 _OF_KINDS: dict[str, dict[str, Any]] = {
     "lfm2_moe": {"layer_types": ["conv", "full_attention", "conv", "full_attention"]},
     "mamba2": {"head_dim": 16},
+    # Released ones have this token; their classes have no default for it.
+    "qwen2_5_omni_thinker": {"vision_start_token_id": 7},
+    "qwen3_omni_moe_thinker": {"vision_start_token_id": 7},
+    "qwen2_5_omni": {"enable_audio_output": False},
+    "qwen3_omni_moe": {"enable_audio_output": False},
     "xlnet": {"d_head": 8},
     "zaya": {"num_experts_per_tok": 1},
 }
@@ -189,12 +194,14 @@ def _saved(config: Any, folder: Path) -> Any:
     tokenizer = byte_level_tokenizer()
     plain = _small(config, len(tokenizer))
     loader = model_class(plain) or transformers.AutoModelForCausalLM
+    # Of a kind with a part that writes, the whole is saved, as it is released.
+    whole = transformers.AutoModelForMultimodalLM if plain.model_type in WRITING_PARTS else loader
     torch.manual_seed(11)
     with torch.device("meta"):
-        size = sum(p.numel() for p in loader.from_config(plain).parameters())
+        size = sum(p.numel() for p in whole.from_config(plain).parameters())
     if size > _LARGEST:
         raise ValueError(f"still {size:,} weights")
-    model = loader.from_config(plain)
+    model = whole.from_config(plain)
     for parameter in model.parameters():
         if parameter.dim() > 1 and parameter.std() < 0.2:
             torch.nn.init.normal_(parameter, std=0.2)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -87,13 +89,25 @@ def test_a_map_of_other_parts_is_told_before_weights(folders: dict[str, Path], m
     assert not read
 
 
-def test_a_map_of_a_gguf_files_parts_is_refused_too(tmp_path: Path) -> None:
-    """Its config lies in the whole file, so that only the loaded model shows its parts."""
+def test_a_map_of_a_gguf_files_parts_is_told_before_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its config takes seconds to read, its weights may take many minutes."""
     path = save_tiny_llama_gguf(tmp_path / "llama.gguf")
     backend = HFBackend(path, threads=1, device_map={"model": "cpu", "lm_haed": "cpu"})
     backend.check()
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", None)  # not called
     with pytest.raises(ConfigError, match=r"device_map\.lm_haed"):
         backend.source.load("float32", "cpu", backend.placement)
+
+
+def test_a_map_of_quantised_parts_is_told_before_a_run(folders: dict[str, Path], tmp_path: Path) -> None:
+    """BitNet's layers have weights of other names, and need no further package."""
+    shutil.copytree(folders["llama"], tmp_path, dirs_exist_ok=True)
+    config = json.loads((tmp_path / "config.json").read_text())
+    settings = {"quant_method": "bitnet", "linear_class": "bitlinear"}
+    (tmp_path / "config.json").write_text(json.dumps({**config, "quantization_config": settings}))
+    with pytest.raises(ConfigError, match=r"device_map\.lm_haed.*lm_head"):
+        HFBackend(tmp_path, threads=1, device_map={"model": "cpu", "lm_haed": "cpu"}).check()
+    HFBackend(tmp_path, threads=1, device_map={"model": "cpu", "lm_head": "cpu"}).check()
 
 
 @pytest.mark.parametrize("parts", [{"": "cpu"}, {"model": "cpu", "lm_head": "cpu"}, {"model": "cpu"}])

@@ -24,10 +24,14 @@ ROOT = Path(__file__).parents[3]
 
 @dataclass(frozen=True)
 class VLLMRun:
-    """What a run in the other environment gave; ``seconds`` are those of each batch, without loading."""
+    """What a run in the other environment gave; ``seconds`` are those of each batch, without loading.
+
+    So are those of its CPUs, ``cpu_seconds``, which other work on the machine moves less.
+    """
 
     answers: list[list[Answer]]
     seconds: list[float]
+    cpu_seconds: list[float]
     notes: dict[str, str]
     tokens_asked: int
     tokens_cached: int
@@ -60,12 +64,13 @@ def main() -> None:
     backend = VLLMBackend(sys.argv[1], dtype="float32", context=1024, engine={"enforce_eager": True})
     backend.check()
     scorer = backend.load().scorer
-    answers, seconds = [], []
+    answers, seconds, cpu_seconds = [], [], []
     for batch in pickle.load(sys.stdin.buffer):
-        started = time.perf_counter()
+        started, cpu_before = time.perf_counter(), time.process_time()
         answers.append(backend.run_blocking(batch))
         seconds.append(time.perf_counter() - started)
-    run = VLLMRun(answers, seconds, backend.notes_of_run(), scorer.tokens_asked, scorer.tokens_cached)
+        cpu_seconds.append(time.process_time() - cpu_before)
+    run = VLLMRun(answers, seconds, cpu_seconds, backend.notes_of_run(), scorer.tokens_asked, scorer.tokens_cached)
     backend.close_blocking()
     pickle.dump(run, out)
     out.close()

@@ -1,0 +1,58 @@
+"""A second model object over the same weights, so that two forward passes may be computed at the same time.
+
+On a CPU, two passes of half the threads each take less time than one of all: what is between the products runs on one
+thread anyway. A pass changes its model while it runs (its attention, hooks, tables of rotations), so each needs an
+object of its own.
+"""
+
+from __future__ import annotations
+
+import copy
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import torch
+
+from backends.transformers.weight_layout import LaidOutLinear
+
+_TRIAL_TOKENS = 12
+
+
+def make_twin(model: Any) -> Any:
+    """The second object; None for a model that is not whole in the CPU's memory, or that is not the same in two.
+
+    Parameters are shared. Buffers are copied: some models change theirs in a pass.
+    """
+    if any(getattr(model, name, None) for name in ("hf_quantizer", "hf_device_map")):
+        return None
+    if any(weight.device.type != "cpu" for weight in model.parameters()):
+        return None
+    # A hook, or a patched method, knows the module that it was made for: the copy's would go on with that one.
+    if any(m._forward_hooks or m._forward_pre_hooks or "forward" in m.__dict__ for m in model.modules()):
+        return None
+    shared = [*model.parameters(), *(m.laid_out for m in model.modules() if isinstance(m, LaidOutLinear))]
+    try:
+        twin = copy.deepcopy(model, {id(weight): weight for weight in shared})
+        return twin if _agree(model, twin) else None
+    except Exception:  # foreign code: it may hold what cannot be copied
+        return None
+
+
+def _agree(model: Any, twin: Any) -> bool:
+    """Whether both give the same logits to the last bit, one after the other and at the same time."""
+    count = min(1000, model.get_input_embeddings().num_embeddings)
+    random = torch.Generator().manual_seed(1)
+    texts = torch.randint(count, (2, 1, _TRIAL_TOKENS), generator=random)
+    alone = [_logits(model, text) for text in texts]
+    if not all(torch.equal(_logits(twin, text), logits) for text, logits in zip(texts, alone, strict=True)):
+        return False
+    with ThreadPoolExecutor(1) as other:
+        beside = other.submit(_logits, twin, texts[1])
+        is_same = bool(torch.equal(_logits(model, texts[0]), alone[0]))
+        return is_same and bool(torch.equal(beside.result(), alone[1]))
+
+
+def _logits(model: Any, ids: torch.Tensor) -> torch.Tensor:
+    with torch.inference_mode():
+        logits: torch.Tensor = model(ids, use_cache=False).logits
+        return logits
