@@ -40,21 +40,27 @@ V = TypeVar("V")
 
 
 class Kept(Generic[K, V]):
-    """The last values that were worked out, up to a number of them. Several threads may use it at once."""
+    """The last values that were worked out, up to a total of their weights. Several threads may use it at once."""
 
     def __init__(self, most: int) -> None:
-        self._most, self._values, self._lock = most, dict[K, V](), threading.Lock()
+        self._most, self._weight = most, 0
+        self._values: dict[K, tuple[V, int]] = {}
+        self._lock = threading.Lock()
 
     def get(self, key: K) -> V | None:
         """The value kept under this key."""
-        return self._values.get(key)
+        found = self._values.get(key)
+        return None if found is None else found[0]
 
-    def keep(self, key: K, value: V) -> None:
-        """Add a value, in place of the oldest if there are too many."""
+    def keep(self, key: K, value: V, weight: int = 1) -> None:
+        """Add a value, in place of the oldest where they weigh too much; not one that is too heavy by itself."""
         with self._lock:
-            while len(self._values) >= self._most:
-                del self._values[next(iter(self._values))]
-            self._values[key] = value
+            if weight > self._most or key in self._values:
+                return
+            while self._weight + weight > self._most:
+                self._weight -= self._values.pop(next(iter(self._values)))[1]
+            self._values[key] = (value, weight)
+            self._weight += weight
 
 
 class Vocabulary:

@@ -11,7 +11,7 @@ from backends.errors import BackendError
 from backends.local.boundary import Kept, Vocabulary
 from backends.local.chat_template import render_chat
 
-MOST_ENDINGS = 512  # ends of prompts whose plans are kept
+MOST_KEPT = 1 << 20  # characters and tokens of the ends of prompts whose plans are kept: some 60 MB
 
 
 class TextEncoder(ABC):
@@ -33,7 +33,7 @@ class TextEncoder(ABC):
     def __init__(self, chat_template: str | None, enable_thinking: bool | None) -> None:
         self.chat_template, self._enable_thinking = chat_template, enable_thinking
         self._pieces: dict[int, bytes] = {}
-        self.kept_endings: Kept[Hashable, Any] = Kept(MOST_ENDINGS)
+        self.kept_endings: Kept[Hashable, Any] = Kept(MOST_KEPT)
 
     @abstractmethod
     def encode(self, texts: Sequence[str], *, chat: bool) -> list[list[int]]:

@@ -176,8 +176,13 @@ def _kept_ending(tail: str, continuations: tuple[str, ...], encoder: TextEncoder
     found: tuple[Ending | None] | None = encoder.kept_endings.get(key)
     if found is None:
         found = (_new_ending(tail, continuations, encoder, limits),)
-        encoder.kept_endings.keep(key, found)
+        encoder.kept_endings.keep(key, found, len(tail) + sum(map(len, continuations)) + _size(found[0]))
     return found[0]
+
+
+def _size(ending: Ending | None) -> int:
+    """About how many tokens an ending holds: a token that straddles the boundary may make it thousands of paths."""
+    return 0 if ending is None else sum(8 + len(branch.tokens) for branch in ending.branches)
 
 
 def _new_ending(tail: str, continuations: tuple[str, ...], encoder: TextEncoder, limits: Limits) -> Ending | None:

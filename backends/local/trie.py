@@ -17,11 +17,12 @@ import itertools
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import overload
+from typing import TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
+N = TypeVar("N", bound=np.generic)
 Ints = npt.NDArray[np.int64]
 _NONE = np.empty(0, dtype=np.int64)
 
@@ -145,15 +146,14 @@ class Trie:
         What is wanted after this node: the token with this id or, if negative, the set number -1 - target.
     sets : list
         The names of the wanted sets.
-    asks_of : list of int64 arrays
-        The asks of each path: the scored tokens in order, then the set if there is one.
     """
 
     def __init__(self, paths: Sequence[Path], kept: Sequence[int] = ()) -> None:
         kept = tuple(kept)
         groups = paths.groups if isinstance(paths, Paths) else [((), paths)]
         parts = _Parts()
-        asks_of: list[Ints] = [_NONE] * len(paths)
+        self._count = len(paths)
+        self._shares: list[tuple[range | list[int], list[slice], slice]] = []
         line: list[int] = []  # the nodes of the last head
         last: tuple[int, ...] = ()
         for head, subtree, places in _subtrees(groups, kept):
@@ -161,9 +161,8 @@ class Trie:
             del line[shared:]
             parts.add_line(line, head, shared)
             last = head
-            found = parts.add_subtree(subtree, line[-1] if line else -1, len(head))
-            for place, start, stop in zip(places, subtree.ends, subtree.ends[1:], strict=False):
-                asks_of[place] = found[start:stop]
+            asks = parts.add_subtree(subtree, line[-1] if line else -1, len(head))
+            self._shares.append((places, subtree.shares, asks))
         self.sets = list(parts.sets)
         self.tokens = np.concatenate(parts.tokens)
         self.parents = np.concatenate(parts.parents)
@@ -171,10 +170,27 @@ class Trie:
         self.depths = np.concatenate(parts.depths)
         self.ask_nodes: Ints = np.concatenate(parts.ask_nodes)
         self.ask_targets: Ints = np.concatenate(parts.ask_targets)
-        self.asks_of = asks_of
+        self._asks: Ints = np.concatenate(parts.asks)
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    @cached_property
+    def asks_of(self) -> list[Ints]:
+        """The asks of each path: the scored tokens in order, then the set if there is one."""
+        return self._share_out(self._asks)
+
+    def share_out(self, answers: npt.NDArray[np.float64]) -> list[npt.NDArray[np.float64]]:
+        """For each path the answers to its asks, given those to all asks."""
+        return self._share_out(answers[self._asks])
+
+    def _share_out(self, values: npt.NDArray[N]) -> list[npt.NDArray[N]]:
+        found = [values[:0]] * self._count
+        for places, shares, asks in self._shares:
+            mine = values[asks]
+            for place, share in zip(places, shares, strict=True):
+                found[place] = mine[share]
+        return found
 
     def ancestors(self, node: int) -> list[int]:
         """The ancestors of ``node``, from the first token down."""
@@ -262,8 +278,8 @@ class _Subtree:
     ----------
     tokens, parents, depths, ask_nodes, ask_targets, sets
         As in `Trie`, counted from the head's end.
-    asks, ends
-        The asks of branch i are ``asks[ends[i]:ends[i + 1]]``.
+    asks, shares
+        The asks of branch i are ``asks[shares[i]]``.
     """
 
     def __init__(self, branches: Sequence[Path | Branch], kept: tuple[int, ...] = ()) -> None:
@@ -311,12 +327,13 @@ class _Subtree:
         self.ask_nodes: Ints = pairs[by_node, 0]
         self.ask_targets: Ints = pairs[by_node, 1]
         self.asks: Ints = rank[np.array([ask for mine in asks_of for ask in mine], dtype=np.int64)]
-        self.ends = [0, *itertools.accumulate(map(len, asks_of))]
+        stops = itertools.accumulate(map(len, asks_of))
+        self.shares = [slice(stop - len(mine), stop) for mine, stop in zip(asks_of, stops, strict=True)]
 
 
 def _subtrees(
     groups: Sequence[tuple[tuple[int, ...], Sequence[Path] | Branches]], kept: tuple[int, ...]
-) -> Iterator[tuple[tuple[int, ...], _Subtree, Sequence[int]]]:
+) -> Iterator[tuple[tuple[int, ...], _Subtree, range | list[int]]]:
     """Heads of which none begins with another one, in the trie's order; the nodes below each, and its paths' places."""
     ends = list(itertools.accumulate(len(branches) for _, branches in groups))
     together: list[tuple[tuple[int, ...], list[int]]] = []
@@ -330,14 +347,15 @@ def _subtrees(
     for head, members in together:
         rest = kept[len(head) :] if kept[: len(head)] == head else ()
         members.sort()
-        places = [place for group in members for place in range(ends[group] - len(groups[group][1]), ends[group])]
+        runs = [range(ends[group] - len(groups[group][1]), ends[group]) for group in members]
         branches = groups[members[0]][1]
-        if len(members) == 1 and isinstance(branches, Branches) and not rest:
-            yield head, branches.subtree, places
-        elif len(members) == 1:
-            yield head, _Subtree(branches, rest), places
-        else:  # their paths may share nodes below the head
-            yield head, _Subtree([b for group in members for b in _below(len(head), *groups[group])], rest), places
+        if len(members) > 1:  # their paths may share nodes below the head
+            together_below = [b for group in members for b in _below(len(head), *groups[group])]
+            yield head, _Subtree(together_below, rest), [place for run in runs for place in run]
+        elif isinstance(branches, Branches) and not rest:
+            yield head, branches.subtree, runs[0]
+        else:
+            yield head, _Subtree(branches, rest), runs[0]
 
 
 def _below(length: int, head: tuple[int, ...], branches: Sequence[Path | Branch]) -> list[Branch]:
@@ -351,9 +369,9 @@ class _Parts:
 
     def __init__(self) -> None:
         self.tokens, self.parents, self.depths = [_NONE], [_NONE], [_NONE]
-        self.ask_nodes, self.ask_targets = [_NONE], [_NONE]
+        self.ask_nodes, self.ask_targets, self.asks = [_NONE], [_NONE], [_NONE]
         self.sets: dict[Hashable, int] = {}
-        self._nodes = self._asks = 0
+        self._nodes = self._asks = self._shared = 0
 
     def add_line(self, line: list[int], head: tuple[int, ...], shared: int) -> None:
         """Add the nodes of a head from depth ``shared`` on, to ``line`` too."""
@@ -368,9 +386,9 @@ class _Parts:
         line.extend(range(first, stop))
         self._nodes = stop
 
-    def add_subtree(self, subtree: _Subtree, above: int, depth: int) -> Ints:
-        """Add the nodes below node ``above``, whose children have this depth. Returns the numbers of its asks."""
-        first, asks = self._nodes, self._asks
+    def add_subtree(self, subtree: _Subtree, above: int, depth: int) -> slice:
+        """Add the nodes below node ``above``, whose children have this depth. Returns where its ``asks`` stand."""
+        first, start = self._nodes, self._shared
         self.tokens.append(subtree.tokens)
         self.parents.append(np.where(subtree.parents < 0, above, subtree.parents + first))
         self.depths.append(subtree.depths + depth)
@@ -380,6 +398,8 @@ class _Parts:
             named = [self.sets.setdefault(name, len(self.sets)) for name in subtree.sets]
             targets = np.where(targets < 0, -1 - np.array(named)[np.maximum(-1 - targets, 0)], targets)
         self.ask_targets.append(targets)
+        self.asks.append(subtree.asks + self._asks)
         self._nodes += len(subtree.tokens)
         self._asks += len(targets)
-        return subtree.asks + asks
+        self._shared += len(subtree.asks)
+        return slice(start, self._shared)

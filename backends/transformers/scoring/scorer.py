@@ -184,6 +184,8 @@ class SequenceScorer:
     def _by(self, route: TreeRoute | MaskedTreeRoute | BatchRoute, paths: Sequence[Path]) -> list[Value]:
         trie = Trie(paths, route.kept)
         answers, failed = route.logprobs(trie)
+        if not failed.any():
+            return [*trie.share_out(answers)]
         return [_too_large() if failed[asks].any() else answers[asks] for asks in trie.asks_of]
 
     def forget(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -142,6 +143,8 @@ def test_a_trie_of_heads_and_branches_is_that_of_their_paths(
         assert getattr(found, name).tolist() == getattr(expected, name).tolist(), name
     assert found.sets == expected.sets
     assert [asks.tolist() for asks in found.asks_of] == [asks.tolist() for asks in expected.asks_of]
+    answers = np.linspace(-1, 0, len(found.ask_nodes))
+    assert [x.tolist() for x in found.share_out(answers)] == [answers[asks].tolist() for asks in expected.asks_of]
 
 
 def test_grouped_paths_are_those_of_each_head_in_turn() -> None:
