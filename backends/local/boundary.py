@@ -21,9 +21,10 @@ because of the continuation, so its token counts as the continuation's first.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +35,26 @@ from backends.errors import BackendError
 MOST_TOKENIZATIONS = 4096  # of a prompt's remainder; a request with more is refused
 _MOST_KEPT = 256  # remainders whose tokens and tokenizations are kept
 
+K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+
+
+class Kept(Generic[K, V]):
+    """The last values that were worked out, up to a number of them. Several threads may use it at once."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._values, self._lock = most, dict[K, V](), threading.Lock()
+
+    def get(self, key: K) -> V | None:
+        """The value kept under this key."""
+        return self._values.get(key)
+
+    def keep(self, key: K, value: V) -> None:
+        """Add a value, in place of the oldest if there are too many."""
+        with self._lock:
+            while len(self._values) >= self._most:
+                del self._values[next(iter(self._values))]
+            self._values[key] = value
 
 
 class Vocabulary:
@@ -55,8 +75,8 @@ class Vocabulary:
         for piece, i in self._sorted:
             self._ids_of.setdefault(piece, []).append(i)
         self._sorted_ids = np.array([i for _, i in self._sorted], dtype=np.int64)
-        self._sets: dict[bytes, npt.NDArray[np.int64]] = {}
-        self._tokenizations: dict[bytes, list[PrefixTokenization]] = {}
+        self._sets: Kept[bytes, npt.NDArray[np.int64]] = Kept(_MOST_KEPT)
+        self._tokenizations: Kept[bytes, list[PrefixTokenization]] = Kept(_MOST_KEPT)
 
     def beginning_with(self, start: bytes) -> npt.NDArray[np.int64]:
         """Ids of all tokens whose text begins with ``start``. Not to be written to: it is kept for the next call."""
@@ -65,14 +85,14 @@ class Vocabulary:
             high = bisect.bisect_right(self._sorted, start, lo=low, key=lambda entry: entry[0][: len(start)])
             found = self._sorted_ids[low:high]  # a view: no memory of its own
             found.flags.writeable = False
-            _keep(self._sets, start, found)
+            self._sets.keep(start, found)
         return found
 
     def tokenizations(self, remainder: bytes) -> list[PrefixTokenization]:
         """`prefix_tokenizations`, kept for the next call: the prompts of a suite end alike."""
         if (found := self._tokenizations.get(remainder)) is None:
             found = prefix_tokenizations(self, remainder)
-            _keep(self._tokenizations, remainder, found)
+            self._tokenizations.keep(remainder, found)
         return found
 
     def proper_starts(self, text: bytes) -> Iterator[tuple[int, int]]:
@@ -80,13 +100,6 @@ class Vocabulary:
         for length in range(1, len(text)):
             for i in self._ids_of.get(text[:length], ()):
                 yield i, length
-
-
-def _keep(kept: dict[bytes, V], key: bytes, value: V) -> None:
-    """Add to what is kept, in place of the oldest if there is too much."""
-    if len(kept) >= _MOST_KEPT:
-        del kept[next(iter(kept))]
-    kept[key] = value
 
 
 @dataclass(frozen=True, slots=True)

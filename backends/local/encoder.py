@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
 
 from backends.base import Prompt
 from backends.errors import BackendError
-from backends.local.boundary import Vocabulary
+from backends.local.boundary import Kept, Vocabulary
 from backends.local.chat_template import render_chat
+
+MOST_ENDINGS = 512  # ends of prompts whose plans are kept
 
 
 class TextEncoder(ABC):
@@ -20,11 +23,17 @@ class TextEncoder(ABC):
         None if the model has none.
     enable_thinking : bool, optional
         As in `render_chat`.
+
+    Attributes
+    ----------
+    kept_endings : Kept
+        What was planned for ends of prompts, see `backends.local.plans`.
     """
 
     def __init__(self, chat_template: str | None, enable_thinking: bool | None) -> None:
         self.chat_template, self._enable_thinking = chat_template, enable_thinking
         self._pieces: dict[int, bytes] = {}
+        self.kept_endings: Kept[Hashable, Any] = Kept(MOST_ENDINGS)
 
     @abstractmethod
     def encode(self, texts: Sequence[str], *, chat: bool) -> list[list[int]]:
@@ -46,6 +55,21 @@ class TextEncoder(ABC):
     @abstractmethod
     def _read_piece(self, token: int) -> bytes:
         """`piece`, from the tokenizer."""
+
+    def cut(self, text: str) -> int:
+        """Where a text may be cut so that both parts have the tokens of the whole, whatever follows; 0: nowhere known.
+
+        The tokens of the second part are those of `encode_endings`.
+        """
+        return 0
+
+    def encode_endings(self, texts: Sequence[str]) -> list[list[int]]:
+        """Tokens that texts have behind a `cut`, whatever is before it."""
+        raise NotImplementedError
+
+    def keeps_head(self, head: Sequence[int]) -> bool:
+        """Whether the tokens before a cut are enough that what follows them changes nothing in front of them."""
+        return True
 
     def text(self, prompt: Prompt) -> str:
         """The prompt as text. Raises `BackendError` for a chat if the model has no template."""

@@ -11,6 +11,14 @@ from typing import Any
 from backends.errors import BackendError
 from backends.local.boundary import Vocabulary
 from backends.local.encoder import TextEncoder
+from backends.transformers.cuts import (
+    ANCHOR,
+    CUT,
+    TRIED_CONTINUATIONS,
+    TRIED_ENDS,
+    TRIED_STARTS,
+    cuts_at_words,
+)
 
 
 class HFTextEncoder(TextEncoder):
@@ -55,7 +63,9 @@ class HFTextEncoder(TextEncoder):
         self._added = {i: token.content for i, token in tokenizer.added_tokens_decoder.items()}
         self._front_text = "".join(self._added.get(i, "") for i in self._front)
         self._control = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
-        self._bytes_of = _byte_level_table() if _is_byte_level(json.loads(self._rust.to_str())) else None
+        state = json.loads(self._rust.to_str())
+        self._bytes_of = _byte_level_table() if _is_byte_level(state) else None
+        self._cuts = cuts_at_words(state) and self._cuts_truly()
 
     def _readable(self) -> str:
         """A short text that has tokens: some tokenizers drop what their vocabulary lacks."""
@@ -75,6 +85,41 @@ class HFTextEncoder(TextEncoder):
         if self._front and not chat:
             found = [ids if ids[: len(self._front)] == self._front else self._front + ids for ids in found]
         return found
+
+    def cut(self, text: str) -> int:
+        """As in `TextEncoder`; see `cuts_at_words`."""
+        found = CUT.match(text) if self._cuts else None
+        return 0 if found is None else found.end()
+
+    def encode_endings(self, texts: Sequence[str]) -> list[list[int]]:
+        """As in `TextEncoder`."""
+        before: list[int] = self._rust.encode(ANCHOR, add_special_tokens=False).ids
+        found = self._rust.encode_batch_fast([ANCHOR + text for text in texts], add_special_tokens=False)
+        if any(e.ids[: len(before)] != before for e in found):
+            raise BackendError("internal", f"the tokens of a text's end change those of {ANCHOR!r} before it")
+        return [e.ids[len(before) :] for e in found]
+
+    def keeps_head(self, head: Sequence[int]) -> bool:
+        """Whether a BOS that the text itself begins with would be all in the head."""
+        return len(head) > 2 * len(self._front)
+
+    def _cuts_truly(self) -> bool:
+        """Whether texts that are cut have the tokens of the whole: what follows from the file is tried all the same."""
+        prompts = [start + end for start in TRIED_STARTS for end in TRIED_ENDS]
+        cuts = [match.end() for prompt in prompts if (match := CUT.match(prompt)) is not None]
+        heads = self._rust.encode_batch_fast(
+            [prompt[:cut] for prompt, cut in zip(prompts, cuts, strict=True)], add_special_tokens=False
+        )
+        written = [token for token in self._added.values() if CUT.match(token) is None]
+        for continuation in (*TRIED_CONTINUATIONS, *written[:5], *written[-5:]):
+            whole = self._rust.encode_batch_fast([p + continuation for p in prompts], add_special_tokens=False)
+            try:
+                ends = self.encode_endings([p[cut:] + continuation for p, cut in zip(prompts, cuts, strict=True)])
+            except BackendError:
+                return False
+            if any(w.ids != head.ids + end for w, head, end in zip(whole, heads, ends, strict=True)):
+                return False
+        return True
 
     def added(self, tokens: Sequence[int], text: str) -> int:
         """How many tokens `encode` put in front."""

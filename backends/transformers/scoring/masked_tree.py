@@ -72,7 +72,7 @@ class MaskedTreeRoute:
         above = len(nodes) - (pack.stop - pack.start)
         device, dtype = self._reader.device, self._reader.model.dtype
         mask = torch.full((len(nodes), len(nodes)), torch.finfo(dtype).min, dtype=dtype)
-        mask[torch.from_numpy(_sees(trie, pack, above))] = 0
+        mask[torch.from_numpy(_sees(nodes, trie.ends[nodes]))] = 0
         rows, row_of_ask = np.unique(trie.ask_nodes[pack.first_ask : pack.last_ask], return_inverse=True)
         logits = self._reader.logits(
             torch.from_numpy(trie.tokens[nodes])[None].to(device),
@@ -92,15 +92,7 @@ def _own_window(config: Any) -> int | None:
     return min((window for window in found if isinstance(window, int)), default=None)
 
 
-def _sees(trie: Trie, pack: Pack, above: int) -> npt.NDArray[np.bool_]:
-    """Which keys each query sees, (nodes, nodes): the ancestors of the pack's first node, then the pack."""
-    sees = np.zeros((above + pack.stop - pack.start,) * 2, dtype=bool)
-    sees[:above, :above] = np.tri(above, dtype=bool)
-    for at, node in enumerate(range(pack.start, pack.stop), above):
-        parent = int(trie.parents[node])
-        if parent >= pack.start:
-            sees[at] = sees[above + parent - pack.start]
-        else:  # its path enters the pack here; what is before is the beginning of the first node's path
-            sees[at, : trie.depths[node]] = True
-        sees[at, at] = True
-    return sees
+def _sees(nodes: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Which keys each query sees, (nodes, nodes): those in whose subtree it is, which ends before ``ends``."""
+    seen: npt.NDArray[np.bool_] = (nodes <= nodes[:, None]) & (nodes[:, None] < ends)
+    return seen

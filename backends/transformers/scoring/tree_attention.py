@@ -9,7 +9,6 @@ pack. See `tree_blocks` for where a block ends.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -257,54 +256,46 @@ def make_tree_pass(
 ) -> TreePass:
     """Compute which keys each block of queries sees. ``chunks``: as in `TreePass`.
 
-    A block's keys are the ancestors of its first node, by depth, then its own nodes. A query's ancestors
-    outside the block are the first of these keys, as many as the depth at which its path enters the block.
+    A block's keys are the ancestors of its first node, by depth, then its own nodes. What sees a key are the nodes of
+    its subtree, which are consecutive: the queries from the key itself (or the block's first) until its subtree ends.
     """
-    starts = block_starts(trie.depths[pack.start : pack.stop], on_cpu=device.type == "cpu")
-    bounds = [pack.start + at for at in starts] + [pack.stop]
-    blocks, block = len(starts), max(high - low for low, high in itertools.pairwise(bounds))
-    lines = [trie.ancestors(low) for low in bounds[:-1]]
-    length = max(map(len, lines)) + block
+    depths = trie.depths[pack.start : pack.stop]
+    starts = np.array(block_starts(depths, on_cpu=device.type == "cpu"))
+    sizes = np.diff(np.array([*starts, len(depths)]))
+    block = int(sizes.max())
+    above = depths[starts]  # so many ancestors
+    length = int(above.max()) + block
     if device.type == "cpu":
         length = -(-length // WHOLE) * WHOLE
-    index = np.zeros((blocks, length), dtype=np.int64)
-    allowed = np.zeros((blocks, block, length), dtype=bool)
-    key_depth = np.zeros((blocks, length), dtype=np.int64)
-    query_depth = np.zeros((blocks, block), dtype=np.int64)
-    queries = np.zeros((blocks, block), dtype=np.int64)
-    slots = np.zeros(pack.stop - pack.start, dtype=np.int64)
-    parents, depths = trie.parents, trie.depths
-    for b, (line, (low, high)) in enumerate(zip(lines, itertools.pairwise(bounds), strict=True)):
-        above = len(line)
-        queries[b, : high - low] = np.arange(low - pack.start, high - pack.start)
-        slots[low - pack.start : high - pack.start] = np.arange(b * block, b * block + high - low)
-        # The part of a path before the pack is a prefix of the chain, which is the path to the pack's first node.
-        outside = [i if node < pack.start else chain + node - pack.start for i, node in enumerate(line)]
-        index[b, :above] = outside
-        index[b, above : above + high - low] = np.arange(chain + low - pack.start, chain + high - pack.start)
-        key_depth[b, :above] = np.arange(above)
-        key_depth[b, above : above + high - low] = depths[low:high]
-        query_depth[b, : high - low] = depths[low:high]
-        sees = allowed[b]
-        for i in range(high - low):
-            parent = int(parents[low + i])
-            if parent >= low:
-                sees[i] = sees[parent - low]
-            else:
-                sees[i, : depths[low + i]] = True
-            sees[i, above + i] = True
-        sees[high - low :, 0] = True  # padding attends to something, so that its softmax is defined
+    place = np.arange(block)
+    is_query = place < sizes[:, None]
+    queries = np.where(is_query, starts[:, None] + place, 0)
+    own = np.arange(length) - above[:, None]  # a key's place among the block's own
+    is_own = (own >= 0) & (own < sizes[:, None])
+    nodes = np.where(is_own, pack.start + starts[:, None] + own, 0)
+    for line, low in zip(nodes, starts.tolist(), strict=True):
+        ancestors = trie.ancestors(pack.start + low)
+        line[: len(ancestors)] = ancestors
+    is_key = is_own | (own < 0)
+    # The part of a path before the pack is a prefix of the chain, which is the path to the pack's first node.
+    index = np.where(nodes < pack.start, trie.depths[nodes], chain + nodes - pack.start)
+    seen_from = np.maximum(own, 0).astype(np.int32)
+    seen_until = np.minimum(trie.ends[nodes] - (pack.start + starts[:, None]), sizes[:, None])
+    seen_until = np.where(is_key, seen_until, 0).astype(np.int32)
+    at = place.astype(np.int32)[:, None]
+    allowed = (seen_from[:, None] <= at) & (at < seen_until[:, None])
+    allowed[:, :, 0] |= ~is_query  # padding attends to something, so that its softmax is defined
 
     def tensor(array: npt.NDArray[Any]) -> torch.Tensor:
         return torch.from_numpy(array).to(device)
 
     return TreePass(
-        tensor(index),
+        tensor(np.where(is_key, index, 0)),
         tensor(queries.reshape(-1)),
-        tensor(slots),
+        tensor(np.flatnonzero(is_query)),
         tensor(allowed),
-        tensor(query_depth),
-        tensor(key_depth),
+        tensor(np.where(is_query, depths[queries], 0)),
+        tensor(np.where(is_key, trie.depths[nodes], 0)),
         past,
         chunks=chunks or {},
     )

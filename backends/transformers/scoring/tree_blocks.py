@@ -22,13 +22,14 @@ def block_starts(depths: npt.NDArray[np.int64], *, on_cpu: bool) -> list[int]:
     plain = list(range(0, len(depths), BLOCK))
     if not on_cpu:
         return plain
-    return min((plain, *(_cut_at_branches(depths, size) for size in SIZES)), key=lambda starts: _cost(depths, starts))
+    begins = np.full_like(depths, depths.max() + 1)  # the depths where a branch begins
+    begins[1:] = np.where(depths[1:] <= depths[:-1], depths[1:], begins[1:])
+    cuts = [plain, *(_cut_at_branches(depths, begins, size) for size in SIZES)]
+    return min(cuts, key=lambda starts: _cost(depths, starts))
 
 
-def _cut_at_branches(depths: npt.NDArray[np.int64], most: int) -> list[int]:
+def _cut_at_branches(depths: npt.NDArray[np.int64], begins: npt.NDArray[np.int64], most: int) -> list[int]:
     """Blocks of at most so many nodes, and of half of it at least: one may end before a branch nearer to the root."""
-    none = depths.max() + 1
-    begins = np.where(np.diff(depths, prepend=0) <= 0, depths, none)  # depths where a branch begins
     starts = [0]
     while len(depths) - starts[-1] > most:
         least, last = starts[-1] + (most + 1) // 2, starts[-1] + most

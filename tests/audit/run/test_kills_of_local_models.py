@@ -32,7 +32,7 @@ AUDIT = """
             self.load()
             return super().run_blocking(batch, tell)
 
-    backend = Watched(smollm2_path(), dtype="float32", threads=1)
+    backend = Watched(smollm2_path(), dtype="float32", threads=int(sys.argv[3]))
     options = {"db": sys.argv[1], "out": sys.argv[2], "limit": N_ITEMS, "small_sample": True}
     audit = Audit({"m": backend}, [OccuGender(bias=("explicit",))], **options)
     model = audit.run_sync().models[0]
@@ -40,9 +40,9 @@ AUDIT = """
 """
 
 
-def start(folder: Path) -> subprocess.Popen[str]:
+def start(folder: Path, threads: int) -> subprocess.Popen[str]:
     code = textwrap.dedent(AUDIT).replace("N_ITEMS", str(N_ITEMS))
-    command = [sys.executable, "-c", code, str(folder / "a.db"), str(folder / "out")]
+    command = [sys.executable, "-c", code, str(folder / "a.db"), str(folder / "out"), str(threads)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
 
@@ -54,10 +54,11 @@ def stored(folder: Path) -> int:
 
 @pytest.mark.models
 @pytest.mark.timeout(1200)
-def test_a_killed_scoring_run_loses_eight_items_at_most(tmp_path: Path) -> None:
+@pytest.mark.parametrize("threads", [1, 2])  # from two on, two passes are computed at the same time
+def test_a_killed_scoring_run_loses_eight_items_at_most(threads: int, tmp_path: Path) -> None:
     computed = before = 0
     for killed_after in (3, 10):
-        process = start(tmp_path)
+        process = start(tmp_path, threads)
         assert process.stdout is not None
         new = 0
         for line in process.stdout:
@@ -69,7 +70,7 @@ def test_a_killed_scoring_run_loses_eight_items_at_most(tmp_path: Path) -> None:
         now = stored(tmp_path)
         assert now - before >= computed - MOST_LOST
         before = now
-    process = start(tmp_path)
+    process = start(tmp_path, threads)
     out, _ = process.communicate()
     _, asked, cached, failed = out.splitlines()[-1].split()
     assert (int(cached), int(asked), int(failed)) == (before, N_ITEMS - before, 0)

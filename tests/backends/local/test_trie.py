@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.local.trie import Path, Trie, common_start
+from backends.local.trie import Branch, Branches, Path, Paths, Trie, common_start
 
 sequences = st.lists(st.integers(0, 3), min_size=1, max_size=7).map(tuple)
 
@@ -116,3 +116,39 @@ def test_the_common_start_ends_where_tokens_first_differ(a: list[int], b: list[i
     b = a[:shared] + b
     expected = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
     assert common_start(a, b) == common_start(tuple(a), tuple(b)) == expected
+
+
+@st.composite
+def groups(draw: st.DrawFn) -> list[tuple[tuple[int, ...], Branches]]:
+    """Heads, of which some begin with others, and branches that several of them share."""
+    tokens = st.lists(st.integers(0, 2), min_size=1, max_size=4).map(tuple)
+    branch = st.builds(
+        lambda tokens, part, named: Branch(tokens, round(part * len(tokens)), named),
+        tokens,
+        st.floats(0, 1),
+        st.sampled_from([None, b"x", b"y"]),
+    )
+    fans = draw(st.lists(st.lists(branch, min_size=1, max_size=4).map(Branches), min_size=1, max_size=3))
+    return draw(st.lists(st.tuples(tokens, st.sampled_from(fans)), min_size=1, max_size=6))
+
+
+@given(groups(), kept_paths)
+def test_a_trie_of_heads_and_branches_is_that_of_their_paths(
+    batch: list[tuple[tuple[int, ...], Branches]], kept: tuple[int, ...]
+) -> None:
+    grouped = Paths(batch)
+    found, expected = Trie(grouped, kept), Trie(list(grouped), kept)
+    for name in ("tokens", "parents", "depths", "ask_nodes", "ask_targets"):
+        assert getattr(found, name).tolist() == getattr(expected, name).tolist(), name
+    assert found.sets == expected.sets
+    assert [asks.tolist() for asks in found.asks_of] == [asks.tolist() for asks in expected.asks_of]
+
+
+def test_grouped_paths_are_those_of_each_head_in_turn() -> None:
+    fan = Branches([Branch((7,), 0), Branch((8, 9), 1, b"x")])
+    grouped = Paths([((1, 2), fan), ((3,), fan)])
+    every = [Path((1, 2, 7), 2), Path((1, 2, 8, 9), 3, b"x"), Path((3, 7), 1), Path((3, 8, 9), 2, b"x")]
+    assert list(grouped) == every == [grouped[i] for i in range(4)]
+    assert (len(grouped), grouped[-1], grouped[1:3]) == (4, every[-1], every[1:3])
+    with pytest.raises(IndexError):
+        grouped[4]

@@ -235,3 +235,20 @@ def test_a_set_beyond_the_embedding_adds_no_probability(larger_tokenizer: Path) 
     (straddled,) = backend.run_blocking([ScoreRequest("the <", ("im",))])
     assert isinstance(straddled, ScoreResponse)
     assert torch.isfinite(torch.tensor(straddled.scores[0].logprob))
+
+
+def test_a_text_that_the_tokenizer_fails_on_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For another reason than half a character; it took its whole batch with it."""
+    encode = HFTextEncoder.encode
+
+    def fails(self: HFTextEncoder, texts: Any, *, chat: bool) -> list[list[int]]:
+        if any("!!!" in text for text in texts):
+            raise RuntimeError("its regular expression gave up")
+        return encode(self, texts, chat=chat)
+
+    monkeypatch.setattr(HFTextEncoder, "encode", fails)
+    backend = HFBackend(save_model_of(FAMILIES["llama"], tmp_path), threads=1)
+    answers = backend.run_blocking([ScoreRequest("the man", (" he",)), ScoreRequest("the man!!!", (" he",))])
+    assert isinstance(answers[0], ScoreResponse)
+    assert isinstance(answers[1], BackendError)
+    assert "its regular expression gave up" in answers[1].message

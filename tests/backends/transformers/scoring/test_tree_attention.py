@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from hypothesis import given
+from hypothesis import strategies as st
 from torch.nn import functional
 
 from backends import HFBackend
@@ -98,6 +100,38 @@ def test_fused_attention_agrees_with_transformers(
                     expected = log_probabilities(model, tokenizer(request.prompt + continuation)["input_ids"])
                     assert [t.logprob for t in score.tokens] == pytest.approx(expected[-len(score.tokens) :], abs=2e-5)
     assert bool(called) == (family != "gemma2"), "a soft cap is written out"
+
+
+lines = st.lists(st.integers(0, 3), min_size=1, max_size=9).map(lambda tokens: TokenPath((9, *tokens), 1))
+
+
+@given(st.lists(lines, min_size=1, max_size=40), st.integers(1, 60), st.sampled_from(["cpu", "meta"]))
+def test_each_query_sees_its_path_and_nothing_else(paths: list[TokenPath], nodes: int, device: str) -> None:
+    """Of each pack of a trie: which nodes the keys are, and at which depth; padding sees one key."""
+    trie, start = Trie(paths), 0
+    while start < len(trie):
+        pack = trie.pack(start, nodes=nodes, rows=999)
+        chain = trie.ancestors(start)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(torch.Tensor, "to", lambda tensor, device: tensor)  # of a GPU the blocks alone
+            tree = make_tree_pass(trie, pack, len(chain), {}, torch.device(device))
+        held = np.array([*chain, *range(pack.start, pack.stop)])
+        allowed, keys, query_depth = tree.allowed.numpy(), held[tree.index.numpy()], tree.query_depth.numpy()
+        block = allowed.shape[1]
+        slots = tree.slots.tolist()
+        assert tree.queries[tree.slots].tolist() == list(range(pack.stop - pack.start))
+        for node, slot in enumerate(slots, pack.start):
+            b, i = divmod(slot, block)
+            seen = np.flatnonzero(allowed[b, i])
+            assert keys[b, seen].tolist() == [*trie.ancestors(node), node]
+            assert tree.key_depth[b, seen].tolist() == list(range(len(seen)))
+            assert query_depth[b, i] == trie.depths[node]
+        padding = np.setdiff1d(np.arange(len(tree.queries)), slots)
+        assert not query_depth.reshape(-1)[padding].any()
+        assert [np.flatnonzero(row).tolist() for row in allowed.reshape(-1, allowed.shape[2])[padding]] == [[0]] * len(
+            padding
+        )
+        start = pack.stop
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

@@ -1,0 +1,295 @@
+"""Texts cut in two have the tokens of the whole, for every tokenizer of which that is said; others are left whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from backends.base import Message, Prompt, ScoreRequest
+from backends.embedded import gemma3_path, smollm2_path
+from backends.local.plans import Plan, make_plans
+from backends.local.trie import Paths
+from backends.transformers import text as text_module
+from backends.transformers.cuts import CUT, cuts_at_words
+from backends.transformers.source import ModelSource
+from backends.transformers.text import HFTextEncoder
+from tests.backends.local.tiny_models import bos_tokenizer, byte_level_tokenizer, prefix_space_tokenizer
+
+LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
+    r"\s+(?!\S)|\s+"
+)
+O200K = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+    r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+DEEPSEEK = (
+    r"\p{N}{1,3}",
+    "[一-龥぀-ゟ゠-ヿ]+",
+    r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|"
+    r"\s*[\r\n]+|\s+(?!\S)|\s+",
+)
+CORPUS = (
+    Path(__file__).read_text(encoding="utf-8").split("\n")
+    + ["The nurse said that she's late, he'll wait; 12345 of 678.  Don't!\t\tthe café naïve 她是护士。 3.14\n\n  x"]
+    * 20
+)
+
+
+def _split(*patterns: str) -> list[Any]:
+    return [pre_tokenizers.Split(Regex(pattern), "isolated", invert=False) for pattern in patterns]
+
+
+def _plain_bytes() -> Any:
+    return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+
+
+#: Pre-tokenizer and normalizer of each kind.
+KINDS: dict[str, Callable[[], tuple[Any, Any]]] = {
+    "gpt2": lambda: ([pre_tokenizers.ByteLevel(add_prefix_space=False)], None),
+    "gpt2 with a space in front": lambda: ([pre_tokenizers.ByteLevel(add_prefix_space=True)], None),
+    "smollm": lambda: ([pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(False)], None),
+    "llama3": lambda: ([*_split(LLAMA3), _plain_bytes()], None),
+    "qwen2": lambda: ([*_split(LLAMA3.replace("{1,3}", "")), _plain_bytes()], normalizers.NFC()),
+    "o200k": lambda: ([*_split(O200K), _plain_bytes()], None),
+    "deepseek": lambda: ([*_split(*DEEPSEEK), _plain_bytes()], None),
+    "gemma": lambda: ([pre_tokenizers.Split(" ", "merged_with_previous")], normalizers.Replace(" ", "▁")),
+    "llama2": lambda: ([], normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])),
+    "metaspace": lambda: ([pre_tokenizers.Metaspace("▁", "first", split=False)], None),
+}
+
+
+def _is_byte_level(kind: str) -> bool:
+    return kind not in ("gemma", "llama2", "metaspace")
+
+
+#: Tokenizers of other tests, which split texts at no place.
+UNSPLIT: dict[str, Callable[[], PreTrainedTokenizerFast]] = {
+    "bytes": byte_level_tokenizer,
+    "bos": lambda: bos_tokenizer(1),
+    **{scheme: partial(prefix_space_tokenizer, scheme) for scheme in ("normalizer", "first", "always")},
+}
+
+
+@cache
+def encoder_of(kind: str) -> HFTextEncoder:
+    """A tokenizer of a kind, with merges learnt on this file."""
+    if kind in UNSPLIT:
+        return HFTextEncoder(UNSPLIT[kind]())
+    steps, normalizer = KINDS[kind]()
+    learner = Tokenizer(models.BPE(byte_fallback=not _is_byte_level(kind)))
+    # Words are learnt apart, as SentencePiece does, also where texts are not split into words later.
+    apart = steps if _is_byte_level(kind) else [pre_tokenizers.Metaspace("▁", "never", split=True)]
+    learner.pre_tokenizer = pre_tokenizers.Sequence(apart)
+    alphabet = pre_tokenizers.ByteLevel.alphabet() if _is_byte_level(kind) else []
+    learner.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=900, initial_alphabet=alphabet))
+    learnt = json.loads(learner.to_str())["model"]
+    merges = [tuple(merge) for merge in learnt["merges"]]
+    vocabulary = learnt["vocab"]
+    if not _is_byte_level(kind):
+        for name in (*(f"<0x{byte:02X}>" for byte in range(256)), "▁"):
+            vocabulary.setdefault(name, len(vocabulary))
+    rust = Tokenizer(
+        models.BPE(vocabulary, merges, ignore_merges=kind == "llama3", byte_fallback=not _is_byte_level(kind))
+    )
+    rust.pre_tokenizer = pre_tokenizers.Sequence(steps) if steps else None
+    if normalizer is not None:
+        rust.normalizer = normalizer
+    rust.decoder = decoders.ByteLevel() if _is_byte_level(kind) else decoders.Metaspace("▁", "never")
+    rust.add_special_tokens(["<|im_start|>", "<|im_end|>", AddedToken("<|strips|>", lstrip=True, rstrip=True)])
+    rust.add_tokens(["<think>", AddedToken("</s>", normalized=False), "  "])
+    return HFTextEncoder(PreTrainedTokenizerFast(tokenizer_object=rust))
+
+
+SCRAPS = st.sampled_from([
+    "a", "the", " The", "nurse", "'s", "'", "'LL", " ", "  ", "\n", "\r\n", "\t", "\u00a0", "1", "23", "4567", ".", ",",
+    "?", "é", "e\u0301", "\u0301", "她", "ﷺ", "\u200d", "👩", "▁", "Ġ", "_", "<|im_start|>", "<|im_end|>", "<think>",
+    "</s>", "<|strips|>", "<", "|>", "ſ", "İ", "ǅ", "ß", "\u3000", "x y", " she said", "\ufb01", "½", "²",
+])  # fmt: skip
+TEXTS = st.one_of(st.lists(SCRAPS, max_size=8).map("".join), st.text(max_size=6))
+LETTERS = st.sampled_from("aestzATS")
+
+
+@st.composite
+def cut_prompts(draw: st.DrawFn) -> str:
+    """A prompt with a place to cut, which may have more of them."""
+    return draw(TEXTS) + draw(LETTERS) + " " + draw(LETTERS) + draw(TEXTS)
+
+
+def _same_tokens(encoder: HFTextEncoder, prompt: str, continuation: str) -> None:
+    """Cut at the last place and at the first, as parts and as a whole."""
+    whole = encoder.encode([prompt + continuation, prompt], chat=True)
+    first = next(i for i in range(1, len(prompt)) if CUT.match(prompt[: i + 2]))
+    for cut in (encoder.cut(prompt), first):
+        [head] = encoder.encode([prompt[:cut]], chat=True)
+        ends = encoder.encode_endings([prompt[cut:] + continuation, prompt[cut:]])
+        assert [head + end for end in ends] == whole
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *UNSPLIT])
+@settings(max_examples=100, deadline=None)
+@given(prompt=cut_prompts(), continuation=TEXTS)
+@example(prompt="a b  ", continuation="  c")
+@example(prompt="<|strips|>a b", continuation=" <|strips|> c")
+def test_the_parts_of_a_cut_text_have_its_tokens(kind: str, prompt: str, continuation: str) -> None:
+    encoder = encoder_of(kind)
+    assert encoder.cut(prompt)
+    _same_tokens(encoder, prompt, continuation)
+
+
+def _plan_of(plan: Plan) -> Any:
+    if plan.ending is None:
+        return repr(plan.error)
+    return plan.prompt_tokens, list(plan.ending.scores), list(Paths([(plan.head, plan.ending.branches)]))
+
+
+class _Limits:
+    def __init__(self, context: int | None, vocabulary: int) -> None:
+        self.context, self.vocabulary = context, vocabulary
+
+
+CONTINUATIONS = st.lists(TEXTS.filter(bool), min_size=1, max_size=3, unique=True).map(tuple)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *UNSPLIT])
+@settings(max_examples=40, deadline=None)
+@given(
+    prompts=st.lists(cut_prompts() | TEXTS, min_size=1, max_size=3),
+    end=TEXTS,
+    continuations=CONTINUATIONS,
+    context=st.sampled_from([None, 12, 25]),
+    share=st.sampled_from([1.0, 0.9, 0.3]),
+)
+def test_plans_of_cut_prompts_are_those_of_whole_texts(
+    kind: str, prompts: list[str], end: str, continuations: tuple[str, ...], context: int | None, share: float
+) -> None:
+    """Also what is wrong with a request: its length, a token that the model lacks, a text that is rewritten."""
+    encoder = encoder_of(kind)
+    asked: list[Prompt] = [prompt + end for prompt in prompts]
+    requests = [ScoreRequest(prompt, continuations) for prompt in asked]
+    limits = _Limits(context, round(share * len(encoder.vocabulary.pieces)))
+    assert encoder._cuts
+    short = [_plan_of(plan) for plan in make_plans(requests, encoder, limits)]
+    encoder._cuts = False
+    try:
+        assert short == [_plan_of(plan) for plan in make_plans(requests, encoder, limits)]
+    finally:
+        encoder._cuts = True
+
+
+def test_prompts_that_end_alike_are_planned_once() -> None:
+    encoder, limits = encoder_of("llama3"), _Limits(None, 10**6)
+    encoder.chat_template = "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}"
+    continuations = (" she", " he's", "é")
+    for ask in (lambda text: text, lambda text: (Message("user", text),)):
+        requests = [ScoreRequest(ask(f"The {name} said that"), continuations) for name in ("nurse", "driver", "café")]
+        plans = make_plans(requests, encoder, limits)
+        assert len({id(plan.ending) for plan in plans}) == 1
+        assert len({plan.head for plan in plans}) == 3
+
+
+def _state(**changes: Any) -> dict[str, Any]:
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    model = {"type": "BPE", "dropout": None, "vocab": {"a": 0, "Ġ": 1, "Ġa": 2}, "merges": [["Ġ", "a"]]}
+    return {"normalizer": None, "pre_tokenizer": byte_level, "model": model, "added_tokens": [], **changes}
+
+
+def _regex(pattern: str, **changes: Any) -> dict[str, Any]:
+    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False, **changes}
+
+
+def _added(content: str, **changes: bool) -> dict[str, Any]:
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
+    return {"added_tokens": [{"id": 5, "content": content, **flags, **changes}]}
+
+
+WORDS = r"\p{L}+|\s"
+MODEL = _state()["model"]
+PLAIN_BYTES = {**_state()["pre_tokenizer"], "use_regex": False}
+NOT_PROVED: dict[str, dict[str, Any]] = {
+    "dropout": {"model": {**MODEL, "dropout": 0.1}},
+    "unigram": {"model": {"type": "Unigram", "vocab": []}},
+    "lower case": {"normalizer": {"type": "Lowercase"}},
+    "a regular expression in the normalizer": {
+        "normalizer": {"type": "Replace", "pattern": {"Regex": " +"}, "content": "▁"}
+    },
+    "a token across words": _added("good night"),
+    "a token that ends in a letter": _added("USER", rstrip=True),
+    "a token of whole words": _added("|x|", single_word=True),
+    "a normalized token with a written space": {
+        **_added("a▁b", normalized=True),
+        "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+    },
+    "no splitting, and a token across words": {
+        "pre_tokenizer": PLAIN_BYTES, "model": {**MODEL, "vocab": {"a": 0, "Ġ": 1, "aĠ": 2}},
+    },
+    "no splitting, and an unknown space": {"pre_tokenizer": PLAIN_BYTES, "model": {**MODEL, "vocab": {"a": 0}}},
+    "no splitting, and whole texts as tokens": {
+        "pre_tokenizer": PLAIN_BYTES, "model": {**MODEL, "ignore_merges": True},
+    },
+    "words that take the space before": {"pre_tokenizer": _regex(WORDS, behavior="MergedWithPrevious")},
+    "gaps for words": {"pre_tokenizer": _regex(WORDS, invert=True)},
+    **{
+        f"the expression {pattern}": {"pre_tokenizer": _regex(pattern)}
+        for pattern in (
+            r"\p{L}+ ?", r"\p{L}+\s*", r"[a-z ]+", r"[^\d]+", r"\P{N}+", r".+", r"\w+", r"(?<=a) b|\p{L}+",
+            r"^a|\p{L}+", r"\p{L}+$", r"\p{L}+(?= )", r"\p{L}+(?:x| y)?", r"\bx|\p{L}+", r"\p{L}*", r"(?:a|)",
+            r"(\p{L}+) \1",             r"\p{L}+[^\p{L}]", r"[\p{L}&&[a-z]]+", r"\p{L}+\x20",
+        )
+    },
+    # These never read across a cut, but need not end a word there.
+    **{
+        f"the expression {pattern} alone": {"pre_tokenizer": _regex(pattern), "model": {**MODEL, "vocab": {"a b": 0}}}
+        for pattern in (r"\p{N}{1,3}", "'s", r"(?i:'s|'t)", r"[a-z]+", r"\p{L}+(?!\S)", r"\p{Lu}+")
+    },
+}  # fmt: skip
+
+
+def test_what_is_proved_of_a_plain_tokenizer() -> None:
+    assert cuts_at_words(_state())
+    assert cuts_at_words(_state(pre_tokenizer=PLAIN_BYTES)), "its merges join nothing there"
+    assert cuts_at_words(_state(pre_tokenizer=_regex(WORDS)))
+    assert cuts_at_words(_state(**_added("<|a|>", lstrip=True, rstrip=True)))
+
+
+@pytest.mark.parametrize("what", NOT_PROVED)
+def test_what_is_not_proved_is_left_whole(what: str) -> None:
+    assert not cuts_at_words(_state(**NOT_PROVED[what]))
+
+
+def test_a_cut_that_fails_when_tried_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its file seems to prove."""
+    tokenizer = byte_level_tokenizer()
+    across = json.loads(tokenizer.backend_tokenizer.to_str())
+    across["model"]["vocab"]["aĠ"] = len(across["model"]["vocab"])
+    across["model"]["merges"].insert(0, ["a", "Ġ"])
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(json.dumps(across)))
+    assert not HFTextEncoder(tokenizer)._cuts
+    monkeypatch.setattr(text_module, "cuts_at_words", lambda state: True)
+    encoder = HFTextEncoder(tokenizer)
+    assert not encoder._cuts
+    assert encoder.cut("the man said") == 0
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("path", [smollm2_path, gemma3_path])
+def test_real_tokenizers_keep_their_tokens_at_cuts(path: Callable[[], Path]) -> None:
+    source = ModelSource(model=str(path()), revision=None, adapter=None, trust_remote_code=False)
+    encoder = HFTextEncoder(source.tokenizer())
+
+    @settings(max_examples=400, deadline=None)
+    @given(prompt=cut_prompts(), continuation=TEXTS)
+    def check(prompt: str, continuation: str) -> None:
+        _same_tokens(encoder, prompt, continuation)
+
+    check()
