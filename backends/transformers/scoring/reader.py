@@ -142,6 +142,9 @@ class LogitReader:
     @contextlib.contextmanager
     def attention(self, name: str) -> Iterator[None]:
         """Use another attention implementation within this block; other uses of the model keep its own."""
+        if self.config._attn_implementation == name:  # within another such block: to change it takes a walk over all
+            yield
+            return
         self.model.set_attn_implementation(name)
         try:
             yield

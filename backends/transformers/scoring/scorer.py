@@ -24,6 +24,7 @@ from backends.transformers.scoring.batch import BatchRoute
 from backends.transformers.scoring.masked_tree import MaskedTreeRoute
 from backends.transformers.scoring.reader import LogitReader
 from backends.transformers.scoring.tree import TreeRoute
+from backends.transformers.scoring.tree_attention import ATTENTION
 from backends.transformers.scoring.trials import fixed_choice, try_batch, why_not_tree
 from backends.transformers.scoring.twin import make_twin
 
@@ -140,7 +141,8 @@ class SequenceScorer:
 
         def compute(lane: SequenceScorer) -> None:
             torch.set_num_threads(share)
-            work(lane)
+            with lane._reader.attention(ATTENTION):
+                work(lane)
 
         try:
             with ThreadPoolExecutor(len(self.lanes) - 1, thread_name_prefix="lane") as pool:
