@@ -45,7 +45,7 @@ test: $(VENV)/.dev lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "(models or servers) and not battery and not ray"
 
 battery: $(VENV)/.dev
-	$(BIN)/python -m pytest -m battery
+	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -m battery
 
 docs: $(VENV)/.dev
 	$(INSTALL) --editable ".[docs]"

@@ -12,6 +12,8 @@ from backends.local.generation import NoRoomError
 T = TypeVar("T")
 
 PASSES_BEFORE_GROWTH = 8  # successful smaller passes before a larger one is tried: each failure costs a pass
+LOGIT_BYTES = 256 << 20  # of one pack's logits, at 4 bytes each, where free memory is not known
+MOST_LOGIT_BYTES = 4 << 30  # on a GPU: enough for each token of a pass to have its logits
 _MESSAGES = (
     "CUDA out of memory",
     "CUDA error: out of memory",
@@ -27,6 +29,18 @@ _MESSAGES = (
     "not enough memory",
     "MPS backend out of memory",
 )
+
+
+def most_rows(vocabulary: int, device: str) -> int:
+    """How many rows of logits one pack may have: on a GPU by its free memory, of which an eighth is taken.
+
+    The CPU's memory is shared with other work, and its passes are small: 256 MB there.
+    """
+    room = LOGIT_BYTES
+    if device.startswith("cuda"):
+        free, _ = torch.cuda.mem_get_info(device)
+        room = min(max(free // 8, LOGIT_BYTES), MOST_LOGIT_BYTES)
+    return max(1, room // (4 * vocabulary))
 
 
 def is_out_of_memory(error: Exception) -> bool:

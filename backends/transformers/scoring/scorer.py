@@ -19,7 +19,7 @@ from backends.errors import BackendError
 from backends.local.scoring import Scorer
 from backends.local.trie import Path, Trie
 from backends.transformers.context import context_length
-from backends.transformers.memory import PassSize
+from backends.transformers.memory import PassSize, most_rows
 from backends.transformers.scoring.batch import BatchRoute
 from backends.transformers.scoring.masked_tree import MaskedTreeRoute
 from backends.transformers.scoring.reader import LogitReader
@@ -30,7 +30,6 @@ from backends.transformers.scoring.twin import make_twin
 
 Value = npt.NDArray[np.float64] | BackendError
 
-LOGIT_BYTES = 256 << 20  # maximum memory of one pack's logits, at 4 bytes each
 LONG_START = 48  # tokens: a start of so many that all texts share is read once, by all threads
 
 
@@ -79,8 +78,7 @@ class SequenceScorer:
         self.pack_tokens, self._threads = pack_tokens, threads
         self._reader = reader = LogitReader(model, beginning_with)
         self.vocabulary = reader.vocabulary
-        rows = max(1, LOGIT_BYTES // (4 * reader.vocabulary))
-        self.size = PassSize(pack_tokens, rows, str(reader.device))
+        self.size = PassSize(pack_tokens, most_rows(self.vocabulary, str(reader.device)), str(reader.device))
         self._batch = BatchRoute(reader, self.size)
         self._tree: TreeRoute | MaskedTreeRoute = TreeRoute(reader, self.size)
         self._beside: tuple[SequenceScorer, ...] | None = None  # None: not looked for yet

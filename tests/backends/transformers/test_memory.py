@@ -15,9 +15,9 @@ from backends import BackendError, HFBackend
 from backends.base import ScoreRequest, ScoreResponse
 from backends.local.generation import NoRoomError
 from backends.local.trie import Path as TokenPath
-from backends.transformers.memory import is_out_of_memory, within_memory
-from backends.transformers.scoring import scorer as hf_scoring
+from backends.transformers.memory import LOGIT_BYTES, is_out_of_memory, most_rows, within_memory
 from backends.transformers.scoring import tree_attention
+from backends.transformers.scoring.scorer import SequenceScorer
 from tests.backends.transformers.reference import REQUESTS, scores
 
 
@@ -37,6 +37,17 @@ def test_out_of_memory_halves_the_pack_and_goes_on(folders: dict[str, Path], mon
     monkeypatch.setattr(model, "forward", small)
     assert scores(backend, REQUESTS) == pytest.approx(usual, abs=1e-5)
     assert scorer.size.most_tokens >> scorer.size.halvings == 16
+
+
+@pytest.mark.parametrize(
+    ("device", "free", "rows"), [("cpu", 80, 524), ("cuda:0", 80, 8388), ("cuda:0", 8, 2097), ("cuda:0", 1, 524)]
+)
+def test_a_gpus_free_memory_says_how_many_logits_a_pack_has(
+    device: str, free: int, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of 128,000 logits: 524 would cut a pass of 8,192 tokens, some 1,800 of which are asked, into four."""
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free << 30, 80 << 30))
+    assert most_rows(128_000, device) == rows
 
 
 def test_a_part_of_a_divided_model_takes_no_smaller_pass(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +178,7 @@ def test_large_vocabulary_and_long_prompt_keep_the_limits() -> None:
         head_dim=8, vocab_size=262_144, max_position_embeddings=9000,
     )  # fmt: skip
     model = transformers.LlamaForCausalLM(config).eval()
-    scorer = hf_scoring.SequenceScorer(model, lambda _: np.arange(0), pack_tokens=512)
+    scorer = SequenceScorer(model, lambda _: np.arange(0), pack_tokens=512)
     tokens = np.random.default_rng(0).integers(0, 262_144, 8190).tolist()
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
         (values,) = scorer.logprobs([TokenPath(tuple(tokens), 7690)])
@@ -176,5 +187,5 @@ def test_large_vocabulary_and_long_prompt_keep_the_limits() -> None:
         (e for e in profiled.profiler.kineto_results.events() if e.name() == "[memory]"), key=lambda e: e.start_ns()
     )
     held = np.cumsum([e.nbytes() for e in events])
-    most = hf_scoring.LOGIT_BYTES + tree_attention.GATHER_BYTES
-    assert hf_scoring.LOGIT_BYTES / 2 < held.max() < most
+    most = LOGIT_BYTES + tree_attention.GATHER_BYTES
+    assert LOGIT_BYTES / 2 < held.max() < most
