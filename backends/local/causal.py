@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -26,6 +27,7 @@ from backends.local.backend import LocalBackend, available_threads, discard_resp
 from backends.local.encoder import TextEncoder
 from backends.local.fingerprint import text_sha256
 from backends.local.generation import Generated
+from backends.local.plans import Plan, make_plans
 from backends.local.scoring import Scorer, boundaries, score_requests
 from backends.local.thinking import with_extra_tokens, without_thought
 from backends.reading.reasoning import DEFAULT_REASONING_TOKENS
@@ -87,6 +89,8 @@ class CausalBackend(LocalBackend):
         self._loaded: LoadedModel | None = None
         self._refusal: AuditError | None = None
         self._notes_of_run: dict[str, str] = {}
+        self._planner: ThreadPoolExecutor | None = None
+        self._planned: tuple[Sequence[Request], Future[list[Plan]]] | None = None  # the newest batch
 
     @abstractmethod
     def _load_model(self) -> LoadedModel:
@@ -135,6 +139,34 @@ class CausalBackend(LocalBackend):
             return None
         return [len(self._encoder.render(prompt)) for prompt in prompts]
 
+    async def run(self, batch: Sequence[Request]) -> list[Answer]:
+        self._plan_ahead(batch)
+        return await super().run(batch)
+
+    async def run_streaming(self, batch: Sequence[Request], on_response: OnResponse) -> list[Answer]:
+        self._plan_ahead(batch)
+        return await super().run_streaming(batch, on_response)
+
+    def _plan_ahead(self, batch: Sequence[Request]) -> None:
+        """Plan a batch beside the worker, which may still compute the one before."""
+        if (loaded := self._loaded) is None:
+            return
+        if self._planner is None:
+            self._planner = ThreadPoolExecutor(1, thread_name_prefix="planner")
+        scored = [request for request in batch if isinstance(request, ScoreRequest)]
+        self._planned = batch, self._planner.submit(make_plans, scored, loaded.encoder, loaded.scorer)
+
+    def _plans(self, batch: Sequence[Request]) -> list[Plan] | None:
+        """The plans of a batch, if it was planned ahead."""
+        planned = self._planned
+        return planned[1].result() if planned is not None and planned[0] is batch else None
+
+    async def close(self) -> None:
+        await super().close()
+        if self._planner is not None:
+            self._planner.shutdown(wait=True)
+            self._planner = self._planned = None
+
     def run_blocking(self, batch: Sequence[Request], on_response: OnResponse = discard_response) -> list[Answer]:
         try:
             loaded = self.load()
@@ -147,7 +179,8 @@ class CausalBackend(LocalBackend):
             return lambda at, found: on_response(places[at], found)
 
         scored = {i: request for i, request in enumerate(batch) if isinstance(request, ScoreRequest)}
-        scores = score_requests(list(scored.values()), loaded.encoder, loaded.scorer, answer(list(scored)))
+        plans = self._plans(batch)
+        scores = score_requests(list(scored.values()), loaded.encoder, loaded.scorer, answer(list(scored)), plans)
         generated = {i: request for i, request in enumerate(batch) if isinstance(request, GenerateRequest)}
         texts = self._texts(loaded, list(generated.values()), answer(list(generated)))
         for i, found in zip((*scored, *generated), (*scores, *texts), strict=True):

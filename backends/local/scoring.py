@@ -73,13 +73,17 @@ def score_requests(
     encoder: TextEncoder,
     scorer: Scorer,
     on_response: OnResponse = discard_response,
+    plans: list[Plan] | None = None,
 ) -> list[Answer]:
     """One answer per request, in order; ``on_response`` is called with each as soon as it is known.
+
+    ``plans``: the requests', if they are made already.
 
     About one forward pass of requests is scored at a time in each of the scorer's lanes, sorted by tokens so that
     neighbours share prefixes. A request that fails does not fail the others.
     """
-    plans = make_plans(requests, encoder, scorer)
+    if plans is None:
+        plans = make_plans(requests, encoder, scorer)
     answers: list[Answer] = [plan.error or _UNSCORED for plan in plans]
     sound = [i for i, plan in enumerate(plans) if plan.error is None]
     sound.sort(key=lambda i: plans[i].first)

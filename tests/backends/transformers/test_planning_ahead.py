@@ -1,0 +1,92 @@
+"""A batch is planned while the model computes the one before; its answers are those of a batch that comes alone."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backends import HFBackend
+from backends.base import ScoreRequest, ScoreResponse
+from backends.local import causal
+from backends.local.backend import discard_response
+
+FIRST = [ScoreRequest(f"{name} said that", (" he", " she")) for name in ("Ann", "Tom", "Bo")]
+SECOND = [ScoreRequest(f"{name} knew why", (" he", " they were")) for name in ("Kim", "Eve", "Jo")]
+
+
+def values(answers: Any) -> list[float]:
+    assert all(isinstance(answer, ScoreResponse) for answer in answers), answers
+    return [score.logprob for answer in answers for score in answer.scores]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_next_batch_is_planned_beside_the_model(
+    threads: int, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = threading.Event()
+    made = causal.make_plans
+
+    def watched(requests: Any, *rest: Any) -> Any:
+        plans = made(requests, *rest)
+        if requests == SECOND:
+            assert threading.current_thread().name.startswith("planner")
+            planned.set()
+        return plans
+
+    monkeypatch.setattr(causal, "make_plans", watched)
+    alone = HFBackend(folders["llama"], threads=threads)
+    expected = values(alone.run_blocking(FIRST)) + values(alone.run_blocking(SECOND))
+
+    async def run() -> list[float]:
+        backend = HFBackend(folders["llama"], threads=threads)
+        await backend.run(FIRST[:1])  # loads the model; what comes before is not planned ahead
+        waited = []
+
+        def on_response(place: int, answer: Any) -> None:
+            waited.append(planned.wait(100))  # the first batch is being computed
+
+        worker = backend.run_blocking
+
+        def held(batch: Any) -> Any:
+            return worker(batch, on_response if batch is FIRST else discard_response)
+
+        monkeypatch.setattr(backend, "run_blocking", held)
+        first, second = await asyncio.gather(backend.run(FIRST), backend.run(SECOND))
+        await backend.close()
+        assert waited == [True] * len(FIRST)
+        return values(first) + values(second)
+
+    assert asyncio.run(run()) == pytest.approx(expected, abs=1e-6)
+
+
+def test_answers_are_the_same_in_whatever_order_batches_come(folders: dict[str, Path]) -> None:
+    async def run() -> list[list[float]]:
+        backend = HFBackend(folders["llama"], threads=2)
+        batches = [FIRST, SECOND, FIRST[::-1], [*SECOND, *FIRST], SECOND]
+        await backend.run(FIRST[:1])
+        found = await asyncio.gather(*(backend.run(batch) for batch in batches))
+        await backend.close()
+        return [values(answers) for answers in found]
+
+    first, second, reverse, both, again = asyncio.run(run())
+    pairs = [first[at : at + 2] for at in (4, 2, 0)]
+    assert reverse == pytest.approx([value for pair in pairs for value in pair], abs=1e-6)
+    assert both == pytest.approx([*second, *first], abs=1e-6)
+    assert again == pytest.approx(second, abs=1e-6)
+
+
+def test_a_closed_backend_plans_and_answers_anew(folders: dict[str, Path]) -> None:
+    async def run() -> list[list[float]]:
+        backend = HFBackend(folders["llama"], threads=1)
+        found = []
+        for _ in range(2):
+            found += [values(await backend.run(FIRST)), values(await backend.run(FIRST))]
+            await backend.close()
+        return found
+
+    first, *others = asyncio.run(run())
+    assert all(other == pytest.approx(first, abs=1e-6) for other in others)
