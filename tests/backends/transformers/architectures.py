@@ -51,7 +51,7 @@ _SIZES = {
     "num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4, "moe_num_experts": 4, "num_experts_per_tok": 2,
     "moe_topk": 2, "moe_k": 2, "num_experts_per_token": 2, "image_size": 32, "patch_size": 16, "depth": 2,
 
-    "num_kv_shared_layers": 2, "attention_chunk_size": 6,
+    "num_kv_shared_layers": 2, "num_layers_per_stack": 2, "attention_chunk_size": 6,
     "n_group": 1, "topk_group": 1, "n_shared_experts": 1, "first_k_dense_replace": 1,
     "q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8,
     "sliding_window": 6, "state_size": 4, "ssm_state_size": 4, "mamba_d_state": 4, "time_step_rank": 4,
