@@ -237,6 +237,8 @@ def _atoms(alternative: str) -> Iterator[_Atom | None]:
             optional = sign in ("?", "*") or least == "0"
             if least is not None and int(least) > 1:
                 raise _NotProvedError  # a match of one letter alone would not follow
+            if least is not None and quantifier["more"] is None and quantifier["kind"]:
+                raise _NotProvedError  # Oniguruma reads ``{1}+`` as one or more, and ``{1}?`` as one or none
             repeats = sign in ("*", "+") or quantifier["more"] is not None
         yield _Atom(letters, space, optional, repeats, is_group=found["group"] is not None)
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any
 
-from backends.errors import BackendError
+from backends.errors import BackendError, one_line
 from backends.local.boundary import Vocabulary
 from backends.local.encoder import TextEncoder
 from backends.transformers.cuts import (
@@ -81,7 +81,7 @@ class HFTextEncoder(TextEncoder):
 
     def encode(self, texts: Sequence[str], *, chat: bool) -> list[list[int]]:
         """Tokens of each text, with the tokenizer's BOS in front once; a chat template writes its own."""
-        found = [e.ids for e in self._rust.encode_batch_fast(list(texts), add_special_tokens=False)]
+        found = self._own_tokens(texts)
         if self._front and not chat:
             found = [ids if ids[: len(self._front)] == self._front else self._front + ids for ids in found]
         return found
@@ -93,11 +93,23 @@ class HFTextEncoder(TextEncoder):
 
     def encode_endings(self, texts: Sequence[str]) -> list[list[int]]:
         """As in `TextEncoder`."""
-        before: list[int] = self._rust.encode(ANCHOR, add_special_tokens=False).ids
-        found = self._rust.encode_batch_fast([ANCHOR + text for text in texts], add_special_tokens=False)
-        if any(e.ids[: len(before)] != before for e in found):
+        before, *found = self._own_tokens([ANCHOR, *(ANCHOR + text for text in texts)])
+        if any(ids[: len(before)] != before for ids in found):
             raise BackendError("internal", f"the tokens of a text's end change those of {ANCHOR!r} before it")
-        return [e.ids[len(before) :] for e in found]
+        return [ids[len(before) :] for ids in found]
+
+    def _own_tokens(self, texts: Sequence[str]) -> list[list[int]]:
+        """Tokens of each text, without those that are put in front or behind."""
+        try:
+            return [e.ids for e in self._rust.encode_batch_fast(list(texts), add_special_tokens=False)]
+        except BaseException as error:
+            if type(error).__module__ != "pyo3_runtime":  # a panic in Rust is no `Exception`, and would end the run
+                raise
+            raise BackendError(
+                "bad_request",
+                f"the tokenizer's library failed on this text: {one_line(error)}",
+                hint="write it otherwise, as with fewer spaces and line breaks in a row",
+            ) from None
 
     def keeps_head(self, head: Sequence[int]) -> bool:
         """Whether a BOS that the text itself begins with would be all in the head."""
@@ -105,19 +117,20 @@ class HFTextEncoder(TextEncoder):
 
     def _cuts_truly(self) -> bool:
         """Whether texts that are cut have the tokens of the whole: what follows from the file is tried all the same."""
+        try:
+            return self._cuts_tried_texts()
+        except BackendError:
+            return False
+
+    def _cuts_tried_texts(self) -> bool:
         prompts = [start + end for start in TRIED_STARTS for end in TRIED_ENDS]
         cuts = [match.end() for prompt in prompts if (match := CUT.match(prompt)) is not None]
-        heads = self._rust.encode_batch_fast(
-            [prompt[:cut] for prompt, cut in zip(prompts, cuts, strict=True)], add_special_tokens=False
-        )
+        heads = self._own_tokens([prompt[:cut] for prompt, cut in zip(prompts, cuts, strict=True)])
         written = [token for token in self._added.values() if CUT.match(token) is None]
         for continuation in (*TRIED_CONTINUATIONS, *written[:5], *written[-5:]):
-            whole = self._rust.encode_batch_fast([p + continuation for p in prompts], add_special_tokens=False)
-            try:
-                ends = self.encode_endings([p[cut:] + continuation for p, cut in zip(prompts, cuts, strict=True)])
-            except BackendError:
-                return False
-            if any(w.ids != head.ids + end for w, head, end in zip(whole, heads, ends, strict=True)):
+            whole = self._own_tokens([prompt + continuation for prompt in prompts])
+            ends = self.encode_endings([p[cut:] + continuation for p, cut in zip(prompts, cuts, strict=True)])
+            if any(w != head + end for w, head, end in zip(whole, heads, ends, strict=True)):
                 return False
         return True
 

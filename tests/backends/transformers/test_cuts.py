@@ -244,7 +244,8 @@ NOT_PROVED: dict[str, dict[str, Any]] = {
         for pattern in (
             r"\p{L}+ ?", r"\p{L}+\s*", r"[a-z ]+", r"[^\d]+", r"\P{N}+", r".+", r"\w+", r"(?<=a) b|\p{L}+",
             r"^a|\p{L}+", r"\p{L}+$", r"\p{L}+(?= )", r"\p{L}+(?:x| y)?", r"\bx|\p{L}+", r"\p{L}*", r"(?:a|)",
-            r"(\p{L}+) \1",             r"\p{L}+[^\p{L}]", r"[\p{L}&&[a-z]]+", r"\p{L}+\x20",
+            r"(\p{L}+) \1", r"\p{L}+[^\p{L}]", r"[a-z ]{1}+|[A-Z]+", r"\p{L}{1}?", r"[\p{L}&&[a-z]]+",
+            r"\p{L}+\x20",
         )
     },
     # These never read across a cut, but need not end a word there.

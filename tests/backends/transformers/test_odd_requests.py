@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from tokenizers import models
+from tokenizers import AddedToken, models
 
 from backends import BackendError, HFBackend
 from backends.base import Answer, GenerateRequest, GenerateResponse, Message, Sampling, ScoreRequest, ScoreResponse
@@ -252,3 +252,19 @@ def test_a_text_that_the_tokenizer_fails_on_fails_alone(tmp_path: Path, monkeypa
     assert isinstance(answers[0], ScoreResponse)
     assert isinstance(answers[1], BackendError)
     assert "its regular expression gave up" in answers[1].message
+
+
+def test_a_text_on_which_the_tokenizer_panics_fails_alone(tmp_path: Path) -> None:
+    """Two of its tokens take one space: its library, written in Rust, then raises what is no `Exception`."""
+    folder = save_model_of(FAMILIES["llama"], tmp_path)
+    tokenizer = byte_level_tokenizer()
+    tokenizer.add_tokens([AddedToken("\n", lstrip=True, rstrip=True), AddedToken("  ", lstrip=True)])
+    tokenizer.save_pretrained(folder)
+    backend = HFBackend(folder, threads=1)
+    prompts = ("the man said", "the man said\n   x", "a man said", "\n   ")
+    expected = [True, False, True, False]
+    answers = backend.run_blocking([ScoreRequest(prompt, (" he", " she")) for prompt in prompts])
+    assert [isinstance(answer, ScoreResponse) for answer in answers] == expected
+    assert "the tokenizer's library failed on this text" in str(answers[1])
+    written = backend.run_blocking([GenerateRequest(prompt, Sampling(max_tokens=2)) for prompt in prompts])
+    assert [isinstance(answer, GenerateResponse) for answer in written] == expected

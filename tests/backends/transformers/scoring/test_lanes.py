@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from transformers.models.llama.modeling_llama import LlamaAttention, LlamaRotaryEmbedding
 
 from backends import BackendError, HFBackend
 from backends.base import ScoreRequest, ScoreResponse
@@ -169,6 +170,33 @@ def test_a_model_that_is_not_the_same_in_two_has_no_twin(folders: dict[str, Path
 
     counting.model.norm = Counts()
     assert [make_twin(model) for model in (hooked, patched, stubborn, counting)] == [None] * 4
+
+
+_PLACES: dict[str, Any] = {}
+
+
+class SharedRotary(LlamaRotaryEmbedding):  # type: ignore[misc]
+    """As some code that comes with a model: what a pass works out is kept beside the model, for its layers."""
+
+    def forward(self, x: torch.Tensor, position_ids: torch.Tensor) -> Any:
+        _PLACES["now"] = super().forward(x, position_ids)
+        return _PLACES["now"]
+
+
+class SharedAttention(LlamaAttention):  # type: ignore[misc]
+    def forward(self, hidden_states: torch.Tensor, position_embeddings: Any = None, **given: Any) -> Any:
+        return super().forward(hidden_states, position_embeddings=_PLACES["now"], **given)
+
+
+def test_code_that_came_with_a_model_runs_in_one_lane(folders: dict[str, Path]) -> None:
+    """What it keeps outside of its model is one for both, and no trial shows when two passes meet there."""
+    model, _ = plain_model(folders["llama"])
+    model.model.rotary_emb = SharedRotary(model.config)
+    for at, layer in enumerate(model.model.layers):
+        shared = SharedAttention(model.config, at)
+        shared.load_state_dict(layer.self_attn.state_dict())
+        layer.self_attn = shared.eval()
+    assert make_twin(model) is None
 
 
 def test_numbers_are_true_where_there_is_no_twin(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
