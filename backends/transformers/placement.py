@@ -36,8 +36,11 @@ DeviceMap = Annotated[
         "cpu, mps, cuda:N or disk",
     ),
 ]
+#: A device whose memory is limited, and how much in accelerate's units: it tells a mistake once the model is loaded.
+Limited = Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=r"^(cpu|mps|disk|[0-9]+)$")]
+Memory = Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=r"^[0-9]+([.][0-9]+)? *[KMGkmg]([iI]?[bB])$")]
 MaxMemory = Annotated[
-    dict[Annotated[int, Field(ge=0)] | str, Annotated[int, Field(ge=0)] | str] | None,
+    dict[Limited, Memory] | None,
     OnError("not a table of memory", 'Give one such as {"0": "20GiB", "cpu": "64GiB"}'),
 ]
 
