@@ -33,7 +33,7 @@ DeviceMap = Annotated[
     OnError(
         "not a device map",
         f"Give one of {', '.join(get_args(Spread))}, or a table of the model's parts: a number (of a CUDA device), "
-        "cpu, mps, cuda:N or disk",
+        'cpu, mps, cuda:N or disk. All on one device is device="cuda:0"',
     ),
 ]
 #: A device whose memory is limited, and how much in accelerate's units: it tells a mistake once the model is loaded.

@@ -166,6 +166,11 @@ def test_bad_placements_are_named_before_a_model_is_loaded(
     assert error.value.field == field
 
 
+def test_one_device_as_a_map_says_the_option_for_it(folders: dict[str, Path]) -> None:
+    with pytest.raises(ConfigError, match='device="cuda:0"'):
+        HFBackend(folders["llama"], device_map="cuda:0")
+
+
 @pytest.mark.parametrize("package", ["bitsandbytes", "optimum-quanto", "torchao"])
 def test_a_missing_quantiser_names_its_extra(
     package: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
