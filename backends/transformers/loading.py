@@ -22,6 +22,7 @@ _HUB = {
         "Fetch it where there is a network (`hf download`), or give a folder",
     ),
 }
+_NO_NETWORK = ("no such folder, and the hub cannot be reached", "Check the path, or fetch it where there is a network")
 _HUB["OfflineModeIsEnabled"] = _HUB["LocalEntryNotFoundError"]
 
 
@@ -49,6 +50,7 @@ def loading(field: str, value: str, what: str, hint: str, *, instead: str = "") 
             _of_the_hub(error)
             or _of_the_disk(error, what)
             or _of_a_pickle(error, what)
+            or _of_the_attention(error)
             or (f"{what} cannot be loaded ({one_line(error)})", hint)
         )
         raise ConfigError(field, value, problem, ", or ".join(filter(None, (hint, instead)))) from None
@@ -70,6 +72,14 @@ def _of_a_pickle(error: Exception, what: str) -> tuple[str, str] | None:
     return f"{what} holds code ({named[1]}), which is not run", "Give its weights as safetensors"
 
 
+def _of_the_attention(error: Exception) -> tuple[str, str] | None:
+    """transformers tells that a model has no such attention in five lines, of which the last asks for a report."""
+    said = re.search(r"(\w+) does not support (Flash Attention|an attention implementation)", str(error))
+    if said is None:
+        return None
+    return f"{said[1]} does not support this attn_implementation", "Leave attn_implementation out, or give 'eager'"
+
+
 def _of_the_hub(error: BaseException | None) -> tuple[str, str] | None:
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
@@ -77,5 +87,7 @@ def _of_the_hub(error: BaseException | None) -> tuple[str, str] | None:
         for kind in type(error).__mro__:
             if kind.__name__ in _HUB and kind.__module__.startswith("huggingface_hub"):
                 return _HUB[kind.__name__]
+            if kind.__name__ == "TransportError" and kind.__module__.startswith("httpx"):  # of a query, not of a file
+                return _NO_NETWORK
         error = error.__cause__ or error.__context__
     return None

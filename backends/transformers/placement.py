@@ -33,11 +33,14 @@ DeviceMap = Annotated[
     OnError(
         "not a device map",
         f"Give one of {', '.join(get_args(Spread))}, or a table of the model's parts: a number (of a CUDA device), "
-        "cpu, mps, cuda:N or disk",
+        'cpu, mps, cuda:N or disk. All on one device is device="cuda:0"',
     ),
 ]
+#: A device whose memory is limited, and how much in accelerate's units: it tells a mistake once the model is loaded.
+Limited = Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=r"^(cpu|mps|disk|[0-9]+)$")]
+Memory = Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=r"^[0-9]+([.][0-9]+)? *[KMGkmg]([iI]?[bB])$")]
 MaxMemory = Annotated[
-    dict[Annotated[int, Field(ge=0)] | str, Annotated[int, Field(ge=0)] | str] | None,
+    dict[Limited, Memory] | None,
     OnError("not a table of memory", 'Give one such as {"0": "20GiB", "cpu": "64GiB"}'),
 ]
 

@@ -86,6 +86,10 @@ class ModelSource:
             raise ConfigError("revision", self.revision, "a local model has no revisions", "Leave it out")
         if path.is_dir():
             if not (path / "config.json").is_file():
+                if (path / "adapter_config.json").is_file():
+                    raise self._error(
+                        "an adapter, not a model", f"Give the model it belongs to, and adapter={str(path)!r}"
+                    )
                 raise self._error("a folder without config.json", "Give a transformers model's folder")
             self._check_no_adapter((path / "adapter_config.json").is_file())
             if not folder_weights(path):

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pytest
 
 from backends import HFBackend, LlamaCppBackend
@@ -151,6 +152,27 @@ def test_a_damaged_adapter_is_told_with_its_cause(done: str, whole: Path, tmp_pa
 def test_a_name_that_leads_nowhere_is_told(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     is_clear(said(lambda: HFBackend(name, threads=1)), NAMES[name])
+
+
+def test_an_adapter_given_as_a_model_says_adapter(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text('{"base_model_name_or_path": "org/base"}')
+    is_clear(said(lambda: HFBackend(tmp_path, threads=1)), "adapter=")
+
+
+def test_an_attention_that_a_model_lacks_is_no_damage(tmp_path: Path) -> None:
+    folder = save_tiny_model("bloom", tmp_path)
+    told = said(lambda: HFBackend(folder, attn_implementation="sdpa", threads=1))
+    is_clear(told, "attn_implementation")
+    assert "damaged" not in told
+
+
+def test_a_misspelt_adapter_without_a_network_is_told(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreachable(*_: object, **__: object) -> None:
+        raise httpx.ConnectError("[Errno -2] Name or service not known")
+
+    monkeypatch.setattr("huggingface_hub.HfApi.model_info", unreachable)
+    told = said(lambda: HFBackend(whole, adapter="my/adaptr", threads=1))
+    is_clear(told, "no such folder, and the hub cannot be reached")
 
 
 @pytest.mark.parametrize("engine", [HFBackend, LlamaCppBackend])

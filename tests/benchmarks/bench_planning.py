@@ -90,6 +90,9 @@ class NoTimeScorer:
 
 
 def tell(what: str, seconds: float, prompts: int) -> None:
+    if seconds <= 0:  # a part is the difference of two times
+        print(f"{what:36} too little to tell: give more --prompts or --rounds", flush=True)
+        return
     each = 1000 * seconds / prompts
     shares = f"{each / SMOLLM2_MS:6.2%} of SmolLM2's time, {each / FAST_MS:5.0%} of a model 100 times as fast"
     print(f"{what:36} {each:7.3f} ms a prompt, {prompts / seconds:8.0f} a second, {shares}", flush=True)

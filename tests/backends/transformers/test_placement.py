@@ -149,6 +149,9 @@ def test_input_goes_to_the_first_device_that_computes() -> None:
         ({"device_map": {"": "disk"}}, "offload_folder"),
         ({"device_map": {"": "cpu"}, "max_memory": {"cpu": "1GB"}}, "max_memory"),
         ({"max_memory": {"cpu": "1GB"}}, "max_memory"),
+        ({"device_map": "auto", "max_memory": {"cpu": "70GB!"}}, "max_memory.cpu"),
+        ({"device_map": "auto", "max_memory": {"cpu": "1TB"}}, "max_memory.cpu"),
+        ({"device_map": "auto", "max_memory": {"gpu": "1GB"}}, "max_memory.gpu"),
         ({"offload_folder": "x"}, "offload_folder"),
         ({"quantization": "int3"}, "quantization"),
         ({"attn_implementation": "fast"}, "attn_implementation"),
@@ -161,6 +164,11 @@ def test_bad_placements_are_named_before_a_model_is_loaded(
     with pytest.raises(ConfigError) as error:
         HFBackend(folders["llama"], **options).check()
     assert error.value.field == field
+
+
+def test_one_device_as_a_map_says_the_option_for_it(folders: dict[str, Path]) -> None:
+    with pytest.raises(ConfigError, match='device="cuda:0"'):
+        HFBackend(folders["llama"], device_map="cuda:0")
 
 
 @pytest.mark.parametrize("package", ["bitsandbytes", "optimum-quanto", "torchao"])
