@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -162,10 +163,10 @@ class CausalBackend(LocalBackend):
         return planned[1].result() if planned is not None and planned[0] is batch else None
 
     async def close(self) -> None:
-        await super().close()
-        if self._planner is not None:
-            self._planner.shutdown(wait=True)
+        if self._planner is not None:  # first: it may still use the tokenizer, which is freed with the model
+            await asyncio.to_thread(self._planner.shutdown)
             self._planner = self._planned = None
+        await super().close()
 
     def run_blocking(self, batch: Sequence[Request], on_response: OnResponse = discard_response) -> list[Answer]:
         try:

@@ -32,6 +32,8 @@ class LogitReader:
     ----------
     vocabulary : int
         Number of tokens.
+    own_attention : str
+        The attention implementation that the model was loaded with.
     positions : Positions
         How the model is told where its tokens stand.
     tokens_computed : int
@@ -57,7 +59,7 @@ class LogitReader:
                 f"{type(model).__name__} does not say what computes its logits",
                 hint="use a server for it",
             )
-        self._own_attention = model.config._attn_implementation
+        self.own_attention: str = model.config._attn_implementation
         self._last = LastLayer(model)
         if not self._agrees_cut():
             self._last.leave_whole()
@@ -142,11 +144,12 @@ class LogitReader:
     @contextlib.contextmanager
     def attention(self, name: str) -> Iterator[None]:
         """Use another attention implementation within this block; other uses of the model keep its own."""
-        if self.config._attn_implementation == name:  # within another such block: to change it takes a walk over all
+        before: str = self.model.config._attn_implementation
+        if before == name:  # within another such block: to change it takes a walk over the model
             yield
             return
         self.model.set_attn_implementation(name)
         try:
             yield
         finally:
-            self.model.set_attn_implementation(self._own_attention)
+            self.model.set_attn_implementation(before)

@@ -7,6 +7,7 @@ is chosen by trying the tree once on the loaded model.
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
@@ -173,10 +174,9 @@ class SequenceScorer:
         if longest is None or all(len(path.computed) <= longest for path in paths):
             return self._by(self._tree, paths)
         short = [len(path.computed) <= longest for path in paths]
-        by_tree, by_rows = (
-            iter(self._by(route, [path for path, is_short in zip(paths, short, strict=True) if is_short == of_tree]))
-            for route, of_tree in ((self._tree, True), (self._batch, False))
-        )
+        by_tree = iter(self._by(self._tree, [*itertools.compress(paths, short)]))
+        with self._reader.attention(self._reader.own_attention):  # a lane has set the tree's
+            by_rows = iter(self._by(self._batch, [path for path in paths if len(path.computed) > longest]))
         return [next(by_tree if is_short else by_rows) for is_short in short]
 
     def _by(self, route: TreeRoute | MaskedTreeRoute | BatchRoute, paths: Sequence[Path]) -> list[Value]:

@@ -90,3 +90,31 @@ def test_a_closed_backend_plans_and_answers_anew(folders: dict[str, Path]) -> No
 
     first, *others = asyncio.run(run())
     assert all(other == pytest.approx(first, abs=1e-6) for other in others)
+
+
+def test_planning_ends_before_the_model_is_freed(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is cut off may leave a batch that is being planned, with the tokenizer of the model."""
+    begun, go_on, ended = threading.Event(), threading.Event(), []
+    made = causal.make_plans
+
+    def slow(requests: Any, *rest: Any) -> Any:
+        begun.set()
+        go_on.wait(100)
+        ended.append("planning")
+        return made(requests, *rest)
+
+    async def run() -> None:
+        backend = HFBackend(folders["llama"], threads=1)
+        await backend.run(FIRST[:1])
+        monkeypatch.setattr(causal, "make_plans", slow)
+        free = backend.close_blocking
+        monkeypatch.setattr(backend, "close_blocking", lambda: (ended.append("free"), free()))
+        backend._plan_ahead(SECOND)
+        await asyncio.to_thread(begun.wait, 100)
+        closing = asyncio.create_task(backend.close())
+        await asyncio.sleep(0.05)
+        go_on.set()
+        await closing
+
+    asyncio.run(run())
+    assert ended == ["planning", "free"]

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 from transformers.models.llama.modeling_llama import LlamaAttention, LlamaRotaryEmbedding
 
 from backends import BackendError, HFBackend
 from backends.base import ScoreRequest, ScoreResponse
 from backends.transformers.scoring.twin import make_twin
+from tests.backends.local.tiny_models import GROUPED, save_model_of
 from tests.backends.transformers.reference import TREE_FAMILIES, plain_model, scores
 
 STEMS = (
@@ -78,6 +80,24 @@ def test_a_long_start_of_all_texts_is_read_once(folders: dict[str, Path]) -> Non
     (one, expected), (two, values) = read
     assert values == pytest.approx(expected, abs=1e-5)
     assert two - one < 25, "the start has 55"
+
+
+def test_lanes_read_texts_too_long_for_the_tree_in_rows(tmp_path: Path) -> None:
+    """Llama 4's layers without RoPE count places along the row: texts beyond a step of theirs are read in rows."""
+    folder = save_model_of(
+        lambda v: transformers.Llama4TextConfig(
+            **GROUPED, intermediate_size_mlp=48, vocab_size=v, num_local_experts=2, interleave_moe_layer_step=1,
+            no_rope_layers=[0, 1, 0], attn_temperature_tuning=True, floor_scale=24, attn_scale=2.0,
+        ),
+        tmp_path,
+    )  # fmt: skip
+    lengths = [len(str(request.prompt)) for request in REQUESTS]
+    assert min(lengths) < 20
+    assert max(lengths) > 30
+    one, two = of_threads(folder, 1), of_threads(folder, 2)
+    expected = scores(one, REQUESTS)
+    assert scores(two, REQUESTS) == pytest.approx(expected, abs=1e-5)
+    assert len(lanes_of(two)) == 2
 
 
 class EndedError(BaseException):
