@@ -181,10 +181,11 @@ def test_nan_and_unknown_tokens_fail_alone_on_a_real_model(n: int) -> None:
     jobs = ("nurse", "guard", "clerk")
     good = [ScoreRequest(f"The {jobs[i % 3]} {i} said that", (" he", " she")) for i in range(n)]
     usual = backend.run_blocking(good)
-    embedding = loaded.model.get_input_embeddings()
-    embedding.weight = torch.nn.Parameter(embedding.weight.detach().clone())  # its own: the head shares them
+    weight = loaded.model.get_input_embeddings().weight.detach().clone()  # the head keeps those that it shares
     (damaged,) = loaded.encoder.encode([" zebra"], chat=False)[0]
-    embedding.weight.data[damaged] = torch.nan
+    weight[damaged] = torch.nan
+    for lane in loaded.scorer.lanes:  # type: ignore[attr-defined]
+        lane._reader.model.get_input_embeddings().weight = torch.nn.Parameter(weight)
     backend._tokenizer.add_tokens(["<img>", "<audio>", "<video>"])
     odd = [
         ScoreRequest("The zebra said that", (" he", " she")),
