@@ -69,7 +69,7 @@ class PlannedScores(Sequence[PlannedScore]):
         self.texts, self.starts, self.ends, self.ids = ([token[i] for token in tokens] for i in range(4))
         self.boundaries = [score.boundary for score in scores]
         self.stops = list(itertools.accumulate(len(score.tokens) for score in scores))
-        firsts = zip([0, *self.stops], scores, strict=False)
+        firsts = zip([0, *self.stops][:-1], scores, strict=True)
         self.straddled = [(first, score.prompt_paths) for first, score in firsts if score.prompt_paths]
 
     def __len__(self) -> int:
@@ -196,11 +196,7 @@ def _new_ending(tail: str, continuations: tuple[str, ...], encoder: TextEncoder,
                 return None
         for continuation, tokens in zip(continuations, joint, strict=True):
             pieces = [encoder.piece(token) for token in tokens]
-            # A token before the cut stands for all of the head: there is always one.
-            split = locate_continuation(
-                f"x{tail}", continuation, [-1, *prompt_tokens], [-1, *tokens], [b"x", *pieces], 1
-            )
-            splits.append(split)
+            splits.append(_locate_behind_head(tail, continuation, prompt_tokens, tokens, pieces))
         return _ending(splits, 1, prompt_tokens, encoder, limits.vocabulary)
     except Exception:  # said where the request is planned from its whole texts
         return None

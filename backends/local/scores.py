@@ -112,7 +112,7 @@ def _exact_scores(scores: PlannedScores, logprobs: list[float], route: str) -> t
     always = itertools.repeat
     of_tokens = (scores.texts, scores.starts, scores.ends, logprobs, scores.ids, always(True))
     tokens = _made(TokenLogprob, _SET_OF_TOKEN, of_tokens, len(logprobs))
-    bounds = list(zip([0, *scores.stops], scores.stops, strict=False))
+    bounds = list(itertools.pairwise([0, *scores.stops]))
     totals = [math.fsum(logprobs[start:stop]) for start, stop in bounds]
     parts = [tuple(tokens[start:stop]) for start, stop in bounds]
     rest = (always("exact"), scores.boundaries, parts, always(route), always(None))
