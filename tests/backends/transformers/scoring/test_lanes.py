@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,29 @@ def test_what_ends_one_lane_ends_the_other(folders: dict[str, Path]) -> None:
     assert len(told) <= 2, "one for each lane"
     assert torch.get_num_threads() == 2
     assert all(isinstance(answer, ScoreResponse) for answer in backend.run_blocking(REQUESTS))
+
+
+def test_a_lane_takes_no_more_texts_once_another_has_ended(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend, has_ended = of_threads(folders["llama"], 2), threading.Event()
+    _, second = lanes_of(backend)
+    logprobs = second.logprobs
+    monkeypatch.setattr(second, "logprobs", lambda paths: (has_ended.wait(100), logprobs(paths))[1])
+    told: Counter[bool] = Counter()
+
+    def tell(at: int, answer: Any) -> None:
+        is_second = threading.current_thread() is not threading.main_thread()
+        told[is_second] += 1
+        if not is_second:
+            has_ended.set()
+            raise EndedError
+
+    requests = [ScoreRequest(f"{r.prompt} {i}", r.continuations) for r in REQUESTS for i in range(9)]
+    with pytest.raises(EndedError):
+        backend.run_blocking(requests, tell)
+    assert told[False] == 1
+    assert told[True] < len(requests) / 4, "it had half of them"
 
 
 def test_a_text_without_room_beside_another_is_tried_alone(
