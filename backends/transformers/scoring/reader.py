@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import threading
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
@@ -52,6 +54,7 @@ class LogitReader:
         self.vocabulary = vocabulary_size(model)
         self.positions = Positions(model)
         self.tokens_computed = 0
+        self._turn = threading.Lock()  # a pass changes its model while it runs
         self._head = model.get_output_embeddings()
         if self._head is None:
             raise BackendError(
@@ -67,6 +70,12 @@ class LogitReader:
     def of(self, model: Any) -> LogitReader:
         """A reader of another model of the same vocabulary."""
         return LogitReader(model, self._beginning_with)
+
+    def beside(self) -> LogitReader:
+        """A reader of the same model for another thread: their passes take turns, and each counts its own tokens."""
+        other = copy.copy(self)
+        other.tokens_computed = 0
+        return other
 
     def _agrees_cut(self) -> bool:
         """Whether the asked tokens' logits are the same, but for rounding, where the last layer is cut short."""
@@ -95,6 +104,8 @@ class LogitReader:
     ) -> torch.Tensor:
         """Logits (rows, V) after the given positions of the flattened batch, computed for these alone.
 
+        One thread at a time. On a GPU a pass has only been queued when the next thread's begins.
+
         ``cuts``: where possible, the last layer too is computed for these alone.
         """
 
@@ -105,17 +116,17 @@ class LogitReader:
             at = places.to(hidden.device)  # the last layer may be elsewhere than the input
             return (hidden.reshape(-1, hidden.shape[-1])[at][None], *arguments[1:])
 
-        handle = self._head.register_forward_pre_hook(select)
-        try:
-            with (
-                torch.inference_mode(),
-                self._last.asked(places if cuts else None),
-                self.positions.of_pass(positions, mask) as options,
-            ):
-                logits: torch.Tensor = self.model(ids, use_cache=False, **options).logits[0]
-                return logits
-        finally:
-            handle.remove()
+        with self._turn, torch.inference_mode():
+            handle = self._head.register_forward_pre_hook(select)
+            try:
+                with (
+                    self._last.asked(places if cuts else None),
+                    self.positions.of_pass(positions, mask) as options,
+                ):
+                    logits: torch.Tensor = self.model(ids, use_cache=False, **options).logits[0]
+                    return logits
+            finally:
+                handle.remove()
 
     def log_probabilities(
         self,
