@@ -55,7 +55,7 @@ class LlamaCppBackend(CausalBackend):
     n_gpu_layers : int
         Layers computed on the GPU; -1 for all.
     threads : int, optional
-        Default: all cores this process may use.
+        Default: all cores this process may use, or ``OMP_NUM_THREADS`` if that is fewer.
     devices : list of str, optional
         Names of the devices that take those layers, as llama.cpp lists them (``CUDA0``, ``Vulkan1``). Default: all.
     tensor_split : list of float, optional

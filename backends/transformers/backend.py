@@ -81,7 +81,7 @@ class HFBackend(CausalBackend):
         Divide each layer over this many processes, one for each CUDA device of this machine (or on the CPU), by
         transformers' own plan for the model. The other processes are started and ended with the model.
     threads : int, optional
-        CPU threads of a process; default: all cores this process may use.
+        CPU threads of a process; default: all cores this process may use, or ``OMP_NUM_THREADS`` if that is fewer.
     enable_thinking : bool, optional
         Passed to the chat template of a reasoning model; None: not passed. Reasoning is kept apart from answers.
     reasoning_tokens : int, optional
