@@ -25,6 +25,8 @@ from backends.transformers.memory import PassSize, most_rows
 from backends.transformers.scoring.batch import BatchRoute
 from backends.transformers.scoring.masked_tree import MaskedTreeRoute
 from backends.transformers.scoring.reader import LogitReader
+from backends.transformers.scoring.shared_starts import SharedStarts
+from backends.transformers.scoring.starts_trial import try_starts
 from backends.transformers.scoring.tree import TreeRoute
 from backends.transformers.scoring.tree_attention import ATTENTION
 from backends.transformers.scoring.trials import fixed_choice, try_batch, why_not_tree
@@ -94,7 +96,7 @@ class SequenceScorer:
                 self.route, self.route_reason = "batch", reason
             unusual = try_batch(self._batch, reader)  # refuses a model that sees later tokens
             if self.route == "batch":
-                self.route_reason += unusual
+                self.route_reason += unusual + try_starts(self._batch, SharedStarts(reader, self.size), reader)
                 self._limit(fixed_choice(reader, self.size))
 
     def _limit(self, tokens: int | None) -> None:
@@ -211,6 +213,7 @@ class SequenceScorer:
         """Drop the state kept from the last call."""
         for lane in (self, *(self._beside or ())):
             lane._tree.forget()
+            lane._batch.forget()
 
 
 def _all_logits(reader: LogitReader, ids: torch.Tensor) -> torch.Tensor:

@@ -22,7 +22,7 @@ Read = Callable[[torch.Tensor], torch.Tensor]
 
 #: The packages whose models keep all that a pass changes in themselves. Code that came with a model may keep it in
 #: its module or class, which both objects would share: whether two passes meet there is a matter of chance.
-_PACKAGES = {"torch", "transformers", "peft", "backends"}
+PACKAGES = {"torch", "transformers", "peft", "backends"}
 #: Texts of other lengths: what depends on a length or on places must not pass from one to the other.
 _TRIAL_LENGTHS = (12, 7)
 
@@ -36,7 +36,7 @@ def make_twin(model: Any) -> Any:
         return None
     if any(weight.device.type != "cpu" for weight in model.parameters()):
         return None
-    if any(type(module).__module__.partition(".")[0] not in _PACKAGES for module in model.modules()):
+    if any(type(module).__module__.partition(".")[0] not in PACKAGES for module in model.modules()):
         return None
     # A hook, or a patched method, knows the module that it was made for: the copy's would go on with that one.
     if any(m._forward_hooks or m._forward_pre_hooks or "forward" in m.__dict__ for m in model.modules()):
