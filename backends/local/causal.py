@@ -215,6 +215,7 @@ class CausalBackend(LocalBackend):
         notes: dict[str, str],
         template: Any,
         parts: dict[ModelPart, Scalar],
+        statements: tuple[str, ...] = (),
     ) -> Description:
         """The description of a model; ``template`` is its chat template, None if it has none."""
         capabilities: set[Capability] = {"score", "score_alone", "generate"}
@@ -233,4 +234,5 @@ class CausalBackend(LocalBackend):
             {**notes, "threads": str(self.thread_count)},
             parts={**parts, "chat_template": template_hash},
             engine_fields=self.engine_fields,
+            statements=statements,
         )

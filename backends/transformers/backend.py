@@ -208,7 +208,7 @@ class HFBackend(CausalBackend):
             "tokenizer": f"gguf:{weights}" if from_gguf else f"json:{fingerprint['tokenizer_sha256']}",
             "settings": identity.get("files_sha256"),
         }
-        return self._description(fingerprint, notes, template, parts)
+        return self._description(fingerprint, notes, template, parts, self.source.statements())
 
     def _config_notes(self) -> dict[str, str]:
         if self._loaded is None and self.source.path.is_file():
@@ -246,6 +246,7 @@ class HFBackend(CausalBackend):
             self._ranks.close()
             self._ranks = None
         self._tokenizer = None
+        self.source.forget()
         if self.device.startswith("cuda"):
             import torch
 
@@ -269,7 +270,7 @@ class HFBackend(CausalBackend):
         from backends.transformers.tensor_parallel import Ranks
 
         self.source.tensor_plan(size)  # refused before any process is started
-        self._ranks = Ranks(size, self._options)
+        self._ranks = Ranks(size, {**self._options, "revision": self.source.commit()})  # one commit for all of them
         return self._ranks.run(None, self._load_here)
 
     def _places(self, model: Any) -> str:

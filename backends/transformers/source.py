@@ -8,7 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from backends.local.gguf_header import (
     read_gguf_tensors,
 )
 from backends.transformers.gguf_fields import check_fields, check_tensors, names_made_once
+from backends.transformers.hub import HubCommit, find_commit, snapshot_of
 from backends.transformers.loading import loading
 from backends.transformers.offload import OwnFolder
 from backends.transformers.placement import Placement, check_adapter, check_parts, settings
@@ -32,6 +33,7 @@ from backends.transformers.placement import Placement, check_adapter, check_part
 # loads at once, for two devices, could leave the wrong one in place.
 _one_load = threading.Lock()
 _BY_ITSELF = Placement()
+_ADAPTER_FILE = "adapter_config.json"
 #: Kinds whose checkpoints hold a part that speaks beside the one that writes → the kind of the latter.
 WRITING_PARTS = {"qwen2_5_omni": "qwen2_5_omni_thinker", "qwen3_omni_moe": "qwen3_omni_moe_thinker"}
 
@@ -44,6 +46,8 @@ class ModelSource:
     revision: str | None
     adapter: str | None
     trust_remote_code: bool
+    #: The commits of its repositories, found once: what is described is what is loaded.
+    _commits: dict[str, HubCommit] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def path(self) -> Path:
@@ -136,10 +140,7 @@ class ModelSource:
                 small += path.glob("*.py")
             small += choosing_indexes(path)
             return {"weights_sha256": files_sha256(folder_weights(path)), "files_sha256": files_sha256(small)}, kind
-        commit = getattr(config, "_commit_hash", None)
-        if commit is None:
-            raise self._error("its revision is unknown", "Give a local folder")
-        return {"hub_id": self.model, "revision": str(commit)}, kind
+        return {"hub_id": self.model, "revision": self._model_commit().commit}, kind
 
     def adapter_identity(self) -> str | None:
         """What identifies the adapter, if there is one."""
@@ -148,10 +149,40 @@ class ModelSource:
         path = self._adapter_path
         if path.is_dir():
             return files_sha256([*folder_weights(path), path / "adapter_config.json"])
-        from huggingface_hub import HfApi
+        return f"{self.adapter}@{self._adapter_commit().commit}"
 
-        with self._loading_adapter():
-            return f"{self.adapter}@{HfApi().model_info(self.adapter).sha}"
+    def statements(self) -> tuple[str, ...]:
+        """What a reader of the figures is told of where the files come from; call it once they are identified."""
+        return tuple(
+            f"{name}: {found.statement}" if name != self.model else found.statement
+            for name, found in self._commits.items()
+            if found.statement
+        )
+
+    def forget(self) -> None:
+        """Ask the hub anew what its newest commits are, where this is used again."""
+        self._commits.clear()
+
+    def snapshot(self) -> Path | None:
+        """The folder of a hub id's files in the cache, where these are all there is; None otherwise."""
+        if self.path.exists() or not self._model_commit().offline:
+            return None
+        return snapshot_of(self.model, self._model_commit().commit)
+
+    def commit(self) -> str | None:
+        """The commit of a hub id that is in the fingerprint; None for files of one's own."""
+        return None if self.path.exists() else self._model_commit().commit
+
+    def _model_commit(self) -> HubCommit:
+        if self.model not in self._commits:
+            self._commits[self.model] = find_commit("model", self.model, self.revision)
+        return self._commits[self.model]
+
+    def _adapter_commit(self) -> HubCommit:
+        name = str(self.adapter)
+        if name not in self._commits:
+            self._commits[name] = find_commit("adapter", name, None, file=_ADAPTER_FILE)
+        return self._commits[name]
 
     # -- loading --------------------------------------------------------------------------------
 
@@ -169,7 +200,7 @@ class ModelSource:
             return str(path.parent), {**options, "gguf_file": path.name}
         if path.is_dir():
             return str(path), options
-        return self.model, {**options, "revision": self.revision}
+        return self.model, {**options, **self._model_commit().options}
 
     def config(self) -> Any:
         """The model's configuration, read without its weights."""
@@ -322,11 +353,27 @@ class ModelSource:
                 "Give the number of layers in config.json that the weights have",
             )
 
+    def _fetched_adapter(self) -> Path:
+        """The folder that holds the adapter of a hub id: the commit that is in the fingerprint."""
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+        name, options = str(self.adapter), self._adapter_commit().options
+        with self._loading_adapter():
+            folder = Path(hf_hub_download(name, _ADAPTER_FILE, **options)).parent
+            try:
+                hf_hub_download(name, "adapter_model.safetensors", **options)
+            except EntryNotFoundError as error:
+                if isinstance(error, LocalEntryNotFoundError) and not options.get("local_files_only"):
+                    raise  # the network, not a repository of the older format
+                hf_hub_download(name, "adapter_model.bin", **options)
+        return folder
+
     def _with_adapter(self, model: Any) -> Any:
         """The model with the adapter merged into its weights."""
         from peft import PeftModel
 
-        source = str(self._adapter_path if self._adapter_path.exists() else self.adapter)
+        source = str(self._adapter_path if self._adapter_path.exists() else self._fetched_adapter())
         with self._loading_adapter():
             adapted = PeftModel.from_pretrained(model, source)
             # Loaded a second time: only this reports weights that match nothing and would silently have no effect.

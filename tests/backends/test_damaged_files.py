@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import httpx
 import pytest
 
 from backends import HFBackend, LlamaCppBackend
@@ -15,6 +14,8 @@ from backends.base import ScoreRequest
 from backends.errors import BackendError, ConfigError
 from backends.local.causal import CausalBackend
 from tests.backends.local.tiny_models import save_tiny_llama_gguf, save_tiny_model
+from tests.backends.transformers.loopback_hub import point_at
+from tests.servers import free_port
 
 REQUEST = ScoreRequest("the police said that", (" she",))
 Damage = Callable[[Path], object]
@@ -166,13 +167,14 @@ def test_an_attention_that_a_model_lacks_is_no_damage(tmp_path: Path) -> None:
     assert "damaged" not in told
 
 
-def test_a_misspelt_adapter_without_a_network_is_told(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unreachable(*_: object, **__: object) -> None:
-        raise httpx.ConnectError("[Errno -2] Name or service not known")
-
-    monkeypatch.setattr("huggingface_hub.HfApi.model_info", unreachable)
+def test_a_misspelt_adapter_without_a_network_is_told(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    point_at(monkeypatch, f"http://127.0.0.1:{free_port()}", tmp_path)
+    monkeypatch.setattr("backends.transformers.hub.WAITS", (0.01, 0.01))
     told = said(lambda: HFBackend(whole, adapter="my/adaptr", threads=1))
-    is_clear(told, "no such folder, and the hub cannot be reached")
+    is_clear(told, "the hub cannot be reached")
+    assert "there is no such folder" in told
 
 
 @pytest.mark.parametrize("engine", [HFBackend, LlamaCppBackend])
