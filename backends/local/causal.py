@@ -172,7 +172,7 @@ class CausalBackend(LocalBackend):
         try:
             loaded = self.load()
         except AuditError as error:
-            return [BackendError.of(error)] * len(batch)
+            return [BackendError.of_loading(error)] * len(batch)
         refusal = BackendError("unsupported", "a causal language model cannot classify texts", hint="use a classifier")
         answers: list[Answer] = [refusal] * len(batch)
 

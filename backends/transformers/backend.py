@@ -229,13 +229,15 @@ class HFBackend(CausalBackend):
     def run_blocking(self, batch: Sequence[Request], on_response: OnResponse = discard_response) -> list[Answer]:
         if self.placement.tensor_parallel is None or self.follows:
             return super().run_blocking(batch, on_response)
+        known = BackendError.of_loading
         try:
             self.load()
+            known = BackendError.of
             assert self._ranks is not None
             return self._ranks.run(batch, lambda: CausalBackend.run_blocking(self, batch, on_response))
         except AuditError as error:  # the group has ended, or never began
             self._loaded, self._ranks, self._refusal = None, None, error.with_traceback(None)
-            return [BackendError.of(error)] * len(batch)
+            return [known(error)] * len(batch)
         except BaseException:  # abandoned: the other processes were ended in the middle of the batch
             self._loaded = self._ranks = None
             raise
