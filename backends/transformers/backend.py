@@ -167,6 +167,7 @@ class HFBackend(CausalBackend):
             _check_device(device)
         self.placement.check(self._device_option, self.source.path, self.source.adapter)
         self.source.check()
+        self.source.check_files()
         if self.source.path.is_dir():
             self.source.check_parts(self.placement)
 

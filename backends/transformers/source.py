@@ -12,22 +12,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from backends.errors import ConfigError
+from backends.errors import ConfigError, one_line
 from backends.local.backend import check_path, need_package
 from backends.local.fingerprint import SMALL_FILES, choosing_indexes, file_sha256, files_sha256, folder_weights
 from backends.local.gguf_header import (
     check_causal,
+    check_whole,
     is_gguf,
     longrope_cells,
     quantisation,
     read_gguf_header,
     read_gguf_tensors,
 )
+from backends.transformers.adapters import base_of_adapter, misfit
 from backends.transformers.gguf_fields import check_fields, check_tensors, names_made_once
 from backends.transformers.hub import HubCommit, find_commit, snapshot_of
 from backends.transformers.loading import loading
 from backends.transformers.offload import OwnFolder
 from backends.transformers.placement import Placement, check_adapter, check_parts, settings
+from backends.transformers.weight_files import check_weight_files, safetensors_shapes
 
 # While loading a model, transformers changes torch's default dtype for the whole process and then restores it. Two
 # loads at once, for two devices, could leave the wrong one in place.
@@ -80,6 +83,33 @@ class ModelSource:
             if is_path and not folder_weights(folder):
                 raise ConfigError("adapter", self.adapter, "a folder without weights", "Put the weights there")
 
+    def check_files(self) -> None:
+        """Raise `ConfigError` for a folder that transformers cannot load, as its files show without being read."""
+        if self.path.is_dir():
+            config = self.config()
+            check_weight_files(self.path, config)
+            _check_quantiser(self.model, config)
+            if self.adapter is not None and self._adapter_path.is_dir():
+                self._check_adapter_fits(config)
+
+    def _check_adapter_fits(self, config: Any) -> None:
+        """Raise `ConfigError` for an adapter of another model: of layers or widths that this one has not."""
+        try:
+            wholes = [safetensors_shapes(file) for file in self._adapter_path.glob("adapter_model.safetensors")]
+            modules = dict(self._empty_model(config, _BY_ITSELF, is_quantised=False).named_modules())
+        except Exception:  # foreign code and files: what is wrong with them is told where they are loaded
+            return
+        shapes = {name: shape for whole in wholes for name, shape in whole.items()}
+        if problem := misfit(shapes, modules):
+            base = base_of_adapter(self._adapter_path)
+            trained_on = f", and says that it was trained on {base}" if base else ""
+            raise ConfigError(
+                "adapter",
+                self.adapter,
+                f"it does not fit this model: {problem}{trained_on}",
+                "Give the model that it was trained on",
+            )
+
     def _check_model(self) -> None:
         path = self.path
         if not path.exists():
@@ -109,6 +139,7 @@ class ModelSource:
                 f"one of {parts} parts of a model, and transformers reads only this one",
                 "Merge them with llama-gguf-split --merge, or use LlamaCppBackend",
             )
+        check_whole(path, header)
         check_causal(path, header)
         if longrope_cells(path, header) is not None:
             raise self._error(
@@ -134,6 +165,8 @@ class ModelSource:
             return {"weights_sha256": file_sha256(path)}, quantisation(read_gguf_header(path))
         config = self.config()
         kind = _quantisation_method(config)
+        if (folder := self.snapshot()) is not None:  # without a hub the rest cannot be fetched
+            check_weight_files(folder, config)
         if path.is_dir():
             small = [path / name for name in SMALL_FILES if (path / name).is_file()]
             if self.trust_remote_code:
@@ -231,13 +264,10 @@ class ModelSource:
         from backends.transformers.gguf_tokens import as_in_llamacpp
 
         source, options = self._source()
+        if "gguf_file" not in options:
+            self.config()  # it is read for the tokenizer too: its own faults are told as such
         with self._loading("its tokenizer"):
-            try:
-                tokenizer = AutoTokenizer.from_pretrained(source, **options)
-            except Exception:
-                if "gguf_file" not in options:
-                    self.config()  # it is read for the tokenizer too: its own faults are told as such
-                raise
+            tokenizer = AutoTokenizer.from_pretrained(source, **options)
         if "gguf_file" in options:
             as_in_llamacpp(tokenizer, read_gguf_header(self.path))
         return tokenizer
@@ -448,6 +478,22 @@ def _check_dtype(model: Any, dtype: str) -> None:
 def _some(names: Sequence[str]) -> str:
     """The first three names, and how many more there are."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _check_quantiser(model: str, config: Any) -> None:
+    """Raise `ConfigError` for a quantised model whose library is not installed."""
+    from transformers.quantizers import AutoHfQuantizer
+
+    method = _quantisation_method(config)
+    if method is None:
+        return
+    try:
+        AutoHfQuantizer.from_config(config.quantization_config, pre_quantized=True).validate_environment()
+    except ImportError as error:
+        problem = f"its weights are quantised by {method}, whose library is not installed ({one_line(error)})"
+        raise ConfigError("model", model, problem, "Install what this names, or give the model unquantised") from None
+    except Exception:  # foreign code: whether it can be loaded here shows where it is
+        return
 
 
 def _looks_like_path(name: str) -> bool:
