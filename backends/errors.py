@@ -107,6 +107,8 @@ class BackendError(AuditError):
         Seconds the server asked to wait; overrides any backoff.
     hint : str
         One action that may help.
+    unloaded : bool
+        Whether the model could not be loaded, so that no other request could be answered either.
     """
 
     def __init__(
@@ -117,8 +119,10 @@ class BackendError(AuditError):
         retryable: bool = False,
         retry_after: float | None = None,
         hint: str = "",
+        unloaded: bool = False,
     ) -> None:
         self.kind: ErrorKind = kind
+        self.unloaded = unloaded
         self.message, self.retryable, self.retry_after, self.hint = message, retryable, retry_after, hint
         super().__init__(f"{kind}: {message}" + (f" ({hint})" if hint else ""))
 
@@ -134,6 +138,12 @@ class BackendError(AuditError):
             return cls("unsupported", f"{error.field} = {error.value!r}: {error.problem}", hint=error.hint)
         return cls("internal", one_line(error))
 
+    @classmethod
+    def of_loading(cls, error: Exception) -> BackendError:
+        """`of`, for what kept a model from being loaded."""
+        known = cls.of(error)
+        return cls(known.kind, known.message, hint=known.hint, unloaded=True)
+
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready form; `from_json` reads it back."""
         return {
@@ -142,6 +152,7 @@ class BackendError(AuditError):
             "retryable": self.retryable,
             "retry_after": self.retry_after,
             "hint": self.hint,
+            **({"unloaded": True} if self.unloaded else {}),
         }
 
     @classmethod
@@ -153,6 +164,7 @@ class BackendError(AuditError):
             retryable=data["retryable"],
             retry_after=data["retry_after"],
             hint=data["hint"],
+            unloaded=data.get("unloaded", False),
         )
 
 

@@ -20,6 +20,7 @@ from backends.local.generation import TextGenerator
 from backends.local.gguf_header import (
     Value,
     check_causal,
+    check_whole,
     gguf_parts,
     is_gguf,
     longrope_cells,
@@ -112,7 +113,8 @@ class LlamaCppBackend(CausalBackend):
         if not is_gguf(self.model):
             raise ConfigError("model", str(self.model), "not a GGUF file", "Give a GGUF file, or use HFBackend")
         header = read_gguf_header(self.model)
-        gguf_parts(self.model, header)
+        for part in gguf_parts(self.model, header):
+            check_whole(part, header)
         check_causal(self.model, header)
         if self.n_gpu_layers and not _llama_has_gpu():
             raise ConfigError(

@@ -192,7 +192,7 @@ class CausalBackend(LocalBackend):
         try:
             loaded = self.load()
         except AuditError as error:
-            return [BackendError.of(error)] * len(batch)
+            return [BackendError.of_loading(error)] * len(batch)
         refusal = BackendError("unsupported", "a causal language model cannot classify texts", hint="use a classifier")
         answers: list[Answer] = [refusal] * len(batch)
 
@@ -240,6 +240,7 @@ class CausalBackend(LocalBackend):
         notes: dict[str, str],
         template: Any,
         parts: dict[ModelPart, Scalar],
+        statements: tuple[str, ...] = (),
     ) -> Description:
         """The description of a model; ``template`` is its chat template, None if it has none."""
         capabilities: set[Capability] = {"score", "score_alone", "generate"}
@@ -258,4 +259,5 @@ class CausalBackend(LocalBackend):
             {**notes, "threads": str(self.thread_count)},
             parts={**parts, "chat_template": template_hash},
             engine_fields=self.engine_fields,
+            statements=statements,
         )

@@ -22,6 +22,11 @@ _HUB = {
         "Fetch it where there is a network (`hf download`), or give a folder",
     ),
 }
+#: Refusals that huggingface_hub has no kind of error for, by status.
+_REFUSED = {
+    401: ("the hub asks for a valid token", "Set HF_TOKEN to one (`hf auth whoami` shows whose is in use)"),
+    403: ("the hub, or a proxy, forbids it", "Check what HF_TOKEN may read, and HTTPS_PROXY"),
+}
 _NO_NETWORK = ("no such folder, and the hub cannot be reached", "Check the path, or fetch it where there is a network")
 _HUB["OfflineModeIsEnabled"] = _HUB["LocalEntryNotFoundError"]
 
@@ -84,7 +89,10 @@ def _of_the_hub(error: BaseException | None) -> tuple[str, str] | None:
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
+        status = getattr(getattr(error, "response", None), "status_code", None)
         for kind in type(error).__mro__:
+            if kind.__name__ == "HfHubHTTPError" and status in _REFUSED:
+                return _REFUSED[status]
             if kind.__name__ in _HUB and kind.__module__.startswith("huggingface_hub"):
                 return _HUB[kind.__name__]
             if kind.__name__ == "TransportError" and kind.__module__.startswith("httpx"):  # of a query, not of a file

@@ -8,30 +8,35 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from backends.errors import ConfigError
+from backends.errors import ConfigError, one_line
 from backends.local.backend import check_path, need_package
 from backends.local.fingerprint import SMALL_FILES, choosing_indexes, file_sha256, files_sha256, folder_weights
 from backends.local.gguf_header import (
     check_causal,
+    check_whole,
     is_gguf,
     longrope_cells,
     quantisation,
     read_gguf_header,
     read_gguf_tensors,
 )
+from backends.transformers.adapters import base_of_adapter, misfit
 from backends.transformers.gguf_fields import check_fields, check_tensors, names_made_once
+from backends.transformers.hub import HubCommit, find_commit, snapshot_of
 from backends.transformers.loading import loading
 from backends.transformers.offload import OwnFolder
 from backends.transformers.placement import Placement, check_adapter, check_parts, settings
+from backends.transformers.weight_files import check_weight_files, safetensors_shapes
 
 # While loading a model, transformers changes torch's default dtype for the whole process and then restores it. Two
 # loads at once, for two devices, could leave the wrong one in place.
 _one_load = threading.Lock()
 _BY_ITSELF = Placement()
+_ADAPTER_FILE = "adapter_config.json"
 #: Kinds whose checkpoints hold a part that speaks beside the one that writes → the kind of the latter.
 WRITING_PARTS = {"qwen2_5_omni": "qwen2_5_omni_thinker", "qwen3_omni_moe": "qwen3_omni_moe_thinker"}
 
@@ -44,6 +49,8 @@ class ModelSource:
     revision: str | None
     adapter: str | None
     trust_remote_code: bool
+    #: The commits of its repositories, found once: what is described is what is loaded.
+    _commits: dict[str, HubCommit] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def path(self) -> Path:
@@ -76,6 +83,33 @@ class ModelSource:
             if is_path and not folder_weights(folder):
                 raise ConfigError("adapter", self.adapter, "a folder without weights", "Put the weights there")
 
+    def check_files(self) -> None:
+        """Raise `ConfigError` for a folder that transformers cannot load, as its files show without being read."""
+        if self.path.is_dir():
+            config = self.config()
+            check_weight_files(self.path, config)
+            _check_quantiser(self.model, config)
+            if self.adapter is not None and self._adapter_path.is_dir():
+                self._check_adapter_fits(config)
+
+    def _check_adapter_fits(self, config: Any) -> None:
+        """Raise `ConfigError` for an adapter of another model: of layers or widths that this one has not."""
+        try:
+            wholes = [safetensors_shapes(file) for file in self._adapter_path.glob("adapter_model.safetensors")]
+            modules = dict(self._empty_model(config, _BY_ITSELF, is_quantised=False).named_modules())
+        except Exception:  # foreign code and files: what is wrong with them is told where they are loaded
+            return
+        shapes = {name: shape for whole in wholes for name, shape in whole.items()}
+        if problem := misfit(shapes, modules):
+            base = base_of_adapter(self._adapter_path)
+            trained_on = f", and says that it was trained on {base}" if base else ""
+            raise ConfigError(
+                "adapter",
+                self.adapter,
+                f"it does not fit this model: {problem}{trained_on}",
+                "Give the model that it was trained on",
+            )
+
     def _check_model(self) -> None:
         path = self.path
         if not path.exists():
@@ -105,6 +139,7 @@ class ModelSource:
                 f"one of {parts} parts of a model, and transformers reads only this one",
                 "Merge them with llama-gguf-split --merge, or use LlamaCppBackend",
             )
+        check_whole(path, header)
         check_causal(path, header)
         if longrope_cells(path, header) is not None:
             raise self._error(
@@ -130,16 +165,15 @@ class ModelSource:
             return {"weights_sha256": file_sha256(path)}, quantisation(read_gguf_header(path))
         config = self.config()
         kind = _quantisation_method(config)
+        if (folder := self.snapshot()) is not None:  # without a hub the rest cannot be fetched
+            check_weight_files(folder, config)
         if path.is_dir():
             small = [path / name for name in SMALL_FILES if (path / name).is_file()]
             if self.trust_remote_code:
                 small += path.glob("*.py")
             small += choosing_indexes(path)
             return {"weights_sha256": files_sha256(folder_weights(path)), "files_sha256": files_sha256(small)}, kind
-        commit = getattr(config, "_commit_hash", None)
-        if commit is None:
-            raise self._error("its revision is unknown", "Give a local folder")
-        return {"hub_id": self.model, "revision": str(commit)}, kind
+        return {"hub_id": self.model, "revision": self._model_commit().commit}, kind
 
     def adapter_identity(self) -> str | None:
         """What identifies the adapter, if there is one."""
@@ -148,10 +182,40 @@ class ModelSource:
         path = self._adapter_path
         if path.is_dir():
             return files_sha256([*folder_weights(path), path / "adapter_config.json"])
-        from huggingface_hub import HfApi
+        return f"{self.adapter}@{self._adapter_commit().commit}"
 
-        with self._loading_adapter():
-            return f"{self.adapter}@{HfApi().model_info(self.adapter).sha}"
+    def statements(self) -> tuple[str, ...]:
+        """What a reader of the figures is told of where the files come from; call it once they are identified."""
+        return tuple(
+            f"{name}: {found.statement}" if name != self.model else found.statement
+            for name, found in self._commits.items()
+            if found.statement
+        )
+
+    def forget(self) -> None:
+        """Ask the hub anew what its newest commits are, where this is used again."""
+        self._commits.clear()
+
+    def snapshot(self) -> Path | None:
+        """The folder of a hub id's files in the cache, where these are all there is; None otherwise."""
+        if self.path.exists() or not self._model_commit().offline:
+            return None
+        return snapshot_of(self.model, self._model_commit().commit)
+
+    def commit(self) -> str | None:
+        """The commit of a hub id that is in the fingerprint; None for files of one's own."""
+        return None if self.path.exists() else self._model_commit().commit
+
+    def _model_commit(self) -> HubCommit:
+        if self.model not in self._commits:
+            self._commits[self.model] = find_commit("model", self.model, self.revision)
+        return self._commits[self.model]
+
+    def _adapter_commit(self) -> HubCommit:
+        name = str(self.adapter)
+        if name not in self._commits:
+            self._commits[name] = find_commit("adapter", name, None, file=_ADAPTER_FILE)
+        return self._commits[name]
 
     # -- loading --------------------------------------------------------------------------------
 
@@ -169,7 +233,7 @@ class ModelSource:
             return str(path.parent), {**options, "gguf_file": path.name}
         if path.is_dir():
             return str(path), options
-        return self.model, {**options, "revision": self.revision}
+        return self.model, {**options, **self._model_commit().options}
 
     def config(self) -> Any:
         """The model's configuration, read without its weights."""
@@ -200,13 +264,10 @@ class ModelSource:
         from backends.transformers.gguf_tokens import as_in_llamacpp
 
         source, options = self._source()
+        if "gguf_file" not in options:
+            self.config()  # it is read for the tokenizer too: its own faults are told as such
         with self._loading("its tokenizer"):
-            try:
-                tokenizer = AutoTokenizer.from_pretrained(source, **options)
-            except Exception:
-                if "gguf_file" not in options:
-                    self.config()  # it is read for the tokenizer too: its own faults are told as such
-                raise
+            tokenizer = AutoTokenizer.from_pretrained(source, **options)
         if "gguf_file" in options:
             as_in_llamacpp(tokenizer, read_gguf_header(self.path))
         return tokenizer
@@ -322,11 +383,27 @@ class ModelSource:
                 "Give the number of layers in config.json that the weights have",
             )
 
+    def _fetched_adapter(self) -> Path:
+        """The folder that holds the adapter of a hub id: the commit that is in the fingerprint."""
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+        name, options = str(self.adapter), self._adapter_commit().options
+        with self._loading_adapter():
+            folder = Path(hf_hub_download(name, _ADAPTER_FILE, **options)).parent
+            try:
+                hf_hub_download(name, "adapter_model.safetensors", **options)
+            except EntryNotFoundError as error:
+                if isinstance(error, LocalEntryNotFoundError) and not options.get("local_files_only"):
+                    raise  # the network, not a repository of the older format
+                hf_hub_download(name, "adapter_model.bin", **options)
+        return folder
+
     def _with_adapter(self, model: Any) -> Any:
         """The model with the adapter merged into its weights."""
         from peft import PeftModel
 
-        source = str(self._adapter_path if self._adapter_path.exists() else self.adapter)
+        source = str(self._adapter_path if self._adapter_path.exists() else self._fetched_adapter())
         with self._loading_adapter():
             adapted = PeftModel.from_pretrained(model, source)
             # Loaded a second time: only this reports weights that match nothing and would silently have no effect.
@@ -401,6 +478,22 @@ def _check_dtype(model: Any, dtype: str) -> None:
 def _some(names: Sequence[str]) -> str:
     """The first three names, and how many more there are."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _check_quantiser(model: str, config: Any) -> None:
+    """Raise `ConfigError` for a quantised model whose library is not installed."""
+    from transformers.quantizers import AutoHfQuantizer
+
+    method = _quantisation_method(config)
+    if method is None:
+        return
+    try:
+        AutoHfQuantizer.from_config(config.quantization_config, pre_quantized=True).validate_environment()
+    except ImportError as error:
+        problem = f"its weights are quantised by {method}, whose library is not installed ({one_line(error)})"
+        raise ConfigError("model", model, problem, "Install what this names, or give the model unquantised") from None
+    except Exception:  # foreign code: whether it can be loaded here shows where it is
+        return
 
 
 def _looks_like_path(name: str) -> bool:
