@@ -32,6 +32,9 @@ from backends.transformers.offload import OwnFolder
 from backends.transformers.placement import Placement, check_adapter, check_parts, settings
 from backends.transformers.weight_files import check_weight_files, safetensors_shapes
 
+#: Raised when other weights come of merging an adapter; part of its identity.
+MERGING = 2
+
 # While loading a model, transformers changes torch's default dtype for the whole process and then restores it. Two
 # loads at once, for two devices, could leave the wrong one in place.
 _one_load = threading.Lock()
@@ -181,8 +184,8 @@ class ModelSource:
             return None
         path = self._adapter_path
         if path.is_dir():
-            return files_sha256([*folder_weights(path), path / "adapter_config.json"])
-        return f"{self.adapter}@{self._adapter_commit().commit}"
+            return f"{files_sha256([*folder_weights(path), path / 'adapter_config.json'])} merged {MERGING}"
+        return f"{self.adapter}@{self._adapter_commit().commit} merged {MERGING}"
 
     def statements(self) -> tuple[str, ...]:
         """What a reader of the figures is told of where the files come from; call it once they are identified."""
@@ -403,19 +406,31 @@ class ModelSource:
         """The model with the adapter merged into its weights."""
         from peft import PeftModel
 
+        from backends.transformers.adapter import MergeError, check_kind, merged
+
         source = str(self._adapter_path if self._adapter_path.exists() else self._fetched_adapter())
-        with self._loading_adapter():
-            adapted = PeftModel.from_pretrained(model, source)
-            # Loaded a second time: only this reports weights that match nothing and would silently have no effect.
-            found = adapted.load_adapter(source, "default")
-        if unused := sorted({*found.missing_keys, *found.unexpected_keys}):
+        try:
+            with self._loading_adapter():
+                adapted = PeftModel.from_pretrained(model, source)
+            check_kind(adapted)
+            with self._loading_adapter():
+                # Loaded a second time: only this reports weights that match nothing and would have no effect.
+                found = adapted.load_adapter(source, "default")
+            if unused := sorted({*found.missing_keys, *found.unexpected_keys}):
+                raise ConfigError(
+                    "adapter",
+                    self.adapter,
+                    f"its weights do not match its config for this model ({_some(unused)})",
+                    "Give an adapter of this model, saved by PEFT",
+                )
+            return merged(adapted)
+        except MergeError as error:
             raise ConfigError(
                 "adapter",
                 self.adapter,
-                f"its weights do not match its config for this model ({_some(unused)})",
-                "Give an adapter of this model, saved by PEFT",
-            )
-        return adapted.merge_and_unload()
+                str(error),
+                "Give one that can be merged, or a server that applies it",
+            ) from None
 
 
 def _is_of_a_further_layer(model: Any, name: str) -> bool:

@@ -1,0 +1,98 @@
+"""Adapters merged into a model's weights: the numbers that PEFT gives with the adapter beside them, or a refusal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+from backends import ConfigError, HFBackend
+from backends.base import ScoreRequest
+from backends.transformers import adapter as adapter_module
+from tests.backends.local.tiny_models import FAMILIES, GROUPED, log_probabilities, save_model_of
+from tests.backends.transformers.reference import plain_model, scores
+
+peft = pytest.importorskip("peft")
+
+BASES = {
+    "tied": lambda v: transformers.LlamaConfig(**GROUPED, vocab_size=v, tie_word_embeddings=True),
+    "gpt2": FAMILIES["gpt2"],
+    "llama": FAMILIES["llama"],
+}
+
+
+def saved(base: str, config: Any, folder: Path) -> tuple[Path, Path]:
+    """The folders of a tiny model and of an adapter of it that moves its numbers."""
+    model = save_model_of(BASES[base], folder / "model")
+    torch.manual_seed(3)
+    adapted = peft.get_peft_model(plain_model(model)[0], config)
+    with torch.no_grad():
+        for weight in adapted.parameters():
+            if weight.requires_grad:
+                weight.add_(0.3 * torch.randn_like(weight))
+    adapted.save_pretrained(folder / "adapter")
+    return model, folder / "adapter"
+
+
+def lora(*targets: str, **options: Any) -> Any:
+    return peft.LoraConfig(task_type="CAUSAL_LM", r=4, lora_alpha=8, target_modules=list(targets), **options)
+
+
+@pytest.mark.parametrize(
+    ("base", "config"),
+    [
+        ("tied", lora("q_proj", "embed_tokens")),
+        ("tied", lora("q_proj", "lm_head")),
+        ("tied", lora("embed_tokens", "lm_head")),
+        ("tied", lora("q_proj", "embed_tokens", ensure_weight_tying=True)),
+        ("tied", lora("q_proj", modules_to_save=["embed_tokens"], ensure_weight_tying=True)),
+        ("gpt2", lora("c_attn", "wte", fan_in_fan_out=True)),
+        ("llama", lora("q_proj", layer_replication=[[0, 2], [1, 3]])),
+        ("llama", lora("q_proj", use_dora=True, modules_to_save=["lm_head"])),
+    ],
+    ids=["embedding", "head", "both", "tied by PEFT", "saved and tied", "gpt2", "layers that share", "dora"],
+)
+def test_an_adapter_of_shared_weights_keeps_its_numbers(base: str, config: Any, tmp_path: Path) -> None:
+    """PEFT merged what was for the embedding into the output head as well, and the other way round."""
+    model, adapter = saved(base, config, tmp_path)
+    plain, tokenizer = plain_model(model)
+    adapted = peft.PeftModel.from_pretrained(plain, adapter).eval()
+    ids = tokenizer("the police said that she")["input_ids"]
+    expected = log_probabilities(adapted, ids)[-1]
+    request = ScoreRequest("the police said that", (" she",))
+    assert abs(scores(HFBackend(model, threads=1), [request])[0] - expected) > 0.1
+    assert scores(HFBackend(model, adapter=adapter, threads=2), [request]) == pytest.approx([expected], abs=1e-3)
+
+
+def test_an_adapter_whose_numbers_change_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, adapter = saved("tied", lora("q_proj", "embed_tokens"), tmp_path)
+    monkeypatch.setattr(adapter_module, "_give_own_weights", lambda adapted: None)
+    with pytest.raises(ConfigError, match="merged into the weights it changes the log-probabilities by") as error:
+        HFBackend(model, adapter=adapter, threads=1).load()
+    assert error.value.field == "adapter"
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        (lora("q_proj", alora_invocation_tokens=[5]), "PEFT cannot merge it .*aLoRA does not support"),
+        (peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=4), "PROMPT_TUNING is no change of the"),
+        (peft.PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=4), "PREFIX_TUNING is no change of the"),
+    ],
+    ids=["alora", "prompt", "prefix"],
+)
+def test_an_adapter_that_is_no_change_of_weights_is_refused(config: Any, reason: str, tmp_path: Path) -> None:
+    model, adapter = saved("llama", config, tmp_path)
+    with pytest.raises(ConfigError, match=reason) as error:
+        HFBackend(model, adapter=adapter, threads=1).load()
+    assert error.value.field == "adapter"
+
+
+def test_answers_merged_otherwise_are_asked_again(tmp_path: Path) -> None:
+    """What earlier versions merged into tied weights was wrong, and is stored under the hash of the files alone."""
+    model, adapter = saved("tied", lora("q_proj"), tmp_path)
+    identity = HFBackend(model, adapter=adapter).describe_blocking().fingerprint["adapter"]
+    assert str(identity).endswith(" merged 2")
