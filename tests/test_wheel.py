@@ -62,7 +62,8 @@ def test_each_install_command_names_an_extra_there_is():
         told |= {part for names in named for part in names.split(",")}
         told |= set(
             re.findall(
-                r"""(?:MissingExtra|need_package)\([^)]*?"(\w+)"(?:, "gemma3[^"]*")?(?:, self\._package)?\)""", text
+                r"""(?:MissingExtra|need_package)\([^)]*?"(\w+)"(?:, [\w.]*(?i:package))?(?:, given=[^)]*)?\)""",
+                text,
             )
         )
         told |= set(re.findall(r"[Ee]xtra:? `(\w+)`", text))

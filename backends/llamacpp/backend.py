@@ -98,14 +98,14 @@ class LlamaCppBackend(CausalBackend):
         reasoning_tokens: OptionalCount = None,
     ) -> None:
         super().__init__(threads, enable_thinking, reasoning_tokens)
-        self.model = Path(resolve_embedded(model)).expanduser()
+        self.model, self._given = Path(resolve_embedded(model)).expanduser(), str(model)
         self.n_gpu_layers, self.context = n_gpu_layers, context
         self.devices, self.tensor_split = devices, tensor_split
         # Models on one device take turns; those on others go side by side.
         self.device = "cpu" if n_gpu_layers == 0 else _torch_name(devices[0]) if devices else "cuda:0"
 
     def check(self) -> None:
-        need_package("model", "llama_cpp", "llamacpp")
+        need_package("model", "llama_cpp", "llamacpp", given=self._given)
         check_path("model", self.model)
         if not self.model.is_file():
             problem = "is a folder" if self.model.is_dir() else "no such file"

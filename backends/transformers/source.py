@@ -72,7 +72,7 @@ class ModelSource:
         check_path("model", self.path)
         self._check_model()
         if self.adapter is not None:
-            need_package("adapter", "peft", "hf")
+            need_package("adapter", "peft", "hf", given=self.adapter)
             check_path("adapter", self._adapter_path)
             folder = self._adapter_path
             is_path = _looks_like_path(self.adapter) or folder.exists()
@@ -132,7 +132,7 @@ class ModelSource:
         if not is_gguf(path):
             raise self._error("not a GGUF file", "Give a folder, a GGUF file or a hub id")
         for module in ("gguf", "accelerate"):
-            need_package("model", module, "hf")
+            need_package("model", module, "hf", given=self.model)
         header = read_gguf_header(path)
         if (parts := int(header.get("split.count", 1))) > 1:
             raise self._error(
