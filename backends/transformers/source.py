@@ -165,8 +165,6 @@ class ModelSource:
             return {"weights_sha256": file_sha256(path)}, quantisation(read_gguf_header(path))
         config = self.config()
         kind = _quantisation_method(config)
-        if (folder := self.snapshot()) is not None:  # without a hub the rest cannot be fetched
-            check_weight_files(folder, config)
         if path.is_dir():
             small = [path / name for name in SMALL_FILES if (path / name).is_file()]
             if self.trust_remote_code:
@@ -265,7 +263,9 @@ class ModelSource:
 
         source, options = self._source()
         if "gguf_file" not in options:
-            self.config()  # it is read for the tokenizer too: its own faults are told as such
+            config = self.config()  # it is read for the tokenizer too: its own faults are told as such
+            if (folder := self.snapshot()) is not None:  # without a hub the rest cannot be fetched
+                check_weight_files(folder, config)
         with self._loading("its tokenizer"):
             tokenizer = AutoTokenizer.from_pretrained(source, **options)
         if "gguf_file" in options:
