@@ -81,12 +81,15 @@ _WHERE = {"vllm": ", in an environment of its own"}
 
 
 class MissingExtra(ConfigError):
-    """An optional dependency is not installed; the message carries the pip command."""
+    """An optional dependency is not installed; the message carries the pip command.
 
-    def __init__(self, field: str, module: str, extra: str) -> None:
+    ``given`` is what was written in the field; None: nothing that is not the package itself.
+    """
+
+    def __init__(self, field: str, module: str, extra: str, *, given: object = None) -> None:
         super().__init__(
             field,
-            module,
+            module if given is None else given,
             f"the package {module!r} is not installed",
             f'Install it with: pip install "bias-audit[{extra}]"' + _WHERE.get(extra, ""),
         )

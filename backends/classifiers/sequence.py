@@ -62,7 +62,7 @@ class SequenceClassifier(TextClassifier):
 
     def check(self) -> None:
         for module in ("torch", "transformers"):
-            need_package("classifier", module, "hf")
+            need_package("classifier.model", module, "hf", given=self.model)
         self._config()
 
     def label_names(self) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -44,6 +45,9 @@ Shares = Annotated[
     Field(min_length=1),
     OnError("not a list of shares", "Give a number of at least 0 for each device, e.g. [3, 1]"),
 ]
+
+
+_HUB_ID = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 
 
 class LlamaCppBackend(CausalBackend):
@@ -98,18 +102,21 @@ class LlamaCppBackend(CausalBackend):
         reasoning_tokens: OptionalCount = None,
     ) -> None:
         super().__init__(threads, enable_thinking, reasoning_tokens)
-        self.model = Path(resolve_embedded(model)).expanduser()
+        self.model, self._given = Path(resolve_embedded(model)).expanduser(), str(model)
         self.n_gpu_layers, self.context = n_gpu_layers, context
         self.devices, self.tensor_split = devices, tensor_split
         # Models on one device take turns; those on others go side by side.
         self.device = "cpu" if n_gpu_layers == 0 else _torch_name(devices[0]) if devices else "cuda:0"
 
     def check(self) -> None:
-        need_package("model", "llama_cpp", "llamacpp")
+        need_package("model", "llama_cpp", "llamacpp", given=self._given)
         check_path("model", self.model)
         if not self.model.is_file():
             problem = "is a folder" if self.model.is_dir() else "no such file"
-            raise ConfigError("model", str(self.model), problem, "Give the path of a GGUF file")
+            hint = "Give the path of a GGUF file"
+            if _HUB_ID.fullmatch(self._given) and not self.model.exists():
+                hint += f"; `hf download {self._given} FILE` fetches one, and HFBackend takes a hub id itself"
+            raise ConfigError("model", str(self.model), problem, hint)
         if not is_gguf(self.model):
             raise ConfigError("model", str(self.model), "not a GGUF file", "Give a GGUF file, or use HFBackend")
         header = read_gguf_header(self.model)

@@ -128,6 +128,8 @@ class LlamaEngine(TextEncoder):
 
     def _special_tokens(self) -> Mapping[str, str]:
         tokens = {"bos_token": self._bos, "eos_token": llama_cpp.llama_vocab_eos(self.vocab)}
+        others = {"sep_token": llama_cpp.llama_vocab_sep, "pad_token": llama_cpp.llama_vocab_pad}
+        tokens |= {name: token for name, read in others.items() if (token := read(self.vocab)) >= 0}
         return {name: self._token_text(token) for name, token in tokens.items()}
 
     def encode(self, texts: Sequence[str], *, chat: bool) -> list[list[int]]:

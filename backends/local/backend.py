@@ -87,10 +87,10 @@ class LocalBackend(Backend):
         return await asyncio.get_running_loop().run_in_executor(self._worker, work)
 
 
-def need_package(field: str, module: str, extra: str, package: str = "") -> None:
-    """Raise `MissingExtra` if a package's module is not installed. Does not import it."""
+def need_package(field: str, module: str, extra: str, package: str = "", *, given: object = None) -> None:
+    """Raise `MissingExtra` if a package's module is not installed. Does not import it. ``given``: as it has it."""
     if importlib.util.find_spec(module) is None:
-        raise MissingExtra(field, package or module, extra)
+        raise MissingExtra(field, package or module, extra, given=given)
 
 
 def check_path(field: str, path: Path) -> None:

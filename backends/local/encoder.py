@@ -50,7 +50,7 @@ class TextEncoder(ABC):
 
     @abstractmethod
     def _special_tokens(self) -> Mapping[str, str]:
-        """The texts of ``bos_token`` and ``eos_token``, for the template."""
+        """The texts of ``bos_token``, ``eos_token`` and whatever else the tokenizer names, for the template."""
 
     @abstractmethod
     def _read_piece(self, token: int) -> bytes:

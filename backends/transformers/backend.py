@@ -162,7 +162,7 @@ class HFBackend(CausalBackend):
 
     def check(self) -> None:
         for module in ("torch", "transformers"):
-            need_package("model", module, "hf")
+            need_package("model", module, "hf", given=self.source.model)
         for device in (self._device_option, *self.placement.devices):
             _check_device(device)
         self.placement.check(self._device_option, self.source.path, self.source.adapter)

@@ -24,6 +24,7 @@ from backends.local.gguf_header import (
     read_gguf_header,
     read_gguf_tensors,
 )
+from backends.local.hints import has_tokenizer, model_within, of_id
 from backends.transformers.adapters import base_of_adapter, misfit
 from backends.transformers.gguf_fields import check_fields, check_tensors, names_made_once
 from backends.transformers.hub import HubCommit, find_commit, options_of_weights, snapshot_of
@@ -39,7 +40,7 @@ MERGING = 2
 # loads at once, for two devices, could leave the wrong one in place.
 _one_load = threading.Lock()
 _BY_ITSELF = Placement()
-_ADAPTER_FILE = "adapter_config.json"
+_CONFIG_FILE, _ADAPTER_FILE = "config.json", "adapter_config.json"
 #: Kinds whose checkpoints hold a part that speaks beside the one that writes → the kind of the latter.
 WRITING_PARTS = {"qwen2_5_omni": "qwen2_5_omni_thinker", "qwen3_omni_moe": "qwen3_omni_moe_thinker"}
 
@@ -75,13 +76,18 @@ class ModelSource:
         check_path("model", self.path)
         self._check_model()
         if self.adapter is not None:
-            need_package("adapter", "peft", "hf")
+            need_package("adapter", "peft", "hf", given=self.adapter)
             check_path("adapter", self._adapter_path)
             folder = self._adapter_path
             is_path = _looks_like_path(self.adapter) or folder.exists()
-            if is_path and not (folder / "adapter_config.json").is_file():
+            if is_path and not (folder / _ADAPTER_FILE).is_file():
+                problem = "no such folder" if not folder.exists() else f"no {_ADAPTER_FILE} there"
+                is_model = (folder / _CONFIG_FILE).is_file()
                 raise ConfigError(
-                    "adapter", self.adapter, "no adapter_config.json there", "Give a PEFT adapter's folder"
+                    "adapter",
+                    self.adapter,
+                    "a whole model, not an adapter" if is_model else problem,
+                    "Give it as model, or a PEFT adapter's folder" if is_model else "Give a PEFT adapter's folder",
                 )
             if is_path and not folder_weights(folder):
                 raise ConfigError("adapter", self.adapter, "a folder without weights", "Put the weights there")
@@ -117,7 +123,8 @@ class ModelSource:
         path = self.path
         if not path.exists():
             if _looks_like_path(self.model):
-                raise self._error("no such file or folder", "Give a path that exists, or a hub id")
+                hint = of_id(self.model) or "Give a path that exists, or a hub id"
+                raise self._error("no such file or folder", hint)
             return
         if self.revision is not None:
             raise ConfigError("revision", self.revision, "a local model has no revisions", "Leave it out")
@@ -127,15 +134,18 @@ class ModelSource:
                     raise self._error(
                         "an adapter, not a model", f"Give the model it belongs to, and adapter={str(path)!r}"
                     )
-                raise self._error("a folder without config.json", "Give a transformers model's folder")
+                raise self._error("a folder without config.json", model_within(path))
             self._check_no_adapter((path / "adapter_config.json").is_file())
             if not folder_weights(path):
                 raise self._error("a folder without weights", "Put the model's weights there")
+            if not has_tokenizer(path):
+                hint = "Copy tokenizer.json and tokenizer_config.json from the model that it was made of"
+                raise self._error("a folder without a tokenizer", hint)
             return
         if not is_gguf(path):
             raise self._error("not a GGUF file", "Give a folder, a GGUF file or a hub id")
         for module in ("gguf", "accelerate"):
-            need_package("model", module, "hf")
+            need_package("model", module, "hf", given=self.model)
         header = read_gguf_header(path)
         if (parts := int(header.get("split.count", 1))) > 1:
             raise self._error(
@@ -168,8 +178,6 @@ class ModelSource:
             return {"weights_sha256": file_sha256(path)}, quantisation(read_gguf_header(path))
         config = self.config()
         kind = _quantisation_method(config)
-        if (folder := self.snapshot()) is not None:  # without a hub the rest cannot be fetched
-            check_weight_files(folder, config)
         if path.is_dir():
             small = [path / name for name in SMALL_FILES if (path / name).is_file()]
             if self.trust_remote_code:
@@ -268,7 +276,9 @@ class ModelSource:
 
         source, options = self._source()
         if "gguf_file" not in options:
-            self.config()  # it is read for the tokenizer too: its own faults are told as such
+            config = self.config()  # it is read for the tokenizer too: its own faults are told as such
+            if (folder := self.snapshot()) is not None:  # without a hub the rest cannot be fetched
+                check_weight_files(folder, config)
         with self._loading("its tokenizer"):
             tokenizer = AutoTokenizer.from_pretrained(source, **options)
         if "gguf_file" in options:

@@ -76,8 +76,7 @@ class HFTextEncoder(TextEncoder):
         return next((name for name in names if self._rust.encode(name, add_special_tokens=False).ids), usual)
 
     def _special_tokens(self) -> Mapping[str, str]:
-        names = ("bos_token", "eos_token")
-        return {name: token for name in names if (token := getattr(self._tokenizer, name)) is not None}
+        return {name: str(token) for name, token in self._tokenizer.special_tokens_map.items()}
 
     def encode(self, texts: Sequence[str], *, chat: bool) -> list[list[int]]:
         """Tokens of each text, with the tokenizer's BOS in front once; a chat template writes its own."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from backends.errors import ConfigError
+from backends.local.fingerprint import folder_weights
 
 #: The names that transformers looks for, in its order. Of an index, the files that it names are read.
 _NAMES = (
@@ -26,7 +27,11 @@ def check_weight_files(folder: Path, config: Any = None) -> None:
         return
     first = next((folder / name for name in _NAMES if (folder / name).is_file()), None)
     if first is None:
-        raise _error(folder, f"no weights under a name that transformers reads ({', '.join(_NAMES)})", "Rename them")
+        raise _error(
+            folder,
+            f"no weights under a name that transformers reads ({', '.join(_NAMES)})",
+            "Rename them" if folder_weights(folder) else _AGAIN,
+        )
     files = _named_by(folder, first) if first.suffix == ".json" else [first]
     if missing := [file.name for file in files if not file.is_file()]:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""

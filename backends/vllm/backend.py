@@ -110,7 +110,7 @@ class VLLMBackend(CausalBackend):
 
     def check(self) -> None:
         for module in ("vllm", "torch", "transformers"):
-            need_package("model", module, "vllm")
+            need_package("model", module, "vllm", given=self.source.model)
         for name, value in self.engine.items():
             if name in _OWN:
                 hint = f"Give it as {_OWN[name]}" if _OWN[name] else "Leave it out"

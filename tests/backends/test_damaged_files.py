@@ -97,13 +97,17 @@ FOLDERS: dict[str, tuple[Damage, str]] = {
         "fewer layers than its weights",
     ),
     "config.json is binary": (written("config.json", b"\xff\xfe\x00"), "config.json cannot be loaded"),
-    "an unknown architecture": (with_config(model_type="frobnicate"), "frobnicate"),
+    "an unknown architecture": (with_config(model_type="frobnicate"), "'frobnicate' is unknown to transformers"),
+    "code of its own": (
+        with_config(model_type="frob", auto_map={"AutoConfig": "x.X", "AutoModelForCausalLM": "x.X"}),
+        "Set trust_remote_code",
+    ),
     "a negative size": (with_config(hidden_size=-1), "hidden size"),
     "a size in words": (with_config(num_hidden_layers="two"), "num_hidden_layers"),
     "another size": (with_config(hidden_size=64), "of another shape"),
     "heads that do not divide": (with_config(num_attention_heads=7), "attention heads"),
     "an unknown activation": (with_config(hidden_act="frob"), "frob"),
-    "no tokenizer": (without("tokenizer.json", "tokenizer_config.json"), "its tokenizer cannot be loaded"),
+    "no tokenizer": (without("tokenizer.json", "tokenizer_config.json"), "a folder without a tokenizer"),
     "tokenizer.json is not JSON": (written("tokenizer.json", "{"), "its tokenizer cannot be loaded"),
     "tokenizer.json is empty": (written("tokenizer.json", "{}"), "its tokenizer cannot be loaded"),
     "tokenizer_config.json is not JSON": (written("tokenizer_config.json", "{"), "its tokenizer cannot be loaded"),
@@ -133,6 +137,9 @@ NAMES = {
     "gpt2": "the hub cannot be reached",
     "nobody/nothing": "the hub cannot be reached",
     "nowhere/at/all": "no such file or folder",
+    "org/name@v2": "Give 'org/name' and revision=\"v2\"",
+    "hf:org/name": "Give 'org/name' for a model of the hub",
+    "org/name:Q4_K_M": "hf download org/name FILE",
     "./nowhere": "no such file or folder",
     "a--b/..c": "neither a folder nor a hub id",
 }
@@ -181,7 +188,6 @@ AT_LOAD = {
     "heads that do not divide",
     "a pickle that is none",
     "a pickle with code",
-    "no tokenizer",
     "tokenizer.json is not JSON",
     "tokenizer.json is empty",
     "tokenizer_config.json is not JSON",
@@ -230,6 +236,20 @@ def test_a_damaged_adapter_is_told_with_its_cause(done: str, whole: Path, tmp_pa
 def test_a_name_that_leads_nowhere_is_told(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     is_clear(said(lambda: HFBackend(name, threads=1)), NAMES[name])
+
+
+def test_a_folder_above_the_model_names_the_model(whole: Path, tmp_path: Path) -> None:
+    Path(shutil.copytree(whole, tmp_path / "snapshots" / "abc"))
+    is_clear(said(lambda: HFBackend(tmp_path, threads=1)), f"Did you mean {str(tmp_path / 'snapshots' / 'abc')!r}?")
+
+
+@pytest.mark.parametrize(("adapter", "says"), [("whole", "a whole model, not an adapter"), (None, "no such folder")])
+def test_what_is_no_adapter_is_told_as_such(adapter: str | None, says: str, whole: Path, tmp_path: Path) -> None:
+    is_clear(said(lambda: HFBackend(whole, adapter=whole if adapter else tmp_path / "none", threads=1)), says)
+
+
+def test_a_hub_id_is_no_gguf_file() -> None:
+    is_clear(said(lambda: LlamaCppBackend("org/name", threads=1)), "hf download org/name FILE")
 
 
 def test_an_adapter_given_as_a_model_says_adapter(tmp_path: Path) -> None:

@@ -177,6 +177,16 @@ def test_a_cached_commit_needs_no_branch(hub: LoopbackHub, whole: Path, tmp_path
     assert "nor is it in the cache" in refused(HFBackend("org/name"))
 
 
+def test_a_cache_without_the_weights_is_told_before_a_run(
+    hub: LoopbackHub, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot = save_in_cache(whole, tmp_path / "cache", "org/name", without="model.safetensors")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    told = refused(HFBackend("org/name"))
+    assert str(snapshot) in told
+    assert "no weights" in told
+
+
 def test_a_repository_without_config_json_is_told(hub: LoopbackHub) -> None:
     assert "the hub's repository has no config.json" in refused(HFBackend("org/name-GGUF"))
 
