@@ -159,10 +159,12 @@ class SequenceClassifier(TextClassifier):
         if self._loaded is None:
             from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+            from backends.transformers.hub import options_of_weights
+
             source, options = self._folder or self.model, self._options()
             with self._loading("the classifier"):
                 tokenizer = AutoTokenizer.from_pretrained(source, **options)
-                model = AutoModelForSequenceClassification.from_pretrained(source, **options)
+                model = AutoModelForSequenceClassification.from_pretrained(source, **options_of_weights(options))
             self._loaded = _Loaded(tokenizer, model.to(self.device).eval())
         return self._loaded
 

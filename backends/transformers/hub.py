@@ -91,6 +91,13 @@ def cached_commit(repo: str, revision: str | None, file: str = _MODEL_FILE) -> s
     return None if found is None else found.parent.name
 
 
+def options_of_weights(options: dict[str, Any]) -> dict[str, Any]:
+    """The arguments for a model's ``from_pretrained``, which looks for an adapter beside it, at the hub if not told."""
+    if not options.get("local_files_only"):
+        return options
+    return {**options, "adapter_kwargs": {"local_files_only": True}}
+
+
 def snapshot_of(repo: str, commit: str) -> Path | None:
     """The folder that holds a commit's files in the cache."""
     found = _cached_file(repo, commit, _MODEL_FILE)

@@ -27,7 +27,7 @@ from backends.local.gguf_header import (
 from backends.local.hints import has_tokenizer, model_within, of_id
 from backends.transformers.adapters import base_of_adapter, misfit
 from backends.transformers.gguf_fields import check_fields, check_tensors, names_made_once
-from backends.transformers.hub import HubCommit, find_commit, snapshot_of
+from backends.transformers.hub import HubCommit, find_commit, options_of_weights, snapshot_of
 from backends.transformers.loading import loading
 from backends.transformers.offload import OwnFolder
 from backends.transformers.placement import Placement, check_adapter, check_parts, settings
@@ -315,7 +315,7 @@ class ModelSource:
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,  # reported below, as an error of the config
                 **placed,
-                **options,
+                **options_of_weights(options),
             )
             place.keep_for(model)
         self._check_no_adapter(getattr(model, "_hf_peft_config_loaded", False))  # of a hub id

@@ -146,6 +146,17 @@ def test_a_cached_model_has_one_fingerprint_on_and_offline(
         assert len(description.statements) == (0 if is_set else 1)
 
 
+def test_a_cached_model_is_loaded_without_asking_the_hub(hub: LoopbackHub, whole: Path, tmp_path: Path) -> None:
+    """`hf download` leaves no note of files that the repository lacks, such as an adapter's."""
+    save_in_cache(whole, tmp_path / "cache", "org/name")
+    hub.status = 503
+    backend = HFBackend("org/name", threads=1)
+    backend.describe_blocking()
+    hub.asked.clear()
+    backend.load()
+    assert hub.asked == []
+
+
 def test_the_commit_that_was_described_is_loaded(hub: LoopbackHub, whole: Path, tmp_path: Path) -> None:
     """A model that changes at the hub between the two is not stored under the former's fingerprint."""
     hub.files = files_of(whole)
@@ -197,7 +208,7 @@ def test_an_adapter_of_the_hub_is_taken_from_the_cache(
     hub.files = files_of(tmp_path / "adapter")
     online = HFBackend(whole, adapter="org/adapter", threads=1)
     fingerprint = online.describe_blocking().fingerprint
-    assert fingerprint["adapter"] == f"org/adapter@{COMMIT}"
+    assert fingerprint["adapter"] == f"org/adapter@{COMMIT} merged 2"
     assert online.run_blocking([REQUEST]) == local
     closed(monkeypatch, tmp_path / "cache")
     for is_set in (False, True):
