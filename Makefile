@@ -36,6 +36,9 @@ engines: $(VENV)/.demo
 	$(BIN)/audit run examples/demo.py
 	@echo "Open audit-out/demo/report.html in a browser."
 
+# Threads of several test processes share the cores: those that wait must not keep one busy.
+test battery: export OMP_WAIT_POLICY = passive
+
 # The fast tests wait for processes, sockets and a browser a third of their time, so three go on two cores. Of those with
 # real models two files go at a time, each model on one thread.
 FAST := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 3 / 2 )))
@@ -45,7 +48,7 @@ test: $(VENV)/.dev lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "(models or servers) and not battery and not ray"
 
 battery: $(VENV)/.dev
-	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -m battery
+	$(BIN)/python -m pytest -m battery
 
 docs: $(VENV)/.dev
 	$(INSTALL) --editable ".[docs]"

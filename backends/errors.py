@@ -81,12 +81,15 @@ _WHERE = {"vllm": ", in an environment of its own"}
 
 
 class MissingExtra(ConfigError):
-    """An optional dependency is not installed; the message carries the pip command."""
+    """An optional dependency is not installed; the message carries the pip command.
 
-    def __init__(self, field: str, module: str, extra: str) -> None:
+    ``given`` is what was written in the field; None: nothing that is not the package itself.
+    """
+
+    def __init__(self, field: str, module: str, extra: str, *, given: object = None) -> None:
         super().__init__(
             field,
-            module,
+            module if given is None else given,
             f"the package {module!r} is not installed",
             f'Install it with: pip install "bias-audit[{extra}]"' + _WHERE.get(extra, ""),
         )
@@ -107,6 +110,8 @@ class BackendError(AuditError):
         Seconds the server asked to wait; overrides any backoff.
     hint : str
         One action that may help.
+    unloaded : bool
+        Whether the model could not be loaded, so that no other request could be answered either.
     """
 
     def __init__(
@@ -117,8 +122,10 @@ class BackendError(AuditError):
         retryable: bool = False,
         retry_after: float | None = None,
         hint: str = "",
+        unloaded: bool = False,
     ) -> None:
         self.kind: ErrorKind = kind
+        self.unloaded = unloaded
         self.message, self.retryable, self.retry_after, self.hint = message, retryable, retry_after, hint
         super().__init__(f"{kind}: {message}" + (f" ({hint})" if hint else ""))
 
@@ -134,6 +141,12 @@ class BackendError(AuditError):
             return cls("unsupported", f"{error.field} = {error.value!r}: {error.problem}", hint=error.hint)
         return cls("internal", one_line(error))
 
+    @classmethod
+    def of_loading(cls, error: Exception) -> BackendError:
+        """`of`, for what kept a model from being loaded."""
+        known = cls.of(error)
+        return cls(known.kind, known.message, hint=known.hint, unloaded=True)
+
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready form; `from_json` reads it back."""
         return {
@@ -142,6 +155,7 @@ class BackendError(AuditError):
             "retryable": self.retryable,
             "retry_after": self.retry_after,
             "hint": self.hint,
+            **({"unloaded": True} if self.unloaded else {}),
         }
 
     @classmethod
@@ -153,6 +167,7 @@ class BackendError(AuditError):
             retryable=data["retryable"],
             retry_after=data["retry_after"],
             hint=data["hint"],
+            unloaded=data.get("unloaded", False),
         )
 
 

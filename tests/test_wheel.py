@@ -60,11 +60,8 @@ def test_each_install_command_names_an_extra_there_is():
         text = file.read_text("utf-8")
         named = re.findall(r"(?:bias-audit|\.whl|-e \.|\"\.)\[([\w,-]+)\]", text)
         told |= {part for names in named for part in names.split(",")}
-        told |= set(
-            re.findall(
-                r"""(?:MissingExtra|need_package)\([^)]*?"(\w+)"(?:, "gemma3[^"]*")?(?:, self\._package)?\)""", text
-            )
-        )
+        after = r"""(?:, (?:[\w.]*package|"gemma3.+?"))?(?:, given=[^)]*)?\)"""
+        told |= set(re.findall(rf"""(?:MissingExtra|need_package)\([^)]*?"(\w+)"{after}""", text))
         told |= set(re.findall(r"[Ee]xtra:? `(\w+)`", text))
     assert {"all", "frames", "hf", "scorers", "embedded", "datasets", "azure"} <= told
     assert told <= extras()

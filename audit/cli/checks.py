@@ -23,7 +23,9 @@ def check(
 ) -> None:
     """Try every suite of a config on made-up answers: report mistakes, unreadable answers, and whether bias is found.
 
-    Local models are not loaded; only their tokenizers are, to check how they split prompt and continuation. Exits
+    Local models are not loaded; only their tokenizers are, to check how they split prompt and continuation, and what
+    their files show (weights missing or cut off, an unknown kind). A hub id is looked up at the hub, or in the cache
+    where HF_HUB_OFFLINE=1 is set or there is no network (HF_HOME, HF_TOKEN and HF_ENDPOINT count, too). Exits
     with 2 if there is a mistake. Without a config: audit check --suite pairs.csv
     """
     from audit.prepare.rehearsal import check_audit, tokenizer_checks

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -276,18 +276,17 @@ def _run(audit: Audit, store: Path, baseline: str | None, again: str, *, as_json
     """Run, report, and return the exit code; ``again`` is how an interrupted run is resumed."""
     from audit.collect.progress import Display
     from audit.report import write_report
-    from audit.report.phrases.checks.parts import cut_off_lines, part_lines
     from audit.report.terminal import print_result
     from audit.run import run_audit
 
     with Display(as_json=as_json, verbose=verbose) as display:
         result = asyncio.run(run_audit(audit, baseline=baseline, on_event=display, verbose=verbose))
-    has_figures = audit.shard is None and not result.is_cut_off
+    has_figures = audit.shard is None and not result.is_cut_off and not result.is_unloaded
     paths = write_report(result, audit.out) if has_figures else {}
     if as_json:
         say_json(result.model_dump(mode="json"))
     elif not has_figures:
-        for line in part_lines(result) if audit.shard is not None else cut_off_lines(result):
+        for line in _without_report(audit, result):
             say(line)
     else:
         print_result(result)
@@ -302,10 +301,18 @@ def _run(audit: Audit, store: Path, baseline: str | None, again: str, *, as_json
     return OK if result.complete else FAILED
 
 
+def _without_report(audit: Audit, result: AuditResult) -> Iterable[str]:
+    from audit.report.phrases.checks.parts import cut_off_lines, part_lines
+
+    if audit.shard is not None:
+        return part_lines(result)
+    return cut_off_lines(result) if result.is_cut_off else ["No model could be loaded: there is no report."]
+
+
 def _follow_ups(result: AuditResult, store: Path) -> Iterator[str]:
     """Commands to try next; ``store`` is the value of their --db option."""
     of_store = f"--db {shlex.quote(str(store))}"
-    names = [shlex.quote(model.name) for model in result.models]
+    names = [shlex.quote(model.name) for model in result.models if not model.unloaded]
     from audit.report.phrases.next_steps import judged_against
 
     yield "Next:"

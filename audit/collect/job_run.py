@@ -388,6 +388,8 @@ class JobRun:
         self.outcome.failures[error.kind] += 1
         self.outcome.reasons.setdefault(error.kind, str(error))
         self.outcome.for_good += not error.retryable
+        if error.unloaded and self.outcome.unloaded is None:
+            self.outcome.unloaded = ". ".join(filter(None, (error.message, error.hint)))
         planned.deliver(error)
 
     # -- waiting and reporting -------------------------------------------------------------
@@ -415,6 +417,7 @@ class JobRun:
         if now or time.monotonic() - self._reported >= PROGRESS_SECONDS:
             self._reported = time.monotonic()
             out = self.outcome
+            note = note or ("it could not be loaded" if out.unloaded else "")
             done = out.cached + out.answered + out.failed
             work = self._work_asked, max(self._work_left, 0)
             backend = self.job.backend

@@ -77,7 +77,8 @@ class Outcome:
     ``asked_again`` counts repeated questions that got a second answer, ``unanswered_again`` those that did not.
     ``reasons`` has the message of the first failure of each kind, ``for_good`` counts failures that a retry would not
     fix. ``stopped`` says why not everything was asked; None if everything was. ``notes`` is what the model's pool knew
-    at the end, as `backends.base.SupportsRunNotes` says.
+    at the end, as `backends.base.SupportsRunNotes` says. ``unloaded`` says why the model could not be loaded, and what
+    helps; None if it was, or nothing was asked of it.
     """
 
     name: str
@@ -95,6 +96,7 @@ class Outcome:
     reasons: dict[str, str] = field(default_factory=dict)
     for_good: int = 0
     stopped: str | None = None
+    unloaded: str | None = None
     notes: dict[str, str] = field(default_factory=dict)
 
 

@@ -116,8 +116,10 @@ class Display:
             self._bars.update(task, completed=_completed(event), total=event.total, counts=counts, items=items)
             return
         finished = event.total is not None and event.done >= event.total
+        is_told = event.note in self._last.get(event.job, "")
         if (
             not finished
+            and is_told
             and not self._verbose
             and now - self._printed.get(event.job, -math.inf) < self._pause(event, now)
         ):

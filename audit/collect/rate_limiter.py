@@ -285,12 +285,15 @@ class CircuitBreaker:
 
     def __init__(self) -> None:
         self._kind, self._count = "", 0
+        self._is_answering = False
 
     def update(self, error: BackendError | None) -> str | None:
         """Count one finished request; ``error`` is None if it was answered. Returns why to stop, or None."""
         if error is None:
-            self._kind, self._count = "", 0
+            self._kind, self._count, self._is_answering = "", 0, True
             return None
+        if error.unloaded and not self._is_answering:  # on a cluster another actor may have loaded it
+            return f"it could not be loaded: {error.message}"
         self._count = self._count + 1 if error.kind == self._kind else 1
         self._kind = error.kind
         allowed = 5 if error.kind in self.AT_ONCE else 20 if error.kind in self.IN_A_ROW else None

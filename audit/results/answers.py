@@ -12,6 +12,7 @@ class ModelInfo(Reported):
     """An audited model, and the effort of asking it.
 
     ``failed_for_good``: of the failed, those that would fail again in the same way; 0 in results of older versions.
+    ``unloaded``: why the model could not be loaded, where it therefore has no answer; empty otherwise.
     ``statements``: the backend's main statements about its numbers; ``limits``: what cannot be known about them.
     """
 
@@ -29,6 +30,7 @@ class ModelInfo(Reported):
     prompt_tokens: int
     completion_tokens: int
     cost: float | None = None
+    unloaded: str = ""
     statements: list[str] = []
     limits: list[str] = []
 

@@ -116,6 +116,11 @@ class AuditResult(Reported):
         return not self.data_quality or any(entry.answered > 0 for entry in self.data_quality)
 
     @property
+    def is_unloaded(self) -> bool:
+        """Whether none of its models could be loaded: there is nothing to report."""
+        return bool(self.models) and all(model.unloaded for model in self.models)
+
+    @property
     def contradicted(self) -> list[str]:
         """Models whose answers are quarantined, since another model answers or their servers contradict themselves."""
         return [check.model for check in self.self_checks if check.contradicted]

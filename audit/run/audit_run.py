@@ -168,6 +168,12 @@ def _stoppable(stop: ShutdownRequest) -> contextlib.AbstractContextManager[None]
     return stop_on_signals(stop, "All answers so far are stored: run the same command again to resume.")
 
 
+def _is_stopped(outcomes: Mapping[str, Sequence[Outcome]]) -> bool:
+    """Whether a model is asked no more; one that could not be loaded does not keep the others from their next look."""
+    rounds = [outcome for of_model in outcomes.values() for outcome in of_model]
+    return any(outcome.stopped and not outcome.unloaded for outcome in rounds) or all(o.unloaded for o in rounds)
+
+
 @dataclass(frozen=True)
 class _SuiteOutcome:
     """A suite's figures, with example items and variance components."""
@@ -226,7 +232,7 @@ class _Run:
                 confidence=self._audit.confidence,
                 within=self._audit.until if isinstance(self._audit.until, float) else None,
             )
-            if answer or stop.requested or any(o.stopped for rounds in outcomes.values() for o in rounds):
+            if answer or stop.requested or _is_stopped(outcomes):
                 break
         return outcomes
 

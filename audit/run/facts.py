@@ -86,7 +86,15 @@ def model_info(described: DescribedBackend, rounds: Sequence[Outcome]) -> ModelI
         prompt_tokens=sum(outcome.prompt_tokens for outcome in rounds),
         completion_tokens=sum(outcome.completion_tokens for outcome in rounds),
         cost=backend.spent() if isinstance(backend, SupportsPrices) else None,
+        unloaded=_unloaded(rounds),
     )
+
+
+def _unloaded(rounds: Sequence[Outcome]) -> str:
+    """Why a model without any answer could not be loaded; empty otherwise."""
+    if any(outcome.answered or outcome.cached for outcome in rounds):
+        return ""
+    return next((outcome.unloaded for outcome in rounds if outcome.unloaded), "")
 
 
 def suite_info(name: str, suite: Suite, audit: AuditConfig, resolved: ResolvedAudit) -> SuiteInfo:

@@ -83,7 +83,7 @@ class ScheduledAudit:
         result = asyncio.run(self._run(audit))
         if not (audit.out / "trend.html").exists():
             self._draw_trend()  # so that the first report can already link to it
-        if not result.is_cut_off:
+        if not result.is_cut_off and not result.is_unloaded:
             write_report(result, audit.out)
         status = "interrupted" if result.interrupted else "done" if result.complete else "incomplete"
         if self._baseline is None or result.interrupted:

@@ -7,7 +7,7 @@ import importlib.metadata
 import json
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -16,6 +16,12 @@ from backends.classifiers.base import Labels, TextClassifier
 from backends.errors import ConfigError
 from backends.local.backend import need_package
 from backends.options import OnError, checked_options
+
+if TYPE_CHECKING:
+    from backends.transformers.hub import HubCommit
+
+#: What needs no hub.
+_EMBEDDED = 'use the embedded "profanity" and "vader"'
 
 
 class SequenceClassifier(TextClassifier):
@@ -52,10 +58,11 @@ class SequenceClassifier(TextClassifier):
         folder = Path(model).expanduser()
         self._folder = folder if folder.is_dir() else None
         self._loaded: _Loaded | None = None
+        self._commit: HubCommit | None = None
 
     def check(self) -> None:
         for module in ("torch", "transformers"):
-            need_package("classifier", module, "hf")
+            need_package("classifier.model", module, "hf", given=self.model)
         self._config()
 
     def label_names(self) -> list[str]:
@@ -74,10 +81,11 @@ class SequenceClassifier(TextClassifier):
         }
         if _is_multi_label(config):
             fingerprint["activation"] = "sigmoid"
-        return Description(fingerprint, frozenset({"classify"}), {"model": self.model})
+        said = () if self._commit is None or not self._commit.statement else (self._commit.statement,)
+        return Description(fingerprint, frozenset({"classify"}), {"model": self.model}, statements=said)
 
     def close_blocking(self) -> None:
-        self._loaded = None
+        self._loaded = self._commit = None
 
     def _config(self) -> Any:
         """The model's configuration, read without its weights."""
@@ -87,8 +95,9 @@ class SequenceClassifier(TextClassifier):
             raise ConfigError(
                 "classifier.model", self.model, "no such folder, and not a hub id", "Give a folder or owner/name"
             )
+        options = self._options()
         with self._loading("its config.json"):
-            config = AutoConfig.from_pretrained(self._folder or self.model, revision=self.revision)
+            config = AutoConfig.from_pretrained(self._folder or self.model, **options)
         if not any("SequenceClassification" in name for name in config.architectures or ()):
             raise ConfigError(
                 "classifier.model",
@@ -103,16 +112,26 @@ class SequenceClassifier(TextClassifier):
             )
         return config
 
+    def _options(self) -> dict[str, Any]:
+        """Arguments for ``from_pretrained``: of a hub id the commit, found once."""
+        if self._folder is not None:
+            return {}
+        if self._commit is None:
+            from backends.transformers.hub import find_commit
+
+            self._commit = find_commit("classifier.model", self.model, self.revision, instead=_EMBEDDED)
+        return self._commit.options
+
     def _loading(self, what: str) -> AbstractContextManager[None]:
         from backends.transformers.loading import loading
 
-        instead = 'use the embedded "profanity" and "vader"'
-        return loading("classifier.model", self.model, what, "Give a whole classifier of transformers", instead=instead)
+        hint = "Give a whole classifier of transformers"
+        return loading("classifier.model", self.model, what, hint, instead=_EMBEDDED)
 
     def _identity(self, config: Any) -> str:
         """A hash over a folder's files; for a hub model, its id and commit."""
         if self._folder is None:
-            return f"{self.model}@{getattr(config, '_commit_hash', None) or self.revision}"
+            return f"{self.model}@{self._options()['revision']}"
         digest = hashlib.sha256()
         for file in sorted(p for p in self._folder.iterdir() if p.is_file()):
             digest.update(f"{file.name}\n{file.stat().st_size}\n".encode())
@@ -140,10 +159,10 @@ class SequenceClassifier(TextClassifier):
         if self._loaded is None:
             from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-            source = self._folder or self.model
+            source, options = self._folder or self.model, self._options()
             with self._loading("the classifier"):
-                tokenizer = AutoTokenizer.from_pretrained(source, revision=self.revision)
-                model = AutoModelForSequenceClassification.from_pretrained(source, revision=self.revision)
+                tokenizer = AutoTokenizer.from_pretrained(source, **options)
+                model = AutoModelForSequenceClassification.from_pretrained(source, **options)
             self._loaded = _Loaded(tokenizer, model.to(self.device).eval())
         return self._loaded
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +21,7 @@ from backends.local.generation import TextGenerator
 from backends.local.gguf_header import (
     Value,
     check_causal,
+    check_whole,
     gguf_parts,
     is_gguf,
     longrope_cells,
@@ -45,6 +47,9 @@ Shares = Annotated[
 ]
 
 
+_HUB_ID = re.compile(r"[\w-][\w.-]*/[\w.-]+")
+
+
 class LlamaCppBackend(CausalBackend):
     """A GGUF model, scored through llama.cpp's low-level batch with shared prompts computed once.
 
@@ -55,7 +60,7 @@ class LlamaCppBackend(CausalBackend):
     n_gpu_layers : int
         Layers computed on the GPU; -1 for all.
     threads : int, optional
-        Default: all cores this process may use.
+        Default: all cores this process may use, or ``OMP_NUM_THREADS`` if that is fewer.
     devices : list of str, optional
         Names of the devices that take those layers, as llama.cpp lists them (``CUDA0``, ``Vulkan1``). Default: all.
     tensor_split : list of float, optional
@@ -97,22 +102,26 @@ class LlamaCppBackend(CausalBackend):
         reasoning_tokens: OptionalCount = None,
     ) -> None:
         super().__init__(threads, enable_thinking, reasoning_tokens)
-        self.model = Path(resolve_embedded(model)).expanduser()
+        self.model, self._given = Path(resolve_embedded(model)).expanduser(), str(model)
         self.n_gpu_layers, self.context = n_gpu_layers, context
         self.devices, self.tensor_split = devices, tensor_split
         # Models on one device take turns; those on others go side by side.
         self.device = "cpu" if n_gpu_layers == 0 else _torch_name(devices[0]) if devices else "cuda:0"
 
     def check(self) -> None:
-        need_package("model", "llama_cpp", "llamacpp")
+        need_package("model", "llama_cpp", "llamacpp", given=self._given)
         check_path("model", self.model)
         if not self.model.is_file():
             problem = "is a folder" if self.model.is_dir() else "no such file"
-            raise ConfigError("model", str(self.model), problem, "Give the path of a GGUF file")
+            hint = "Give the path of a GGUF file"
+            if _HUB_ID.fullmatch(self._given) and not self.model.exists():
+                hint += f"; `hf download {self._given} FILE` fetches one, and HFBackend takes a hub id itself"
+            raise ConfigError("model", str(self.model), problem, hint)
         if not is_gguf(self.model):
             raise ConfigError("model", str(self.model), "not a GGUF file", "Give a GGUF file, or use HFBackend")
         header = read_gguf_header(self.model)
-        gguf_parts(self.model, header)
+        for part in gguf_parts(self.model, header):
+            check_whole(part, header)
         check_causal(self.model, header)
         if self.n_gpu_layers and not _llama_has_gpu():
             raise ConfigError(

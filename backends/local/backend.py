@@ -87,10 +87,10 @@ class LocalBackend(Backend):
         return await asyncio.get_running_loop().run_in_executor(self._worker, work)
 
 
-def need_package(field: str, module: str, extra: str, package: str = "") -> None:
-    """Raise `MissingExtra` if a package's module is not installed. Does not import it."""
+def need_package(field: str, module: str, extra: str, package: str = "", *, given: object = None) -> None:
+    """Raise `MissingExtra` if a package's module is not installed. Does not import it. ``given``: as it has it."""
     if importlib.util.find_spec(module) is None:
-        raise MissingExtra(field, package or module, extra)
+        raise MissingExtra(field, package or module, extra, given=given)
 
 
 def check_path(field: str, path: Path) -> None:
@@ -104,7 +104,7 @@ def check_path(field: str, path: Path) -> None:
 
 
 def available_threads() -> int:
-    """The cores this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """The cores this process may run on, or fewer if ``OMP_NUM_THREADS`` says so, as numerical libraries have it."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]  # one number for each level of nesting
+    return min(cores, int(asked)) if asked.isdecimal() and int(asked) else cores

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -32,6 +33,8 @@ from backends.local.plans import Plan, make_plans
 from backends.local.scoring import Scorer, boundaries, score_requests
 from backends.local.thinking import with_extra_tokens, without_thought
 from backends.reading.reasoning import DEFAULT_REASONING_TOKENS
+
+LONGEST_WAIT = 1.0  # seconds that planning waits for an answer: a batch may have none, or be slow
 
 
 class Writer(Protocol):
@@ -76,7 +79,7 @@ class CausalBackend(LocalBackend):
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"model": (), "adapter": ()}
     #: As in `backends.base.Description`.
     engine_fields: ClassVar[frozenset[str]]
-    batch_size = 256
+    batch_size = 512  # between two batches the model has nothing to do for some milliseconds
 
     def __init__(
         self, threads: int | None, enable_thinking: bool | None = None, reasoning_tokens: int | None = None
@@ -92,6 +95,8 @@ class CausalBackend(LocalBackend):
         self._notes_of_run: dict[str, str] = {}
         self._planner: ThreadPoolExecutor | None = None
         self._planned: tuple[Sequence[Request], Future[list[Plan]]] | None = None  # the newest batch
+        self._may_plan = threading.Event()  # not while the worker goes from one batch to the next
+        self._may_plan.set()
 
     @abstractmethod
     def _load_model(self) -> LoadedModel:
@@ -149,20 +154,35 @@ class CausalBackend(LocalBackend):
         return await super().run_streaming(batch, on_response)
 
     def _plan_ahead(self, batch: Sequence[Request]) -> None:
-        """Plan a batch beside the worker, which may still compute the one before."""
+        """Plan a batch beside the worker, which may still compute the one before.
+
+        A batch is handed over when another has ended. The worker then has Python code of its own to run, which would
+        wait for the planner's while the model has nothing to do: so the planner begins after the next batch's first
+        answer.
+        """
         if (loaded := self._loaded) is None:
             return
         if self._planner is None:
             self._planner = ThreadPoolExecutor(1, thread_name_prefix="planner")
         scored = [request for request in batch if isinstance(request, ScoreRequest)]
-        self._planned = batch, self._planner.submit(make_plans, scored, loaded.encoder, loaded.scorer)
+
+        def plan() -> list[Plan]:
+            self._may_plan.wait(LONGEST_WAIT)
+            return make_plans(scored, loaded.encoder, loaded.scorer)
+
+        self._planned = batch, self._planner.submit(plan)
 
     def _plans(self, batch: Sequence[Request]) -> list[Plan] | None:
         """The plans of a batch, if it was planned ahead."""
         planned = self._planned
-        return planned[1].result() if planned is not None and planned[0] is batch else None
+        if planned is None or planned[0] is not batch:
+            return None
+        if not planned[1].done():
+            self._may_plan.set()
+        return planned[1].result()
 
     async def close(self) -> None:
+        self._may_plan.set()
         if self._planner is not None:  # first: it may still use the tokenizer, which is freed with the model
             await asyncio.to_thread(self._planner.shutdown)
             self._planner = self._planned = None
@@ -172,12 +192,16 @@ class CausalBackend(LocalBackend):
         try:
             loaded = self.load()
         except AuditError as error:
-            return [BackendError.of(error)] * len(batch)
+            return [BackendError.of_loading(error)] * len(batch)
         refusal = BackendError("unsupported", "a causal language model cannot classify texts", hint="use a classifier")
         answers: list[Answer] = [refusal] * len(batch)
 
         def answer(places: Sequence[int]) -> OnResponse:
-            return lambda at, found: on_response(places[at], found)
+            def tell(at: int, found: Answer) -> None:
+                self._may_plan.set()
+                on_response(places[at], found)
+
+            return tell
 
         scored = {i: request for i, request in enumerate(batch) if isinstance(request, ScoreRequest)}
         plans = self._plans(batch)
@@ -188,6 +212,7 @@ class CausalBackend(LocalBackend):
             answers[i] = found
         routes = {"route": loaded.route, "texts": loaded.generator.route, "places": loaded.places}
         self._notes_of_run = {name: route for name, route in routes.items() if route}
+        self._may_plan.clear()
         return answers
 
     def notes_of_run(self) -> dict[str, str]:
@@ -215,6 +240,7 @@ class CausalBackend(LocalBackend):
         notes: dict[str, str],
         template: Any,
         parts: dict[ModelPart, Scalar],
+        statements: tuple[str, ...] = (),
     ) -> Description:
         """The description of a model; ``template`` is its chat template, None if it has none."""
         capabilities: set[Capability] = {"score", "score_alone", "generate"}
@@ -233,4 +259,5 @@ class CausalBackend(LocalBackend):
             {**notes, "threads": str(self.thread_count)},
             parts={**parts, "chat_template": template_hash},
             engine_fields=self.engine_fields,
+            statements=statements,
         )

@@ -6,9 +6,10 @@ tokens, and it does not detect truncation. This one skips arrays.
 
 from __future__ import annotations
 
+import math
 import struct
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from backends.errors import ConfigError
 
@@ -16,6 +17,7 @@ Value = str | int | float | bool
 
 _SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
 _STRING, _ARRAY = 8, 9
+_MOST_AXES = 4  # as GGML has it
 
 #: The ends of fields that are read as numbers here; a file may hold anything under their names.
 _NUMBERS = (
@@ -28,6 +30,13 @@ _FRACTIONS = (".rope.scaling.factor", ".rope.scale_linear")
 FILE_TYPES = {
     0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K", 11: "Q3_K_S",
     12: "Q3_K_M", 13: "Q3_K_L", 14: "Q4_K_S", 15: "Q4_K_M", 16: "Q5_K_S", 17: "Q5_K_M", 18: "Q6_K", 32: "BF16",
+}  # fmt: skip
+
+
+#: Weights of a block, and its bytes, by the number of a tensor's type.
+_BLOCKS = {
+    0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 10: (256, 84),
+    11: (256, 110), 12: (256, 144), 13: (256, 176), 14: (256, 210), 30: (1, 2),
 }  # fmt: skip
 
 
@@ -50,7 +59,19 @@ def read_gguf_header(path: Path) -> dict[str, Value]:
 
 def read_gguf_tensors(path: Path) -> set[str]:
     """The names of the tensors in this file. Raises `ConfigError`, as `read_gguf_header` does."""
-    return _read(path, tensors=True)[1]
+    return set(_read(path, tensors=True)[1])
+
+
+def check_whole(path: Path, header: dict[str, Value]) -> None:
+    """Raise `ConfigError` for a file that ends before its tensors do."""
+    tensors, start = _read(path, tensors=True)[1:]
+    alignment = int(header.get("general.alignment", 32)) or 32
+    start += -start % alignment
+    needed = start + max((one.offset + one.size for one in tensors.values()), default=0)
+    if (size := path.stat().st_size) < needed:
+        raise ConfigError(
+            "model", str(path), f"cut off: {size:,} of {needed:,} bytes are there", "Fetch or copy it again"
+        )
 
 
 def check_causal(path: Path, header: dict[str, Value]) -> None:
@@ -106,7 +127,15 @@ def longrope_cells(path: Path, header: dict[str, Value]) -> int | None:
     return int(first) // 256 * 256  # llama.cpp rounds a context up to a multiple of 256
 
 
-def _read(path: Path, *, tensors: bool) -> tuple[dict[str, Value], set[str]]:
+class _Tensor(NamedTuple):
+    """Where a tensor begins behind the header, and its bytes; 1 where its type's size is not known."""
+
+    offset: int
+    size: int
+
+
+def _read(path: Path, *, tensors: bool) -> tuple[dict[str, Value], dict[str, _Tensor], int]:
+    """The header; with ``tensors`` also these by name, and the place at which their list ends."""
     try:
         with path.open("rb") as file:
             magic, version = file.read(4), _scalar(file, 4)
@@ -122,7 +151,8 @@ def _read(path: Path, *, tensors: bool) -> tuple[dict[str, Value], set[str]]:
                 else:
                     header[key] = _string(file) if kind == _STRING else _scalar(file, kind)
             _check_numbers(header)
-            return header, {_tensor_name(file) for _ in range(count)} if tensors else set()
+            found = dict(_tensor(file) for _ in range(count)) if tensors else {}
+            return header, found, file.tell()
     except (ValueError, KeyError, struct.error, OSError, MemoryError, OverflowError, RecursionError) as error:
         reason = str(error) or type(error).__name__
         raise ConfigError(
@@ -159,11 +189,15 @@ def _string(file: BinaryIO) -> str:
     return data.decode("utf-8")
 
 
-def _tensor_name(file: BinaryIO) -> str:
-    """The next tensor's name; its shape, type and offset are skipped."""
+def _tensor(file: BinaryIO) -> tuple[str, _Tensor]:
     name = _string(file)
-    file.seek(8 * int(_scalar(file, 4)) + 4 + 8, 1)
-    return name
+    axes = int(_scalar(file, 4))
+    if axes > _MOST_AXES:
+        raise ValueError(f"{name} has {axes} axes")
+    weights = math.prod(int(_scalar(file, 10)) for _ in range(axes))
+    kind, offset = int(_scalar(file, 4)), int(_scalar(file, 10))
+    of_block, size = _BLOCKS.get(kind, (1, 0))
+    return name, _Tensor(offset, max(weights // of_block * size, 1))
 
 
 def _skip_array(file: BinaryIO) -> None:

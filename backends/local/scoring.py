@@ -10,6 +10,7 @@ import itertools
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, runtime_checkable
 
 from backends.base import Answer, Boundary, OnResponse, ScoreRequest
@@ -62,6 +63,16 @@ class SupportsLanes(Scorer, Protocol):
         start : tuple of int
             Tokens that all texts begin with; they need not be read once a lane.
         """
+
+
+def in_threads(lanes: Sequence[Scorer], work: Callable[[Scorer], None]) -> None:
+    """Run ``work`` with each lane at the same time, with the first in this thread, and return when all have ended."""
+    first, *rest = lanes
+    with ThreadPoolExecutor(max(1, len(rest)), thread_name_prefix="lane") as pool:
+        others = [pool.submit(work, lane) for lane in rest]
+        work(first)
+    for other in others:
+        other.result()
 
 
 #: Roughly the tokens that a request adds to a forward pass (an explicit prompt of OccuGender: 60).

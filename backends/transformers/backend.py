@@ -81,7 +81,7 @@ class HFBackend(CausalBackend):
         Divide each layer over this many processes, one for each CUDA device of this machine (or on the CPU), by
         transformers' own plan for the model. The other processes are started and ended with the model.
     threads : int, optional
-        CPU threads of a process; default: all cores this process may use.
+        CPU threads of a process; default: all cores this process may use, or ``OMP_NUM_THREADS`` if that is fewer.
     enable_thinking : bool, optional
         Passed to the chat template of a reasoning model; None: not passed. Reasoning is kept apart from answers.
     reasoning_tokens : int, optional
@@ -162,11 +162,12 @@ class HFBackend(CausalBackend):
 
     def check(self) -> None:
         for module in ("torch", "transformers"):
-            need_package("model", module, "hf")
+            need_package("model", module, "hf", given=self.source.model)
         for device in (self._device_option, *self.placement.devices):
             _check_device(device)
         self.placement.check(self._device_option, self.source.path, self.source.adapter)
         self.source.check()
+        self.source.check_files()
         if self.source.path.is_dir():
             self.source.check_parts(self.placement)
 
@@ -208,7 +209,7 @@ class HFBackend(CausalBackend):
             "tokenizer": f"gguf:{weights}" if from_gguf else f"json:{fingerprint['tokenizer_sha256']}",
             "settings": identity.get("files_sha256"),
         }
-        return self._description(fingerprint, notes, template, parts)
+        return self._description(fingerprint, notes, template, parts, self.source.statements())
 
     def _config_notes(self) -> dict[str, str]:
         if self._loaded is None and self.source.path.is_file():
@@ -229,13 +230,15 @@ class HFBackend(CausalBackend):
     def run_blocking(self, batch: Sequence[Request], on_response: OnResponse = discard_response) -> list[Answer]:
         if self.placement.tensor_parallel is None or self.follows:
             return super().run_blocking(batch, on_response)
+        known = BackendError.of_loading
         try:
             self.load()
+            known = BackendError.of
             assert self._ranks is not None
             return self._ranks.run(batch, lambda: CausalBackend.run_blocking(self, batch, on_response))
         except AuditError as error:  # the group has ended, or never began
             self._loaded, self._ranks, self._refusal = None, None, error.with_traceback(None)
-            return [BackendError.of(error)] * len(batch)
+            return [known(error)] * len(batch)
         except BaseException:  # abandoned: the other processes were ended in the middle of the batch
             self._loaded = self._ranks = None
             raise
@@ -246,6 +249,7 @@ class HFBackend(CausalBackend):
             self._ranks.close()
             self._ranks = None
         self._tokenizer = None
+        self.source.forget()
         if self.device.startswith("cuda"):
             import torch
 
@@ -269,7 +273,7 @@ class HFBackend(CausalBackend):
         from backends.transformers.tensor_parallel import Ranks
 
         self.source.tensor_plan(size)  # refused before any process is started
-        self._ranks = Ranks(size, self._options)
+        self._ranks = Ranks(size, {**self._options, "revision": self.source.commit()})  # one commit for all of them
         return self._ranks.run(None, self._load_here)
 
     def _places(self, model: Any) -> str:

@@ -22,6 +22,11 @@ _HUB = {
         "Fetch it where there is a network (`hf download`), or give a folder",
     ),
 }
+#: Refusals that huggingface_hub has no kind of error for, by status.
+_REFUSED = {
+    401: ("the hub asks for a valid token", "Set HF_TOKEN to one (`hf auth whoami` shows whose is in use)"),
+    403: ("the hub, or a proxy, forbids it", "Check what HF_TOKEN may read, and HTTPS_PROXY"),
+}
 _NO_NETWORK = ("no such folder, and the hub cannot be reached", "Check the path, or fetch it where there is a network")
 _HUB["OfflineModeIsEnabled"] = _HUB["LocalEntryNotFoundError"]
 
@@ -51,6 +56,7 @@ def loading(field: str, value: str, what: str, hint: str, *, instead: str = "") 
             or _of_the_disk(error, what)
             or _of_a_pickle(error, what)
             or _of_the_attention(error)
+            or _of_the_kind(error)
             or (f"{what} cannot be loaded ({one_line(error)})", hint)
         )
         raise ConfigError(field, value, problem, ", or ".join(filter(None, (hint, instead)))) from None
@@ -80,11 +86,29 @@ def _of_the_attention(error: Exception) -> tuple[str, str] | None:
     return f"{said[1]} does not support this attn_implementation", "Leave attn_implementation out, or give 'eager'"
 
 
+def _of_the_kind(error: Exception) -> tuple[str, str] | None:
+    """What transformers says of a model that it does not know, or of its code, and then how to run or update it."""
+    if isinstance(error, ImportError):
+        return f"a package is missing ({one_line(error)})", "Install what this names"
+    said = " ".join(str(error).split())
+    if found := re.search(r"model type `([^`]*)` but Transformers does not recognize", said):
+        import transformers
+
+        problem = f"its kind {found[1]!r} is unknown to transformers {transformers.__version__}"
+        return problem, "Check model_type in its config.json, or install a transformers that knows it"
+    if "trust_remote_code=True" in said:
+        return "it needs code that comes with it, which is not run", "Set trust_remote_code if you trust that code"
+    return None
+
+
 def _of_the_hub(error: BaseException | None) -> tuple[str, str] | None:
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
+        status = getattr(getattr(error, "response", None), "status_code", None)
         for kind in type(error).__mro__:
+            if kind.__name__ == "HfHubHTTPError" and status in _REFUSED:
+                return _REFUSED[status]
             if kind.__name__ in _HUB and kind.__module__.startswith("huggingface_hub"):
                 return _HUB[kind.__name__]
             if kind.__name__ == "TransportError" and kind.__module__.startswith("httpx"):  # of a query, not of a file

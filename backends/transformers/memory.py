@@ -36,11 +36,14 @@ def most_rows(vocabulary: int, device: str) -> int:
 
     The CPU's memory is shared with other work, and its passes are small: 256 MB there.
     """
-    room = LOGIT_BYTES
-    if device.startswith("cuda"):
-        free, _ = torch.cuda.mem_get_info(device)
-        room = min(max(free // 8, LOGIT_BYTES), MOST_LOGIT_BYTES)
-    return max(1, room // (4 * vocabulary))
+    return max(1, _room(device) // (4 * vocabulary))
+
+
+def _room(device: str) -> int:
+    if not device.startswith("cuda"):
+        return LOGIT_BYTES
+    free, _ = torch.cuda.mem_get_info(device)
+    return int(min(max(free // 8, LOGIT_BYTES), MOST_LOGIT_BYTES))
 
 
 def is_out_of_memory(error: Exception) -> bool:
@@ -89,6 +92,7 @@ class PassSize:
 
     def __init__(self, tokens: int, rows: int, device: str) -> None:
         self.most_tokens, self.most_rows, self._device = tokens, rows, device
+        self.most_cache_bytes = _room(device)
         self.halvings = self._halvings_that_worked = self._passes = 0
 
     @property
@@ -100,6 +104,11 @@ class PassSize:
     def rows(self) -> int:
         """Maximum rows of logits of the next pass."""
         return max(1, self.most_rows >> self.halvings)
+
+    @property
+    def cache_bytes(self) -> int:
+        """Maximum memory of the cache that the rows of the next pass go on from: as much as logits may take."""
+        return max(1, self.most_cache_bytes >> self.halvings)
 
     def run(self, work: Callable[[], T]) -> T:
         """Run one forward pass and return its result. After some successful passes, the next may be twice as large.

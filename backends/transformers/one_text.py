@@ -14,10 +14,8 @@ import torch
 
 from backends.local.generation import Text
 from backends.local.sampling import Logits
+from backends.transformers.cached_state import cache_name
 from backends.transformers.outputs import next_tokens
-
-#: Names under which a model takes and returns its cache.
-_CACHES = ("past_key_values", "cache_params")
 
 
 class OneText:
@@ -40,7 +38,7 @@ class OneText:
     def __init__(self, model: Any, device: str, texts: list[Text], *, with_cache: bool) -> None:
         self._model, self._device, self._with_cache = model, device, with_cache
         takes = inspect.signature(type(model).forward).parameters
-        self._cache_name = next((name for name in _CACHES if name in takes), None)
+        self._cache_name = cache_name(model)
         self._options = {"logits_to_keep": 1} if "logits_to_keep" in takes else {}
         self._waiting = list(reversed(texts))
         self._text: Text | None = None

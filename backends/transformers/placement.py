@@ -83,8 +83,8 @@ class Placement:
         if self.quantization is not None:
             method = self.quantization.partition("-")[0]
             package, module = PACKAGES[method]
-            need_package("quantization", module, method, package)
-            need_package("quantization", "accelerate", "hf")
+            need_package("quantization", module, method, package, given=self.quantization)
+            need_package("quantization", "accelerate", "hf", given=self.quantization)
             if path.is_file():
                 raise ConfigError(
                     "quantization", self.quantization, "a GGUF file is quantised already", "Give the model's folder"
@@ -124,7 +124,7 @@ class Placement:
                 if (given := getattr(self, name)) is not None:
                     raise ConfigError(name, given, "without effect alone", 'Give device_map too, such as "auto"')
             return
-        need_package("device_map", "accelerate", "hf")
+        need_package("device_map", "accelerate", "hf", given=self.device_map)
         if self.offload_folder is not None:
             check_folder(self.offload_folder)
         if device != "auto":
@@ -137,12 +137,26 @@ class Placement:
             )
         if "disk" not in self.device_map.values():
             return
+        self._check_nesting(self.device_map)
         if path.is_file():
             raise ConfigError(
                 "device_map", "disk", "transformers keeps no part of a GGUF file on the disk", "Give the model's folder"
             )
         if self.offload_folder is None:
             raise ConfigError("offload_folder", None, "missing", 'Give a folder for the parts that go to "disk"')
+
+    def _check_nesting(self, parts: Mapping[str, int | str]) -> None:
+        """Raise `ConfigError` for a part on the disk within one that is not, or around one: neither is loaded."""
+        for part, place in parts.items():
+            for outer, other in parts.items():
+                if part != outer and _is_in(part, outer) and place != other and "disk" in (place, other):
+                    around = repr(outer) if outer else "the whole model ('')"
+                    raise ConfigError(
+                        f"device_map.{part}",
+                        place,
+                        f"it lies within {around}, which goes to {other!r}",
+                        f"In place of {around} give its other parts a place one by one",
+                    )
 
     @property
     def main_device(self) -> str | None:

@@ -8,25 +8,30 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from backends.errors import ConfigError
+from backends.errors import ConfigError, one_line
 from backends.local.backend import check_path, need_package
 from backends.local.fingerprint import SMALL_FILES, choosing_indexes, file_sha256, files_sha256, folder_weights
 from backends.local.gguf_header import (
     check_causal,
+    check_whole,
     is_gguf,
     longrope_cells,
     quantisation,
     read_gguf_header,
     read_gguf_tensors,
 )
+from backends.local.hints import has_tokenizer, model_within, of_id
+from backends.transformers.adapters import base_of_adapter, misfit
 from backends.transformers.gguf_fields import check_fields, check_tensors, names_made_once
+from backends.transformers.hub import HubCommit, find_commit, snapshot_of
 from backends.transformers.loading import loading
 from backends.transformers.offload import OwnFolder
 from backends.transformers.placement import Placement, check_adapter, check_parts, settings
+from backends.transformers.weight_files import check_weight_files, safetensors_shapes
 
 #: Raised when other weights come of merging an adapter; part of its identity.
 MERGING = 2
@@ -35,6 +40,7 @@ MERGING = 2
 # loads at once, for two devices, could leave the wrong one in place.
 _one_load = threading.Lock()
 _BY_ITSELF = Placement()
+_CONFIG_FILE, _ADAPTER_FILE = "config.json", "adapter_config.json"
 #: Kinds whose checkpoints hold a part that speaks beside the one that writes → the kind of the latter.
 WRITING_PARTS = {"qwen2_5_omni": "qwen2_5_omni_thinker", "qwen3_omni_moe": "qwen3_omni_moe_thinker"}
 
@@ -47,6 +53,8 @@ class ModelSource:
     revision: str | None
     adapter: str | None
     trust_remote_code: bool
+    #: The commits of its repositories, found once: what is described is what is loaded.
+    _commits: dict[str, HubCommit] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def path(self) -> Path:
@@ -68,22 +76,55 @@ class ModelSource:
         check_path("model", self.path)
         self._check_model()
         if self.adapter is not None:
-            need_package("adapter", "peft", "hf")
+            need_package("adapter", "peft", "hf", given=self.adapter)
             check_path("adapter", self._adapter_path)
             folder = self._adapter_path
             is_path = _looks_like_path(self.adapter) or folder.exists()
-            if is_path and not (folder / "adapter_config.json").is_file():
+            if is_path and not (folder / _ADAPTER_FILE).is_file():
+                problem = "no such folder" if not folder.exists() else f"no {_ADAPTER_FILE} there"
+                is_model = (folder / _CONFIG_FILE).is_file()
                 raise ConfigError(
-                    "adapter", self.adapter, "no adapter_config.json there", "Give a PEFT adapter's folder"
+                    "adapter",
+                    self.adapter,
+                    "a whole model, not an adapter" if is_model else problem,
+                    "Give it as model, or a PEFT adapter's folder" if is_model else "Give a PEFT adapter's folder",
                 )
             if is_path and not folder_weights(folder):
                 raise ConfigError("adapter", self.adapter, "a folder without weights", "Put the weights there")
+
+    def check_files(self) -> None:
+        """Raise `ConfigError` for a folder that transformers cannot load, as its files show without being read."""
+        if self.path.is_dir():
+            config = self.config()
+            check_weight_files(self.path, config)
+            _check_quantiser(self.model, config)
+            if self.adapter is not None and self._adapter_path.is_dir():
+                self._check_adapter_fits(config)
+
+    def _check_adapter_fits(self, config: Any) -> None:
+        """Raise `ConfigError` for an adapter of another model: of layers or widths that this one has not."""
+        try:
+            wholes = [safetensors_shapes(file) for file in self._adapter_path.glob("adapter_model.safetensors")]
+            modules = dict(self._empty_model(config, _BY_ITSELF, is_quantised=False).named_modules())
+        except Exception:  # foreign code and files: what is wrong with them is told where they are loaded
+            return
+        shapes = {name: shape for whole in wholes for name, shape in whole.items()}
+        if problem := misfit(shapes, modules):
+            base = base_of_adapter(self._adapter_path)
+            trained_on = f", and says that it was trained on {base}" if base else ""
+            raise ConfigError(
+                "adapter",
+                self.adapter,
+                f"it does not fit this model: {problem}{trained_on}",
+                "Give the model that it was trained on",
+            )
 
     def _check_model(self) -> None:
         path = self.path
         if not path.exists():
             if _looks_like_path(self.model):
-                raise self._error("no such file or folder", "Give a path that exists, or a hub id")
+                hint = of_id(self.model) or "Give a path that exists, or a hub id"
+                raise self._error("no such file or folder", hint)
             return
         if self.revision is not None:
             raise ConfigError("revision", self.revision, "a local model has no revisions", "Leave it out")
@@ -93,21 +134,25 @@ class ModelSource:
                     raise self._error(
                         "an adapter, not a model", f"Give the model it belongs to, and adapter={str(path)!r}"
                     )
-                raise self._error("a folder without config.json", "Give a transformers model's folder")
+                raise self._error("a folder without config.json", model_within(path))
             self._check_no_adapter((path / "adapter_config.json").is_file())
             if not folder_weights(path):
                 raise self._error("a folder without weights", "Put the model's weights there")
+            if not has_tokenizer(path):
+                hint = "Copy tokenizer.json and tokenizer_config.json from the model that it was made of"
+                raise self._error("a folder without a tokenizer", hint)
             return
         if not is_gguf(path):
             raise self._error("not a GGUF file", "Give a folder, a GGUF file or a hub id")
         for module in ("gguf", "accelerate"):
-            need_package("model", module, "hf")
+            need_package("model", module, "hf", given=self.model)
         header = read_gguf_header(path)
         if (parts := int(header.get("split.count", 1))) > 1:
             raise self._error(
                 f"one of {parts} parts of a model, and transformers reads only this one",
                 "Merge them with llama-gguf-split --merge, or use LlamaCppBackend",
             )
+        check_whole(path, header)
         check_causal(path, header)
         if longrope_cells(path, header) is not None:
             raise self._error(
@@ -139,10 +184,7 @@ class ModelSource:
                 small += path.glob("*.py")
             small += choosing_indexes(path)
             return {"weights_sha256": files_sha256(folder_weights(path)), "files_sha256": files_sha256(small)}, kind
-        commit = getattr(config, "_commit_hash", None)
-        if commit is None:
-            raise self._error("its revision is unknown", "Give a local folder")
-        return {"hub_id": self.model, "revision": str(commit)}, kind
+        return {"hub_id": self.model, "revision": self._model_commit().commit}, kind
 
     def adapter_identity(self) -> str | None:
         """What identifies the adapter, if there is one."""
@@ -151,10 +193,40 @@ class ModelSource:
         path = self._adapter_path
         if path.is_dir():
             return f"{files_sha256([*folder_weights(path), path / 'adapter_config.json'])} merged {MERGING}"
-        from huggingface_hub import HfApi
+        return f"{self.adapter}@{self._adapter_commit().commit} merged {MERGING}"
 
-        with self._loading_adapter():
-            return f"{self.adapter}@{HfApi().model_info(self.adapter).sha} merged {MERGING}"
+    def statements(self) -> tuple[str, ...]:
+        """What a reader of the figures is told of where the files come from; call it once they are identified."""
+        return tuple(
+            f"{name}: {found.statement}" if name != self.model else found.statement
+            for name, found in self._commits.items()
+            if found.statement
+        )
+
+    def forget(self) -> None:
+        """Ask the hub anew what its newest commits are, where this is used again."""
+        self._commits.clear()
+
+    def snapshot(self) -> Path | None:
+        """The folder of a hub id's files in the cache, where these are all there is; None otherwise."""
+        if self.path.exists() or not self._model_commit().offline:
+            return None
+        return snapshot_of(self.model, self._model_commit().commit)
+
+    def commit(self) -> str | None:
+        """The commit of a hub id that is in the fingerprint; None for files of one's own."""
+        return None if self.path.exists() else self._model_commit().commit
+
+    def _model_commit(self) -> HubCommit:
+        if self.model not in self._commits:
+            self._commits[self.model] = find_commit("model", self.model, self.revision)
+        return self._commits[self.model]
+
+    def _adapter_commit(self) -> HubCommit:
+        name = str(self.adapter)
+        if name not in self._commits:
+            self._commits[name] = find_commit("adapter", name, None, file=_ADAPTER_FILE)
+        return self._commits[name]
 
     # -- loading --------------------------------------------------------------------------------
 
@@ -172,7 +244,7 @@ class ModelSource:
             return str(path.parent), {**options, "gguf_file": path.name}
         if path.is_dir():
             return str(path), options
-        return self.model, {**options, "revision": self.revision}
+        return self.model, {**options, **self._model_commit().options}
 
     def config(self) -> Any:
         """The model's configuration, read without its weights."""
@@ -203,13 +275,12 @@ class ModelSource:
         from backends.transformers.gguf_tokens import as_in_llamacpp
 
         source, options = self._source()
+        if "gguf_file" not in options:
+            config = self.config()  # it is read for the tokenizer too: its own faults are told as such
+            if (folder := self.snapshot()) is not None:  # without a hub the rest cannot be fetched
+                check_weight_files(folder, config)
         with self._loading("its tokenizer"):
-            try:
-                tokenizer = AutoTokenizer.from_pretrained(source, **options)
-            except Exception:
-                if "gguf_file" not in options:
-                    self.config()  # it is read for the tokenizer too: its own faults are told as such
-                raise
+            tokenizer = AutoTokenizer.from_pretrained(source, **options)
         if "gguf_file" in options:
             as_in_llamacpp(tokenizer, read_gguf_header(self.path))
         return tokenizer
@@ -325,13 +396,29 @@ class ModelSource:
                 "Give the number of layers in config.json that the weights have",
             )
 
+    def _fetched_adapter(self) -> Path:
+        """The folder that holds the adapter of a hub id: the commit that is in the fingerprint."""
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+        name, options = str(self.adapter), self._adapter_commit().options
+        with self._loading_adapter():
+            folder = Path(hf_hub_download(name, _ADAPTER_FILE, **options)).parent
+            try:
+                hf_hub_download(name, "adapter_model.safetensors", **options)
+            except EntryNotFoundError as error:
+                if isinstance(error, LocalEntryNotFoundError) and not options.get("local_files_only"):
+                    raise  # the network, not a repository of the older format
+                hf_hub_download(name, "adapter_model.bin", **options)
+        return folder
+
     def _with_adapter(self, model: Any) -> Any:
         """The model with the adapter merged into its weights."""
         from peft import PeftModel
 
         from backends.transformers.adapter import MergeError, check_kind, merged
 
-        source = str(self._adapter_path if self._adapter_path.exists() else self.adapter)
+        source = str(self._adapter_path if self._adapter_path.exists() else self._fetched_adapter())
         try:
             with self._loading_adapter():
                 adapted = PeftModel.from_pretrained(model, source)
@@ -416,6 +503,22 @@ def _check_dtype(model: Any, dtype: str) -> None:
 def _some(names: Sequence[str]) -> str:
     """The first three names, and how many more there are."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _check_quantiser(model: str, config: Any) -> None:
+    """Raise `ConfigError` for a quantised model whose library is not installed."""
+    from transformers.quantizers import AutoHfQuantizer
+
+    method = _quantisation_method(config)
+    if method is None:
+        return
+    try:
+        AutoHfQuantizer.from_config(config.quantization_config, pre_quantized=True).validate_environment()
+    except ImportError as error:
+        problem = f"its weights are quantised by {method}, whose library is not installed ({one_line(error)})"
+        raise ConfigError("model", model, problem, "Install what this names, or give the model unquantised") from None
+    except Exception:  # foreign code: whether it can be loaded here shows where it is
+        return
 
 
 def _looks_like_path(name: str) -> bool:

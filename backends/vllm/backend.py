@@ -110,7 +110,7 @@ class VLLMBackend(CausalBackend):
 
     def check(self) -> None:
         for module in ("vllm", "torch", "transformers"):
-            need_package("model", module, "vllm")
+            need_package("model", module, "vllm", given=self.source.model)
         for name, value in self.engine.items():
             if name in _OWN:
                 hint = f"Give it as {_OWN[name]}" if _OWN[name] else "Leave it out"
@@ -154,15 +154,17 @@ class VLLMBackend(CausalBackend):
             "tokenizer": f"json:{fingerprint['tokenizer_sha256']}",
             "settings": identity.get("files_sha256"),
         }
-        return self._description(fingerprint, notes, self._tokenizer.chat_template, parts)
+        template, statements = self._tokenizer.chat_template, self.source.statements()
+        return self._description(fingerprint, notes, template, parts, statements)
 
     def _model_name(self) -> str:
-        """What vLLM loads: a folder's path, or the hub id."""
-        return str(self.source.path) if self.source.path.is_dir() else self.source.model
+        """What vLLM loads: a folder's path, or the hub id; without a hub the folder in the cache."""
+        return str(self.source.path if self.source.path.is_dir() else self.source.snapshot() or self.source.model)
 
     def close_blocking(self) -> None:
         super().close_blocking()
         self._tokenizer = None
+        self.source.forget()
 
     def _load_encoder(self) -> tuple[TextEncoder, Callable[[], None]]:
         if self._encoder is None:
@@ -182,7 +184,7 @@ class VLLMBackend(CausalBackend):
         encoder, _ = self._load_encoder()
         options = {
             "dtype": self.dtype,
-            "revision": self.source.revision,
+            "revision": None if self.source.snapshot() else self.source.commit(),
             "trust_remote_code": self.source.trust_remote_code,
             "quantization": self.quantization,
             "max_model_len": self.context,

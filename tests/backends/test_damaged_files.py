@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import httpx
 import pytest
 
 from backends import HFBackend, LlamaCppBackend
@@ -15,6 +14,8 @@ from backends.base import ScoreRequest
 from backends.errors import BackendError, ConfigError
 from backends.local.causal import CausalBackend
 from tests.backends.local.tiny_models import save_tiny_llama_gguf, save_tiny_model
+from tests.backends.transformers.loopback_hub import point_at
+from tests.servers import free_port
 
 REQUEST = ScoreRequest("the police said that", (" she",))
 Damage = Callable[[Path], object]
@@ -58,6 +59,34 @@ def pickled_code(folder: Path) -> None:
     (folder / "pytorch_model.bin").write_bytes(b"cos\nsystem\n(S'touch ran'\ntR.")
 
 
+def renamed(name: str, other: str) -> Damage:
+    return lambda folder: (folder / name).rename(folder / other)
+
+
+def divided(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "model-1.safetensors")
+    index = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def without_whole(index: str) -> Damage:
+    def damage(folder: Path) -> None:
+        (folder / "model.safetensors").rename(folder / "model-1.safetensors")
+        (folder / "model.safetensors.index.json").write_text(index)
+
+    return damage
+
+
+def zip_cut(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(b"PK\x03\x04" + b"\0" * 500)
+
+
+def empty_pickle(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(b"")
+
+
 #: What was done to a folder → a word of the error.
 FOLDERS: dict[str, tuple[Damage, str]] = {
     "config.json is not JSON": (written("config.json", "{"), "config.json cannot be loaded"),
@@ -68,20 +97,31 @@ FOLDERS: dict[str, tuple[Damage, str]] = {
         "fewer layers than its weights",
     ),
     "config.json is binary": (written("config.json", b"\xff\xfe\x00"), "config.json cannot be loaded"),
-    "an unknown architecture": (with_config(model_type="frobnicate"), "frobnicate"),
+    "an unknown architecture": (with_config(model_type="frobnicate"), "'frobnicate' is unknown to transformers"),
+    "code of its own": (
+        with_config(model_type="frob", auto_map={"AutoConfig": "x.X", "AutoModelForCausalLM": "x.X"}),
+        "Set trust_remote_code",
+    ),
     "a negative size": (with_config(hidden_size=-1), "hidden size"),
     "a size in words": (with_config(num_hidden_layers="two"), "num_hidden_layers"),
     "another size": (with_config(hidden_size=64), "of another shape"),
     "heads that do not divide": (with_config(num_attention_heads=7), "attention heads"),
     "an unknown activation": (with_config(hidden_act="frob"), "frob"),
-    "no tokenizer": (without("tokenizer.json", "tokenizer_config.json"), "its tokenizer cannot be loaded"),
+    "no tokenizer": (without("tokenizer.json", "tokenizer_config.json"), "a folder without a tokenizer"),
     "tokenizer.json is not JSON": (written("tokenizer.json", "{"), "its tokenizer cannot be loaded"),
     "tokenizer.json is empty": (written("tokenizer.json", "{}"), "its tokenizer cannot be loaded"),
     "tokenizer_config.json is not JSON": (written("tokenizer_config.json", "{"), "its tokenizer cannot be loaded"),
-    "weights cut off": (cut("model.safetensors", 20_000), "not fully covered"),
-    "weights cut in their header": (cut("model.safetensors", 40), "invalid header length"),
-    "weights empty": (cut("model.safetensors", 0), "header too small"),
-    "weights that are a pointer": (written("model.safetensors", "version https://git-lfs"), "header too large"),
+    "weights cut off": (cut("model.safetensors", 20_000), "is cut off: 20,000 of"),
+    "weights cut in their header": (cut("model.safetensors", 40), "is cut off in its header, at 40 bytes"),
+    "weights empty": (cut("model.safetensors", 0), "has only 0 bytes"),
+    "weights that are a pointer": (written("model.safetensors", "version https://git-lfs"), "git lfs pull"),
+    "weights that are a web page": (written("model.safetensors", "\n<!DOCTYPE html>"), "a web page in place of"),
+    "weights under another name": (renamed("model.safetensors", "weights.safetensors"), "no weights under a name"),
+    "a part of the weights gone": (divided, "names 2 files of weights, of which model-2.safetensors is not there"),
+    "an index that is none": (without_whole("{"), "cannot be read as an index"),
+    "a pickle cut off": (zip_cut, "pytorch_model.bin is cut off"),
+    "an empty pickle": (empty_pickle, "pytorch_model.bin is empty"),
+    "quantised by what is not here": (with_config(quantization_config={"quant_method": "gptq", "bits": 4}), "gptq"),
     "weights gone": (without("model.safetensors"), "a folder without weights"),
     "weights that link to themselves": (linked("model.safetensors"), "a folder without weights"),
     "a pickle that is none": (pickled, "cannot be loaded"),
@@ -97,6 +137,9 @@ NAMES = {
     "gpt2": "the hub cannot be reached",
     "nobody/nothing": "the hub cannot be reached",
     "nowhere/at/all": "no such file or folder",
+    "org/name@v2": "Give 'org/name' and revision=\"v2\"",
+    "hf:org/name": "Give 'org/name' for a model of the hub",
+    "org/name:Q4_K_M": "hf download org/name FILE",
     "./nowhere": "no such file or folder",
     "a--b/..c": "neither a folder nor a hub id",
 }
@@ -137,6 +180,47 @@ def test_a_damaged_folder_is_told_with_its_cause(done: str, whole: Path, tmp_pat
     assert str(tmp_path / "model") in told
 
 
+#: What shows only in the weights themselves, or where the model is made.
+AT_LOAD = {
+    "config.json has fewer layers than the weights",
+    "another size",
+    "an unknown activation",
+    "heads that do not divide",
+    "a pickle that is none",
+    "a pickle with code",
+    "tokenizer.json is not JSON",
+    "tokenizer.json is empty",
+    "tokenizer_config.json is not JSON",
+}
+
+
+@pytest.mark.parametrize("done", [done for done in FOLDERS if done not in AT_LOAD])
+def test_what_files_show_is_told_before_they_are_read(done: str, whole: Path, tmp_path: Path) -> None:
+    damage, says = FOLDERS[done]
+    damage(Path(shutil.copytree(whole, tmp_path / "model")))
+    with pytest.raises(ConfigError) as caught:
+        HFBackend(tmp_path / "model", threads=1).check()
+    is_clear(str(caught.value), says)
+
+
+@pytest.mark.parametrize("other", ["wider", "deeper"])
+def test_an_adapter_of_another_model_is_told_at_once(other: str, whole: Path, tmp_path: Path) -> None:
+    import peft
+    import transformers
+
+    changed = {"wider": {"hidden_size": 48, "head_dim": 16}, "deeper": {"num_hidden_layers": 5}}[other]
+    config = transformers.AutoConfig.from_pretrained(whole, **changed)
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    peft.get_peft_model(model, peft.LoraConfig(r=4, target_modules=["q_proj"])).save_pretrained(tmp_path / "adapter")
+    told = (tmp_path / "adapter" / "adapter_config.json").read_text()
+    named = json.loads(told) | {"base_model_name_or_path": "org/base"}
+    (tmp_path / "adapter" / "adapter_config.json").write_text(json.dumps(named))
+    with pytest.raises(ConfigError) as caught:
+        HFBackend(whole, adapter=tmp_path / "adapter", threads=1).check()
+    is_clear(str(caught.value), "it does not fit this model")
+    assert "org/base" in str(caught.value)
+
+
 @pytest.mark.parametrize("done", ADAPTERS)
 def test_a_damaged_adapter_is_told_with_its_cause(done: str, whole: Path, tmp_path: Path) -> None:
     config, says = ADAPTERS[done]
@@ -154,6 +238,20 @@ def test_a_name_that_leads_nowhere_is_told(name: str, monkeypatch: pytest.Monkey
     is_clear(said(lambda: HFBackend(name, threads=1)), NAMES[name])
 
 
+def test_a_folder_above_the_model_names_the_model(whole: Path, tmp_path: Path) -> None:
+    Path(shutil.copytree(whole, tmp_path / "snapshots" / "abc"))
+    is_clear(said(lambda: HFBackend(tmp_path, threads=1)), f"Did you mean {str(tmp_path / 'snapshots' / 'abc')!r}?")
+
+
+@pytest.mark.parametrize(("adapter", "says"), [("whole", "a whole model, not an adapter"), (None, "no such folder")])
+def test_what_is_no_adapter_is_told_as_such(adapter: str | None, says: str, whole: Path, tmp_path: Path) -> None:
+    is_clear(said(lambda: HFBackend(whole, adapter=whole if adapter else tmp_path / "none", threads=1)), says)
+
+
+def test_a_hub_id_is_no_gguf_file() -> None:
+    is_clear(said(lambda: LlamaCppBackend("org/name", threads=1)), "hf download org/name FILE")
+
+
 def test_an_adapter_given_as_a_model_says_adapter(tmp_path: Path) -> None:
     (tmp_path / "adapter_config.json").write_text('{"base_model_name_or_path": "org/base"}')
     is_clear(said(lambda: HFBackend(tmp_path, threads=1)), "adapter=")
@@ -166,13 +264,14 @@ def test_an_attention_that_a_model_lacks_is_no_damage(tmp_path: Path) -> None:
     assert "damaged" not in told
 
 
-def test_a_misspelt_adapter_without_a_network_is_told(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unreachable(*_: object, **__: object) -> None:
-        raise httpx.ConnectError("[Errno -2] Name or service not known")
-
-    monkeypatch.setattr("huggingface_hub.HfApi.model_info", unreachable)
+def test_a_misspelt_adapter_without_a_network_is_told(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    point_at(monkeypatch, f"http://127.0.0.1:{free_port()}", tmp_path)
+    monkeypatch.setattr("backends.transformers.hub.WAITS", (0.01, 0.01))
     told = said(lambda: HFBackend(whole, adapter="my/adaptr", threads=1))
-    is_clear(told, "no such folder, and the hub cannot be reached")
+    is_clear(told, "the hub cannot be reached")
+    assert "there is no such folder" in told
 
 
 @pytest.mark.parametrize("engine", [HFBackend, LlamaCppBackend])
@@ -192,7 +291,7 @@ def test_an_adapter_that_the_hub_does_not_give_is_told(
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda content: content[:-2000], ""),
+        (lambda content: content[:-2000], "cut off"),
         (lambda content: content[:60], "not a readable GGUF file"),
         (lambda content: content[:4], "not a readable GGUF file"),
         (lambda content: b"GGML" + content[4:], "not a GGUF file"),
@@ -210,5 +309,3 @@ def test_a_damaged_gguf_file_is_told_with_its_cause(
     path.write_bytes(change(path.read_bytes()))
     told = said(lambda: engine(path, threads=1))  # type: ignore[call-arg]
     is_clear(told, says)
-    if not says:
-        assert ("not within the file bounds" if engine is LlamaCppBackend else "cannot be loaded") in told

@@ -5,13 +5,17 @@
 A real tokenizer, and everything that surrounds a model's forward passes on transformers: texts to tokens, boundaries,
 the trie, packs and their masks, answers. The model itself gives zeros at once. Times are CPU time of one core, the best
 of some rounds, by part too. At the end the model takes as long as one 100 times as fast as SmolLM2 (it sleeps, as one
-that waits for a GPU does): how much longer a run takes than its passes alone. Lines are printed as they are known.
+that waits for a GPU does): how much longer a run takes than its passes alone, and how much longer with two lanes that
+take turns with it. Lines are printed as they are known.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
+import gc
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -21,11 +25,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from backends.base import ScoreRequest
+from backends.base import Description, GenerateRequest, OnResponse, ScoreRequest
 from backends.embedded import EMBEDDED
+from backends.local.backend import discard_response
+from backends.local.causal import CausalBackend, LoadedModel
 from backends.local.plans import make_plans
 from backends.local.scores import answer_of
-from backends.local.scoring import score_requests
+from backends.local.scoring import Scorer, in_threads, score_requests
 from backends.local.trie import Path, Paths, Trie
 from backends.transformers.memory import PassSize
 from backends.transformers.scoring import tree_attention
@@ -36,12 +42,16 @@ from suites import OccuGender
 
 SMOLLM2_MS = 57.0  # an explicit prompt with SmolLM2 in float32 on one core of 2.5 GHz
 FAST_MS = SMOLLM2_MS / 100
-TOKENS = 22.5  # that the model reads for an explicit prompt in batches of 256
-BATCH = 256
+TOKENS = 22.5  # that the model reads for an explicit prompt
+BATCH = CausalBackend.batch_size
 
 
 class NoModel:
-    """A reader of logits that has none: its keys are empty, and each log-probability is -1."""
+    """A reader of logits that has none: its keys are empty, and each log-probability is -1.
+
+    Its passes may take time, one after the other, as on a GPU: a pass is queued at once, and who reads its numbers
+    waits for them. ``busy``: seconds of all passes so far.
+    """
 
     device = torch.device("cpu")
     config = SimpleNamespace(num_hidden_layers=1, get_text_config=SimpleNamespace)
@@ -49,17 +59,18 @@ class NoModel:
 
     def __init__(self, encoder: HFTextEncoder, ms_a_token: float) -> None:
         self._vocabulary, self._seconds = encoder.vocabulary, ms_a_token / 1000
-        self.slept = 0.0
+        self._queue, self._pass = threading.Lock(), threading.local()
+        self._ends = self.busy = 0.0
 
     @contextlib.contextmanager
     def attention(self, name: str) -> Iterator[None]:
         yield
 
     def logits(self, ids: torch.Tensor, *_: Any) -> torch.Tensor:
-        if self._seconds:
-            start = time.perf_counter()
-            time.sleep(self._seconds * ids.shape[1])
-            self.slept += time.perf_counter() - start
+        seconds = self._seconds * ids.shape[1]
+        with self._queue:
+            self.busy += seconds
+            self._ends = self._pass.ends = max(self._ends, time.perf_counter()) + seconds
         tree = tree_attention._current.tree
         assert tree is not None
         before = tree.past[0][0].shape[1] if tree.past else 0
@@ -68,6 +79,8 @@ class NoModel:
         return empty
 
     def log_probabilities(self, logits: Any, rows: Any, targets: Any, sets: list[Any]) -> Any:
+        if self._seconds:
+            time.sleep(max(0.0, self._pass.ends - time.perf_counter()))
         for target in targets[targets < 0]:
             self._vocabulary.beginning_with(sets[-1 - target])
         return np.full(len(targets), -1.0)
@@ -78,15 +91,53 @@ class NoTimeScorer:
 
     route, context, pack_tokens = "tree", 8192, 512
 
-    def __init__(self, encoder: HFTextEncoder, ms_a_token: float = 0.0) -> None:
+    def __init__(self, encoder: HFTextEncoder, reader: NoModel | None = None) -> None:
         self.vocabulary = len(encoder.vocabulary.pieces)
-        self.reader: Any = NoModel(encoder, ms_a_token)
+        self.reader: Any = reader or NoModel(encoder, 0.0)
         self.tree = TreeRoute(self.reader, PassSize(self.pack_tokens, 1365, "cpu"))
 
     def logprobs(self, paths: Sequence[Path]) -> list[Any]:
         trie = Trie(paths, self.tree.kept)
         answers, _ = self.tree.logprobs(trie)
         return trie.share_out(answers)
+
+
+class TurnsScorer(NoTimeScorer):
+    """`SupportsLanes`: two lanes that take turns with one model, as on a GPU."""
+
+    def __init__(self, encoder: HFTextEncoder, reader: NoModel) -> None:
+        super().__init__(encoder, reader)
+        self.lanes = (self, NoTimeScorer(encoder, reader))
+
+    def side_by_side(self, work: Callable[[Scorer], None], start: tuple[int, ...]) -> None:
+        in_threads(self.lanes, work)
+
+
+class NoTimeBackend(CausalBackend):
+    """Everything of a local backend but the model: its worker, its planning ahead, its stream of answers."""
+
+    def __init__(self, encoder: HFTextEncoder, scorer: NoTimeScorer) -> None:
+        super().__init__(threads=1)
+        self._loaded = LoadedModel(None, encoder, scorer, NoTexts())
+
+    def check(self) -> None:
+        return
+
+    def _load_model(self) -> LoadedModel:
+        raise NotImplementedError
+
+    def _load_encoder(self) -> Any:
+        raise NotImplementedError
+
+    def describe_blocking(self) -> Description:
+        raise NotImplementedError
+
+
+class NoTexts:
+    route = ""
+
+    def generate(self, requests: Sequence[GenerateRequest], on_response: OnResponse = discard_response) -> Any:
+        return []
 
 
 def tell(what: str, seconds: float, prompts: int) -> None:
@@ -132,24 +183,42 @@ def parts(requests: list[ScoreRequest], encoder: HFTextEncoder, rounds: int) -> 
 
 
 def beside_a_fast_model(requests: list[ScoreRequest], encoder: HFTextEncoder, rounds: int) -> None:
-    found = []
-    for _ in range(rounds):
-        scorer = NoTimeScorer(encoder, FAST_MS / TOKENS)
-        start = time.perf_counter()
-        in_batches(requests, encoder, scorer)
-        found.append((time.perf_counter() - start - scorer.reader.slept, scorer.reader.slept))
-    beside, slept = min(found)
-    what = f"{len(requests)} prompts, {FAST_MS:.2f} ms each"
-    print(f"{what:36} {slept:7.3f} s of passes, {beside:.3f} s beside: {beside / slept:.0%} longer", flush=True)
+    """How much longer a run takes than its passes, with one lane and with two that take turns."""
+    for lanes, kind in ((1, NoTimeScorer), (2, TurnsScorer)):
+        found = []
+        for _ in range(rounds):
+            reader = NoModel(encoder, FAST_MS / TOKENS)
+            backend = NoTimeBackend(encoder, kind(encoder, reader))
+            found.append((asyncio.run(stream(backend, requests)), reader.busy))
+        seconds, busy = min(found)
+        what = f"{len(requests)} prompts, {1000 * busy / len(requests):.2f} ms each, lanes: {lanes}"
+        print(f"{what:45} {busy:7.3f} s of passes, {seconds:.3f} s in all: {seconds / busy - 1:.1%} longer", flush=True)
+
+
+async def stream(backend: NoTimeBackend, requests: list[ScoreRequest]) -> float:
+    """As a run does: the next batch is handed over while one is computed. Seconds until all is told."""
+    room, told = asyncio.Semaphore(2), []
+
+    async def one(batch: list[ScoreRequest]) -> None:
+        async with room:
+            await backend.run_streaming(batch, lambda at, answer: told.append(at))
+
+    start = time.perf_counter()
+    await asyncio.gather(*(one(requests[i : i + BATCH]) for i in range(0, len(requests), BATCH)))
+    seconds = time.perf_counter() - start
+    await backend.close()
+    assert len(told) == len(requests)
+    return seconds
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--prompts", type=int, default=512)
+    parser.add_argument("--prompts", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--model", choices=list(EMBEDDED), default="smollm2", help="whose tokenizer")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    gc.set_threshold(50_000, 20, 100)  # as the command line does
     path = str(EMBEDDED[options.model]())
     source = ModelSource(model=path, revision=None, adapter=None, trust_remote_code=False)
     encoder = HFTextEncoder(source.tokenizer())

@@ -50,7 +50,7 @@ def check_boundaries(model: str, backend: Backend, suite: str, items: Sequence[I
         Where the tokenizer cannot be loaded.
     """
     asked = [(item.id, item.request) for item in items if isinstance(item.request, ScoreRequest) and not item.scorer]
-    if not asked or not isinstance(backend, SupportsBoundaries):
+    if not isinstance(backend, SupportsBoundaries):
         return None
     try:
         backend.check()
@@ -62,6 +62,8 @@ def check_boundaries(model: str, backend: Backend, suite: str, items: Sequence[I
     except Exception as error:  # foreign code: a hub that cannot be reached, a file that is none
         problem = f"its tokenizer cannot be loaded: {one_line(error)}"
         raise ConfigError(f"models.{model}", model, problem, "Check the name or the path") from None
+    if not asked:
+        return None  # its tokenizer was loaded all the same: a model that is not there is told
     found = BoundaryCheck(model, suite)
     for (item_id, request), answer in zip(asked, answers, strict=True):
         if isinstance(answer, BackendError):

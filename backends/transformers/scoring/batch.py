@@ -12,6 +12,7 @@ from backends.local.generation import NoRoomError
 from backends.local.trie import Trie
 from backends.transformers.memory import PassSize
 from backends.transformers.scoring.reader import LogitReader
+from backends.transformers.scoring.shared_starts import SharedStarts
 
 
 class BatchRoute:
@@ -23,6 +24,8 @@ class BatchRoute:
         Whether rows of different lengths may share a batch.
     together : bool
         Whether rows may share a batch at all.
+    starts : SharedStarts or None
+        Reads the starts that rows share once, if the model's cache can be used so.
     """
 
     kept: tuple[int, ...] = ()  # no state
@@ -30,12 +33,21 @@ class BatchRoute:
     def __init__(self, reader: LogitReader, size: PassSize) -> None:
         self._reader, self._size = reader, size
         self.pads = self.together = True
+        self.starts: SharedStarts | None = None
+
+    def forget(self) -> None:
+        """Drop the state kept from the last call."""
+        if self.starts is not None:
+            self.starts.forget()
 
     def logprobs(self, trie: Trie) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
         """The answers to all asks (nats), and which of them did not fit in memory."""
         answers = np.full(len(trie.ask_nodes), np.nan)
         failed = np.zeros(len(answers), dtype=bool)
-        rows = _rows_of_leaves(trie)
+        rows = rows_of_leaves(trie)
+        if self.starts is not None:
+            rows = self.starts.read(trie, rows, answers)
+        rows.sort(key=lambda row: -len(row[0]))
         at = 0
         while at < len(rows):
             line, mine = rows[at]
@@ -55,6 +67,7 @@ class BatchRoute:
             try:
                 self._size.run(partial(self._forward_rows, trie, rows[at:stop], answers))
             except NoRoomError:
+                self.forget()
                 if stop - at > 1:
                     self._size.shrink(tokens=len(line) * (stop - at))
                     continue
@@ -85,16 +98,11 @@ class BatchRoute:
             torch.tensor(places, device=self._reader.device),
         )
         self._reader.tokens_computed += int(mask.sum())
-        order = np.argsort(nodes)
-        low = np.searchsorted(trie.ask_nodes, np.array(nodes)[order], "left")
-        high = np.searchsorted(trie.ask_nodes, np.array(nodes)[order], "right")
-        asks = np.concatenate([np.arange(a, b) for a, b in zip(low, high, strict=True)])
-        row_of_ask = np.repeat(order, high - low)
-        answers[asks] = self._reader.log_probabilities(logits, row_of_ask, trie.ask_targets[asks], trie.sets)
+        self._reader.answer(trie, nodes, logits, answers)
 
 
-def _rows_of_leaves(trie: Trie) -> list[tuple[list[int], list[int]]]:
-    """For each leaf its path of nodes, and those with asks that no earlier leaf has covered; longest first."""
+def rows_of_leaves(trie: Trie) -> list[tuple[list[int], list[int]]]:
+    """For each leaf its path of nodes, and those with asks that no earlier leaf has covered; in the trie's order."""
     with_asks = set(trie.ask_nodes.tolist())
     rows = []
     depths = trie.depths.tolist()
@@ -105,4 +113,4 @@ def _rows_of_leaves(trie: Trie) -> list[tuple[list[int], list[int]]]:
             with_asks.difference_update(mine)
             if mine:
                 rows.append((line, mine))
-    return sorted(rows, key=lambda row: -len(row[0]))
+    return rows

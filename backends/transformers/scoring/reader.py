@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import threading
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
@@ -11,6 +13,8 @@ import numpy.typing as npt
 import torch
 
 from backends.errors import BackendError
+from backends.local.trie import Trie
+from backends.transformers.cached_state import cache_name
 from backends.transformers.context import vocabulary_size
 from backends.transformers.placement import input_device
 from backends.transformers.scoring.last_layer import LastLayer
@@ -52,6 +56,7 @@ class LogitReader:
         self.vocabulary = vocabulary_size(model)
         self.positions = Positions(model)
         self.tokens_computed = 0
+        self._turn = threading.Lock()  # a pass changes its model while it runs
         self._head = model.get_output_embeddings()
         if self._head is None:
             raise BackendError(
@@ -67,6 +72,12 @@ class LogitReader:
     def of(self, model: Any) -> LogitReader:
         """A reader of another model of the same vocabulary."""
         return LogitReader(model, self._beginning_with)
+
+    def beside(self) -> LogitReader:
+        """A reader of the same model for another thread: their passes take turns, and each counts its own tokens."""
+        other = copy.copy(self)
+        other.tokens_computed = 0
+        return other
 
     def _agrees_cut(self) -> bool:
         """Whether the asked tokens' logits are the same, but for rounding, where the last layer is cut short."""
@@ -95,8 +106,30 @@ class LogitReader:
     ) -> torch.Tensor:
         """Logits (rows, V) after the given positions of the flattened batch, computed for these alone.
 
+        One thread at a time. On a GPU a pass has only been queued when the next thread's begins.
+
         ``cuts``: where possible, the last layer too is computed for these alone.
         """
+
+        with self._for(places, cuts), self.positions.of_pass(positions, mask) as options:
+            logits: torch.Tensor = self.model(ids, use_cache=False, **options).logits[0]
+            return logits
+
+    def logits_and_cache(self, ids: torch.Tensor, cache: Any, places: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        """As `logits`, of tokens behind what the model's own cache holds (None: nothing); and the cache then.
+
+        The cache that is given may be changed. No mask: all rows stand behind as many tokens, padding behind its row.
+        """
+        name = cache_name(self.model)
+        if name is None:
+            raise ValueError("it takes no cache")
+        with self._for(places, cuts=True):
+            out = self.model(ids, use_cache=True, **({} if cache is None else {name: cache}))
+            return out.logits[0], getattr(out, name, None)
+
+    @contextlib.contextmanager
+    def _for(self, places: torch.Tensor, cuts: bool) -> Iterator[None]:
+        """Passes within this block compute the logits of these places of their flattened batch alone."""
 
         def select(module: torch.nn.Module, arguments: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
             hidden = arguments[0]  # (B, T, C)
@@ -105,17 +138,23 @@ class LogitReader:
             at = places.to(hidden.device)  # the last layer may be elsewhere than the input
             return (hidden.reshape(-1, hidden.shape[-1])[at][None], *arguments[1:])
 
-        handle = self._head.register_forward_pre_hook(select)
-        try:
-            with (
-                torch.inference_mode(),
-                self._last.asked(places if cuts else None),
-                self.positions.of_pass(positions, mask) as options,
-            ):
-                logits: torch.Tensor = self.model(ids, use_cache=False, **options).logits[0]
-                return logits
-        finally:
-            handle.remove()
+        with self._turn:
+            handle = self._head.register_forward_pre_hook(select)
+            try:
+                with torch.inference_mode(), self._last.asked(places if cuts else None):
+                    yield
+            finally:
+                handle.remove()
+
+    def answer(self, trie: Trie, nodes: list[int], logits: torch.Tensor, answers: npt.NDArray[np.float64]) -> bool:
+        """Fill in the answers at these nodes, whose logits are given in this order. Returns whether all are numbers."""
+        order = np.argsort(nodes)
+        low = np.searchsorted(trie.ask_nodes, np.array(nodes)[order], "left")
+        high = np.searchsorted(trie.ask_nodes, np.array(nodes)[order], "right")
+        asks = np.concatenate([np.arange(a, b) for a, b in zip(low, high, strict=True)])
+        row_of_ask = np.repeat(order, high - low)
+        answers[asks] = self.log_probabilities(logits, row_of_ask, trie.ask_targets[asks], trie.sets)
+        return not np.isnan(answers[asks]).any()
 
     def log_probabilities(
         self,

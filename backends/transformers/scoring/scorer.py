@@ -6,10 +6,11 @@ is chosen by trying the tree once on the loaded model.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -17,17 +18,19 @@ import numpy.typing as npt
 import torch
 
 from backends.errors import BackendError
-from backends.local.scoring import Scorer
+from backends.local.scoring import Scorer, in_threads
 from backends.local.trie import Path, Trie
 from backends.transformers.context import context_length
 from backends.transformers.memory import PassSize, most_rows
 from backends.transformers.scoring.batch import BatchRoute
 from backends.transformers.scoring.masked_tree import MaskedTreeRoute
 from backends.transformers.scoring.reader import LogitReader
+from backends.transformers.scoring.shared_starts import SharedStarts
+from backends.transformers.scoring.starts_trial import try_starts
 from backends.transformers.scoring.tree import TreeRoute
 from backends.transformers.scoring.tree_attention import ATTENTION
 from backends.transformers.scoring.trials import fixed_choice, try_batch, why_not_tree
-from backends.transformers.scoring.twin import make_twin
+from backends.transformers.scoring.twin import agree, make_twin
 
 Value = npt.NDArray[np.float64] | BackendError
 
@@ -93,7 +96,7 @@ class SequenceScorer:
                 self.route, self.route_reason = "batch", reason
             unusual = try_batch(self._batch, reader)  # refuses a model that sees later tokens
             if self.route == "batch":
-                self.route_reason += unusual
+                self.route_reason += unusual + try_starts(self._batch, SharedStarts(reader, self.size), reader)
                 self._limit(fixed_choice(reader, self.size))
 
     def _limit(self, tokens: int | None) -> None:
@@ -118,39 +121,59 @@ class SequenceScorer:
 
     @property
     def lanes(self) -> tuple[SequenceScorer, ...]:
-        """As in `backends.local.scoring.SupportsLanes`: two on a CPU, if the tree keeps its state."""
+        """As in `backends.local.scoring.SupportsLanes`: two, if the tree keeps its state.
+
+        On a CPU each has a model object of its own. On a GPU they take turns with one model: while it computes for
+        one, the other makes its answers and its next pass.
+        """
         if self._beside is None:
             self._beside = self._make_beside()
         return (self, *self._beside)
 
     def _make_beside(self) -> tuple[SequenceScorer, ...]:
-        keeps_state = self.route == "tree" and isinstance(self._tree, TreeRoute)
-        twin = make_twin(self._reader.model) if keeps_state and self._threads > 1 else None
-        if twin is None:
+        if self.route != "tree" or not isinstance(self._tree, TreeRoute):
+            return ()
+        reader = self._in_turns() if self._takes_turns else self._at_the_same_time()
+        if reader is None:
             return ()
         second = copy.copy(self)
-        second._reader, second._beside = self._reader.of(twin), ()
-        second.size = PassSize(self.size.most_tokens, self.size.most_rows, str(second._reader.device))
-        second._tree, second._batch = TreeRoute(second._reader, second.size), BatchRoute(second._reader, second.size)
+        second._reader, second._beside = reader, ()
+        second.size = PassSize(self.size.most_tokens, self.size.most_rows, str(reader.device))
+        second._tree, second._batch = TreeRoute(reader, second.size), BatchRoute(reader, second.size)
         return (second,)
 
+    @property
+    def _takes_turns(self) -> bool:
+        return str(self._reader.device).startswith("cuda")
+
+    def _in_turns(self) -> LogitReader | None:
+        if self._tree.longest is not None:  # its long texts take another attention: one model has one at a time
+            return None
+        reader, count = self._reader.beside(), min(1000, self.vocabulary)
+        try:
+            return reader if agree(partial(_all_logits, self._reader), partial(_all_logits, reader), count) else None
+        except Exception:  # foreign code
+            return None
+
+    def _at_the_same_time(self) -> LogitReader | None:
+        twin = make_twin(self._reader.model) if self._threads > 1 else None
+        return None if twin is None else self._reader.of(twin)
+
     def side_by_side(self, work: Callable[[Scorer], None], start: tuple[int, ...]) -> None:
-        """As in `backends.local.scoring.SupportsLanes`; each lane computes with its share of the threads."""
+        """As in `backends.local.scoring.SupportsLanes`; on a CPU each lane computes with its share of the threads."""
         if len(start) >= LONG_START:
             self._read_for_all(start)
-        share = max(1, self._threads // len(self.lanes))
+        share = self._threads if self._takes_turns else max(1, self._threads // len(self.lanes))
 
-        def compute(lane: SequenceScorer) -> None:
+        def compute(lane: Scorer) -> None:
             torch.set_num_threads(share)
-            with lane._reader.attention(ATTENTION):
-                work(lane)
+            work(lane)
 
         try:
-            with ThreadPoolExecutor(len(self.lanes) - 1, thread_name_prefix="lane") as pool:
-                others = [pool.submit(compute, lane) for lane in self.lanes[1:]]
-                compute(self)
-            for other in others:
-                other.result()
+            with contextlib.ExitStack() as attention:
+                for lane in self.lanes:  # before any of them computes: they may share their model
+                    attention.enter_context(lane._reader.attention(ATTENTION))
+                in_threads(self.lanes, compute)
         finally:
             torch.set_num_threads(self._threads)
 
@@ -190,6 +213,12 @@ class SequenceScorer:
         """Drop the state kept from the last call."""
         for lane in (self, *(self._beside or ())):
             lane._tree.forget()
+            lane._batch.forget()
+
+
+def _all_logits(reader: LogitReader, ids: torch.Tensor) -> torch.Tensor:
+    ids = ids.to(reader.device)
+    return reader.logits(ids, None, None, torch.arange(ids.shape[1], device=ids.device))
 
 
 def _too_large() -> BackendError:

@@ -54,7 +54,7 @@ def why_not_tree(tree: TreeRoute | MaskedTreeRoute, batch: BatchRoute, reader: L
     paths = _trial_paths(reader)
     if tree.longest is not None and any(len(path.computed) > tree.longest for path in paths):
         return f"a layer sees {tree.longest} tokens by a window of its own, too few for a trial"
-    _logprobs_alone(reader, paths[0].tokens)  # refuses a model whose logits have another shape
+    logprobs_alone(reader, paths[0].tokens)  # refuses a model whose logits have another shape
     plain, failed = batch.logprobs(Trie(paths))
     if failed.any():
         raise NoRoomError
@@ -71,7 +71,7 @@ def why_not_tree(tree: TreeRoute | MaskedTreeRoute, batch: BatchRoute, reader: L
         size.most_tokens = usual
         tree.forget()
     moved = float(np.max([np.abs(values - plain).mean() for values in found]))  # NaN if any is
-    if moved < _rounding(reader) or (isinstance(tree, TreeRoute) and _only_rounds(reader, size, paths, plain, found)):
+    if moved < rounding(reader) or (isinstance(tree, TreeRoute) and _only_rounds(reader, size, paths, plain, found)):
         return ""
     return f"with the tree its log-probabilities change by {moved:.2g} nats"
 
@@ -100,9 +100,9 @@ def _trial_paths(reader: LogitReader) -> list[Path]:
     Were the first the longest, a token's place among those of its path would be found at that number of the row, too.
     """
     random = np.random.default_rng(0)
-    tokens = np.sort(random.integers(0, _tokens(reader), 9)).tolist()
-    stem = tuple(random.integers(0, _tokens(reader), 5).tolist())
-    ends = [(first, *random.integers(0, _tokens(reader), n).tolist()) for n, first in enumerate(tokens)]
+    tokens = np.sort(random.integers(0, trial_vocabulary(reader), 9)).tolist()
+    stem = tuple(random.integers(0, trial_vocabulary(reader), 5).tolist())
+    ends = [(first, *random.integers(0, trial_vocabulary(reader), n).tolist()) for n, first in enumerate(tokens)]
     return [Path(stem + end, 1) for end in ends] + [Path(stem[:3] + ends[at], 3) for at in (4, 2)]
 
 
@@ -119,18 +119,19 @@ def try_batch(batch: BatchRoute, reader: LogitReader) -> str:
     room = min(context_length(reader.model.config)[0] or TRIAL_TOKENS, TRIAL_TOKENS)
     random = np.random.default_rng(1)
     stem, *ends, short = (
-        tuple(random.integers(3, _tokens(reader), n).tolist()) for n in (room // 2, room // 2, room // 2, room // 3)
+        tuple(random.integers(3, trial_vocabulary(reader), n).tolist())
+        for n in (room // 2, room // 2, room // 2, room // 3)
     )
     # The first two have equal length, so that rounding affects both alike.
     lines = [stem + ends[0], stem + ends[1], short]
-    alone = [_logprobs_alone(reader, line) for line in lines]
+    alone = [logprobs_alone(reader, line) for line in lines]
     first, second = (values[: len(stem) - 1] for values in alone[:2])
     # Attention to the tokens of highest index may depend on how many follow, whatever they are.
-    nothing_follows = _logprobs_alone(reader, stem)
+    nothing_follows = logprobs_alone(reader, stem)
     if computes_in_float32(reader.model):
-        moved, most = max(_mean_abs_diff(first, other) for other in (second, nothing_follows)), _rounding(reader)
+        moved, most = max(mean_abs_diff(first, other) for other in (second, nothing_follows)), rounding(reader)
     else:  # not the mean: rounding may route a single token to another expert
-        moved = max(_mean_abs_diff(first, other, np.median) for other in (second, nothing_follows))
+        moved = max(mean_abs_diff(first, other, np.median) for other in (second, nothing_follows))
         most = ROUNDING_OF_16_BITS
     if moved > most:
         raise BackendError(
@@ -139,10 +140,10 @@ def try_batch(batch: BatchRoute, reader: LogitReader) -> str:
             hint="give a causal language model",
         )
     moved = _moved_together(batch, [lines[0], short], [alone[0], alone[2]])
-    if not moved > _rounding(reader):
+    if not moved > rounding(reader):
         return ""
     batch.pads = False
-    if not _moved_together(batch, lines[:2], alone[:2]) > _rounding(reader):
+    if not _moved_together(batch, lines[:2], alone[:2]) > rounding(reader):
         return (
             f"; padding changes its log-probabilities by {moved:.2g} nats, so only rows of equal length share a batch"
         )
@@ -172,7 +173,7 @@ def fixed_choice(reader: LogitReader, size: PassSize) -> int | None:
     return min(chosen) if reason else None
 
 
-def _tokens(reader: LogitReader) -> int:
+def trial_vocabulary(reader: LogitReader) -> int:
     """Trial tokens are drawn from below this id."""
     return min(reader.vocabulary, 1000)
 
@@ -181,11 +182,11 @@ def _tokens(reader: LogitReader) -> int:
 ROUNDING_OF_32, ROUNDING_OF_16 = 1e-4, 0.1
 
 
-def _rounding(reader: LogitReader) -> float:
+def rounding(reader: LogitReader) -> float:
     return ROUNDING_OF_32 if reader.model.dtype == torch.float32 else ROUNDING_OF_16
 
 
-def _logprobs_alone(reader: LogitReader, line: tuple[int, ...]) -> Floats:
+def logprobs_alone(reader: LogitReader, line: tuple[int, ...]) -> Floats:
     """Log-probabilities of all tokens of a sequence but the first."""
     ids = torch.tensor([line[:-1]], device=reader.device)
     places = torch.arange(len(line) - 1, device=reader.device)
@@ -206,10 +207,10 @@ def _moved_together(batch: BatchRoute, lines: list[tuple[int, ...]], alone: list
     answers, failed = batch.logprobs(trie)
     if failed.any():
         raise NoRoomError
-    return max(_mean_abs_diff(answers[asks], values) for asks, values in zip(trie.asks_of, alone, strict=True))
+    return max(mean_abs_diff(answers[asks], values) for asks, values in zip(trie.asks_of, alone, strict=True))
 
 
-def _mean_abs_diff(a: Floats, b: Floats, average: Callable[[Any], Any] = np.mean) -> float:
+def mean_abs_diff(a: Floats, b: Floats, average: Callable[[Any], Any] = np.mean) -> float:
     """The average absolute difference of two sets of log-probabilities, without those that overflow."""
     distances = np.abs(a - b)
     distances = distances[np.isfinite(distances)]

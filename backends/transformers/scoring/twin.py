@@ -8,16 +8,21 @@ object of its own.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import torch
 
 from backends.transformers.weight_layout import LaidOutLinear
 
+Read = Callable[[torch.Tensor], torch.Tensor]
+"""Token ids (1, T) to logits."""
+
 #: The packages whose models keep all that a pass changes in themselves. Code that came with a model may keep it in
 #: its module or class, which both objects would share: whether two passes meet there is a matter of chance.
-_PACKAGES = {"torch", "transformers", "peft", "backends"}
+PACKAGES = {"torch", "transformers", "peft", "backends"}
 #: Texts of other lengths: what depends on a length or on places must not pass from one to the other.
 _TRIAL_LENGTHS = (12, 7)
 
@@ -31,7 +36,7 @@ def make_twin(model: Any) -> Any:
         return None
     if any(weight.device.type != "cpu" for weight in model.parameters()):
         return None
-    if any(type(module).__module__.partition(".")[0] not in _PACKAGES for module in model.modules()):
+    if any(type(module).__module__.partition(".")[0] not in PACKAGES for module in model.modules()):
         return None
     # A hook, or a patched method, knows the module that it was made for: the copy's would go on with that one.
     if any(m._forward_hooks or m._forward_pre_hooks or "forward" in m.__dict__ for m in model.modules()):
@@ -39,23 +44,29 @@ def make_twin(model: Any) -> Any:
     shared = [*model.parameters(), *(m.laid_out for m in model.modules() if isinstance(m, LaidOutLinear))]
     try:
         twin = copy.deepcopy(model, {id(weight): weight for weight in shared})
-        return twin if _agree(model, twin) else None
+        return twin if agree(partial(_logits, model), partial(_logits, twin), _count(model)) else None
     except Exception:  # foreign code: it may hold what cannot be copied
         return None
 
 
-def _agree(model: Any, twin: Any) -> bool:
-    """Whether both give the same logits to the last bit, one after the other and at the same time."""
-    count = min(1000, model.get_input_embeddings().num_embeddings)
+def agree(first: Read, second: Read, count: int) -> bool:
+    """Whether both give the same logits to the last bit, one after the other and at the same time.
+
+    They read texts of tokens below ``count``.
+    """
     random = torch.Generator().manual_seed(1)
     texts = [torch.randint(count, (1, length), generator=random) for length in _TRIAL_LENGTHS]
-    alone = [_logits(model, text) for text in texts]
-    if not all(torch.equal(_logits(twin, text), logits) for text, logits in zip(texts, alone, strict=True)):
+    alone = [first(text) for text in texts]
+    if not all(torch.equal(second(text), logits) for text, logits in zip(texts, alone, strict=True)):
         return False
     with ThreadPoolExecutor(1) as other:
-        beside = other.submit(_logits, twin, texts[1])
-        is_same = bool(torch.equal(_logits(model, texts[0]), alone[0]))
+        beside = other.submit(second, texts[1])
+        is_same = bool(torch.equal(first(texts[0]), alone[0]))
         return is_same and bool(torch.equal(beside.result(), alone[1]))
+
+
+def _count(model: Any) -> int:
+    return min(1000, int(model.get_input_embeddings().num_embeddings))
 
 
 def _logits(model: Any, ids: torch.Tensor) -> torch.Tensor:

@@ -168,7 +168,7 @@ def examined(config: Any) -> dict[str, Any]:
         warnings.simplefilter("ignore")
         transformers.logging.disable_progress_bar()
         try:
-            model = _saved(config, Path(folder))
+            model = saved_model(config, Path(folder))
         except Exception as error:  # any of a hundred classes, with sizes that may not fit together
             return {"unmade": f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"}
         backend = HFBackend(folder, threads=2)
@@ -194,7 +194,7 @@ def examined(config: Any) -> dict[str, Any]:
         }
 
 
-def _saved(config: Any, folder: Path) -> Any:
+def saved_model(config: Any, folder: Path) -> Any:
     """A tiny model of this architecture, saved with a tokenizer; as transformers loads it."""
     tokenizer = byte_level_tokenizer()
     plain = _small(config, len(tokenizer))

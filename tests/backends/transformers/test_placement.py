@@ -228,3 +228,30 @@ def test_an_adapter_that_peft_would_leave_out_is_refused(folders: dict[str, Path
         with pytest.raises(ConfigError, match="PEFT leaves it out") as error:
             ask()
         assert error.value.field == "adapter"
+
+
+@pytest.mark.parametrize(
+    ("around", "part", "places"),
+    [
+        ("", "model.layers.0", ("cpu", "disk")),
+        ("", "model.layers.0", ("disk", "cpu")),
+        ("model.layers", "model.layers.1", ("cpu", "disk")),
+    ],
+)
+def test_a_part_on_the_disk_within_another_is_told(
+    around: str, part: str, places: tuple[str, str], folders: dict[str, Path], tmp_path: Path
+) -> None:
+    """accelerate leaves its weights out, and the files were called damaged."""
+    device_map = {around: places[0], part: places[1]}
+    backend = HFBackend(folders["llama"], device_map=device_map, offload_folder=tmp_path / "off", threads=1)
+    with pytest.raises(ConfigError, match="it lies within") as caught:
+        backend.check()
+    assert caught.value.field == f"device_map.{part}"
+
+
+def test_a_missing_package_shows_what_was_typed(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r"quantization = 'quanto-int8'.*pip install \"bias-audit\[quanto\]\""):
+        HFBackend(folders["llama"], quantization="quanto-int8").placement.check("auto", folders["llama"])
+    with pytest.raises(MissingExtra, match=rf"model = '{folders['llama']}'.*bias-audit\[hf\]"):
+        HFBackend(folders["llama"]).check()

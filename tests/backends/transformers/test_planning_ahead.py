@@ -63,6 +63,33 @@ def test_the_next_batch_is_planned_beside_the_model(
     assert asyncio.run(run()) == pytest.approx(expected, abs=1e-6)
 
 
+def test_planning_leaves_the_start_of_a_batch_alone(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is handed over when a batch has ended is planned once the next one has answered, or if nothing else is."""
+    monkeypatch.setattr(causal, "LONGEST_WAIT", 100.0)
+    planned, made = threading.Event(), causal.make_plans
+
+    def watched(requests: Any, *rest: Any) -> Any:
+        if requests == SECOND:
+            planned.set()
+        return made(requests, *rest)
+
+    monkeypatch.setattr(causal, "make_plans", watched)
+
+    async def run() -> None:
+        backend = HFBackend(folders["llama"], threads=1)
+        await backend.run(FIRST)
+        backend._plan_ahead(SECOND)
+        assert not await asyncio.to_thread(planned.wait, 0.1)
+        backend.run_blocking(FIRST)
+        assert await asyncio.to_thread(planned.wait, 100)
+        planned.clear()
+        values(await backend.run(SECOND))
+        assert planned.is_set()
+        await backend.close()
+
+    asyncio.run(run())
+
+
 def test_answers_are_the_same_in_whatever_order_batches_come(folders: dict[str, Path]) -> None:
     async def run() -> list[list[float]]:
         backend = HFBackend(folders["llama"], threads=2)

@@ -17,7 +17,7 @@ without_vllm = pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if vLLM were there: these checks come before it is imported."""
-    monkeypatch.setattr("backends.vllm.backend.need_package", lambda *_: None)
+    monkeypatch.setattr("backends.vllm.backend.need_package", lambda *_, **__: None)
 
 
 @without_vllm

@@ -16,7 +16,11 @@ def failed_requests(
 
     ``contradicted``: models whose answers are quarantined, whose servers would be paid once more for the same.
     """
+    unloaded = {name: _unloaded(name, rounds) for name, rounds in outcomes.items() if any(o.unloaded for o in rounds)}
+    yield from unloaded.values()
     for name, rounds in outcomes.items():
+        if name in unloaded:
+            continue
         yield from (f"{name}: {outcome.stopped}" for outcome in rounds if outcome.stopped)
         for outcome in rounds:
             yield from (f"{name}: {outcome.failures[kind]} × {reason}" for kind, reason in outcome.reasons.items())
@@ -31,10 +35,19 @@ def failed_requests(
         )
         unanswered, whose = sum(open_.values()), f" of {enumeration(list(open_))}" if open_ else ""
         again = "the same command again for these models alone"
-    if unanswered > for_good:
+    if unloaded and unanswered:
+        again = "once that is fixed, run the same command again: it loads the model anew, and asks only these"
+        yield f"{unanswered} questions{whose} have no answer; {again}"
+    elif unanswered > for_good:
         yield f"{unanswered} questions{whose} have no answer; run {again} to ask them"
     elif unanswered:
         yield f"{unanswered} questions{whose} have no answer; asking them again unchanged would fail the same way"
+
+
+def _unloaded(name: str, rounds: Sequence[Outcome]) -> str:
+    reason = next(outcome.unloaded for outcome in rounds if outcome.unloaded)
+    has_any = any(outcome.answered or outcome.cached for outcome in rounds)
+    return f"{name} could not be loaded{'' if has_any else ', and has no figures'}: {reason}"
 
 
 def _unanswered(outcome: Outcome) -> int:

@@ -30,7 +30,10 @@ def cautions(figures: Figures, suite: str) -> Iterator[str]:
         yield f"{title}: {one_line(caution)}" if many else one_line(caution)
     place = f" on {title}" if many else ""
     entries = [entry for entry in figures.result.data_quality if entry.suite == suite]
+    unloaded = {model.name for model in figures.result.models if model.unloaded}  # the problems say why, once
     for e in entries:
+        if e.model in unloaded:
+            continue
         if e.censored:
             yield (
                 f"{one_line(e.model)}{place}: {e.censored:,} of {e.n_items:,} items are known only by bounds, because "

@@ -10,7 +10,7 @@ import pytest
 from audit.prepare.rehearsal.boundaries import check_boundaries
 from audit.report.phrases.checks.rehearsal import boundary_lines
 from backends import FakeBackend, HFBackend, LlamaCppBackend
-from backends.base import ScoreRequest
+from backends.base import GenerateRequest, ScoreRequest
 from backends.embedded import gemma3_path, smollm2_path
 from backends.errors import BackendError, ConfigError
 from suites.base import Item
@@ -61,3 +61,13 @@ def test_real_tokenizers_are_asked_without_their_weights(path, backend):
     assert found.counts == Counter(clean=2, straddled=2)
     assert found.straddled.endswith("said that |she")
     assert model._loaded is None
+
+
+def test_a_model_that_only_writes_is_looked_up_too():
+    class Missing(FakeBackend):
+        def boundaries(self, requests):
+            raise ConfigError("model", "org/name", "not in the cache", "Fetch it")
+
+    items = [Item("a", GenerateRequest("Write.", 2), {})]
+    with pytest.raises(ConfigError, match="not in the cache"):
+        check_boundaries("m", Missing("m"), "s", items)

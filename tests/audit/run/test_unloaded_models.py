@@ -1,0 +1,123 @@
+"""Models that cannot be loaded: one error each, the other models go on, and nothing is reported of no model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from audit import Audit
+from audit.collect.rate_limiter import CircuitBreaker
+from audit.report.figures import Figures
+from audit.report.phrases import summary
+from audit.results import AuditResult
+from audit.run import run_audit
+from backends.base import Answer, Request
+from backends.errors import BackendError
+from backends.stand_ins.fake import FakeBackend
+from suites import OccuGender
+from tests.audit.cli.conftest import audit as audit
+
+__all__ = ["audit"]
+PROBLEM = "its weights are missing"
+
+
+class Unloadable(FakeBackend):
+    """A model that cannot be loaded until ``is_fixed``."""
+
+    is_fixed = False
+    batches = 0
+
+    async def run(self, batch: Sequence[Request]) -> list[Answer]:
+        self.batches += 1
+        if self.is_fixed:
+            return await super().run(batch)
+        return [BackendError("unsupported", PROBLEM, hint="Put them there", unloaded=True)] * len(batch)
+
+
+def audit_of(folder: Path, *models: FakeBackend, **options: Any) -> Audit:
+    suites = [OccuGender(("implicit",))]
+    return Audit({model.name: model for model in models}, suites, db=folder / "a.db", out=folder / "out", **options)
+
+
+def run(audit: Audit) -> AuditResult:
+    return asyncio.run(run_audit(audit))
+
+
+def test_an_unloaded_model_is_asked_once_and_told_once(tmp_path: Path) -> None:
+    broken = Unloadable("broken", batch_size=8)
+    result = run(audit_of(tmp_path, broken, FakeBackend("whole")))
+    assert broken.batches <= 2, "a second batch may be on its way"
+    assert not result.complete
+    told = [problem for problem in result.problems if PROBLEM in problem]
+    assert told == [f"broken could not be loaded, and has no figures: {PROBLEM}. Put them there"]
+    assert [sentence.text for sentence in summary(Figures(result)) if PROBLEM in sentence.text] == told
+    assert not [sentence.text for sentence in summary(Figures(result)) if "broken: 1,000 of" in sentence.text]
+    (model,) = (model for model in result.models if model.unloaded)
+    assert (model.name, model.asked) == ("broken", 0)
+    values = {measure.model for measure in result.measures if measure.value is not None}
+    assert values == {"whole"}
+
+
+def test_a_later_run_tries_to_load_the_model_again(tmp_path: Path) -> None:
+    broken = Unloadable("broken")
+    assert run(audit_of(tmp_path, broken)).is_unloaded
+    broken.is_fixed = True
+    result = run(audit_of(tmp_path, broken))
+    assert result.complete
+    assert not result.is_unloaded
+
+
+def test_models_that_load_are_asked_until_decided(tmp_path: Path) -> None:
+    alone = run(audit_of(tmp_path / "alone", FakeBackend("whole"), until=0.02))
+    beside = run(audit_of(tmp_path / "beside", Unloadable("broken"), FakeBackend("whole"), until=0.02))
+    asked = {result.models[-1].name: result.models[-1].asked for result in (alone, beside)}
+    assert beside.models[-1].asked >= alone.models[-1].asked > 0, asked
+
+
+def test_a_model_of_which_some_is_stored_keeps_its_figures(tmp_path: Path) -> None:
+    broken = Unloadable("broken")
+    broken.is_fixed = True
+    run(audit_of(tmp_path, broken, limit=100))
+    broken.is_fixed = False
+    result = run(audit_of(tmp_path, broken))
+    assert not result.is_unloaded
+    assert any(measure.value is not None for measure in result.measures)
+    assert result.problems[0].startswith("broken could not be loaded: ")
+
+
+def test_an_actor_that_cannot_load_ends_no_running_model() -> None:
+    breaker, unloaded = CircuitBreaker(), BackendError("unsupported", PROBLEM, unloaded=True)
+    assert breaker.update(None) is None
+    assert not any(breaker.update(unloaded) for _ in range(300))
+    assert PROBLEM in (CircuitBreaker().update(unloaded) or "")
+
+
+def test_an_unloaded_model_stays_so_as_json() -> None:
+    error = BackendError("unsupported", PROBLEM, unloaded=True)
+    assert BackendError.from_json(json.loads(json.dumps(error.to_json()))).unloaded
+    assert "unloaded" not in BackendError("unsupported", PROBLEM).to_json()
+
+
+@pytest.mark.parametrize("models", ["broken", "broken whole"])
+def test_a_report_is_written_of_models_that_load(models: str, tmp_path: Path, audit: Any) -> None:
+    path = tmp_path / "config.py"
+    made = {"broken": "Unloadable('broken')", "whole": "FakeBackend('whole')"}
+    path.write_text(
+        "from audit import Audit\n"
+        "from suites import OccuGender\n"
+        "from backends.stand_ins.fake import FakeBackend\n"
+        "from tests.audit.run.test_unloaded_models import Unloadable\n"
+        f"audit = Audit({{{', '.join(f'{name!r}: {made[name]}' for name in models.split())}}},"
+        f" [OccuGender(('implicit',))], limit=100, db={str(tmp_path / 'a.db')!r}, out={str(tmp_path / 'out')!r})\n"
+    )
+    code, out, err = audit("run", path)
+    assert code == 1
+    assert err.count(PROBLEM) == 1
+    assert "it could not be loaded" in err
+    assert (tmp_path / "out" / "report.html").exists() == ("whole" in models)
+    assert ("there is no report" in out) == ("whole" not in models)

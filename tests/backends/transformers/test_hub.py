@@ -1,0 +1,219 @@
+"""Models of the hub: without a network, from the cache, and at a hub that refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from backends import ConfigError, HFBackend
+from backends.base import ScoreRequest
+from backends.classifiers import sequence
+from backends.transformers import hub as hub_module
+from tests.backends.local.tiny_models import save_tiny_model
+from tests.backends.transformers.loopback_hub import COMMIT, LoopbackHub, loopback_hub, point_at, save_in_cache
+from tests.backends.transformers.reference import plain_model
+from tests.servers import free_port
+
+REQUEST = ScoreRequest("the police said that", (" she",))
+REFUSALS = {
+    "gated": (403, {"X-Error-Code": "GatedRepo"}, "the hub asks for permission"),
+    "not there": (404, {"X-Error-Code": "RepoNotFound"}, "the hub has no such model"),
+    "private": (401, {"X-Error-Code": "RepoNotFound"}, "the hub has no such model, or it is private"),
+    "a wrong token": (
+        401,
+        {"X-Error-Message": "Invalid credentials in Authorization header"},
+        "asks for a valid token",
+    ),
+    "forbidden": (403, {}, "forbids it"),
+    "another revision": (404, {"X-Error-Code": "RevisionNotFound"}, "no such revision"),
+    "too many requests": (429, {}, "answered 429"),
+    "broken": (500, {}, "answered 500"),
+    "a page of a proxy": (200, {}, "is not a hub"),
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny_model("llama", tmp_path_factory.mktemp("whole"))
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[LoopbackHub]:
+    """A hub on loopback with an empty cache at ``tmp_path / "cache"``; no real waiting between tries."""
+    hub_module._silent.clear()
+    monkeypatch.setattr(hub_module, "WAITS", (0.01, 0.01))
+    with loopback_hub() as running:
+        point_at(monkeypatch, running.url, tmp_path / "cache")
+        yield running
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def refused(backend: HFBackend) -> str:
+    with pytest.raises(ConfigError) as caught:
+        backend.describe_blocking()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def closed(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+    point_at(monkeypatch, f"http://127.0.0.1:{free_port()}", cache)
+
+
+def test_a_hub_id_without_a_network_says_what_to_do(tmp_path: Path) -> None:
+    """The program as users start it: one line, no retries of huggingface_hub's."""
+    endpoint = f"http://127.0.0.1:{free_port()}"
+    env = {**os.environ, "HF_ENDPOINT": endpoint, "HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": ""}
+    code = "from backends import HFBackend; HFBackend('org/name').describe_blocking()"
+    ended = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert "Retrying" not in ended.stderr
+    told = ended.stderr.strip().splitlines()[-1]
+    for word in (
+        endpoint,
+        "Connection refused",
+        str(tmp_path),
+        "hf download org/name",
+        "HF_HUB_OFFLINE=1",
+        "HF_ENDPOINT",
+    ):
+        assert word in told
+
+
+def test_a_hub_that_hangs_is_waited_for_once(hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_ETAG_TIMEOUT", 0.3)
+    hub.hangs = 60
+    assert "no answer" in refused(HFBackend("org/name"))
+    assert "HF_HUB_ETAG_TIMEOUT" in refused(HFBackend("org/other"))
+    assert len([asked for asked in hub.asked if "/resolve/" in asked]) == 1
+
+
+def test_a_slow_hub_is_not_called_unreachable(hub: LoopbackHub, whole: Path) -> None:
+    hub.files, hub.hangs = files_of(whole), 0.2
+    description = HFBackend("org/name", threads=1).describe_blocking()
+    assert description.fingerprint["revision"] == COMMIT
+    assert description.statements == ()
+
+
+def test_a_hub_that_fails_for_a_moment_is_asked_again(
+    hub: LoopbackHub, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.files, hub.status = files_of(whole), 503
+    monkeypatch.setattr(time, "sleep", lambda _: setattr(hub, "status", None))
+    assert HFBackend("org/name", threads=1).describe_blocking().fingerprint["revision"] == COMMIT
+
+
+@pytest.mark.parametrize("how", REFUSALS)
+def test_a_hub_that_refuses_is_told_by_its_reason(how: str, hub: LoopbackHub) -> None:
+    hub.status, hub.headers, says = REFUSALS[how]
+    assert says in refused(HFBackend("org/name", revision="v2" if how == "another revision" else None))
+
+
+@pytest.mark.parametrize("how", [how for how in REFUSALS if how != "another revision"])
+def test_what_the_cache_has_is_used_whatever_the_hub_says(
+    how: str, hub: LoopbackHub, whole: Path, tmp_path: Path
+) -> None:
+    save_in_cache(whole, tmp_path / "cache", "org/name")
+    hub.status, hub.headers, says = REFUSALS[how]
+    description = HFBackend("org/name", threads=1).describe_blocking()
+    assert description.fingerprint["revision"] == COMMIT
+    (statement,) = description.statements
+    assert says in statement
+
+
+def test_a_cached_model_has_one_fingerprint_on_and_offline(
+    hub: LoopbackHub, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.files = files_of(whole)
+    online = HFBackend("org/name", threads=1)
+    described, answers = online.describe_blocking(), online.run_blocking([REQUEST])
+    closed(monkeypatch, tmp_path / "cache")
+    for is_set in (False, True):
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", is_set)
+        backend = HFBackend("org/name", threads=1)
+        description = backend.describe_blocking()
+        assert description.fingerprint == described.fingerprint
+        assert backend.run_blocking([REQUEST]) == answers
+        assert len(description.statements) == (0 if is_set else 1)
+
+
+def test_the_commit_that_was_described_is_loaded(hub: LoopbackHub, whole: Path, tmp_path: Path) -> None:
+    """A model that changes at the hub between the two is not stored under the former's fingerprint."""
+    hub.files = files_of(whole)
+    backend = HFBackend("org/name", threads=1)
+    assert backend.describe_blocking().fingerprint["revision"] == COMMIT
+    hub.asked.clear()
+    hub.commit = COMMIT[::-1]
+    backend.load()
+    assert hub.asked
+    assert all(f"/resolve/{COMMIT}/" in asked for asked in hub.asked if "/resolve/" in asked)
+
+
+def test_a_cached_commit_needs_no_branch(hub: LoopbackHub, whole: Path, tmp_path: Path) -> None:
+    snapshot = save_in_cache(whole, tmp_path / "cache", "org/name")
+    (snapshot.parents[1] / "refs" / "main").unlink()
+    hub.status = 500
+    assert HFBackend("org/name", revision=COMMIT).describe_blocking().fingerprint["revision"] == COMMIT
+    assert "nor is it in the cache" in refused(HFBackend("org/name"))
+
+
+def test_a_cache_without_the_weights_is_told_before_a_run(
+    hub: LoopbackHub, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot = save_in_cache(whole, tmp_path / "cache", "org/name", without="model.safetensors")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    told = refused(HFBackend("org/name"))
+    assert str(snapshot) in told
+    assert "no weights" in told
+
+
+def test_a_repository_without_config_json_is_told(hub: LoopbackHub) -> None:
+    assert "the hub's repository has no config.json" in refused(HFBackend("org/name-GGUF"))
+
+
+@pytest.mark.parametrize("suffix", ["safetensors", "bin"])
+def test_an_adapter_of_the_hub_is_taken_from_the_cache(
+    suffix: str, hub: LoopbackHub, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import peft
+
+    model, _ = plain_model(whole)
+    torch.manual_seed(1)
+    adapted = peft.get_peft_model(model, peft.LoraConfig(r=4, target_modules=["q_proj"], init_lora_weights=False))
+    adapted.save_pretrained(tmp_path / "adapter", safe_serialization=suffix == "safetensors")
+    if suffix == "bin":
+        torch.save(peft.get_peft_model_state_dict(adapted), tmp_path / "adapter" / "adapter_model.bin")
+        (tmp_path / "adapter" / "adapter_model.safetensors").unlink(missing_ok=True)
+    local = HFBackend(whole, adapter=tmp_path / "adapter", threads=1).run_blocking([REQUEST])
+    hub.files = files_of(tmp_path / "adapter")
+    online = HFBackend(whole, adapter="org/adapter", threads=1)
+    fingerprint = online.describe_blocking().fingerprint
+    assert fingerprint["adapter"] == f"org/adapter@{COMMIT}"
+    assert online.run_blocking([REQUEST]) == local
+    closed(monkeypatch, tmp_path / "cache")
+    for is_set in (False, True):
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", is_set)
+        backend = HFBackend(whole, adapter="org/adapter", threads=1)
+        assert backend.describe_blocking().fingerprint == fingerprint
+        assert backend.run_blocking([REQUEST]) == local
+
+
+def test_a_classifier_of_the_hub_asks_it_once(hub: LoopbackHub, tmp_path: Path) -> None:
+    classifier = sequence.SequenceClassifier("org/classifier")
+    hub.status = 500
+    with pytest.raises(ConfigError, match="answered 500") as caught:
+        classifier.check()
+    assert "profanity" in str(caught.value)
+    assert len(hub.asked) == 3
+    hub.status, hub.files = None, {"config.json": json.dumps({"model_type": "bert"}).encode()}
+    with pytest.raises(ConfigError, match="not a sequence classifier"):
+        classifier.check()
