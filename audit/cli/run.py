@@ -306,7 +306,10 @@ def _without_report(audit: Audit, result: AuditResult) -> Iterable[str]:
 
     if audit.shard is not None:
         return part_lines(result)
-    return cut_off_lines(result) if result.is_cut_off else ["No model could be loaded: there is no report."]
+    if result.is_cut_off:
+        return cut_off_lines(result)
+    older = f"; what lies in {audit.out} is of an earlier one" if (audit.out / "report.html").exists() else ""
+    return [f"No model could be loaded: there is no report of this run{older}."]
 
 
 def _follow_ups(result: AuditResult, store: Path) -> Iterator[str]:

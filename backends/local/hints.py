@@ -31,11 +31,7 @@ def of_id(name: str) -> str:
     if found := re.fullmatch(r"([\w.-]+/[\w.-]+)@([\w./-]+)", name):
         return f'Give {found[1]!r} and revision="{found[2]}"'
     if found := re.fullmatch(r"([\w.-]+/[\w.-]+)(?::[\w.-]+|/[\w./-]+\.gguf)", name):
-        return (
-            f"Give {found[1]!r}; of a repository of GGUF files fetch one (`hf download {found[1]} FILE`) and its path"
-        )
-    if found := re.fullmatch(
-        r"(?:hf:(?://)?|(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/)([\w.-]+/[\w.-]+)/?.*", name
-    ):
+        return f"Give {found[1]!r}; or fetch a GGUF file of it (`hf download {found[1]} FILE`), and give its path"
+    if found := _OF_HUB.match(name):
         return f"Give {found[1]!r} for a model of the hub"
     return ""

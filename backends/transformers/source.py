@@ -25,7 +25,7 @@ from backends.local.gguf_header import (
     read_gguf_tensors,
 )
 from backends.local.hints import has_tokenizer, model_within, of_id
-from backends.transformers.adapters import base_of_adapter, check_adapter_files, misfit
+from backends.transformers.adapter_fit import base_of_adapter, check_adapter_files, misfit
 from backends.transformers.gguf_fields import check_fields, check_tensors, names_made_once
 from backends.transformers.hub import HubCommit, find_commit, options_of_weights, snapshot_of
 from backends.transformers.loading import loading
@@ -418,7 +418,7 @@ class ModelSource:
         """The model with the adapter merged into its weights."""
         from peft import PeftModel
 
-        from backends.transformers.adapter import MergeError, check_kind, merged
+        from backends.transformers.merged_adapter import MergeError, check_kind, merged
 
         source = str(self._adapter_path if self._adapter_path.exists() else self._fetched_adapter())
         try:

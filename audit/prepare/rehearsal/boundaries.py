@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from backends.base import Backend, ScoreRequest, SupportsBoundaries
-from backends.errors import AuditError, BackendError, ConfigError, one_line
+from backends.errors import BackendError, ConfigError, one_line
 from suites.base import Item
 
 
@@ -57,8 +57,8 @@ def check_boundaries(model: str, backend: Backend, suite: str, items: Sequence[I
         answers = backend.boundaries([request for _, request in asked])
     except BackendError as error:
         raise ConfigError(f"models.{model}", model, error.message, error.hint) from None
-    except AuditError:
-        raise
+    except ConfigError as error:
+        raise error.within(f"models.{model}") from None
     except Exception as error:  # foreign code: a hub that cannot be reached, a file that is none
         problem = f"its tokenizer cannot be loaded: {one_line(error)}"
         raise ConfigError(f"models.{model}", model, problem, "Check the name or the path") from None

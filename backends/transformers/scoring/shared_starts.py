@@ -21,8 +21,9 @@ from backends.transformers.memory import PassSize
 from backends.transformers.scoring.reader import LogitReader
 from backends.transformers.scoring.starts import Costs, Line, Start, find_starts
 
-#: What a pass costs beside its tokens, in tokens.
-PASS_COST = {"cpu": 16.0, "mps": 128.0, "cuda": 256.0}
+#: What a pass costs beside its tokens, in tokens: 18 to 30 on one thread of a CPU, of recurrent models of 80M weights
+#: in float32 (`tests.benchmarks.bench_starts`). Others are guessed.
+PASS_COST = {"cpu": 20.0, "mps": 128.0, "cuda": 256.0}
 LONG_START = 48  # tokens: a start of so many that the last call had too is read by itself, for the next call
 
 Row = tuple[Line, list[int]]  # the nodes of a leaf's path, and those whose logits are read off it
@@ -46,14 +47,12 @@ class SharedStarts:
 
     Attributes
     ----------
-    by_steps : bool
-        Whether the model goes on from a cache by one token a pass only.
+    costs : Costs
+        What reading costs, and how the model goes on from a cache.
     pads : bool
         Whether rows of different lengths may share a pass.
     together : bool
         Whether rows may share a pass at all.
-    pass_cost, most_padding : float
-        What a pass costs beside its tokens, and padding that is cheaper than one more pass; in tokens.
     longest : int or None
         How long a text may be: what changes beyond has not been tried.
     """
@@ -61,8 +60,8 @@ class SharedStarts:
     def __init__(self, reader: LogitReader, size: PassSize) -> None:
         self._reader, self.size = reader, size
         kind = str(reader.device).partition(":")[0]
-        self.pass_cost = self.most_padding = PASS_COST.get(kind, PASS_COST["cuda"])
-        self.by_steps, self.pads, self.together = False, True, True
+        self.costs = Costs(PASS_COST.get(kind, PASS_COST["cuda"]))
+        self.pads = self.together = True
         self.longest: int | None = None
         self._kept: list[_State] = []  # of the last path's starts, the shortest first
 
@@ -77,7 +76,7 @@ class SharedStarts:
     # What follows is for one call.
 
     def find(self, lines: Sequence[Line], read: int) -> Start:
-        return find_starts(lines, Costs(self.pass_cost, self.by_steps), read)
+        return find_starts(lines, self.costs, read)
 
     def take_kept(self) -> list[_State]:
         kept, self._kept = self._kept, []
@@ -98,22 +97,28 @@ class SharedStarts:
         ``width``: the bytes of the cache that each goes on from.
         """
         longest = rests[0][0]
+        is_stepped = self.costs.is_stepped(longest)
+        most_padding = self.costs.of_pass or np.inf  # cheaper than one more pass
         count = logits = padding = 0
         for length, asked in rests:
             logits += asked
             padding += longest - length
             is_full = (count + 1) * longest > self.size.tokens or logits > self.size.rows
             is_full |= (count + 1) * width > self.size.cache_bytes or not self.together
-            if count and (is_full or padding > self.most_padding or (padding and not self.pads)):
+            is_full |= self.costs.is_stepped(length) != is_stepped
+            is_full |= not is_stepped and (padding > most_padding or (padding > 0 and not self.pads))
+            if count and is_full:
                 break
             count += 1
         return count
 
-    def forward(self, ids: torch.Tensor, cache: Any, places: list[tuple[int, int]]) -> tuple[torch.Tensor, Any]:
+    def forward(
+        self, ids: torch.Tensor, cache: Any, places: list[tuple[int, int]], *, by_steps: bool
+    ) -> tuple[torch.Tensor, Any]:
         """The logits at these rows and columns, and the cache then; ``cache`` may be changed."""
         ids = ids.to(self._reader.device)
         width = ids.shape[1]
-        if cache is None or not self.by_steps:
+        if cache is None or not by_steps:
             at = torch.tensor([row * width + column for row, column in places or [(0, 0)]], device=ids.device)
             return self._reader.logits_and_cache(ids, cache, at)
         order, parts = [], []
@@ -127,7 +132,14 @@ class SharedStarts:
         return (torch.cat(parts)[np.argsort(order)] if parts else logits), cache
 
     def run(
-        self, trie: Trie, segments: list[Line], asked: list[list[int]], state: _State | None, answers: Floats
+        self,
+        trie: Trie,
+        segments: list[Line],
+        asked: list[list[int]],
+        state: _State | None,
+        answers: Floats,
+        *,
+        is_start: bool = False,
     ) -> Any:
         """One pass over what follows the state in some rows: fill in the answers at their nodes, return the cache.
 
@@ -139,6 +151,9 @@ class SharedStarts:
             If an answer is not a number.
         """
         width = max(map(len, segments))
+        if state is not None and not (is_start or self.costs.steps):
+            width = max(width, 2)  # a block of one token is a step
+        by_steps = self.costs.is_stepped(width, 1) if is_start else self.costs.is_stepped(width)
         ids = torch.from_numpy(np.array([trie.tokens[[*s, *s[-1:] * (width - len(s))]] for s in segments]))
         column = [{node: i for i, node in enumerate(segment)} for segment in segments]
         places = [(row, column[row][node]) for row, mine in enumerate(asked) for node in mine]
@@ -146,7 +161,7 @@ class SharedStarts:
         def work() -> Any:
             with torch.inference_mode():
                 cache = None if state is None else repeated(state.cache, len(segments))
-                logits, cache = self.forward(ids, cache, places)
+                logits, cache = self.forward(ids, cache, places, by_steps=by_steps)
             if places and not self._reader.answer(trie, [n for mine in asked for n in mine], logits, answers):
                 raise UnusableError
             return cache
@@ -238,7 +253,7 @@ class _Call:
         if len(mine) > self._size.rows:
             return None
         try:
-            cache = self._starts.run(self._trie, [segment], [mine], before, self._answers)
+            cache = self._starts.run(self._trie, [segment], [mine], before, self._answers, is_start=True)
         except Exception:  # foreign code; whole rows will say why
             return None
         self._asked.difference_update(mine)

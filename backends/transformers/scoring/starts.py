@@ -7,6 +7,7 @@ the rest of each is read. That takes a pass more, which on a CPU brings the weig
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -15,6 +16,9 @@ from backends.local.trie import common_start
 Line = list[int]  # the nodes from a first token to a leaf
 
 MOST_LEVELS = 4  # starts within starts: each one's state is held while those within are read
+MOST_STEPS = 12  # tokens that are stepped through where blocks are right too
+OF_STEP = 2.5  # a row of a step, in tokens of a large pass
+_ROWS_OF_A_STEP = 4  # that share a step, in the mean
 _MOST_PARTINGS = 200  # one below the other; Python's own limit is 1,000 calls
 
 
@@ -50,22 +54,46 @@ class Start:
 class Costs:
     """What reading takes, in units of one token within a large pass.
 
+    Behind a start, rests are read in blocks or by steps: a token of each row a pass. Recurrent layers compute in
+    chunks: of two tokens in a block they compute a whole chunk, but of one in a step that one alone.
+
     Attributes
     ----------
     of_pass : float
         A pass, beside its tokens.
-    by_steps : bool
-        Whether behind a start each token of a row takes a pass of its own.
+    of_row : float
+        A row of a block, beside its tokens.
+    blocks, steps : bool
+        Whether the model goes on from a cache so.
     """
 
     of_pass: float
-    by_steps: bool = False
+    of_row: float = 0
+    blocks: bool = True
+    steps: bool = False
 
-    def behind(self, depth: int, lengths: list[int]) -> float:
-        """Of the passes that read rows of these lengths behind a start of this one, without their tokens."""
-        if not lengths:
-            return 0
-        return self.of_pass * (max(lengths) - depth if self.by_steps and depth else 1)
+    def is_stepped(self, tokens: int, rows: int = _ROWS_OF_A_STEP) -> bool:
+        """Whether a rest of so many tokens is read by steps, if so many rows share each."""
+        if not (self.blocks and self.steps):
+            return self.steps
+        return tokens <= MOST_STEPS and tokens * (OF_STEP + self.of_pass / rows) <= tokens + self.of_row
+
+    def of_rest(self, tokens: int, depth: int) -> float:
+        """Of a row's rest behind a start of this depth, without its passes."""
+        return OF_STEP * tokens if depth and self.is_stepped(tokens) else tokens + self.of_row
+
+    def of_passes(self, rests: list[int]) -> float:
+        """Of the passes that read rests of these lengths behind one start."""
+        stepped = [rest for rest in rests if self.is_stepped(rest)]
+        return self.of_pass * ((len(stepped) < len(rests)) + max(stepped, default=0))
+
+    def of_start(self, tokens: int, depth: int) -> float:
+        """Of so many tokens of a start, behind one of this depth."""
+        if depth and tokens == 1 and not self.steps:  # a block of one token is a step
+            return math.inf
+        if depth and self.is_stepped(tokens, 1):
+            return tokens * (OF_STEP + self.of_pass)
+        return self.of_pass + tokens + self.of_row
 
 
 def find_starts(lines: Sequence[Line], costs: Costs, read: int = 0, levels: int = MOST_LEVELS) -> Start:
@@ -101,15 +129,15 @@ class _Search:
         return seen
 
     def _search(self, rows: range, read: int, levels: int, partings: int) -> _Found:
-        found: _Found = (sum(self._lengths[row] - read for row in rows), list(rows), [])
+        found: _Found = (sum(self._costs.of_rest(self._lengths[row] - read, read) for row in rows), list(rows), [])
         depth = self._lengths[rows.start] if len(rows) == 1 else min(self._shared[rows.start : rows.stop - 1])
         if len(rows) == 1 or partings == 0:
             return found
         groups = self._groups(rows, depth)
         if depth > read and levels > 0:
             cost, below, starts = self._all(groups, depth, levels - 1, partings - 1)
-            cost += depth - read + self._costs.behind(read, [depth])
-            cost += self._costs.behind(depth, [self._lengths[row] for row in below])
+            cost += self._costs.of_start(depth - read, read)
+            cost += self._costs.of_passes([self._lengths[row] - depth for row in below])
             found = min(found, (cost, [], [Start(depth, rows.start, below, starts)]), key=lambda one: one[0])
         return min(found, self._all(groups, read, levels, partings - 1), key=lambda one: one[0])
 

@@ -115,9 +115,12 @@ def test_a_report_is_written_of_models_that_load(models: str, tmp_path: Path, au
         f"audit = Audit({{{', '.join(f'{name!r}: {made[name]}' for name in models.split())}}},"
         f" [OccuGender(('implicit',))], limit=100, db={str(tmp_path / 'a.db')!r}, out={str(tmp_path / 'out')!r})\n"
     )
+    if models == "broken":
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "report.html").write_text("of yesterday")
     code, out, err = audit("run", path)
     assert code == 1
     assert err.count(PROBLEM) == 1
     assert "it could not be loaded" in err
-    assert (tmp_path / "out" / "report.html").exists() == ("whole" in models)
-    assert ("there is no report" in out) == ("whole" not in models)
+    assert ((tmp_path / "out" / "report.html").read_text() != "of yesterday") == ("whole" in models)
+    assert ("there is no report of this run; what lies in" in out) == ("whole" not in models)

@@ -69,5 +69,5 @@ def test_a_model_that_only_writes_is_looked_up_too():
             raise ConfigError("model", "org/name", "not in the cache", "Fetch it")
 
     items = [Item("a", GenerateRequest("Write.", 2), {})]
-    with pytest.raises(ConfigError, match="not in the cache"):
+    with pytest.raises(ConfigError, match=r"models\.m\.model = 'org/name': not in the cache"):
         check_boundaries("m", Missing("m"), "s", items)

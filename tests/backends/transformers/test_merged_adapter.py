@@ -11,7 +11,7 @@ import transformers
 
 from backends import ConfigError, HFBackend
 from backends.base import ScoreRequest
-from backends.transformers import adapter as adapter_module
+from backends.transformers import merged_adapter as adapter_module
 from tests.backends.local.tiny_models import FAMILIES, GROUPED, log_probabilities, save_model_of
 from tests.backends.transformers.reference import plain_model, scores
 
