@@ -32,6 +32,7 @@ TREE_LAYERS = {"full_attention", "sliding_attention", CHUNKED}  # the kinds of l
 TRIAL_TOKENS = 40  # maximum tokens of the sequences that try the batch
 MORE_ROUNDING = 1.25  # how much farther than plain passes the tree may be from float32: they differ by chance
 FEW_CHOSEN = 8  # tokens that attention by an index chooses in its trial
+CHOICE_TEXTS, CHOICE_TOKENS = 6, 80  # how many texts it reads there, and their length
 
 
 def why_not_tree(tree: TreeRoute | MaskedTreeRoute, batch: BatchRoute, reader: LogitReader, size: PassSize) -> str:
@@ -128,11 +129,7 @@ def try_batch(batch: BatchRoute, reader: LogitReader) -> str:
     first, second = (values[: len(stem) - 1] for values in alone[:2])
     # Attention to the tokens of highest index may depend on how many follow, whatever they are.
     nothing_follows = logprobs_alone(reader, stem)
-    if computes_in_float32(reader.model):
-        moved, most = max(mean_abs_diff(first, other) for other in (second, nothing_follows)), rounding(reader)
-    else:  # not the mean: rounding may route a single token to another expert
-        moved = max(mean_abs_diff(first, other, np.median) for other in (second, nothing_follows))
-        most = ROUNDING_OF_16_BITS
+    moved, most = _moved_by_what_follows(reader, first, second, nothing_follows)
     if moved > most:
         raise BackendError(
             "unsupported",
@@ -151,26 +148,57 @@ def try_batch(batch: BatchRoute, reader: LogitReader) -> str:
     return f"; a row's log-probabilities change by {moved:.2g} nats beside others in a batch, so each is read alone"
 
 
+def _moved_by_what_follows(reader: LogitReader, first: Floats, *others: Floats) -> tuple[float, float]:
+    """By how much a text's log-probabilities differ where something else follows, and how much rounding explains."""
+    if computes_in_float32(reader.model):
+        return max(mean_abs_diff(first, other) for other in others), rounding(reader)
+    # Not the mean: rounding may route a single token to another expert.
+    return max(mean_abs_diff(first, other, np.median) for other in others), ROUNDING_OF_16_BITS
+
+
 def fixed_choice(reader: LogitReader, size: PassSize) -> int | None:
     """How long a text may be for attention that chooses among its tokens by an index; None: as long as the model reads.
 
     Up to the number that is chosen, all are. Beyond it ties may go by what else is read, which a short trial would not
-    meet: so it is tried with a choice of few.
+    meet: so it is tried with a choice of few. Ties are a matter of chance, so several texts are tried.
     """
     choosing = [m for m in reader.model.modules() if isinstance(getattr(m, "index_topk", None), int)]
     chosen = [int(module.index_topk) for module in choosing]
-    if not chosen or min(chosen) <= FEW_CHOSEN:  # the usual trial has met it
+    widths = [_width(module) for module in choosing]
+    most = min((count * width for count, width in zip(chosen, widths, strict=True)), default=0)
+    if not choosing:
         return None
     try:
-        for module in choosing:
-            module.index_topk = FEW_CHOSEN
-        reason = try_batch(BatchRoute(reader, size), reader)
+        for module, width in zip(choosing, widths, strict=True):
+            module.index_topk = min(module.index_topk, max(1, FEW_CHOSEN // width))
+        depends = bool(try_batch(BatchRoute(reader, size), reader)) or _depends_on_what_follows(reader)
     except BackendError:
-        return min(chosen)
+        return most
     finally:
         for module, count in zip(choosing, chosen, strict=True):
             module.index_topk = count
-    return min(chosen) if reason else None
+    return most if depends else None
+
+
+def _depends_on_what_follows(reader: LogitReader) -> bool:
+    """Whether what follows a text changes its log-probabilities by more than rounding, in one of some texts."""
+    room = min(context_length(reader.model.config)[0] or CHOICE_TOKENS, CHOICE_TOKENS)
+    random = np.random.default_rng(2)
+    for _ in range(CHOICE_TEXTS):
+        line = tuple(random.integers(3, trial_vocabulary(reader), room).tolist())
+        stem = line[: room * 3 // 4]
+        moved, most = _moved_by_what_follows(
+            reader, logprobs_alone(reader, stem), logprobs_alone(reader, line)[: len(stem) - 1]
+        )
+        if not moved <= most:  # NaN is not
+            return True
+    return False
+
+
+def _width(module: Any) -> int:
+    """How many tokens each of those that an index chooses stands for (DeepSeek V4 chooses among compressed ones)."""
+    rate = getattr(module, "compress_rate", 1)
+    return rate if isinstance(rate, int) else 1
 
 
 def trial_vocabulary(reader: LogitReader) -> int:

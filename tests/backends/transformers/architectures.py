@@ -58,7 +58,7 @@ _SIZES = {
     "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_num_heads": 4, "mamba_head_dim": 16, "n_mamba_heads": 2,
     "lru_width": 32, "hidden_size_per_layer_input": 8, "laurel_rank": 4, "vocab_size_per_layer_input": 300,
     "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8,
-    "index_n_heads": 2, "index_head_dim": 16, "index_topk": 8, "rotary_dim": 4, "attention_window_size": 6,
+    "index_n_heads": 2, "index_head_dim": 16, "index_topk": 48, "rotary_dim": 4, "attention_window_size": 6,
     "attn_layer_period": 2,
     "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 1, "mamba_expand": 2, "expand": 2,
     "mamba_d_ssm": 64, "mamba_n_groups": 1, "n_groups": 1, "mamba_ngroups": 1, "conv_kernel": 4,

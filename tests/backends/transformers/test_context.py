@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -103,6 +104,16 @@ def deepseek(vocabulary: int) -> transformers.DeepseekV32Config:
     )  # fmt: skip
 
 
+def deepseek_v4(vocabulary: int) -> transformers.DeepseekV4Config:
+    """An index of two heads chooses 12 blocks of 4 tokens in its last layer."""
+    sizes = {name: value for name, value in BASE.items() if not name.endswith("_token_id")}
+    return transformers.DeepseekV4Config(
+        **sizes | {"num_hidden_layers": 4}, vocab_size=vocabulary, moe_intermediate_size=16, n_routed_experts=4,
+        num_experts_per_tok=2, q_lora_rank=16, head_dim=8, qk_rope_head_dim=8, index_n_heads=2, index_head_dim=16,
+        index_topk=12, sliding_window=6,
+    )  # fmt: skip
+
+
 LONG = "xyz abc " * 6  # 48 tokens
 
 
@@ -140,9 +151,10 @@ def test_texts_far_from_their_start_are_written_alone(tmp_path: Path) -> None:
     assert together[0].text == tokenizer.decode(tokens[-6:])  # type: ignore[union-attr]
 
 
-def test_a_choice_of_tokens_limits_the_text(tmp_path: Path) -> None:
+@pytest.mark.parametrize("made", [deepseek, deepseek_v4])
+def test_a_choice_of_tokens_limits_the_text(made: Any, tmp_path: Path) -> None:
     """Beyond the number that is chosen, ties go by what else is read: scores moved by 0.5 nats."""
-    backend = HFBackend(save_model_of(deepseek, tmp_path), threads=1)
+    backend = HFBackend(save_model_of(made, tmp_path), threads=1)
     texts = [ScoreRequest(LONG[4:], (" she",)), ScoreRequest(LONG * 2, (" she",)), GenerateRequest(LONG, Sampling())]
     short, *far = backend.run_blocking(texts)
     assert isinstance(short, ScoreResponse)
