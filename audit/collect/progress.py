@@ -99,12 +99,12 @@ class Display:
         counts = f"{self._rate(event, now)}{event.cached} cached, {event.retried} retried, {event.failed} failed"
         if event.cost is not None:
             counts += f", cost {event.cost:.4f}"
-        if event.limit is not None and not event.note:
-            counts += f", limited by {_LIMITS[event.limit]}"
         if event.note:
             counts += f" ({event.note})"
         elif event.total is not None and event.done == event.cached < event.total:
             counts += _NO_ANSWER_YET if event.actors is None else _NO_ACTOR_YET.format(*event.actors)
+        elif event.limit is not None:  # of a model that is still being loaded it would name what waits for it
+            counts += f", limited by {_LIMITS[event.limit]}"
         if self._bars:
             task = self._tasks.get((event.job, event.total))
             if task is None:

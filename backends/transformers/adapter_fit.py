@@ -1,4 +1,4 @@
-"""Whether an adapter can belong to a model, from names and shapes alone."""
+"""What shows before it is loaded of an adapter: whether PEFT can load and merge it, and whether it fits a model."""
 
 from __future__ import annotations
 
@@ -8,8 +8,47 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from backends.errors import ConfigError, one_line
+from backends.transformers.weight_files import LFS, what_is_broken
+
+#: The names that PEFT looks for, in its order.
+_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 #: The weights of LoRA whose width is that of a linear layer: (which one, the layer's attribute, the weight's axis).
 _WIDTHS = (("lora_A", "in_features", 1), ("lora_B", "out_features", 0))
+
+
+def check_adapter_files(adapter: str, folder: Path) -> None:
+    """Raise `ConfigError` for an adapter's folder that PEFT cannot load or merge into weights, as its files show."""
+    saved = "Give an adapter saved by PEFT"
+    try:
+        kind = json.loads((folder / "adapter_config.json").read_text())["peft_type"]
+    except (OSError, ValueError, RecursionError) as error:
+        problem = f"its adapter_config.json is not JSON ({one_line(error)})"
+        raise ConfigError("adapter", adapter, problem, saved) from None
+    except (LookupError, TypeError):
+        raise ConfigError("adapter", adapter, "its adapter_config.json names no peft_type", saved) from None
+    if kind != "LORA":  # nearly all are: PEFT takes seconds to import
+        _check_kind(adapter, kind)
+    weights = next((folder / name for name in _WEIGHTS if (folder / name).is_file()), None)
+    if weights is None:
+        problem = f"no weights under a name that PEFT reads ({', '.join(_WEIGHTS)})"
+        raise ConfigError("adapter", adapter, problem, "Rename them")
+    if problem := what_is_broken(weights):
+        hint = LFS if "Git LFS" in problem else "Copy or fetch it again"
+        raise ConfigError("adapter", adapter, f"{weights.name} {problem}", hint)
+
+
+def _check_kind(adapter: str, kind: Any) -> None:
+    import peft
+    from peft.mapping import PEFT_TYPE_TO_TUNER_MAPPING as METHODS
+
+    method = METHODS.get(kind) if isinstance(kind, str) else None
+    if method is None:
+        hint = "Check peft_type in its adapter_config.json, or install a PEFT that knows it"
+        raise ConfigError("adapter", adapter, f"its kind {kind!r} is unknown to PEFT {peft.__version__}", hint)
+    if not hasattr(method, "merge_and_unload"):
+        problem = f"an adapter of the kind {kind} is no change of the weights"
+        raise ConfigError("adapter", adapter, problem, "Give one that can be merged, or a server that applies it")
 
 
 def misfit(shapes: Mapping[str, Sequence[int]], modules: Mapping[str, Any]) -> str:

@@ -25,7 +25,7 @@ from backends.local.gguf_header import (
     read_gguf_tensors,
 )
 from backends.local.hints import has_tokenizer, model_within, of_id
-from backends.transformers.adapter_fit import base_of_adapter, misfit
+from backends.transformers.adapter_fit import base_of_adapter, check_adapter_files, misfit
 from backends.transformers.gguf_fields import check_fields, check_tensors, names_made_once
 from backends.transformers.hub import HubCommit, find_commit, options_of_weights, snapshot_of
 from backends.transformers.loading import loading
@@ -94,6 +94,8 @@ class ModelSource:
 
     def check_files(self) -> None:
         """Raise `ConfigError` for a folder that transformers cannot load, as its files show without being read."""
+        if self.adapter is not None and self._adapter_path.is_dir():
+            check_adapter_files(str(self.adapter), self._adapter_path)
         if self.path.is_dir():
             config = self.config()
             check_weight_files(self.path, config)

@@ -18,6 +18,7 @@ _NAMES = (
     "pytorch_model.bin.index.json",
 )
 _LONGEST_HEADER = 100_000_000  # as the safetensors package has it
+LFS = "Run `git lfs pull` there, or fetch it with `hf download`"
 _AGAIN = "Fetch it again: `hf download` goes on where it stopped"
 
 
@@ -38,9 +39,8 @@ def check_weight_files(folder: Path, config: Any = None) -> None:
         problem = f"{first.name} names {len(files)} files of weights, of which {missing[0]}{more} is not there"
         raise _error(folder, problem, _AGAIN)
     for file in files:
-        if problem := _broken(file):
-            lfs = "Run `git lfs pull` there, or fetch it with `hf download`"
-            raise _error(folder, f"{file.name} {problem}", lfs if "Git LFS" in problem else _AGAIN)
+        if problem := what_is_broken(file):
+            raise _error(folder, f"{file.name} {problem}", LFS if "Git LFS" in problem else _AGAIN)
 
 
 def safetensors_shapes(file: Path) -> dict[str, list[int]]:
@@ -74,7 +74,7 @@ def _named_by(folder: Path, index: Path) -> list[Path]:
         raise _error(folder, f"{index.name} cannot be read as an index of weights", _AGAIN) from None
 
 
-def _broken(file: Path) -> str:
+def what_is_broken(file: Path) -> str:
     """What is wrong with a file, as the end of a sentence; empty where nothing shows."""
     with file.open("rb") as opened:
         start = opened.read(64)

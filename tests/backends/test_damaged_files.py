@@ -127,11 +127,23 @@ FOLDERS: dict[str, tuple[Damage, str]] = {
     "a pickle that is none": (pickled, "cannot be loaded"),
     "a pickle with code": (pickled_code, "holds code (os.system), which is not run (Give its weights as safetensors)"),
 }
+#: A file of safetensors without any.
+NO_TENSORS = (2).to_bytes(8, "little") + b"{}"
 ADAPTERS: dict[str, tuple[str | None, str]] = {
     "a folder that is not there": (None, "no adapter_config.json there"),
-    "a config that is not JSON": ("{", "the adapter cannot be loaded"),
+    "a config that is not JSON": ("{", "adapter_config.json is not JSON"),
+    "a config that is a list": ("[]", "adapter_config.json names no peft_type"),
+    "a config without a method": ("{}", "adapter_config.json names no peft_type"),
     "layers that the model lacks": ('{"peft_type": "LORA", "r": 4, "target_modules": ["nope"]}', "nope"),
-    "an unknown method": ('{"peft_type": "WHAT"}', "WHAT"),
+    "an unknown method": ('{"peft_type": "WHAT"}', "'WHAT' is unknown to PEFT"),
+    "a prompt": ('{"peft_type": "PROMPT_TUNING"}', "PROMPT_TUNING is no change of the weights"),
+}
+#: Adapters' weights that cannot be loaded: name, content, what is told.
+ADAPTER_WEIGHTS = {
+    "cut off": ("adapter_model.safetensors", NO_TENSORS[:9], "adapter_model.safetensors is cut off"),
+    "empty": ("adapter_model.safetensors", b"", "adapter_model.safetensors has only 0 bytes"),
+    "an LFS pointer": ("adapter_model.bin", b"version https://git-lfs.github.com/spec/v1", "a Git LFS pointer"),
+    "renamed": ("adapter.safetensors", NO_TENSORS, "no weights under a name that PEFT reads"),
 }
 NAMES = {
     "gpt2": "the hub cannot be reached",
@@ -226,10 +238,32 @@ def test_a_damaged_adapter_is_told_with_its_cause(done: str, whole: Path, tmp_pa
     config, says = ADAPTERS[done]
     if config is not None:
         (tmp_path / "adapter_config.json").write_text(config)
-        (tmp_path / "adapter_model.safetensors").write_bytes(b"")
+        (tmp_path / "adapter_model.safetensors").write_bytes(NO_TENSORS)
     told = said(lambda: HFBackend(whole, adapter=tmp_path, threads=1))
     is_clear(told, says)
     assert "adapter = " in told
+
+
+@pytest.mark.parametrize("done", [done for done in ADAPTERS if done != "layers that the model lacks"])
+def test_what_an_adapters_config_shows_is_told_at_once(done: str, whole: Path, tmp_path: Path) -> None:
+    config, says = ADAPTERS[done]
+    if config is not None:
+        (tmp_path / "adapter_config.json").write_text(config)
+        (tmp_path / "adapter_model.safetensors").write_bytes(NO_TENSORS)
+    with pytest.raises(ConfigError) as caught:
+        HFBackend(whole, adapter=tmp_path, threads=1).check()
+    is_clear(str(caught.value), says)
+
+
+@pytest.mark.parametrize("done", ADAPTER_WEIGHTS)
+def test_what_an_adapters_weights_show_is_told_at_once(done: str, whole: Path, tmp_path: Path) -> None:
+    name, content, says = ADAPTER_WEIGHTS[done]
+    (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA", "r": 4, "target_modules": ["q_proj"]}')
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ConfigError) as caught:
+        HFBackend(whole, adapter=tmp_path, threads=1).check()
+    is_clear(str(caught.value), says)
+    assert caught.value.field == "adapter"
 
 
 @pytest.mark.parametrize("name", NAMES)

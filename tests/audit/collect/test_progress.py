@@ -118,6 +118,14 @@ def test_a_terminal_that_went_away_does_not_fail_the_run(monkeypatch):
         display(Progress("m", 5, 5, 0, 0, 0))
 
 
+def test_nothing_is_said_to_limit_a_model_while_it_is_loaded(clock, capsys):
+    display = progress.Display()
+    display(Progress("m", 0, 100, 0, 0, 0, limit="questions"))
+    assert lines(capsys) == [
+        "m: 0/100, 0 cached, 0 retried, 0 failed, no answer yet (a local model is loaded and tried first)"
+    ]
+
+
 def test_lines_say_how_many_actors_are_ready_while_they_load(clock, capsys):
     display = progress.Display()
     for ready in (0, 0, 1):

@@ -387,6 +387,12 @@ def test_scope_counts_answers_and_names_a_limit() -> None:
     assert scope(Figures(result)).startswith("3 models gave readable answers to 210 of 300 questions")
 
 
+def test_scope_counts_models_that_could_not_be_loaded_apart() -> None:
+    found = _result({"gap": [0.1, 0.2, 0.3]})
+    models = [found.models[0].model_copy(update={"unloaded": "no room"}), *found.models[1:]]
+    assert scope(Figures(found.model_copy(update={"models": models}))).startswith("2 of 3 models gave readable")
+
+
 def test_one_level_is_named_so_that_it_is_not_read_as_all() -> None:
     chart = Chart("dots", "Bias score", ("score",), by="condition", facet="gender")
     conditions = [{"condition": c, "gender": g} for c in ("zero", "few", "dp", "cot", "x") for g in ("f", "m")]

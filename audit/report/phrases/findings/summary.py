@@ -67,8 +67,10 @@ def scope(figures: Figures) -> str:
     if result.limit is not None and not result.asked_everything:
         sample += f" This is a balanced sample of at most {result.limit:,} items per suite."
     sample += "" if result.until is None else f" {until_words(result.until, result.confidence)}"
+    answering = sum(1 for model in result.models if not model.unloaded)
+    some = "" if answering == len(result.models) else f"{answering:,} of "
     return (
-        f"{count(len(result.models), 'model')} gave readable answers to {readable:,} of {items:,} questions "
+        f"{some}{count(len(result.models), 'model')} gave readable answers to {readable:,} of {items:,} questions "
         f"from {count(len(result.suites), 'suite')}: {enumeration(one_line(s.title) for s in result.suites)}.{sample}"
     )
 
