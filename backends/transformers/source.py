@@ -199,11 +199,15 @@ class ModelSource:
 
     def statements(self) -> tuple[str, ...]:
         """What a reader of the figures is told of where the files come from; call it once they are identified."""
-        return tuple(
+        found = tuple(
             f"{name}: {found.statement}" if name != self.model else found.statement
             for name, found in self._commits.items()
             if found.statement
         )
+        base = base_of_adapter(self._adapter_path) if self.adapter else ""
+        if base and Path(base).name.lower() != Path(self.model).name.lower():
+            found += (f"its adapter says that it was trained on {base}, and is applied to {self.model}",)
+        return found
 
     def forget(self) -> None:
         """Ask the hub anew what its newest commits are, where this is used again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -96,3 +97,14 @@ def test_answers_merged_otherwise_are_asked_again(tmp_path: Path) -> None:
     model, adapter = saved("tied", lora("q_proj"), tmp_path)
     identity = HFBackend(model, adapter=adapter).describe_blocking().fingerprint["adapter"]
     assert str(identity).endswith(" merged 2")
+
+
+def test_an_adapter_of_another_base_is_stated(tmp_path: Path) -> None:
+    """One of the same shape can be applied; whether it belongs there, its reader has to know."""
+    model, adapter = saved("llama", lora("q_proj"), tmp_path)
+    own = HFBackend(model, adapter=adapter, threads=1).describe_blocking().statements
+    assert not [said for said in own if "trained on" in said]
+    settings = json.loads((adapter / "adapter_config.json").read_text())
+    (adapter / "adapter_config.json").write_text(json.dumps(settings | {"base_model_name_or_path": "org/other"}))
+    other = HFBackend(model, adapter=adapter, threads=1).describe_blocking().statements
+    assert [said for said in other if said.startswith("its adapter says that it was trained on org/other")]
