@@ -175,7 +175,12 @@ class _Rows:
                 return values[: len(line) - 1]
         if any(common_start(line, other) > _SHORT for other in self._seen):
             return None
-        self._seen[line] = logprobs_alone(self.reader, line)
+        try:
+            self._seen[line] = logprobs_alone(self.reader, line)
+        except Exception as error:  # foreign code: a model's limit of length may stand in no config
+            if is_out_of_memory(error):
+                raise
+            self._seen[line] = np.full(len(line) - 1, np.nan)
         return self._seen[line]
 
     def _drawn(self, count: int) -> tuple[int, ...]:

@@ -289,3 +289,12 @@ def test_a_block_of_one_token_is_no_step(make: Any) -> None:
     lines = [[*range(40), 40, 100 * n] for n in range(1, 9)] + [[*range(40), 7, 9]]
     (start,) = find_starts(lines, Costs(0)).starts  # none of 41 tokens within
     assert (start.depth, start.starts) == (40, [])
+
+
+def test_a_model_shorter_than_the_trial_reads_whole_rows(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MPT's limit, here 128 tokens, is not where other configs have it: the trial's texts are longer."""
+    monkeypatch.setattr(scorers, "why_not_tree", lambda *_: "it is switched off")
+    scorer = make("mpt")
+    assert "read with each of them: it cannot go on from its cache" in scorer.route_reason
+    assert scorer._batch.starts is None
+    _is_right(scorer, _paths())
