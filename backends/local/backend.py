@@ -106,5 +106,5 @@ def check_path(field: str, path: Path) -> None:
 def available_threads() -> int:
     """The cores this process may run on, or fewer if ``OMP_NUM_THREADS`` says so, as numerical libraries have it."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]  # one number for each level of nesting
+    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # one number for each level of nesting
     return min(cores, int(asked)) if asked.isdecimal() and int(asked) else cores

@@ -19,13 +19,6 @@ class MergeError(Exception):
     """The adapter cannot be merged into the weights; the message says why."""
 
 
-def check_kind(adapted: Any) -> None:
-    """Raise `MergeError` for an adapter that is no change of weights: a prefix, a prompt."""
-    kind = adapted.peft_config["default"].peft_type
-    if not hasattr(adapted, "merge_and_unload"):
-        raise MergeError(f"an adapter of the kind {getattr(kind, 'value', kind)} is no change of the weights")
-
-
 def merged(adapted: Any) -> Any:
     """The model of a `peft.PeftModel`, its adapter merged into the weights.
 

@@ -422,14 +422,13 @@ class ModelSource:
         """The model with the adapter merged into its weights."""
         from peft import PeftModel
 
-        from backends.transformers.merged_adapter import MergeError, check_kind, merged
+        from backends.transformers.merged_adapter import MergeError, merged
 
         source = str(self._adapter_path if self._adapter_path.exists() else self._fetched_adapter())
+        check_adapter_files(str(self.adapter), Path(source))
         try:
             with self._loading_adapter():
                 adapted = PeftModel.from_pretrained(model, source)
-            check_kind(adapted)
-            with self._loading_adapter():
                 # Loaded a second time: only this reports weights that match nothing and would have no effect.
                 found = adapted.load_adapter(source, "default")
             if unused := sorted({*found.missing_keys, *found.unexpected_keys}):

@@ -29,7 +29,7 @@ from backends.transformers.scoring.shared_starts import SharedStarts
 from backends.transformers.scoring.starts_trial import try_starts
 from backends.transformers.scoring.tree import TreeRoute
 from backends.transformers.scoring.tree_attention import ATTENTION
-from backends.transformers.scoring.trials import fixed_choice, try_batch, why_not_tree
+from backends.transformers.scoring.trials import fixed_choice, trial_vocabulary, try_batch, why_not_tree
 from backends.transformers.scoring.twin import agree, make_twin
 
 Value = npt.NDArray[np.float64] | BackendError
@@ -149,7 +149,7 @@ class SequenceScorer:
     def _in_turns(self) -> LogitReader | None:
         if self._tree.longest is not None:  # its long texts take another attention: one model has one at a time
             return None
-        reader, count = self._reader.beside(), min(1000, self.vocabulary)
+        reader, count = self._reader.beside(), trial_vocabulary(self._reader)
         try:
             return reader if agree(partial(_all_logits, self._reader), partial(_all_logits, reader), count) else None
         except Exception:  # foreign code

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from backends.local.trie import common_start
@@ -42,12 +42,6 @@ class Start:
     row: int
     rows: list[int] = field(default_factory=list)
     starts: list[Start] = field(default_factory=list)
-
-    def every_row(self) -> Iterator[int]:
-        """Its rows and those of the starts within."""
-        yield from self.rows
-        for start in self.starts:
-            yield from start.every_row()
 
 
 @dataclass(frozen=True)
@@ -96,7 +90,7 @@ class Costs:
         return self.of_pass + tokens + self.of_row
 
 
-def find_starts(lines: Sequence[Line], costs: Costs, read: int = 0, levels: int = MOST_LEVELS) -> Start:
+def find_starts(lines: Sequence[Line], costs: Costs, read: int = 0) -> Start:
     """The starts of these rows, in the trie's order, that cost least; behind the first ``read`` tokens of all.
 
     ``rows`` of what is returned share no start.
@@ -106,7 +100,7 @@ def find_starts(lines: Sequence[Line], costs: Costs, read: int = 0, levels: int 
     lengths = [len(line) for line in lines]
     shared = [common_start(a, b) for a, b in itertools.pairwise(lines)]
     search = _Search(lengths, shared, costs)
-    _, rows, starts = search.cheapest(range(len(lines)), read, levels, _MOST_PARTINGS)
+    _, rows, starts = search.cheapest(range(len(lines)), read, MOST_LEVELS, _MOST_PARTINGS)
     return Start(read, 0, rows, starts)
 
 

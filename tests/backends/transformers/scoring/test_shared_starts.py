@@ -17,7 +17,7 @@ from backends.transformers import cached_state
 from backends.transformers.scoring import scorer as scorers
 from backends.transformers.scoring import shared_starts
 from backends.transformers.scoring.scorer import SequenceScorer
-from backends.transformers.scoring.starts import Costs, find_starts
+from backends.transformers.scoring.starts import Costs, Start, find_starts
 from tests.backends.transformers.architectures import configs, saved_model
 
 SET = np.array([5, 9, 11])
@@ -236,6 +236,10 @@ def test_a_text_that_is_no_number_leaves_the_others_alone(make: Any) -> None:
         assert a == pytest.approx(b, abs=1e-4)
 
 
+def _every_row(start: Start) -> list[int]:
+    return start.rows + [row for longer in start.starts for row in _every_row(longer)]
+
+
 def test_a_start_is_read_once_over_calls(make: Any) -> None:
     """As an audit asks: a few prompts at a time behind a long head, each with many continuations."""
     scorer = make("falcon_h1", max_position_embeddings=256)
@@ -260,7 +264,7 @@ def test_starts_are_cut_where_that_costs_least() -> None:
     assert [(start.depth, start.rows) for start in found.starts[0].starts] == [
         (140, [0, 1, 2, 3, 4]), (140, [5, 6, 7, 8, 9])
     ]  # fmt: skip
-    assert sorted(found.every_row()) == list(range(10))
+    assert sorted(_every_row(found)) == list(range(10))
     dear = find_starts(lines, Costs(1000))  # a pass that costs more than it saves
     assert (dear.rows, dear.starts) == (list(range(10)), [])
     assert find_starts([], Costs(16)).rows == []
