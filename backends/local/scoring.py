@@ -6,6 +6,7 @@ for transformers and llama.cpp.
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import threading
 from collections import deque
@@ -43,6 +44,21 @@ class Scorer(Protocol):
 
     def logprobs(self, paths: Sequence[Path]) -> Values:
         """Log-probabilities (nats) of each path's scored tokens, then of its token set."""
+
+
+#: Told the places of a group's paths, and their values.
+OnKnown = Callable[[range, Values], None]
+
+
+@runtime_checkable
+class SupportsEarlyValues(Scorer, Protocol):
+    """A scorer that can say what it knows before it has scored all paths."""
+
+    def logprobs_as_known(self, paths: Sequence[Path], on_known: OnKnown | None) -> Values:
+        """As `logprobs`; ``on_known`` is called for groups of `Paths` as soon as all of a group's values are known.
+
+        A group may be told again where a pass is repeated.
+        """
 
 
 @runtime_checkable
@@ -104,14 +120,24 @@ def score_requests(
     without_room: list[int] = []
     one_by_one = threading.Lock()
 
+    def keep(i: int, found: Answer) -> None:
+        with one_by_one:
+            if is_shared and isinstance(found, BackendError) and found.kind == "out_of_memory":
+                without_room.append(i)
+            else:
+                answers[i] = found
+                on_response(i, found)
+
     def answer(places: Sequence[int], lane: Scorer) -> None:
-        for i, found in zip(places, _answers([plans[i] for i in places], lane), strict=True):
-            with one_by_one:
-                if is_shared and isinstance(found, BackendError) and found.kind == "out_of_memory":
-                    without_room.append(i)
-                else:
-                    answers[i] = found
-                    on_response(i, found)
+        early = dict.fromkeys(places, False)
+
+        def tell(at: int, found: Answer) -> None:
+            early[places[at]] = True
+            keep(places[at], found)
+
+        for i, found in zip(places, _answers([plans[i] for i in places], lane, tell), strict=True):
+            if not early[i]:
+                keep(i, found)
 
     def work(lane: Scorer) -> None:
         """Neighbouring chunks, from either end."""
@@ -174,9 +200,12 @@ def boundaries(requests: Sequence[ScoreRequest], encoder: TextEncoder) -> list[t
     return found
 
 
-def _answers(plans: Sequence[Plan], scorer: Scorer) -> list[Answer]:
-    """The plans' answers. If several fail together, they are tried again in halves until the odd ones are alone."""
-    answers = _answers_together(plans, scorer)
+def _answers(plans: Sequence[Plan], scorer: Scorer, tell: OnResponse = discard_response) -> list[Answer]:
+    """The plans' answers. If several fail together, they are tried again in halves until the odd ones are alone.
+
+    ``tell`` is called with sound ones that are known before others.
+    """
+    answers = _answers_together(plans, scorer, tell)
     # One that fails alone among sound ones is odd itself. Several may have been spoilt by one: a NaN reaches its
     # neighbours in the same forward pass even through masked attention, since 0 times NaN is NaN.
     failed = [i for i, answer in enumerate(answers) if isinstance(answer, BackendError) and answer.kind == "internal"]
@@ -188,16 +217,31 @@ def _answers(plans: Sequence[Plan], scorer: Scorer) -> list[Answer]:
     return answers
 
 
-def _answers_together(plans: Sequence[Plan], scorer: Scorer) -> list[Answer]:
+def _answers_together(plans: Sequence[Plan], scorer: Scorer, tell: OnResponse) -> list[Answer]:
     endings = [plan.ending for plan in plans if plan.ending is not None]
+    stops = [*itertools.accumulate(len(ending.branches) for ending in endings)]
+    answers: list[Answer | None] = [None] * len(plans)
+
+    def on_known(places: range, values: Values) -> None:
+        at = bisect.bisect_left(stops, places.stop)
+        if answers[at] is None and places:
+            found = answer_of(endings[at], plans[at].prompt_tokens, values, scorer.route)
+            if not isinstance(found, BackendError):
+                answers[at] = found
+                tell(at, found)
+
     try:
         paths = Paths([(plan.head, ending.branches) for plan, ending in zip(plans, endings, strict=True)])
-        values = scorer.logprobs(paths) if paths else []
+        if not paths:
+            values: Values = []
+        elif isinstance(scorer, SupportsEarlyValues):
+            values = scorer.logprobs_as_known(paths, on_known)
+        else:
+            values = scorer.logprobs(paths)
     except Exception as error:  # foreign code: it may fail in any way
-        return [BackendError.of(error)] * len(plans)
-    answers: list[Answer] = []
-    end = 0
-    for plan, ending in zip(plans, endings, strict=True):
-        start, end = end, end + len(ending.branches)
-        answers.append(answer_of(ending, plan.prompt_tokens, values[start:end], scorer.route))
-    return answers
+        return [BackendError.of(error) if answer is None else answer for answer in answers]
+    for at, stop in enumerate(stops):
+        if answers[at] is None:
+            mine = values[stop - len(endings[at].branches) : stop]
+            answers[at] = answer_of(endings[at], plans[at].prompt_tokens, mine, scorer.route)
+    return [answer for answer in answers if answer is not None]

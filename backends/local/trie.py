@@ -154,15 +154,18 @@ class Trie:
         parts = _Parts()
         self._count = len(paths)
         self._shares: list[tuple[range | list[int], list[slice], slice]] = []
+        self._groups: list[_Group] = []
         line: list[int] = []  # the nodes of the last head
         last: tuple[int, ...] = ()
-        for head, subtree, places in _subtrees(groups, kept):
+        for head, subtree, runs in _subtrees(groups, kept):
             shared = common_start(head, last)
             del line[shared:]
             parts.add_line(line, head, shared)
             last = head
             asks = parts.add_subtree(subtree, line[-1] if line else -1, len(head))
+            places = runs[0] if len(runs) == 1 else [place for run in runs for place in run]
             self._shares.append((places, subtree.shares, asks))
+            self._groups += _groups(runs, subtree, asks, parts.asks_so_far)
         self.sets = list(parts.sets)
         self.tokens = np.concatenate(parts.tokens)
         self.parents = np.concatenate(parts.parents)
@@ -171,6 +174,8 @@ class Trie:
         self.ask_nodes: Ints = np.concatenate(parts.ask_nodes)
         self.ask_targets: Ints = np.concatenate(parts.ask_targets)
         self._asks: Ints = np.concatenate(parts.asks)
+        self._groups.sort(key=_Group.by_stop)
+        self._stops = [group.stop for group in self._groups]
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -191,6 +196,28 @@ class Trie:
             for place, share in zip(places, shares, strict=True):
                 found[place] = mine[share]
         return found
+
+    def ended(
+        self, answers: npt.NDArray[np.float64], first_ask: int, last_ask: int
+    ) -> Iterator[tuple[range, list[npt.NDArray[np.float64]]]]:
+        """The groups of paths whose last ask is one of [first_ask, last_ask): their places, and as `share_out`."""
+        for group in self._groups[slice(*self._bounds(first_ask, last_ask))]:
+            mine = answers[self._asks[group.asks]]
+            yield group.places, [mine[share] for share in group.shares]
+
+    def parts(self, first_ask: int, last_ask: int, most: int) -> list[int]:
+        """Where to cut the asks [first_ask, last_ask) so that at most so many groups of paths end in each part.
+
+        Returns the first ask after each part. A node's asks are all of one part, however many groups end there.
+        """
+        first, last = self._bounds(first_ask, last_ask)
+        count = -(-(last - first) // most)
+        cuts = [self._stops[first + (last - first) * part // count - 1] for part in range(1, count)]
+        ends = np.searchsorted(self.ask_nodes, self.ask_nodes[np.array(cuts, dtype=np.int64) - 1], "right")
+        return sorted({*np.minimum(ends, last_ask).tolist(), last_ask})
+
+    def _bounds(self, first_ask: int, last_ask: int) -> tuple[int, int]:
+        return bisect.bisect_right(self._stops, first_ask), bisect.bisect_right(self._stops, last_ask)
 
     def ancestors(self, node: int) -> list[int]:
         """The ancestors of ``node``, from the first token down."""
@@ -254,6 +281,32 @@ class Trie:
                 stop = int(ends[leaves - 1]) + 1
         asks = self.asks(start, stop)
         return Pack(start, stop, asks.start, asks.stop)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Paths that were given together: their places, where their asks stand in `Trie`, and the first ask after them."""
+
+    places: range
+    asks: slice
+    shares: list[slice]
+    stop: int
+
+    def by_stop(self) -> int:
+        return self.stop
+
+
+def _groups(runs: list[range], subtree: _Subtree, asks: slice, stop: int) -> Iterator[_Group]:
+    """The groups of one head, whose asks are all before ``stop``."""
+    if len(runs) == 1:
+        yield _Group(runs[0], asks, subtree.shares, stop)
+        return
+    first, at = stop - len(subtree.ask_nodes), 0
+    for run in runs:
+        shares = subtree.shares[at : at + len(run)]
+        at += len(run)
+        last = max((int(subtree.asks[share].max()) for share in shares if share.start < share.stop), default=-1)
+        yield _Group(run, asks, shares, first + last + 1)
 
 
 def common_start(a: Sequence[int], b: Sequence[int]) -> int:
@@ -333,8 +386,11 @@ class _Subtree:
 
 def _subtrees(
     groups: Sequence[tuple[tuple[int, ...], Sequence[Path] | Branches]], kept: tuple[int, ...]
-) -> Iterator[tuple[tuple[int, ...], _Subtree, range | list[int]]]:
-    """Heads of which none begins with another one, in the trie's order; the nodes below each, and its paths' places."""
+) -> Iterator[tuple[tuple[int, ...], _Subtree, list[range]]]:
+    """Heads of which none begins with another one, in the trie's order; the nodes below each, and its paths' places.
+
+    The places are those of each group that begins with the head.
+    """
     ends = list(itertools.accumulate(len(branches) for _, branches in groups))
     together: list[tuple[tuple[int, ...], list[int]]] = []
     for group in sorted(range(len(groups)), key=lambda group: groups[group][0]):
@@ -351,11 +407,11 @@ def _subtrees(
         branches = groups[members[0]][1]
         if len(members) > 1:  # their paths may share nodes below the head
             together_below = [b for group in members for b in _below(len(head), *groups[group])]
-            yield head, _Subtree(together_below, rest), [place for run in runs for place in run]
+            yield head, _Subtree(together_below, rest), runs
         elif isinstance(branches, Branches) and not rest:
-            yield head, branches.subtree, runs[0]
+            yield head, branches.subtree, runs
         else:
-            yield head, _Subtree(branches, rest), runs[0]
+            yield head, _Subtree(branches, rest), runs
 
 
 def _below(length: int, head: tuple[int, ...], branches: Sequence[Path | Branch]) -> list[Branch]:
@@ -371,7 +427,7 @@ class _Parts:
         self.tokens, self.parents, self.depths = [_NONE], [_NONE], [_NONE]
         self.ask_nodes, self.ask_targets, self.asks = [_NONE], [_NONE], [_NONE]
         self.sets: dict[Hashable, int] = {}
-        self._nodes = self._asks = self._shared = 0
+        self._nodes = self.asks_so_far = self._shared = 0
 
     def add_line(self, line: list[int], head: tuple[int, ...], shared: int) -> None:
         """Add the nodes of a head from depth ``shared`` on, to ``line`` too."""
@@ -398,8 +454,8 @@ class _Parts:
             named = [self.sets.setdefault(name, len(self.sets)) for name in subtree.sets]
             targets = np.where(targets < 0, -1 - np.array(named)[np.maximum(-1 - targets, 0)], targets)
         self.ask_targets.append(targets)
-        self.asks.append(subtree.asks + self._asks)
+        self.asks.append(subtree.asks + self.asks_so_far)
         self._nodes += len(subtree.tokens)
-        self._asks += len(targets)
+        self.asks_so_far += len(targets)
         self._shared += len(subtree.asks)
         return slice(start, self._shared)

@@ -31,7 +31,7 @@ from backends.local.backend import discard_response
 from backends.local.causal import CausalBackend, LoadedModel
 from backends.local.plans import make_plans
 from backends.local.scores import answer_of
-from backends.local.scoring import Scorer, in_threads, score_requests
+from backends.local.scoring import OnKnown, Scorer, in_threads, score_requests
 from backends.local.trie import Path, Paths, Trie
 from backends.transformers.memory import PassSize
 from backends.transformers.scoring import tree_attention
@@ -56,6 +56,7 @@ class NoModel:
     device = torch.device("cpu")
     config = SimpleNamespace(num_hidden_layers=1, get_text_config=SimpleNamespace)
     tokens_computed = 0
+    gives_parts = False
 
     def __init__(self, encoder: HFTextEncoder, ms_a_token: float) -> None:
         self._vocabulary, self._seconds = encoder.vocabulary, ms_a_token / 1000
@@ -66,7 +67,7 @@ class NoModel:
     def attention(self, name: str) -> Iterator[None]:
         yield
 
-    def logits(self, ids: torch.Tensor, *_: Any) -> torch.Tensor:
+    def logits_in_parts(self, ids: torch.Tensor, *_: Any) -> Iterator[torch.Tensor]:
         seconds = self._seconds * ids.shape[1]
         with self._queue:
             self.busy += seconds
@@ -76,7 +77,7 @@ class NoModel:
         before = tree.past[0][0].shape[1] if tree.past else 0
         empty = torch.zeros(1, before + ids.shape[1], 0)
         tree.present[0] = (empty, empty)
-        return empty
+        yield empty
 
     def log_probabilities(self, logits: Any, rows: Any, targets: Any, sets: list[Any]) -> Any:
         if self._seconds:
@@ -97,8 +98,16 @@ class NoTimeScorer:
         self.tree = TreeRoute(self.reader, PassSize(self.pack_tokens, 1365, "cpu"))
 
     def logprobs(self, paths: Sequence[Path]) -> list[Any]:
+        return self.logprobs_as_known(paths, None)
+
+    def logprobs_as_known(self, paths: Sequence[Path], on_known: OnKnown | None) -> list[Any]:
         trie = Trie(paths, self.tree.kept)
-        answers, _ = self.tree.logprobs(trie)
+
+        def tell(answers: Any, first: int, last: int) -> None:
+            for places, values in trie.ended(answers, first, last) if on_known else ():
+                on_known(places, values)
+
+        answers, _ = self.tree.logprobs(trie, tell)
         return trie.share_out(answers)
 
 

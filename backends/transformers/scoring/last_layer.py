@@ -70,7 +70,7 @@ def _last_layer(model: Any) -> Any:
     usual = _instructions(LlamaDecoderLayer)
     lists = [module for module in model.modules() if isinstance(module, torch.nn.ModuleList) and len(module)]
     last = next((layers[-1] for layers in reversed(lists) if _instructions(type(layers[-1])) == usual), None)
-    if last is None or any(map(_is_changed, last.modules())):
+    if last is None or any(map(is_changed, last.modules())):
         return None
     return last if all(weight.device.type == "cpu" for weight in last.parameters()) else None
 
@@ -83,6 +83,6 @@ def _instructions(layer: Any) -> tuple[Any, ...]:
     return code.co_code, code.co_names, code.co_varnames, code.co_consts[1:]  # the first is the documentation
 
 
-def _is_changed(module: torch.nn.Module) -> bool:
+def is_changed(module: torch.nn.Module) -> bool:
     """Whether accelerate, a division over processes or other code has its part in what a module computes."""
     return bool(module._forward_hooks or module._forward_pre_hooks or "forward" in module.__dict__)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 import threading
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from backends.local.trie import Trie
 from backends.transformers.cached_state import cache_name
 from backends.transformers.context import vocabulary_size
 from backends.transformers.placement import input_device
-from backends.transformers.scoring.last_layer import LastLayer
+from backends.transformers.scoring.last_layer import LastLayer, is_changed
 from backends.transformers.scoring.positions import Positions
 
 ROWS_AT_A_TIME = 16  # rows of logits converted to float32 together: few enough for the CPU cache
@@ -40,6 +41,8 @@ class LogitReader:
         The attention implementation that the model was loaded with.
     positions : Positions
         How the model is told where its tokens stand.
+    gives_parts : bool
+        Whether its logits are its output head's, unchanged, so that some can be computed after the pass.
     tokens_computed : int
         Tokens the model has read so far; counted by the callers of `logits`, which know what is padding.
 
@@ -68,6 +71,7 @@ class LogitReader:
         self._last = LastLayer(model)
         if not self._agrees_cut():
             self._last.leave_whole()
+        self.gives_parts = self._agrees_in_parts()
 
     def of(self, model: Any) -> LogitReader:
         """A reader of another model of the same vocabulary."""
@@ -95,6 +99,31 @@ class LogitReader:
         moved = (cut.float().log_softmax(-1) - whole.float().log_softmax(-1)).abs().max()
         return float(moved) < (1e-4 if self.model.dtype == torch.float32 else 0.1)  # NaN is not
 
+    def _agrees_in_parts(self) -> bool:
+        """Whether the head computes the same logits, but for rounding, for some tokens after the others."""
+        if self.device.type != "cpu" or getattr(self.model, "hf_quantizer", None) is not None:
+            return False
+        if type(self._head.weight) is not torch.nn.Parameter or not isinstance(self._head, torch.nn.Linear):
+            return False  # divided, or of an adapter
+        if is_changed(self._head):
+            return False
+        ids = torch.arange(3, 15, device=self.device)[None] % self.vocabulary
+        places = torch.tensor([4, 9, 11], device=self.device)
+        given: list[torch.Tensor] = []
+        handle = self._head.register_forward_hook(lambda _, before, after: given.extend((after, after.clone())))
+        try:
+            self.tokens_computed += 2 * len(ids[0])
+            whole = self.logits(ids, None, None, places)
+            if whole.data_ptr() != given[0].data_ptr() or not torch.equal(whole, given[1][0]):
+                return False  # divided by a temperature, capped, or in another dtype
+            parts = torch.cat([*self.logits_in_parts(ids, None, None, places, [1, 3])])
+        except Exception:  # foreign code: why a model fails is told by the trials of its routes
+            return False
+        finally:
+            handle.remove()
+        moved = (parts.float().log_softmax(-1) - whole.float().log_softmax(-1)).abs().max()
+        return float(moved) < (1e-4 if self.model.dtype == torch.float32 else 0.1)  # NaN is not
+
     def logits(
         self,
         ids: torch.Tensor,
@@ -115,6 +144,31 @@ class LogitReader:
             logits: torch.Tensor = self.model(ids, use_cache=False, **options).logits[0]
             return logits
 
+    def logits_in_parts(
+        self,
+        ids: torch.Tensor,
+        positions: torch.Tensor | None,
+        mask: torch.Tensor | None,
+        places: torch.Tensor,
+        stops: Sequence[int],
+    ) -> Iterator[torch.Tensor]:
+        """As `logits`, the rows until each of ``stops`` by themselves, computed when they are asked for.
+
+        With several stops the model is one that `gives_parts`.
+        """
+        if len(stops) == 1:
+            yield self.logits(ids, positions, mask, places)
+            return
+        first = stops[0]
+        rest: list[torch.Tensor] = []
+        with self._for(places, True, first, rest), self.positions.of_pass(positions, mask) as options:
+            logits: torch.Tensor = self.model(ids, use_cache=False, **options).logits[0]
+        yield logits
+        for low, high in itertools.pairwise(stops):
+            with self._turn, torch.inference_mode():
+                logits = self._head(rest[0][:, low - first : high - first])[0]
+            yield logits
+
     def logits_and_cache(self, ids: torch.Tensor, cache: Any, places: torch.Tensor) -> tuple[torch.Tensor, Any]:
         """As `logits`, of tokens behind what the model's own cache holds (None: nothing); and the cache then.
 
@@ -128,15 +182,23 @@ class LogitReader:
             return out.logits[0], getattr(out, name, None)
 
     @contextlib.contextmanager
-    def _for(self, places: torch.Tensor, cuts: bool) -> Iterator[None]:
-        """Passes within this block compute the logits of these places of their flattened batch alone."""
+    def _for(
+        self, places: torch.Tensor, cuts: bool, first: int | None = None, rest: list[torch.Tensor] | None = None
+    ) -> Iterator[None]:
+        """Passes within this block compute the logits of these places of their flattened batch alone.
+
+        Of the first ones alone, if ``first`` says how many: ``rest`` gets the others' hidden states (1, rows, C).
+        """
 
         def select(module: torch.nn.Module, arguments: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
             hidden = arguments[0]  # (B, T, C)
-            if self._last.has_cut:
-                return arguments
-            at = places.to(hidden.device)  # the last layer may be elsewhere than the input
-            return (hidden.reshape(-1, hidden.shape[-1])[at][None], *arguments[1:])
+            if not self._last.has_cut:
+                at = places.to(hidden.device)  # the last layer may be elsewhere than the input
+                hidden = hidden.reshape(-1, hidden.shape[-1])[at][None]
+            if rest is not None:
+                rest.append(hidden[:, first:])
+                hidden = hidden[:, :first]
+            return (hidden, *arguments[1:])
 
         with self._turn:
             handle = self._head.register_forward_pre_hook(select)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import torch
 
 from backends.errors import BackendError
-from backends.local.scoring import Scorer, in_threads
+from backends.local.scoring import OnKnown, Scorer, in_threads
 from backends.local.trie import Path, Trie
 from backends.transformers.context import context_length
 from backends.transformers.memory import PassSize, most_rows
@@ -34,6 +34,9 @@ from backends.transformers.scoring.twin import agree, make_twin
 
 Value = npt.NDArray[np.float64] | BackendError
 
+#: How much larger a pass is whose answers are computed in parts: larger ones take less time for a token, and a kill
+#: should not lose more answers.
+LARGER_IN_PARTS = 1.5
 LONG_START = 48  # tokens: a start of so many that all texts share is read once, by all threads
 
 
@@ -46,7 +49,7 @@ class SequenceScorer:
     beginning_with : callable
         Returns the token ids of a set, given its name.
     pack_tokens : int
-        Maximum tokens of one forward pass.
+        Maximum tokens of one forward pass; half as many again where its answers can be computed in parts.
     threads : int
         CPU threads that torch computes with here, which `side_by_side` divides.
 
@@ -98,6 +101,8 @@ class SequenceScorer:
             if self.route == "batch":
                 self.route_reason += unusual + try_starts(self._batch, SharedStarts(reader, self.size), reader)
                 self._limit(fixed_choice(reader, self.size))
+        elif reader.gives_parts:
+            self.pack_tokens = self.size.most_tokens = int(pack_tokens * LARGER_IN_PARTS)
 
     def _limit(self, tokens: int | None) -> None:
         if tokens is not None:
@@ -191,20 +196,38 @@ class SequenceScorer:
 
         A path that does not fit in memory even one token at a time gets an error instead.
         """
+        return self.logprobs_as_known(paths, None)
+
+    def logprobs_as_known(self, paths: Sequence[Path], on_known: OnKnown | None) -> list[Value]:
+        """As in `backends.local.scoring.SupportsEarlyValues`. The tree alone knows some before others."""
         if self.route == "batch":
             return self._by(self._batch, paths)
         longest = self._tree.longest
         if longest is None or all(len(path.computed) <= longest for path in paths):
-            return self._by(self._tree, paths)
+            return self._by(self._tree, paths, on_known)
         short = [len(path.computed) <= longest for path in paths]
         by_tree = iter(self._by(self._tree, [*itertools.compress(paths, short)]))
         with self._reader.attention(self._reader.own_attention):  # a lane has set the tree's
             by_rows = iter(self._by(self._batch, [path for path in paths if len(path.computed) > longest]))
         return [next(by_tree if is_short else by_rows) for is_short in short]
 
-    def _by(self, route: TreeRoute | MaskedTreeRoute | BatchRoute, paths: Sequence[Path]) -> list[Value]:
+    def _by(
+        self,
+        route: TreeRoute | MaskedTreeRoute | BatchRoute,
+        paths: Sequence[Path],
+        on_known: OnKnown | None = None,
+    ) -> list[Value]:
         trie = Trie(paths, route.kept)
-        answers, failed = route.logprobs(trie)
+
+        def tell(answers: npt.NDArray[np.float64], first: int, last: int) -> None:
+            if on_known is not None:
+                for places, values in trie.ended(answers, first, last):
+                    on_known(places, values)
+
+        if isinstance(route, TreeRoute) and on_known is not None:
+            answers, failed = route.logprobs(trie, tell)
+        else:
+            answers, failed = route.logprobs(trie)
         if not failed.any():
             return [*trie.share_out(answers)]
         return [_too_large() if failed[asks].any() else answers[asks] for asks in trie.asks_of]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,6 +18,10 @@ from backends.transformers.memory import PassSize
 from backends.transformers.scoring.reader import LogitReader
 from backends.transformers.scoring.tree_attention import ATTENTION, State, TreeRefusedError, make_tree_pass
 
+#: Texts whose answers are computed together at a pass's end: a kill then loses no more answers than these.
+MOST_TOGETHER = 8
+#: Told the answers to all asks, and of which of them they are known now: from the first until before the last.
+OnKnown = Callable[[npt.NDArray[np.float64], int, int], None]
 #: As configs name a layer that attends within chunks.
 CHUNKED = "chunked_attention"
 
@@ -43,8 +49,14 @@ class TreeRoute:
         """Go on from the state of another route over the same weights, which keeps it too."""
         self.kept, self._past = other.kept, other._past
 
-    def logprobs(self, trie: Trie) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-        """The answers to all asks (nats), and which of them did not fit in memory."""
+    def logprobs(
+        self, trie: Trie, on_known: OnKnown | None = None
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+        """The answers to all asks (nats), and which of them did not fit in memory.
+
+        ``on_known`` is called as soon as further ones are known, in the order of asks; again for a pass that is
+        repeated.
+        """
         answers = np.full(len(trie.ask_nodes), np.nan)
         failed = np.zeros(len(answers), dtype=bool)
         start = trie.reusable(self.kept)
@@ -59,7 +71,9 @@ class TreeRoute:
                 most = self._size.tokens if self.longest is None else min(self._size.tokens, self.longest)
                 pack = trie.pack(start, nodes=most, rows=self._size.rows)
                 try:
-                    past, chain = self._size.run(partial(self._forward_pack, trie, pack, chain, past, answers))
+                    past, chain = self._size.run(
+                        partial(self._forward_pack, trie, pack, chain, past, answers, on_known)
+                    )
                     start = pack.stop
                 except NoRoomError:
                     tokens = pack.stop - pack.start
@@ -83,16 +97,23 @@ class TreeRoute:
         chain: list[int],
         past: State,
         answers: npt.NDArray[np.float64],
+        on_known: OnKnown | None,
     ) -> tuple[State, list[int]]:
         """Compute a pack and fill in its answers. Returns the chain that the next pack needs: its state, its nodes."""
         tokens = torch.from_numpy(trie.tokens[pack.start : pack.stop]).to(self._reader.device)
         depths = torch.from_numpy(trie.depths[pack.start : pack.stop]).to(self._reader.device)
         rows, row_of_ask = np.unique(trie.ask_nodes[pack.first_ask : pack.last_ask], return_inverse=True)
         places = torch.from_numpy(rows - pack.start).to(self._reader.device)
+        stops = [pack.last_ask]
+        if on_known is not None and self._reader.gives_parts:
+            stops = trie.parts(pack.first_ask, pack.last_ask, MOST_TOGETHER)
+        counts = np.array(stops) - pack.first_ask
+        row_stops = [0, *(int(row_of_ask[count - 1]) + 1 if count else 0 for count in counts)]
         config = self._reader.config
         tree = make_tree_pass(trie, pack, len(chain), past, self._reader.device, _chunks(config))
         with tree.active():
-            logits = self._reader.logits(tokens[None], depths[None], None, places)
+            later = self._reader.logits_in_parts(tokens[None], depths[None], None, places, row_stops[1:])
+            first_part = next(later)
         # Where a model has an encoder too, ``num_hidden_layers`` is that one's.
         layers = getattr(config, "decoder_layers", None) or config.num_hidden_layers
         if len(tree.present) != layers:
@@ -102,8 +123,12 @@ class TreeRoute:
         if window is not None and window not in tree.windows:
             raise TreeRefusedError("its sliding window does not reach the attention function")
         self._reader.tokens_computed += len(tokens)
-        targets = trie.ask_targets[pack.first_ask : pack.last_ask]
-        answers[pack.first_ask : pack.last_ask] = self._reader.log_probabilities(logits, row_of_ask, targets, trie.sets)
+        bounds = itertools.pairwise([pack.first_ask, *stops])
+        for (first, last), row, logits in zip(bounds, row_stops, itertools.chain([first_part], later), strict=False):
+            mine = row_of_ask[first - pack.first_ask : last - pack.first_ask] - row
+            answers[first:last] = self._reader.log_probabilities(logits, mine, trie.ask_targets[first:last], trie.sets)
+            if on_known is not None:
+                on_known(answers, first, last)
         held = chain + list(range(pack.start, pack.stop))
         wanted = trie.ancestors(pack.stop) if pack.stop < len(trie) else [*trie.ancestors(pack.stop - 1), pack.stop - 1]
         return _cut(tree.present, held, wanted), wanted

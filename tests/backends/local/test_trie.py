@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -145,6 +147,35 @@ def test_a_trie_of_heads_and_branches_is_that_of_their_paths(
     assert [asks.tolist() for asks in found.asks_of] == [asks.tolist() for asks in expected.asks_of]
     answers = np.linspace(-1, 0, len(found.ask_nodes))
     assert [x.tolist() for x in found.share_out(answers)] == [answers[asks].tolist() for asks in expected.asks_of]
+
+
+@given(groups(), kept_paths, st.integers(1, 3), st.integers(1, 9))
+def test_groups_end_once_and_few_in_each_part(
+    batch: list[tuple[tuple[int, ...], Branches]], kept: tuple[int, ...], most: int, nodes: int
+) -> None:
+    grouped = Paths(batch)
+    trie = Trie(grouped, kept)
+    answers = np.linspace(-1, 0, len(trie.ask_nodes))
+    expected = trie.share_out(answers)
+    known, ended = np.full(len(answers), np.nan), []
+    start = 0
+    while start < len(trie):
+        pack = trie.pack(start, nodes=nodes, rows=99)
+        stops = trie.parts(pack.first_ask, pack.last_ask, most)
+        assert (stops[-1], stops) == (pack.last_ask, sorted(stops))
+        for first, last in itertools.pairwise([pack.first_ask, *stops]):
+            known[first:last] = answers[first:last]
+            assert not set(trie.ask_nodes[first:last]) & set(trie.ask_nodes[last:]), "a node's asks are of one part"
+            now = list(trie.ended(known, first, last))
+            nodes_of_last = {int(trie.ask_nodes[max(a for p in group for a in trie.asks_of[p])]) for group, _ in now}
+            assert len(now) <= most or len(nodes_of_last) < len(now), "more end together at one node alone"
+            for group, values in now:
+                assert [x.tolist() for x in values] == [expected[place].tolist() for place in group], "and no NaN"
+                ended.append(group)
+        start = pack.stop
+    with_asks = [range(stop - len(fan), stop) for stop, (_, fan) in zip(grouped._ends, batch, strict=True)]
+    with_asks = [group for group in with_asks if any(len(expected[place]) for place in group)]
+    assert sorted(ended, key=lambda group: group.start) == with_asks
 
 
 def test_grouped_paths_are_those_of_each_head_in_turn() -> None:

@@ -65,15 +65,15 @@ def test_a_pass_that_fails_for_one_request_spares_the_others(
     backend = HFBackend(folders["llama"], threads=1)
     usual = backend.run_blocking(GOOD[:12])
     scorer: Any = backend.load().scorer
-    logprobs = type(scorer).logprobs
+    logprobs = type(scorer).logprobs_as_known
 
-    def fails_at_a_prompt(self: Any, paths: Any) -> Any:
+    def fails_at_a_prompt(self: Any, paths: Any, on_known: Any) -> Any:
         bad = backend.load().encoder.encode([GOOD[5].prompt], chat=False)[0]
         if any(list(path.tokens[: len(bad)]) == bad for path in paths):
             raise RuntimeError("index out of\nrange")
-        return logprobs(self, paths)
+        return logprobs(self, paths, on_known)
 
-    monkeypatch.setattr(type(scorer), "logprobs", fails_at_a_prompt)
+    monkeypatch.setattr(type(scorer), "logprobs_as_known", fails_at_a_prompt)
     answers = backend.run_blocking(GOOD[:12])
     assert [i for i, answer in enumerate(answers) if isinstance(answer, BackendError)] == [5]
     assert answers[5].message == "RuntimeError: index out of range"
@@ -126,15 +126,15 @@ def test_a_pass_that_fails_is_tried_again_in_halves(folders: dict[str, Path], mo
     """One odd request among eight: 1 pass of 8, and 2 of each of 4, 2 and 1."""
     backend = HFBackend(folders["llama"], threads=1)
     scorer: Any = backend.load().scorer
-    logprobs, passes = type(scorer).logprobs, []
+    logprobs, passes = type(scorer).logprobs_as_known, []
 
-    def fails(self: Any, paths: Any) -> Any:
+    def fails(self: Any, paths: Any, on_known: Any) -> Any:
         passes.append(len(paths))
         if any(len(path.tokens) > 60 for path in paths):
             raise RuntimeError("planted")
-        return logprobs(self, paths)
+        return logprobs(self, paths, on_known)
 
-    monkeypatch.setattr(type(scorer), "logprobs", fails)
+    monkeypatch.setattr(type(scorer), "logprobs_as_known", fails)
     answers = backend.run_blocking([*GOOD[:7], ScoreRequest("x" * 61, (" he",))])
     assert sum(isinstance(answer, BackendError) for answer in answers) == 1
     assert len(passes) == 7

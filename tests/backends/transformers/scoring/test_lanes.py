@@ -160,15 +160,15 @@ def test_a_text_without_room_beside_another_is_tried_alone(
 def test_one_odd_text_fails_alone_in_its_lane(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     backend = of_threads(folders["llama"], 2)
     for lane in lanes_of(backend):
-        logprobs = lane.logprobs
+        logprobs = lane.logprobs_as_known
         odd = tuple(backend.load().encoder.render("Nobody knew why the cook Ann"))
 
-        def fail(paths: Any, logprobs: Any = logprobs, odd: Any = odd) -> Any:
+        def fail(paths: Any, on_known: Any, logprobs: Any = logprobs, odd: Any = odd) -> Any:
             if any(path.tokens[: len(odd)] == odd for path in paths):
                 raise RuntimeError("odd")
-            return logprobs(paths)
+            return logprobs(paths, on_known)
 
-        monkeypatch.setattr(lane, "logprobs", fail)
+        monkeypatch.setattr(lane, "logprobs_as_known", fail)
     answers = backend.run_blocking(REQUESTS)
     failed = [
         request.prompt for request, answer in zip(REQUESTS, answers, strict=True) if not hasattr(answer, "scores")
