@@ -161,6 +161,16 @@ def _send(process: subprocess.Popen[bytes], message: Any) -> None:
         raise BackendError("internal", "a process of the divided model has ended") from None
 
 
+def as_first_rank(value: bool, device: str) -> bool:
+    """What rank 0 has it that is. All ranks ask at the same point of their work, and so go on alike."""
+    import torch
+    import torch.distributed as dist
+
+    said = torch.tensor([value], dtype=torch.uint8, device=device)
+    dist.broadcast(said, 0)
+    return bool(said.item())
+
+
 def join_group(rank: int, size: int, port: int) -> None:
     """Meet the other processes. Returns once all are there."""
     import torch
