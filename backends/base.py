@@ -349,6 +349,19 @@ class SupportsStreaming(Protocol):
         ...
 
 
+@runtime_checkable
+class SupportsStopping(Protocol):
+    """A backend whose batches take long, and which can end one before all of it is computed."""
+
+    def stop_computing(self) -> None:
+        """End the calls of `Backend.run` in progress after the step that is being computed.
+
+        They return what they have, and a `backends.errors.StoppedError` for each request that they did not come to.
+        Later calls compute as ever. Called on the event loop; does not wait.
+        """
+        ...
+
+
 #: What an identity check usually notices.
 ANOTHER_MODEL = "another model answers under this name"
 

@@ -4,7 +4,8 @@
     ├── ConfigError             bad input; found before any model is loaded (exit code 2)
     │   └── MissingExtra        an optional dependency is not installed
     └── BackendError            a model could not answer; a value that is stored and counted
-        └── UncheckedError      a check at a run's end could not be made
+        ├── UncheckedError      a check at a run's end could not be made
+        └── StoppedError        a stop came before the request was computed; neither stored nor counted
 
 Every message names what is wrong and how to fix it. A `BackendError` is returned, not raised,
 by `Backend.run`, so that one failed request never shifts or hides its neighbours.
@@ -173,3 +174,16 @@ class BackendError(AuditError):
 
 class UncheckedError(BackendError):
     """A check at a run's end could not be made; the message says which, and why."""
+
+
+class StoppedError(BackendError):
+    """A batch was stopped before this request was computed. It did not fail: it has no answer, and may be asked again.
+
+    Whoever takes it for any other `BackendError` counts it as missing.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("internal", "stopped before it was computed", retryable=True)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StoppedError, ()

@@ -168,7 +168,7 @@ def absences(store: Store, journal: Iterable[Mapping[str, Any]], title: str | No
         if of_journal := [span for span in in_journal if span[0] <= _time(run.started) <= span[1]]:
             in_journal.remove(of_journal[0])
             continue
-        why = run.status if run.finished else "no result: it is still running, or was killed"
+        why = run.status if run.finished else f"no result: {run.status}"
         found.append(Absence(at=run.started, why=why))
     return sorted(found, key=lambda absence: _time(absence.at))
 

@@ -294,11 +294,22 @@ def _run(audit: Audit, store: Path, baseline: str | None, again: str, *, as_json
         for line in () if result.interrupted or not result.has_answers else _follow_ups(result, store):
             say(line)
     if result.interrupted:
-        say(f"Interrupted. All answers so far are stored: {again} resumes.", to_stderr=True)
+        say(_interrupted(result, again), to_stderr=True)
         return INTERRUPTED
     for problem in result.problems:
         say(f"Problem: {problem}", to_stderr=True)
     return OK if result.complete else FAILED
+
+
+def _interrupted(result: AuditResult, again: str) -> str:
+    """How many answers an interrupted run stored, and how it is resumed."""
+    from audit.report.phrases.counted import count
+    from audit.report.phrases.next_steps import has_command, run_command
+
+    new = count(sum(model.asked for model in result.models), "new answer")
+    if result.source is not None and has_command(result.source):
+        again = run_command(result.source)
+    return f"Interrupted: {new} stored, and all earlier ones kept. To resume: {again}"
 
 
 def _without_report(audit: Audit, result: AuditResult) -> Iterable[str]:

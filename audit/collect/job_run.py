@@ -27,8 +27,9 @@ from backends.base import (
     OnResponse,
     SupportsIdentityCheck,
     SupportsPrices,
+    SupportsStopping,
 )
-from backends.errors import LONGEST_ASKED_PAUSE, BackendError
+from backends.errors import LONGEST_ASKED_PAUSE, BackendError, StoppedError
 
 log = logger("scheduler")
 
@@ -78,10 +79,20 @@ class JobRun:
         """Whether no new requests are sent."""
         return self.outcome.stopped is not None
 
+    @property
+    def ends_by_itself(self) -> bool:
+        """Whether what is in flight at a stop ends after one step: a local model in this process."""
+        backend = self.job.backend
+        return backend.device is not None and isinstance(backend, SupportsStopping) and self.pool.actors() is None
+
     def halt(self, reason: str) -> None:
-        """Send no new requests. Those in flight continue. A job that has ended stays what it is."""
+        """Send no new requests. Those in flight continue; a local model ends after the step that it computes.
+
+        A job that has ended stays what it is.
+        """
         if not self.halted and not self._ended:
             self.outcome.stopped = reason
+            self.pool.stop_computing()
             log.warning("halted", model=self.job.name, reason=reason)
             for task in self._idle:
                 task.cancel()
@@ -288,7 +299,8 @@ class JobRun:
     async def _attempt(self, pending: Sequence[PlannedRequest], again: bool) -> list[tuple[PlannedRequest, Answer]]:
         """Call the backend once; its own time limit starts after the limiter's wait.
 
-        Answers that it reports early are stored at once. Returns those not stored yet.
+        Answers that it reports early are stored at once. Returns those not stored yet, without requests that a stop
+        came before.
         """
         with self._interruptible(), self._times.spent("rate"):
             ticket = await self.limiter.enter(again)
@@ -312,7 +324,11 @@ class JobRun:
             self._refusing_since = math.inf
         else:
             self._refusing_since = min(self._refusing_since, time.monotonic())
-        return [pair for place, pair in enumerate(zip(pending, answers, strict=True)) if place not in early]
+        return [
+            (planned, answer)
+            for place, (planned, answer) in enumerate(zip(pending, answers, strict=True))
+            if place not in early and not isinstance(answer, StoppedError)
+        ]
 
     def _is_given_up(self, attempts: int) -> bool:
         return attempts >= self._retry.attempts or time.monotonic() - self._refusing_since > self._retry.max_wait

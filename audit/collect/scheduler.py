@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 
 from audit.collect.executors import Executor, LocalExecutor, Pool
 from audit.collect.job_run import JobRun
@@ -71,9 +71,10 @@ async def run_jobs(
             run.halt(reason)
 
     tasks = [asyncio.create_task(_take_turns(turn)) for turn in turns]
+    ending = {task for task, turn in zip(tasks, turns, strict=True) if turn[0].ends_by_itself}
     helpers = [asyncio.create_task(_renew(store)), asyncio.create_task(_watch(stop, halt_all))]
     try:
-        failure = await _wait_for_all(tasks, halt_all, stop)
+        failure = await _wait_for_all(tasks, ending, halt_all, stop)
     finally:
         for task in (*tasks, *helpers):
             task.cancel()
@@ -104,9 +105,16 @@ async def _take_turns(runs: Sequence[JobRun]) -> None:
 
 
 async def _wait_for_all(
-    tasks: Sequence[asyncio.Task[None]], halt_all: Callable[[str], None], stop: ShutdownRequest
+    tasks: Sequence[asyncio.Task[None]],
+    ending: Set[asyncio.Task[None]],
+    halt_all: Callable[[str], None],
+    stop: ShutdownRequest,
 ) -> BaseException | None:
-    """Wait for all tasks. After a stop, or the first failure, requests in flight get ``stop.grace`` seconds to end."""
+    """Wait for all tasks. After a stop, or the first failure, requests in flight get ``stop.grace`` seconds to end.
+
+    Not so those of the tasks ``ending``: a local model's step cannot be cut off, and cancelling it would only lose what
+    it computes.
+    """
     failure: BaseException | None = None
     pending = set(tasks)
     stopping = asyncio.create_task(stop.wait())
@@ -115,11 +123,11 @@ async def _wait_for_all(
         while pending:
             if deadline is None and (stop.requested or failure is not None):
                 deadline = time.monotonic() + stop.grace
-            left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+            left = None if deadline is None or pending <= ending else max(deadline - time.monotonic(), 0.0)
             watched = pending if stopping.done() else pending | {stopping}
             done, _ = await asyncio.wait(watched, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             if not done:
-                break
+                pending &= ending
             for task in done - {stopping}:
                 pending.discard(task)
                 if (error := task.exception()) is not None and failure is None:

@@ -1,6 +1,6 @@
 """Stopping: the first signal lets requests in flight finish, the second exits immediately.
 
-Nothing needs to be saved at the second signal: an answer counts only once it is on the disk.
+No answer needs to be saved at the second signal: it counts only once it is on the disk.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NoReturn
 
 INTERRUPTED = 130  # exit code
 
@@ -22,11 +23,20 @@ class ShutdownRequest:
     ----------
     grace : float
         Seconds that requests in flight are given to finish.
+
+    Attributes
+    ----------
+    waits_for : str
+        What a stop waits for, as it is told after a signal.
+    on_exit : callable
+        Called where the process exits without waiting. It runs in a signal's handler, and is to be quick.
     """
 
     def __init__(self, grace: float = 30.0) -> None:
         self.grace = grace
         self.reason: str | None = None
+        self.waits_for = f"at most {grace:g} s for those in flight"
+        self.on_exit: Callable[[], None] = lambda: None
         self._event = asyncio.Event()
 
     @property
@@ -40,6 +50,12 @@ class ShutdownRequest:
             self.reason = reason
             self._event.set()
 
+    def exit_now(self) -> NoReturn:
+        """Exit with 130, whatever is in flight."""
+        with contextlib.suppress(Exception):
+            self.on_exit()
+        os._exit(INTERRUPTED)
+
     async def wait(self) -> None:
         """Return once a stop is requested."""
         await self._event.wait()
@@ -52,8 +68,8 @@ def stop_on_signals(stop: ShutdownRequest, resume_hint: str) -> Iterator[None]:
     A closing terminal may send SIGHUP twice, from the kernel and from the shell, so SIGHUP never counts as the second
     signal; under ``nohup`` it stays ignored.
 
-    ``resume_hint`` is printed on stderr and says how to resume later. Use it in the main thread, inside a running
-    loop.
+    ``resume_hint`` is printed on stderr after the second signal and says how to resume later; after the first, the
+    run's end says so. Use it in the main thread, inside a running loop.
     """
     loop = asyncio.get_running_loop()
     received = 0
@@ -65,13 +81,10 @@ def stop_on_signals(stop: ShutdownRequest, resume_hint: str) -> Iterator[None]:
         if received > 1:
             if name == "SIGHUP":
                 return
-            _write_to_stderr(f"\n{name} again: exiting.\n")
-            os._exit(INTERRUPTED)
-        message = (
-            f"\n{name}: no new requests; waiting at most {stop.grace:g} s for those in flight. "
-            f"Press Ctrl-C again to exit immediately.\n{resume_hint}\n"
-        )
-        _write_to_stderr(message)
+            _write_to_stderr(f"\n{name} again: exiting. {resume_hint}\n")
+            stop.exit_now()
+        again = "Press Ctrl-C again to exit immediately."
+        _write_to_stderr(f"\n{name}: no new requests; waiting {stop.waits_for}. {again}\n")
         loop.call_soon_threadsafe(stop.request, name)
 
     numbers = [signal.SIGINT, signal.SIGTERM]

@@ -120,6 +120,8 @@ async def run_audit(
         others = () if before is None else tuple(measure.measure for measure in before.measures)
         await asyncio.to_thread(refuse_mistakes, audit, resolved.items, others)
         store.runs.start(run_id, audit.title, json.dumps(config_json(audit)), started)
+        stop.waits_for = _waited_for(resolved, stop)
+        stop.on_exit = functools.partial(store.runs.end_at_once, run_id)
         executor = audit.executor or LocalExecutor()
         run = _Run(audit, resolved, store, executor, run_id, started)
         try:
@@ -166,6 +168,15 @@ def _stoppable(stop: ShutdownRequest) -> contextlib.AbstractContextManager[None]
     if threading.current_thread() is not threading.main_thread():
         return contextlib.nullcontext()
     return stop_on_signals(stop, "All answers so far are stored: run the same command again to resume.")
+
+
+def _waited_for(resolved: ResolvedAudit, stop: ShutdownRequest) -> str:
+    """What a stop waits for. A local model's step has no time limit: a thread cannot be cut off."""
+    is_local = {described.backend.device is not None for described in resolved.backends()}
+    step = "for the local model's current step (a forward pass, or loading)"
+    if is_local == {True}:
+        return step
+    return f"{step}, and {stop.waits_for}" if True in is_local else stop.waits_for
 
 
 def _is_stopped(outcomes: Mapping[str, Sequence[Outcome]]) -> bool:

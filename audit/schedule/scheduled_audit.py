@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import shlex
 import shutil
 import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import httpx
 
@@ -99,6 +98,11 @@ class ScheduledAudit:
             with contextlib.suppress(RuntimeError):  # the run has ended
                 loop.call_soon_threadsafe(stop.request, reason)
 
+    def exit_now(self) -> NoReturn:
+        """Exit with 130 without waiting for the current run, which counts as interrupted."""
+        _, stop = self._stop or (None, ShutdownRequest())
+        stop.exit_now()
+
     async def _run(self, audit: Audit) -> AuditResult:
         stop = ShutdownRequest()
         self._stop = (asyncio.get_running_loop(), stop)
@@ -137,14 +141,14 @@ class ScheduledAudit:
 def serve(audit: ScheduledAudit, schedule: Schedule) -> int:
     """Serve until SIGINT or SIGTERM, then end the current run and return the exit code.
 
-    A second signal exits immediately: the run counts as killed, and its answers are kept.
+    A second signal exits immediately: the slot counts as killed, its run as interrupted, and its answers are kept.
     Call it in the main thread.
     """
     stopping = threading.Thread(target=schedule.stop)
 
     def handle(number: int, _frame: object) -> None:
         if stopping.ident is not None:
-            os._exit(INTERRUPTED)
+            audit.exit_now()
         # In a thread: the interrupted code may hold locks that stopping needs.
         stopping.start()
         audit.interrupt(signal.Signals(number).name)

@@ -49,9 +49,12 @@ def _process_namespace() -> str:
 
 
 def _start_since_boot(pid: int) -> float | None:
-    """Seconds from boot to the start of a process, independent of the wall clock. None if there is no such process."""
+    """Seconds from boot to the start of a process, independent of the wall clock. None if it has ended."""
     try:
         boot = psutil.boot_time()  # first: psutil 6 adds the one read last, perhaps before the clock was set
-        return float(psutil.Process(pid).create_time() - boot)
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:  # ended, and its parent has not asked how: in a container, never
+            return None
+        return float(process.create_time() - boot)
     except psutil.Error:
         return None

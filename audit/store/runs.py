@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import json
 import sqlite3
 import zlib
@@ -21,6 +22,9 @@ from backends.errors import ConfigError
 
 #: The status of a run in progress, followed by its owner (not in earlier versions).
 _RUNNING = "running"
+_KILLED = "killed"
+_INTERRUPTED = "interrupted"
+LOCKED_SECONDS = 0.5  # that a process which is to exit at once waits for a locked file
 #: In a run's config: how many actors answered for each model.
 _ACTORS = "actors"
 #: What a result holds of a model whose draws left a doubt.
@@ -94,6 +98,16 @@ class Runs:
             (status, _now(), None if result is None else to_bytes(result.model_dump_json()), run_id),
         )
 
+    def end_at_once(self, run_id: str) -> None:
+        """Record that a run in progress was interrupted, where its process exits in a signal's handler.
+
+        By a connection of its own: this store's writer may wait for what the handler has interrupted. Where the file
+        stays locked nothing is recorded, and the run counts as killed.
+        """
+        with contextlib.closing(sqlite3.connect(self._database.path, timeout=LOCKED_SECONDS)) as db, db:
+            sql = "UPDATE runs SET status = ? WHERE id = ? AND status LIKE ?"
+            db.execute(sql, (_INTERRUPTED, run_id, f"{_RUNNING} %"))
+
     def end_part(self, run_id: str, part: tuple[int, int], status: str) -> None:
         """Record the final status of a run that asked a part of an audit: it has no result."""
         self.end(run_id, f"{PART}{part[0]} of {part[1]}: {status}", None)
@@ -160,6 +174,9 @@ class Runs:
                 (status,) = db.execute("SELECT status FROM runs WHERE id = ?", (run_id,)).fetchone() or ("",)
             if status.startswith(PART):
                 raise part_without_figures(run_id, status)
+            state = _seen(status)
+            if state in (_INTERRUPTED, _KILLED):
+                raise cut_off_without_figures(run_id, state)
             hint = "Run its config again: it resumes after interruption"
             raise ConfigError("run", run_id, "it has not finished", hint)
         return result
@@ -268,10 +285,10 @@ def part_without_figures(run_id: str, part: str) -> ConfigError:
     return ConfigError("run", run_id, f"it asked {part.partition(':')[0]} of an audit, which has no figures", hint)
 
 
-def cut_off_without_figures(run_id: str) -> ConfigError:
-    """The error where figures of a run are wanted that was interrupted with many questions left."""
+def cut_off_without_figures(run_id: str, how: str = _INTERRUPTED) -> ConfigError:
+    """The error where figures of a run are wanted that ended at once, or with many questions left."""
     hint = "Run the same audit again: it resumes, and has figures at its end"
-    return ConfigError("run", run_id, "it was interrupted, and has no figures", hint)
+    return ConfigError("run", run_id, f"it was {how}, and has no figures", hint)
 
 
 def _insert_chunk(db: sqlite3.Connection, run_id: str, model: str, suite: str, text: bytes) -> None:
@@ -288,4 +305,4 @@ def _seen(status: str) -> str:
     state, _, owner = status.partition(" ")
     if state != _RUNNING:
         return status
-    return "killed" if owner and is_gone(owner) else _RUNNING
+    return _KILLED if owner and is_gone(owner) else _RUNNING

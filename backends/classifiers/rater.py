@@ -36,6 +36,7 @@ from backends.base import (
     ScoreResponse,
     SupportsIdentityCheck,
     SupportsPrices,
+    SupportsStopping,
 )
 from backends.errors import BackendError, ConfigError
 from backends.options import Options, checked_options, refused
@@ -199,6 +200,11 @@ class LLMRater(Backend):
             for i, answer in zip(asked, given, strict=True):
                 answers[i] = self._read(answer)
         return answers
+
+    def stop_computing(self) -> None:
+        """As in `backends.base.SupportsStopping`."""
+        if isinstance(self.backend, SupportsStopping):
+            self.backend.stop_computing()
 
     async def close(self) -> None:
         await self.backend.close()

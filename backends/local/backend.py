@@ -15,7 +15,7 @@ from typing import Annotated, TypeVar
 from pydantic import Field
 
 from backends.base import Answer, Backend, Description, OnResponse, Request
-from backends.errors import ConfigError, MissingExtra
+from backends.errors import ConfigError, MissingExtra, StoppedError
 from backends.options import OnError
 
 R = TypeVar("R")
@@ -41,6 +41,8 @@ class LocalBackend(Backend):
 
     def __init__(self) -> None:
         self._worker: ThreadPoolExecutor | None = None
+        self._stops: set[threading.Event] = set()  # one for each call of `run` that has not returned
+        self._stop = threading.Event()  # that of the call in the worker thread
 
     @abstractmethod
     def describe_blocking(self) -> Description:
@@ -48,7 +50,10 @@ class LocalBackend(Backend):
 
     @abstractmethod
     def run_blocking(self, batch: Sequence[Request], on_response: OnResponse = discard_response) -> list[Answer]:
-        """`run`, in the worker thread, where it also calls ``on_response`` for each answer known early."""
+        """`run`, in the worker thread, where it also calls ``on_response`` for each answer known early.
+
+        Where `is_stopped`, it begins nothing more and answers the rest with `StoppedError`.
+        """
 
     def close_blocking(self) -> None:
         """`close`, in the worker thread."""
@@ -57,8 +62,17 @@ class LocalBackend(Backend):
     async def describe(self) -> Description:
         return await self._in_worker(self.describe_blocking)
 
+    def is_stopped(self) -> bool:
+        """Whether the call in the worker thread is to end. Asked there, between two steps."""
+        return self._stop.is_set()
+
+    def stop_computing(self) -> None:
+        """As in `backends.base.SupportsStopping`."""
+        for stop in self._stops:
+            stop.set()
+
     async def run(self, batch: Sequence[Request]) -> list[Answer]:
-        return await self._in_worker(lambda: self.run_blocking(batch))
+        return await self._call(batch, lambda: self.run_blocking(batch))
 
     async def run_streaming(self, batch: Sequence[Request], on_response: OnResponse) -> list[Answer]:
         """As in `backends.base.SupportsStreaming`."""
@@ -70,10 +84,29 @@ class LocalBackend(Backend):
             loop.call_soon_threadsafe(on_response, place, answer)
 
         try:
-            return await self._in_worker(lambda: self.run_blocking(batch, on_loop))
+            return await self._call(batch, lambda: self.run_blocking(batch, on_loop))
         except asyncio.CancelledError:
             abandoned.set()  # a thread cannot be stopped from outside; this one ends at its next answer
             raise
+
+    async def _call(self, batch: Sequence[Request], compute: Callable[[], list[Answer]]) -> list[Answer]:
+        """What ``compute`` gives in the worker thread, where other calls may come first."""
+        stop = threading.Event()
+
+        def work() -> list[Answer]:
+            if stop.is_set():  # while it waited
+                return [StoppedError() for _ in batch]
+            self._stop = stop
+            return compute()
+
+        self._stops.add(stop)
+        try:
+            return await self._in_worker(work)
+        except asyncio.CancelledError:
+            stop.set()
+            raise
+        finally:
+            self._stops.discard(stop)
 
     async def close(self) -> None:
         if self._worker is not None:

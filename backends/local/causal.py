@@ -44,8 +44,16 @@ class Writer(Protocol):
     def route(self) -> str:
         """How texts are written and why, for reports; empty where that is not known yet, or usual."""
 
-    def generate(self, requests: Sequence[GenerateRequest], on_response: OnResponse = ...) -> list[Generated]:
-        """One answer per request, in order; ``on_response`` is called with each as soon as it is known."""
+    def generate(
+        self,
+        requests: Sequence[GenerateRequest],
+        on_response: OnResponse = ...,
+        is_stopped: Callable[[], bool] = ...,
+    ) -> list[Generated]:
+        """One answer per request, in order; ``on_response`` is called with each as soon as it is known.
+
+        ``is_stopped`` is asked before each step; once it says so, texts that have not ended are `StoppedError`.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +213,9 @@ class CausalBackend(LocalBackend):
 
         scored = {i: request for i, request in enumerate(batch) if isinstance(request, ScoreRequest)}
         plans = self._plans(batch)
-        scores = score_requests(list(scored.values()), loaded.encoder, loaded.scorer, answer(list(scored)), plans)
+        scores = score_requests(
+            list(scored.values()), loaded.encoder, loaded.scorer, answer(list(scored)), plans, self.is_stopped
+        )
         generated = {i: request for i, request in enumerate(batch) if isinstance(request, GenerateRequest)}
         texts = self._texts(loaded, list(generated.values()), answer(list(generated)))
         for i, found in zip((*scored, *generated), (*scores, *texts), strict=True):
@@ -231,7 +241,9 @@ class CausalBackend(LocalBackend):
         def finished(at: int, answer: Any) -> GenerateResponse | BackendError:
             return without_thought(requests[at], answer, loaded.encoder, had_extra_tokens=has_extra_tokens)
 
-        answers = loaded.generator.generate(asked, lambda at, answer: on_response(at, finished(at, answer)))
+        answers = loaded.generator.generate(
+            asked, lambda at, answer: on_response(at, finished(at, answer)), self.is_stopped
+        )
         return [finished(at, answer) for at, answer in enumerate(answers)]
 
     def _description(

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Literal, Protocol
 
 from backends.base import GenerateRequest, GenerateResponse, OnResponse, Prompt
-from backends.errors import BackendError
+from backends.errors import BackendError, StoppedError
 from backends.local.backend import discard_response
 from backends.local.sampling import Logits, Sampler
 
@@ -146,9 +146,12 @@ class TextGenerator:
         return self._engine.route
 
     def generate(
-        self, requests: Sequence[GenerateRequest], on_response: OnResponse = discard_response
+        self,
+        requests: Sequence[GenerateRequest],
+        on_response: OnResponse = discard_response,
+        is_stopped: Callable[[], bool] = lambda: False,
     ) -> list[Generated]:
-        """One answer per request, in order; ``on_response`` is called with each as soon as it is known."""
+        """As in `backends.local.causal.Writer`."""
         answers: list[Generated | None] = [None] * len(requests)
         prompts: dict[int, list[int]] = {}
         for index, request in enumerate(requests):
@@ -160,12 +163,12 @@ class TextGenerator:
             except BackendError as error:  # e.g. a chat prompt for a model without chat template
                 answers[index] = error
         failure: BackendError | None = None
-        if prompts and (failure := self._engine.prepare()) is None:
+        if prompts and not is_stopped() and (failure := self._engine.prepare()) is None:
             try:
-                self._write(requests, prompts, answers, on_response)
+                self._write(requests, prompts, answers, on_response, is_stopped)
             except BackendError as error:
                 failure = error
-        return [answer for given in answers if (answer := given if given is not None else failure) is not None]
+        return [answer if answer is not None else failure or StoppedError() for answer in answers]
 
     def _write(
         self,
@@ -173,14 +176,15 @@ class TextGenerator:
         prompts: dict[int, list[int]],
         answers: list[Generated | None],
         on_response: OnResponse,
+        is_stopped: Callable[[], bool],
     ) -> None:
-        """Fill in the answers of all prompts, with fewer slots whenever memory runs out.
+        """Fill in the answers of all prompts, with fewer slots whenever memory runs out; of some after a stop.
 
         Texts that fail together are tried again in halves, so that an odd one fails alone.
         """
         self.halvings = max(0, self.halvings - 1)  # what did not fit may fit now; if not, the call restarts once
         groups = [list(prompts)]
-        while groups:
+        while groups and not is_stopped():
             waiting = [index for index in groups[-1] if answers[index] is None]
             if not waiting:
                 groups.pop()
@@ -193,7 +197,7 @@ class TextGenerator:
                 for i in waiting
             ]
             try:
-                self._engine.within_memory(partial(self._run, texts, answers, on_response))
+                self._engine.within_memory(partial(self._run, texts, answers, on_response, is_stopped))
             except NoRoomError:
                 if slots == 1:
                     answers[waiting[0]] = text_too_large()
@@ -209,11 +213,17 @@ class TextGenerator:
                 else:
                     groups += [left[len(left) // 2 :], left[: len(left) // 2]]
 
-    def _run(self, texts: list[Text], answers: list[Generated | None], on_response: OnResponse) -> None:
-        """Fill in the answers of these texts; only of some if memory runs out."""
+    def _run(
+        self,
+        texts: list[Text],
+        answers: list[Generated | None],
+        on_response: OnResponse,
+        is_stopped: Callable[[], bool],
+    ) -> None:
+        """Fill in the answers of these texts; only of some if memory runs out, or after a stop."""
         running = len(texts)
         with self._engine.open_slots(texts, self.halvings) as slots:
-            while running:
+            while running and not is_stopped():
                 for text, output in slots.step():
                     self._advance(text, output)
                     if text.answer is not None:

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, runtime_checkable
 
 from backends.base import Answer, Boundary, OnResponse, ScoreRequest
-from backends.errors import BackendError
+from backends.errors import BackendError, StoppedError
 from backends.local.backend import discard_response
 from backends.local.encoder import TextEncoder
 from backends.local.plans import Plan, encode, locate_all, make_plans
@@ -101,10 +101,12 @@ def score_requests(
     scorer: Scorer,
     on_response: OnResponse = discard_response,
     plans: list[Plan] | None = None,
+    is_stopped: Callable[[], bool] = lambda: False,
 ) -> list[Answer]:
     """One answer per request, in order; ``on_response`` is called with each as soon as it is known.
 
-    ``plans``: the requests', if they are made already.
+    ``plans``: the requests', if they are made already. ``is_stopped`` is asked before each pass; once it says so, none
+    is begun, and the requests left are answered with `StoppedError`.
 
     About one forward pass of requests is scored at a time in each of the scorer's lanes, sorted by tokens so that
     neighbours share prefixes. A request that fails does not fail the others.
@@ -143,7 +145,7 @@ def score_requests(
         """Neighbouring chunks, from either end."""
         take = chunks.popleft if lane is scorer else chunks.pop
         try:
-            while (places := _taken(take)) is not None:
+            while not is_stopped() and (places := _taken(take)) is not None:
                 answer(places, lane)
         except BaseException:
             chunks.clear()  # ends the other lanes too
@@ -155,6 +157,8 @@ def score_requests(
         is_shared = False
         chunks.extend([i] for i in without_room)  # with all of the memory
     work(scorer)
+    if _UNSCORED in answers and is_stopped():
+        return [StoppedError() if answer is _UNSCORED else answer for answer in answers]
     return answers
 
 

@@ -227,6 +227,14 @@ class HFBackend(CausalBackend):
         torch.set_num_threads(max(1, self.thread_count // (shared or 1)))
         return super().load()
 
+    def is_stopped(self) -> bool:
+        """As in `backends.local.backend.LocalBackend`; of a divided model all parts ask this together."""
+        if self.placement.tensor_parallel is None or self._loaded is None:
+            return super().is_stopped()
+        from backends.transformers.tensor_parallel import as_first_rank
+
+        return as_first_rank(super().is_stopped(), str(input_device(self._loaded.model)))
+
     def run_blocking(self, batch: Sequence[Request], on_response: OnResponse = discard_response) -> list[Answer]:
         if self.placement.tensor_parallel is None or self.follows:
             return super().run_blocking(batch, on_response)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from backends.errors import BackendError, ConfigError
+from backends.errors import BackendError, ConfigError, one_line
 
 T = TypeVar("T")
 
@@ -159,6 +159,25 @@ def _send(process: subprocess.Popen[bytes], message: Any) -> None:
         process.stdin.flush()
     except OSError:
         raise BackendError("internal", "a process of the divided model has ended") from None
+
+
+def as_first_rank(value: bool, device: str) -> bool:
+    """Rank 0's ``value``. All ranks ask for it at the same point of their work, and so go on alike.
+
+    Raises
+    ------
+    BackendError
+        ``internal`` if one of them has ended.
+    """
+    import torch
+    import torch.distributed as dist
+
+    said = torch.tensor([value], dtype=torch.uint8, device=device)
+    try:
+        dist.broadcast(said, 0)
+        return bool(said.item())
+    except RuntimeError as error:
+        raise BackendError("internal", f"a process of the divided model has ended: {one_line(error)}") from None
 
 
 def join_group(rank: int, size: int, port: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 
-from backends.errors import BackendError
+from backends.errors import BackendError, StoppedError
 
 #: Tokens of a block of the prefix cache. On the CPU vLLM's own default is longer than most prompts, which would then
 #: share nothing.
@@ -70,11 +70,15 @@ class VLLMEngine:
         self._asked = 0
 
     def run(
-        self, asked: Sequence[Asked], on_done: Callable[[int, Any], None] = lambda place, output: None
+        self,
+        asked: Sequence[Asked],
+        on_done: Callable[[int, Any], None] = lambda place, output: None,
+        is_stopped: Callable[[], bool] = lambda: False,
     ) -> list[Any]:
         """vLLM's finished ``RequestOutput`` for each request, in order, or why vLLM refuses it.
 
-        ``on_done`` is called with each output as soon as it is finished.
+        ``on_done`` is called with each output as soon as it is finished. ``is_stopped`` is asked before each step; once
+        it says so, requests that have not finished are `StoppedError`.
 
         Raises
         ------
@@ -95,7 +99,7 @@ class VLLMEngine:
                     outputs[place] = BackendError.of(error)
                 else:
                     places[name] = place
-            while places:
+            while places and not is_stopped():
                 for output in self._engine.step():
                     if output.finished and (at := places.pop(output.request_id, None)) is not None:
                         outputs[at] = output
@@ -103,6 +107,8 @@ class VLLMEngine:
         finally:
             if places:
                 self._engine.abort_request(list(places))
+        for at in places.values():
+            outputs[at] = StoppedError()
         return outputs
 
     def close(self) -> None:

@@ -28,9 +28,12 @@ class VLLMTexts:
         self._engine, self._render = engine, render
 
     def generate(
-        self, requests: Sequence[GenerateRequest], on_response: OnResponse = discard_response
+        self,
+        requests: Sequence[GenerateRequest],
+        on_response: OnResponse = discard_response,
+        is_stopped: Callable[[], bool] = lambda: False,
     ) -> list[Generated]:
-        """One answer per request, in order; ``on_response`` is called with each as soon as it is known."""
+        """As in `backends.local.causal.Writer`."""
         answers: list[Generated | None] = [None] * len(requests)
         asked: list[Asked] = []
         places: list[int] = []
@@ -49,7 +52,7 @@ class VLLMTexts:
             answers[places[at]] = answer = _answer(output)
             on_response(places[at], answer)
 
-        for at, output in enumerate(self._engine.run(asked, told)):
+        for at, output in enumerate(self._engine.run(asked, told, is_stopped)):
             if isinstance(output, BackendError):
                 answers[places[at]] = output
         return [answer for answer in answers if answer is not None]

@@ -25,9 +25,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from backends.base import Description, GenerateRequest, OnResponse, ScoreRequest
+from backends.base import Description, GenerateRequest, ScoreRequest
 from backends.embedded import EMBEDDED
-from backends.local.backend import discard_response
 from backends.local.causal import CausalBackend, LoadedModel
 from backends.local.plans import make_plans
 from backends.local.scores import answer_of
@@ -145,7 +144,7 @@ class NoTimeBackend(CausalBackend):
 class NoTexts:
     route = ""
 
-    def generate(self, requests: Sequence[GenerateRequest], on_response: OnResponse = discard_response) -> Any:
+    def generate(self, requests: Sequence[GenerateRequest], *_: Any) -> Any:
         return []
 
 

@@ -32,6 +32,10 @@ class Pool(Protocol):
         """How many of its actors live, and how many it should have; None if it computes in this process."""
         ...
 
+    def stop_computing(self) -> None:
+        """As `backends.base.SupportsStopping.stop_computing`. No further call of `run` follows."""
+        ...
+
     async def close(self) -> None:
         """Free the model. The pool may be asked again: the model is then loaded again."""
         ...

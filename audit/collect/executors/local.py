@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from audit.store import Store
-from backends.base import Answer, Backend, OnResponse, Request, SupportsRunNotes, SupportsStreaming
+from backends.base import Answer, Backend, OnResponse, Request, SupportsRunNotes, SupportsStopping, SupportsStreaming
 
 
 class LocalPool:
@@ -27,6 +27,11 @@ class LocalPool:
 
     def actors(self) -> None:
         """As in `audit.collect.executors.base.Pool`."""
+
+    def stop_computing(self) -> None:
+        """As in `audit.collect.executors.base.Pool`."""
+        if isinstance(self._backend, SupportsStopping):
+            self._backend.stop_computing()
 
     async def close(self) -> None:
         """As in `audit.collect.executors.base.Pool`."""

@@ -24,7 +24,7 @@ from audit.collect.executors.shard_owners import owner_writer
 from audit.logs import logger
 from audit.store import Store
 from backends.base import Answer, Backend, OnResponse, Request
-from backends.errors import BackendError, ConfigError, MissingExtra, one_line
+from backends.errors import BackendError, ConfigError, MissingExtra, StoppedError, one_line
 from backends.options import OnError, checked_options
 
 log = logger("ray")
@@ -205,13 +205,14 @@ class RayPool:
     def __init__(self, backend: Backend, actors: int, cpus: float, gpus: float, *, asked_for: int) -> None:
         self.max_in_flight = IN_FLIGHT * actors
         self._backend, self._n_actors, self._asked_for = backend, actors, asked_for
-        self._options = {"num_cpus": cpus, "num_gpus": gpus, "max_concurrency": 1, "max_restarts": 0}
+        self._options = {"num_cpus": cpus, "num_gpus": gpus, "max_concurrency": IN_FLIGHT + 1, "max_restarts": 0}
         self._opening = asyncio.Lock()
         self._fingerprint: Mapping[str, Any] | None = None
         self._actors: set[Any] = set()  # those that live
         self._starting: set[asyncio.Task[None]] = set()
         self._free: asyncio.Queue[Any] = asyncio.Queue()  # each living actor once for each batch that it may take
         self._refusal: BackendError | None = None  # why no actor can be used
+        self._is_stopped = False
         self._notes: dict[str, str] = {}
 
     async def run(self, batch: Sequence[Request], on_response: OnResponse) -> list[Answer]:
@@ -221,6 +222,8 @@ class RayPool:
         await self._open()
         for _ in range(ATTEMPTS):
             actor = await self._take()
+            if self._is_stopped:  # while it waited, or since its actor was lost
+                return [StoppedError() for _ in batch]
             if actor is None:
                 assert self._refusal is not None
                 return [self._refusal] * len(batch)
@@ -244,6 +247,13 @@ class RayPool:
     def notes_of_run(self) -> Mapping[str, str]:
         """As in `audit.collect.executors.base.Pool`."""
         return self._notes
+
+    def stop_computing(self) -> None:
+        """As in `audit.collect.executors.base.Pool`."""
+        self._is_stopped = True
+        self._free.put_nowait(None)  # for a batch that waits for an actor
+        for actor in self._actors:
+            actor.stop_computing.remote()
 
     def actors(self) -> tuple[int, int]:
         """As in `audit.collect.executors.base.Pool`."""
@@ -322,8 +332,8 @@ class RayPool:
         return ray.remote(ModelActor).options(**self._options).remote(self._backend)
 
     async def _take(self) -> Any:
-        """An actor that lives and may take a batch; None if none ever can."""
-        while self._refusal is None:
+        """An actor that lives and may take a batch; None if none ever can, or after a stop."""
+        while self._refusal is None and not self._is_stopped:
             actor = await self._free.get()
             if actor in self._actors:
                 return actor

@@ -21,7 +21,7 @@ from backends.errors import BackendError
 from backends.local.scoring import OnKnown, Scorer, in_threads
 from backends.local.trie import Path, Trie
 from backends.transformers.context import context_length
-from backends.transformers.memory import PassSize, most_rows
+from backends.transformers.memory import PassSize, is_divided, most_rows
 from backends.transformers.scoring.batch import BatchRoute
 from backends.transformers.scoring.masked_tree import MaskedTreeRoute
 from backends.transformers.scoring.reader import LogitReader
@@ -136,7 +136,8 @@ class SequenceScorer:
         return (self, *self._beside)
 
     def _make_beside(self) -> tuple[SequenceScorer, ...]:
-        if self.route != "tree" or not isinstance(self._tree, TreeRoute):
+        # The parts of a divided model take the same passes in the same order, which threads would not keep.
+        if self.route != "tree" or not isinstance(self._tree, TreeRoute) or is_divided():
             return ()
         reader = self._in_turns() if self._takes_turns else self._at_the_same_time()
         if reader is None:

@@ -18,7 +18,7 @@ from backends.local.generation import NoRoomError
 from backends.local.trie import Path, Trie, common_start
 from backends.transformers.cached_state import cache_name, why_unknown
 from backends.transformers.context import alike_places, changes_with_length, context_length
-from backends.transformers.memory import is_out_of_memory
+from backends.transformers.memory import is_divided, is_out_of_memory
 from backends.transformers.precision import computes_in_float32
 from backends.transformers.scoring.batch import BatchRoute, rows_of_leaves
 from backends.transformers.scoring.reader import LogitReader
@@ -102,7 +102,7 @@ def _why_never(reader: LogitReader) -> str:
         return "it takes no cache"
     if any(type(module).__module__.partition(".")[0] not in PACKAGES for module in model.modules()):
         return "it has code of its own"
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
+    if is_divided():
         return "it is divided over processes"
     if alike_places(model.config) is not None or changes_with_length(model.config):
         return "its places depend on how much is read"

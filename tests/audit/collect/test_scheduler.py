@@ -22,7 +22,7 @@ from backends.base import (
     GenerateResponse,
     ScoreRequest,
 )
-from backends.errors import BackendError
+from backends.errors import BackendError, StoppedError
 from backends.local.backend import LocalBackend, discard_response
 from backends.stand_ins.fake import FakeBackend, Faults
 from suites.base import Item
@@ -540,6 +540,9 @@ class Writing(LocalBackend):
     def run_blocking(self, batch, on_response=discard_response):
         answers = []
         for place, request in enumerate(batch):
+            if self.is_stopped():
+                answers.append(StoppedError())
+                continue
             time.sleep(self.seconds)
             self.written += 1
             answers.append(GenerateResponse(request.prompt, "stop", 1, 1))
@@ -561,20 +564,57 @@ async def test_local_texts_are_stored_while_their_batch_runs(store):
     assert store.stats()["answers"] == 20
 
 
-async def test_stop_keeps_written_local_texts_without_waiting(store):
-    stop, loop = ShutdownRequest(grace=0.2), asyncio.get_running_loop()
+def stopping_at(place, stop):
+    """Requests the stop in mid-step: once ``place`` texts are written, and before the next one."""
+    loop = asyncio.get_running_loop()
 
-    def stop_at_three(written):
-        if written == 3:
-            loop.call_soon_threadsafe(stop.request, "SIGINT")
+    def on_text(written):
+        if written == place:
+            asyncio.run_coroutine_threadsafe(_request(stop), loop).result()
 
-    backend = Writing(0.1, stop_at_three)
+    return on_text
+
+
+async def _request(stop):
+    stop.request("SIGINT")
+    for _ in range(3):  # until the job knows
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("size", [100, 10])  # of a batch: all in one, or some that wait for the worker
+async def test_a_stop_ends_a_local_batch_and_fails_nothing(size, store):
+    stop, events = ShutdownRequest(), []
+    backend = Writing(0.0, stopping_at(3, stop))
+    backend.batch_size = size
+    outcome = await run(store, backend, texts(100), stop=stop, on_event=events.append)
+    await backend.close()
+    assert backend.written == 3
+    assert (outcome.stopped, outcome.answered, outcome.failed, outcome.failures) == ("interrupted", 3, 0, {})
+    assert (events[-1].done, events[-1].failed) == (3, 0)
+    assert len(stored(store, texts(100))) == store.stats()["answers"] == 3
+    assert store.stats()["leases"] == 0
+    again = await run(store, Writing(0.0), texts(100))
+    assert (again.cached, again.answered, again.failed) == (3, 97, 0)
+
+
+async def test_a_local_step_longer_than_the_grace_is_kept(store):
+    stop = ShutdownRequest(grace=0.01)
+    backend = Writing(0.3, lambda written: None)
+    asyncio.get_running_loop().call_later(0.1, stop.request, "SIGINT")
     outcome = await run(store, backend, texts(100), stop=stop)
     await backend.close()
-    assert outcome.stopped == "interrupted"
-    assert 3 <= outcome.answered == len(stored(store, texts(100))) <= backend.written < 100
-    again = await run(store, Writing(0.0), texts(100))
-    assert (again.cached, again.answered) == (outcome.answered, 100 - outcome.answered)
+    assert outcome.answered == len(stored(store, texts(100))) == backend.written > 0
+    assert outcome.failed == 0
+
+
+async def test_a_batch_after_a_stopped_one_is_computed():
+    backend = Writing(0.0, lambda written: backend.stop_computing() if written == 1 else None)
+    batch = [GenerateRequest(f"prompt {i}") for i in range(3)]
+    first, *rest = await backend.run(batch)
+    assert first.text == "prompt 0"
+    assert all(isinstance(answer, StoppedError) for answer in rest)
+    assert [answer.text for answer in await backend.run(batch)] == [request.prompt for request in batch]
+    await backend.close()
 
 
 async def test_store_failing_during_a_batch_ends_the_run(store):

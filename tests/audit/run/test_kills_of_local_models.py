@@ -40,8 +40,8 @@ AUDIT = """
 """
 
 
-def start(folder: Path, threads: int) -> subprocess.Popen[str]:
-    code = textwrap.dedent(AUDIT).replace("N_ITEMS", str(N_ITEMS))
+def start(folder: Path, threads: int, n_items: int = N_ITEMS) -> subprocess.Popen[str]:
+    code = textwrap.dedent(AUDIT).replace("N_ITEMS", str(n_items))
     command = [sys.executable, "-c", code, str(folder / "a.db"), str(folder / "out"), str(threads)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)

@@ -142,7 +142,7 @@ def test_a_living_client_outlives_a_clock_that_is_set(monkeypatch):
     class Psutil6:
         """It reckons a process's start from the boot time that was read last."""
 
-        Error, boot, read = OSError, 1000.0, 1000.0
+        Error, STATUS_ZOMBIE, boot, read = OSError, "zombie", 1000.0, 1000.0
 
         def boot_time(self):
             self.read = self.boot
@@ -150,6 +150,9 @@ def test_a_living_client_outlives_a_clock_that_is_set(monkeypatch):
 
         def Process(self, pid):
             return self
+
+        def status(self):
+            return "sleeping"
 
         def create_time(self):
             return self.read + 5.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sqlite3
 import subprocess
 import sys
@@ -9,7 +11,7 @@ import sys
 import pytest
 
 from audit.results import AuditResult
-from audit.store import StoredRow, StoreError
+from audit.store import StoredRow, StoreError, runs
 from backends.errors import ConfigError
 from suites.base import IdentifiedInterval, Row
 from tests.audit.store.entries import entry
@@ -110,6 +112,44 @@ def test_a_run_whose_process_was_killed_says_so(store):
     died = subprocess.run([sys.executable, "-c", code, str(store.path)], check=False)
     assert died.returncode == -9
     assert [run.status for run in store.runs.all()] == ["killed"]
+
+
+def test_a_run_that_exits_at_once_is_interrupted(store):
+    for run in ("r1", "ended"):
+        store.runs.start(run, "title", "{}")
+    store.runs.end("ended", "done", result("ended"))
+    for run in ("r1", "ended"):
+        store.runs.end_at_once(run)
+    assert {run.id: run.status for run in store.runs.all()} == {"r1": "interrupted", "ended": "done"}
+    with pytest.raises(ConfigError, match="it was interrupted, and has no figures"):
+        store.runs.finished_result("r1")
+
+
+def test_an_exit_at_once_does_not_wait_for_a_locked_file(store, monkeypatch):
+    store.runs.start("r1", "title", "{}")
+    monkeypatch.setattr(runs, "LOCKED_SECONDS", 0.01)
+    with contextlib.closing(sqlite3.connect(store.path)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            store.runs.end_at_once("r1")
+    assert store.runs.all()[0].status == "running"
+
+
+def test_a_run_of_an_ended_process_nobody_waits_for_is_killed(store):
+    code = (
+        "import os, sys; from pathlib import Path; from audit.store import Store\n"
+        "with Store.open(Path(sys.argv[1])) as store:\n"
+        "    store.runs.start('r1', 'title', '{}')\n"
+        "    os._exit(130)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(store.path)])
+    try:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays in the table of processes
+        assert [run.status for run in store.runs.all()] == ["killed"]
+        with pytest.raises(ConfigError, match="it was killed, and has no figures"):
+            store.runs.finished_result("r1")
+    finally:
+        process.wait()
 
 
 def test_a_run_of_an_earlier_version_stays_running(store):

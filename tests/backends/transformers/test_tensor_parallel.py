@@ -9,9 +9,11 @@ import pytest
 import transformers
 
 from backends import BackendError, ConfigError, HFBackend
-from backends.base import GenerateRequest, GenerateResponse, Sampling
+from backends.base import GenerateRequest, GenerateResponse, Sampling, ScoreRequest
 from backends.embedded import smollm2_path
+from backends.errors import StoppedError
 from backends.transformers.tensor_parallel import plan
+from tests.backends.local.test_stopping import stopping
 from tests.backends.openai.float32_weights import write_transformers_folder
 from tests.backends.transformers.reference import REQUESTS, scores
 
@@ -71,6 +73,29 @@ def test_an_abandoned_batch_ends_the_group(folders: dict[str, Path]) -> None:
         divided.run_blocking(REQUESTS, abandon)
     assert scores(divided, REQUESTS) == usual
     divided.close_blocking()
+
+
+@pytest.mark.parametrize(("kind", "steps"), [("scores", 2), ("texts", 9)])
+async def test_a_stop_ends_a_divided_batch_and_keeps_the_group(
+    kind: str, steps: int, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch: list[Any] = [ScoreRequest(f"the man {i}", (" he", " she")) for i in range(40)]
+    if kind == "texts":
+        batch = [GenerateRequest(f"the man {i}", Sampling(max_tokens=3 * i + 1)) for i in range(4)]
+    divided = HFBackend(folders["llama"], threads=1, tensor_parallel=2)
+    usual = await divided.run(batch)
+    assert divided._ranks is not None
+    others, loaded = divided._ranks._others, divided.load()
+    owner, name = (loaded.scorer, "logprobs") if kind == "scores" else (loaded.generator, "_advance")
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, name, stopping(divided, getattr(owner, name), [], steps))
+        answers = await divided.run(batch)
+    stopped = [isinstance(answer, StoppedError) for answer in answers]
+    assert 0 < sum(stopped) < len(batch)
+    assert all(answer == found for answer, found, late in zip(answers, usual, stopped, strict=True) if not late)
+    assert await divided.run(batch) == usual
+    assert divided._ranks._others is others, "the same processes"
+    await divided.close()
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from backends import BackendError, HFBackend
+from backends.transformers.scoring import scorer
 from backends.transformers.scoring.scorer import SequenceScorer
 from tests.backends.transformers.reference import TREE_FAMILIES, scores
 from tests.backends.transformers.scoring.test_lanes import REQUESTS, lanes_of, of_threads
@@ -91,6 +92,13 @@ def test_a_pass_that_fails_gives_the_other_lane_its_turn(folders: dict[str, Path
     answers = backend.run_blocking(REQUESTS)
     failed = [r.prompt for r, a in zip(REQUESTS, answers, strict=True) if isinstance(a, BackendError)]
     assert failed == [r.prompt for r in REQUESTS if str(r.prompt).startswith("Nobody")]
+
+
+@pytest.mark.usefixtures("takes_turns")
+def test_a_part_of_a_divided_model_has_one_lane(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its parts take the same passes in the same order; which thread's turn it is differs between them."""
+    monkeypatch.setattr(scorer, "is_divided", lambda: True)
+    assert len(lanes_of(in_turns(folders["llama"]))) == 1
 
 
 @pytest.mark.usefixtures("takes_turns")

@@ -1,0 +1,165 @@
+"""A stop ends a local model's batch after the step at hand: what is computed is told, and the rest is no failure."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from backends import HFBackend, LlamaCppBackend
+from backends.base import Answer, GenerateRequest, GenerateResponse, Sampling, ScoreRequest, ScoreResponse
+from backends.errors import BackendError, StoppedError
+from backends.local.causal import CausalBackend
+from backends.local.scoring import Scorer, in_threads, score_requests
+from backends.local.trie import Path as TokenPath
+from backends.transformers.text import HFTextEncoder
+from tests.backends.local.tiny_models import byte_level_tokenizer, save_tiny_llama_gguf, save_tiny_model
+
+SCORED = [ScoreRequest(f"{name} said in {i}", (" he", " she")) for name in ("Ann", "Tom") for i in range(30)]
+WRITTEN = [GenerateRequest(f"the man {i}", Sampling(max_tokens=2 + 3 * i)) for i in range(6)]
+
+
+class PlantedScorer:
+    """Says -1 to everything, in passes of four texts. ``on_pass`` is called in each."""
+
+    route, context, vocabulary, pack_tokens = "planted", None, 10_000, 256
+
+    def __init__(self, on_pass: Callable[[], None]) -> None:
+        self.passes, self.on_pass = 0, on_pass
+
+    def logprobs(self, paths: Sequence[TokenPath]) -> list[Any]:
+        self.passes += 1
+        self.on_pass()
+        return [np.full(len(p.tokens) - p.scored_from + (p.next_token_set is not None), -1.0) for p in paths]
+
+
+class PlantedLanes(PlantedScorer):
+    def __init__(self, on_pass: Callable[[], None]) -> None:
+        super().__init__(on_pass)
+        self.lanes = (self, PlantedScorer(on_pass))
+
+    def side_by_side(self, work: Callable[[Scorer], None], start: tuple[int, ...]) -> None:
+        in_threads(self.lanes, work)
+
+
+@pytest.mark.parametrize("kind", [PlantedScorer, PlantedLanes])
+@pytest.mark.parametrize("most", [0, 1, 3])
+def test_after_a_stop_no_pass_is_begun(kind: type[PlantedScorer], most: int) -> None:
+    passes: list[int] = []
+    scorer = kind(lambda: passes.append(1))
+    told: dict[int, Answer] = {}
+    answers = score_requests(
+        SCORED, HFTextEncoder(byte_level_tokenizer()), scorer, told.__setitem__, None, lambda: len(passes) >= most
+    )
+    lanes = len(getattr(scorer, "lanes", [scorer]))
+    assert most <= len(passes) <= (most + lanes - 1 if most else 0)
+    assert bool(told) == bool(most)
+    assert len(told) < len(SCORED)
+    for at, answer in enumerate(answers):
+        assert answer is told[at] if at in told else isinstance(answer, StoppedError)
+
+
+def test_a_text_without_room_is_not_tried_after_a_stop() -> None:
+    tried: list[int] = []
+
+    def no_room() -> None:
+        tried.append(1)
+        raise BackendError("out_of_memory", "no room beside the other lane")
+
+    answers = score_requests(
+        SCORED, HFTextEncoder(byte_level_tokenizer()), PlantedLanes(no_room), is_stopped=lambda: bool(tried)
+    )
+    assert 1 <= len(tried) <= 2, "one for each lane"
+    assert all(isinstance(answer, StoppedError) for answer in answers)
+
+
+def test_a_bad_request_is_told_as_such_after_a_stop() -> None:
+    asked = [*SCORED[:3], ScoreRequest("", ("the",))]
+    answers = score_requests(
+        asked, HFTextEncoder(byte_level_tokenizer()), PlantedScorer(lambda: None), is_stopped=lambda: True
+    )
+    assert [isinstance(answer, StoppedError) for answer in answers] == [True, True, True, False]
+
+
+def test_a_stopped_request_comes_back_from_another_process() -> None:
+    assert type(pickle.loads(pickle.dumps(StoppedError()))) is StoppedError
+
+
+def hf(threads: int, folder: Path) -> CausalBackend:
+    return HFBackend(save_tiny_model("llama", folder), threads=threads)
+
+
+def llamacpp(threads: int, folder: Path) -> CausalBackend:
+    return LlamaCppBackend(save_tiny_llama_gguf(folder / "tiny.gguf"), threads=threads)
+
+
+ENGINES = pytest.mark.parametrize(("engine", "threads"), [(hf, 1), (hf, 2), (llamacpp, 1)])
+
+
+def stopping(backend: Any, function: Any, calls: list[int], after: int) -> Any:
+    """``function``, which stops the backend during call number ``after``."""
+
+    def counted(*given: Any) -> Any:
+        calls.append(1)
+        if len(calls) == after:
+            backend.stop_computing()
+        return function(*given)
+
+    return counted
+
+
+async def streamed(backend: CausalBackend, batch: Sequence[Any]) -> tuple[list[Answer], dict[int, Answer]]:
+    told: dict[int, Answer] = {}
+    answers = await backend.run_streaming(batch, told.__setitem__)
+    await asyncio.sleep(0)  # what the worker has told last
+    return answers, told
+
+
+@ENGINES
+async def test_a_stopped_batch_of_scores_goes_on(
+    engine: Any, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = engine(threads, tmp_path)
+    expected = await usual.run(SCORED)
+    await usual.close()
+    backend = engine(threads, tmp_path)
+    scorer = backend.load().scorer
+    scorer.pack_tokens = 256  # passes of four texts
+    lanes, calls = getattr(scorer, "lanes", [scorer]), []
+    for lane in lanes:
+        monkeypatch.setattr(lane, "logprobs", stopping(backend, lane.logprobs, calls, 2))
+    answers, told = await streamed(backend, SCORED)
+    assert len(calls) <= 1 + len(lanes)
+    assert 0 < len(told) < len(SCORED)
+    assert {at for at, answer in enumerate(answers) if isinstance(answer, ScoreResponse)} == set(told)
+    assert sum(isinstance(answer, StoppedError) for answer in answers) == len(SCORED) - len(told)
+    again = [request for at, request in enumerate(SCORED) if at not in told]
+    rest = dict(zip((at for at in range(len(SCORED)) if at not in told), await backend.run(again), strict=True))
+    for at, answer in enumerate(expected):
+        found = told.get(at) or rest[at]
+        assert [s.logprob for s in found.scores] == pytest.approx([s.logprob for s in answer.scores], abs=1e-4)
+    await backend.close()
+
+
+@pytest.mark.parametrize("engine", [hf, llamacpp])
+async def test_stopped_texts_are_written_by_the_next_run(
+    engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend, tokens = engine(1, tmp_path), []
+    expected = await backend.run(WRITTEN)
+    assert all(isinstance(answer, GenerateResponse) for answer in expected)
+    generator: Any = backend.load().generator
+    with monkeypatch.context() as patched:
+        patched.setattr(generator, "_advance", stopping(backend, generator._advance, tokens, 20))
+        answers, told = await streamed(backend, WRITTEN)
+    assert 20 <= len(tokens) < 20 + len(WRITTEN), "the step of the twentieth token is the last"
+    assert 0 < len(told) < len(WRITTEN)
+    for at, answer in enumerate(answers):
+        assert answer == told[at] if at in told else isinstance(answer, StoppedError)
+    assert await backend.run(WRITTEN) == expected
+    await backend.close()
