@@ -96,6 +96,10 @@ FOLDERS: dict[str, tuple[Damage, str]] = {
         with_config(num_hidden_layers=1),
         "fewer layers than its weights",
     ),
+    "config.json has more layers than the weights": (with_config(num_hidden_layers=5), "more layers than its weights"),
+    "config.json has more tokens than the weights": (with_config(vocab_size=400), "Give vocab_size = 280"),
+    "config.json has fewer tokens than the weights": (with_config(vocab_size=200), "Give vocab_size = 280"),
+    "an encoder": (with_config(model_type="bert"), "an encoder (bert), which reads a text in both directions"),
     "config.json is binary": (written("config.json", b"\xff\xfe\x00"), "config.json cannot be loaded"),
     "an unknown architecture": (with_config(model_type="frobnicate"), "'frobnicate' is unknown to transformers"),
     "code of its own": (
@@ -104,7 +108,7 @@ FOLDERS: dict[str, tuple[Damage, str]] = {
     ),
     "a negative size": (with_config(hidden_size=-1), "hidden size"),
     "a size in words": (with_config(num_hidden_layers="two"), "num_hidden_layers"),
-    "another size": (with_config(hidden_size=64), "of another shape"),
+    "another size": (with_config(hidden_size=64), "280 x 32 in the weights, and 280 x 64 by config.json"),
     "heads that do not divide": (with_config(num_attention_heads=7), "attention heads"),
     "an unknown activation": (with_config(hidden_act="frob"), "frob"),
     "no tokenizer": (without("tokenizer.json", "tokenizer_config.json"), "a folder without a tokenizer"),
@@ -194,8 +198,6 @@ def test_a_damaged_folder_is_told_with_its_cause(done: str, whole: Path, tmp_pat
 
 #: What shows only in the weights themselves, or where the model is made.
 AT_LOAD = {
-    "config.json has fewer layers than the weights",
-    "another size",
     "an unknown activation",
     "heads that do not divide",
     "a pickle that is none",
