@@ -209,6 +209,24 @@ class Placement:
         return {name: value for name, value in found.items() if value is not None}
 
 
+def check_device(option: str) -> None:
+    """Raise `ConfigError` for a device that this machine lacks. Imports torch only for CUDA and MPS."""
+    kind, _, number = option.partition(":")
+    if kind not in ("cuda", "mps"):
+        return
+    import torch
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if kind == "mps" and not torch.backends.mps.is_available():
+        raise ConfigError("device", option, "torch finds no MPS device", 'Give "auto" or "cpu"')
+    if kind == "cuda" and count == 0:
+        raise ConfigError(
+            "device", option, "torch finds no CUDA device", 'Give "auto" or "cpu", or install torch for CUDA'
+        )
+    if kind == "cuda" and int(number or 0) >= count:
+        raise ConfigError("device", option, f"this machine's last CUDA device is {count - 1}", "Give a smaller number")
+
+
 def quantiser(method: str | None) -> dict[str, Scalar]:
     """The library that computes with a model's quantised weights, with its version, for the fingerprint."""
     package, _ = PACKAGES.get((method or "").partition("-")[0], (None, None))

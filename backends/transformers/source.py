@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import threading
 from collections import Counter
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -27,7 +26,7 @@ from backends.local.hints import has_tokenizer, model_within, of_id
 from backends.transformers.adapter_fit import base_of_adapter, check_adapter_files, misfit
 from backends.transformers.gguf_fields import check_fields, check_tensors, names_made_once
 from backends.transformers.hub import HubCommit, find_commit, options_of_weights, snapshot_of
-from backends.transformers.loading import loading
+from backends.transformers.loading import loading, one_load
 from backends.transformers.offload import OwnFolder
 from backends.transformers.placement import Placement, check_adapter, check_parts, settings
 from backends.transformers.quiet import quiet
@@ -37,9 +36,6 @@ from backends.transformers.weights_fit import is_encoder, loaded_without_content
 #: Raised when other weights come of merging an adapter; part of its identity.
 MERGING = 2
 
-# While loading a model, transformers changes torch's default dtype for the whole process and then restores it. Two
-# loads at once, for two devices, could leave the wrong one in place.
-_one_load = threading.Lock()
 _BY_ITSELF = Placement()
 _CONFIG_FILE, _ADAPTER_FILE = "config.json", "adapter_config.json"
 #: Kinds whose checkpoints hold a part that speaks beside the one that writes → the kind of the latter.
@@ -110,8 +106,7 @@ class ModelSource:
         is_of_transformers = not (self.trust_remote_code and getattr(config, "auto_map", None))
         if not files or not is_of_transformers or _quantisation_method(config) or config.model_type in WRITING_PARTS:
             return
-        with _one_load:
-            loaded = loaded_without_content(model_class(config), config, files)
+        loaded = loaded_without_content(model_class(config), config, files)
         if loaded is not None:
             self._check_weights(*loaded)
 
@@ -329,7 +324,7 @@ class ModelSource:
             placed["distributed_config"] = DistributedConfig(tp_size=placement.tensor_parallel, tp_plan=plan or None)
         names = names_made_once() if "gguf_file" in options else contextlib.nullcontext()
         folder = OwnFolder(placement.offload_folder)
-        with _one_load, self._loading("the model"), quiet(watched=True), names, folder as place:
+        with one_load, self._loading("the model"), quiet(watched=True), names, folder as place:
             if place.path is not None:
                 placed["offload_folder"] = str(place.path)
             model, found = loader.from_pretrained(
@@ -377,7 +372,7 @@ class ModelSource:
         from transformers.quantizers import AutoHfQuantizer
 
         loader = model_class(config) or AutoModelForCausalLM
-        with _one_load, torch.device("meta"):
+        with one_load, torch.device("meta"):
             if config.model_type in WRITING_PARTS:
                 empty = loader(config.thinker_config)
             else:
@@ -432,7 +427,7 @@ class ModelSource:
         source = str(self._adapter_path if self._adapter_path.exists() else self._fetched_adapter())
         check_adapter_files(str(self.adapter), Path(source))
         try:
-            with _one_load, self._loading_adapter(), quiet():
+            with one_load, self._loading_adapter(), quiet():
                 adapted = PeftModel.from_pretrained(model, source)
                 # Loaded a second time: only this reports weights that match nothing and would have no effect.
                 found = adapted.load_adapter(source, "default")
@@ -443,7 +438,7 @@ class ModelSource:
                     f"its weights do not match its config for this model ({some(unused)})",
                     "Give an adapter of this model, saved by PEFT",
                 )
-            with _one_load, quiet():
+            with one_load, quiet():
                 return merged(adapted)
         except MergeError as error:
             raise ConfigError(

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from backends.transformers.loading import one_load
 from backends.transformers.quiet import quiet
 from backends.transformers.weight_files import safetensors_shapes
 
@@ -47,7 +48,7 @@ def loaded_without_content(loader: Any, config: Any, files: Sequence[Path]) -> t
     try:
         shapes = {name: shape for file in files for name, shape in safetensors_shapes(file).items()}
         empty = {name: torch.empty(shape, device="meta") for name, shape in shapes.items()}
-        with quiet():
+        with one_load, quiet():
             loaded: tuple[Any, dict[str, Any]] = _class_of(config, loader).from_pretrained(
                 None,
                 config=config,
