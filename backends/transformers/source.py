@@ -31,7 +31,7 @@ from backends.transformers.offload import OwnFolder
 from backends.transformers.placement import Placement, check_adapter, check_parts, settings
 from backends.transformers.quiet import quiet
 from backends.transformers.weight_files import check_weight_files, safetensors_shapes
-from backends.transformers.weights_fit import is_encoder, loaded_without_content, misfit_of_weights, some
+from backends.transformers.weights_fit import ENCODERS, is_encoder, loaded_without_content, misfit_of_weights, some
 
 #: Raised when other weights come of merging an adapter; part of its identity.
 MERGING = 2
@@ -273,8 +273,9 @@ class ModelSource:
         """Raise `ConfigError` for a model that transformers would refuse only after fetching its weights."""
         if is_encoder(config):
             problem = f"an encoder ({config.model_type}), which reads a text in both directions"
-            hint = "Give a causal language model; of one that was trained as a decoder, set is_decoder in config.json"
-            raise self._error(problem, hint)
+            decoder = "; of one that was trained as a decoder, set is_decoder in config.json"
+            has_setting = config.model_type in ENCODERS
+            raise self._error(problem, f"Give a causal language model{decoder if has_setting else ''}")
         own_code = "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {})
         if (own_code and self.trust_remote_code) or model_class(config) is not None:
             return
