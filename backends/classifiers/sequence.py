@@ -14,7 +14,7 @@ from pydantic import Field
 from backends.base import Description
 from backends.classifiers.base import Labels, TextClassifier
 from backends.errors import ConfigError
-from backends.local.backend import need_package
+from backends.local.backend import check_named, need_package
 from backends.local.hints import has_tokenizer
 from backends.options import OnError, checked_options
 
@@ -66,6 +66,7 @@ class SequenceClassifier(TextClassifier):
         self._commit: HubCommit | None = None
 
     def check(self) -> None:
+        check_named("classifier.model", self.model, "Give a folder or owner/name")
         for module in ("torch", "transformers"):
             need_package("classifier.model", module, "hf", given=self.model)
         from backends.transformers.placement import check_device

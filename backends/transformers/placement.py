@@ -25,9 +25,17 @@ from backends.transformers.offload import check_folder
 Spread = Literal["auto", "balanced", "balanced_low_0", "sequential"]
 Attention = Literal["eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"]
 Quantization = Literal["bitsandbytes-int8", "bitsandbytes-nf4", "quanto-int8", "torchao-int8"]
+_QUANTIZATIONS = OnError(
+    "no known way to quantise weights",
+    f"Give one of {', '.join(get_args(Quantization))} (load_in_8bit is bitsandbytes-int8, load_in_4bit -nf4)",
+)
+OptionalQuantization = Annotated[Quantization | None, _QUANTIZATIONS]
 
 #: An index of a CUDA device, or a device's name.
-Place = Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=r"^(cpu|disk|mps|cuda(:[0-9]+)?|[0-9]+)$")]
+Place = Annotated[
+    Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=r"^(cpu|disk|mps|cuda(:[0-9]+)?|[0-9]+)$")],
+    OnError("no place for a part", "Give a number (of a CUDA device), cpu, mps, cuda:N or disk"),
+]
 DeviceMap = Annotated[
     Spread | dict[str, Place] | None,
     OnError(
@@ -38,7 +46,10 @@ DeviceMap = Annotated[
 ]
 #: A device whose memory is limited, and how much in accelerate's units: it tells a mistake once the model is loaded.
 Limited = Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=r"^(cpu|mps|disk|[0-9]+)$")]
-Memory = Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=r"^[0-9]+([.][0-9]+)? *[KMGkmg]([iI]?[bB])$")]
+Memory = Annotated[
+    Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=r"^[0-9]+([.][0-9]+)? *[KMGkmg]([iI]?[bB])$")],
+    OnError("not an amount of memory", 'Give a number of bytes, or such as "20GiB" or "500MB"'),
+]
 MaxMemory = Annotated[
     dict[Limited, Memory] | None,
     OnError("not a table of memory", 'Give one such as {"0": "20GiB", "cpu": "64GiB"}'),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from backends.errors import ConfigError, one_line
-from backends.local.backend import check_path, need_package
+from backends.local.backend import check_named, check_path, need_package
 from backends.local.fingerprint import SMALL_FILES, choosing_indexes, file_sha256, files_sha256, folder_weights
 from backends.local.gguf_header import (
     check_causal,
@@ -70,10 +70,14 @@ class ModelSource:
 
     def check(self) -> None:
         """Raise `ConfigError` for every mistake that can be found without loading anything."""
+        check_named("model", self.model, "Give a folder, a GGUF file or a hub id")
+        if self.revision is not None:
+            check_named("revision", self.revision, "Leave it out, or give a branch, tag or commit")
         check_path("model", self.path)
         self._check_model()
         if self.adapter is not None:
             need_package("adapter", "peft", "hf", given=self.adapter)
+            check_named("adapter", self.adapter, "Leave it out, or give a PEFT adapter's folder or hub id")
             check_path("adapter", self._adapter_path)
             folder = self._adapter_path
             is_path = _looks_like_path(self.adapter) or folder.exists()
@@ -152,6 +156,8 @@ class ModelSource:
                 raise self._error("a folder without a tokenizer", hint)
             return
         if not is_gguf(path):
+            if (path.parent / _CONFIG_FILE).is_file():
+                raise self._error("a file of a model's folder", f"Give that folder: {str(path.parent)!r}")
             raise self._error("not a GGUF file", "Give a folder, a GGUF file or a hub id")
         for module in ("gguf", "accelerate"):
             need_package("model", module, "hf", given=self.model)

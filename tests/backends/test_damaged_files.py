@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -272,6 +273,65 @@ def test_what_an_adapters_weights_show_is_told_at_once(done: str, whole: Path, t
 def test_a_name_that_leads_nowhere_is_told(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     is_clear(said(lambda: HFBackend(name, threads=1)), NAMES[name])
+
+
+#: Options as they are often written → a part of what is told.
+WRITTEN: dict[str, tuple[dict[str, Any], str]] = {
+    "no name": ({"model": ""}, "model = '': empty. Give a folder, a GGUF file or a hub id."),
+    "a space": ({"model": " "}, "model = ' ': empty"),
+    "no adapter": ({"adapter": ""}, "adapter = '': empty"),
+    "no revision": ({"revision": ""}, "revision = '': empty"),
+    "gigs": ({"device_map": "auto", "max_memory": {"cpu": "1 gigs"}}, 'or such as "20GiB"'),
+    "no device of a part": ({"device_map": {"": "gpu"}}, "Give a number (of a CUDA device), cpu, mps, cuda:N or disk"),
+    "8 bits as a table": ({"quantization": {"load_in_8bit": True}}, "load_in_8bit is bitsandbytes-int8"),
+    "8 bits as transformers had it": ({"load_in_8bit": True}, "Did you mean 'quantization'?"),
+    "torch_dtype": ({"torch_dtype": "float16"}, "Did you mean 'dtype'?"),
+}
+
+
+@pytest.mark.parametrize("done", WRITTEN)
+def test_an_option_written_as_elsewhere_is_told(done: str, whole: Path) -> None:
+    options, says = WRITTEN[done]
+    with pytest.raises(ConfigError) as caught:
+        HFBackend(**{"model": whole, "threads": 1, **options}).check()
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_of_a_folder_names_the_folder(whole: Path) -> None:
+    told = said(lambda: HFBackend(whole / "model.safetensors", threads=1))
+    is_clear(told, f"a file of a model's folder. Give that folder: {str(whole)!r}")
+
+
+COMMITS = ("0123456" + "a" * 33, "0123456" + "b" * 33, "7654321" + "c" * 33)
+
+
+@pytest.mark.parametrize(
+    ("revision", "says"),
+    [
+        ("7654321", ""),
+        ("0123456", "2 commits of org/name begin so in the cache"),
+        ("fffffff", f"no such revision of org/name is in the cache at {{cache}}, and HF_HUB_OFFLINE is set. Give a "
+         f"whole commit, such as {COMMITS[2]}"),
+        ("v2", "no such revision of org/name is in the cache"),
+    ],
+    ids=["one", "several", "none", "a tag"],
+)  # fmt: skip
+def test_a_shortened_revision_is_looked_for_in_the_cache(
+    revision: str, says: str, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    for commit in COMMITS:
+        shutil.copytree(whole, tmp_path / "models--org--name" / "snapshots" / commit)
+    backend = HFBackend("org/name", revision=revision, threads=1)
+    if not says:
+        assert backend.describe_blocking().fingerprint["revision"] == COMMITS[2]
+        return
+    with pytest.raises(ConfigError) as caught:
+        backend.describe_blocking()
+    assert caught.value.field == "revision"
+    is_clear(str(caught.value), says.format(cache=tmp_path))
 
 
 def test_a_folder_above_the_model_names_the_model(whole: Path, tmp_path: Path) -> None:
