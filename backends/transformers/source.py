@@ -23,7 +23,13 @@ from backends.local.gguf_header import (
     read_gguf_tensors,
 )
 from backends.local.hints import has_tokenizer, model_within, of_id
-from backends.transformers.adapter_fit import base_of_adapter, check_adapter_files, misfit
+from backends.transformers.adapter_fit import (
+    base_of_adapter,
+    check_adapter_files,
+    misfit,
+    misfit_of_empty,
+    other_size,
+)
 from backends.transformers.gguf_fields import check_fields, check_tensors, names_made_once
 from backends.transformers.hub import HubCommit, find_commit, options_of_weights, snapshot_of
 from backends.transformers.loading import loading, one_load
@@ -116,21 +122,22 @@ class ModelSource:
 
     def _check_adapter_fits(self, config: Any) -> None:
         """Raise `ConfigError` for an adapter of another model: of layers or widths that this one has not."""
+        folder = self._adapter_path
         try:
-            wholes = [safetensors_shapes(file) for file in self._adapter_path.glob("adapter_model.safetensors")]
-            modules = dict(self._empty_model(config, _BY_ITSELF, is_quantised=False).named_modules())
+            wholes = [safetensors_shapes(file) for file in folder.glob("adapter_model.safetensors")]
+            empty = self._empty_model(config, _BY_ITSELF, is_quantised=False)
         except Exception:  # foreign code and files: what is wrong with them is told where they are loaded
             return
         shapes = {name: shape for whole in wholes for name, shape in whole.items()}
-        if problem := misfit(shapes, modules):
-            base = base_of_adapter(self._adapter_path)
-            trained_on = f", and says that it was trained on {base}" if base else ""
-            raise ConfigError(
-                "adapter",
-                self.adapter,
-                f"it does not fit this model: {problem}{trained_on}",
-                "Give the model that it was trained on",
-            )
+        problem = misfit(shapes, dict(empty.named_modules())) or misfit_of_empty(empty, folder)
+        if problem:
+            raise self._misfit_of_adapter(problem, folder)
+
+    def _misfit_of_adapter(self, problem: str, folder: Path) -> ConfigError:
+        base = base_of_adapter(folder)
+        trained_on = f", and says that it was trained on {base}" if base else ""
+        said = f"it does not fit this model: {problem}{trained_on}"
+        return ConfigError("adapter", self.adapter, said, "Give the model that it was trained on")
 
     def _check_model(self) -> None:
         path = self.path
@@ -435,7 +442,12 @@ class ModelSource:
         check_adapter_files(str(self.adapter), Path(source))
         try:
             with one_load, self._loading_adapter(), quiet():
-                adapted = PeftModel.from_pretrained(model, source)
+                try:
+                    adapted = PeftModel.from_pretrained(model, source)
+                except RuntimeError as error:
+                    if problem := other_size(error):
+                        raise self._misfit_of_adapter(problem, Path(source)) from None
+                    raise
                 # Loaded a second time: only this reports weights that match nothing and would have no effect.
                 found = adapted.load_adapter(source, "default")
             if unused := sorted({*found.missing_keys, *found.unexpected_keys}):
