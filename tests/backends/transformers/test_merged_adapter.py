@@ -117,7 +117,8 @@ def test_every_kind_has_pefts_numbers_or_is_refused(kind: str, tmp_path: Path) -
     assert scores(backend, [ScoreRequest("the police said that", (" she",))]) == pytest.approx([expected], abs=1e-4)
     wider = {**GROUPED, "hidden_size": 64, "head_dim": 16}
     other = save_model_of(lambda v: transformers.LlamaConfig(**wider, vocab_size=v), tmp_path / "wider")
-    with pytest.raises(ConfigError, match=r"it does not fit this model: model\.layers\.0.* there, and .* here") as error:
+    says = r"it does not fit this model: model\.layers\.0.* there, and .* here"
+    with pytest.raises(ConfigError, match=says) as error:
         HFBackend(other, adapter=adapter, threads=1).check()
     assert error.value.field == "adapter"
     assert len(str(error.value)) < 500
