@@ -150,11 +150,14 @@ def test_planning_ends_before_the_model_is_freed(folders: dict[str, Path], monke
     assert ended == ["planning", "free"]
 
 
-@pytest.mark.parametrize("engine", [HFBackend, LlamaCppBackend])
-async def test_a_closed_backend_travels_to_another_process(engine: type[CausalBackend], tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ["transformers", "llamacpp"])
+async def test_a_closed_backend_travels_to_another_process(
+    engine: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
     """A cluster's actors get it by pickle: with a thread's event in it no local model could be asked there."""
-    file = save_tiny_llama_gguf(tmp_path / "model.gguf")
-    backend = engine(file, threads=1)  # type: ignore[call-arg]
+    backend: CausalBackend = HFBackend(folders["llama"], threads=1)
+    if engine == "llamacpp":
+        backend = LlamaCppBackend(save_tiny_llama_gguf(tmp_path / "model.gguf"), threads=1)
     described = await backend.describe()
     await backend.close()
     other = pickle.loads(pickle.dumps(backend))
