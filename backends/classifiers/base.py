@@ -16,16 +16,32 @@ class TextClassifier(LocalBackend):
     """Answers `ClassifyRequest`; a subclass computes the labels."""
 
     batch_size = 64
+    _refusal: BackendError | None = None
 
     def run_blocking(self, batch: Sequence[Request], on_response: OnResponse = discard_response) -> list[Answer]:
         answers: list[Answer] = [
             BackendError("unsupported", f"a text classifier cannot answer a {type(r).__name__}") for r in batch
         ]
         texts = {i: request.text for i, request in enumerate(batch) if isinstance(request, ClassifyRequest)}
-        if texts:
+        if texts and (refusal := self._cannot_load()) is not None:
+            for i in texts:
+                answers[i] = refusal
+        elif texts:
             for i, answer in zip(texts, self._answers(list(texts.values())), strict=True):
                 answers[i] = answer
         return answers
+
+    def _cannot_load(self) -> BackendError | None:
+        """Why no text can be answered; None where the classifier is loaded. Tried once: it may take minutes."""
+        if self._refusal is None:
+            try:
+                self._prepare()
+            except Exception as error:  # foreign code
+                self._refusal = BackendError.of_loading(error)
+        return self._refusal
+
+    def close_blocking(self) -> None:
+        self._refusal = None
 
     def _answers(self, texts: list[str]) -> list[Answer]:
         """The texts' labels; if the batch fails, each text is tried alone."""
@@ -37,6 +53,10 @@ class TextClassifier(LocalBackend):
             if len(texts) > 1:
                 return [answer for text in texts for answer in self._answers([text])]
             return [BackendError.of(error)]
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Load what computes the labels, unless it is loaded."""
 
     @abstractmethod
     def _labels(self, texts: list[str]) -> Sequence[Labels]:

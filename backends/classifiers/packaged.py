@@ -34,11 +34,16 @@ class _PackagedClassifier(TextClassifier):
         )
 
     def close_blocking(self) -> None:
+        super().close_blocking()
         self._score = None
 
-    def _labels(self, texts: list[str]) -> list[Labels]:
+    def _prepare(self) -> None:
         if self._score is None:
             self._score = self._load()
+
+    def _labels(self, texts: list[str]) -> list[Labels]:
+        self._prepare()
+        assert self._score is not None
         return [self._score(text) for text in texts]
 
     @abstractmethod

@@ -14,7 +14,8 @@ from pydantic import Field
 from backends.base import Description
 from backends.classifiers.base import Labels, TextClassifier
 from backends.errors import ConfigError
-from backends.local.backend import need_package
+from backends.local.backend import check_named, need_package
+from backends.local.hints import has_tokenizer
 from backends.options import OnError, checked_options
 
 if TYPE_CHECKING:
@@ -50,7 +51,11 @@ class SequenceClassifier(TextClassifier):
         model: str,
         *,
         revision: str | None = None,
-        device: str = "cpu",
+        device: Annotated[
+            str,
+            Field(pattern=r"^(cpu|mps|cuda(:[0-9]+)?)$"),
+            OnError("no such device", "Give cpu, mps, cuda or cuda:N"),
+        ] = "cpu",
         batch_size: Annotated[int, Field(ge=1), OnError("not a number of texts", "Give 1 or more")] = 32,
     ) -> None:
         super().__init__()
@@ -61,9 +66,15 @@ class SequenceClassifier(TextClassifier):
         self._commit: HubCommit | None = None
 
     def check(self) -> None:
+        check_named("classifier.model", self.model, "Give a folder or owner/name")
         for module in ("torch", "transformers"):
             need_package("classifier.model", module, "hf", given=self.model)
-        self._config()
+        from backends.transformers.placement import check_device
+
+        check_device(str(self.device))
+        config = self._config()
+        if (folder := self._folder or self._snapshot()) is not None:
+            self._check_files(folder, config)
 
     def label_names(self) -> list[str]:
         """The names of its labels, from its configuration alone. Raises `ConfigError` where there is none."""
@@ -85,6 +96,7 @@ class SequenceClassifier(TextClassifier):
         return Description(fingerprint, frozenset({"classify"}), {"model": self.model}, statements=said)
 
     def close_blocking(self) -> None:
+        super().close_blocking()
         self._loaded = self._commit = None
 
     def _config(self) -> Any:
@@ -128,6 +140,43 @@ class SequenceClassifier(TextClassifier):
         hint = "Give a whole classifier of transformers"
         return loading("classifier.model", self.model, what, hint, instead=_EMBEDDED)
 
+    def _snapshot(self) -> Path | None:
+        """The folder of a hub id's files in the cache, where these are all there is; None otherwise."""
+        from backends.transformers.hub import snapshot_of
+
+        if self._commit is None or not self._commit.offline:
+            return None
+        return snapshot_of(self.model, self._commit.commit)
+
+    def _check_files(self, folder: Path, config: Any) -> None:
+        """Raise `ConfigError` for a folder that cannot be loaded, as its files show before its weights are read."""
+        from transformers import AutoModelForSequenceClassification
+
+        from backends.transformers.weight_files import check_weight_files
+        from backends.transformers.weights_fit import loaded_without_content
+
+        if not has_tokenizer(folder):
+            hint = "Copy tokenizer.json and tokenizer_config.json from the model that it was made of"
+            raise ConfigError("classifier.model", self.model, "a folder without a tokenizer", hint)
+        try:
+            files = check_weight_files(folder, config)
+        except ConfigError as error:
+            raise error.within("classifier") from None
+        if not files or getattr(config, "quantization_config", None) is not None:
+            return
+        loaded = loaded_without_content(AutoModelForSequenceClassification, config, files)
+        if loaded is not None:
+            self._check_weights(*loaded)
+
+    def _check_weights(self, model: Any, found: dict[str, Any]) -> None:
+        """Raise `ConfigError` for missing weights, which transformers would draw at random: so would be the labels."""
+        from backends.transformers.weights_fit import misfit_of_weights
+
+        if (misfit := misfit_of_weights(model, found)) is not None:
+            problem, hint = misfit
+            whole = "Give a whole classifier, its head included" if "would be random" in problem else hint
+            raise ConfigError("classifier.model", self.model, problem, f"{whole}, or {_EMBEDDED}")
+
     def _identity(self, config: Any) -> str:
         """A hash over a folder's files; for a hub model, its id and commit."""
         if self._folder is None:
@@ -155,16 +204,27 @@ class SequenceClassifier(TextClassifier):
                 answers[i] = dict(zip(labels, row, strict=True))
         return answers
 
+    def _prepare(self) -> None:
+        self._load()
+
     def _load(self) -> _Loaded:
         if self._loaded is None:
             from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
             from backends.transformers.hub import options_of_weights
+            from backends.transformers.loading import one_load
+            from backends.transformers.quiet import quiet
 
             source, options = self._folder or self.model, self._options()
-            with self._loading("the classifier"):
+            with one_load, self._loading("the classifier"), quiet(watched=True):
                 tokenizer = AutoTokenizer.from_pretrained(source, **options)
-                model = AutoModelForSequenceClassification.from_pretrained(source, **options_of_weights(options))
+                model, found = AutoModelForSequenceClassification.from_pretrained(
+                    source,
+                    output_loading_info=True,
+                    ignore_mismatched_sizes=True,  # told by `_check_weights`
+                    **options_of_weights(options),
+                )
+            self._check_weights(model, found)
             self._loaded = _Loaded(tokenizer, model.to(self.device).eval())
         return self._loaded
 

@@ -126,6 +126,12 @@ def need_package(field: str, module: str, extra: str, package: str = "", *, give
         raise MissingExtra(field, package or module, extra, given=given)
 
 
+def check_named(field: str, name: str, hint: str) -> None:
+    """Raise `ConfigError` for an empty name, which as a path would be the current folder."""
+    if not name.strip():
+        raise ConfigError(field, name, "empty", hint)
+
+
 def check_path(field: str, path: Path) -> None:
     """Raise `ConfigError` for a path that the system refuses to look up (one not there passes)."""
     try:

@@ -111,6 +111,12 @@ _ELSEWHERE = {
     "api_base": "base_url",
     "endpoint": "base_url",
     "api_version": "query",
+    "torch_dtype": "dtype",
+    "load_in_8bit": "quantization",
+    "load_in_4bit": "quantization",
+    "quantization_config": "quantization",
+    "lora": "adapter",
+    "peft": "adapter",
 }
 #: Names under which people write secrets: their values are not shown.
 _SECRET = re.compile(r"key|secret|passw|token|authorization|credential", re.I)

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from backends.errors import ConfigError, one_line
+from backends.transformers.loading import one_load
+from backends.transformers.quiet import quiet
 from backends.transformers.weight_files import LFS, what_is_broken
 
 #: The names that PEFT looks for, in its order.
@@ -67,6 +69,34 @@ def misfit(shapes: Mapping[str, Sequence[int]], modules: Mapping[str, Any]) -> s
             if isinstance(width, int) and width != shape[axis]:
                 return f"{found[1]} has {width} {attribute.replace('_', ' ')} here, and {shape[axis]} there"
     return ""
+
+
+def misfit_of_empty(empty: Any, folder: Path) -> str:
+    """How an adapter that is no LoRA differs from a model whose weights have no content; empty where nothing is known.
+
+    Of LoRA `misfit` knows without PEFT, which takes seconds to import.
+    """
+    try:
+        if json.loads((folder / "adapter_config.json").read_text())["peft_type"] == "LORA":
+            return ""
+        from peft import PeftModel
+
+        with one_load, quiet():
+            PeftModel.from_pretrained(empty, str(folder))
+    except Exception as error:  # foreign code, which may need the content
+        return other_size(error)
+    return ""
+
+
+def other_size(error: Exception) -> str:
+    """What torch says of weights of another shape than a model's, the first of them; empty for any other error."""
+    said = " ".join(str(error).split())
+    size = r"torch\.Size\(\[([\d, ]*)\]\)"
+    found = re.search(rf"size mismatch for (\S+): copying a param with shape {size} .*?current model is {size}", said)
+    if found is None:
+        return ""
+    there, here = (f"[{shape}]" for shape in found.groups()[1:])
+    return f"{found[1].removeprefix('base_model.model.')} is {there} there, and {here} here"
 
 
 def base_of_adapter(folder: Path) -> str:

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from backends.base import Answer, Description, ModelPart, OnResponse, Request, Scalar
 from backends.embedded import resolve_embedded
-from backends.errors import AuditError, BackendError, ConfigError
+from backends.errors import AuditError, BackendError
 from backends.local.backend import OptionalCount, discard_response, need_package
 from backends.local.causal import CausalBackend, LoadedModel
 from backends.local.encoder import TextEncoder
@@ -22,8 +22,9 @@ from backends.transformers.placement import (
     Attention,
     DeviceMap,
     MaxMemory,
+    OptionalQuantization,
     Placement,
-    Quantization,
+    check_device,
     describe_places,
     input_device,
     is_offloaded,
@@ -120,7 +121,7 @@ class HFBackend(CausalBackend):
         device_map: DeviceMap = None,
         max_memory: MaxMemory = None,
         offload_folder: str | Path | None = None,
-        quantization: Quantization | None = None,
+        quantization: OptionalQuantization = None,
         attn_implementation: Attention | None = None,
         tensor_parallel: Annotated[int, Field(ge=2)] | None = None,
         threads: OptionalCount = None,
@@ -164,7 +165,7 @@ class HFBackend(CausalBackend):
         for module in ("torch", "transformers"):
             need_package("model", module, "hf", given=self.source.model)
         for device in (self._device_option, *self.placement.devices):
-            _check_device(device)
+            check_device(device)
         self.placement.check(self._device_option, self.source.path, self.source.adapter)
         self.source.check()
         self.source.check_files()
@@ -330,21 +331,3 @@ def _choose_device(option: str) -> str:
     if option == "cuda" or torch.cuda.is_available():
         return "cuda:0"
     return "mps" if torch.backends.mps.is_available() else "cpu"
-
-
-def _check_device(option: str) -> None:
-    """Raise `ConfigError` for a device that this machine lacks. Imports torch only for CUDA and MPS."""
-    kind, _, number = option.partition(":")
-    if kind not in ("cuda", "mps"):
-        return
-    import torch
-
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if kind == "mps" and not torch.backends.mps.is_available():
-        raise ConfigError("device", option, "torch finds no MPS device", 'Give "auto" or "cpu"')
-    if kind == "cuda" and count == 0:
-        raise ConfigError(
-            "device", option, "torch finds no CUDA device", 'Give "auto" or "cpu", or install torch for CUDA'
-        )
-    if kind == "cuda" and int(number or 0) >= count:
-        raise ConfigError("device", option, f"this machine's last CUDA device is {count - 1}", "Give a smaller number")

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+_PLACES_AFTER_PADDING = frozenset(
+    {"camembert", "data2vec-text", "roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod"}
+)
+
 
 def context_length(config: Any) -> tuple[int | None, str]:
     """Maximum tokens of one text (None: no limit), and the reason if that is fewer than the config says.
@@ -13,13 +17,22 @@ def context_length(config: Any) -> tuple[int | None, str]:
     changes its frequencies too, but only beyond the config's own limit.
     """
     config = config.get_text_config()
-    most: int | None = getattr(config, "max_position_embeddings", None)
-    if most is not None and most < 1:  # some configs write -1 for no limit
-        most = None
+    most = _most_places(config)
     lengths = [length for rope in _ropes(config) if _is_longrope(rope) for length in _original_lengths(rope, config)]
     if not lengths or (most is not None and min(lengths) >= most):
         return most, ""
     return min(lengths), f"{min(lengths)} tokens: beyond them this model's LongRoPE changes the results of every text"
+
+
+def _most_places(config: Any) -> int | None:
+    """How many places a model has, by whichever name; MPT's biases end there although it embeds no places."""
+    named = [getattr(config, name, None) for name in ("max_position_embeddings", "max_seq_len", "max_target_positions")]
+    most = next((length for length in named if isinstance(length, int)), None)
+    if most is None or most < 1:  # some configs write -1 for no limit
+        return None
+    # RoBERTa and its kin count places from the padding token on.
+    first = getattr(config, "pad_token_id", None) if config.model_type in _PLACES_AFTER_PADDING else None
+    return most if first is None else most - first - 1
 
 
 def alike_places(config: Any) -> int | None:

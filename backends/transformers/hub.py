@@ -6,6 +6,7 @@ huggingface_hub asks for each file anew. Where a network is missing, it does so 
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -69,7 +70,7 @@ def find_commit(
         cached = cached_commit(repo, revision, file)
     if constants.is_offline_mode():
         if cached is None:
-            raise _not_stored(field, repo, "HF_HUB_OFFLINE is set", instead)
+            raise _not_stored(field, repo, revision, "HF_HUB_OFFLINE is set", instead)
         return HubCommit(cached, "HF_HUB_OFFLINE is set", is_chosen=True)
     try:
         with loading(field, repo, "its repository", "Check the name", instead=instead):
@@ -77,7 +78,7 @@ def find_commit(
             return HubCommit(_fetch(repo, revision, file))
     except _UnreachableError as error:
         if cached is None:
-            raise _not_stored(field, repo, str(error), instead) from None
+            raise _not_stored(field, repo, revision, str(error), instead) from None
         return HubCommit(cached, f"the hub cannot be reached ({error})")
     except ConfigError as error:
         if cached is None or (error.problem.startswith("the hub has no such revision") and cached != revision):
@@ -86,8 +87,10 @@ def find_commit(
 
 
 def cached_commit(repo: str, revision: str | None, file: str = _MODEL_FILE) -> str | None:
-    """The commit of a revision in the cache; None if its ``file`` is not there."""
+    """The commit of a revision in the cache, also of a shortened one; None if its ``file`` is not there."""
     found = _cached_file(repo, revision, file)
+    if found is None and revision is not None and len(begun := _beginning_with(repo, revision)) == 1:
+        found = _cached_file(repo, begun[0], file)
     return None if found is None else found.parent.name
 
 
@@ -111,9 +114,25 @@ def _cached_file(repo: str, revision: str | None, file: str) -> Path | None:
     return Path(found) if isinstance(found, str) else None
 
 
-def _not_stored(field: str, repo: str, cause: str, instead: str) -> ConfigError:
+def _beginning_with(repo: str, revision: str = "") -> list[str]:
+    """The commits of a repository in the cache; of a shortened one those that it may be."""
     from huggingface_hub import constants
 
+    if revision and re.fullmatch(r"[0-9a-f]{4,39}", revision) is None:  # a branch, a tag, or a whole commit
+        return []
+    folder = Path(constants.HF_HUB_CACHE) / f"models--{repo.replace('/', '--')}" / "snapshots"
+    return sorted(found.name for found in folder.glob(f"{revision}*"))
+
+
+def _not_stored(field: str, repo: str, revision: str | None, cause: str, instead: str) -> ConfigError:
+    from huggingface_hub import constants
+
+    if revision is not None and (stored := _beginning_with(repo)):
+        several = _beginning_with(repo, revision)
+        problem = f"{len(several)} commits" if several else "no such revision"
+        problem += f" of {repo} {'begin so' if several else 'is'} in the cache at {constants.HF_HUB_CACHE}, and {cause}"
+        hint = f"Give a whole commit, such as {(several or stored)[-1]}, or fetch this one where there is a network"
+        return ConfigError("revision", revision, problem, f"{hint}; or {instead}" if instead else hint)
     if constants.is_offline_mode():
         problem = f"not in the cache at {constants.HF_HUB_CACHE}, and {cause}, so the hub cannot be reached"
         hint = f"Unset it, give a folder, or copy the cache of a machine with a network that ran `hf download {repo}`"

@@ -7,6 +7,7 @@ import errno
 import os
 import pickle
 import re
+import threading
 from collections.abc import Iterator
 
 from backends.errors import AuditError, ConfigError, one_line
@@ -29,6 +30,10 @@ _REFUSED = {
 }
 _NO_NETWORK = ("no such folder, and the hub cannot be reached", "Check the path, or fetch it where there is a network")
 _HUB["OfflineModeIsEnabled"] = _HUB["LocalEntryNotFoundError"]
+
+#: While loading a model, transformers changes torch's default dtype for the whole process and then restores it. Two
+#: loads at once, for two devices, could leave the wrong one in place.
+one_load = threading.Lock()
 
 
 @contextlib.contextmanager

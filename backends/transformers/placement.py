@@ -25,9 +25,17 @@ from backends.transformers.offload import check_folder
 Spread = Literal["auto", "balanced", "balanced_low_0", "sequential"]
 Attention = Literal["eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"]
 Quantization = Literal["bitsandbytes-int8", "bitsandbytes-nf4", "quanto-int8", "torchao-int8"]
+_QUANTIZATIONS = OnError(
+    "no known way to quantise weights",
+    f"Give one of {', '.join(get_args(Quantization))} (load_in_8bit is bitsandbytes-int8, load_in_4bit -nf4)",
+)
+OptionalQuantization = Annotated[Quantization | None, _QUANTIZATIONS]
 
 #: An index of a CUDA device, or a device's name.
-Place = Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=r"^(cpu|disk|mps|cuda(:[0-9]+)?|[0-9]+)$")]
+Place = Annotated[
+    Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=r"^(cpu|disk|mps|cuda(:[0-9]+)?|[0-9]+)$")],
+    OnError("no place for a part", "Give a number (of a CUDA device), cpu, mps, cuda:N or disk"),
+]
 DeviceMap = Annotated[
     Spread | dict[str, Place] | None,
     OnError(
@@ -38,7 +46,10 @@ DeviceMap = Annotated[
 ]
 #: A device whose memory is limited, and how much in accelerate's units: it tells a mistake once the model is loaded.
 Limited = Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=r"^(cpu|mps|disk|[0-9]+)$")]
-Memory = Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=r"^[0-9]+([.][0-9]+)? *[KMGkmg]([iI]?[bB])$")]
+Memory = Annotated[
+    Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=r"^[0-9]+([.][0-9]+)? *[KMGkmg]([iI]?[bB])$")],
+    OnError("not an amount of memory", 'Give a number of bytes, or such as "20GiB" or "500MB"'),
+]
 MaxMemory = Annotated[
     dict[Limited, Memory] | None,
     OnError("not a table of memory", 'Give one such as {"0": "20GiB", "cpu": "64GiB"}'),
@@ -207,6 +218,24 @@ class Placement:
         if self.quantization is not None:
             found["quantization_config"] = settings(self.quantization, dtype)
         return {name: value for name, value in found.items() if value is not None}
+
+
+def check_device(option: str) -> None:
+    """Raise `ConfigError` for a device that this machine lacks. Imports torch only for CUDA and MPS."""
+    kind, _, number = option.partition(":")
+    if kind not in ("cuda", "mps"):
+        return
+    import torch
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if kind == "mps" and not torch.backends.mps.is_available():
+        raise ConfigError("device", option, "torch finds no MPS device", 'Give "auto" or "cpu"')
+    if kind == "cuda" and count == 0:
+        raise ConfigError(
+            "device", option, "torch finds no CUDA device", 'Give "auto" or "cpu", or install torch for CUDA'
+        )
+    if kind == "cuda" and int(number or 0) >= count:
+        raise ConfigError("device", option, f"this machine's last CUDA device is {count - 1}", "Give a smaller number")
 
 
 def quantiser(method: str | None) -> dict[str, Scalar]:

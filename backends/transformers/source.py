@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import re
-import threading
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from backends.errors import ConfigError, one_line
-from backends.local.backend import check_path, need_package
+from backends.local.backend import check_named, check_path, need_package
 from backends.local.fingerprint import SMALL_FILES, choosing_indexes, file_sha256, files_sha256, folder_weights
 from backends.local.gguf_header import (
     check_causal,
@@ -25,20 +23,25 @@ from backends.local.gguf_header import (
     read_gguf_tensors,
 )
 from backends.local.hints import has_tokenizer, model_within, of_id
-from backends.transformers.adapter_fit import base_of_adapter, check_adapter_files, misfit
+from backends.transformers.adapter_fit import (
+    base_of_adapter,
+    check_adapter_files,
+    misfit,
+    misfit_of_empty,
+    other_size,
+)
 from backends.transformers.gguf_fields import check_fields, check_tensors, names_made_once
 from backends.transformers.hub import HubCommit, find_commit, options_of_weights, snapshot_of
-from backends.transformers.loading import loading
+from backends.transformers.loading import loading, one_load
 from backends.transformers.offload import OwnFolder
 from backends.transformers.placement import Placement, check_adapter, check_parts, settings
+from backends.transformers.quiet import quiet
 from backends.transformers.weight_files import check_weight_files, safetensors_shapes
+from backends.transformers.weights_fit import ENCODERS, is_encoder, loaded_without_content, misfit_of_weights, some
 
 #: Raised when other weights come of merging an adapter; part of its identity.
 MERGING = 2
 
-# While loading a model, transformers changes torch's default dtype for the whole process and then restores it. Two
-# loads at once, for two devices, could leave the wrong one in place.
-_one_load = threading.Lock()
 _BY_ITSELF = Placement()
 _CONFIG_FILE, _ADAPTER_FILE = "config.json", "adapter_config.json"
 #: Kinds whose checkpoints hold a part that speaks beside the one that writes → the kind of the latter.
@@ -73,10 +76,14 @@ class ModelSource:
 
     def check(self) -> None:
         """Raise `ConfigError` for every mistake that can be found without loading anything."""
+        check_named("model", self.model, "Give a folder, a GGUF file or a hub id")
+        if self.revision is not None:
+            check_named("revision", self.revision, "Leave it out, or give a branch, tag or commit")
         check_path("model", self.path)
         self._check_model()
         if self.adapter is not None:
             need_package("adapter", "peft", "hf", given=self.adapter)
+            check_named("adapter", self.adapter, "Leave it out, or give a PEFT adapter's folder or hub id")
             check_path("adapter", self._adapter_path)
             folder = self._adapter_path
             is_path = _looks_like_path(self.adapter) or folder.exists()
@@ -98,28 +105,39 @@ class ModelSource:
             check_adapter_files(str(self.adapter), self._adapter_path)
         if self.path.is_dir():
             config = self.config()
-            check_weight_files(self.path, config)
+            self._check_weights_of(self.path, config)
             _check_quantiser(self.model, config)
             if self.adapter is not None and self._adapter_path.is_dir():
                 self._check_adapter_fits(config)
 
+    def _check_weights_of(self, folder: Path, config: Any) -> None:
+        """Raise `ConfigError` for weights that are missing, damaged, or not those that a config.json describes."""
+        files = check_weight_files(folder, config)
+        is_of_transformers = not (self.trust_remote_code and getattr(config, "auto_map", None))
+        if not files or not is_of_transformers or _quantisation_method(config) or config.model_type in WRITING_PARTS:
+            return
+        loaded = loaded_without_content(model_class(config), config, files)
+        if loaded is not None:
+            self._check_weights(*loaded)
+
     def _check_adapter_fits(self, config: Any) -> None:
         """Raise `ConfigError` for an adapter of another model: of layers or widths that this one has not."""
+        folder = self._adapter_path
         try:
-            wholes = [safetensors_shapes(file) for file in self._adapter_path.glob("adapter_model.safetensors")]
-            modules = dict(self._empty_model(config, _BY_ITSELF, is_quantised=False).named_modules())
+            wholes = [safetensors_shapes(file) for file in folder.glob("adapter_model.safetensors")]
+            empty = self._empty_model(config, _BY_ITSELF, is_quantised=False)
         except Exception:  # foreign code and files: what is wrong with them is told where they are loaded
             return
         shapes = {name: shape for whole in wholes for name, shape in whole.items()}
-        if problem := misfit(shapes, modules):
-            base = base_of_adapter(self._adapter_path)
-            trained_on = f", and says that it was trained on {base}" if base else ""
-            raise ConfigError(
-                "adapter",
-                self.adapter,
-                f"it does not fit this model: {problem}{trained_on}",
-                "Give the model that it was trained on",
-            )
+        problem = misfit(shapes, dict(empty.named_modules())) or misfit_of_empty(empty, folder)
+        if problem:
+            raise self._misfit_of_adapter(problem, folder)
+
+    def _misfit_of_adapter(self, problem: str, folder: Path) -> ConfigError:
+        base = base_of_adapter(folder)
+        trained_on = f", and says that it was trained on {base}" if base else ""
+        said = f"it does not fit this model: {problem}{trained_on}"
+        return ConfigError("adapter", self.adapter, said, "Give the model that it was trained on")
 
     def _check_model(self) -> None:
         path = self.path
@@ -145,6 +163,8 @@ class ModelSource:
                 raise self._error("a folder without a tokenizer", hint)
             return
         if not is_gguf(path):
+            if (path.parent / _CONFIG_FILE).is_file():
+                raise self._error("a file of a model's folder", f"Give that folder: {str(path.parent)!r}")
             raise self._error("not a GGUF file", "Give a folder, a GGUF file or a hub id")
         for module in ("gguf", "accelerate"):
             need_package("model", module, "hf", given=self.model)
@@ -264,6 +284,11 @@ class ModelSource:
 
     def _check_class(self, config: Any) -> None:
         """Raise `ConfigError` for a model that transformers would refuse only after fetching its weights."""
+        if is_encoder(config):
+            problem = f"an encoder ({config.model_type}), which reads a text in both directions"
+            decoder = "; of one that was trained as a decoder, set is_decoder in config.json"
+            has_setting = config.model_type in ENCODERS
+            raise self._error(problem, f"Give a causal language model{decoder if has_setting else ''}")
         own_code = "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {})
         if (own_code and self.trust_remote_code) or model_class(config) is not None:
             return
@@ -284,7 +309,7 @@ class ModelSource:
         if "gguf_file" not in options:
             config = self.config()  # it is read for the tokenizer too: its own faults are told as such
             if (folder := self.snapshot()) is not None:  # without a hub the rest cannot be fetched
-                check_weight_files(folder, config)
+                self._check_weights_of(folder, config)
         with self._loading("its tokenizer"):
             tokenizer = AutoTokenizer.from_pretrained(source, **options)
         if "gguf_file" in options:
@@ -312,7 +337,8 @@ class ModelSource:
             plan = self.tensor_plan(placement.tensor_parallel)
             placed["distributed_config"] = DistributedConfig(tp_size=placement.tensor_parallel, tp_plan=plan or None)
         names = names_made_once() if "gguf_file" in options else contextlib.nullcontext()
-        with _one_load, self._loading("the model"), names, OwnFolder(placement.offload_folder) as place:
+        folder = OwnFolder(placement.offload_folder)
+        with one_load, self._loading("the model"), quiet(watched=True), names, folder as place:
             if place.path is not None:
                 placed["offload_folder"] = str(place.path)
             model, found = loader.from_pretrained(
@@ -360,7 +386,7 @@ class ModelSource:
         from transformers.quantizers import AutoHfQuantizer
 
         loader = model_class(config) or AutoModelForCausalLM
-        with _one_load, torch.device("meta"):
+        with one_load, torch.device("meta"):
             if config.model_type in WRITING_PARTS:
                 empty = loader(config.thinker_config)
             else:
@@ -387,20 +413,8 @@ class ModelSource:
 
     def _check_weights(self, model: Any, found: dict[str, Any]) -> None:
         """Raise `ConfigError` for missing weights: transformers initialises them at random at each load."""
-        # Missing buffers are not random: the model's code gives them the same value at each load.
-        drawn = {name for name, _ in model.named_parameters(remove_duplicate=False)}
-        missing = sorted(drawn & set(found["missing_keys"]))
-        missing += [f"{name} of another shape" for name, *_ in found["mismatched_keys"]]
-        if missing:
-            raise self._error(
-                f"weights of the model are missing ({_some(missing)}) and would be random",
-                "Give a whole causal language model, its output head included",
-            )
-        if beyond := sorted(name for name in found["unexpected_keys"] if _is_of_a_further_layer(model, name)):
-            raise self._error(
-                f"its config.json has fewer layers than its weights ({_some(beyond)}), which would not be used",
-                "Give the number of layers in config.json that the weights have",
-            )
+        if (misfit := misfit_of_weights(model, found)) is not None:
+            raise self._error(*misfit)
 
     def _fetched_adapter(self) -> Path:
         """The folder that holds the adapter of a hub id: the commit that is in the fingerprint."""
@@ -427,18 +441,24 @@ class ModelSource:
         source = str(self._adapter_path if self._adapter_path.exists() else self._fetched_adapter())
         check_adapter_files(str(self.adapter), Path(source))
         try:
-            with self._loading_adapter():
-                adapted = PeftModel.from_pretrained(model, source)
+            with one_load, self._loading_adapter(), quiet():
+                try:
+                    adapted = PeftModel.from_pretrained(model, source)
+                except RuntimeError as error:
+                    if problem := other_size(error):
+                        raise self._misfit_of_adapter(problem, Path(source)) from None
+                    raise
                 # Loaded a second time: only this reports weights that match nothing and would have no effect.
                 found = adapted.load_adapter(source, "default")
             if unused := sorted({*found.missing_keys, *found.unexpected_keys}):
                 raise ConfigError(
                     "adapter",
                     self.adapter,
-                    f"its weights do not match its config for this model ({_some(unused)})",
+                    f"its weights do not match its config for this model ({some(unused)})",
                     "Give an adapter of this model, saved by PEFT",
                 )
-            return merged(adapted)
+            with one_load, quiet():
+                return merged(adapted)
         except MergeError as error:
             raise ConfigError(
                 "adapter",
@@ -446,20 +466,6 @@ class ModelSource:
                 str(error),
                 "Give one that can be merged, or a server that applies it",
             ) from None
-
-
-def _is_of_a_further_layer(model: Any, name: str) -> bool:
-    """Whether weights that a model does not use belong to a layer beyond its last one, and not to a further head."""
-    import torch
-
-    heads = getattr(model.config.get_text_config(), "num_nextn_predict_layers", None) or 0  # stored as layers
-    for part, layers in model.named_modules():
-        if isinstance(layers, torch.nn.ModuleList):
-            names = {part, part.removeprefix(f"{model.base_model_prefix}.")}
-            found = re.match(rf"(?:{'|'.join(map(re.escape, sorted(names)))})\.(\d+)\.", name)
-            if found is not None and int(found[1]) >= len(layers) + heads:
-                return True
-    return False
 
 
 def model_class(config: Any) -> Any:
@@ -503,11 +509,6 @@ def _check_dtype(model: Any, dtype: str) -> None:
             found[str(weight.dtype).removeprefix("torch.")] += 1
     if found and (loaded := found.most_common(1)[0][0]) != dtype:
         raise ConfigError("dtype", dtype, f"the model was loaded in {loaded}", f'Give dtype = "{loaded}"')
-
-
-def _some(names: Sequence[str]) -> str:
-    """The first three names, and how many more there are."""
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _check_quantiser(model: str, config: Any) -> None:

@@ -22,10 +22,13 @@ LFS = "Run `git lfs pull` there, or fetch it with `hf download`"
 _AGAIN = "Fetch it again: `hf download` goes on where it stopped"
 
 
-def check_weight_files(folder: Path, config: Any = None) -> None:
-    """Raise `ConfigError` for weights that are missing, cut off, or something else under their name."""
-    if getattr(config, "transformers_weights", None):  # a name of the model's own
-        return
+def check_weight_files(folder: Path, config: Any = None) -> list[Path]:
+    """The files that transformers would load; none where a config names its own.
+
+    Raises `ConfigError` for weights that are missing, cut off, or something else under their name.
+    """
+    if getattr(config, "transformers_weights", None) or getattr(config, "extra_files", None):
+        return []
     first = next((folder / name for name in _NAMES if (folder / name).is_file()), None)
     if first is None:
         raise _error(
@@ -41,6 +44,7 @@ def check_weight_files(folder: Path, config: Any = None) -> None:
     for file in files:
         if problem := what_is_broken(file):
             raise _error(folder, f"{file.name} {problem}", LFS if "Git LFS" in problem else _AGAIN)
+    return files
 
 
 def safetensors_shapes(file: Path) -> dict[str, list[int]]:

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,6 +97,10 @@ FOLDERS: dict[str, tuple[Damage, str]] = {
         with_config(num_hidden_layers=1),
         "fewer layers than its weights",
     ),
+    "config.json has more layers than the weights": (with_config(num_hidden_layers=5), "more layers than its weights"),
+    "config.json has more tokens than the weights": (with_config(vocab_size=400), "Give vocab_size = 280"),
+    "config.json has fewer tokens than the weights": (with_config(vocab_size=200), "Give vocab_size = 280"),
+    "an encoder": (with_config(model_type="bert"), "an encoder (bert), which reads a text in both directions"),
     "config.json is binary": (written("config.json", b"\xff\xfe\x00"), "config.json cannot be loaded"),
     "an unknown architecture": (with_config(model_type="frobnicate"), "'frobnicate' is unknown to transformers"),
     "code of its own": (
@@ -104,7 +109,7 @@ FOLDERS: dict[str, tuple[Damage, str]] = {
     ),
     "a negative size": (with_config(hidden_size=-1), "hidden size"),
     "a size in words": (with_config(num_hidden_layers="two"), "num_hidden_layers"),
-    "another size": (with_config(hidden_size=64), "of another shape"),
+    "another size": (with_config(hidden_size=64), "280 x 32 in the weights, and 280 x 64 by config.json"),
     "heads that do not divide": (with_config(num_attention_heads=7), "attention heads"),
     "an unknown activation": (with_config(hidden_act="frob"), "frob"),
     "no tokenizer": (without("tokenizer.json", "tokenizer_config.json"), "a folder without a tokenizer"),
@@ -194,8 +199,6 @@ def test_a_damaged_folder_is_told_with_its_cause(done: str, whole: Path, tmp_pat
 
 #: What shows only in the weights themselves, or where the model is made.
 AT_LOAD = {
-    "config.json has fewer layers than the weights",
-    "another size",
     "an unknown activation",
     "heads that do not divide",
     "a pickle that is none",
@@ -270,6 +273,65 @@ def test_what_an_adapters_weights_show_is_told_at_once(done: str, whole: Path, t
 def test_a_name_that_leads_nowhere_is_told(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     is_clear(said(lambda: HFBackend(name, threads=1)), NAMES[name])
+
+
+#: Options as they are often written → a part of what is told.
+WRITTEN: dict[str, tuple[dict[str, Any], str]] = {
+    "no name": ({"model": ""}, "model = '': empty. Give a folder, a GGUF file or a hub id."),
+    "a space": ({"model": " "}, "model = ' ': empty"),
+    "no adapter": ({"adapter": ""}, "adapter = '': empty"),
+    "no revision": ({"revision": ""}, "revision = '': empty"),
+    "gigs": ({"device_map": "auto", "max_memory": {"cpu": "1 gigs"}}, 'or such as "20GiB"'),
+    "no device of a part": ({"device_map": {"": "gpu"}}, "Give a number (of a CUDA device), cpu, mps, cuda:N or disk"),
+    "8 bits as a table": ({"quantization": {"load_in_8bit": True}}, "load_in_8bit is bitsandbytes-int8"),
+    "8 bits as transformers had it": ({"load_in_8bit": True}, "Did you mean 'quantization'?"),
+    "torch_dtype": ({"torch_dtype": "float16"}, "Did you mean 'dtype'?"),
+}
+
+
+@pytest.mark.parametrize("done", WRITTEN)
+def test_an_option_written_as_elsewhere_is_told(done: str, whole: Path) -> None:
+    options, says = WRITTEN[done]
+    with pytest.raises(ConfigError) as caught:
+        HFBackend(**{"model": whole, "threads": 1, **options}).check()
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_of_a_folder_names_the_folder(whole: Path) -> None:
+    told = said(lambda: HFBackend(whole / "model.safetensors", threads=1))
+    is_clear(told, f"a file of a model's folder. Give that folder: {str(whole)!r}")
+
+
+COMMITS = ("0123456" + "a" * 33, "0123456" + "b" * 33, "7654321" + "c" * 33)
+
+
+@pytest.mark.parametrize(
+    ("revision", "says"),
+    [
+        ("7654321", ""),
+        ("0123456", "2 commits of org/name begin so in the cache"),
+        ("fffffff", f"no such revision of org/name is in the cache at {{cache}}, and HF_HUB_OFFLINE is set. Give a "
+         f"whole commit, such as {COMMITS[2]}"),
+        ("v2", "no such revision of org/name is in the cache"),
+    ],
+    ids=["one", "several", "none", "a tag"],
+)  # fmt: skip
+def test_a_shortened_revision_is_looked_for_in_the_cache(
+    revision: str, says: str, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    for commit in COMMITS:
+        shutil.copytree(whole, tmp_path / "models--org--name" / "snapshots" / commit)
+    backend = HFBackend("org/name", revision=revision, threads=1)
+    if not says:
+        assert backend.describe_blocking().fingerprint["revision"] == COMMITS[2]
+        return
+    with pytest.raises(ConfigError) as caught:
+        backend.describe_blocking()
+    assert caught.value.field == "revision"
+    is_clear(str(caught.value), says.format(cache=tmp_path))
 
 
 def test_a_folder_above_the_model_names_the_model(whole: Path, tmp_path: Path) -> None:

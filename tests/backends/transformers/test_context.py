@@ -160,3 +160,28 @@ def test_a_choice_of_tokens_limits_the_text(made: Any, tmp_path: Path) -> None:
     assert isinstance(short, ScoreResponse)
     assert [answer.kind for answer in far if isinstance(answer, BackendError)] == ["context_length"] * 2
     assert "beyond 48 tokens" in backend.load().route
+
+
+@pytest.mark.parametrize(
+    ("config", "most"),
+    [
+        (lambda v: transformers.MptConfig(vocab_size=v, d_model=32, n_layers=2, n_heads=4, max_seq_len=24), 24),
+        (
+            lambda v: transformers.RobertaConfig(
+                **{**BASE, "pad_token_id": 1, "max_position_embeddings": 26}, vocab_size=v, is_decoder=True
+            ),
+            24,
+        ),
+    ],
+    ids=["mpt", "roberta"],
+)
+def test_places_are_counted_as_the_model_has_them(config: Any, most: int, tmp_path: Path) -> None:
+    """MPT names its limit otherwise; RoBERTa has two places fewer than its config says. Both ended in torch's words."""
+    backend = HFBackend(save_model_of(config, tmp_path), threads=1)
+    texts = ["x" * (most - 1), "x" * most, "x" * (most + 1), "x" * 90]
+    answers = backend.run_blocking([ScoreRequest(text, ("yy",)) for text in texts])
+    kinds = ["" if isinstance(answer, ScoreResponse) else answer.kind for answer in answers]  # type: ignore[union-attr]
+    assert kinds == ["", "context_length", "context_length", "context_length"]
+    [written] = backend.run_blocking([GenerateRequest("x" * 20, Sampling(max_tokens=9))])
+    assert isinstance(written, BackendError)
+    assert written.kind == "context_length"

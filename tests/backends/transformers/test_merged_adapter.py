@@ -92,6 +92,38 @@ def test_an_adapter_that_is_no_change_of_weights_is_refused(config: Any, reason:
     assert error.value.field == "adapter"
 
 
+TWO = {"target_modules": ["q_proj", "o_proj"]}
+#: Kinds of PEFT beside LoRA that change weights.
+KINDS = {
+    "HRA": lambda: peft.HRAConfig(r=4, **TWO),
+    "LN_TUNING": lambda: peft.LNTuningConfig(target_modules=["input_layernorm"]),
+    "MISS": lambda: peft.MissConfig(r=4, **TWO),
+    "RANDLORA": lambda: peft.RandLoraConfig(r=4, **TWO),
+    "IA3": lambda: peft.IA3Config(target_modules=["q_proj", "down_proj"], feedforward_modules=["down_proj"]),
+    "OFT": lambda: peft.OFTConfig(oft_block_size=4, r=0, **TWO),
+    "VERA": lambda: peft.VeraConfig(r=4, **TWO),
+    "ADALORA": lambda: peft.AdaLoraConfig(total_step=10, **TWO),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_has_pefts_numbers_or_is_refused(kind: str, tmp_path: Path) -> None:
+    model, adapter = saved("llama", KINDS[kind](), tmp_path)
+    plain, tokenizer = plain_model(model)
+    adapted = peft.PeftModel.from_pretrained(plain, adapter).eval()
+    expected = log_probabilities(adapted, tokenizer("the police said that she")["input_ids"])[-1]
+    backend = HFBackend(model, adapter=adapter, threads=1)
+    backend.check()
+    assert scores(backend, [ScoreRequest("the police said that", (" she",))]) == pytest.approx([expected], abs=1e-4)
+    wider = {**GROUPED, "hidden_size": 64, "head_dim": 16}
+    other = save_model_of(lambda v: transformers.LlamaConfig(**wider, vocab_size=v), tmp_path / "wider")
+    says = r"it does not fit this model: model\.layers\.0.* there, and .* here"
+    with pytest.raises(ConfigError, match=says) as error:
+        HFBackend(other, adapter=adapter, threads=1).check()
+    assert error.value.field == "adapter"
+    assert len(str(error.value)) < 500
+
+
 def test_answers_merged_otherwise_are_asked_again(tmp_path: Path) -> None:
     """What earlier versions merged into tied weights was wrong, and is stored under the hash of the files alone."""
     model, adapter = saved("tied", lora("q_proj"), tmp_path)

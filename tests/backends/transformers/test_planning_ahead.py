@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from backends import HFBackend
+from backends import HFBackend, LlamaCppBackend
 from backends.base import ScoreRequest, ScoreResponse
 from backends.local import causal
 from backends.local.backend import discard_response
+from backends.local.causal import CausalBackend
+from tests.backends.local.tiny_models import save_tiny_llama_gguf
 
 FIRST = [ScoreRequest(f"{name} said that", (" he", " she")) for name in ("Ann", "Tom", "Bo")]
 SECOND = [ScoreRequest(f"{name} knew why", (" he", " they were")) for name in ("Kim", "Eve", "Jo")]
@@ -145,3 +148,20 @@ def test_planning_ends_before_the_model_is_freed(folders: dict[str, Path], monke
 
     asyncio.run(run())
     assert ended == ["planning", "free"]
+
+
+@pytest.mark.parametrize("engine", ["transformers", "llamacpp"])
+async def test_a_closed_backend_travels_to_another_process(
+    engine: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    """A cluster's actors get it by pickle: with a thread's event in it no local model could be asked there."""
+    backend: CausalBackend = HFBackend(folders["llama"], threads=1)
+    if engine == "llamacpp":
+        backend = LlamaCppBackend(save_tiny_llama_gguf(tmp_path / "model.gguf"), threads=1)
+    described = await backend.describe()
+    await backend.close()
+    other = pickle.loads(pickle.dumps(backend))
+    assert (await other.describe()).fingerprint == described.fingerprint
+    [answer] = await other.run([ScoreRequest("the man", (" she",))])
+    assert isinstance(answer, ScoreResponse)
+    await other.close()

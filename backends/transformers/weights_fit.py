@@ -1,0 +1,142 @@
+"""Whether weights fit the model that a config.json describes: before they are read, and once they are loaded.
+
+What is asked before is transformers' own loading, of tensors that have shapes and no content: no rule of its own could
+say how it renames, joins and ties the weights of each kind of model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from backends.transformers.loading import one_load
+from backends.transformers.quiet import quiet
+from backends.transformers.weight_files import safetensors_shapes
+
+#: Kinds that read a text in both directions unless their config.json says `is_decoder`.
+ENCODERS = frozenset(
+    {
+        "bert", "bert-generation", "big_bird", "camembert", "data2vec-text", "electra", "ernie", "megatron-bert",
+        "rembert", "roberta", "roberta-prelayernorm", "roc_bert", "roformer", "xlm-roberta", "xlm-roberta-xl", "xmod",
+    }
+)  # fmt: skip
+_WHOLE = "Give a whole causal language model, its output head included"
+_OF_LAYERS = "Give the number of layers in config.json that the weights have"
+
+
+def is_encoder(config: Any) -> bool:
+    """Whether a model of transformers reads a text in both directions, as its config says."""
+    kind = config.model_type
+    if kind in ("xlm", "flaubert"):
+        return not config.causal
+    if kind == "xlnet":
+        return bool(config.attn_type != "uni")
+    return kind in ENCODERS and not getattr(config, "is_decoder", False)
+
+
+def loaded_without_content(loader: Any, config: Any, files: Sequence[Path]) -> tuple[Any, dict[str, Any]] | None:
+    """A model as transformers loads it from the headers of these files, and what it says of them.
+
+    ``loader`` is its Auto class. None where that cannot be known: it is found out where the model is loaded.
+    """
+    import torch
+
+    if any(file.suffix != ".safetensors" for file in files):
+        return None
+    try:
+        shapes = {name: shape for file in files for name, shape in safetensors_shapes(file).items()}
+        empty = {name: torch.empty(shape, device="meta") for name, shape in shapes.items()}
+        with one_load, quiet():
+            loaded: tuple[Any, dict[str, Any]] = _class_of(config, loader).from_pretrained(
+                None,
+                config=config,
+                state_dict=empty,
+                device_map="meta",
+                dtype=torch.float32,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,
+            )
+    except Exception:  # foreign code: why a model cannot be made is told where it is loaded
+        return None
+    return loaded
+
+
+def _class_of(config: Any, loader: Any) -> Any:
+    """The class that an Auto class would load: some kinds have several, of which the config names one."""
+    found = loader._model_mapping[type(config)]
+    several = {one.__name__: one for one in found} if isinstance(found, list | tuple) else {"": found}
+    named = [several[name] for name in config.architectures or () if name in several]
+    return (named or [*several.values()])[0]
+
+
+def misfit_of_weights(model: Any, found: dict[str, Any]) -> tuple[str, str] | None:
+    """What is wrong with a model's weights, and what to do; ``found`` is what transformers says of their loading.
+
+    Weights that are missing it draws at random, others at each load.
+    """
+    # Missing buffers are not random: the model's code gives them the same value at each load.
+    drawn = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    if others := sorted(found["mismatched_keys"]):
+        return _of_another_shape(model, others)
+    if missing := sorted(drawn & set(found["missing_keys"])):
+        if _are_whole_layers(model, missing, drawn):
+            return f"its config.json has more layers than its weights ({some(missing)} are missing)", _OF_LAYERS
+        return f"weights of the model are missing ({some(missing)}) and would be random", _WHOLE
+    if beyond := sorted(name for name in found["unexpected_keys"] if _is_of_a_further_layer(model, name)):
+        return (
+            f"its config.json has fewer layers than its weights ({some(beyond)}), which would not be used",
+            _OF_LAYERS,
+        )
+    return None
+
+
+def some(names: Sequence[str]) -> str:
+    """The first three names, and how many more there are."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _of_another_shape(model: Any, others: Sequence[tuple[str, Any, Any]]) -> tuple[str, str]:
+    name, there, here = others[0]
+    shapes = f"{_product(there)} in the weights, and {_product(here)} by config.json"
+    problem = f"its config.json does not fit its weights: {name} is {shapes}"
+    differing = {pair for _, a, b in others for pair in zip(a, b, strict=False) if pair[0] != pair[1]}
+    vocabulary = getattr(model.config.get_text_config(), "vocab_size", None)
+    if len(differing) == 1 and (pair := differing.pop())[1] == vocabulary:
+        return problem, f"Give vocab_size = {pair[0]} in config.json, or the weights that belong to it"
+    more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+    return f"{problem}{more}", "Give the config.json and the weights of one model"
+
+
+def _product(shape: Sequence[int]) -> str:
+    return " x ".join(map(str, shape)) or "a number"
+
+
+def _are_whole_layers(model: Any, missing: Sequence[str], drawn: set[str]) -> bool:
+    """Whether what is missing is all of the last layers, and nothing else."""
+    import torch
+
+    layers = [f"{part}." for part, module in model.named_modules() if isinstance(module, torch.nn.ModuleList)]
+    wholes = set()
+    for name in missing:
+        lists = [part for part in layers if name.startswith(part)]
+        if not lists:
+            return False
+        outer = min(lists, key=len)
+        wholes.add(f"{outer}{name.removeprefix(outer).partition('.')[0]}.")
+    return {name for name in drawn if name.startswith(tuple(wholes))} == set(missing)
+
+
+def _is_of_a_further_layer(model: Any, name: str) -> bool:
+    """Whether weights that a model does not use belong to a layer beyond its last one, and not to a further head."""
+    import torch
+
+    heads = getattr(model.config.get_text_config(), "num_nextn_predict_layers", None) or 0  # stored as layers
+    for part, layers in model.named_modules():
+        if isinstance(layers, torch.nn.ModuleList):
+            names = {part, part.removeprefix(f"{model.base_model_prefix}.")}
+            found = re.match(rf"(?:{'|'.join(map(re.escape, sorted(names)))})\.(\d+)\.", name)
+            if found is not None and int(found[1]) >= len(layers) + heads:
+                return True
+    return False

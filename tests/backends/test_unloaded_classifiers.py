@@ -1,0 +1,149 @@
+"""Classifiers that cannot be loaded: told before a run or once in it, and never random labels."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backends.base import ClassifyRequest
+from backends.classifiers import SequenceClassifier
+from backends.errors import BackendError, ConfigError
+
+transformers = pytest.importorskip("transformers")
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "man", "is", "kind"]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random BERT with two labels."""
+    path = tmp_path_factory.mktemp("classifier")
+    (path / "vocab.txt").write_text("\n".join(WORDS))
+    transformers.BertTokenizer(vocab=str(path / "vocab.txt"), model_max_length=32).save_pretrained(path)
+    config = transformers.BertConfig(
+        vocab_size=len(WORDS), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=32, id2label={0: "toxic", 1: "harmless"}, label2id={"toxic": 0, "harmless": 1},
+    )  # fmt: skip
+    transformers.BertForSequenceClassification(config).save_pretrained(path)
+    return path
+
+
+def with_config(**options: object) -> Callable[[Path], Any]:
+    def damage(folder: Path) -> None:
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | options))
+
+    return damage
+
+
+def without_head(folder: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(folder / "model.safetensors")
+    kept = {name: weight for name, weight in weights.items() if not name.startswith("classifier.")}
+    save_file(kept, folder / "model.safetensors", {"format": "pt"})
+
+
+def as_pickle(damage: Callable[[Path], Any]) -> Callable[[Path], Any]:
+    """The same as an older file, whose header is not read before."""
+
+    def damaged(folder: Path) -> None:
+        import torch
+        from safetensors.torch import load_file
+
+        damage(folder)
+        torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+        (folder / "model.safetensors").unlink()
+
+    return damaged
+
+
+def without_tokenizer(folder: Path) -> None:
+    for file in (*folder.glob("*token*"), *folder.glob("vocab*")):
+        file.unlink()
+
+
+#: What was done to a folder → what is told of it.
+BEFORE: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "no head": (without_head, r"weights of the model are missing \(classifier.bias, classifier.weight\)"),
+    "more layers in config.json": (with_config(num_hidden_layers=3), "more layers than its weights"),
+    "fewer layers in config.json": (with_config(num_hidden_layers=1), "fewer layers than its weights"),
+    "another size": (with_config(hidden_size=32), "in the weights, and 32 by config.json"),
+    "cut off": (lambda folder: (folder / "model.safetensors").write_bytes(b"\x10"), "has only 1 bytes"),
+    "a pointer": (lambda folder: (folder / "model.safetensors").write_text("version https://git-lfs"), "git lfs pull"),
+    "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "no weights under a name"),
+    "no tokenizer": (without_tokenizer, "a folder without a tokenizer"),
+}
+
+
+@pytest.mark.parametrize("done", BEFORE)
+def test_what_a_classifiers_files_show_is_told_at_once(done: str, whole: Path, tmp_path: Path) -> None:
+    damage, says = BEFORE[done]
+    damage(Path(shutil.copytree(whole, tmp_path / "model")))
+    with pytest.raises(ConfigError, match=says) as caught:
+        SequenceClassifier(str(tmp_path / "model")).check()
+    assert caught.value.field == "classifier.model"
+
+
+def test_a_classifier_of_the_cache_is_looked_at_too(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    repository = tmp_path / "models--org--name"
+    without_head(Path(shutil.copytree(whole, repository / "snapshots" / ("a" * 40))))
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("a" * 40)
+    with pytest.raises(ConfigError, match="weights of the model are missing"):
+        SequenceClassifier("org/name").check()
+
+
+@pytest.mark.parametrize("done", ["no head", "fewer layers in config.json", "another size"])
+async def test_labels_are_never_those_of_random_weights(done: str, whole: Path, tmp_path: Path) -> None:
+    """transformers draws what a pickle lacks, and says so in a report that nobody reads."""
+    damage, says = BEFORE[done]
+    as_pickle(damage)(Path(shutil.copytree(whole, tmp_path / "model")))
+    classifier = SequenceClassifier(str(tmp_path / "model"))
+    classifier.check()
+    answers = await classifier.run([ClassifyRequest("the man"), ClassifyRequest("kind")])
+    await classifier.close()
+    assert [type(answer) for answer in answers] == [BackendError, BackendError]
+    assert says.split("\\")[0] in str(answers[0])
+
+
+async def test_an_unloaded_classifier_is_tried_once(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(shutil.copytree(whole, tmp_path / "model"))
+    (folder / "tokenizer.json").write_text("{")
+    classifier, tries = SequenceClassifier(str(folder)), []
+    load = classifier._load
+    monkeypatch.setattr(classifier, "_load", lambda: (tries.append(1), load())[1])
+    capfd.readouterr()
+    answers = [(await classifier.run([ClassifyRequest(text)]))[0] for text in ("the man", "kind", "he")]
+    assert [answer.unloaded for answer in answers if isinstance(answer, BackendError)] == [True] * 3
+    assert len(tries) == 1
+    assert capfd.readouterr().err == ""
+    await classifier.close()
+    await classifier.run([ClassifyRequest("a later run tries again")])
+    assert len(tries) == 2
+
+
+def test_a_device_that_is_not_there_is_told_before(whole: Path) -> None:
+    import torch
+
+    with pytest.raises(ConfigError, match="no such device"):
+        SequenceClassifier(str(whole), device="gpu")
+    if not torch.cuda.is_available():
+        with pytest.raises(ConfigError, match="torch finds no CUDA device"):
+            SequenceClassifier(str(whole), device="cuda:0").check()
+
+
+def test_a_whole_classifier_is_looked_at_without_a_word(whole: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    capfd.readouterr()
+    SequenceClassifier(str(whole)).check()
+    assert capfd.readouterr().err == ""

@@ -1,0 +1,131 @@
+"""Weights that a config.json does not describe: told from their headers, and sound models are never refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+from backends import ConfigError, HFBackend
+from backends.transformers.source import model_class
+from backends.transformers.weight_files import check_weight_files
+from backends.transformers.weights_fit import loaded_without_content, misfit_of_weights
+from tests.backends.local.tiny_models import BASE, FAMILIES, GROUPED, byte_level_tokenizer, save_model_of
+
+TIED = {**GROUPED, "tie_word_embeddings": True}
+
+
+def mixtral(tokens: int) -> Any:
+    return transformers.MixtralConfig(**GROUPED, vocab_size=tokens, num_local_experts=4, num_experts_per_tok=2)
+
+
+def resized(folder: Path) -> None:
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    model.resize_token_embeddings(320)
+    model.save_pretrained(folder)
+
+
+def divided(folder: Path) -> None:
+    transformers.AutoModelForCausalLM.from_pretrained(folder).save_pretrained(folder, max_shard_size="20KB")
+    (folder / "model.safetensors").unlink()
+
+
+def with_a_further_head(folder: Path) -> None:
+    """As a checkpoint with a value head beside its weights."""
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(folder / "model.safetensors")
+    save_file({**weights, "v_head.weight": torch.zeros(1, 32)}, folder / "model.safetensors", {"format": "pt"})
+
+
+#: A model, and what was done to its files: each can be loaded.
+SOUND: dict[str, tuple[Callable[[int], Any], Callable[[Path], None]]] = {
+    "tied": (lambda v: transformers.LlamaConfig(**TIED, vocab_size=v), lambda folder: None),
+    "tied and resized": (lambda v: transformers.LlamaConfig(**TIED, vocab_size=v), resized),
+    "resized": (FAMILIES["llama"], resized),
+    "divided": (FAMILIES["llama"], divided),
+    "experts": (mixtral, lambda folder: None),
+    "experts and divided": (mixtral, divided),
+    "gpt2": (FAMILIES["gpt2"], lambda folder: None),
+    "a further head": (FAMILIES["llama"], with_a_further_head),
+    "a decoder of a kind of encoders": (
+        lambda v: transformers.BertConfig(**{**BASE, "pad_token_id": 0}, vocab_size=v, is_decoder=True),
+        lambda folder: None,
+    ),
+}
+
+
+@pytest.mark.parametrize("done", SOUND)
+def test_a_sound_model_fits_as_far_as_it_is_looked_at(done: str, tmp_path: Path) -> None:
+    config, change = SOUND[done]
+    change(save_model_of(config, tmp_path))
+    HFBackend(tmp_path, threads=1).check()
+    read = transformers.AutoConfig.from_pretrained(tmp_path)
+    loaded = loaded_without_content(model_class(read), read, check_weight_files(tmp_path, read))
+    assert loaded is not None, "transformers takes tensors without content no more"
+    assert {weight.device.type for weight in loaded[0].parameters()} == {"meta"}
+    assert misfit_of_weights(*loaded) is None
+
+
+def test_a_multimodal_model_fits_and_its_text_size_counts(tmp_path: Path) -> None:
+    tokenizer = byte_level_tokenizer()
+    vision = {
+        "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 28,
+        "patch_size": 14,
+    }  # fmt: skip
+    config = transformers.Gemma3Config(
+        text_config={**GROUPED, "vocab_size": len(tokenizer)}, vision_config=vision, mm_tokens_per_image=4
+    )
+    transformers.AutoModelForImageTextToText.from_config(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    HFBackend(tmp_path, threads=1).check()
+    written = json.loads((tmp_path / "config.json").read_text())
+    written["text_config"]["vocab_size"] += 5
+    (tmp_path / "config.json").write_text(json.dumps(written))
+    with pytest.raises(ConfigError, match=f"Give vocab_size = {len(tokenizer)} in config.json"):
+        HFBackend(tmp_path, threads=1).check()
+
+
+def test_nothing_is_said_of_weights_that_are_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of quantised weights the shapes are others than the model's; whether they fit is their library's to say."""
+    save_model_of(FAMILIES["llama"], tmp_path)
+    written = json.loads((tmp_path / "config.json").read_text())
+    settings = {"quant_method": "gptq", "bits": 4, "group_size": 128}
+    (tmp_path / "config.json").write_text(json.dumps({**written, "hidden_size": 64, "quantization_config": settings}))
+    monkeypatch.setattr("backends.transformers.source._check_quantiser", lambda model, config: None)
+    HFBackend(tmp_path, threads=1).check()
+
+
+def test_an_encoder_is_told_before_its_weights_are_read(tmp_path: Path) -> None:
+    tokenizer = byte_level_tokenizer()
+    config = transformers.BertConfig(**{**BASE, "pad_token_id": 0}, vocab_size=len(tokenizer))
+    transformers.BertForMaskedLM(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    backend = HFBackend(tmp_path, threads=1)
+    for ask in (backend.check, backend.describe_blocking):
+        with pytest.raises(ConfigError, match=r"an encoder \(bert\), which reads a text in both directions"):
+            ask()
+
+
+def test_looking_at_weights_writes_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    save_model_of(FAMILIES["llama"], tmp_path)
+    written = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**written, "num_hidden_layers": 5}))
+    capfd.readouterr()
+    with pytest.raises(ConfigError, match="more layers than its weights"):
+        HFBackend(tmp_path, threads=1).check()
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("done", ["a further head", "gpt2"])
+def test_loading_writes_nothing_of_its_own(done: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    config, change = SOUND[done]
+    change(save_model_of(config, tmp_path))
+    capfd.readouterr()
+    HFBackend(tmp_path, threads=1).load()
+    assert capfd.readouterr().err == ""
