@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,10 +118,17 @@ ALLOWED = {
 }
 
 
-def sources() -> Iterator[Path]:
-    for folder in FOLDERS:
-        yield from sorted(p for p in (ROOT / folder).rglob("*") if p.suffix in SUFFIXES)
-    yield from (ROOT / name for name in DOCUMENTS if (ROOT / name).exists())
+@functools.cache
+def sources() -> tuple[Path, ...]:
+    found = [p for folder in FOLDERS for p in sorted((ROOT / folder).rglob("*")) if p.suffix in SUFFIXES]
+    return (*found, *(ROOT / name for name in DOCUMENTS if (ROOT / name).exists()))
+
+
+@functools.cache
+def text_of(path: Path) -> tuple[str, str]:
+    """As it is, and without upper case: read once for all words."""
+    text = path.read_text("utf-8")
+    return text, text.casefold()
 
 
 def is_allowed(path: Path, word: str) -> bool:
@@ -148,8 +156,8 @@ def test_the_old_word_is_gone(word):
     places = [
         f"{path.relative_to(ROOT)}:{number}"
         for path in sources()
-        if not is_allowed(path, word)
-        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if word.casefold() in text_of(path)[1] and not is_allowed(path, word)
+        for number, line in enumerate(text_of(path)[0].splitlines(), 1)
         if pattern.search(line)
     ]
     assert places == [], f"write {pairs(ANYWHERE)[word]}"

@@ -5,14 +5,12 @@ Such a file gives other numbers on transformers than on llama.cpp, and than the 
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from backends.errors import ConfigError
+from backends.transformers.gguf_reading import gguf_read_once
 
 Field = Callable[[str], Any]
 """A field of the file's architecture, by its name; None if the file has none."""
@@ -20,7 +18,6 @@ Field = Callable[[str], Any]
 #: Of these, transformers takes the base of the rotation from its own defaults.
 _OWN_BASE = ("starcoder2", "stablelm")
 _USUAL_BASE = 10_000.0
-_one_table = threading.RLock()
 #: The share of a head that transformers rotates by its own defaults; of others all, or what the file says.
 _OWN_SHARE = {"stablelm": 0.25, "nemotron": 0.5, "phi3": 1.0, "qwen2": 1.0, "qwen3": 1.0}
 #: Of these, transformers divides attention scores by the root of this number, and caps them at these, by its defaults.
@@ -56,7 +53,7 @@ def check_tensors(path: Path, model: Any, architecture: str, tensors: Collection
 
     processor = TENSOR_PROCESSORS.get(architecture, TensorProcessor)()
     experts = getattr(processor, "GGUF_MOE_WEIGHTS_PATTERN", None)
-    with names_made_once():
+    with gguf_read_once():
         known = get_gguf_hf_weights_map(model, processor)
 
     def is_used(name: str) -> bool:
@@ -67,20 +64,6 @@ def check_tensors(path: Path, model: Any, architecture: str, tensors: Collection
 
     if unused := sorted(name for name in tensors if not is_used(name)):
         raise _left_out(path, f"{unused[0]}" + (f" and {len(unused) - 1} more tensors" if len(unused) > 1 else ""))
-
-
-@contextlib.contextmanager
-def names_made_once() -> Iterator[None]:
-    """Let transformers make its table of tensors' names once: it makes it anew for every module, for seconds."""
-    import gguf
-
-    with _one_table:
-        usual = gguf.get_tensor_name_map
-        gguf.get_tensor_name_map = functools.cache(usual)
-        try:
-            yield
-        finally:
-            gguf.get_tensor_name_map = usual
 
 
 def _is_rotation(tensor: str) -> bool:

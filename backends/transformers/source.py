@@ -30,7 +30,8 @@ from backends.transformers.adapter_fit import (
     misfit_of_empty,
     other_size,
 )
-from backends.transformers.gguf_fields import check_fields, check_tensors, names_made_once
+from backends.transformers.gguf_fields import check_fields, check_tensors
+from backends.transformers.gguf_reading import gguf_read_once
 from backends.transformers.hub import HubCommit, find_commit, options_of_weights, snapshot_of
 from backends.transformers.loading import loading, one_load
 from backends.transformers.offload import OwnFolder
@@ -310,7 +311,8 @@ class ModelSource:
             config = self.config()  # it is read for the tokenizer too: its own faults are told as such
             if (folder := self.snapshot()) is not None:  # without a hub the rest cannot be fetched
                 self._check_weights_of(folder, config)
-        with self._loading("its tokenizer"):
+        once = gguf_read_once() if "gguf_file" in options else contextlib.nullcontext()
+        with self._loading("its tokenizer"), once:
             tokenizer = AutoTokenizer.from_pretrained(source, **options)
         if "gguf_file" in options:
             as_in_llamacpp(tokenizer, read_gguf_header(self.path))
@@ -336,9 +338,9 @@ class ModelSource:
 
             plan = self.tensor_plan(placement.tensor_parallel)
             placed["distributed_config"] = DistributedConfig(tp_size=placement.tensor_parallel, tp_plan=plan or None)
-        names = names_made_once() if "gguf_file" in options else contextlib.nullcontext()
+        once = gguf_read_once() if "gguf_file" in options else contextlib.nullcontext()
         folder = OwnFolder(placement.offload_folder)
-        with one_load, self._loading("the model"), quiet(watched=True), names, folder as place:
+        with one_load, self._loading("the model"), quiet(watched=True), once, folder as place:
             if place.path is not None:
                 placed["offload_folder"] = str(place.path)
             model, found = loader.from_pretrained(

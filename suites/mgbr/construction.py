@@ -116,8 +116,13 @@ class _Draw:
         return tuple(self._shuffled(self._words[pool.purpose], attempt, pool.purpose)[:count])
 
     def _shuffled(self, words: Iterable[str], attempt: int, purpose: str) -> list[str]:
-        return sorted(words, key=lambda word: _hash(self._seed, attempt, purpose, word))
+        begun = _joined(self._seed, attempt, purpose, "")  # the same for all of them, of which there are many
+        return sorted(words, key=lambda word: hashlib.sha256(begun + word.encode("utf-8")).digest()[:16])
 
 
 def _hash(*parts: object) -> int:
-    return int.from_bytes(hashlib.sha256("\x1f".join(map(str, parts)).encode("utf-8")).digest()[:16], "big")
+    return int.from_bytes(hashlib.sha256(_joined(*parts)).digest()[:16], "big")
+
+
+def _joined(*parts: object) -> bytes:
+    return "\x1f".join(map(str, parts)).encode("utf-8")

@@ -8,10 +8,13 @@ not to draw.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import threading
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import altair as alt
+from altair.utils import schemapi
 
 from audit.report.phrases import captions
 from audit.results import Verdict
@@ -47,8 +50,17 @@ CONFIG: dict[str, Any] = {
 _TOOLTIP: dict[str, Any] = {"tooltip": alt.TooltipContent("data")}
 _CLICKABLE: dict[str, Any] = {**_TOOLTIP, "cursor": "pointer"}
 _POINT: dict[str, Any] = {"filled": True, "opacity": 1, **_CLICKABLE}
+_BUILDING = threading.RLock()
 
 
+@contextlib.contextmanager
+def _unchecked() -> Iterator[None]:
+    """Altair checks each part of a specification as it is made: half of a report's time. These are checked by tests."""
+    with _BUILDING, schemapi.debug_mode(False):  # one switch for all threads
+        yield
+
+
+@_unchecked()
 def dots(models: int, domain: Sequence[float], height: int, title: str, *, dodge: bool = True) -> dict[str, Any]:
     """One row per label, in it a dot with its interval for each model; dodged lanes where models share a row."""
     rows = alt.Y("k:N", sort=None, axis=alt.Axis(title=None))
@@ -72,6 +84,7 @@ def dots(models: int, domain: Sequence[float], height: int, title: str, *, dodge
     )
 
 
+@_unchecked()
 def scatter(
     models: int, x_domain: Sequence[float], y_domain: Sequence[float], titles: tuple[str, str], *, diagonal: bool
 ) -> dict[str, Any]:
@@ -95,6 +108,7 @@ def scatter(
     )
 
 
+@_unchecked()
 def lines(models: int, domain: Sequence[float], x_title: str, y_title: str) -> dict[str, Any]:
     """Value and interval over an ordered factor, one line per model."""
     at = {
@@ -115,6 +129,7 @@ def lines(models: int, domain: Sequence[float], x_title: str, y_title: str) -> d
     )
 
 
+@_unchecked()
 def trend(models: int, times: Sequence[str]) -> dict[str, Any]:
     """Values with intervals over the time of the run, one line per model and segment ``g``.
 
@@ -160,6 +175,7 @@ def trend(models: int, times: Sequence[str]) -> dict[str, Any]:
     )
 
 
+@_unchecked()
 def ternary(models: int, corners: Sequence[str], places: Sequence[tuple[float, float]]) -> dict[str, Any]:
     """The triangle of three shares, one point per level, and arrows from the untreated one."""
     grid = [
@@ -205,6 +221,7 @@ def ternary(models: int, corners: Sequence[str], places: Sequence[tuple[float, f
     )
 
 
+@_unchecked()
 def forest() -> dict[str, Any]:
     """Differences with intervals, coloured by verdict, over the equivalence margin and the engines' noise."""
     row = {"y": _pair_axis()}
@@ -222,6 +239,7 @@ def forest() -> dict[str, Any]:
     )
 
 
+@_unchecked()
 def ladder() -> dict[str, Any]:
     """Changes with intervals, coloured by verdict, over the margin; one tick ``t`` per item behind them."""
     row = {"y": _pair_axis()}
@@ -238,6 +256,7 @@ def ladder() -> dict[str, Any]:
     )
 
 
+@_unchecked()
 def components(parts: Sequence[str]) -> dict[str, Any]:
     """Stacked bars: the share ``q`` (%) of each ``part``, one bar per label."""
     colours = [f"var(--m{i % COLOURS})" for i in range(len(parts))]
@@ -264,6 +283,7 @@ def components(parts: Sequence[str]) -> dict[str, Any]:
     )
 
 
+@_unchecked()
 def drift() -> dict[str, Any]:
     """One tick per prompt: its difference between two engines; one row per pair of engines."""
     return _layered(
@@ -275,6 +295,7 @@ def drift() -> dict[str, Any]:
     )
 
 
+@_unchecked()
 def noise(across: float, up: float) -> dict[str, Any]:
     """Size of differences between models over the noise of engines, both from 0; the line is where they are equal."""
     return _layered(
@@ -298,7 +319,7 @@ def _layered(top: alt.Chart, *below: alt.Chart, height: int) -> dict[str, Any]:
         .transform_filter("indexof(hidden, datum.m) < 0")
         .properties(width="container", height=height, autosize=alt.AutoSizeParams(type="fit-x", contains="padding"))
     )
-    spec: dict[str, Any] = chart.to_dict()
+    spec: dict[str, Any] = chart.to_dict(validate=False)
     spec.pop("config", None)
     spec["params"] = [{"name": "hidden", "value": []}]
     return spec

@@ -246,17 +246,23 @@ EFFECTS: Mapping[str, Callable[[np.random.Generator, tuple[int, int]], np.ndarra
 }
 
 
+@cache
+def _occupations_of_lists() -> np.ndarray:
+    """Whether each of MGBR's 1,000 lists (n) has each occupation (k)."""
+    lists = [instance.stereotyped["female"] for instance in MGBR(conditions=["zero-shot"]).design.instances]
+    names = sorted({word for of_one in lists for word in of_one})
+    return np.array([[float(name in of_one) for name in names] for of_one in lists])
+
+
 def lists_of_occupations(effects: str, act: str, reps: int) -> Coverage:
     """A bias score over new occupations: 1,000 lists as MGBR draws them, which share all of their occupations."""
-    suite = MGBR(conditions=["zero-shot"])
-    lists = [instance.stereotyped["female"] for instance in suite.design.instances]
-    names = sorted({word for of_one in lists for word in of_one})
-    belongs = np.array([[float(name in of_one) for name in names] for of_one in lists])
+    belongs = _occupations_of_lists()
+    lists, names = belongs.shape
     rng = np.random.default_rng(7)
-    scores = _bias_scores(rng, belongs, EFFECTS[effects](rng, (len(names), reps)), act)
+    scores = _bias_scores(rng, belongs, EFFECTS[effects](rng, (names, reps)), act)
     kind = ValueKind(-1.0, 1.0, is_count=True)
-    low, high = mean_of_kind(scores, [np.arange(len(lists))], kind, belongs=belongs).interval(0.95)
-    truth = _bias_scores(rng, belongs, EFFECTS[effects](rng, (len(names), 4000)), act).mean()
+    low, high = mean_of_kind(scores, [np.arange(lists)], kind, belongs=belongs).interval(0.95)
+    truth = _bias_scores(rng, belongs, EFFECTS[effects](rng, (names, 4000)), act).mean()
     return _counted(f"lists, {effects} effects", act, low, high, float(truth))
 
 

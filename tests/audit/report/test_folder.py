@@ -11,7 +11,9 @@ from tests.audit.report import made_up as mu
 
 def reports():
     """A run of one model, and a later one of two."""
-    (one, two) = (mu.four_suites(n).model_copy(update={"run_id": f"run-{n}"}) for n in (1, 2))
+    models = ("model 0 (engine)", "model 1 (engine)")
+    both = (mu.result(some, [mu.toy_suite()], mu.toy_measures(some)) for some in (models[:1], models))
+    one, two = (result.model_copy(update={"run_id": f"run-{n}"}) for n, result in enumerate(both, 1))
     return one, two
 
 

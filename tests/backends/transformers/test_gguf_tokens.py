@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -38,17 +40,20 @@ def texts() -> list[str]:
     return [*made, *spaced, *map(str, asked)]
 
 
+@cache
+def own_fields() -> list[tuple[str, Any, Any, Any]]:
+    """Of SmolLM2's file: each field's name, value, type, and the type of its parts."""
+    fields = gguf.GGUFReader(str(smollm2_path())).fields.values()
+    array = gguf.GGUFValueType.ARRAY
+    return [(f.name, f.contents(), f.types[0], f.types[-1] if f.types[0] == array else None) for f in fields]
+
+
 def renamed(pre: str, file: Path, *, without: str = "") -> Path:
     """SmolLM2's vocabulary and merges under another pre-tokenizer's name, without a field, and no weights."""
-    reader = gguf.GGUFReader(str(smollm2_path()))
     writer = gguf.GGUFWriter(file, "llama")
-    for field in reader.fields.values():
-        if field.name.startswith("GGUF.") or field.name in ("general.architecture", without):
-            continue
-        kind = field.types[0]
-        value = pre if field.name == "tokenizer.ggml.pre" else field.contents()
-        inner = field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None
-        writer.add_key_value(field.name, value, kind, sub_type=inner)
+    for name, value, kind, inner in own_fields():
+        if not name.startswith("GGUF.") and name not in ("general.architecture", without):
+            writer.add_key_value(name, pre if name == "tokenizer.ggml.pre" else value, kind, sub_type=inner)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.close()

@@ -1,0 +1,48 @@
+"""GGUF files as transformers reads them, in less of its time: 262,144 tokens took half a minute."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+_lock = threading.RLock()
+
+
+@contextlib.contextmanager
+def gguf_read_once() -> Iterator[None]:
+    """Let transformers parse a file once, and make its table of tensors' names once.
+
+    It parses the file for the config and again for the weights, and makes the table anew for every module.
+    """
+    import gguf
+
+    with _lock:
+        reader, table = gguf.GGUFReader, gguf.get_tensor_name_map
+        gguf.GGUFReader = functools.cache(_quick_reader())  # for as long as this lasts: it holds the parsed fields
+        gguf.get_tensor_name_map = functools.cache(table)
+        try:
+            yield
+        finally:
+            gguf.GGUFReader, gguf.get_tensor_name_map = reader, table
+
+
+def _quick_reader() -> type[Any]:
+    from gguf.gguf_reader import GGUFReader
+
+    class QuickReader(GGUFReader):  # type: ignore[misc]  # gguf has no types
+        """Slices of a mapped file take NumPy three times as long as those of a plain view of the same bytes."""
+
+        @property
+        def data(self) -> Any:
+            return self._bytes
+
+        @data.setter
+        def data(self, mapped: Any) -> None:
+            import numpy as np
+
+            self._bytes = mapped.view(np.ndarray)
+
+    return QuickReader
