@@ -62,7 +62,7 @@ def test_without_figures_there_is_no_report_to_mistake(tmp_path, few_are_many):
         load_result(tmp_path / "a.db")
     with Store.open(tmp_path / "a.db", read_only=True) as store:
         (run,) = store.runs.all()
-        with pytest.raises(ConfigError, match="it was interrupted.* it resumes"):
+        with pytest.raises(ConfigError, match=r"it was interrupted.* it resumes"):
             store.runs.finished_result(run.id)
     assert run.status == "interrupted"
 
