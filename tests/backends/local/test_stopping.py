@@ -13,7 +13,9 @@ import pytest
 
 from backends import HFBackend, LlamaCppBackend
 from backends.base import Answer, GenerateRequest, GenerateResponse, Sampling, ScoreRequest, ScoreResponse
+from backends.classifiers import text_classifier
 from backends.errors import BackendError, StoppedError
+from backends.local.backend import LocalBackend
 from backends.local.causal import CausalBackend
 from backends.local.scoring import Scorer, in_threads, score_requests
 from backends.local.trie import Path as TokenPath
@@ -88,6 +90,14 @@ def test_a_bad_request_is_told_as_such_after_a_stop() -> None:
 
 def test_a_stopped_request_comes_back_from_another_process() -> None:
     assert type(pickle.loads(pickle.dumps(StoppedError()))) is StoppedError
+
+
+@pytest.mark.parametrize("backend", [HFBackend("m"), LlamaCppBackend("m.gguf"), text_classifier("m")])
+def test_a_local_backend_travels_to_an_actor(backend: LocalBackend) -> None:
+    there = pickle.loads(pickle.dumps(backend))
+    assert type(there) is type(backend)
+    assert not there.is_stopped()
+    assert not isinstance(backend, CausalBackend) or there._may_plan.is_set()
 
 
 def hf(threads: int, folder: Path) -> CausalBackend:
