@@ -105,15 +105,6 @@ class CausalBackend(LocalBackend):
         self._may_plan = Flag()  # not while the worker goes from one batch to the next
         self._may_plan.set()
 
-    def __getstate__(self) -> dict[str, Any]:
-        """What travels to another process, once it is closed: an event stays where it is waited for."""
-        return {name: value for name, value in vars(self).items() if name != "_may_plan"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._may_plan = threading.Event()
-        self._may_plan.set()
-
     @abstractmethod
     def _load_model(self) -> LoadedModel:
         """Load the model. Raises `AuditError` if it cannot be used here."""
