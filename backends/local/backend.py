@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import Field
 
@@ -32,6 +32,20 @@ class _AbandonedError(BaseException):
     """
 
 
+class Flag(threading.Event):
+    """An event that can be pickled, set as it is: a backend travels to the actors of a cluster."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _flag, (self.is_set(),)
+
+
+def _flag(is_set: bool) -> Flag:
+    flag = Flag()
+    if is_set:
+        flag.set()
+    return flag
+
+
 def discard_response(place: int, answer: Answer) -> None:
     """An `OnResponse` that does nothing."""
 
@@ -41,8 +55,8 @@ class LocalBackend(Backend):
 
     def __init__(self) -> None:
         self._worker: ThreadPoolExecutor | None = None
-        self._stops: set[threading.Event] = set()  # one for each call of `run` that has not returned
-        self._stop = threading.Event()  # that of the call in the worker thread
+        self._stops: set[Flag] = set()  # one for each call of `run` that has not returned
+        self._stop = Flag()  # that of the call in the worker thread
 
     @abstractmethod
     def describe_blocking(self) -> Description:
@@ -91,7 +105,7 @@ class LocalBackend(Backend):
 
     async def _call(self, batch: Sequence[Request], compute: Callable[[], list[Answer]]) -> list[Answer]:
         """What ``compute`` gives in the worker thread, where other calls may come first."""
-        stop = threading.Event()
+        stop = Flag()
 
         def work() -> list[Answer]:
             if stop.is_set():  # while it waited

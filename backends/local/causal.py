@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,7 +24,7 @@ from backends.base import (
     ScoreRequest,
 )
 from backends.errors import AuditError, BackendError
-from backends.local.backend import LocalBackend, available_threads, discard_response
+from backends.local.backend import Flag, LocalBackend, available_threads, discard_response
 from backends.local.chat_template import template_sha256
 from backends.local.encoder import TextEncoder
 from backends.local.generation import Generated
@@ -103,16 +102,7 @@ class CausalBackend(LocalBackend):
         self._notes_of_run: dict[str, str] = {}
         self._planner: ThreadPoolExecutor | None = None
         self._planned: tuple[Sequence[Request], Future[list[Plan]]] | None = None  # the newest batch
-        self._may_plan = threading.Event()  # not while the worker goes from one batch to the next
-        self._may_plan.set()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """What travels to another process, once it is closed: an event stays where it is waited for."""
-        return {name: value for name, value in vars(self).items() if name != "_may_plan"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._may_plan = threading.Event()
+        self._may_plan = Flag()  # not while the worker goes from one batch to the next
         self._may_plan.set()
 
     @abstractmethod

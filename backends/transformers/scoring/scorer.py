@@ -34,9 +34,10 @@ from backends.transformers.scoring.twin import agree, make_twin
 
 Value = npt.NDArray[np.float64] | BackendError
 
-#: How much larger a pass is whose answers are computed in parts: larger ones take less time for a token, and a kill
-#: should not lose more answers.
-LARGER_IN_PARTS = 1.5
+#: How much larger a pass of a small model is whose answers are computed in parts, so that a kill loses no more of them.
+#: Half of what such a pass takes beside its products is the same for any number of tokens.
+LARGER_IN_PARTS = 2
+SMALL_MODEL = 10**9  # weights: of larger models products take all the time, and one pass many seconds
 LONG_START = 48  # tokens: a start of so many that all texts share is read once, by all threads
 
 
@@ -49,7 +50,7 @@ class SequenceScorer:
     beginning_with : callable
         Returns the token ids of a set, given its name.
     pack_tokens : int
-        Maximum tokens of one forward pass; half as many again where its answers can be computed in parts.
+        Maximum tokens of one forward pass; twice as many for a small model whose answers can be computed in parts.
     threads : int
         CPU threads that torch computes with here, which `side_by_side` divides.
 
@@ -101,8 +102,8 @@ class SequenceScorer:
             if self.route == "batch":
                 self.route_reason += unusual + try_starts(self._batch, SharedStarts(reader, self.size), reader)
                 self._limit(fixed_choice(reader, self.size))
-        elif reader.gives_parts:
-            self.pack_tokens = self.size.most_tokens = int(pack_tokens * LARGER_IN_PARTS)
+        elif reader.gives_parts and sum(weight.numel() for weight in model.parameters()) < SMALL_MODEL:
+            self.pack_tokens = self.size.most_tokens = pack_tokens * LARGER_IN_PARTS
 
     def _limit(self, tokens: int | None) -> None:
         if tokens is not None:

@@ -13,9 +13,11 @@ import pytest
 
 from backends import HFBackend, LlamaCppBackend
 from backends.base import Answer, GenerateRequest, GenerateResponse, Sampling, ScoreRequest, ScoreResponse
+from backends.classifiers import text_classifier
 from backends.errors import BackendError, StoppedError
+from backends.local.backend import LocalBackend
 from backends.local.causal import CausalBackend
-from backends.local.scoring import Scorer, in_threads, score_requests
+from backends.local.scoring import Scorer, SupportsEarlyValues, in_threads, score_requests
 from backends.local.trie import Path as TokenPath
 from backends.transformers.text import HFTextEncoder
 from tests.backends.local.tiny_models import byte_level_tokenizer, save_tiny_llama_gguf, save_tiny_model
@@ -90,6 +92,14 @@ def test_a_stopped_request_comes_back_from_another_process() -> None:
     assert type(pickle.loads(pickle.dumps(StoppedError()))) is StoppedError
 
 
+@pytest.mark.parametrize("backend", [HFBackend("m"), LlamaCppBackend("m.gguf"), text_classifier("m")])
+def test_a_local_backend_travels_to_an_actor(backend: LocalBackend) -> None:
+    there = pickle.loads(pickle.dumps(backend))
+    assert type(there) is type(backend)
+    assert not there.is_stopped()
+    assert not isinstance(backend, CausalBackend) or there._may_plan.is_set()
+
+
 def hf(threads: int, folder: Path) -> CausalBackend:
     return HFBackend(save_tiny_model("llama", folder), threads=threads)
 
@@ -131,8 +141,9 @@ async def test_a_stopped_batch_of_scores_goes_on(
     scorer = backend.load().scorer
     scorer.pack_tokens = 256  # passes of four texts
     lanes, calls = getattr(scorer, "lanes", [scorer]), []
+    name = "logprobs_as_known" if isinstance(scorer, SupportsEarlyValues) else "logprobs"
     for lane in lanes:
-        monkeypatch.setattr(lane, "logprobs", stopping(backend, lane.logprobs, calls, 2))
+        monkeypatch.setattr(lane, name, stopping(backend, getattr(lane, name), calls, 2))
     answers, told = await streamed(backend, SCORED)
     assert len(calls) <= 1 + len(lanes)
     assert 0 < len(told) < len(SCORED)

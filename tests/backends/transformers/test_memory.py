@@ -36,7 +36,7 @@ def test_out_of_memory_halves_the_pack_and_goes_on(folders: dict[str, Path], mon
 
     monkeypatch.setattr(model, "forward", small)
     assert scores(backend, REQUESTS) == pytest.approx(usual, abs=1e-5)
-    assert scorer.size.most_tokens >> scorer.size.halvings == 12
+    assert scorer.size.most_tokens >> scorer.size.halvings == 16
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,9 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from backends.base import Answer, Description, GenerateResponse, OnResponse, Request
+from backends.errors import StoppedError
+from backends.local.backend import LocalBackend, discard_response
 from backends.stand_ins.fake import FakeBackend
 
 
@@ -42,3 +45,31 @@ def questions(path: Path) -> Counter[tuple[str, str]]:
 def processes(path: Path) -> list[int]:
     """The processes that were asked, the latest last."""
     return list(dict.fromkeys(int(line.split("\t")[0]) for line in path.read_text().splitlines()))
+
+
+class SlowTexts(LocalBackend):
+    """A local model that writes one text after the other in its thread; each prompt becomes a line of ``path``."""
+
+    device, batch_size = "cpu", 200
+
+    def __init__(self, path: Path, seconds: float) -> None:
+        super().__init__()
+        self.path, self.seconds = path, seconds
+
+    def check(self) -> None:
+        return
+
+    def describe_blocking(self) -> Description:
+        return Description({"name": "slow texts"}, frozenset({"generate"}))
+
+    def run_blocking(self, batch: Sequence[Request], on_response: OnResponse = discard_response) -> list[Answer]:
+        answers: list[Answer] = []
+        for request in batch:
+            if self.is_stopped():
+                answers.append(StoppedError())
+                continue
+            with open(self.path, "a") as file:
+                file.write(f"{os.getpid()}\t{request}\n")
+            time.sleep(self.seconds)
+            answers.append(GenerateResponse("a text", "stop", 1, 1))
+        return answers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 
@@ -11,11 +12,11 @@ from audit.collect.scheduler import run_jobs
 from audit.collect.shutdown import ShutdownRequest
 from audit.report.exports import json_report
 from audit.store import Store
-from backends.base import ScoreRequest
+from backends.base import GenerateRequest, ScoreRequest
 from backends.stand_ins.fake import FakeBackend, Faults
 from suites import GenderPair, OccuGender
 from suites.base import Item
-from tests.audit.collect.executors.asked import processes, questions, writing_model
+from tests.audit.collect.executors.asked import SlowTexts, processes, questions, writing_model
 from tests.audit.collect.plans import plan_of
 from tests.suites.genderpair.planted import SMALL
 
@@ -40,6 +41,27 @@ async def test_all_is_asked_once_and_nothing_by_a_second_run(executor, tmp_path)
     assert len(questions(tmp_path / "asked")) == 200
     outcome = await run(tmp_path, writing_model(tmp_path / "again"), executor)
     assert (outcome.cached, questions(tmp_path / "again")) == (100, {})
+
+
+async def test_a_stop_ends_batches_that_are_computed(executor, tmp_path):
+    path, stop, n = tmp_path / "asked", ShutdownRequest(grace=1000), 2000
+
+    async def stop_at_the_third():
+        while not path.exists() or len(path.read_text().splitlines()) < 3:  # noqa: ASYNC110 (of another process)
+            await asyncio.sleep(0.01)
+        stop.request("SIGINT")
+
+    def items():
+        return (Item(f"i{i}", GenerateRequest(f"prompt {i}"), {}) for i in range(n))
+
+    stopping = asyncio.create_task(stop_at_the_third())
+    with Store.open(tmp_path / "audit.db") as store:
+        job = Job("m", SlowTexts(path, 0.05), plan_of(items, FP))
+        outcome = (await run_jobs([job], store, stop=stop, executor=executor))["m"]
+        assert store.stats()["answers"] == outcome.answered
+    await stopping
+    assert 3 <= outcome.answered == len(path.read_text().splitlines()) < SlowTexts.batch_size, "of one batch or two"
+    assert (outcome.stopped, outcome.failed) == ("interrupted", 0)
 
 
 async def test_temporary_failures_are_asked_again(executor, tmp_path):

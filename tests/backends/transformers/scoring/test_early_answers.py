@@ -11,6 +11,8 @@ import torch
 
 from backends import BackendError, HFBackend
 from backends.base import ScoreRequest, ScoreResponse
+from backends.transformers.backend import PACK_TOKENS
+from backends.transformers.scoring import scorer as scorers
 from backends.transformers.scoring.reader import LogitReader
 from backends.transformers.scoring.tree import MOST_TOGETHER
 from tests.backends.transformers.reference import plain_model, scores
@@ -18,7 +20,7 @@ from tests.backends.transformers.scoring.test_lanes import REQUESTS
 
 IDS = torch.tensor([[5, 7, 11, 13, 17, 19]])
 PLACES = torch.tensor([0, 2, 3, 5])
-CHUNK = 12
+CHUNK = 16
 
 
 def reader(model: Any) -> LogitReader:
@@ -69,7 +71,7 @@ class Watched:
 
 
 def test_no_more_than_eight_answers_are_computed_untold(folders: dict[str, Path]) -> None:
-    """A pass is of twelve requests; between two products of its head the answers of the first are told."""
+    """A pass is of sixteen requests; between two products of its head the answers of the first are told."""
     watched = Watched(folders["llama"])
     assert watched.scorer.pack_tokens // 64 == CHUNK > MOST_TOGETHER
     answers = watched.run(REQUESTS[:CHUNK])
@@ -80,9 +82,15 @@ def test_no_more_than_eight_answers_are_computed_untold(folders: dict[str, Path]
         else:
             runs[-1] += 1
             told[event[0]] = event[1]
-    assert runs == [0, 6, 6]
+    assert runs == [0, 8, 8]
     assert sorted(told) == list(range(CHUNK))
     assert all(answers[at] is answer for at, answer in told.items())
+
+
+def test_a_pass_of_a_large_model_is_no_larger(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take many seconds, in which a run does not end."""
+    monkeypatch.setattr(scorers, "SMALL_MODEL", 1000)
+    assert HFBackend(folders["llama"], threads=1).load().scorer.pack_tokens == PACK_TOKENS["cpu"]
 
 
 def test_answers_told_early_are_those_of_a_request_alone(folders: dict[str, Path]) -> None:

@@ -15,7 +15,7 @@ from transformers.cache_utils import LinearAttentionLayer
 from backends.local.trie import Path
 from backends.transformers import cached_state
 from backends.transformers.scoring import scorer as scorers
-from backends.transformers.scoring import shared_starts
+from backends.transformers.scoring import shared_starts, starts_trial
 from backends.transformers.scoring.scorer import SequenceScorer
 from backends.transformers.scoring.starts import Costs, Start, find_starts
 from tests.backends.transformers.architectures import configs, saved_model
@@ -296,8 +296,9 @@ def test_a_block_of_one_token_is_no_step(make: Any) -> None:
 
 
 def test_a_model_shorter_than_the_trial_reads_whole_rows(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """MPT's limit, here 128 tokens, is not where other configs have it: the trial's texts are longer."""
+    """MPT's limit, here 128 tokens, as if its config did not name it: the trial's texts are longer."""
     monkeypatch.setattr(scorers, "why_not_tree", lambda *_: "it is switched off")
+    monkeypatch.setattr(starts_trial, "context_length", lambda _: (None, ""))
     scorer = make("mpt")
     assert "read with each of them: it cannot go on from its cache" in scorer.route_reason
     assert scorer._batch.starts is None
