@@ -85,6 +85,10 @@ BEFORE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "another size": (with_config(hidden_size=32), "in the weights, and 32 by config.json"),
     "cut off": (lambda folder: (folder / "model.safetensors").write_bytes(b"\x10"), "has only 1 bytes"),
     "a pointer": (lambda folder: (folder / "model.safetensors").write_text("version https://git-lfs"), "git lfs pull"),
+    "a damaged tokenizer": (
+        lambda folder: (folder / "tokenizer.json").write_text("{"),
+        "its tokenizer cannot be loaded",
+    ),
     "in eight bits": (in_eight_bits, "are quantised, and its config"),
     "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "no weights under a name"),
     "no tokenizer": (without_tokenizer, "a folder without a tokenizer"),
