@@ -188,3 +188,16 @@ def test_eight_bit_floats_without_scales_are_the_weights(tmp_path: Path) -> None
     weights = load_file(tmp_path / "model.safetensors")
     save_file({n: w.to(torch.float8_e4m3fn) for n, w in weights.items()}, tmp_path / "model.safetensors")
     HFBackend(tmp_path, threads=1).check()
+
+
+@pytest.mark.parametrize(
+    ("written", "named"),
+    [({"hidden_act": "swoosh"}, "hidden_act"), ({"rope_parameters": {"rope_type": "magic"}}, "rope_type")],
+)
+def test_a_value_that_transformers_lacks_is_told_by_field(written: Any, named: str, tmp_path: Path) -> None:
+    """It was called a damaged file: KeyError, and the value."""
+    save_model_of(FAMILIES["llama"], tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, **written}))
+    with pytest.raises(ConfigError, match=rf"{named} = '(swoosh|magic)' in its config.json is unknown to transformers"):
+        HFBackend(tmp_path, threads=1).load()
