@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
@@ -202,6 +202,20 @@ class AuditConfig:
                 backend.check()
             except ConfigError as error:
                 raise error.within(f"models.{name}") from None
+
+    def check_scorers(self) -> None:
+        """Like `check_models`, for the classifiers and language models that rate texts."""
+        for error in self.mistakes_of_scorers():
+            raise error
+
+    def mistakes_of_scorers(self) -> Iterator[ConfigError]:
+        """What is wrong with each scorer of a suite, named by its place."""
+        for name, suite in self.suites.items():
+            for scorer, backend in suite.scorers.items():
+                try:
+                    backend.check()
+                except ConfigError as error:
+                    yield error.within(f"suites.{name}.{scorer}")
 
     def only(self, models: Sequence[str] = (), suites: Sequence[str] = (), **changes: Any) -> Self:
         """The same audit restricted to the named models and suites (all if none are named), with changed options."""

@@ -104,9 +104,7 @@ async def resolve_audit(audit: AuditConfig, store: Store) -> ResolvedAudit:
         If an option is invalid, or a backend cannot do what a suite asks.
     """
     audit.check_models()
-    for suite in audit.suites.values():
-        for backend in suite.scorers.values():
-            backend.check()
+    audit.check_scorers()
     items = {name: await asyncio.to_thread(suite_items, name, suite, audit) for name, suite in audit.suites.items()}
     models = {name: await _describe(name, backend, store) for name, backend in audit.models.items()}
     scorers = {}

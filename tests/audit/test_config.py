@@ -4,6 +4,8 @@ from pathlib import Path
 import pytest
 
 from audit import Audit, load_audit
+from audit.prepare.rehearsal.check import mistakes_of_config
+from backends import HFBackend
 from backends.base import ScoreRequest
 from backends.errors import ConfigError
 from backends.stand_ins.fake import FakeBackend
@@ -304,3 +306,12 @@ def test_a_suites_file_that_is_missing_is_told_in_full(tmp_path, monkeypatch, fi
     Path("a.toml").write_text(f'[models.m]\nbackend = "fake"\n[suites.s]\nfile = {file}\n', "utf-8")
     with pytest.raises(ConfigError, match=rf"a\.toml:4: suites\.s\.file.*{said}"):
         load_audit(Path("a.toml"))
+
+
+def test_a_rater_that_is_not_there_is_told_with_its_place(tmp_path):
+    """It was told as `model`, as if the audited one were meant; `audit check` did not look at it."""
+    rater = HFBackend(str(tmp_path / "nowhere"))
+    audit = Audit({"m": FakeBackend("even")}, {"pairs": GenderPair(toxicity=rater)}, db=tmp_path / "a.db", out=tmp_path)
+    with pytest.raises(ConfigError, match=r"suites\.pairs\.toxicity\.model = .*no such file or folder"):
+        audit.check_scorers()
+    assert [error.field for error in mistakes_of_config(audit)] == ["suites.pairs.toxicity.model"]

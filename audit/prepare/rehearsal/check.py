@@ -87,7 +87,7 @@ def check_audit(audit: AuditConfig, bias: float) -> tuple[list[SuiteCheck], list
         if not checked.mistakes:
             checked.recovered = recoveries(suite, items, checked.specs, bias, audit.confidence, audit.unseen_log_odds)
         found.append(checked)
-    return found, [*_of_config(audit, found)]
+    return found, [*mistakes_of_config(audit), *_of_rules(audit, found)]
 
 
 def tokenizer_checks(audit: AuditConfig) -> tuple[list[BoundaryCheck], list[ConfigError]]:
@@ -106,12 +106,18 @@ def tokenizer_checks(audit: AuditConfig) -> tuple[list[BoundaryCheck], list[Conf
     return found, told
 
 
-def _of_config(audit: AuditConfig, found: Sequence[SuiteCheck]) -> Iterator[ConfigError]:
+def mistakes_of_config(audit: AuditConfig) -> Iterator[ConfigError]:
+    """What is wrong with the models and scorers of a config, as their files and options show."""
     for name, backend in audit.models.items():  # an unset key, a proxy or certificates that cannot be used
         try:
             backend.check()
         except ConfigError as error:
             yield audit.located(error.within(f"models.{name}"))
+    for mistake in audit.mistakes_of_scorers():
+        yield audit.located(mistake)
+
+
+def _of_rules(audit: AuditConfig, found: Sequence[SuiteCheck]) -> Iterator[ConfigError]:
     if not any(one.mistakes for one in found):
         try:
             check_rules([spec for one in found for spec in one.specs], audit.margins, audit.limits)
