@@ -152,6 +152,8 @@ class Runs:
                 return str(last[0])
             if part := next((run for run in self.all() if run.status.startswith(PART)), None):
                 raise part_without_figures(part.id, part.status)
+            if cut := next((run for run in self.all() if run.status in (_INTERRUPTED, _KILLED)), None):
+                raise cut_off_without_figures(cut.id, cut.status)
             raise ConfigError("run", name, "this store has no finished run", "Run an audit first")
         matching = [run.id for run in self.all() if run.id.startswith(name)]
         if len(matching) != 1:

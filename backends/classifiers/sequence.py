@@ -150,8 +150,9 @@ class SequenceClassifier(TextClassifier):
 
     def _check_files(self, folder: Path, config: Any) -> None:
         """Raise `ConfigError` for a folder that cannot be loaded, as its files show before its weights are read."""
-        from transformers import AutoModelForSequenceClassification
+        from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+        from backends.transformers.quiet import quiet
         from backends.transformers.weight_files import check_weight_files
         from backends.transformers.weights_fit import loaded_without_content
 
@@ -162,6 +163,8 @@ class SequenceClassifier(TextClassifier):
             files = check_weight_files(folder, config)
         except ConfigError as error:
             raise error.within("classifier") from None
+        with self._loading("its tokenizer"), quiet():  # not only once a model has written all its texts
+            AutoTokenizer.from_pretrained(folder)
         if not files or getattr(config, "quantization_config", None) is not None:
             return
         loaded = loaded_without_content(AutoModelForSequenceClassification, config, files)

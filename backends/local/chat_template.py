@@ -71,6 +71,12 @@ def render_chat(
         names["enable_thinking"] = enable_thinking
     try:
         text = _environment().from_string(template).render(messages=turns, **names)
+    except jinja2.TemplateSyntaxError as error:
+        raise BackendError(
+            "unsupported",
+            f"the model's chat template is damaged: {error.message} (line {error.lineno})",
+            hint="fetch the model's chat_template or tokenizer_config.json again",
+        ) from None
     except Exception as error:  # a template is foreign code: it may fail in any way
         raise BackendError(
             "unsupported", f"the model's chat template refuses these messages: {error}", hint="change the messages"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import pickle
 import re
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 from backends.errors import AuditError, ConfigError, one_line
 
@@ -62,6 +64,7 @@ def loading(field: str, value: str, what: str, hint: str, *, instead: str = "") 
             or _of_a_pickle(error, what)
             or _of_the_attention(error)
             or _of_the_kind(error)
+            or _of_a_value(error, value)
             or (f"{what} cannot be loaded ({one_line(error)})", hint)
         )
         raise ConfigError(field, value, problem, ", or ".join(filter(None, (hint, instead)))) from None
@@ -103,6 +106,33 @@ def _of_the_kind(error: Exception) -> tuple[str, str] | None:
         return problem, "Check model_type in its config.json, or install a transformers that knows it"
     if "trust_remote_code=True" in said:
         return "it needs code that comes with it, which is not run", "Set trust_remote_code if you trust that code"
+    return None
+
+
+def _of_a_value(error: Exception, model: str) -> tuple[str, str] | None:
+    """transformers looks some of a config's words up in a table, and says only which word is not in it."""
+    word = error.args[0] if isinstance(error, KeyError) and error.args else None
+    if not isinstance(word, str):
+        return None
+    try:
+        config = json.loads((Path(model).expanduser() / "config.json").read_text())
+    except (OSError, ValueError):
+        return None
+    if (field := _field_of(config, word)) is None:
+        return None
+    import transformers
+
+    problem = f"{field} = {word!r} in its config.json is unknown to transformers {transformers.__version__}"
+    return problem, f"Check {field}, or install a transformers that knows it"
+
+
+def _field_of(config: object, word: str) -> str | None:
+    """The field of a config, or of its parts, that holds this word."""
+    fields = config.items() if isinstance(config, dict) else ()
+    for name, value in fields:
+        found = str(name) if value == word else _field_of(value, word)
+        if found is not None:
+            return found
     return None
 
 

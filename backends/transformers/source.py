@@ -351,7 +351,9 @@ class ModelSource:
             )
             place.keep_for(model)
         self._check_no_adapter(getattr(model, "_hf_peft_config_loaded", False))  # of a hub id
-        self._check_weights(model, found)
+        is_gguf = "gguf_file" in options
+        is_quantised = is_gguf or placement.quantization is not None or bool(_quantisation_method(self.config()))
+        self._check_weights(model, found, is_quantised=is_quantised)
         check_parts(placement.device_map, model)
         if "gguf_file" in options:
             architecture = str(read_gguf_header(self.path).get("general.architecture"))
@@ -411,9 +413,9 @@ class ModelSource:
             )
         return plan(config, MODEL_FOR_CAUSAL_LM_MAPPING[type(config)].base_model_prefix, size)
 
-    def _check_weights(self, model: Any, found: dict[str, Any]) -> None:
+    def _check_weights(self, model: Any, found: dict[str, Any], *, is_quantised: bool = False) -> None:
         """Raise `ConfigError` for missing weights: transformers initialises them at random at each load."""
-        if (misfit := misfit_of_weights(model, found)) is not None:
+        if (misfit := misfit_of_weights(model, found, is_quantised=is_quantised)) is not None:
             raise self._error(*misfit)
 
     def _fetched_adapter(self) -> Path:

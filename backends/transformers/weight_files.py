@@ -49,6 +49,11 @@ def check_weight_files(folder: Path, config: Any = None) -> list[Path]:
 
 def safetensors_shapes(file: Path) -> dict[str, list[int]]:
     """The shapes of the tensors in a file. Raises `ValueError` if it is damaged, with what is wrong."""
+    return {name: shape for name, (_, shape) in safetensors_header(file).items()}
+
+
+def safetensors_header(file: Path) -> dict[str, tuple[str, list[int]]]:
+    """The dtype (as the file writes it) and shape of each tensor in a file. Raises `ValueError` if it is damaged."""
     with file.open("rb") as opened:
         start = opened.read(8)
         length, size = int.from_bytes(start, "little"), file.stat().st_size
@@ -62,12 +67,12 @@ def safetensors_shapes(file: Path) -> dict[str, list[int]]:
             tensors = json.loads(opened.read(length))
             tensors.pop("__metadata__", None)
             end = 8 + length + max((int(one["data_offsets"][1]) for one in tensors.values()), default=0)
-            shapes = {name: [int(width) for width in one["shape"]] for name, one in tensors.items()}
+            header = {name: (str(one["dtype"]), [int(n) for n in one["shape"]]) for name, one in tensors.items()}
         except (ValueError, LookupError, AttributeError, TypeError, RecursionError):
             raise ValueError("has a damaged header") from None
     if size < end:
         raise ValueError(f"is cut off: {size:,} of {end:,} bytes are there")
-    return shapes
+    return header
 
 
 def _named_by(folder: Path, index: Path) -> list[Path]:

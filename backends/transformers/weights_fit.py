@@ -13,7 +13,7 @@ from typing import Any
 
 from backends.transformers.loading import one_load
 from backends.transformers.quiet import quiet
-from backends.transformers.weight_files import safetensors_shapes
+from backends.transformers.weight_files import safetensors_header
 
 #: Kinds that read a text in both directions unless their config.json says `is_decoder`.
 ENCODERS = frozenset(
@@ -22,6 +22,15 @@ ENCODERS = frozenset(
         "rembert", "roberta", "roberta-prelayernorm", "roc_bert", "roformer", "xlm-roberta", "xlm-roberta-xl", "xmod",
     }
 )  # fmt: skip
+#: Scales that belong to weights, as quantising libraries name them; those of a cache of keys and values do not.
+_SCALE = re.compile(
+    r"\.SCB$|(\.|^)(scales|qzeros)$|(weight|proj|experts?\.w\d)[._](scale|scales|scale_inv|scale_2|zero_point|absmax|quant_map)$"
+)
+_WHOLE_NUMBERS = frozenset({"I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64"})
+_UNSCALED = (
+    "Give it as it was released, or unquantised; the scheme of hf_quant_config.json alone (NVIDIA ModelOpt) is "
+    "read by vLLM: VLLMBackend, or a server"
+)
 _WHOLE = "Give a whole causal language model, its output head included"
 _OF_LAYERS = "Give the number of layers in config.json that the weights have"
 
@@ -46,8 +55,8 @@ def loaded_without_content(loader: Any, config: Any, files: Sequence[Path]) -> t
     if any(file.suffix != ".safetensors" for file in files):
         return None
     try:
-        shapes = {name: shape for file in files for name, shape in safetensors_shapes(file).items()}
-        empty = {name: torch.empty(shape, device="meta") for name, shape in shapes.items()}
+        header = {name: tensor for file in files for name, tensor in safetensors_header(file).items()}
+        empty = {name: torch.empty(shape, device="meta") for name, (_, shape) in header.items()}
         with one_load, quiet():
             loaded: tuple[Any, dict[str, Any]] = _class_of(config, loader).from_pretrained(
                 None,
@@ -60,7 +69,15 @@ def loaded_without_content(loader: Any, config: Any, files: Sequence[Path]) -> t
             )
     except Exception:  # foreign code: why a model cannot be made is told where it is loaded
         return None
+    loaded[1]["whole_numbers"] = _of_whole_numbers(loaded[0], header)
     return loaded
+
+
+def _of_whole_numbers(model: Any, header: dict[str, tuple[str, list[int]]]) -> set[str]:
+    """The weights that a file holds as whole numbers. Masks, which older files hold so, are no weights."""
+    weights = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    stored = {name for name, (dtype, shape) in header.items() if dtype in _WHOLE_NUMBERS and len(shape) > 1}
+    return {name for name in stored if name in weights or name.endswith(".weight")}
 
 
 def _class_of(config: Any, loader: Any) -> Any:
@@ -71,11 +88,16 @@ def _class_of(config: Any, loader: Any) -> Any:
     return (named or [*several.values()])[0]
 
 
-def misfit_of_weights(model: Any, found: dict[str, Any]) -> tuple[str, str] | None:
+def misfit_of_weights(model: Any, found: dict[str, Any], *, is_quantised: bool = False) -> tuple[str, str] | None:
     """What is wrong with a model's weights, and what to do; ``found`` is what transformers says of their loading.
+
+    ``is_quantised``: a library has read the scales, also where the loaded model's config no longer says so.
 
     Weights that are missing it draws at random, others at each load.
     """
+    if not is_quantised and (quantised := _left_unscaled(model, found)):
+        problem = f"its weights are quantised, and its config.json has no quantization_config: {quantised}"
+        return problem, _UNSCALED
     # Missing buffers are not random: the model's code gives them the same value at each load.
     drawn = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     if others := sorted(found["mismatched_keys"]):
@@ -90,6 +112,20 @@ def misfit_of_weights(model: Any, found: dict[str, Any]) -> tuple[str, str] | No
             _OF_LAYERS,
         )
     return None
+
+
+def _left_unscaled(model: Any, found: dict[str, Any]) -> str:
+    """What shows that a model's weights are taken for numbers that they are not; empty where nothing does.
+
+    transformers casts them to floats, and leaves out the scales that it does not know.
+    """
+    if getattr(model.config, "quantization_config", None) is not None:
+        return ""  # its library reads the scales
+    if scales := sorted(name for name in found["unexpected_keys"] if _SCALE.search(name)):
+        return f"their scales would be left out ({some(scales)})"
+    if whole := sorted(found.get("whole_numbers", ())):
+        return f"some are whole numbers ({some(whole)})"
+    return ""
 
 
 def some(names: Sequence[str]) -> str:

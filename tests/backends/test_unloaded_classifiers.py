@@ -48,6 +48,16 @@ def without_head(folder: Path) -> None:
     save_file(kept, folder / "model.safetensors", {"format": "pt"})
 
 
+def in_eight_bits(folder: Path) -> None:
+    """Quantised, and nothing in config.json says so."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(folder / "model.safetensors")
+    kept = {n: (w * 100).to(torch.int8) if n.endswith("query.weight") else w for n, w in weights.items()}
+    save_file(kept, folder / "model.safetensors", {"format": "pt"})
+
+
 def as_pickle(damage: Callable[[Path], Any]) -> Callable[[Path], Any]:
     """The same as an older file, whose header is not read before."""
 
@@ -75,6 +85,11 @@ BEFORE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "another size": (with_config(hidden_size=32), "in the weights, and 32 by config.json"),
     "cut off": (lambda folder: (folder / "model.safetensors").write_bytes(b"\x10"), "has only 1 bytes"),
     "a pointer": (lambda folder: (folder / "model.safetensors").write_text("version https://git-lfs"), "git lfs pull"),
+    "a damaged tokenizer": (
+        lambda folder: (folder / "tokenizer.json").write_text("{"),
+        "its tokenizer cannot be loaded",
+    ),
+    "in eight bits": (in_eight_bits, "are quantised, and its config"),
     "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "no weights under a name"),
     "no tokenizer": (without_tokenizer, "a folder without a tokenizer"),
 }

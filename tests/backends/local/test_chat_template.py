@@ -90,3 +90,10 @@ def test_a_template_cannot_reach_out_of_its_sandbox() -> None:
 
 def test_a_printed_date_is_the_same_every_day() -> None:
     assert render_chat("{{ strftime_now('%d %B %Y') }}", TURNS, {}) == "26 July 2024"
+
+
+def test_a_template_that_is_cut_off_is_called_damaged() -> None:
+    """It was told to change the messages."""
+    with pytest.raises(BackendError, match=r"chat template is damaged: .*line 2") as error:
+        render_chat("{% for m in messages %}\n{{ m.content", (Message("user", "hi"),), {})
+    assert "fetch" in str(error.value)

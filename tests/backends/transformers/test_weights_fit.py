@@ -129,3 +129,75 @@ def test_loading_writes_nothing_of_its_own(done: str, tmp_path: Path, capfd: pyt
     capfd.readouterr()
     HFBackend(tmp_path, threads=1).load()
     assert capfd.readouterr().err == ""
+
+
+def quantised(dtype: torch.dtype, scale: str) -> Callable[[Path], None]:
+    """The products' weights in 8 bits, with their scales under this ending; config.json names no quantisation."""
+
+    def change(folder: Path) -> None:
+        from safetensors.torch import load_file, save_file
+
+        weights = load_file(folder / "model.safetensors")
+        for name in [name for name in weights if name.endswith("_proj.weight")]:
+            largest = 448.0 if dtype.is_floating_point else 127.0
+            step = weights[name].abs().max() / largest
+            weights[name] = (weights[name] / step).to(dtype)
+            if scale:
+                weights[name.removesuffix("weight") + scale] = step.reshape(1)
+        save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+    return change
+
+
+def as_pickle(folder: Path) -> None:
+    from safetensors.torch import load_file
+
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scale"),
+    [
+        (torch.float8_e4m3fn, "weight_scale"),  # NVIDIA's ModelOpt, whose quantisation is in a file of its own
+        (torch.float8_e4m3fn, "weight_scale_inv"),
+        (torch.int8, "SCB"),
+        (torch.int8, ""),
+    ],
+)
+def test_weights_whose_scales_would_be_left_out_are_told(dtype: torch.dtype, scale: str, tmp_path: Path) -> None:
+    """transformers left the scales out, and took the numbers of 8 bits for the weights themselves."""
+    save_model_of(FAMILIES["llama"], tmp_path)
+    quantised(dtype, scale)(tmp_path)
+    with pytest.raises(ConfigError, match="are quantised, and its config"):
+        HFBackend(tmp_path, threads=1).check()
+
+
+def test_scales_left_out_of_a_pickle_are_told_at_load(tmp_path: Path) -> None:
+    save_model_of(FAMILIES["llama"], tmp_path)
+    quantised(torch.int8, "SCB")(tmp_path)
+    as_pickle(tmp_path)
+    with pytest.raises(ConfigError, match="are quantised, and its config"):
+        HFBackend(tmp_path, threads=1).load()
+
+
+def test_eight_bit_floats_without_scales_are_the_weights(tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    save_model_of(FAMILIES["llama"], tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    save_file({n: w.to(torch.float8_e4m3fn) for n, w in weights.items()}, tmp_path / "model.safetensors")
+    HFBackend(tmp_path, threads=1).check()
+
+
+@pytest.mark.parametrize(
+    ("written", "named"),
+    [({"hidden_act": "swoosh"}, "hidden_act"), ({"rope_parameters": {"rope_type": "magic"}}, "rope_type")],
+)
+def test_a_value_that_transformers_lacks_is_told_by_field(written: Any, named: str, tmp_path: Path) -> None:
+    """It was called a damaged file: KeyError, and the value."""
+    save_model_of(FAMILIES["llama"], tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, **written}))
+    with pytest.raises(ConfigError, match=rf"{named} = '(swoosh|magic)' in its config.json is unknown to transformers"):
+        HFBackend(tmp_path, threads=1).load()
