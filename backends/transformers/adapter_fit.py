@@ -53,7 +53,25 @@ def _check_kind(adapter: str, kind: Any) -> None:
         raise ConfigError("adapter", adapter, problem, "Give one that can be merged, or a server that applies it")
 
 
-def misfit(shapes: Mapping[str, Sequence[int]], modules: Mapping[str, Any]) -> str:
+def misfit(shapes: Mapping[str, Sequence[int]], empty: Any, folder: Path) -> str:
+    """How an adapter differs from a model whose weights have no content; empty where it fits, or nothing is known.
+
+    Of LoRA that shows without PEFT, which takes seconds to import: unless it repeats layers, as only PEFT does.
+    """
+    try:
+        config = json.loads((folder / "adapter_config.json").read_text())
+        if config["peft_type"] == "LORA" and not config.get("layer_replication"):
+            return misfit_of_lora(shapes, dict(empty.named_modules()))
+        from peft import PeftModel
+
+        with one_load, quiet():
+            PeftModel.from_pretrained(empty, str(folder))
+    except Exception as error:  # foreign code, which may need the content
+        return other_size(error)
+    return ""
+
+
+def misfit_of_lora(shapes: Mapping[str, Sequence[int]], modules: Mapping[str, Any]) -> str:
     """How the weights of a LoRA adapter differ from a model's layers; empty where they fit, or nothing is known."""
     for name, shape in sorted(shapes.items()):
         for part, attribute, axis in _WIDTHS:
@@ -68,23 +86,6 @@ def misfit(shapes: Mapping[str, Sequence[int]], modules: Mapping[str, Any]) -> s
             width = getattr(layer, attribute, None)  # a layer of another kind has none
             if isinstance(width, int) and width != shape[axis]:
                 return f"{found[1]} has {width} {attribute.replace('_', ' ')} here, and {shape[axis]} there"
-    return ""
-
-
-def misfit_of_empty(empty: Any, folder: Path) -> str:
-    """How an adapter that is no LoRA differs from a model whose weights have no content; empty where nothing is known.
-
-    Of LoRA `misfit` knows without PEFT, which takes seconds to import.
-    """
-    try:
-        if json.loads((folder / "adapter_config.json").read_text())["peft_type"] == "LORA":
-            return ""
-        from peft import PeftModel
-
-        with one_load, quiet():
-            PeftModel.from_pretrained(empty, str(folder))
-    except Exception as error:  # foreign code, which may need the content
-        return other_size(error)
     return ""
 
 

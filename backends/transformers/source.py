@@ -27,7 +27,6 @@ from backends.transformers.adapter_fit import (
     base_of_adapter,
     check_adapter_files,
     misfit,
-    misfit_of_empty,
     other_size,
 )
 from backends.transformers.gguf_fields import check_fields, check_tensors
@@ -130,8 +129,7 @@ class ModelSource:
         except Exception:  # foreign code and files: what is wrong with them is told where they are loaded
             return
         shapes = {name: shape for whole in wholes for name, shape in whole.items()}
-        problem = misfit(shapes, dict(empty.named_modules())) or misfit_of_empty(empty, folder)
-        if problem:
+        if problem := misfit(shapes, empty, folder):
             raise self._misfit_of_adapter(problem, folder)
 
     def _misfit_of_adapter(self, problem: str, folder: Path) -> ConfigError:

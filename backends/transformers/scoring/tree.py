@@ -18,7 +18,7 @@ from backends.transformers.memory import PassSize
 from backends.transformers.scoring.reader import LogitReader
 from backends.transformers.scoring.tree_attention import ATTENTION, State, TreeRefusedError, make_tree_pass
 
-#: Texts whose answers are computed together at a pass's end: a kill then loses no more answers than these.
+#: Texts whose answers are computed together at a pass's end: a kill loses these, and the part before if not yet stored.
 MOST_TOGETHER = 8
 #: Told the answers to all asks, and of which of them they are known now: from the first until before the last.
 OnKnown = Callable[[npt.NDArray[np.float64], int, int], None]

@@ -52,9 +52,20 @@ def lora(*targets: str, **options: Any) -> Any:
         ("tied", lora("q_proj", modules_to_save=["embed_tokens"], ensure_weight_tying=True)),
         ("gpt2", lora("c_attn", "wte", fan_in_fan_out=True)),
         ("llama", lora("q_proj", layer_replication=[[0, 2], [1, 3]])),
+        ("llama", lora("q_proj", layer_replication=[[0, 3], [0, 3]])),
         ("llama", lora("q_proj", use_dora=True, modules_to_save=["lm_head"])),
     ],
-    ids=["embedding", "head", "both", "tied by PEFT", "saved and tied", "gpt2", "layers that share", "dora"],
+    ids=[
+        "embedding",
+        "head",
+        "both",
+        "tied by PEFT",
+        "saved and tied",
+        "gpt2",
+        "layers that share",
+        "further layers",
+        "dora",
+    ],
 )
 def test_an_adapter_of_shared_weights_keeps_its_numbers(base: str, config: Any, tmp_path: Path) -> None:
     """PEFT merged what was for the embedding into the output head as well, and the other way round."""
@@ -65,6 +76,7 @@ def test_an_adapter_of_shared_weights_keeps_its_numbers(base: str, config: Any, 
     expected = log_probabilities(adapted, ids)[-1]
     request = ScoreRequest("the police said that", (" she",))
     assert abs(scores(HFBackend(model, threads=1), [request])[0] - expected) > 0.1
+    HFBackend(model, adapter=adapter).check()
     assert scores(HFBackend(model, adapter=adapter, threads=2), [request]) == pytest.approx([expected], abs=1e-3)
 
 

@@ -13,7 +13,7 @@ import transformers
 from backends import BackendError, HFBackend
 from backends.base import GenerateRequest, Sampling, ScoreRequest
 from backends.embedded import gemma3_path
-from backends.transformers import weight_layout
+from backends.transformers import source, weight_layout
 from backends.transformers.scoring import tree_attention, trials
 from backends.transformers.scoring.tree import TreeRoute
 from tests.backends.local.tiny_models import (
@@ -119,7 +119,9 @@ def test_models_with_other_layers_take_the_batch(family: str, dtype: Any, tmp_pa
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_model_that_sees_later_tokens_is_refused(dtype: Any, tmp_path: Path) -> None:
+def test_a_model_that_sees_later_tokens_is_refused(dtype: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one whose kind is not known to be an encoder's."""
+    monkeypatch.setattr(source, "is_encoder", lambda config: False)
     sizes = {**BASE, "pad_token_id": 1, "initializer_range": 1.0}  # so that it moves by nats, as trained ones do
     folder = save_model_of(lambda v: transformers.RobertaConfig(**sizes, vocab_size=v), tmp_path)
     backend = HFBackend(folder, dtype=dtype, threads=1)
