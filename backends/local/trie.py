@@ -208,7 +208,8 @@ class Trie:
     def parts(self, first_ask: int, last_ask: int, most: int) -> list[int]:
         """Where to cut the asks [first_ask, last_ask) so that at most so many groups of paths end in each part.
 
-        Returns the first ask after each part. A node's asks are all of one part, however many groups end there.
+        Returns the first ask after each part. A node's asks are all of one part, so where groups end at the same node
+        a part may have more.
         """
         first, last = self._bounds(first_ask, last_ask)
         count = -(-(last - first) // most)
