@@ -166,7 +166,7 @@ def test_groups_end_once_and_few_in_each_part(
         for first, last in itertools.pairwise([pack.first_ask, *stops]):
             known[first:last] = answers[first:last]
             assert not set(trie.ask_nodes[first:last]) & set(trie.ask_nodes[last:]), "a node's asks are of one part"
-            now = list(trie.ended(known, first, last))
+            now = [(group, values) for group, values in trie.ended(known, first, last) if any(map(len, values))]
             nodes_of_last = {int(trie.ask_nodes[max(a for p in group for a in trie.asks_of[p])]) for group, _ in now}
             assert len(now) <= most or len(nodes_of_last) < len(now), "more end together at one node alone"
             for group, values in now:
