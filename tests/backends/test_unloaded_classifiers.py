@@ -13,23 +13,15 @@ import pytest
 from backends.base import ClassifyRequest
 from backends.classifiers import SequenceClassifier
 from backends.errors import BackendError, ConfigError
+from tests.backends.tiny_classifier import save_classifier
 
 transformers = pytest.importorskip("transformers")
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "man", "is", "kind"]
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random BERT with two labels."""
-    path = tmp_path_factory.mktemp("classifier")
-    (path / "vocab.txt").write_text("\n".join(WORDS))
-    transformers.BertTokenizer(vocab=str(path / "vocab.txt"), model_max_length=32).save_pretrained(path)
-    config = transformers.BertConfig(
-        vocab_size=len(WORDS), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
-        max_position_embeddings=32, id2label={0: "toxic", 1: "harmless"}, label2id={"toxic": 0, "harmless": 1},
-    )  # fmt: skip
-    transformers.BertForSequenceClassification(config).save_pretrained(path)
-    return path
+    return save_classifier(tmp_path_factory.mktemp("classifier"), "toxic", "harmless")
 
 
 def with_config(**options: object) -> Callable[[Path], Any]:

@@ -1,25 +1,16 @@
 """Scorers of GenderPair by name, id, folder or object."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from backends.errors import ConfigError
+from tests.backends.tiny_classifier import save_classifier
 from tests.suites.genderpair.planted import suite
 
 
 def classifier_folder(path, *labels):
-    """A classifier's configuration, which names its labels."""
-    pytest.importorskip("torch")
-    config = {
-        "model_type": "bert",
-        "architectures": ["BertForSequenceClassification"],
-        "id2label": dict(enumerate(labels)),
-        "label2id": {label: i for i, label in enumerate(labels)},
-    }
-    (path / "config.json").write_text(json.dumps(config))
-    return str(path)
+    return str(save_classifier(path, *labels))
 
 
 def test_a_folder_whose_labels_are_recognised_is_a_scorer(tmp_path):
