@@ -86,7 +86,7 @@ async def test_a_stop_ends_a_divided_batch_and_keeps_the_group(
     usual = await divided.run(batch)
     assert divided._ranks is not None
     others, loaded = divided._ranks._others, divided.load()
-    owner, name = (loaded.scorer, "logprobs") if kind == "scores" else (loaded.generator, "_advance")
+    owner, name = (loaded.scorer, "logprobs_as_known") if kind == "scores" else (loaded.generator, "_advance")
     with monkeypatch.context() as patched:
         patched.setattr(owner, name, stopping(divided, getattr(owner, name), [], steps))
         answers = await divided.run(batch)
