@@ -96,8 +96,7 @@ class LogitReader:
             whole = self.logits(ids, None, None, torch.arange(12, device=self.device), cuts=False)[places]
         except Exception:  # foreign code: why a model fails is told by the trials of its routes
             return False
-        moved = (cut.float().log_softmax(-1) - whole.float().log_softmax(-1)).abs().max()
-        return float(moved) < (1e-4 if self.model.dtype == torch.float32 else 0.1)  # NaN is not
+        return self._only_rounds(cut, whole)
 
     def _agrees_in_parts(self) -> bool:
         """Whether the head computes the same logits, but for rounding, for some tokens after the others."""
@@ -121,7 +120,11 @@ class LogitReader:
             return False
         finally:
             handle.remove()
-        moved = (parts.float().log_softmax(-1) - whole.float().log_softmax(-1)).abs().max()
+        return self._only_rounds(parts, whole)
+
+    def _only_rounds(self, found: torch.Tensor, whole: torch.Tensor) -> bool:
+        """Whether logits (rows, V) differ by no more than rounding."""
+        moved = (found.float().log_softmax(-1) - whole.float().log_softmax(-1)).abs().max()
         return float(moved) < (1e-4 if self.model.dtype == torch.float32 else 0.1)  # NaN is not
 
     def logits(

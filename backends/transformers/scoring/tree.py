@@ -124,7 +124,9 @@ class TreeRoute:
             raise TreeRefusedError("its sliding window does not reach the attention function")
         self._reader.tokens_computed += len(tokens)
         bounds = itertools.pairwise([pack.first_ask, *stops])
-        for (first, last), row, logits in zip(bounds, row_stops, itertools.chain([first_part], later), strict=False):
+        for (first, last), row, logits in zip(
+            bounds, row_stops[:-1], itertools.chain([first_part], later), strict=True
+        ):
             mine = row_of_ask[first - pack.first_ask : last - pack.first_ask] - row
             answers[first:last] = self._reader.log_probabilities(logits, mine, trie.ask_targets[first:last], trie.sets)
             if on_known is not None:
