@@ -40,12 +40,14 @@ engines: $(VENV)/.demo
 test battery: export OMP_WAIT_POLICY = passive
 
 # The fast tests wait for processes, sockets and a browser a third of their time, so three go on two cores. Of those with
-# real models two files go at a time, each model on one thread.
+# real models two files go at a time, each model on one thread. The second part runs even if the first fails.
 FAST := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 3 / 2 )))
 test: $(VENV)/.dev lint
 	$(BIN)/python -m tests.house
-	$(BIN)/python -m pytest --numprocesses $(FAST) --dist worksteal -m "not models and not servers and not battery and not ray"
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "(models or servers) and not battery and not ray"
+	@status=0; \
+	$(BIN)/python -m pytest --numprocesses $(FAST) --dist worksteal -m "not models and not servers and not battery and not ray" || status=1; \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "(models or servers) and not battery and not ray" || status=1; \
+	if [ $$status -ne 0 ]; then echo "Tests failed; run one alone: $(BIN)/python -m pytest FILE::TEST"; fi; exit $$status
 
 battery: $(VENV)/.dev
 	$(BIN)/python -m pytest -m battery
