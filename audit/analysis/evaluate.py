@@ -8,32 +8,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from audit.analysis.answers import SuiteAnswers
 from audit.analysis.comparing.comparisons import compare_models, rank_models
 from audit.analysis.comparing.engine_noise import engine_drift, with_engine_noise
 from audit.analysis.measures import measure_rows
 from audit.analysis.prompt_coverage import prompt_coverage
-from audit.analysis.rows.responses import ParsedResponses
 from audit.analysis.rows.table import Bools, RowTable
-from audit.analysis.self_check import untrue_share, with_foreign_share
-from audit.results import Comparison, DataQuality, EngineDrift, Measure, Ranking, SelfCheck, Where, where_key
-from suites.base import MeasureSpec, Suite
+from audit.results import Comparison, DataQuality, EngineDrift, Measure, Ranking, Where, where_key
+from suites.base import MeasureSpec, Row, Suite
 
 #: Maximum number of items shown behind a derived row.
 _SOURCES_SHOWN = 2
-
-
-@dataclass(frozen=True)
-class SuiteResponses:
-    """Each model's parsed responses to one suite, by the model's name in the report."""
-
-    name: str
-    suite: Suite
-    by_model: Mapping[str, ParsedResponses]
 
 
 @dataclass(frozen=True)
@@ -58,9 +48,6 @@ class EvaluationOptions:
         Level of all intervals, in (0, 1).
     seed : int
         Seed for resampling.
-    foreign : mapping of model name to SelfCheck
-        Models of which a share of the answers may be another model's, or say too little of words that lists leave out;
-        their figures are bounded accordingly.
     """
 
     signature: Mapping[str, Any]
@@ -71,7 +58,6 @@ class EvaluationOptions:
     lineage: Collection[frozenset[str]]
     confidence: float
     seed: int
-    foreign: Mapping[str, SelfCheck] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -92,15 +78,13 @@ class SuiteResult:
     specs: list[MeasureSpec]
 
 
-def evaluate_suite(responses: SuiteResponses, options: EvaluationOptions) -> SuiteResult:
+def evaluate_suite(
+    name: str, suite: Suite, by_model: Mapping[str, SuiteAnswers], options: EvaluationOptions
+) -> SuiteResult:
     """Measure one suite for every model, and compare the models."""
-    name, by_model = responses.name, responses.by_model
-    specs = {model: list(responses.suite.measures(parsed.rows)) for model, parsed in by_model.items()}
-    for model, check in options.foreign.items():
-        parsed = by_model[model]
-        answers = parsed.numbers_of_keys() if check.one_of_several else {}
-        parsed.rows = with_foreign_share(parsed.rows, specs[model], untrue_share(check), answers)
-    tables = {model: RowTable(parsed.rows) for model, parsed in by_model.items()}
+    rows = {model: list(parsed.table.rows()) for model, parsed in by_model.items()}
+    specs = {model: list(suite.measures(rows[model])) for model in by_model}
+    tables = {model: RowTable(rows[model]) for model in by_model}
     measures = {
         model: measure_rows(
             tables[model],
@@ -117,7 +101,7 @@ def evaluate_suite(responses: SuiteResponses, options: EvaluationOptions) -> Sui
     all_specs = list({(spec.measure, where_key(spec.where)): spec for own in specs.values() for spec in own}.values())
     comparisons = with_engine_noise(
         compare_models(
-            {model: parsed.rows for model, parsed in by_model.items()},
+            rows,
             all_specs,
             suite=name,
             margins=options.margins,
@@ -128,47 +112,57 @@ def evaluate_suite(responses: SuiteResponses, options: EvaluationOptions) -> Sui
         options.lineage,
     )
     # A model that was down has no follow-ups, so items are chosen from the model that was asked the most.
-    fullest = max(by_model, key=lambda model: len(by_model[model].by_item))
-    shown = _example_items(by_model[fullest], tables[fullest], all_specs)
+    fullest = max(by_model, key=lambda model: len(by_model[model].items))
+    shown = _example_items(by_model[fullest], rows[fullest], tables[fullest], all_specs)
     return SuiteResult(
         [measure for own in measures.values() for measure in own],
         comparisons,
-        [_data_quality(name, model, parsed, tables[model], measures[model]) for model, parsed in by_model.items()],
+        [
+            _data_quality(name, model, parsed, rows[model], tables[model], measures[model])
+            for model, parsed in by_model.items()
+        ],
         rank_models(c for c in comparisons if not c.is_subgroup),
-        _drift(responses, options.engines),
+        _drift(name, suite, by_model, rows, options.engines),
         sum(parsed.failures.total() for parsed in by_model.values()),
         {
-            model: _figures_behind(parsed, tables[model], specs[model], measures[model], shown)
+            model: _figures_behind(parsed, rows[model], tables[model], specs[model], measures[model], shown)
             for model, parsed in by_model.items()
         },
         all_specs,
     )
 
 
-def _drift(responses: SuiteResponses, engines: Sequence[tuple[str, str]]) -> list[EngineDrift]:
-    if "score" not in responses.suite.needs:
+def _drift(
+    name: str,
+    suite: Suite,
+    by_model: Mapping[str, SuiteAnswers],
+    rows: Mapping[str, Sequence[Row]],
+    engines: Sequence[tuple[str, str]],
+) -> list[EngineDrift]:
+    if "score" not in suite.needs:
         return []
-    parsed = responses.by_model
-    return [
-        engine_drift(responses.name, a, b, parsed[a].logprobs(), parsed[b].logprobs(), parsed[a].rows, parsed[b].rows)
-        for a, b in engines
-    ]
+    return [engine_drift(name, a, b, by_model[a].logprobs, by_model[b].logprobs, rows[a], rows[b]) for a, b in engines]
 
 
 def _data_quality(
-    suite: str, model: str, parsed: ParsedResponses, table: RowTable, measures: Sequence[Measure]
+    suite: str,
+    model: str,
+    parsed: SuiteAnswers,
+    rows: Sequence[Row],
+    table: RowTable,
+    measures: Sequence[Measure],
 ) -> DataQuality:
     factors = [name for name in (parsed.suite.failures_factor, *parsed.suite.strata[:1]) if name is not None]
     unreadable, by_level, censored = Counter[str](), Counter[str](), 0
-    for row in parsed.rows:
-        if row.item_id not in parsed.by_item:  # derived rows are not items
+    for row in rows:
+        if row.item_id not in parsed.items:  # derived rows are not items
             continue
         censored += any(not value.is_exact for value in row.values.values())
         if row.missing:
             unreadable[row.missing] += 1
             by_level[str(next((row.factors[name] for name in factors if name in row.factors), None))] += 1
     masses = [m.probability_mass for m in measures if m.probability_mass is not None and not m.is_subgroup]
-    n_items = len(parsed.by_item)
+    n_items = len(parsed.items)
     return DataQuality(
         model=model,
         suite=suite,
@@ -181,7 +175,7 @@ def _data_quality(
         straddled=parsed.straddled,
         straddled_in_part=parsed.straddled_in_part,
         probability_mass=min(masses) if masses else None,
-        prompt_coverage=prompt_coverage(table, [m.spec for m in measures], parsed.by_item),
+        prompt_coverage=prompt_coverage(table, [m.spec for m in measures], parsed.items),
     )
 
 
@@ -193,9 +187,10 @@ def _behind(table: RowTable, spec: MeasureSpec) -> Bools:
     return table.matching(spec.where) & (table.has(spec.quantity) | table.missing)
 
 
-def _example_items(parsed: ParsedResponses, table: RowTable, specs: Sequence[MeasureSpec]) -> set[str]:
+def _example_items(
+    parsed: SuiteAnswers, rows: Sequence[Row], table: RowTable, specs: Sequence[MeasureSpec]
+) -> set[str]:
     """Items to show for all models, chosen from one model's rows: at least one behind every figure."""
-    rows = parsed.rows
     shown = np.zeros(len(rows), dtype=np.bool_)
     chosen = []
     for spec in sorted(specs, key=lambda s: -len(s.where)):
@@ -204,11 +199,12 @@ def _example_items(parsed: ParsedResponses, table: RowTable, specs: Sequence[Mea
             chosen.append(int(behind.argmax()))
             shown[chosen[-1]] = True
     items = (item for index in chosen for item in rows[index].items[:_SOURCES_SHOWN])
-    return {item for item in items if item in parsed.by_item}
+    return {item for item in items if item in parsed.items}
 
 
 def _figures_behind(
-    parsed: ParsedResponses,
+    parsed: SuiteAnswers,
+    rows: Sequence[Row],
     table: RowTable,
     specs: Sequence[MeasureSpec],
     measures: Sequence[Measure],
@@ -217,12 +213,9 @@ def _figures_behind(
     """For each shown item, follow-ups last, the ids of one model's figures that use it."""
     ids: dict[tuple[str, Where], str] = {(m.measure, where_key(m.where)): m.id for m in measures}
     # One entry for each shown item in each row that uses it.
-    places = [(number, item) for number, row in enumerate(parsed.rows) for item in row.items if item in shown]
+    places = [(number, item) for number, row in enumerate(rows) for item in row.items if item in shown]
     of_rows = np.array([number for number, _ in places], dtype=np.intp)
-    in_order = sorted(
-        (item for item in shown if item in parsed.by_item), key=lambda i: (len(parsed.place(i)), parsed.place(i))
-    )
-    figures: dict[str, list[str]] = {item: [] for item in in_order}
+    figures: dict[str, list[str]] = {item: [] for item in parsed.items if item in shown}
     for spec in specs:
         figure = ids[spec.measure, where_key(spec.where)]
         for place in np.flatnonzero(_behind(table, spec)[of_rows]).tolist():

@@ -12,14 +12,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterable
 
-from audit.analysis.rows.packed import PackedRows
 from audit.results import SelfCheck
 from audit.store import COMPARED_WITHIN, AnswerPair
 from backends.base import Answer, ContinuationScore, DrawsCompared, Response, ScoreResponse
-from suites.base import IdentifiedInterval, MeasureSpec, Row
 
 #: In nats: a score that varies by no more counts as exact.
 EXACT_WITHIN = 0.01
@@ -195,48 +192,3 @@ def _widened(score: ContinuationScore, noise: float) -> ContinuationScore:
         return score
     low = None if score.low is None else score.low - noise
     return dataclasses.replace(score, low=low, high=min(score.high + noise, 0.0), exactness="bounded")
-
-
-def with_foreign_share(
-    rows: Sequence[Row], specs: Iterable[MeasureSpec], share: float, answers: Mapping[str, int] = MappingProxyType({})
-) -> Sequence[Row]:
-    """The rows, with each number bounded by its possible expectation if ``share`` of the answers are foreign.
-
-    Which answers are foreign is unknown: each one is with this probability, and then says nothing, so that the number
-    may be anywhere in its range (corrupted sampling, Horowitz and Manski, Econometrica 63, 1995). A row made from k
-    answers is foreign if any of them is; ``answers`` has their number by item, where it is not 1. The bounds of the
-    mean over many rows contain its true value.
-    """
-    ranges = _ranges(rows, specs)
-    return PackedRows.of(
-        dataclasses.replace(
-            row, values={name: _mixed(value, ranges[name], foreign) for name, value in row.values.items()}
-        )
-        for row in rows
-        for foreign in [1 - (1 - share) ** sum(answers.get(item, 1) for item in row.items)]
-    )
-
-
-def _ranges(rows: Sequence[Row], specs: Iterable[MeasureSpec]) -> dict[str, tuple[float, float]]:
-    """The range of each quantity: that of a figure, or else that of its values in these rows."""
-    ranges: dict[str, tuple[float, float]] = {}
-    for spec in specs:
-        if math.isfinite(spec.limits[1] - spec.limits[0]):
-            ranges.setdefault(spec.quantity, spec.limits)
-        if spec.probability_mass is not None:
-            ranges.setdefault(spec.probability_mass, (0.0, 1.0))
-    seen: dict[str, tuple[float, float]] = {}
-    for row in rows:
-        for name, value in row.values.items():
-            low, high = seen.get(name, (value.low, value.high))
-            seen[name] = min(low, value.low), max(high, value.high)
-    return {
-        name: (min(low, ranges.get(name, (low,))[0]), max(high, ranges.get(name, (high,))[-1]))
-        for name, (low, high) in seen.items()
-    }
-
-
-def _mixed(value: IdentifiedInterval, ends: tuple[float, float], foreign: float) -> IdentifiedInterval:
-    least, most = ends
-    low, high = value.low - foreign * (value.low - least), value.high + foreign * (most - value.high)
-    return IdentifiedInterval(value.value, low, high, value.draw_variance)

@@ -10,12 +10,13 @@ from audit.results.answers import (
     NOT_ASKED,
     DataQuality,
     Example,
+    IdentityProblem,
     ModelInfo,
     PromptCoverage,
     SelfCheck,
     SuiteInfo,
 )
-from audit.results.audit_result import AuditResult, AuditSource, UntilDecided, renamed_quantities
+from audit.results.audit_result import AuditResult, AuditSource, UntilDecided
 from audit.results.comparisons import VERDICT_WORDS, Comparison, Decided, OpenBecause, Rank, Ranking, Verdict
 from audit.results.figures import (
     REPORT_KEYS,
@@ -35,7 +36,6 @@ from audit.results.limits import (
     decisive_reason,
 )
 from audit.results.measures import Agreement, Measure, Reproduction, VarianceComponents
-from audit.results.older import renamed_row
 from audit.results.steps import AttributionStep, EngineDrift, ItemChange, PromptDrift, Rung
 from audit.results.writable import writable
 
@@ -57,6 +57,7 @@ __all__ = [
     "Example",
     "FigureKey",
     "FigureName",
+    "IdentityProblem",
     "ItemChange",
     "LimitCheck",
     "LimitOverNights",
@@ -79,8 +80,6 @@ __all__ = [
     "Where",
     "decisive_reason",
     "level_key",
-    "renamed_quantities",
-    "renamed_row",
     "where_key",
     "writable",
 ]

@@ -1,18 +1,55 @@
-"""The files of a store with shards: their names, how they are made, and how each is known for what it is."""
+"""The files that a store's answers lie in: one, or several shards, each with a range of the keys."""
 
 from __future__ import annotations
 
 import contextlib
 import sqlite3
 import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from audit.store.sqlite.database import connect
-from audit.store.sqlite.schema import prepare
+from audit.store.database import Database, connect
+from audit.store.schema import prepare
 from backends.errors import ConfigError
 
 MOST_SHARDS = 256
+_JOIN = "join it into a new store: audit cache merge NEW.db OLD.db --store-shards N"
+
+T = TypeVar("T")
+
+
+class Files(Sequence[Database]):
+    """The open files of a store's answers: its shards in order, or its one file.
+
+    A shard holds the keys that begin within its range. So all answers to a prompt lie together, and the shards are
+    about equally full.
+    """
+
+    def __init__(self, databases: Sequence[Database]) -> None:
+        self._all = tuple(databases)
+
+    def __getitem__(self, place: int) -> Database:  # type: ignore[override]
+        return self._all[place]
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def of(self, key: bytes) -> Database:
+        """The file that a key belongs to."""
+        return self._all[int.from_bytes(key[:8]) * len(self._all) >> 64]
+
+    def split(self, values: Iterable[T], key: Callable[[T], bytes]) -> Iterator[tuple[Database, list[T]]]:
+        """The values of each file that has some, by their keys."""
+        if len(self._all) == 1:
+            if own := list(values):
+                yield self._all[0], own
+            return
+        by_place: dict[int, list[T]] = {}
+        for value in values:
+            by_place.setdefault(int.from_bytes(key(value)[:8]) * len(self._all) >> 64, []).append(value)
+        for place, own in by_place.items():
+            yield self._all[place], own
 
 
 class ShardId(NamedTuple):
@@ -31,10 +68,7 @@ def shard_files(path: Path, shards: int) -> list[Path]:
 def arrange(path: Path, shards: int | None, *, read_only: bool) -> list[Path]:
     """The files of an existing store's shards, which are made if the store is new; none if it is one file.
 
-    Parameters
-    ----------
-    shards : int, optional
-        How many there should be. Default: as many as the store has, and one file for a new one.
+    ``shards``: how many there should be. Default: as many as the store has, and one file for a new one.
 
     Raises
     ------
@@ -54,18 +88,16 @@ def arrange(path: Path, shards: int | None, *, read_only: bool) -> list[Path]:
         problem = f"is shard {own.number} of {own.shards} of a store"
         raise ConfigError("db", str(path), problem, "Give the store's own file, from whose name its shards have theirs")
     if shards not in (None, own.shards) and not read_only:
-        hint = (
-            "Leave the number out, or join the store into a new one: audit cache merge NEW.db OLD.db --store-shards N"
-        )
-        raise ConfigError("store_shards", shards, f"this store has {own.shards}", hint)
+        raise ConfigError("store_shards", shards, f"this store has {own.shards}", f"Leave the number out, or {_JOIN}")
     files = shard_files(path, own.shards)
     for number, file in enumerate(files, 1):
+        hint = "Move a store together with its shards, and rename them alike"
         if not file.exists():
-            hint = "Move a store together with its shards, and rename them alike"
             raise ConfigError("db", str(file), f"is missing: shard {number} of {own.shards} of {path.name}", hint)
         if not read_only:
             prepare(file)
-        check_identity(file, ShardId(own.store, number, own.shards))
+        if shard_id(file) != ShardId(own.store, number, own.shards):
+            raise ConfigError("db", str(file), f"is not shard {number} of this store", hint)
     return files
 
 
@@ -75,16 +107,7 @@ def shard_id(path: Path) -> ShardId | None:
         return _identity(db)
 
 
-def check_identity(path: Path, expected: ShardId) -> None:
-    """Raise `ConfigError` for a file that is not that shard of that store."""
-    if shard_id(path) != expected:
-        hint = "Move a store together with its shards, and rename them alike"
-        raise ConfigError("db", str(path), f"is not shard {expected.number} of this store", hint)
-
-
 def _identity(db: sqlite3.Connection) -> ShardId | None:
-    if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'shard'").fetchone() is None:  # an older schema
-        return None
     row = db.execute("SELECT store, number, shards FROM shard").fetchone()
     return None if row is None else ShardId(*row)
 
@@ -98,8 +121,8 @@ def _divide(path: Path, shards: int) -> ShardId:
             return found
         if _has_answers(db):
             db.execute("ROLLBACK")
-            hint = "Leave the number out, or join it into a new store: audit cache merge NEW.db OLD.db --store-shards N"
-            raise ConfigError("store_shards", shards, "this store is one file and holds answers", hint)
+            problem = "this store is one file and holds answers"
+            raise ConfigError("store_shards", shards, problem, f"Leave the number out, or {_JOIN}")
         own = ShardId(uuid.uuid4().hex, 0, shards)
         for number, file in enumerate(shard_files(path, shards), 1):
             _make_shard(file, ShardId(own.store, number, shards))
@@ -117,5 +140,4 @@ def _make_shard(file: Path, own: ShardId) -> None:
 
 
 def _has_answers(db: sqlite3.Connection) -> bool:
-    tables = ("answers", "packed_scores", "failures")
-    return any(db.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() for table in tables)
+    return any(db.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() for table in ("answers", "failures"))

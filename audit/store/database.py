@@ -1,20 +1,28 @@
-"""The store's SQLite file: connections, reads and writes, and error messages in plain words."""
+"""One SQLite file: a connection to read, a thread that writes with group commits, and error messages in plain words.
+
+Work that arrives while a transaction commits goes into the next one, so that the cost of a flush is shared and no
+caller waits longer than about two of them. Other processes may write to the same file: each transaction is short and
+begins IMMEDIATE, so that none can fail halfway because it cannot get a lock.
+"""
 
 from __future__ import annotations
 
 import concurrent.futures
 import contextlib
 import functools
+import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from audit.store.sqlite.writer import JobQueue, Writer
 from backends.errors import AuditError
 
 BUSY_SECONDS = 60.0
+GATHER_SECONDS = 0.002
+_MOST_JOBS = 1024  # per transaction
 _IN = 500  # parameters of one IN (...)
 
 T = TypeVar("T")
@@ -34,26 +42,22 @@ _HINTS = {
     "read_only": "The file is read-only. Give it write permission, or another --db",
     "damaged": "The file is damaged and was left as it is. Restore a backup, or give another --db",
     "locked": "Another process keeps it locked. End that process, or give another --db",
-    "lost": "Look into the cluster's logs, then start again: stored answers are safe",
-    "replaced": "Another process writes it now. End that process, or start again",
     "io": "The disk failed. Check it, then start again: stored answers are safe",
 }
 
 
 class StoreError(AuditError):
-    """The store can no longer be written or read: disk full, read-only, damaged.
+    """The store can no longer be written or read.
 
-    ``reason`` is one of ``full``, ``read_only``, ``damaged``, ``locked``, ``lost`` (the process that writes a shard),
-    ``replaced`` (that process, by another one), ``io``.
+    ``reason`` is ``full``, ``read_only``, ``damaged``, ``locked`` or ``io``.
     """
 
     def __init__(self, path: Path, reason: str, problem: str) -> None:
-        self.reason, self.problem, self.hint = reason, problem, _HINTS[reason]
+        self.path, self.reason, self.problem, self.hint = path, reason, problem, _HINTS[reason]
         super().__init__(f"store {str(path)!r}: {problem}. {self.hint}.")
-        self._given = path, reason, problem
 
     def __reduce__(self) -> tuple[type[StoreError], tuple[Path, str, str]]:
-        return StoreError, self._given
+        return StoreError, (self.path, self.reason, self.problem)
 
 
 def store_error(path: Path, error: sqlite3.Error) -> StoreError:
@@ -76,7 +80,9 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     try:
         return _connection(path, "ro")
     except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN or _has_log(path):
+        log = path.with_name(f"{path.name}-wal")
+        has_log = log.exists() and log.stat().st_size > 0
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN or has_log:
             raise
         return _connection(path, "ro&immutable=1")
 
@@ -94,11 +100,6 @@ def _connection(path: Path, mode: str) -> sqlite3.Connection:
     return db
 
 
-def _has_log(path: Path) -> bool:
-    log = path.with_name(f"{path.name}-wal")
-    return log.exists() and log.stat().st_size > 0
-
-
 #: Damaged text is read as what it is not, and its row's checksum tells; else no row of a query could be read.
 _readable = functools.partial(str, encoding="utf-8", errors="replace")
 
@@ -110,10 +111,7 @@ class Database:
         self.path, self.read_only = path, read_only
         self._reading = threading.Lock()
         self._reader = connect(path, read_only=read_only)
-        self._writer: JobQueue = self._own_writer()
-
-    def _own_writer(self) -> Writer:
-        return Writer(lambda: connect(self.path), lambda error: store_error(self.path, error))
+        self._writer = _Writer(path)
 
     @contextlib.contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
@@ -132,7 +130,7 @@ class Database:
 
     def write(self, sql: str, values: Sequence[Any]) -> None:
         """Execute one statement; returns when it is on the disk."""
-        self.submit(functools.partial(_execute, sql=sql, values=values)).result()
+        self.submit(lambda db: db.execute(sql, values) and None).result()
 
     def submit(self, work: Callable[[sqlite3.Connection], T], *, gather: bool = False) -> concurrent.futures.Future[T]:
         """Run ``work`` in a transaction of the writer. The future completes when it is on the disk.
@@ -142,15 +140,6 @@ class Database:
         if self.read_only:
             raise StoreError(self.path, "read_only", "opened for reading only")
         return self._writer.submit(work, gather=gather)
-
-    def write_through(self, writer: JobQueue) -> None:
-        """Write by other means from now on, such as another process; what was submitted is finished first."""
-        self._writer.close()
-        self._writer = writer
-
-    def write_itself(self) -> None:
-        """Write from this process again."""
-        self.write_through(self._own_writer())
 
     @property
     def has_written(self) -> bool:
@@ -163,8 +152,91 @@ class Database:
         self._reader.close()
 
 
-def _execute(db: sqlite3.Connection, *, sql: str, values: Sequence[Any]) -> None:
-    db.execute(sql, values)
+class _Job(NamedTuple):
+    work: Callable[[sqlite3.Connection], Any]
+    done: concurrent.futures.Future[Any]
+    gather: bool
+
+
+class _Writer:
+    """A thread that runs submitted work on a connection of its own; it starts with the first of it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+
+    @property
+    def started(self) -> bool:
+        return self._thread is not None
+
+    def submit(self, work: Callable[[sqlite3.Connection], T], *, gather: bool) -> concurrent.futures.Future[T]:
+        with self._starting:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
+                self._thread.start()
+        done: concurrent.futures.Future[T] = concurrent.futures.Future()
+        done.set_running_or_notify_cancel()  # queued work is written, even if its caller stops waiting
+        self._jobs.put(_Job(work, done, gather))
+        return done
+
+    def close(self) -> None:
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def _run(self) -> None:
+        try:
+            db = connect(self._path)
+        except sqlite3.Error as error:
+            while (batch := self._next()) is not None:  # or else their callers would wait for ever
+                for job in batch:
+                    job.done.set_exception(store_error(self._path, error))
+            return
+        with contextlib.closing(db):
+            while (batch := self._next()) is not None:
+                self._commit(db, batch)
+
+    def _next(self) -> list[_Job] | None:
+        """Wait for work, and return all of it that may go into one transaction; None once it is closed."""
+        job = self._jobs.get()
+        if job is None:
+            return None
+        if job.gather:
+            time.sleep(GATHER_SECONDS)
+        batch = [job]
+        while len(batch) < _MOST_JOBS:
+            try:
+                job = self._jobs.get_nowait()
+            except queue.Empty:
+                break
+            if job is None:
+                self._jobs.put(None)  # nothing is submitted after it
+                break
+            batch.append(job)
+        return batch
+
+    def _commit(self, db: sqlite3.Connection, batch: Sequence[_Job]) -> None:
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            results = [job.work(db) for job in batch]
+            db.execute("COMMIT")
+        except BaseException as error:
+            if db.in_transaction:
+                with contextlib.suppress(sqlite3.Error):
+                    db.execute("ROLLBACK")
+            if len(batch) > 1 and not isinstance(error, sqlite3.OperationalError):
+                for job in batch:  # one bad job must not fail its neighbours
+                    self._commit(db, [job])
+                return
+            reported = store_error(self._path, error) if isinstance(error, sqlite3.Error) else error
+            for job in batch:
+                job.done.set_exception(reported)
+            return
+        for job, result in zip(batch, results, strict=True):
+            job.done.set_result(result)
 
 
 def placeholders(values: Sequence[object]) -> str:
