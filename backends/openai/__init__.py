@@ -4,6 +4,6 @@ Takes a URL, a model's name and a key; gives a backend that probes the server fi
 """
 
 from backends.openai.backend import OpenAIBackend
-from backends.openai.usage import PriceTable
+from backends.http.usage import PriceTable
 
 __all__ = ["OpenAIBackend", "PriceTable"]

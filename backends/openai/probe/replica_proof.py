@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection
 
 from backends.errors import ERROR_KINDS, BackendError
 from backends.openai.capabilities import ServerCapabilities
-from backends.openai.http.replicas import ReplicaClient
+from backends.http.replicas import ReplicaClient
 from backends.openai.probe.report import ProbeReport
 from backends.openai.probe.same_draws import (
     DrawnAnswers,

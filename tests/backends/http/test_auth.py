@@ -13,7 +13,7 @@ import pytest
 
 from backends.errors import ConfigError
 from backends.openai import OpenAIBackend
-from backends.openai.http.auth import ApiKey
+from backends.http.keys import ApiKey
 
 KEY = "sk-canary-7f3a91d2c4"
 
