@@ -3,7 +3,7 @@
 Takes a URL, a model's name and a key; gives a backend that probes the server first and uses only proven routes.
 """
 
-from backends.openai.backend import OpenAIBackend
 from backends.http.usage import PriceTable
+from backends.openai.backend import OpenAIBackend
 
 __all__ = ["OpenAIBackend", "PriceTable"]

@@ -12,11 +12,11 @@ from typing import Any
 
 from backends.base import GenerateRequest, GenerateResponse, Message, Sampling, ScoreRequest
 from backends.errors import BackendError, UncheckedError
-from backends.openai.capabilities import ServerCapabilities
 from backends.http.retries import with_retries
+from backends.http.usage import reasoning_tokens
+from backends.openai.capabilities import ServerCapabilities
 from backends.openai.protocol.api import ServerApi, single_choice
 from backends.openai.protocol.parameters import sampling_options
-from backends.http.usage import reasoning_tokens
 from backends.reading.reasoning import has_reasoned, is_opened_before
 from backends.reading.words import begins_with_words
 

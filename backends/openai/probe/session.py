@@ -9,8 +9,8 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 from backends.base import Message
 from backends.errors import BackendError
-from backends.openai.capabilities import ServerCapabilities
 from backends.http.retries import is_down, with_retries
+from backends.openai.capabilities import ServerCapabilities
 from backends.openai.probe.calibration import Place, Unseen, drawn_place
 from backends.openai.probe.report import Check
 from backends.openai.protocol.api import ServerApi

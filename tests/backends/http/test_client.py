@@ -16,9 +16,9 @@ import pytest
 
 from backends.errors import BackendError
 from backends.http import client as client_module
-from backends.http.keys import ApiKey
 from backends.http.client import ConnectionOptions, HttpClient
 from backends.http.errors import inconsistent
+from backends.http.keys import ApiKey
 from tests.servers import free_port
 
 KEY = "sk-canary-7f3a91d2c4"

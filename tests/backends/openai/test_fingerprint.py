@@ -10,6 +10,7 @@ import pytest
 
 from backends.base import GenerateRequest, Message, Sampling, ScoreRequest
 from backends.errors import BackendError
+from backends.http.usage import Usage
 from backends.openai import OpenAIBackend
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.generation import generate
@@ -17,7 +18,6 @@ from backends.openai.probe.report import ProbeReport
 from backends.openai.protocol.api import ServerApi
 from backends.openai.scoring.routes import Routes
 from backends.openai.scoring.tokenizer import RemoteTokenizer
-from backends.http.usage import Usage
 from tests.backends.openai.lying_server import MODEL, IdLiar, Liar
 from tests.backends.openai.raw_server import Reply
 
