@@ -63,12 +63,12 @@ class ResolvedAudit:
     looks: tuple[InterimLook, ...] = ALL_AT_ONCE
     look_of: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
-    def asked(self, suite: str, looks: range) -> Iterator[tuple[int, Item]]:
-        """The items that are asked in these looks, with their positions in the suite."""
-        of_items = self.look_of.get(suite)
-        for place, item in enumerate(self.items[suite]):
-            if of_items is None or of_items[place] in looks:
-                yield place, item
+    def asked(self, suite: str, looks: range) -> Iterator[Item]:
+        """The items that are asked in these looks."""
+        of_items, items = self.look_of.get(suite), self.items[suite]
+        if of_items is None:
+            return iter(items)
+        return (item for item, look in zip(items, of_items, strict=True) if look in looks)
 
     def places(self, suite: str, looks: range) -> Sequence[int]:
         """The positions of the items that are asked in these looks."""

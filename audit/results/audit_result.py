@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Literal
 
 from audit.results.answers import DataQuality, Example, IdentityProblem, ModelInfo, SelfCheck, SuiteInfo
@@ -102,6 +103,16 @@ class AuditResult(Reported):
     shard: tuple[int, int] | None = None
     is_cut_off: bool = False
     source: AuditSource | None = None
+
+    @classmethod
+    def from_report(cls, report: bytes) -> AuditResult:
+        """A result from a report.json, without the sentences that the report adds."""
+        data = json.loads(report)
+        if isinstance(data, dict):
+            data.pop("problems", None)
+            for comparison in data.get("comparisons", ()):
+                comparison.pop("words", None)
+        return cls.model_validate(data)
 
     @property
     def asked_everything(self) -> bool:

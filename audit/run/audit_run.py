@@ -21,6 +21,7 @@ from audit.analysis.comparing.comparisons import compare_models
 from audit.analysis.comparing.reproduction import reproductions
 from audit.analysis.components import suite_components
 from audit.analysis.evaluate import EvaluationOptions, SuiteResult, evaluate_suite
+from audit.analysis.gate.rows import stored_rows
 from audit.analysis.gate.rules import GateRules, check_rules
 from audit.analysis.gate.stored import check_run, find_baseline
 from audit.analysis.self_check import EXACT_WITHIN, within_noise
@@ -29,6 +30,7 @@ from audit.collect.executors import Executor, LocalExecutor
 from audit.collect.jobs import Progress
 from audit.config import AuditConfig
 from audit.logs import run_log
+from audit.prepare.rehearsal import refuse_mistakes
 from audit.prepare.resolve import ResolvedAudit, resolve_audit
 from audit.results import AuditResult, Example, LimitCheck, SelfCheck, UntilDecided, VarianceComponents
 from audit.run.checks import check_answers, verify_identities
@@ -43,7 +45,7 @@ from audit.run.stopping_rule import (
     stopping_question,
 )
 from audit.run.walk import Walk
-from audit.store import Store, StoreError
+from audit.store import Store, StoredRow, StoredTable, StoreError
 from backends.base import Response
 from backends.errors import ConfigError
 
@@ -103,6 +105,7 @@ async def run_audit(
     ):
         before = None if baseline is None else find_baseline(store, baseline)
         resolved = await resolve_audit(audit, store)
+        await asyncio.to_thread(refuse_mistakes, audit, resolved.items)
         store.runs.start(run_id, audit.title, json.dumps(config_json(audit)), started)
         stop.waits_for = _waited_for(resolved, stop)
         stop.on_exit = functools.partial(store.runs.end_at_once, run_id)
@@ -246,8 +249,13 @@ class _Run:
         if question == "comparison":
             return comparison_answer(result.comparisons, result, self._resolved.items)
         rules = GateRules(self._audit.margins, self._audit.limits, self._audit.largest_change)
+
+        def stored(model: str, suite: str) -> list[StoredRow]:
+            own = answers[suite][model]
+            return list(StoredTable.of(own.table, own.items).rows())
+
         try:
-            report = check_run(self._store, result, lambda model, suite: answers[suite][model].table, before, rules)
+            report = check_run(self._store, result, stored, before, rules)
         except ConfigError:  # a margin or limit names no figure yet: reported at the end, if it still does not
             return None
         return gate_answer(report, result, self._resolved.items)
@@ -338,12 +346,8 @@ class _Run:
             return []
         rules = GateRules(limits=self._audit.limits)
         with contextlib.suppress(ConfigError):  # one that names no figure: see `_refused_rules`
-            return check_run(self._store, result, self._stored, None, rules).limits
+            return check_run(self._store, result, stored_rows(self._store, result), None, rules).limits
         return []
-
-    def _stored(self, model: str, suite: str) -> object:
-        found = self._store.runs.read_table(self._run_id, model, suite)
-        return None if found is None else found.table
 
     def _refused_rules(self, result: AuditResult) -> Iterator[str]:
         """A margin or limit that names no figure."""

@@ -42,7 +42,7 @@ async def verify_identities(resolved: ResolvedAudit, store: Store) -> list[Ident
 def check_answers(
     resolved: ResolvedAudit, store: Store, outcomes: Mapping[str, Sequence[Outcome]], began: datetime.datetime
 ) -> list[SelfCheck]:
-    """Compare the answers to questions that were asked twice. A run whose answers contradict each other is set aside."""
+    """Compare the answers to questions that were asked twice. A run that contradicts itself is set aside."""
     checks = []
     for described in resolved.models.values():
         backend = described.backend

@@ -11,7 +11,7 @@ from audit.store.codecs import matches_request
 from audit.store.database import StoreError
 from audit.store.keys import Keyed, canonical_json, keyed, to_bytes
 from audit.store.nights import Night
-from audit.store.runs import StoredTable
+from audit.store.runs import StoredRow, StoredTable
 from audit.store.second_answers import COMPARED_WITHIN, AnswerPair
 from audit.store.store import Store
 
@@ -25,6 +25,7 @@ __all__ = [
     "Store",
     "StoreError",
     "Stored",
+    "StoredRow",
     "StoredTable",
     "answer_json",
     "canonical_json",

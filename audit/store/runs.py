@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from audit.results import AuditResult
 from audit.store.clients import is_gone, new_client
@@ -56,6 +56,14 @@ class Baseline:
     earlier: tuple[str, ...]
 
 
+class StoredRow(NamedTuple):
+    """A row, the keys of the answers that it was read from, and whether it is computed from items that have rows."""
+
+    row: Row
+    keys: tuple[str, ...]
+    derived: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class StoredTable:
     """The rows of one model and suite in a run, and the keys of the answers behind them."""
@@ -68,6 +76,16 @@ class StoredTable:
         at = self.table.index.get(item_id)
         key = _NO_KEY if at is None else self.keys[at * _KEY : (at + 1) * _KEY]
         return None if key == _NO_KEY else key_text(key)
+
+    @classmethod
+    def of(cls, table: Table, keys: Mapping[str, bytes]) -> StoredTable:
+        """A table with the keys of its items' answers."""
+        return cls(table, b"".join(keys.get(item, _NO_KEY) for item in table.index))
+
+    def rows(self) -> Iterator[StoredRow]:
+        """The rows in order."""
+        for row in self.table.rows():
+            yield StoredRow(row, self.behind(row), self.is_derived(row))
 
     def behind(self, row: Row) -> tuple[str, ...]:
         """The keys of the answers that a row was read or computed from."""
@@ -189,8 +207,7 @@ class Runs:
 
     def write_table(self, run_id: str, model: str, suite: str, table: Table, keys: Mapping[str, bytes]) -> None:
         """Store the rows of one model and suite, replacing earlier ones, with the keys of items' answers."""
-        body = table.to_bytes()
-        of_rows = b"".join(keys.get(item, _NO_KEY) for item in table.index)
+        body, of_rows = table.to_bytes(), StoredTable.of(table, keys).keys
         values = (run_id, model, suite, body, of_rows, _checksum(body, of_rows))
         self._database.write("INSERT OR REPLACE INTO row_tables VALUES (?, ?, ?, ?, ?, ?)", values)
 
@@ -213,6 +230,12 @@ class Runs:
         from audit.analysis.table import Table
 
         return StoredTable(Table.from_bytes(body), keys)
+
+    def read_rows(self, run_id: str, model: str, suite: str, *, derived: bool = True) -> Iterator[StoredRow]:
+        """The rows of `read_table`, none if nothing is stored; without ``derived``, those of items."""
+        found = self.read_table(run_id, model, suite)
+        rows = () if found is None else found.rows()
+        return (stored for stored in rows if derived or not stored.derived)
 
     # -- baselines ---------------------------------------------------------------------------
 

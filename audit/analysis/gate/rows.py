@@ -11,9 +11,8 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 
-from audit.results import AuditResult, renamed_quantities, renamed_row
+from audit.results import AuditResult
 from audit.results.signatures import EXTENT
 from audit.store import Store, StoredRow
 from suites.base import Row
@@ -23,17 +22,8 @@ StoredRowsOf = Callable[[str, str], Sequence[StoredRow]]
 
 
 def stored_rows(store: Store, result: AuditResult) -> StoredRowsOf:
-    """The rows of a run, with the current names of quantities."""
-    names = renamed_quantities(result)
-
-    def rows(model: str, suite: str) -> list[StoredRow]:
-        newer = names.get(suite, {})
-        return [
-            replace(stored, row=renamed_row(stored.row, newer)) if newer else stored
-            for stored in store.runs.read_rows(result.run_id, model, suite)
-        ]
-
-    return rows
+    """The rows of a run."""
+    return lambda model, suite: list(store.runs.read_rows(result.run_id, model, suite))
 
 
 def of_same_items(before: AuditResult, now: AuditResult) -> list[str]:

@@ -18,7 +18,7 @@ from audit.analysis.gate.over_nights import with_nights
 from audit.analysis.gate.results import GateReport, OpenFails
 from audit.analysis.gate.rows import RowsAgainst, StoredRowsOf, stored_rows
 from audit.analysis.gate.rules import GateRules
-from audit.results import AuditResult, renamed_quantities
+from audit.results import AuditResult
 from audit.store import Store
 from backends.errors import ConfigError
 
@@ -57,8 +57,8 @@ def gate_run(
     margins = config.get("margins", DEFAULT_MARGIN) if margin is None else margin
     before = None if baseline is None else find_baseline(store, baseline)
     rules = GateRules(
-        with_current_names(margins, current) if isinstance(margins, dict) else margins,
-        with_current_names(limits, current),
+        margins,
+        limits,
         config.get("largest_change"),
         open_fails,
     )
@@ -105,12 +105,6 @@ def check_run(
     return report
 
 
-def with_current_names(rules: Mapping[str, T], result: AuditResult) -> dict[str, T]:
-    """The margins or limits of a stored config, with the current names of measures."""
-    newer = {old: new for names in renamed_quantities(result).values() for old, new in names.items()}
-    return {newer.get(name, name): rule for name, rule in rules.items()}
-
-
 def find_baseline(store: Store, name: str) -> AuditResult:
     """The result that ``name`` refers to: a saved baseline, a run's id or a prefix of it, or a report.json's path.
 
@@ -124,7 +118,7 @@ def find_baseline(store: Store, name: str) -> AuditResult:
             return store.runs.finished_result(saved.run_id)
     if Path(name).is_file():
         try:
-            return AuditResult.model_validate_json(Path(name).read_bytes())
+            return AuditResult.from_report(Path(name).read_bytes())
         except ValidationError as error:
             problems = f"{error.error_count()} problem{'s' if error.error_count() > 1 else ''}"
             hint = "Give a report.json of a run"

@@ -128,7 +128,7 @@ def _figures(
     audit: AuditConfig, name: str, model: str, fingerprint: str, pilot: AuditResult, store: Store
 ) -> Iterator[_Figure]:
     suite = audit.suites[name]
-    drawn = list(drawn_items(suite_items(name, suite, audit.only(limit=None)), store, fingerprint))
+    drawn = list(drawn_items(suite_items(name, suite, audit.only(limit=None))[0], store, fingerprint))
     if not drawn:
         return
     for (of_suite, *_), every in by_figure(pilot.components, audit).items():
@@ -180,7 +180,7 @@ def _allocation(
     budget: int | None,
 ) -> Allocation:
     suite = audit.suites[name]
-    items = suite_items(name, suite, audit)
+    items, _ = suite_items(name, suite, audit)
     sample = Sample(items, suite.strata, audit.seed, suite.sampled_together, sampled_factors(leading_specs(suite)))
     sizes = {math.ceil(len(items) * step / _STEPS) for step in range(1, _STEPS + 1)}
     of_draws = figures[0].of_draws

@@ -19,7 +19,7 @@ import numpy as np
 
 from audit.analysis.estimators import Codes, Floats
 from audit.collect import items_behind
-from audit.store import Store, keyed_request
+from audit.store import Store, Stored, keyed
 from backends.base import ContinuationScore, ScoreRequest, ScoreResponse
 from backends.reading.words import begins_with_words
 from suites.base import Item, MeasureSpec, Suite
@@ -51,10 +51,9 @@ class DrawnItem(NamedTuple):
 def drawn_items(items: Iterable[Item], store: Store, fingerprint: str) -> Iterator[DrawnItem]:
     """Those items that a model answered by drawn answers, all of which came."""
     scored = [item for item in items if isinstance(item.request, ScoreRequest)]
-    keyed = [keyed_request(item.request, fingerprint) for item in scored]
-    found = store.answers.read(keyed)
-    for item, request in zip(scored, keyed, strict=True):
-        answer = found.answer(request)
+    found = store.answers.read([keyed(item.request, fingerprint) for item in scored])
+    for item, stored in zip(scored, found, strict=True):
+        answer = stored.answer if isinstance(stored, Stored) else None
         if isinstance(answer, ScoreResponse) and all(score.exactness == "sampled" for score in answer.scores):
             yield DrawnItem(item, answer, answer.scores[0].samples or 0)
 

@@ -18,7 +18,6 @@ from audit.prepare.resolve import suite_items
 from audit.results import FigureName, VarianceComponents, where_key
 from audit.store import Store
 from suites.base import Item, MeasureSpec
-from suites.own_code import items_of
 
 #: Standard deviation, as a part of the range of values, of what two models differ by between the levels of a factor,
 #: and between combinations: as for SmolLM2-135M and Gemma 3 270M in `OccuGender` (0.16 to 0.18 of a gap, -1 to 1).
@@ -69,7 +68,7 @@ def sample_power(audit: AuditConfig) -> list[ItemPower]:
     powers = []
     pairs = max(1, math.comb(len(audit.models), 2))
     for name, suite in audit.suites.items():
-        every, items = list(items_of(suite)), list(suite_items(name, suite, audit))
+        every, items = list(suite.items()), suite_items(name, suite, audit)[0]
         primary = [spec for spec in leading_specs(suite) if spec.primary]
         for spec in primary:
             if spec.estimator == "mean":

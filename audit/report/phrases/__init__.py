@@ -5,9 +5,9 @@ Takes values of `audit.results`, `audit.analysis` and `audit.prepare`, gives tex
 
 from audit.report.phrases.checks.gate import gate_outcome
 from audit.report.phrases.checks.limits import limit_lines, limits_overview
-from audit.report.phrases.checks.self_checks import contradictions
+from audit.report.phrases.checks.problems import problems_of
 from audit.report.phrases.findings.cautions import is_weak, prompts_below
-from audit.report.phrases.findings.comparisons import interval_behind, with_words
+from audit.report.phrases.findings.comparisons import describe, interval_behind
 from audit.report.phrases.findings.first_page import (
     EVIDENCE_NOT_CONFORMITY,
     answer_line,
@@ -34,7 +34,7 @@ __all__ = [
     "asked",
     "changed_notes",
     "compared_in_short",
-    "contradictions",
+    "describe",
     "first_rows",
     "gate_lines",
     "gate_outcome",
@@ -46,6 +46,7 @@ __all__ = [
     "next_steps",
     "plain_rows",
     "plain_sentence",
+    "problems_of",
     "prompts_below",
     "remark_on",
     "scope",
@@ -53,5 +54,4 @@ __all__ = [
     "suite_summary",
     "summary",
     "trend_scope",
-    "with_words",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from audit.analysis.components import POWER
@@ -11,11 +11,6 @@ from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.analysis.estimators import ROUNDING
 from audit.report.formatting import factor_label, level, percent
 from audit.results import VERDICT_WORDS, Comparison, Decided, OpenBecause
-
-
-def with_words(comparisons: Iterable[Comparison]) -> list[Comparison]:
-    """The comparisons, each with its sentences."""
-    return [c.model_copy(update={"words": describe(c)}) for c in comparisons]
 
 
 def describe(c: Comparison) -> str:

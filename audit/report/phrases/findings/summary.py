@@ -19,6 +19,7 @@ from audit.report.formatting import (
     one_line,
     with_interval,
 )
+from audit.report.phrases.checks.problems import problems_of
 from audit.report.phrases.checks.self_checks import self_check_sentences
 from audit.report.phrases.counted import count, enumeration
 from audit.report.phrases.findings.cautions import cautions, weak_claims
@@ -111,7 +112,7 @@ def summary(figures: Figures) -> list[Sentence]:
     sentences: list[Sentence] = []
     for info in result.suites:
         sentences += _suite_sentences(figures, info.name, named=len(result.suites) > 1)
-    problems = [Sentence("caution", one_line(problem)) for problem in result.problems]
+    problems = [Sentence("caution", one_line(problem)) for problem in problems_of(result)]
     checks = [Sentence("caution", sentence) for sentence in self_check_sentences(result.self_checks)]
     said = [
         Sentence("caution", f"{one_line(model.name)}: {one_line(statement)}.")
