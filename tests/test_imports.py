@@ -99,7 +99,16 @@ def test_backends_import_nothing_else_of_the_project():
 
 
 def test_suites_import_only_the_types_of_backends():
-    names = ("base", "checked_fields", "errors", "options", "options.toml_lines", "catalogue.plugins", "reading.words")
+    names = (
+        "base",
+        "checked_fields",
+        "errors",
+        "options",
+        "options.toml_lines",
+        "catalogue.plugins",
+        "reading.answers",
+        "reading.words",
+    )
     types = {f"backends.{name}" for name in names}
     foreign = [pair for pair in imports_of("suites") if pair[1].split(".")[0] != "suites" and pair[1] not in types]
     # `backends` gives text classifiers by their names and language models as raters: no suite names a module of one.
