@@ -11,7 +11,8 @@ there: log-odds of exponential effects, for probabilities; one occupation that a
 * *beside* is that width over the one of the best honest textbook method: the narrowest of `textbook` that holds the
   truth in 93 % of the same samples; the one that does so most often where none does.
 
-A cell is met if it holds in 93 % or more and is at most 1.15 times as wide. What is compared, and the seed, are fixed here.
+A cell is met if it holds in 93 % or more and is at most 1.15 times as wide. What is compared is fixed here, and
+so is the seed.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Cell:
-    """A design and a kind of figure: ``kind`` is "probability", "share" or "gap". ``is_strained``: a line of its own."""
+    """A design and a kind of figure: ``kind`` is "probability", "share" or "gap". ``is_strained``: not a cell."""
 
     name: str
     kind: str
