@@ -124,6 +124,9 @@ async def test_examples_of_languages_equal_a_plain_computation(language, plain, 
         row, compared = suite.read(item, answer), compared + 1
         of_groups = {group: f"p_{group}" for group in suite.groups.names}
         for (group, name), word in zip(of_groups.items(), words, strict=True):
-            assert row.values[name].value == pytest.approx(own[word] / sum(own.values()), abs=rounding), (item.id, group)
+            assert row.values[name].value == pytest.approx(own[word] / sum(own.values()), abs=rounding), (
+                item.id,
+                group,
+            )
         assert row.values["coverage"].value == pytest.approx(sum(own.values()), rel=1e-3)
     assert compared >= 2, f"{compared} of {len(items)} prompts end where a token ends"
