@@ -91,6 +91,8 @@ def labelled_items(rater: Rater) -> Iterator[Item]:
 def read_labelled(item: Item, rater: Rater, response: ClassifyResponse) -> Row:
     """The row of one labelled text."""
     labels = rater.labels
+    if not {*labels.values()} <= response.labels.keys():
+        return Row(item.id, item.factors, {}, missing="unparsable")
     scores = {quantity: response.labels[label] for quantity, label in labels.items()}
     values = {quantity: IdentifiedInterval.exact(score) for quantity, score in scores.items()}
     of_labels = {label: score for label, score in response.labels.items() if label != ANSWER_MASS}

@@ -129,7 +129,7 @@ def test_a_rater_with_a_gap_beyond_its_separation_is_refused(bold, name, options
     assert quality.failures[raters.NOT_TRUSTED] > 0
     # What it was refused for is still shown.
     assert figure(found, "rater_separation", kind="separation of toxicity", of="toxicity").value is not None
-    assert "can be believed" in report_page(found)
+    assert "How well the scorers read texts" in report_page(found)
 
 
 def test_the_limits_are_students():
