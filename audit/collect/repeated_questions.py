@@ -10,25 +10,15 @@ from __future__ import annotations
 import dataclasses
 import heapq
 import itertools
-import math
 import random
 from typing import TYPE_CHECKING
 
 from audit.store import COMPARED_WITHIN
 from backends.base import Request, Response, ScoreRequest, ScoreResponse, SupportsSecondAnswers
+from backends.checking import number_to_repeat
 
 if TYPE_CHECKING:
     from audit.collect.jobs import Ask
-
-#: Share of a model's scored questions that is repeated, or `ENOUGH` questions if that is more, but at most
-#: `LARGEST_SHARE`.
-SHARE, LARGEST_SHARE = 0.02, 0.25
-ENOUGH = 60
-
-
-def number_to_repeat(scored: int) -> int:
-    """How many of ``scored`` questions are repeated."""
-    return min(max(math.ceil(SHARE * scored), ENOUGH), math.ceil(LARGEST_SHARE * scored))
 
 
 def part_to_repeat(backend: SupportsSecondAnswers, request: Request) -> Request:

@@ -6,7 +6,7 @@ import asyncio
 import datetime
 from collections.abc import Mapping, Sequence
 
-from audit.analysis.self_check import self_check
+from audit.analysis.self_check import FOREIGN, move, self_check
 from audit.collect import Outcome
 from audit.prepare.resolve import ResolvedAudit
 from audit.results import IdentityProblem, SelfCheck
@@ -54,8 +54,8 @@ def check_answers(
         if isinstance(backend, SupportsIdentityCheck) and backend.unverified_since is not None:
             check = check.model_copy(update={"contradicted": True})
         elif check.contradicted:
-            since = began.timestamp()
-            keys = store.answers.quarantine_since(described.fingerprint_id, since, "a second answer disagreed")
-            store.second_answers.remove(keys)
+            since = min(began.timestamp(), *(pair.at for pair in pairs if move(pair.first, pair.second) > FOREIGN))
+            keys = store.answers.quarantine_since(described.fingerprint_id, since, "asked again, it differed")
+            store.second_answers.remove([*keys, *(pair.key for pair in pairs)])
         checks.append(check)
     return checks

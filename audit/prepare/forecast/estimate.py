@@ -16,7 +16,7 @@ from types import MappingProxyType
 from pydantic import BaseModel
 
 from audit.collect.items import CHARACTERS_PER_TOKEN, prompt_text, shared_length
-from audit.collect.repeated_questions import EvenSample, number_to_repeat, part_to_repeat
+from audit.collect.repeated_questions import EvenSample, part_to_repeat
 from audit.config import AuditConfig
 from audit.prepare.forecast.request_timing import estimate_seconds, measure_timings, timed_tokens
 from audit.prepare.resolve import DescribedBackend, ResolvedAudit, resolve_audit
@@ -34,6 +34,7 @@ from backends.base import (
     count_tokens,
     request_cost,
 )
+from backends.checking import number_to_repeat
 from suites.base import Item, Suite
 
 TOKEN_SAMPLE = 200  # prompts that are tokenised
@@ -326,6 +327,7 @@ def _count_request(
     asked = [request]
     if is_twice:
         counts.asked_again += 1
+        assert isinstance(backend, SupportsSecondAnswers)
         asked.append(part_to_repeat(backend, request))
     for one in asked:
         sent = request_cost(backend, one)

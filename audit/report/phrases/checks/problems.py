@@ -56,6 +56,4 @@ def _identity(problem: IdentityProblem) -> str:
 
 
 def identity_in_doubt(model: str, reason: str, quarantined: int) -> str:
-    return (
-        f"{model}: {reason}; what was stored since the last successful check is quarantined ({quarantined:,} answers)"
-    )
+    return f"{model}: {reason}; what was stored since the run began is quarantined ({quarantined:,} answers)"
