@@ -47,7 +47,7 @@ class JobRun:
     ) -> None:  # fmt: skip
         self.job, self._executor, self._store, self._limiter = job, executor, store, limiter
         self._on_event, self._retry, self._run_id, self._grace = on_event, retry, run_id, grace
-        self.outcome = Outcome(job.name, items=job.cached + sum(ask.items for ask in job.asks), cached=job.cached)
+        self.outcome = outcome_of(job)
         self._halted = asyncio.get_running_loop().create_future()
         self._deadline: asyncio.Timeout | None = None
         self._planning = asyncio.Lock()
@@ -92,7 +92,7 @@ class JobRun:
             log.warning("cut off", model=self.job.name)
         finally:
             out = self.outcome
-            if out.answered + out.failed + out.cached == out.items:
+            if self.job.done + out.answered + out.failed + out.cached == out.items:
                 out.stopped = None if not out.failed else out.stopped  # the stop came when nothing was left to ask
             out.notes = dict(self._executor.notes(self.job.backend))
             out.seconds = time.monotonic() - started
@@ -302,9 +302,14 @@ class JobRun:
             self._reported = time.monotonic()
             out, backend = self.outcome, self.job.backend
             note = note or ("it could not be loaded" if out.unloaded else "")
-            done = out.cached + out.answered + out.failed
+            done = self.job.done + out.cached + out.answered + out.failed
             cost = backend.spent() if isinstance(backend, SupportsPrices) else None
             self._on_event(Progress(out.name, done, out.items, out.cached, out.retried, out.failed, note, cost))
+
+
+def outcome_of(job: Job) -> Outcome:
+    """The outcome of a job of which nothing has been asked yet."""
+    return Outcome(job.name, items=job.cached + job.done + sum(ask.items for ask in job.asks), cached=job.cached)
 
 
 def set_ambiguous_aside(job: Job, store: Store) -> list[str]:

@@ -46,12 +46,17 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One model and what to ask it. ``cached``: items whose answers are stored. ``second``: what is asked twice."""
+    """One model and what to ask it.
+
+    ``cached`` and ``done``: items whose answers are stored, by earlier runs and by this one. ``second``: what is asked
+    twice.
+    """
 
     name: str
     backend: Backend
     asks: list[Ask]
     cached: int = 0
+    done: int = 0
     second: RepeatedQuestions | None = None
 
 

@@ -27,6 +27,7 @@ from audit.analysis.gate.stored import check_run, find_baseline
 from audit.analysis.self_check import EXACT_WITHIN, within_noise
 from audit.collect import Job, OnEvent, Outcome, ShutdownRequest, run_jobs, stop_on_signals
 from audit.collect.executors import Executor, LocalExecutor
+from audit.collect.job_run import outcome_of
 from audit.collect.jobs import Progress
 from audit.config import AuditConfig
 from audit.logs import run_log
@@ -160,7 +161,7 @@ class _Run:
         descriptions = {name: model.description for name, model in resolved.models.items()}
         self._engines = engine_pairs(descriptions, audit.same_weights)
         self._ladder = Ladder(model_steps(descriptions, audit.ladder), asking_steps(audit.suites))
-        self._walk = Walk(resolved, audit.suites, store, runs=getattr(audit, "runs", 1), seed=audit.seed)
+        self._walk = Walk(resolved, audit.suites, store, run_id=run_id, runs=getattr(audit, "runs", 1), seed=audit.seed)
         self._outcomes: dict[str, list[Outcome]] = {}
         self._look = 1
         self._until: UntilDecided | None = None
@@ -205,8 +206,14 @@ class _Run:
     async def _ask_look(self, stop: ShutdownRequest, on_event: OnEvent) -> None:
         """Ask what is missing, then what follows from the answers, until nothing does."""
         ambiguous = 0
-        while not stop.requested and (jobs := await asyncio.to_thread(self._missing, on_event)):
-            asked = await run_jobs(jobs, self._store, self._executor, run_id=self._run_id, stop=stop, on_event=on_event)
+        while not stop.requested:
+            jobs = await asyncio.to_thread(self._missing, on_event)
+            self._take_in({job.name: outcome_of(job) for job in jobs if not job.asks})
+            if not (missing := [job for job in jobs if job.asks]):
+                break
+            asked = await run_jobs(
+                missing, self._store, self._executor, run_id=self._run_id, stop=stop, on_event=on_event
+            )
             self._take_in(asked)
             if aside := [key for outcome in asked.values() for key in outcome.set_aside]:
                 self._store.second_answers.remove(aside)

@@ -71,7 +71,7 @@ def model_info(described: DescribedBackend, rounds: Sequence[Outcome]) -> ModelI
         statements=writable(list(description.statements)),
         limits=writable(list(description.limits)),
         asked=sum(outcome.answered for outcome in rounds),
-        cached=rounds[0].cached if rounds else 0,
+        cached=rounds[-1].cached if rounds else 0,
         **{name: sum(getattr(outcome, name) for outcome in rounds) for name in _SUMMED},
         failed_for_good=sum(outcome.for_good for outcome in rounds),
         failures=dict(sum((outcome.failures for outcome in rounds), Counter())),

@@ -38,6 +38,8 @@ class Walk:
 
     Parameters
     ----------
+    run_id : str
+        The run whose own answers are not counted as cached.
     runs : int
         How often each question is asked afresh.
     seed : int
@@ -48,7 +50,7 @@ class Walk:
         self, resolved: ResolvedAudit, suites: dict[str, Suite], store: Store, *, runs: int, seed: int
     ) -> None:
         self._resolved, self._suites, self._store = resolved, suites, store
-        self._runs, self._seed = range(1, runs + 1), seed
+        self._run_id, self._runs, self._seed = run_id, range(1, runs + 1), seed
         self.failed: dict[bytes, str] = {}  # why, by the key of each question that failed in this run
         self.follows = any(_follows(suite) for suite in suites.values())  # whether answers lead to questions
 
@@ -71,16 +73,16 @@ class Walk:
                 yield from self._look_up(model, suite, more, run) if more else ()
 
     def jobs(self, looks: range) -> list[Job]:
-        """What is still to be asked, by the model that answers it; without questions that failed before.
+        """What is still to be asked of each model, perhaps nothing; without questions that failed before.
 
         A question whose scores are all stored, but under lists of other continuations, is stored as a whole.
         """
         found: dict[str, _Missing] = {}
         for model, suite, run in self._parts():
             for visited in self.visit(model, suite, looks, run):
-                found.setdefault(visited.of.name, _Missing(visited.of)).add(visited, self.failed)
+                found.setdefault(visited.of.name, _Missing(visited.of, self._run_id)).add(visited, self.failed)
         self._store.answers.join([pair for missing in found.values() for pair in missing.joined])
-        return [missing.job(self._seed) for missing in found.values() if missing.asks]
+        return [missing.job(self._seed) for missing in found.values()]
 
     def read(self, model: str, suite: str, looks: range, seen: Callable[[Response], Response], *,
              keep_logprobs: bool) -> SuiteAnswers:  # fmt: skip
@@ -112,8 +114,9 @@ class Walk:
 class _Missing:
     """What is still to be asked of one model."""
 
-    def __init__(self, of: DescribedBackend) -> None:
-        self._of, self._cached = of, 0
+    def __init__(self, of: DescribedBackend, run_id: str) -> None:
+        self._of, self._run_id = of, run_id
+        self._cached = self._done = 0
         self.asks: dict[bytes, Ask] = {}
         self.joined: list[tuple[Keyed, Partly]] = []
 
@@ -121,7 +124,8 @@ class _Missing:
         question, found = visited.keyed, visited.found
         key = question.prompt + question.part
         if isinstance(found, Stored):
-            self._cached += 1
+            self._cached += found.run != self._run_id
+            self._done += found.run == self._run_id
         elif key in self.asks:
             self.asks[key] = dataclasses.replace(self.asks[key], items=self.asks[key].items + 1)
         elif key not in failed:
@@ -140,7 +144,7 @@ class _Missing:
         if isinstance(backend, SupportsSecondAnswers):
             scored = sum(isinstance(ask.request, ScoreRequest) for ask in asks)
             second = RepeatedQuestions(backend, seed, scored)
-        return Job(self._of.name, backend, asks, self._cached, second)
+        return Job(self._of.name, backend, asks, self._cached, self._done, second)
 
 
 def _of_run(request: Request, run: int) -> Request:

@@ -149,7 +149,7 @@ async def run_stage(name: str, server: PaidServer, folder: Path, *, samples: int
     paid, draws = server.paid_for, server.draws
     audit = audit_of(server, folder, samples=samples, batch=batch, **options)
     result = await audit.run()
-    assert result.complete, result.problems
+    assert result.complete, result.problems()
     spent = audit.models["hosted"].spent()  # type: ignore[attr-defined]
     items = sum(model.asked + model.cached for model in result.models)
     return Stage(name, items, server.draws - draws, server.paid_for - paid, spent or 0.0, gap_of(result))

@@ -290,7 +290,7 @@ def test_swapped_models_answers_are_quarantined_and_asked_again(tmp_path):
     swapped = Swapped("stereotyped", score=PlantedBias(planted, words, coverage=0.4), batch_size=100, max_in_flight=1)
     result = audit_of(tmp_path, swapped, limit=500).run_sync()
     assert not result.complete
-    assert any("another model answers" in problem for problem in result.problems)
+    assert any("another model answers" in problem for problem in result.problems())
     assert result.data_quality[0].failures["not asked"] == 100
 
     again = stereotyped()

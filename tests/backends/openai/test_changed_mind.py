@@ -69,14 +69,14 @@ async def test_a_run_after_a_refusal_in_mid_run_is_advised(tmp_path: Path) -> No
         first = await audit.run()
         asked = server.requests
         again = await audit.run()
-    problems = " ".join(first.problems)
+    problems = " ".join(first.problems())
     assert not first.complete
     assert "refuses what it took before: HTTP 400: Unsupported value: 'temperature'" in problems
     assert "run the same command again to ask them" in problems
     assert any("it asks only what is unanswered" in step for step in next_steps(Figures(first)))
     assert asked < 60 + 60, "nobody asks all the rest in vain"
     assert again.complete
-    assert "temperature" not in " ".join(again.problems)
+    assert "temperature" not in " ".join(again.problems())
 
 
 @pytest.mark.parametrize(

@@ -120,8 +120,8 @@ async def audited(lie: Lie, style: Style, seed: int, n: int) -> AuditOutcome:
             if check.draws or check.left_out_doubted:
                 outcome.above_bounds_at_most = check.left_out_at_most
             outcome.asked = result.models[0].asked
-            if result.problems:
-                outcome.ended = result.problems[0][:160]
+            if result.problems():
+                outcome.ended = result.problems()[0][:160]
             elif check.noise > WRONG:
                 outcome.ended = f"intervals of {check.noise:.2g} nats"
             elif check.left_out_doubted:

@@ -129,8 +129,8 @@ async def test_a_whole_audit_of_copied_draws_is_refused(copying: Copying, most_c
     async with CopyingServer(lambda _: MIXED, copying, most_choices=most_choices).running() as server:
         result = await audited(server, tmp_path, samples=40)
     assert not result.complete
-    assert "some are copies" in result.problems[0]
-    assert "quarantined" in result.problems[0]
+    assert "some are copies" in result.problems()[0]
+    assert "quarantined" in result.problems()[0]
     assert all(measure.value is None for measure in result.measures)
 
 
@@ -141,4 +141,4 @@ async def test_an_honest_audit_by_draws_is_complete(answers: Mapping[str, float]
 
     async with StrictServer(DEPRECATED, said).running() as server:
         result = await audited(server, tmp_path, samples=20)
-    assert (result.complete, result.problems) == (True, [])
+    assert (result.complete, result.problems()) == (True, [])
