@@ -276,7 +276,7 @@ def _run(audit: Audit, store: Path, baseline: str | None, again: str, *, as_json
     """Run, report, and return the exit code; ``again`` is how an interrupted run is resumed."""
     from audit.collect.progress import Display
     from audit.report import write_report
-    from audit.report.exports import json_report
+    from audit.report.exports.json import report_data
     from audit.report.phrases import problems_of
     from audit.report.terminal import print_result
     from audit.run import run_audit
@@ -286,7 +286,7 @@ def _run(audit: Audit, store: Path, baseline: str | None, again: str, *, as_json
     has_figures = audit.shard is None and not result.is_cut_off and not result.is_unloaded
     paths = write_report(result, audit.out) if has_figures else {}
     if as_json:
-        say(json_report(result))
+        say_json(report_data(result))
     elif not has_figures:
         for line in _without_report(audit, result):
             say(line)

@@ -77,7 +77,7 @@ def _limiter(job: Job, executor: Executor, jobs: Sequence[Job], limiters: dict[s
     """The limiter of a job's endpoint, shared by all jobs there. A local model is not limited."""
     backend = job.backend
     if backend.device is not None:
-        slots = executor.slots(backend) + 1
+        slots = executor.slots(backend)
         return Limiter(slots, start=slots)
     if backend.endpoint is None:
         return Limiter(backend.max_in_flight)

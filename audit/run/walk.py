@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from audit.analysis.answers import Answered, SuiteAnswers, of_runs, read_answers
@@ -47,7 +47,14 @@ class Walk:
     """
 
     def __init__(
-        self, resolved: ResolvedAudit, suites: dict[str, Suite], store: Store, *, runs: int, seed: int
+        self,
+        resolved: ResolvedAudit,
+        suites: Mapping[str, Suite],
+        store: Store,
+        *,
+        run_id: str,
+        runs: int,
+        seed: int,
     ) -> None:
         self._resolved, self._suites, self._store = resolved, suites, store
         self._run_id, self._runs, self._seed = run_id, range(1, runs + 1), seed

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from audit.results import AuditResult
 from audit.store.clients import is_gone, new_client
 from audit.store.database import Database, StoreError
-from audit.store.keys import PART_BYTES, PROMPT_BYTES, from_bytes, key_text, to_bytes
+from audit.store.keys import PART_BYTES, PROMPT_BYTES, from_bytes, from_json_bytes, key_text, to_bytes, to_json_bytes
 from audit.store.parts import PART, Parts, add_parts, ended_parts, read_parts
 from backends.errors import ConfigError
 from suites.base import Row
@@ -66,21 +66,29 @@ class StoredRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredTable:
-    """The rows of one model and suite in a run, and the keys of the answers behind them."""
+    """The rows of one model and suite in a run, and the keys of the answers behind them.
+
+    ``keys`` has a key for each row, then as JSON those of items without a row of their own.
+    """
 
     table: Table
     keys: bytes
+    others: Mapping[str, str]
 
     def key(self, item_id: str) -> str | None:
         """The key of an item's answer; None for a row that is computed from others."""
         at = self.table.index.get(item_id)
-        key = _NO_KEY if at is None else self.keys[at * _KEY : (at + 1) * _KEY]
+        if at is None:
+            return self.others.get(item_id)
+        key = self.keys[at * _KEY : (at + 1) * _KEY]
         return None if key == _NO_KEY else key_text(key)
 
     @classmethod
     def of(cls, table: Table, keys: Mapping[str, bytes]) -> StoredTable:
         """A table with the keys of its items' answers."""
-        return cls(table, b"".join(keys.get(item, _NO_KEY) for item in table.index))
+        others = {item: key_text(key) for item, key in keys.items() if item not in table.index}
+        of_rows = b"".join(keys.get(item, _NO_KEY) for item in table.index)
+        return cls(table, of_rows + to_json_bytes(others), others)
 
     def rows(self) -> Iterator[StoredRow]:
         """The rows in order."""
@@ -97,7 +105,7 @@ class StoredTable:
             return False
         # A missing row without sources stands for an item that could not be asked, as what follows a lost answer.
         is_lost = row.missing is not None and not row.sources
-        return not is_lost and all(item in self.table.index for item in row.items)
+        return not is_lost and all(item in self.table.index or item in self.others for item in row.items)
 
 
 class Runs:
@@ -229,7 +237,8 @@ class Runs:
             raise StoreError(self._database.path, "damaged", f"rows of run {run_id}: wrong checksum")
         from audit.analysis.table import Table
 
-        return StoredTable(Table.from_bytes(body), keys)
+        table = Table.from_bytes(body)
+        return StoredTable(table, keys, from_json_bytes(keys[len(table) * _KEY :]))
 
     def read_rows(self, run_id: str, model: str, suite: str, *, derived: bool = True) -> Iterator[StoredRow]:
         """The rows of `read_table`, none if nothing is stored; without ``derived``, those of items."""

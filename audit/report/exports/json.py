@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from audit.report.formatting import encodable
 from audit.report.phrases.checks.problems import problems_of
@@ -11,7 +12,12 @@ from audit.results import AuditResult
 
 
 def json_report(result: AuditResult) -> str:
-    """The result as JSON, with what is said of it: ``problems``, and the ``words`` of each comparison.
+    """The result as JSON."""
+    return json.dumps(report_data(result), indent=1, ensure_ascii=False)
+
+
+def report_data(result: AuditResult) -> dict[str, Any]:
+    """The result ready for JSON, with what is said of it: ``problems``, and the ``words`` of each comparison.
 
     Text from models or servers may contain characters that cannot be encoded.
     """
@@ -20,4 +26,4 @@ def json_report(result: AuditResult) -> str:
         written["words"] = describe(comparison)
     data["problems"] = list(problems_of(result))
     data["examples"] = [encodable(example) for example in data["examples"]]
-    return json.dumps(data, indent=1, ensure_ascii=False)
+    return data

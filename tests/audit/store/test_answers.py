@@ -92,7 +92,8 @@ def test_what_differs_in_anything_has_another_key():
         *(ScoreRequest(p, c) for p in ("p", "p ", chat, "e\u0301", "\u00e9") for c in ((" a",), (" b",), (" a", " b"))),
         ScoreRequest("", ("p",)),
         ScoreRequest("", ("p",), first_given=True),
-        *(GenerateRequest("p", Sampling(t, max_tokens=m), s, r) for t in (0, 1) for m in (1, 2) for s in (0, 1) for r in (0, 1)),
+        *(GenerateRequest("p", Sampling(t, max_tokens=m), s) for t in (0, 1) for m in (1, 2) for s in (0, 1)),
+        GenerateRequest("p", repeat=1),
         ClassifyRequest("p"),
     ]  # fmt: skip
     keys = {keyed(request, model, run).key for request in requests for model in (FP, "other") for run in (1, 2)}
