@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from markupsafe import Markup
+
 from audit.report.charts import (
     FigureTable,
     Plot,
@@ -16,6 +18,7 @@ from audit.report.charts import (
     noise_plot,
     suite_plots,
 )
+from audit.report.charts.drawn import panel_svg
 from audit.report.charts.vega_specs import CONFIG, VERDICTS
 from audit.report.figures import Figures
 from audit.report.formatting import level, one_line
@@ -77,6 +80,9 @@ def report_page(result: AuditResult, *, trend: bool = False, runs: str | None = 
         in_short=compared_in_short(figures) if len(suites) > 1 else [],
         next_steps=list(next_steps(figures)),
         headline=headline,
+        static=_static(
+            figures, [headline, *(entry for suite in suites for entry in (*suite["plots"][:1], suite["ladder"]))]
+        ),
         suites=suites,
         quality_title=captions.DATA_QUALITY_TITLE,
         quality_terms=DATA_QUALITY_TERMS,
@@ -100,6 +106,15 @@ class _NumberedPlots:
             return None
         self.plots.append(plot)
         return len(self.plots) - 1, plot
+
+
+def _static(figures: Figures, shown: Sequence[tuple[int, Plot] | None]) -> dict[int, list[Markup]]:
+    """The panels of the plots that no fold hides, drawn: they stand in the page before any script, and on paper."""
+    models = [one_line(name) for name in figures.models]
+    return {
+        number: [Markup(panel_svg(plot, panel, models)) for panel in range(len(plot.panels))]
+        for number, plot in filter(None, shown)
+    }
 
 
 def _suite(figures: Figures, table: FigureTable, plots: _NumberedPlots, info: SuiteInfo) -> dict[str, Any]:
