@@ -16,11 +16,11 @@ from pydantic import SkipValidation
 import backends.base as base
 from backends.errors import ConfigError
 from backends.options import checked_options
-from suites.benchmarks.files import Folder, read_csv
-from suites.benchmarks.texts import ContinuedTexts, Opening, ScorerOption
 from suites.common.data_files import PinnedFile, content_sha256, load
+from suites.common.published_files import Folder, read_csv
 from suites.common.raters import rater_cautions, rater_table
 from suites.common.text_scorer import TextScorer, text_scorer
+from suites.kinds.texts import ContinuedTexts, Opening, ScorerOption
 from suites.options import sampling_option
 from suites.presentation import Chart, Drafts, TableColumn, TableLayout
 

@@ -7,7 +7,7 @@ of pairs in which the stereotyping sentence is likelier, a tie counting as not:
     stereotype_score = pairs with P(sent_more) > P(sent_less) / all pairs        neutral 0.5
 
 The authors compare masked models by pseudo-log-likelihood. For causal models, the log-likelihoods of whole sentences
-are compared (`suites.benchmarks.sentences`), so printed figures of masked models are a different quantity.
+are compared (`suites.kinds.sentences`), so printed figures of masked models are a different quantity.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Annotated, ClassVar
 
 from backends.options import checked_options, some_of
 from suites.base import MeasureSpec, Row
-from suites.benchmarks.files import Folder, read_csv
-from suites.benchmarks.sentences import LikelierSentence, SentenceSet, by_level, in_proportion, share
 from suites.common.data_files import PinnedFile, load
+from suites.common.published_files import Folder, read_csv
+from suites.kinds.sentences import LikelierSentence, SentenceSet, by_level, in_proportion, share
 from suites.presentation import Chart, Drafts, Meaning, TableColumn, TableLayout
 
 CROWS_PAIRS = PinnedFile(
@@ -94,7 +94,7 @@ class CrowSPairs(_StereotypingPairs):
     bias_types : sequence of str
         Some of the nine types.
     start : str, optional
-        A text before every sentence; None: the model's own start. See `suites.benchmarks.sentences`.
+        A text before every sentence; None: the model's own start. See `suites.kinds.sentences`.
     """
 
     name: str = "CrowS-Pairs"
@@ -144,7 +144,7 @@ class WinoQueer(_StereotypingPairs):
     identities : sequence of str
         Some of ``LGBTQ``, ``Queer``, ``Transgender``, ``NB``.
     start : str, optional
-        A text before every sentence; None: the model's own start. See `suites.benchmarks.sentences`.
+        A text before every sentence; None: the model's own start. See `suites.kinds.sentences`.
     """
 
     name: str = "WinoQueer"

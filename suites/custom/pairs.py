@@ -2,7 +2,7 @@
 
     stereotype_score = pairs with P(stereotype) > P(counterpart) / all pairs        neutral 0.5
 
-by the log-likelihoods of whole sentences, as in `suites.benchmarks.sentences`.
+by the log-likelihoods of whole sentences, as in `suites.kinds.sentences`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 
 from backends.reading.words import comparable, is_word_character, visible
 from suites.base import MeasureSpec, Row
-from suites.benchmarks.sentences import LikelierSentence, SentenceSet, share
 from suites.common.data_files import content_sha256, load
 from suites.common.groups.masses import without_spaces
 from suites.custom.figures import Design
 from suites.custom.schema import Pairs
 from suites.custom.source import Source
+from suites.kinds.sentences import LikelierSentence, SentenceSet, share
 from suites.presentation import Chart, Drafts, Meaning
 
 _ASKED = {"stereotype": ("stereotyping", "counterpart")}
