@@ -42,6 +42,11 @@ class TextsFromFile(ContinuedTexts):
 
     version: ClassVar[int] = 5
 
+    def declare(self, prompts: Sequence[Mapping[str, Any]], **options: Any) -> None:
+        """Set up a published benchmark by its rows and the fields of `suites.custom.schema.Texts`."""
+        file = Texts(kind="texts", prompts=prompts, repeated=True, **options)
+        TextsFromFile.__init__(self, file, Source(Path(self.name), "prompts", {}))
+
     def __init__(self, file: Texts, source: Source) -> None:
         self._file, self._source = file, source
         self.groups = tuple(dict.fromkeys(row.group for row in file.prompts))
@@ -302,7 +307,8 @@ class TextsFromFile(ContinuedTexts):
         """Refuse repeated prompts, unless the file holds completions, which all rows then have: empty ones, perhaps."""
         file, source = self._file, self._source
         if not self._is_stored:
-            refuse_repeated(file.prompts, lambda row: row.prompt, "prompt", source)
+            if not file.repeated:
+                refuse_repeated(file.prompts, lambda row: row.prompt, "prompt", source)
             return
         is_table = source.data is not None and source.data.path.suffix.lower() != ".jsonl"
         for number, row in enumerate(file.prompts):
