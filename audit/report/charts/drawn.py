@@ -22,7 +22,8 @@ _STYLE = re.compile(r' style="[^"]*"')
 #: The page's light colours, for files that have no style sheet.
 PAPER_COLOURS = {
     "--ink": "#1b1d21", "--ink-2": "#51565f", "--grid": "#ecebe7", "--axis": "#9a9ea6", "--accent": "#0b5fa5",
-    "--caution": "#8a4b00", "--neutral": "#6a6f78", "--published": "#5c6068", "--margin": "#e4e9e4", "--noise": "#e9d9c4",
+    "--caution": "#8a4b00", "--neutral": "#6a6f78", "--published": "#5c6068", "--margin": "#e4e9e4",
+    "--noise": "#e9d9c4",
     "--m0": "#0067a5", "--m1": "#c9501c", "--m2": "#00805e", "--m3": "#a4509b", "--m4": "#a87400",
     "--m5": "#2d8fc4", "--m6": "#6b4c9a", "--m7": "#8a6650", "--m8": "#5c6670", "--m9": "#b3304f",
     "--v-larger": "#c9501c", "--v-smaller": "#0067a5", "--v-equivalent": "#00805e", "--v-inconclusive": "#7b808a",

@@ -42,6 +42,7 @@ from audit.report.phrases import (
     summary,
 )
 from audit.report.tables import PaperTable, paper_tables, rank_rows
+from audit.report.verdict import verdict
 from audit.results import VERDICT_WORDS, AuditResult, SuiteInfo
 
 
@@ -72,6 +73,7 @@ def report_page(result: AuditResult, *, trend: bool = False, runs: str | None = 
         figures=figures,
         scope=scope(figures),
         headings=HEADINGS,
+        verdict=verdict(figures),
         summary=summary(figures),
         asked=[found for info in result.suites if (found := asked(figures, info.name)) is not None],
         plain=first_rows(figures),
