@@ -51,6 +51,7 @@ def _specification(plot: Plot, panel: int, models: Sequence[str]) -> dict[str, A
     spec = copy.deepcopy(plot.spec)
     spec["datasets"] = {**spec.get("datasets", {}), "rows": [_labelled(row, plot.kind, models) for row in one.rows]}
     spec["width"], spec["config"] = _WIDTH, CONFIG
+    spec["padding"] = {"left": 16, "right": 12, "top": 4, "bottom": 4}  # the page's font may be wider than the one here
     spec["height"] = plot.heights[panel] if plot.heights else round(_WIDTH * plot.aspect) if plot.aspect else _HEIGHT
     for layer in spec["layer"]:
         across = layer["encoding"].get("x") or {}
