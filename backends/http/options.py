@@ -72,7 +72,9 @@ Variables = Annotated[
     str | Annotated[tuple[str, ...], AS_TUPLE] | None, VARIABLES, OnError("not a name", "Name environment variables")
 ]
 ModelName = Annotated[str, Field(min_length=1), OnError("not a text", "Name the model as the server knows it")]
-Headers = Annotated[Mapping[str, str], AfterValidator(_headers), OnError("not headers", "Write them as a table of texts")]
+Headers = Annotated[
+    Mapping[str, str], AfterValidator(_headers), OnError("not headers", "Write them as a table of texts")
+]
 Query = Annotated[
     Mapping[str, str], AfterValidator(_query), OnError("not fields of a query", "Write them as a table of texts")
 ]

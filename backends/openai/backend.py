@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 import platformdirs
 
 from backends.base import (
-    ANOTHER_MODEL,
     Answer,
     Capability,
     ChecksMade,
@@ -41,6 +40,8 @@ from backends.openai.protocol.api import ServerApi
 from backends.openai.response_ids import ModelChangedError
 from backends.openai.scoring import ONE_AT_A_TIME, RemoteTokenizer, score
 
+#: What a server with other numbers is.
+ANOTHER_MODEL = "another model answers under this name"
 _MAX_UNFINISHED_REQUESTS = 256
 #: After these errors, the responses that came before are still valid.
 _WITHOUT_RESPONSE = ("rate_limited", "timeout", "connection", "server", "quota")
@@ -135,7 +136,10 @@ class OpenAIBackend(HttpBackend):
         if look.refusal and "score" not in capabilities:
             absent["score"] = look.refusal
         fingerprint = {
-            **{"backend": self.engine, "base_url": self.base_url, "model": self.model, "identity": look.identity},
+            "backend": self.engine,
+            "base_url": self.base_url,
+            "model": self.model,
+            "identity": look.identity,
             **found.fingerprint(),
             "samples": self.samples if "sampled" in found.routes else None,
             **self._extras.identity(reasons=found.reasons),
@@ -176,9 +180,7 @@ class OpenAIBackend(HttpBackend):
             return self._look  # type: ignore[return-value]
 
     async def _new_look(self, say: Callable[[str], None]) -> Look:
-        return await look_at(
-            self.api, samples=self.samples, identity=self._identity(), folder=self._folder(), say=say
-        )
+        return await look_at(self.api, samples=self.samples, identity=self._identity(), folder=self._folder(), say=say)
 
     def _use(self, look: Look) -> None:
         self._look, found = look, look.capabilities
