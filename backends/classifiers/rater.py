@@ -279,6 +279,11 @@ class LLMRater(Backend):
         """As `SupportsIdentityCheck`."""
         return self.backend.unverified_since if isinstance(self.backend, SupportsIdentityCheck) else None
 
+    @property
+    def unverified_reason(self) -> str:
+        """As `SupportsIdentityCheck`."""
+        return self.backend.unverified_reason if isinstance(self.backend, SupportsIdentityCheck) else ""
+
     async def verify_identity(self) -> None:
         """As `SupportsIdentityCheck`."""
         if isinstance(self.backend, SupportsIdentityCheck):

@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 import platformdirs
 
 from backends.base import (
-    ANOTHER_MODEL,
     Answer,
     Capability,
     ChecksMade,
@@ -42,6 +41,7 @@ from backends.openai.response_ids import ModelChangedError
 from backends.openai.scoring import ONE_AT_A_TIME, RemoteTokenizer, score
 
 _MAX_UNFINISHED_REQUESTS = 256
+_ANOTHER_MODEL = "another model answers under this name"
 #: After these errors, the responses that came before are still valid.
 _WITHOUT_RESPONSE = ("rate_limited", "timeout", "connection", "server", "quota")
 
@@ -81,7 +81,7 @@ class OpenAIBackend(HttpBackend):
             raise ConfigError("batch", True, "a batch is one server's", "Give base_url in place of urls, or no batch")
         self.samples, self._extras = self.options.samples, self.options.extras
         self.unverified_since: float | None = None
-        self.unverified_reason = ANOTHER_MODEL
+        self.unverified_reason = _ANOTHER_MODEL
         self._several: SeveralServers | None = None
         if self.options.urls:
             self._several = SeveralServers([self.connection(url) for url in self.options.urls], self._is_another)
@@ -189,7 +189,7 @@ class OpenAIBackend(HttpBackend):
     async def _is_another(self) -> str:
         """Why the server that the task is pinned to does not serve the model; empty if it does."""
         assert self._look is not None
-        return "" if await same_model(self.api, self._look) else ANOTHER_MODEL
+        return "" if await same_model(self.api, self._look) else _ANOTHER_MODEL
 
     async def run(self, batch: Sequence[Request]) -> list[Answer]:
         return await self.run_streaming(batch, lambda *_: None)
