@@ -72,7 +72,9 @@ Variables = Annotated[
     str | Annotated[tuple[str, ...], AS_TUPLE] | None, VARIABLES, OnError("not a name", "Name environment variables")
 ]
 ModelName = Annotated[str, Field(min_length=1), OnError("not a text", "Name the model as the server knows it")]
-Headers = Annotated[Mapping[str, str], AfterValidator(_headers), OnError("not headers", "Write them as a table of texts")]
+Headers = Annotated[
+    Mapping[str, str], AfterValidator(_headers), OnError("not headers", "Write them as a table of texts")
+]
 Query = Annotated[
     Mapping[str, str], AfterValidator(_query), OnError("not fields of a query", "Write them as a table of texts")
 ]
@@ -133,9 +135,9 @@ class HttpOptions(Options):
     max_in_flight: AtLeastOne = 8
     prices: PriceTable | None = None
     max_cost: CostLimit = None
-    headers: Headers = {}
-    query: Query = {}
-    extra_body: ExtraBody = {}
+    headers: Headers = Field(default_factory=dict)
+    query: Query = Field(default_factory=dict)
+    extra_body: ExtraBody = Field(default_factory=dict)
     proxy: OptionalText = None
     ca_bundle: OptionalPath = None
 

@@ -135,7 +135,10 @@ class OpenAIBackend(HttpBackend):
         if look.refusal and "score" not in capabilities:
             absent["score"] = look.refusal
         fingerprint = {
-            **{"backend": self.engine, "base_url": self.base_url, "model": self.model, "identity": look.identity},
+            "backend": self.engine,
+            "base_url": self.base_url,
+            "model": self.model,
+            "identity": look.identity,
             **found.fingerprint(),
             "samples": self.samples if "sampled" in found.routes else None,
             **self._extras.identity(reasons=found.reasons),
@@ -176,9 +179,7 @@ class OpenAIBackend(HttpBackend):
             return self._look  # type: ignore[return-value]
 
     async def _new_look(self, say: Callable[[str], None]) -> Look:
-        return await look_at(
-            self.api, samples=self.samples, identity=self._identity(), folder=self._folder(), say=say
-        )
+        return await look_at(self.api, samples=self.samples, identity=self._identity(), folder=self._folder(), say=say)
 
     def _use(self, look: Look) -> None:
         self._look, found = look, look.capabilities
@@ -295,7 +296,7 @@ class OpenAIBackend(HttpBackend):
         return ASSUMED if self._look is None else "by what its server counted for other prompts"
 
     def count_tokens(self, prompts: Sequence[Prompt]) -> list[int] | None:
-        """Tokens of each prompt at the rate of others that the server counted; None if it counts none. Sends nothing."""
+        """Tokens of each prompt at the rate of others that the server counted; None if it counts none."""
         return tokens_of(prompts, None if self._look is None else self._look.capabilities)
 
     def highest_cost(self, prompt_tokens: int, completion_tokens: int) -> float | None:

@@ -55,7 +55,9 @@ async def chosen_by_completions(api: ServerApi, wanted: Mapping[Ids, Sequence[in
         return {i: listed[f"token_id:{i}"] for i in ids}
 
     parts = [
-        (prefix, ids[at : at + MOST_CHOSEN_IDS]) for prefix, ids in wanted.items() for at in range(0, len(ids), MOST_CHOSEN_IDS)
+        (prefix, ids[at : at + MOST_CHOSEN_IDS])
+        for prefix, ids in wanted.items()
+        for at in range(0, len(ids), MOST_CHOSEN_IDS)
     ]
     found: Chosen = {prefix: {} for prefix in wanted}
     for (prefix, _), values in zip(parts, await together(ask(*part) for part in parts), strict=True):
