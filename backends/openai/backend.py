@@ -29,8 +29,7 @@ from backends.base import (
 from backends.errors import BackendError, ConfigError
 from backends.http.backend import HttpBackend
 from backends.http.several import SeveralServers
-from backends.openai.batches import BatchedClient, Journal
-from backends.openai.batches.batched import MOST_LINES, PRICE
+from backends.openai.batches import MOST_LINES, PRICE, BatchedClient, Journal
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.costs import ASSUMED, cost_of, highest_cost_of, tokens_of
 from backends.openai.generation import generate
@@ -243,7 +242,7 @@ class OpenAIBackend(HttpBackend):
     async def verify_identity(self) -> None:
         """Make the last of the run's checks. Sets `unverified_since` if its answers are not the audited model's."""
         if self._batched is not None:
-            await asyncio.to_thread(self._batched.forget_delivered)
+            await self._batched.forget_delivered()
         if self._checks is None or self._changed is not None:
             return
         try:
