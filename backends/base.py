@@ -538,10 +538,6 @@ class SupportsUnasked(Protocol):
         ...
 
 
-def request_cost(self, request: Request) -> RequestCost:
-    """The calls and tokens that ``request`` takes, for estimates; known after `Backend.describe`."""
-
-
 def request_cost(backend: Backend, request: Request) -> RequestCost:
     """The calls and tokens that ``request`` takes: one call, unless the backend says otherwise."""
     return (

@@ -98,7 +98,16 @@ def test_backends_import_nothing_else_of_the_project():
 
 
 def test_suites_import_only_the_types_of_backends():
-    names = ("base", "checked_fields", "errors", "options", "options.toml_lines", "catalogue.plugins", "reading.words")
+    names = (
+        "base",
+        "checked_fields",
+        "errors",
+        "options",
+        "options.toml_lines",
+        "catalogue.plugins",
+        "reading.answers",
+        "reading.words",
+    )
     types = {f"backends.{name}" for name in names}
     foreign = [pair for pair in imports_of("suites") if pair[1].split(".")[0] != "suites" and pair[1] not in types]
     # `backends` gives text classifiers by their names and language models as raters: no suite names a module of one.
@@ -176,3 +185,9 @@ def test_importing_loads_no_engine(statement):
     code = f"import sys; {statement}; print([m for m in {HEAVY!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_an_import_by_name_is_seen(tmp_path):
+    (tmp_path / "one.py").write_text('import importlib\nload = importlib.import_module("two").load\n')
+    (tmp_path / "two.py").write_text("import one\n")
+    assert circles(import_graph({name: tmp_path / f"{name}.py" for name in ("one", "two")})) == [["one", "two"]]

@@ -135,9 +135,9 @@ class HttpOptions(Options):
     max_in_flight: AtLeastOne = 8
     prices: PriceTable | None = None
     max_cost: CostLimit = None
-    headers: Headers = {}
-    query: Query = {}
-    extra_body: ExtraBody = {}
+    headers: Headers = Field(default_factory=dict)
+    query: Query = Field(default_factory=dict)
+    extra_body: ExtraBody = Field(default_factory=dict)
     proxy: OptionalText = None
     ca_bundle: OptionalPath = None
 

@@ -29,8 +29,7 @@ from backends.base import (
 from backends.errors import BackendError, ConfigError
 from backends.http.backend import HttpBackend
 from backends.http.several import SeveralServers
-from backends.openai.batches import BatchedClient, Journal
-from backends.openai.batches.batched import MOST_LINES, PRICE
+from backends.openai.batches import MOST_LINES, PRICE, BatchedClient, Journal
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.costs import ASSUMED, cost_of, highest_cost_of, tokens_of
 from backends.openai.generation import generate
@@ -40,9 +39,8 @@ from backends.openai.protocol.api import ServerApi
 from backends.openai.response_ids import ModelChangedError
 from backends.openai.scoring import ONE_AT_A_TIME, RemoteTokenizer, score
 
-#: What a server with other numbers is.
-ANOTHER_MODEL = "another model answers under this name"
 _MAX_UNFINISHED_REQUESTS = 256
+_ANOTHER_MODEL = "another model answers under this name"
 #: After these errors, the responses that came before are still valid.
 _WITHOUT_RESPONSE = ("rate_limited", "timeout", "connection", "server", "quota")
 
@@ -82,7 +80,7 @@ class OpenAIBackend(HttpBackend):
             raise ConfigError("batch", True, "a batch is one server's", "Give base_url in place of urls, or no batch")
         self.samples, self._extras = self.options.samples, self.options.extras
         self.unverified_since: float | None = None
-        self.unverified_reason = ANOTHER_MODEL
+        self.unverified_reason = _ANOTHER_MODEL
         self._several: SeveralServers | None = None
         if self.options.urls:
             self._several = SeveralServers([self.connection(url) for url in self.options.urls], self._is_another)
@@ -191,7 +189,7 @@ class OpenAIBackend(HttpBackend):
     async def _is_another(self) -> str:
         """Why the server that the task is pinned to does not serve the model; empty if it does."""
         assert self._look is not None
-        return "" if await same_model(self.api, self._look) else ANOTHER_MODEL
+        return "" if await same_model(self.api, self._look) else _ANOTHER_MODEL
 
     async def run(self, batch: Sequence[Request]) -> list[Answer]:
         return await self.run_streaming(batch, lambda *_: None)
@@ -244,7 +242,7 @@ class OpenAIBackend(HttpBackend):
     async def verify_identity(self) -> None:
         """Make the last of the run's checks. Sets `unverified_since` if its answers are not the audited model's."""
         if self._batched is not None:
-            await asyncio.to_thread(self._batched.forget_delivered)
+            await self._batched.forget_delivered()
         if self._checks is None or self._changed is not None:
             return
         try:
@@ -297,7 +295,7 @@ class OpenAIBackend(HttpBackend):
         return ASSUMED if self._look is None else "by what its server counted for other prompts"
 
     def count_tokens(self, prompts: Sequence[Prompt]) -> list[int] | None:
-        """Tokens of each prompt at the rate of others that the server counted; None if it counts none. Sends nothing."""
+        """Tokens of each prompt at the rate of others that the server counted; None if it counts none."""
         return tokens_of(prompts, None if self._look is None else self._look.capabilities)
 
     def highest_cost(self, prompt_tokens: int, completion_tokens: int) -> float | None:

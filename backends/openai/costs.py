@@ -61,7 +61,7 @@ def highest_cost_of(request: Request, samples: int | None, extras: RequestExtras
 
 
 def tokens_of(prompts: Sequence[Prompt], found: ServerCapabilities | None) -> list[int] | None:
-    """Tokens of each prompt at the server's own rate; without a look the most that is assumed; None if none is known."""
+    """Tokens of each prompt at the server's own rate, None if it counts none; without a look the most assumed."""
     rate, template = (1 / _CHARACTERS_PER_TOKEN, float(_TEMPLATE_TOKENS))
     if found is not None:
         rate, template = found.tokens_per_character, found.template_tokens

@@ -59,7 +59,7 @@ class OpenAIOptions(HttpOptions):
     """
 
     api_key_env: Variables = "OPENAI_API_KEY"
-    extra_body: Annotated[ExtraBody, AfterValidator(_without_own)] = {}
+    extra_body: Annotated[ExtraBody, AfterValidator(_without_own)] = Field(default_factory=dict)
     samples: AtLeastOne | None = None
     tokenizer: OptionalText = None
     reasoning_effort: OptionalText = None

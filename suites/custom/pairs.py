@@ -2,22 +2,23 @@
 
     stereotype_score = pairs with P(stereotype) > P(counterpart) / all pairs        neutral 0.5
 
-by the log-likelihoods of whole sentences, as in `suites.benchmarks.sentences`.
+by the log-likelihoods of whole sentences, as in `suites.kinds.sentences`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 from backends.reading.words import comparable, is_word_character, visible
 from suites.base import MeasureSpec, Row
-from suites.benchmarks.sentences import LikelierSentence, SentenceSet, share
 from suites.common.data_files import content_sha256, load
 from suites.common.groups.masses import without_spaces
 from suites.custom.figures import Design
 from suites.custom.schema import Pairs
 from suites.custom.source import Source
+from suites.kinds.sentences import LikelierSentence, SentenceSet, share
 from suites.presentation import Chart, Drafts, Meaning
 
 _ASKED = {"stereotype": ("stereotyping", "counterpart")}
@@ -33,6 +34,19 @@ class PairsFromFile(LikelierSentence):
             "the sentence that stereotypes is the likelier one {points} times in 100, where 50 is even"
         )
     }
+
+    def declare(
+        self, pairs: Sequence[Mapping[str, Any]], *, levels: str, sampled: Sequence[str], start: str | None
+    ) -> None:
+        """Set up a published benchmark: its rows, the factor whose levels have figures, and what is sampled.
+
+        The published figure is over all pairs, so that the levels count by their numbers of pairs.
+        """
+        several = len({pair[levels] for pair in pairs}) > 1
+        figures: dict[str, Any] = {"stratum": levels} if several else {"by": levels}
+        content = {"kind": "pairs", "pairs": pairs, "sampled": sampled, "start": start, "repeated": True, **figures}
+        file = Pairs.model_validate(content, context={"published": True})
+        PairsFromFile.__init__(self, file, Source(Path(self.name), "pairs", {}))
 
     def __init__(self, file: Pairs, source: Source) -> None:
         _check_pairs(file, source)

@@ -19,7 +19,7 @@ from backends.http.backend import MAY_BE_CHARGED
 from backends.http.client import HttpClient
 from backends.http.errors import UnsentError, inconsistent
 from backends.http.usage import Usage
-from backends.openai.batches import BatchedClient
+from backends.openai.batches import PRICE, BatchedClient
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.options import RequestExtras
 from backends.openai.protocol.parameters import Parameters, turns_of
@@ -198,7 +198,7 @@ class ServerApi:
         if path == "chat/completions" and self.parameters.responses:
             path, body, read = "responses", responses_request(body), chat_response
         batched = self._batched
-        factor = batched.price_factor(path, body, self._draw) if batched is not None else 1.0
+        factor = 1.0 if batched is None else PRICE
         most = {"max_tokens": body["max_output_tokens"]} if "max_output_tokens" in body else {}
         reserved = self.usage.reserve({**payload, **most}, factor)
         response: dict[str, Any] | None = None

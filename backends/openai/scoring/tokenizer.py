@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -14,7 +12,6 @@ from backends.http.client import HttpClient
 from backends.openai.quirks import DIALECTS, Dialect
 
 _CACHED_TEXTS = 4096
-_MAX_COUNTING_SECONDS = 10.0
 #: Short: some servers need a request per token to return its text.
 SAMPLE = "A nurse says: we are 25.\n"
 
@@ -91,10 +88,6 @@ class RemoteTokenizer:
             position += len(piece.data)
         raise BackendError("unsupported", "the server's tokens do not reach the continuation")
 
-    async def counts(self, texts: Sequence[str]) -> list[int]:
-        """The number of tokens of each text, BOS included."""
-        return [len(await self._tokens(text)) for text in texts]
-
     async def _ask(self, text: str) -> list[Piece]:
         tokens = await self._tokens(text)
         if not DIALECTS[self.dialect].detokenize:
@@ -138,29 +131,6 @@ async def find_tokenizer(client: HttpClient, model: str) -> RemoteTokenizer | No
     if failure is not None:
         raise failure
     return None
-
-
-def counts_in_thread(
-    connection: Callable[[float], HttpClient], model: str, dialect: Dialect, texts: Sequence[str]
-) -> list[int] | None:
-    """How many tokens each text has, asked from an event loop of its own; None if that fails or takes too long.
-
-    ``connection`` makes a client, given the seconds that an answer may take.
-    """
-
-    async def count() -> list[int]:
-        client = connection(_MAX_COUNTING_SECONDS)
-        try:
-            async with asyncio.timeout(_MAX_COUNTING_SECONDS):
-                return await RemoteTokenizer(client, model, dialect).counts(texts)
-        finally:
-            await client.close()
-
-    with ThreadPoolExecutor(max_workers=1) as worker:
-        try:
-            return worker.submit(asyncio.run, count()).result()
-        except (BackendError, TimeoutError):
-            return None
 
 
 def _tokens(answer: dict[str, Any]) -> list[Any]:
