@@ -20,12 +20,9 @@ from backends.reading.reasoning import text_of
 _DAYS = " ".join(
     f"On {day} {who} told {whom} about the old house by the river."
     for day, who, whom in (
-        ("Monday", "Anna", "Ben"),
-        ("Tuesday", "Clara", "David"),
-        ("Wednesday", "the nurse", "Anna"),
-        ("Thursday", "Ben", "Clara"),
-        ("Friday", "the pilot", "David"),
-        ("Saturday", "Anna", "the nurse"),
+        *(("Monday", "Anna", "Ben"), ("Tuesday", "Clara", "David"), ("Wednesday", "the nurse", "Anna")),
+        *(("Thursday", "Ben", "Clara"), ("Friday", "the pilot", "David"), ("Saturday", "Anna", "the nurse")),
+        *(("Sunday", "Clara", "the pilot"), ("Monday", "David", "Ben"), ("Tuesday", "the nurse", "Clara")),
     )
 )
 #: Longer than the contexts and caches of a hundred tokens that were met.
@@ -33,6 +30,8 @@ BASE = f"Yesterday it was cold. {_DAYS}\nThen she said that the"
 _TWINS = {"start": BASE.replace("Yesterday", "Tomorrow", 1), "end": BASE.removesuffix("that the") + "that a"}
 #: Entries asked for at first, and where a refusal names no number; of lists that are compared; of a whole vocabulary.
 _FIRST_K, _LESS, COMPARED, _WHOLE = 1000, (100, 20, 5, 1), 100, 10**6
+#: Listed words of which some begin with a space.
+_FEWEST_WORDS = 4
 #: Answers asked for at once.
 _CHOICES = 20
 #: Nats by which a row may differ from the list after the same text: half precision.
@@ -88,6 +87,8 @@ async def look_at_texts(look: Looking) -> None:
     if isinstance(copied, dict) and (problem := rewritten(copied)):
         look.distrust("text", problem)
     _counts(look, copied, counted)
+    if top.identity != "ids" and _lost_spaces(top):
+        look.distrust("text", "listed words have lost the space before them: two words share one string. Update it")
     tokenizer = await _tokenizer(look)
     if k == _FIRST_K:
         await _whole(look)
@@ -135,6 +136,12 @@ async def _twins(look: Looking, top: TopLogprobs) -> None:
             f"prompts that differ at their {' and '.join(alike)} got one list: a cache answers, or the prompt is cut. "
             "Switch off the cache in front of the model, and give it room for whole prompts",
         )
+
+
+def _lost_spaces(top: TopLogprobs) -> bool:
+    """Whether no word that follows a whole word has the space before it, as vLLM listed them until 2026."""
+    words = [token.text for token in top.tokens if token.text.strip(" Ġ▁").isalpha()]
+    return len(words) >= _FEWEST_WORDS and all(word[0].isalpha() and word[0] != "Ġ" for word in words)
 
 
 def _cut(top: TopLogprobs, k: int) -> TopLogprobs:
