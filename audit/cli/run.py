@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from audit import Audit, load_audit
-from audit.cli.shared import FAILED, INTERRUPTED, OK, Json
+from audit.cli.shared import FAILED, INTERRUPTED, OK, Json, tell_on_terminal
 from audit.report.formatting import say, say_json
 from backends.base import SupportsPrices
 from backends.errors import ConfigError
+from backends.telling import TELL
 
 if TYPE_CHECKING:
     from audit.collect.executors import Executor
@@ -279,6 +280,7 @@ def _run(audit: Audit, store: Path, baseline: str | None, again: str, *, as_json
     from audit.report.terminal import print_result
     from audit.run import run_audit
 
+    TELL.set(tell_on_terminal)
     with Display(as_json=as_json, verbose=verbose) as display:
         result = asyncio.run(run_audit(audit, baseline=baseline, on_event=display, verbose=verbose))
     has_figures = audit.shard is None and not result.is_cut_off and not result.is_unloaded

@@ -38,6 +38,7 @@ from backends.openai.options import OpenAIOptions
 from backends.openai.protocol.api import ServerApi
 from backends.openai.response_ids import ModelChangedError
 from backends.openai.scoring import ONE_AT_A_TIME, RemoteTokenizer, score
+from backends.telling import tell
 
 _MAX_UNFINISHED_REQUESTS = 256
 _ANOTHER_MODEL = "another model answers under this name"
@@ -159,7 +160,7 @@ class OpenAIBackend(HttpBackend):
             absent=absent,
         )
 
-    async def probe(self, say: Callable[[str], None] = lambda _: None) -> Look:
+    async def probe(self, say: Callable[[str], None] = tell) -> Look:
         """What the server can do: a look of at most 20 requests, or a stored one of the last day.
 
         Raises `BackendError` if the server cannot be reached or refuses the key.
@@ -184,7 +185,7 @@ class OpenAIBackend(HttpBackend):
         self._look, found = look, look.capabilities
         self.api.configure(found)
         self._tokenizer = RemoteTokenizer(self.client, self.model, found.family) if found.family is not None else None
-        self._checks = RunChecks(self.api, look, self._tokenizer)
+        self._checks = RunChecks(self.api, look, self._tokenizer, self.options.tokenizer)
 
     async def _is_another(self) -> str:
         """Why the server that the task is pinned to does not serve the model; empty if it does."""

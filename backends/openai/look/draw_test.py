@@ -11,8 +11,8 @@ import numpy as np
 
 from backends.openai.scoring.top_logprobs import TopLogprobs
 
-#: A true server's draws seem false in one run of 100,000.
-LEVEL = 1e-5
+#: A true server's draws seem false in one run of 10,000 at most: they are tested twice.
+LEVEL = 5e-5
 #: The least probability of all other words: values are rounded, and several tokens share a string.
 _LEAST_OTHER = 1e-4
 #: Those of the likelihood ratios that are tried: each bound counts as many times, since each could have been the best.

@@ -15,7 +15,7 @@ from backends.openai.look.addresses import unanswered
 from backends.openai.look.chats import CHAT, look_at_chats
 from backends.openai.look.record import Look, keep_look, last_look, stored_look
 from backends.openai.look.session import Looking
-from backends.openai.look.texts import BASE, COMPARED, draws_together, look_at_texts
+from backends.openai.look.texts import BASE, COMPARED, WHOLE, draws_together, look_at_texts
 from backends.openai.protocol.api import ServerApi
 from backends.openai.scoring.next_tokens import next_chat_tokens, next_tokens
 from backends.openai.scoring.top_logprobs import TopLogprobs
@@ -104,17 +104,17 @@ def _refusal(look: Looking) -> str:
 
 
 def _lines(look: Looking, refusal: str, notes: list[str]) -> tuple[str, ...]:
-    found = look.found
-    lists = [f"{kind}s by {route}" for kind, route in zip(("text", "chat"), found.routes, strict=True) if route]
-    k = max(found.largest_k, found.largest_chat_k)
-    scored = f"scores {' and '.join(lists)}, from lists of {k:,} words" if lists and k else ""
-    drawn = f"counts drawn answers of {' and '.join(lists)}" if lists and not k else ""
-    noise = f"moves by {look.noise:.2g} nats when it is asked again" if look.lists else "no lists to compare"
+    found, k = look.found, max(look.found.largest_k, look.found.largest_chat_k)
+    routes = [f"{kind}s by {route}" for kind, route in zip(("text", "chat"), found.routes, strict=True) if route]
+    of_lists = f", from lists of {f'{k:,} words' if k < WHOLE else 'the whole vocabulary'}" if k else ""
+    scored = f"scores {' and '.join(routes)}{of_lists}" if routes else refusal
     refused = f"refuses {', '.join(found.refused)}" if found.refused else "accepts all parameters"
+    moved = f"moves by {look.noise:.2g} nats when it is asked again" if look.lists else "gives no lists to compare"
+    answers = f"{found.choices} answers a request" if found.choices > 1 else "one answer a request"
     said = "; ".join(notes) or f"{look.prompts} prompts got {look.prompts} different lists"
     return (
-        f"{look.api.model} at {look.api.client.base_url}: {scored or drawn or refusal} ({look.spent} requests)",
-        f"it {refused}, {noise}, gives {found.choices} answer{'s' * (found.choices > 1)} a request",
+        f"{look.api.model} at {look.api.client.base_url}: {scored} ({look.spent} requests)",
+        f"It {refused}, {moved}, and gives {answers}",
         f"{said[0].upper()}{said[1:]}",
     )
 

@@ -24,8 +24,9 @@ from backends.openai.response_ids import ModelChangedError
 from backends.openai.scoring.tokenizer import RemoteTokenizer
 from backends.openai.scoring.top_logprobs import TopLogprobs, read_top_logprobs
 
-#: First words drawn after a question; the words of one answer where a request gives no more; and entries of each list.
-_DRAWS, _TOKENS, _LISTED = 20, 16, 100
+#: Answers drawn after a question, their words where a request gives one answer and where it gives several, and entries
+#: of the list at each word.
+_DRAWS, _TOKENS, _LISTED = 20, (32, 4), 100
 #: Nats by which a score and the list after the question differ by noise at most, and below what they are not compared.
 _OFF, _LIKELY = 1.0, -6.0
 #: How many questions must differ.
@@ -114,7 +115,7 @@ class RunChecks:
     async def _ask(self, prompt: Prompt) -> dict[str, Any] | None:
         """Draws with their list after a prompt; None where servers differ in how they continue it."""
         found, api = self._look.capabilities, self._api
-        one = GenerateRequest("", Sampling(temperature=1.0, max_tokens=1 if self._choices > 1 else _TOKENS))
+        one = GenerateRequest("", Sampling(temperature=1.0, max_tokens=_TOKENS[self._choices > 1]))
         options: dict[str, Any] = {**sampling_options(one, found.family), "n": self._choices}
         if self._choices == 1:
             del options["n"]

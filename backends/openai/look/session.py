@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal, ParamSpec, TypeVar
@@ -19,6 +21,8 @@ Kind = Literal["text", "chat"]
 
 #: Failures that say nothing of what the server accepts.
 _FATAL = ("rate_limited", "timeout", "connection", "quota")
+#: Seconds after which the line is said again.
+_TELL_EVERY = 1.8
 #: Nats. Two lists of one prompt are this near, or else the server's noise or temperature is in them.
 SAME = 0.01
 #: Nats below a list's likeliest tokens where noise is large, and of no weight.
@@ -86,15 +90,25 @@ class Looking:
 
     async def ask(self, ask: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> T | BackendError:
         """The answer, or why there is none. Raises `BackendError` if the server cannot be reached."""
-        self._say(f"looking at {self.api.client.base_url}: request {self.spent + 1} of at most {self.most}")
+        task = asyncio.ensure_future(self._answer(ask, *args, **options))
+        started = time.monotonic()
+        while not task.done():
+            waited = time.monotonic() - started
+            wait = f", {waited:.0f} s" if waited > 1 else ""
+            self._say(f"looking at {self.api.client.base_url}: request {self.spent + 1} of at most {self.most}{wait}")
+            await asyncio.wait({task}, timeout=_TELL_EVERY)
+        return task.result()
+
+    async def _answer(self, ask: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> T | BackendError:
+        works = self.found.completions or self.found.chat
         try:
-            if not (self.found.completions or self.found.chat):
-                return await with_retries(ask, *args, **options)
-            return await ask(*args, **options)
+            return await ask(*args, **options) if works else await with_retries(ask, *args, **options)
         except BackendError as error:
-            if error.kind in _FATAL:
-                return await with_retries(ask, *args, **options)
-            return error
+            if error.kind not in _FATAL:
+                return error
+            if not works:
+                raise
+            return await with_retries(ask, *args, **options)
 
     def adapt(self, refusal: BackendError) -> bool:
         """Write requests as a refusal says they must be. Returns whether to ask again."""

@@ -20,19 +20,18 @@ from backends.reading.reasoning import text_of
 _DAYS = " ".join(
     f"On {day} {who} told {whom} about the old house by the river."
     for day, who, whom in (
-        ("Monday", "Anna", "Ben"),
-        ("Tuesday", "Clara", "David"),
-        ("Wednesday", "the nurse", "Anna"),
-        ("Thursday", "Ben", "Clara"),
-        ("Friday", "the pilot", "David"),
-        ("Saturday", "Anna", "the nurse"),
+        *(("Monday", "Anna", "Ben"), ("Tuesday", "Clara", "David"), ("Wednesday", "the nurse", "Anna")),
+        *(("Thursday", "Ben", "Clara"), ("Friday", "the pilot", "David"), ("Saturday", "Anna", "the nurse")),
+        *(("Sunday", "Clara", "the pilot"), ("Monday", "David", "Ben"), ("Tuesday", "the nurse", "Clara")),
     )
 )
 #: Longer than the contexts and caches of a hundred tokens that were met.
 BASE = f"Yesterday it was cold. {_DAYS}\nThen she said that the"
 _TWINS = {"start": BASE.replace("Yesterday", "Tomorrow", 1), "end": BASE.removesuffix("that the") + "that a"}
 #: Entries asked for at first, and where a refusal names no number; of lists that are compared; of a whole vocabulary.
-_FIRST_K, _LESS, COMPARED, _WHOLE = 1000, (100, 20, 5, 1), 100, 10**6
+_FIRST_K, _LESS, COMPARED, WHOLE = 1000, (100, 20, 5, 1), 100, 10**6
+#: Listed words of which some begin with a space.
+_FEWEST_WORDS = 4
 #: Answers asked for at once.
 _CHOICES = 20
 #: Nats by which a row may differ from the list after the same text: half precision.
@@ -82,13 +81,17 @@ async def look_at_texts(look: Looking) -> None:
     counted = api.usage.prompt_tokens - before
     look.update(completions=True, largest_k=k, identity=top.identity)
     look.lists["text"] = top
+    tokenizer = await _tokenizer(look)
     await temperature_and_noise(look, top, lambda: next_tokens(api, BASE, min(k, COMPARED)))
-    await _twins(look, top)
+    if look.found.family == "llama.cpp" and look.noise > SAME:
+        await _uncached(look, min(k, COMPARED))
+    await _twins(look, look.lists["text"])
     copied = await look.ask(api.completion, COPIED, max_tokens=24, temperature=api.temperature)
     if isinstance(copied, dict) and (problem := rewritten(copied)):
         look.distrust("text", problem)
     _counts(look, copied, counted)
-    tokenizer = await _tokenizer(look)
+    if top.identity != "ids" and _lost_spaces(top):
+        look.distrust("text", "listed words have lost the space before them: two words share one string. Update it")
     if k == _FIRST_K:
         await _whole(look)
     by_ids = tokenizer is not None and await _by_ids(look, tokenizer)
@@ -119,6 +122,17 @@ async def temperature_and_noise(look: Looking, first: TopLogprobs, ask: Callable
     look.update(temperature=look.api.temperature)
 
 
+async def _uncached(look: Looking, k: int) -> None:
+    """Bypass llama.cpp's cache of prompts if its numbers are then steadier."""
+    look.api.always_sent = {"cache_prompt": False}
+    first, again = [await look.ask(next_tokens, look.api, BASE, k) for _ in range(2)]
+    if isinstance(first, TopLogprobs) and apart(first, again) < look.noise / 2:
+        look.noise, look.lists["text"] = apart(first, again), first
+        look.update(uncached=True)
+    else:
+        look.api.always_sent = {}
+
+
 async def _twins(look: Looking, top: TopLogprobs) -> None:
     """Prompts that differ at one end must get other lists."""
     k = min(look.found.largest_k, COMPARED)
@@ -135,6 +149,12 @@ async def _twins(look: Looking, top: TopLogprobs) -> None:
             f"prompts that differ at their {' and '.join(alike)} got one list: a cache answers, or the prompt is cut. "
             "Switch off the cache in front of the model, and give it room for whole prompts",
         )
+
+
+def _lost_spaces(top: TopLogprobs) -> bool:
+    """Whether no word that follows a whole word has the space before it, as vLLM listed them until 2026."""
+    words = [token.text for token in top.tokens if token.text.strip(" Ġ▁").isalpha()]
+    return len(words) >= _FEWEST_WORDS and all(word[0].isalpha() and word[0] != "Ġ" for word in words)
 
 
 def _cut(top: TopLogprobs, k: int) -> TopLogprobs:
@@ -175,11 +195,11 @@ async def _tokenizer(look: Looking) -> RemoteTokenizer | None:
 async def _whole(look: Looking) -> None:
     """Whether lists may hold the whole vocabulary: those of llama.cpp may, others are asked."""
     if look.found.family in ("llama.cpp", "llama-cpp-python"):
-        look.update(largest_k=_WHOLE)
+        look.update(largest_k=WHOLE)
     elif look.has_room():
-        whole = await look.ask(next_tokens, look.api, BASE, _WHOLE)
+        whole = await look.ask(next_tokens, look.api, BASE, WHOLE)
         if isinstance(whole, TopLogprobs) and len(whole.tokens) > _FIRST_K:
-            look.update(largest_k=_WHOLE)
+            look.update(largest_k=WHOLE)
 
 
 async def _by_ids(look: Looking, tokenizer: RemoteTokenizer) -> bool:
@@ -246,7 +266,10 @@ async def _last_echoed(look: Looking, word: str) -> float | None:
 
 
 async def draws_together(look: Looking) -> None:
-    """How many answers one request gives by ``n``, and whether a seed determines them."""
+    """How many answers one request gives by ``n``, and whether a seed determines them; of llama.cpp's that is known."""
+    if look.found.family in ("llama.cpp", "llama-cpp-python"):
+        look.update(seed_works=True)
+        return
     first = await _drawn(look, 7, _CHOICES) if look.has_room(2) else []
     n = len(first)
     look.update(choices=max(n, 1))
