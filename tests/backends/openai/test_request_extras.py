@@ -14,8 +14,7 @@ import pytest
 
 from backends.base import GenerateRequest, GenerateResponse, Message
 from backends.errors import BackendError, ConfigError
-from backends.http.keys import BearerToken
-from backends.http.keys import ApiKeys
+from backends.http.keys import ApiKeys, BearerToken
 from backends.openai import OpenAIBackend
 from tests.backends.openai.raw_server import Reply
 from tests.backends.openai.strict_server import DEPRECATED, MODEL, StrictServer, refusal, varied
