@@ -538,6 +538,11 @@ class SupportsUnasked(Protocol):
         ...
 
 
+async def describe(backend: Backend, *, ask: bool = True) -> Description:
+    """What a backend is; without ``ask`` nothing is sent for it, if the backend sends anything at all."""
+    return backend.describe_unasked() if not ask and isinstance(backend, SupportsUnasked) else await backend.describe()
+
+
 def request_cost(backend: Backend, request: Request) -> RequestCost:
     """The calls and tokens that ``request`` takes: one call, unless the backend says otherwise."""
     return (

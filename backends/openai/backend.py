@@ -138,7 +138,7 @@ class OpenAIBackend(HttpBackend):
             "backend": self.engine,
             "base_url": self.base_url,
             "model": self.model,
-            "identity": look.identity,
+            "numbers": look.identity,
             **found.fingerprint(),
             "samples": self.samples if "sampled" in found.routes else None,
             **self._extras.identity(reasons=found.reasons),

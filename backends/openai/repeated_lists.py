@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,29 +36,30 @@ class ListTracker:
     def __init__(self) -> None:
         self.repeated = 0
         self.ambiguous: list[Request] = []
-        self._owners: dict[int, tuple[int, Request]] = {}  # list → prompt, and the request that received it
+        self._owners: dict[int, tuple[int, Request, float]] = {}  # list → prompt, who received it, and when
         self._refused: set[tuple[int, int]] = set()  # pairs (list, prompt)
-        self._doubted: set[int] = set()  # lists whose first owner is asked again
 
-    def check(self, payload: Mapping[str, Any], response: Mapping[str, Any], request: Request) -> None:
-        """Raise ``inconsistent`` for a list that another prompt received; retryable the first time."""
+    def check(self, payload: Mapping[str, Any], response: Mapping[str, Any], request: Request, sent: float) -> None:
+        """Raise ``inconsistent`` for a list that another prompt received; ``sent``: when this was sent (monotonic)."""
         values = None if "echo" in payload or "prompt_logprobs" in payload else _listed(response)
         if values is None or sum(_digits(value) for _, value in values) < _MIN_DIGITS:
             return
         listed, prompt = hash(values), _identity(payload)
-        owner, first = self._owners.setdefault(listed, (prompt, request))
+        owner, first, taken = self._owners.setdefault(listed, (prompt, request, time.monotonic()))
         if owner == prompt:
             if len(self._owners) > _TRACKED_LISTS:
                 self._owners.pop(next(iter(self._owners)))
             return
         self.repeated += 1
-        if listed not in self._doubted:  # asked again once: what it receives then is its own, or the server's cache
-            self._doubted.add(listed)
-            self.ambiguous.append(first)
-        # A prompt that receives the list again gets it from a cache: asking once more would not help.
-        is_cached = (listed, prompt) in self._refused
+        is_swapped, is_again = sent < taken, (listed, prompt) in self._refused
         self._refused.add((listed, prompt))
-        raise inconsistent("its list of next tokens is, bit for bit, that of another prompt", retryable=not is_cached)
+        if is_swapped or is_again:
+            self.ambiguous.append(first)
+        if is_swapped:  # both were under way: either may have the other's
+            del self._owners[listed]
+        # A prompt that receives the list again when it is sent alone gets it from a cache: retrying would not help.
+        message = "its list of next tokens is, bit for bit, that of another prompt"
+        raise inconsistent(message, retryable=is_swapped or not is_again)
 
 
 def _listed(response: Mapping[str, Any]) -> tuple[tuple[str, float], ...] | None:

@@ -35,6 +35,8 @@ _FEWEST_VALUES = 5
 _OPTIONAL = ("top_p", "seed", "stop")
 _LEAST = re.compile(r"max_(?:completion_|output_)?tokens\D{0,80}?(\d+)|at least (\d+)", re.I)
 _LARGEST_LEAST = 64
+#: How a refusal says that a temperature of 1 is taken.
+_ONE_ALONE = re.compile(r"default|only|must be|does not support 0")
 
 
 class Looking:
@@ -122,7 +124,9 @@ class Looking:
             return True
         if "temperature" in said and not self.api.temperature:
             self.api.temperature = 1.0
-            parameters.refused = tuple(sorted(refused | {ZERO_TEMPERATURE}))
+            # Some take 1 alone, and say so; others take no temperature at all (Claude from Opus 4.7 on), and draw at 1.
+            one = ZERO_TEMPERATURE if _ONE_ALONE.search(said) else "temperature"
+            parameters.refused = tuple(sorted(refused | {one}))
             return True
         named = {name for name in _OPTIONAL if re.search(rf"\b{name}\b", said)}
         named |= {"temperature"} if "temperature" in said else set()

@@ -210,7 +210,7 @@ class ServerApi:
             if checked:
                 self.response_ids.check(answer, request=self._request, sent=sent)
                 if self._request is not None:
-                    self.lists.check(payload, answer, self._request)
+                    self.lists.check(payload, answer, self._request, sent)
 
         try:
             if batched is not None:
