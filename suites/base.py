@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from backends.base import Backend, Capability, Request, Response
 from backends.checked_fields import wrong_field
@@ -40,6 +40,9 @@ NO_REFUSAL = frozenset(
 #: A reserved factor, by which a suite tells apart the rows of different measures. Reports leave it out: the measure's
 #: name says the same.
 KIND = "kind"
+#: A reserved factor: the number of the run, where each question is asked afresh in several runs. A model's numbers may
+#: move from run to run, all in the same direction.
+RUN = "run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +337,17 @@ class MeasureSpec:
         return ConfigError(f"{self.measure}.{field}", value, problem, hint)
 
 
+class Family(NamedTuple):
+    """A coarser factor above one that a figure generalises over: its name, and the family of each level.
+
+    Levels of one family are not independent: wordings of templates, sectors of occupations. Intervals are clustered by
+    the family then. A level that is not named is a family of its own.
+    """
+
+    name: str
+    of: Mapping[Factor, Factor]
+
+
 class Suite(ABC):
     """A benchmark: questions, how to read the answers, and the figures they give."""
 
@@ -360,6 +374,9 @@ class Suite(ABC):
     #: A limited run keeps or drops items together if they agree in these factors (the conditions of
     #: one paired design). Empty: each item is on its own. May depend on the options.
     sampled_together: tuple[str, ...] = ()
+
+    #: The families of the levels of sampled factors, or of memberships.
+    families: Mapping[str, Family] = {}
 
     @staticmethod
     def from_file(path: str | Path, **options: Any) -> Suite:

@@ -1,0 +1,198 @@
+"""Which clusters and fixed strata the items of a figure belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from audit.analysis.estimators.estimate import Codes, Floats
+from suites.base import RUN
+
+#: With this many levels or more, degrees of freedom are Satterthwaite's; with fewer those of the levels.
+_MANY_LEVELS = 5
+
+
+@dataclass(frozen=True)
+class Design:
+    """The groups of items (n,).
+
+    Attributes
+    ----------
+    n : int
+        Items.
+    clusters : mapping of str to array (n,)
+        The level, 0…G-1, of each sampled factor. Those that vary, and are not nested in another, count: `crossed`.
+        Empty: items are independent.
+    strata : array (n,)
+        Each item's fixed stratum, 0…S-1; every one has items. Variation between strata is no error.
+    weights : array (S,)
+        Their weights in the figure, which add up to 1.
+    belongs : array (n, G), optional
+        1 where an item belongs to a level of one more sampled factor, of which it may have several.
+    """
+
+    n: int
+    clusters: Mapping[str, Codes] = field(default_factory=dict)
+    strata: Codes = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    weights: Floats = field(default_factory=lambda: np.ones(1))
+    belongs: Floats | None = None
+
+    def __post_init__(self) -> None:
+        if not self.strata.size:
+            object.__setattr__(self, "strata", np.zeros(self.n, dtype=np.intp))
+        object.__setattr__(self, "clusters", {name: renumbered(codes) for name, codes in self.clusters.items()})
+
+    @cached_property
+    def item_weights(self) -> Floats:
+        """Each item's weight (n,) in the figure."""
+        return (self.weights / np.bincount(self.strata, minlength=len(self.weights)))[self.strata]
+
+    @cached_property
+    def crossed(self) -> Mapping[str, Codes]:
+        """The factors that vary and do not only subdivide another's levels."""
+        varying = {name: codes for name, codes in self.clusters.items() if codes.size and codes.max() > 0}
+        kept: dict[str, Codes] = {}
+        for name, codes in sorted(varying.items(), key=lambda pair: int(pair[1].max())):  # coarse factors first
+            if not any(is_nested(codes, coarse) for coarse in kept.values()):
+                kept[name] = codes
+        return {name: codes for name, codes in self.clusters.items() if name in kept}
+
+    @property
+    def is_of_one_cluster(self) -> bool:
+        """Whether items are clustered, but all in one: nothing is known of others."""
+        return bool(self.clusters) and not self.crossed
+
+    @cached_property
+    def strata_of(self) -> Mapping[str, Codes]:
+        """For each crossed factor, the stratum (G,) of its levels; all 0 if they occur in several."""
+        return {name: self._stratum_of(codes) for name, codes in self.crossed.items()}
+
+    def _stratum_of(self, codes: Codes) -> Codes:
+        size = int(codes.max()) + 1
+        if len(self.weights) == 1 or not is_nested(codes, self.strata):
+            return np.zeros(size, dtype=np.intp)
+        stratum = np.empty(size, dtype=np.intp)
+        stratum[codes] = self.strata
+        return stratum
+
+    @cached_property
+    def levels(self) -> dict[str, int]:
+        """The number of levels of each sampled factor; of items if there is none."""
+        return {name: int(codes.max(initial=-1)) + 1 for name, codes in self.clusters.items()} or {"item": self.n}
+
+    @cached_property
+    def fewest(self) -> int:
+        """The number of levels of the crossed factor, except for runs, with fewest in any stratum; items if there is
+        none."""
+        counts = [int(np.bincount(of).min()) for name, of in self.strata_of.items() if name != RUN]
+        if self.belongs is not None:
+            counts.append(self.belongs.shape[1])
+        if self.is_of_one_cluster:
+            return 1
+        return min(counts, default=int(np.bincount(self.strata).min()) if self.n else 0)
+
+    @property
+    def most_df(self) -> float:
+        """The most degrees of freedom: of two to four levels, their number less one."""
+        return self.fewest - 1.0 if self.crossed and self.fewest < _MANY_LEVELS else np.inf
+
+    @cached_property
+    def cells(self) -> Cells:
+        """The combinations of stratum and crossed factors; items, where one factor alone is crossed."""
+        factors = list(self.crossed.values())
+        if len(factors) < 2:
+            return Cells(np.arange(self.n), self.strata, factors)
+        codes = combined([self.strata, *factors])
+        first = np.zeros(int(codes.max()) + 1, dtype=np.intp)
+        first[codes[::-1]] = np.arange(self.n)[::-1]
+        return Cells(codes, self.strata[first], [of[first] for of in factors])
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Each item's cell (n,), and each cell's stratum and level of every crossed factor (C,)."""
+
+    of_item: Codes
+    strata: Codes
+    levels: Sequence[Codes]
+
+    @property
+    def number(self) -> int:
+        """How many there are."""
+        return len(self.strata)
+
+    @cached_property
+    def counts(self) -> Floats:
+        """Items in each cell (C,)."""
+        return np.bincount(self.of_item, minlength=self.number).astype(float)
+
+    @cached_property
+    def free(self) -> Codes:
+        """Degrees of freedom (S,) that an additive fit of the factors leaves in each stratum; 0 if none."""
+        number = np.bincount(self.strata)
+        return np.array([
+            max(count - _additive_rank([renumbered(of[self.strata == s]) for of in self.levels]), 0)
+            for s, count in enumerate(number.tolist())
+        ])  # fmt: skip
+
+    @cached_property
+    def in_strata(self) -> Sequence[Codes]:
+        """The combination (C,) of each factor's level with the stratum."""
+        return [combined([self.strata, of]) for of in self.levels]
+
+
+def _additive_rank(factors: Sequence[Codes]) -> int:
+    """Rank of the additive design: Σ levels - (K - 1), less (K - 1) per further connected component."""
+    sizes = [int(codes.max()) + 1 for codes in factors]
+    if len(factors) == 1:
+        return sizes[0]
+    number = len(factors[0])
+    if number == np.prod(sizes):  # every combination occurs
+        return sum(sizes) - len(factors) + 1
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
+    offsets = np.cumsum([0, *sizes[:-1]])
+    nodes = [codes + offset for codes, offset in zip(factors, offsets, strict=True)]
+    edges = np.tile(nodes[0], len(nodes) - 1), np.concatenate(nodes[1:])
+    graph = coo_matrix((np.ones(len(edges[0])), edges), shape=(sum(sizes), sum(sizes)))
+    components = int(connected_components(graph, directed=False)[0])
+    return sum(sizes) - (len(factors) - 1) * components
+
+
+def renumbered(codes: NDArray[np.integer]) -> Codes:
+    """Codes (n,) renumbered 0…levels-1, in order."""
+    if not codes.size:
+        return codes.astype(np.intp)
+    lowest, highest = int(codes.min()), int(codes.max())
+    if highest - lowest > 4 * codes.size + 1000:  # a table of all codes would be mostly empty
+        return np.unique(codes, return_inverse=True)[1].astype(np.intp)
+    occurs = np.zeros(highest - lowest + 1, dtype=np.bool_)
+    occurs[codes - lowest] = True
+    if lowest == 0 and occurs.all():
+        return codes.astype(np.intp, copy=False)
+    return (np.cumsum(occurs) - 1)[codes - lowest]
+
+
+def combined(factors: Sequence[Codes]) -> Codes:
+    """The combination (n,) of the factors' levels, 0…, in order."""
+    codes = factors[0]
+    for of in factors[1:]:
+        codes = renumbered(codes.astype(np.int64) * (int(of.max(initial=0)) + 1) + of)
+    return renumbered(codes)
+
+
+def is_nested(fine: Codes, coarse: Codes) -> bool:
+    """Whether each level of ``fine`` (n,) lies within one level of ``coarse`` (n,)."""
+    first = np.zeros(int(fine.max(initial=0)) + 1, dtype=np.intp)
+    first[fine] = coarse
+    return bool(np.array_equal(first[fine], coarse))
+
+
+def level_means(values: Floats, codes: Codes) -> Floats:
+    """Mean (G,) of values (n,) by level, 0…G-1, all of which occur."""
+    return np.bincount(codes, values) / np.bincount(codes)
