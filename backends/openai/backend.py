@@ -36,16 +36,17 @@ from backends.base import (
     ScoreRequest,
 )
 from backends.errors import BackendError, ConfigError
+from backends.http.address import REPLICAS, server_url
+from backends.http.client import ConnectionOptions, HttpClient
+from backends.http.keys import VARIABLES, check_key_for
+from backends.http.replicas import ReplicaClient
+from backends.http.retries import with_retries
+from backends.http.tokens import credential
+from backends.http.usage import PriceTable, Usage
 from backends.openai.batches import BatchedClient, Journal
 from backends.openai.batches.batched import MOST_LINES, PRICE
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.generation import choices_of_a_request, generate
-from backends.openai.http.address import REPLICAS, server_url
-from backends.openai.http.auth import VARIABLES, check_key_for
-from backends.openai.http.client import ConnectionOptions, HttpClient
-from backends.openai.http.replicas import ReplicaClient
-from backends.openai.http.retries import with_retries
-from backends.openai.http.tokens import credential
 from backends.openai.probe import (
     DRAWS,
     VERSION,
@@ -73,7 +74,6 @@ from backends.openai.protocol.api import ServerApi
 from backends.openai.protocol.request_extras import RETIRED, ExtraBody, Headers, Query, RequestExtras
 from backends.openai.response_ids import ModelChangedError
 from backends.openai.scoring import ONE_AT_A_TIME, CopiedDraws, RemoteTokenizer, Routes, counts_in_thread, tokens_drawn
-from backends.openai.usage import PriceTable, Usage
 from backends.options import AS_TUPLE, OnError, checked_options
 
 _PLAIN = GenerateRequest((Message("user", "Is the sky blue? Answer yes or no."),), Sampling(max_tokens=16))

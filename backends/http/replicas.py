@@ -15,9 +15,9 @@ from contextvars import ContextVar
 from typing import Any
 
 from backends.errors import LONGEST_ASKED_PAUSE, BackendError
-from backends.openai.http.client import HttpClient
-from backends.openai.http.errors import UnsentError
-from backends.openai.http.retries import is_down
+from backends.http.client import HttpClient
+from backends.http.errors import UnsentError
+from backends.http.retries import is_down
 from backends.openai.response_ids import ModelChangedError
 
 #: Seconds for which a failed server is skipped; doubled each time it fails again.

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from backends.errors import BackendError
-from backends.openai.http import client as client_module
-from backends.openai.http.auth import ApiKey
-from backends.openai.http.client import ConnectionOptions, HttpClient
-from backends.openai.http.errors import inconsistent
+from backends.http import client as client_module
+from backends.http.client import ConnectionOptions, HttpClient
+from backends.http.errors import inconsistent
+from backends.http.keys import ApiKey
 from tests.servers import free_port
 
 KEY = "sk-canary-7f3a91d2c4"

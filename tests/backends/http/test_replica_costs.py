@@ -9,9 +9,9 @@ import pytest
 
 from backends.base import GenerateRequest, Message, Sampling, ScoreResponse
 from backends.errors import BackendError
+from backends.http.usage import PriceTable
 from backends.openai import OpenAIBackend
-from backends.openai.usage import PriceTable
-from tests.backends.openai.http.test_replicas import ASKED, DrawnAlone, asked_together, backend_of
+from tests.backends.http.test_replicas import ASKED, DrawnAlone, asked_together, backend_of
 from tests.backends.openai.lying_server import MODEL
 from tests.backends.openai.raw_server import Reply
 from tests.backends.openai.strict_server import refusal

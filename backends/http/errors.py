@@ -27,7 +27,7 @@ from typing import Any
 import httpx
 
 from backends.errors import BackendError, ErrorKind
-from backends.openai.http.retries import seconds_to_wait
+from backends.http.retries import seconds_to_wait
 from backends.reading.reasoning import UnfinishedThoughtError
 
 #: For each exception of httpx: kind, retryable. The nearest class in the exception's ancestry applies.

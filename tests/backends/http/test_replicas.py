@@ -13,8 +13,8 @@ import pytest
 
 from backends.base import GenerateRequest, Message, ScoreRequest, ScoreResponse
 from backends.errors import BackendError, ConfigError
+from backends.http import replicas
 from backends.openai import OpenAIBackend
-from backends.openai.http import replicas
 from tests.backends.openai.lying_server import MODEL, ChatLiar
 from tests.backends.openai.raw_server import Reply
 

@@ -7,7 +7,7 @@ from email.utils import formatdate
 import pytest
 
 from backends.errors import LONGEST_ASKED_PAUSE, BackendError, ErrorKind
-from backends.openai.http.retries import seconds_to_wait, with_retries
+from backends.http.retries import seconds_to_wait, with_retries
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from typing import Any, TypeVar
 import httpx
 
 from backends.errors import BackendError, ConfigError
-from backends.openai.http import errors as http_errors
-from backends.openai.http.auth import NO_KEY_SENT_HINT, Credential
+from backends.http import errors as http_errors
+from backends.http.keys import NO_KEY_SENT_HINT, Credential
 
 T = TypeVar("T")
 

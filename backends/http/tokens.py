@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from backends.errors import BackendError, ConfigError, ErrorKind, MissingExtra
-from backends.openai.http.auth import ApiKey, Credential, KeyRing
-from backends.openai.http.errors import is_about_time
+from backends.http.errors import is_about_time
+from backends.http.keys import ApiKey, Credential, KeyRing
 
 #: Sources by name: the module that each needs, the package that has it, and the extra that installs it.
 _NAMED = {

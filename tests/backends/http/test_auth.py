@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from backends.errors import ConfigError
+from backends.http.keys import ApiKey
 from backends.openai import OpenAIBackend
-from backends.openai.http.auth import ApiKey
 
 KEY = "sk-canary-7f3a91d2c4"
 

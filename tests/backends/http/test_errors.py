@@ -7,7 +7,7 @@ import inspect
 import httpx
 import pytest
 
-from backends.openai.http.errors import (
+from backends.http.errors import (
     ERROR_OF_EXCEPTION,
     from_exception,
     from_status,

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from backends.base import ScoreRequest, ScoreResponse
 from backends.errors import BackendError, ConfigError
+from backends.http.usage import PriceTable, Usage
 from backends.openai import OpenAIBackend
-from backends.openai.usage import PriceTable, Usage
 from tests.backends.openai.lying_server import MODEL, Liar
 
 

@@ -21,7 +21,7 @@ import httpx
 from pydantic import AfterValidator
 
 from backends.errors import BackendError, ConfigError
-from backends.openai.http.address import is_this_machine
+from backends.http.address import is_this_machine
 from backends.options import refused_at
 
 #: How to say that there is no key, in Python, in a file and on the command line.
