@@ -10,10 +10,10 @@ import io
 import json
 import math
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,11 @@ _ROWS_AT_ONCE = 1024
 _PARTS = ("value", "low", "high", "draw_variance")
 _HEADER_SIZE = 8
 
+#: What figures share, kept at a time: the groups of their rows.
+_MOST_CACHED = 16
+
 LevelKey = tuple[bool, Factor]
+T = TypeVar("T")
 
 
 class Quantity(NamedTuple):
@@ -199,6 +203,7 @@ class Table:
         self._quantities: dict[str, Quantity] = {}
         self._masks: dict[tuple[str, int], Bools] = {}
         self._index: dict[str, int] | None = None
+        self._cache: dict[Hashable, Any] = {}
         self.missing: Bools = self.data["missing"].is_not_null().to_numpy() & self.present
         self.answered: Bools = self.present & ~self.missing
 
@@ -310,6 +315,15 @@ class Table:
         for at, levels in enumerate(of_used):
             belongs[at, [place[level] for level in levels]] = 1.0
         return membership if family is None else family.name, belongs
+
+    def cached(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What ``make`` gives, kept under a key for the figures that share it: the last few."""
+        if key not in self._cache:
+            if len(self._cache) >= _MOST_CACHED:
+                self._cache.clear()
+            self._cache[key] = make()
+        found: T = self._cache[key]
+        return found
 
     # -- rows ----------------------------------------------------------------------------------
 

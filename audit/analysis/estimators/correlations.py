@@ -2,8 +2,8 @@
 
 The error is the delete-one-cluster jackknife's on Fisher's z (Efron 1982, The Jackknife, the Bootstrap and Other
 Resampling Plans, ch. 3). Each cluster's pseudo-value is divided among its items, and what an item adds by lying off its
-cluster's mean is the correlation's derivative (ch. 6): so the items' pseudo-values have the same crossed sources of error
-as any mean, since templates too differ in how closely they follow the covariate. Student's t has at most two
+cluster's mean is the correlation's derivative (ch. 6): so the items' pseudo-values have the same crossed sources of
+error as any mean, since templates too differ in how closely they follow the covariate. Student's t has at most two
 degrees of freedom fewer than there are clusters.
 
 Items that are counted from drawn answers vary by these draws too, which makes a correlation smaller than that of their
@@ -111,7 +111,9 @@ def correlation(of: Correlated, design: Design) -> Estimate:
     if not of.has_error or (of.noise is None and abs(of.value) >= 1):
         return unknown(of.value)
     if of.noise is None:
-        return replace(_jackknifed(of.value, of.pseudo_values(on_fishers_z=True), of, design), scale="fisher", skewness=0.0)
+        return replace(
+            _jackknifed(of.value, of.pseudo_values(on_fishers_z=True), of, design), scale="fisher", skewness=0.0
+        )
     if of.is_mostly_true:
         return _jackknifed(of.value, of.pseudo_values(on_fishers_z=False), of, design)
     plain = correlation(Correlated(of.items, of.own, of.covariate), design)

@@ -31,15 +31,15 @@ class Design:
         Each item's fixed stratum, 0…S-1; every one has items. Variation between strata is no error.
     weights : array (S,)
         Their weights in the figure, which add up to 1.
-    belongs : array (n, G), optional
-        1 where an item belongs to a level of one more sampled factor, of which it may have several.
+    membership : (str, array (n, G)), optional
+        One more sampled factor, of which an item may have several levels: its name, and 1 where an item belongs.
     """
 
     n: int
     clusters: Mapping[str, Codes] = field(default_factory=dict)
     strata: Codes = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     weights: Floats = field(default_factory=lambda: np.ones(1))
-    belongs: Floats | None = None
+    membership: tuple[str, Floats] | None = None
 
     def __post_init__(self) -> None:
         if not self.strata.size:
@@ -82,15 +82,16 @@ class Design:
     @cached_property
     def levels(self) -> dict[str, int]:
         """The number of levels of each sampled factor; of items if there is none."""
-        return {name: int(codes.max(initial=-1)) + 1 for name, codes in self.clusters.items()} or {"item": self.n}
+        levels = {name: int(codes.max(initial=-1)) + 1 for name, codes in self.clusters.items()} or {"item": self.n}
+        return levels if self.membership is None else {**levels, self.membership[0]: self.membership[1].shape[1]}
 
     @cached_property
     def fewest(self) -> int:
         """The number of levels of the crossed factor, except for runs, with fewest in any stratum; items if there is
         none."""
         counts = [int(np.bincount(of).min()) for name, of in self.strata_of.items() if name != RUN]
-        if self.belongs is not None:
-            counts.append(self.belongs.shape[1])
+        if self.membership is not None:
+            counts.append(self.membership[1].shape[1])
         if self.is_of_one_cluster:
             return 1
         return min(counts, default=int(np.bincount(self.strata).min()) if self.n else 0)

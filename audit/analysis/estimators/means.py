@@ -89,7 +89,7 @@ def clustered_mean(values: Floats, design: Design) -> Estimate:
     found = sources(values, design)
     if found is None:
         return unknown(weighted_mean(values, design))
-    if design.belongs is not None:
+    if design.membership is not None:
         return _with_memberships(found, values, design)
     third = sum(of.third for of in found.factors.values())
     one, other = (_student(found.mean, *found.total(common=common), third, design) for common in (False, True))
@@ -210,8 +210,8 @@ def _with_memberships(found: Sources, values: Floats, design: Design) -> Estimat
 
     G/(G - 1) Σ ψ² holds the items' own noise, as the cells' part is held in every V_k, and it is subtracted once.
     """
-    belongs = design.belongs
-    assert belongs is not None
+    assert design.membership is not None
+    belongs = design.membership[1]
     levels, own = belongs.shape[1], belongs.sum(axis=1)
     informative = (own > 0) & (own < levels)
     if levels < 3 or not informative.any():

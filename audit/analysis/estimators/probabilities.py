@@ -31,11 +31,11 @@ def mean_probability(values: Floats, design: Design) -> Estimate:
     """The mean of probabilities (n,), of which the interval is the logit-normal model's, or Hall's where wider."""
     plain = clustered_mean(values, design)
     mean = weighted_mean(values, design)
-    if isinstance(plain, Student) and not plain.is_known or not 0 < mean < 1 or np.ptp(values) == 0:
+    if (isinstance(plain, Student) and not plain.is_known) or not 0 < mean < 1 or np.ptp(values) == 0:
         return plain
     logits = special.logit(np.clip(values, _LEAST_PART * mean, 1 - _LEAST_PART * (1 - mean)))
     found = sources(logits, design)
-    if found is None or design.belongs is not None:
+    if found is None or design.membership is not None:
         return plain
     cells = _drawn(found.cells, 1) if found.cells.df >= 1 else np.zeros(_DRAWS)
     drawn = [_drawn(of, place) for place, of in enumerate(found.factors.values(), 2)]

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import special
 
 from audit.analysis.estimators.design import Design
-from audit.analysis.estimators.estimate import Estimate, Floats, Student, Wider, p_of_interval, unknown
+from audit.analysis.estimators.estimate import Estimate, Floats, Student, Wider, p_of_interval
 from audit.analysis.estimators.means import clustered_mean
 
 
@@ -79,17 +79,15 @@ def mean_share(values: Floats, design: Design) -> Estimate:
     return plain if math.isnan(plain.interval(0.95)[0]) else _share(plain, design)
 
 
-def share_difference(a: Floats, b: Floats, design: Design) -> Estimate:
-    """The difference b - a of yes/no answers (n,) to the same items.
+def share_difference(values: Floats, design: Design) -> Estimate:
+    """The mean of differences (n,) of two yes/no answers to the same items: -1, 0 or 1.
 
     Student's, or that of the two kinds of discordant items where wider, as it is if these are few.
     """
-    plain = clustered_mean(b - a, design)
+    plain = clustered_mean(values, design)
     if math.isnan(plain.interval(0.95)[0]):
         return plain
-    only_a, only_b = (
-        _share(clustered_mean(np.maximum(sign * (b - a), 0.0), design), design) for sign in (-1.0, 1.0)
-    )
+    only_a, only_b = (_share(clustered_mean(np.maximum(sign * values, 0.0), design), design) for sign in (-1.0, 1.0))
     return Wider(plain, ShareDifference(only_a, only_b))
 
 
@@ -104,6 +102,3 @@ def _share(plain: Estimate, design: Design) -> Share:
             ratio = special.stdtrit(design.n - 1, 0.975) / special.stdtrit(of.df, 0.975)
             n = min(n, p * (1 - p) / of.se**2 * float(ratio) ** 2)
     return Share(p, max(n, 1e-6))
-
-
-__all__ = ["Share", "ShareDifference", "mean_share", "share_difference", "unknown"]
