@@ -5,6 +5,7 @@ An estimator is a record: whether it is a mean, and its functions of arrays. Not
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -141,8 +142,8 @@ def clusters_of(table: Table, spec: MeasureSpec) -> dict[str, Codes]:
 def groups_of(table: Table, spec: MeasureSpec, used: Bools) -> Groups:
     """The clusters and strata of the used rows (n,), none of which may be of `undefined_strata`."""
     weights = None if spec.weights is None else tuple(spec.weights.items())
-    key = (used.tobytes(), spec.clusters, spec.membership, spec.stratum, weights, spec.covariate, *spec.where)
-    return table.cached(key, lambda: _groups(table, spec, used))
+    key = (hashlib.blake2b(used).digest(), spec.clusters, spec.membership, spec.stratum, weights, spec.covariate, *spec.where)
+    return table.cached(key, lambda: _groups(table, spec, used), int(used.sum()))
 
 
 def _groups(table: Table, spec: MeasureSpec, used: Bools) -> Groups:
@@ -237,9 +238,9 @@ def _mean_difference(a: Column, b: Column, groups: Groups, spec: MeasureSpec) ->
 
 
 def _independent_mean(column: Column, groups: Groups) -> Estimate:
-    design = replace(groups.design, clusters={}, membership=None)
-    ends = [clustered_mean(end, design) for end in (column.low, column.high)]
-    return ends[0] if column.is_exact else Between(*ends)
+    design = groups.design.as_if_independent
+    low = clustered_mean(column.low, design)
+    return low if column.is_exact else Between(low, clustered_mean(column.high, design))
 
 
 # -- correlations ------------------------------------------------------------------------------

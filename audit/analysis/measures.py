@@ -111,7 +111,8 @@ def _measure(
         p=_p_against_neutral(spec, figure),
         n_clusters=0 if groups is None else groups.design.fewest,
         undefined_strata=undefined_strata(table, spec, answers.used),
-        **_counts_of(table, spec, answers.used, answers.asked),
+        **_counts_of(table, spec, answers.used),
+        levels=levels_of(table, spec, answers.asked) if groups is None else groups.design.levels,
         signature=write_signature(shared, spec),
         spec=spec,
         estimator=spec.estimator,
@@ -137,7 +138,7 @@ def ends_of(spec: MeasureSpec, estimate: Estimate, confidence: float) -> tuple[f
     return (None, None) if math.isnan(low) else (finite(max(low, least)), finite(min(high, most)))
 
 
-def _counts_of(table: Table, spec: MeasureSpec, used: Bools, asked: Bools) -> dict[str, Any]:
+def _counts_of(table: Table, spec: MeasureSpec, used: Bools) -> dict[str, Any]:
     """What a figure rests on, beside its numbers."""
     mass = np.empty(0)
     if spec.probability_mass:
@@ -148,7 +149,6 @@ def _counts_of(table: Table, spec: MeasureSpec, used: Bools, asked: Bools) -> di
         "missing": int((table.matching(spec.where) & table.missing).sum()),
         "censored": int(np.isnan(table.quantity(spec.quantity).value[used]).sum()),
         "probability_mass": float(mass.mean()) if mass.size else None,
-        "levels": levels_of(table, spec, asked),
     }
 
 

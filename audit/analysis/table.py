@@ -35,8 +35,8 @@ _ROWS_AT_ONCE = 1024
 _PARTS = ("value", "low", "high", "draw_variance")
 _HEADER_SIZE = 8
 
-#: What figures share, kept at a time: the groups of their rows.
-_MOST_CACHED = 16
+#: Rows of which figures' groups are kept: of each some 100 bytes.
+_MOST_CACHED = 500_000
 
 LevelKey = tuple[bool, Factor]
 T = TypeVar("T")
@@ -202,8 +202,10 @@ class Table:
         self._codes: dict[str, Codes] = {}
         self._quantities: dict[str, Quantity] = {}
         self._masks: dict[tuple[str, int], Bools] = {}
+        self._places: dict[str, dict[LevelKey, int]] = {}
         self._index: dict[str, int] | None = None
         self._cache: dict[Hashable, Any] = {}
+        self._cached = 0
         self.missing: Bools = self.data["missing"].is_not_null().to_numpy() & self.present
         self.answered: Bools = self.present & ~self.missing
 
@@ -282,8 +284,10 @@ class Table:
 
     def find(self, factor: str, level: Factor) -> int | None:
         """The code of a level; None if the factor does not have it."""
-        key = level_key(level)
-        return next((code for code, known in enumerate(self.levels.get(factor, ())) if level_key(known) == key), None)
+        if (codes := self._places.get(factor)) is None:
+            levels = self.levels.get(factor, ())
+            codes = self._places[factor] = {level_key(known): code for code, known in enumerate(levels)}
+        return codes.get(level_key(level))
 
     def matching(self, where: Mapping[str, Factor]) -> Bools:
         """Rows (n,) whose factors equal ``where``. A row without a named factor does not match."""
@@ -316,12 +320,14 @@ class Table:
             belongs[at, [place[level] for level in levels]] = 1.0
         return membership if family is None else family.name, belongs
 
-    def cached(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What ``make`` gives, kept under a key for the figures that share it: the last few."""
+    def cached(self, key: Hashable, make: Callable[[], T], size: int) -> T:
+        """What ``make`` gives of so many rows, kept under a key for the figures that share it."""
         if key not in self._cache:
-            if len(self._cache) >= _MOST_CACHED:
+            if self._cached + size > _MOST_CACHED:
                 self._cache.clear()
+                self._cached = 0
             self._cache[key] = make()
+            self._cached += size
         found: T = self._cache[key]
         return found
 

@@ -172,12 +172,11 @@ def _paired(tables: Sequence[Table], spec: MeasureSpec, pair: tuple[int, int], a
         n_missing_in_both=int((of_a.missing & of_b.missing).sum()),
         n_unpaired=int(alone.sum()),
         unpaired_weight=_weight_of(alone, asked, (ours, theirs), spec),
-        levels=levels_of(ours, spec, asked if both.any() else both),
     )
     if not both.any():
-        return replace(found, undefined=_undefined((ours, theirs), (of_a.used, of_b.used), spec, pair))
+        return replace(found, levels=levels_of(ours, spec, both), undefined=_undefined((ours, theirs), (of_a.used, of_b.used), spec, pair))
     if undefined_strata(ours, spec, both):
-        return found
+        return replace(found, levels=levels_of(ours, spec, both))
     known = (ours.quantity(spec.quantity), theirs.quantity(spec.quantity))
     columns, groups = tuple(Column.of(quantity, both) for quantity in known), groups_of(ours, spec, both)
     answered = _figure(*columns, groups, spec, about)
@@ -194,6 +193,7 @@ def _paired(tables: Sequence[Table], spec: MeasureSpec, pair: tuple[int, int], a
         answered=answered,
         of_a=estimator_of(spec).figure(columns[0], groups, spec) if about is None else NO_FIGURE,
         n_clusters=design.fewest,
+        levels=design.levels,
         deviation=_deviation(apart, groups) if estimator_of(spec).is_mean else math.nan,
         identical=is_same and found.n_missing == found.n_missing_in_both,
     )

@@ -80,6 +80,21 @@ class Design:
         return stratum
 
     @cached_property
+    def as_if_independent(self) -> Design:
+        """The same strata without clusters."""
+        return Design(self.n, {}, self.strata, self.weights)
+
+    @cached_property
+    def level_weights(self) -> Mapping[str, LevelWeights]:
+        """The weights in the figure of each crossed factor's levels; of the items, as "item", if none is crossed."""
+        if not self.crossed:
+            return {"item": LevelWeights(self.item_weights, self.strata)}
+        return {
+            name: LevelWeights(np.bincount(codes, self.item_weights), self.strata_of[name])
+            for name, codes in self.crossed.items()
+        }
+
+    @cached_property
     def levels(self) -> dict[str, int]:
         """The number of levels of each sampled factor; of items if there is none."""
         levels = {name: int(codes.max(initial=-1)) + 1 for name, codes in self.clusters.items()} or {"item": self.n}
@@ -106,20 +121,54 @@ class Design:
         """The combinations of stratum and crossed factors; items, where one factor alone is crossed."""
         factors = list(self.crossed.values())
         if len(factors) < 2:
-            return Cells(np.arange(self.n), self.strata, factors)
+            return Cells(np.arange(self.n), self.strata, factors, self.item_weights, np.arange(self.n))
         codes = combined([self.strata, *factors])
         first = np.zeros(int(codes.max()) + 1, dtype=np.intp)
         first[codes[::-1]] = np.arange(self.n)[::-1]
-        return Cells(codes, self.strata[first], [of[first] for of in factors])
+        weights = np.bincount(codes, self.item_weights)
+        return Cells(codes, self.strata[first], [of[first] for of in factors], weights, first)
+
+
+class LevelWeights:
+    """What the error of a mean takes from the weights (G,) of levels in it, which lie in strata (G,).
+
+    Attributes
+    ----------
+    df : array (S,)
+        Satterthwaite's (tr M)²/tr M² of the sum of squares as a quadratic form M: G - 1 for equal levels.
+    to_variance, to_third, to_between : arrays (S,)
+        By what the weighted sums' squares and cubes are multiplied for the part of the mean's variance and third
+        cumulant, and for the variance between levels.
+    spread : array (S,)
+        The sum of the levels' squared weights.
+    """
+
+    def __init__(self, part: Floats, strata: Codes) -> None:
+        self.strata = strata
+        whole = np.bincount(strata, part)
+        w = part / whole[strata]
+        w2, w3, w4, w5 = (np.bincount(strata, w**power) for power in (2, 3, 4, 5))
+        self.is_known = bool((np.bincount(strata) > 1).all())
+        # E Σ w²(u - Σwu)² = σ²(Σw² - 2Σw³ + (Σw²)²): variance / squares is G/(G - 1) for equal levels.
+        trace = np.maximum(w2 - 2 * w3 + w2**2, 1e-300)
+        of_square = w2**4 + 4 * w2 * w4 - 4 * w2**2 * w3 + 2 * w3**2 - 4 * w5 + w4
+        worth = np.maximum(1 / w2, 2.5)  # as many equal levels as the weights are worth
+        self.df = trace**2 / np.maximum(of_square, 1e-300)
+        self.to_variance, self.to_between = w2 / trace, 1 / (trace * whole**2)
+        self.to_third = worth**2 / ((worth - 1) * (worth - 2))
+        self.spread = whole**2 * w2
 
 
 @dataclass(frozen=True)
 class Cells:
-    """Each item's cell (n,), and each cell's stratum and level of every crossed factor (C,)."""
+    """Each item's cell (n,), each cell's stratum and level of every crossed factor (C,), its weight and
+    its first item (C,)."""
 
     of_item: Codes
     strata: Codes
     levels: Sequence[Codes]
+    weights: Floats
+    first: Codes
 
     @property
     def number(self) -> int:
@@ -141,9 +190,17 @@ class Cells:
         ])  # fmt: skip
 
     @cached_property
-    def in_strata(self) -> Sequence[Codes]:
-        """The combination (C,) of each factor's level with the stratum."""
-        return [combined([self.strata, of]) for of in self.levels]
+    def in_strata(self) -> Sequence[tuple[Codes, Floats]]:
+        """For each factor, the combination (C,) of its level with the stratum, and the items of each combination."""
+        codes = [combined([self.strata, of]) for of in self.levels]
+        return [(of, np.bincount(of, self.counts)) for of in codes]
+
+    @cached_property
+    def is_balanced(self) -> bool:
+        """Whether an additive fit takes one sweep: a single factor, or all combinations with equally many items."""
+        sizes = np.prod([int(of.max()) + 1 for of in self.levels])
+        one_stratum = not self.strata.any()
+        return len(self.levels) == 1 or bool(one_stratum and self.number == sizes and np.ptp(self.counts) == 0)
 
 
 def _additive_rank(factors: Sequence[Codes]) -> int:
@@ -154,15 +211,16 @@ def _additive_rank(factors: Sequence[Codes]) -> int:
     number = len(factors[0])
     if number == np.prod(sizes):  # every combination occurs
         return sum(sizes) - len(factors) + 1
-    from scipy.sparse import coo_matrix
-    from scipy.sparse.csgraph import connected_components
-
-    offsets = np.cumsum([0, *sizes[:-1]])
-    nodes = [codes + offset for codes, offset in zip(factors, offsets, strict=True)]
-    edges = np.tile(nodes[0], len(nodes) - 1), np.concatenate(nodes[1:])
-    graph = coo_matrix((np.ones(len(edges[0])), edges), shape=(sum(sizes), sum(sizes)))
-    components = int(connected_components(graph, directed=False)[0])
-    return sum(sizes) - (len(factors) - 1) * components
+    names = [np.full(size, number) for size in sizes]  # each level's lowest cell among those it hangs together with
+    cell = np.arange(number)
+    while True:
+        lowest = cell
+        for of, codes in zip(names, factors, strict=True):
+            np.minimum.at(of, codes, lowest)
+            lowest = of[codes]
+        if np.array_equal(lowest, cell):
+            return sum(sizes) - (len(factors) - 1) * len(np.unique(cell))
+        cell = lowest
 
 
 def renumbered(codes: NDArray[np.integer]) -> Codes:

@@ -65,14 +65,14 @@ class Student(Estimate):
         (Hall 1992, J. R. Stat. Soc. B 54, the exponential transformation). The other side stays Student's: its shorter
         reach is worth less than what twenty levels show of a skewness by luck.
     scale : str
-        ``fisher``: ``se`` is that of artanh(value).
+        ``fisher``: ``se`` is that of artanh(value); ``logit``: that of its log-odds.
     """
 
     value: float
     se: float
     df: float
     skewness: float = 0.0
-    scale: Literal["plain", "fisher"] = "plain"
+    scale: Literal["plain", "fisher", "logit"] = "plain"
 
     @property
     def is_known(self) -> bool:
@@ -86,7 +86,10 @@ class Student(Estimate):
         t = float(special.stdtrit(self.df, (1 + confidence) / 2)) if math.isfinite(self.df) else _normal(confidence)
         centre = self._scaled(self.value)
         low, high = centre - self._reach(t, -self.skewness), centre + self._reach(t, self.skewness)
-        return (math.tanh(low), math.tanh(high)) if self.scale == "fisher" else (low, high)
+        if self.scale == "plain":
+            return low, high
+        back = math.tanh if self.scale == "fisher" else special.expit
+        return float(back(low)), float(back(high))
 
     def p_above(self, null: float) -> float:
         """One-sided p-value of the hypothesis that it is at most ``null``."""
@@ -99,6 +102,8 @@ class Student(Estimate):
     def _scaled(self, value: float) -> float:
         if self.scale == "plain":
             return value
+        if self.scale == "logit":
+            return float(special.logit(min(max(value, 0.0), 1.0)))
         return math.copysign(math.inf, value) if abs(value) >= 1 else math.atanh(value)
 
     def _reach(self, t: float, skewness: float) -> float:
@@ -121,32 +126,6 @@ class Student(Estimate):
             bend = 2 / 3 * skewness
             t = max(math.log1p(bend * max(t - skewness / 6, 0.0)) / bend, 0.0)
         return float(special.stdtr(self.df, -t) if math.isfinite(self.df) else special.ndtr(-t))
-
-
-@dataclass(frozen=True, slots=True)
-class Quantiles(Estimate):
-    """A value in (0, 1) with the quantiles of its log-odds at the probabilities (i + ½)/N.
-
-    Beyond them the log-odds go on as straight as on a normal scale.
-    """
-
-    value: float
-    log_odds: Floats
-
-    def interval(self, confidence: float) -> tuple[float, float]:
-        """The two-sided confidence interval."""
-        z = _normal(confidence)
-        low, high = special.expit(_straight(np.array([-z, z]), _scores(len(self.log_odds)), self.log_odds))
-        return float(low), float(high)
-
-    def p_above(self, null: float) -> float:
-        """One-sided p-value of the hypothesis that it is at most ``null``."""
-        at = _straight(np.array([special.logit(null)]), self.log_odds, _scores(len(self.log_odds)))
-        return float(special.ndtr(at[0]))
-
-    def p_below(self, null: float) -> float:
-        """One-sided p-value of the hypothesis that it is at least ``null``."""
-        return 1.0 - self.p_above(null)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,24 +218,3 @@ def _normal(confidence: float) -> float:
 
 def _largest(one: float, other: float) -> float:
     return math.nan if math.isnan(one + other) else max(one, other)
-
-
-_SCORES: dict[int, Floats] = {}
-
-
-def _scores(n: int) -> Floats:
-    """Normal quantiles of (i + ½)/n."""
-    if n not in _SCORES:
-        _SCORES[n] = special.ndtri((np.arange(n) + 0.5) / n)
-    return _SCORES[n]
-
-
-def _straight(x: Floats, of_x: Floats, of_y: Floats) -> Floats:
-    """Linear interpolation of ascending points, which goes on as straight as between the last tenth of them."""
-    found = np.interp(x, of_x, of_y)
-    some = max(len(of_x) // 20, 2)
-    for outside, last, before in ((x < of_x[0], 0, some), (x > of_x[-1], -1, -1 - some)):
-        run = of_x[last] - of_x[before]
-        if outside.any() and run != 0:
-            found[outside] = of_y[last] + (x[outside] - of_x[last]) * (of_y[last] - of_y[before]) / run
-    return found

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from audit.analysis.estimators.design import Design, combined
-from audit.analysis.estimators.estimate import Codes, Estimate, Floats, Student, Wider, unknown
+from audit.analysis.estimators.design import Cells, Design, LevelWeights, combined
+from audit.analysis.estimators.estimate import Estimate, Floats, Student, Wider, unknown
 
 #: With fewer degrees of freedom V_c is not subtracted: t of so few is wider than a V that is too large.
 _FEWEST_OF_CELLS = 4
@@ -78,7 +78,9 @@ class Sources:
             return max(part for part, _ in parts), min(df for _, df in parts)
         uncertain = sum(part**2 / df for part, df in parts)
         uncertain += self.shared**2 / self.cells.df if self.shared else 0.0
-        return max(variance, *(part for part, _ in parts)), variance**2 / uncertain if uncertain > 0 else math.inf
+        variance = max(variance, *(part for part, _ in parts))
+        # Never fewer than the factor with fewest has by itself, as what is subtracted would make of it.
+        return variance, max(variance**2 / uncertain, min(df for _, df in parts))
 
 
 def clustered_mean(values: Floats, design: Design) -> Estimate:
@@ -109,7 +111,9 @@ def weighted_mean(values: Floats, design: Design) -> float:
 
 
 def _strata_means(values: Floats, design: Design) -> Floats:
-    return np.bincount(design.strata, values) / np.bincount(design.strata)
+    if len(design.weights) == 1:
+        return np.array([values.sum() / len(values)])
+    return np.asarray(np.bincount(design.strata, values) / np.bincount(design.strata))
 
 
 def sources(values: Floats, design: Design) -> Sources | None:
@@ -117,87 +121,58 @@ def sources(values: Floats, design: Design) -> Sources | None:
 
     Without clusters each item is a level of its own.
     """
-    if design.n < 2 or design.is_of_one_cluster:
+    weights = design.level_weights if design.n > 1 and not design.is_of_one_cluster else {}
+    if not weights or not all(of.is_known for of in weights.values()):
         return None
     means = _strata_means(values, design)
-    residual = values - means[design.strata]
-    if np.ptp(residual) <= 1e-13 * max(1.0, float(np.abs(means).max())):
+    residual = values - (means[design.strata] if len(means) > 1 else means[0])
+    if residual.max() - residual.min() <= 1e-13 * max(1.0, float(np.abs(means).max())):
         residual = np.zeros_like(residual)  # constant but for rounding
-    parts = design.item_weights
-    mean = float(design.weights @ means)
-    nothing = Source(0.0, 0.0, 0.0, 0.0, (0.0, 0.0))
+    weighted, mean = residual * design.item_weights, float(design.weights @ means)
     if not design.crossed:
-        alone = _of_levels(parts, residual * parts, design.strata)
-        return None if alone is None else Sources(mean, {"item": alone}, nothing)
-    found = {}
-    for name, codes in design.crossed.items():
-        part, added = np.bincount(codes, parts), np.bincount(codes, residual * parts)
-        if (of := _of_levels(part, added, design.strata_of[name])) is None:
-            return None
-        found[name] = of
-    return Sources(mean, found, _of_cells(residual, design))
+        return Sources(mean, {"item": _of_levels(weighted, weights["item"])}, _NOTHING)
+    sums = {name: np.bincount(codes, weighted) for name, codes in design.crossed.items()}
+    found = {name: _of_levels(added, weights[name]) for name, added in sums.items()}
+    return Sources(mean, found, _of_cells(residual, design.cells))
 
 
-def _of_levels(part: Floats, added: Floats, strata: Codes) -> Source | None:
-    """The error from levels (G,) with these weights in the mean, and these weighted sums of residuals.
-
-    None if a stratum has a single level.
-    """
-    welch, third, squared, free, scale, spread = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    uncertain = 0.0
-    for s in range(int(strata.max()) + 1):
-        own = strata == s
-        whole = part[own].sum()
-        w, a = part[own] / whole, added[own] / whole
-        if len(w) < 2:
-            return None
-        w2, w3, w4, w5 = ((w**power).sum() for power in (2, 3, 4, 5))
-        # E Σ w²(u - Σwu)² = σ²(Σw² - 2Σw³ + (Σw²)²): the factor is G/(G - 1) for equal levels.
-        trace = w2 - 2 * w3 + w2**2
-        of_square = w2**4 + 4 * w2 * w4 - 4 * w2**2 * w3 + 2 * w3**2 - 4 * w5 + w4
-        df = trace**2 / of_square  # Satterthwaite's (tr M)² / tr M² of that sum: G - 1 for equal levels
-        level_variance = (a**2).sum() / trace
-        variance = whole**2 * w2 * level_variance
-        worth = max(1 / w2, 2.5)  # as many equal levels as the weights are worth
-        third += whole**3 * worth**2 / ((worth - 1) * (worth - 2)) * (a**3).sum()
-        welch, uncertain = welch + variance, uncertain + variance**2 / df
-        squared, free, scale = squared + df * level_variance, free + df, scale + whole**2 * w2
-        spread += whole**2 * w2
-    df = welch**2 / uncertain if uncertain > 0 else free
-    common = (float(welch), float(df)) if not strata.any() else (float(scale * squared / free), float(free))
-    return Source(float(welch), float(df), float(third), float(spread), common)
+_NOTHING = Source(0.0, 0.0, 0.0, 0.0, (0.0, 0.0))
 
 
-def _of_cells(residual: Floats, design: Design) -> Source:
+def _of_levels(added: Floats, of: LevelWeights) -> Source:
+    """The error from levels (G,) with these weighted sums of residuals."""
+    squares = added * added
+    if len(of.df) == 1:
+        variance, df = float(of.to_variance[0] * squares.sum()), float(of.df[0])
+        third = float(of.to_third[0] * (squares @ added))
+        return Source(variance, df, third, float(of.spread[0]), (variance, df))
+    of_strata = np.bincount(of.strata, squares)
+    own = of.to_variance * of_strata
+    third = float(of.to_third @ np.bincount(of.strata, squares * added))
+    variance, uncertain = float(own.sum()), float((own**2 / of.df).sum())
+    free, spread = float(of.df.sum()), float(of.spread.sum())
+    common = spread * float(of.df @ (of.to_between * of_strata)) / free
+    return Source(variance, variance**2 / uncertain if uncertain > 0 else free, third, spread, (common, free))
+
+
+def _of_cells(residual: Floats, cells: Cells) -> Source:
     """The error from the cells alone, with the factors' effects removed; unknown, with df 0, if nothing is left."""
-    cells, free = design.cells, design.cells.free
-    counts = cells.counts
-    left = np.bincount(cells.of_item, residual, minlength=cells.number) / counts
-    totals = [np.bincount(of, counts) for of in cells.in_strata]
+    counts, free = cells.counts, cells.free
+    left = np.bincount(cells.of_item, residual) / counts if cells.number < len(residual) else residual[cells.first]
     most = float(np.abs(left).max(initial=0.0))
-    for _ in range(200):  # alternating projections; one sweep is exact if balanced
+    for _ in range(200):  # alternating projections
         moved = 0.0
-        for of, items in zip(cells.in_strata, totals, strict=True):
+        for of, items in cells.in_strata:
             effect = np.bincount(of, left * counts) / items
             left = left - effect[of]
             moved = max(moved, float(np.abs(effect).max()))
-        if moved <= 1e-9 * most or len(totals) == 1:
+        if cells.is_balanced or moved <= 1e-9 * most:
             break
-    number = np.bincount(cells.strata)
-    weight = design.item_weights[_first_items(cells.of_item, cells.number)] * counts
-    squares = np.bincount(cells.strata, (weight * left) ** 2)
-    known = free > 0
-    own = np.where(known, number / np.maximum(free, 1) * squares, 0.0)
-    uncertain = float((own**2 / np.maximum(free, 1)).sum())
-    df = float(own.sum()) ** 2 / uncertain if uncertain > 0 else float(free.sum())
-    variance = float(own.sum())
-    return Source(variance, df, 0.0, float((weight**2).sum()), (variance, df))
-
-
-def _first_items(codes: Codes, size: int) -> Codes:
-    first = np.zeros(size, dtype=np.intp)
-    first[codes[::-1]] = np.arange(len(codes))[::-1]
-    return first
+    squares = np.bincount(cells.strata, (cells.weights * left) ** 2)
+    own = np.where(free > 0, np.bincount(cells.strata) / np.maximum(free, 1) * squares, 0.0)
+    variance, uncertain = float(own.sum()), float((own**2 / np.maximum(free, 1)).sum())
+    df = variance**2 / uncertain if uncertain > 0 else float(free.sum())
+    return Source(variance, df, 0.0, float((cells.weights**2).sum()), (variance, df))
 
 
 def _with_memberships(found: Sources, values: Floats, design: Design) -> Estimate:
