@@ -30,9 +30,7 @@ from audit.results.limits import (
     HIDDEN,
     OPEN_VERDICTS,
     LimitCheck,
-    LimitOverNights,
     LimitVerdict,
-    decisive_reason,
 )
 from audit.results.measures import Agreement, Measure, Reproduction, VarianceComponents
 from audit.results.older import renamed_row
@@ -59,7 +57,6 @@ __all__ = [
     "FigureName",
     "ItemChange",
     "LimitCheck",
-    "LimitOverNights",
     "LimitVerdict",
     "Measure",
     "ModelInfo",
@@ -77,7 +74,6 @@ __all__ = [
     "VarianceComponents",
     "Verdict",
     "Where",
-    "decisive_reason",
     "level_key",
     "renamed_quantities",
     "renamed_row",
