@@ -160,9 +160,7 @@ def _example_items(answers: SuiteAnswers, specs: Sequence[MeasureSpec]) -> set[s
     return {item for item in items if item in answers.items}
 
 
-def _figures_behind(
-    answers: SuiteAnswers, measures: Sequence[Measure], shown: Collection[str]
-) -> dict[str, list[str]]:
+def _figures_behind(answers: SuiteAnswers, measures: Sequence[Measure], shown: Collection[str]) -> dict[str, list[str]]:
     """For each shown item, in the order of the items, the ids of one model's figures that use it."""
     table = answers.table
     sources = table.data["sources"].to_list()

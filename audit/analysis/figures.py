@@ -142,7 +142,15 @@ def clusters_of(table: Table, spec: MeasureSpec) -> dict[str, Codes]:
 def groups_of(table: Table, spec: MeasureSpec, used: Bools) -> Groups:
     """The clusters and strata of the used rows (n,), none of which may be of `undefined_strata`."""
     weights = None if spec.weights is None else tuple(spec.weights.items())
-    key = (hashlib.blake2b(used).digest(), spec.clusters, spec.membership, spec.stratum, weights, spec.covariate, *spec.where)
+    key = (
+        hashlib.blake2b(used).digest(),
+        spec.clusters,
+        spec.membership,
+        spec.stratum,
+        weights,
+        spec.covariate,
+        *spec.where,
+    )
     return table.cached(key, lambda: _groups(table, spec, used), int(used.sum()))
 
 
@@ -327,4 +335,3 @@ ESTIMATORS: Mapping[str, Estimator] = {
     "mean": Estimator(True, _mean, _mean_difference, _independent_mean),
     "correlation": Estimator(False, _correlation, _correlation_difference, _independent_correlation),
 }
-

@@ -174,7 +174,8 @@ def _paired(tables: Sequence[Table], spec: MeasureSpec, pair: tuple[int, int], a
         unpaired_weight=_weight_of(alone, asked, (ours, theirs), spec),
     )
     if not both.any():
-        return replace(found, levels=levels_of(ours, spec, both), undefined=_undefined((ours, theirs), (of_a.used, of_b.used), spec, pair))
+        undefined = _undefined((ours, theirs), (of_a.used, of_b.used), spec, pair)
+        return replace(found, levels=levels_of(ours, spec, both), undefined=undefined)
     if undefined_strata(ours, spec, both):
         return replace(found, levels=levels_of(ours, spec, both))
     known = (ours.quantity(spec.quantity), theirs.quantity(spec.quantity))
@@ -235,5 +236,3 @@ def _deviation(apart: Floats, groups: Groups) -> float:
         return math.nan
     residual = apart - (np.bincount(strata, apart) / np.bincount(strata))[strata]
     return 0.0 if np.ptp(residual) < ROUNDING else math.sqrt(float((residual**2).sum()) / left)
-
-

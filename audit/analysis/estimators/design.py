@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from audit.analysis.estimators.estimate import Codes, Floats
 from suites.base import RUN
 
-#: With this many levels or more, degrees of freedom are Satterthwaite's; with fewer those of the levels.
-_MANY_LEVELS = 5
+#: Fewer levels decide by their own degrees of freedom, not by Satterthwaite's, and a report says how few they are.
+FEW_LEVELS = 5
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Design:
     @property
     def most_df(self) -> float:
         """The most degrees of freedom: of two to four levels, their number less one."""
-        return self.fewest - 1.0 if self.crossed and self.fewest < _MANY_LEVELS else np.inf
+        return self.fewest - 1.0 if self.crossed and self.fewest < FEW_LEVELS else np.inf
 
     @cached_property
     def cells(self) -> Cells:

@@ -4,8 +4,8 @@ Near 0 a few levels dominate a mean, and no method on its own scale is honest. S
 effects, one for each sampled factor and one for each cell, and the mean probability of that model has an error by the
 delta method (Cox's method for lognormal means, modified by Zhou & Gao 1997, Stat. Med. 16(7)): of the middle of the
 log-odds, and of their variance. Simulations found it narrower than the generalised interval of the same model
-(Weerahandi 1993), and no less honest. Where the model is wrong, as with a few levels far from all others, the log-odds of
-the plain mean with its clustered error are wider (the delta method of survey software); the wider of the two holds.
+(Weerahandi 1993), and no less honest. Where the model is wrong, as with a few levels far from all others, the log-odds
+of the plain mean with its clustered error are wider (the delta method of survey software); the wider of the two holds.
 """
 
 from __future__ import annotations

@@ -16,22 +16,20 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from audit.analysis.comparing.significance import false_discovery, holm
 from audit.analysis.decisions import margin_of
+from audit.analysis.estimators.families import false_discovery, holm
 from audit.analysis.gate.changes import Candidate, Intervals, hash_of_answers, look_of_change, of_shared
 from audit.analysis.gate.results import GatedFigure, Obstacle
 from audit.analysis.gate.rules import Margins
 from audit.analysis.gate.same_items import hash_of
 from audit.analysis.gate.sequence import Look
-from audit.analysis.gate.shared import Shared, shared
+from audit.analysis.gate.shared import Shared, TableOf, shared
 from audit.analysis.gate.unreadable import UNREADABLE, UNREADABLE_SHARE, with_unreadable
 from audit.analysis.table import Table
 from audit.results import AuditResult, FigureName, Measure
 from audit.results.signatures import EXTENT, signature_changes
 from suites.base import MeasureSpec
 
-#: (model, suite) → the run's table; None if it is no longer stored.
-TableOf = Callable[[str, str], Table | None]
 #: The looks of the nights before by figure id, oldest first.
 Earlier = Mapping[str, Sequence[Look]]
 #: The change over new questions of these kinds, by (figure, tables of both runs).

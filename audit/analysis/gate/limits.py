@@ -18,12 +18,12 @@ import numpy as np
 
 from audit.analysis.estimators.estimate import finite
 from audit.analysis.figures import figure_of, meant, usable
-from audit.analysis.gate.against_baseline import TableOf
 from audit.analysis.gate.same_items import hash_of
 from audit.analysis.gate.sequence import share_of_look
+from audit.analysis.gate.shared import TableOf
 from audit.analysis.measures import ends_of
-from audit.analysis.missing import limits as range_of_missing
 from audit.analysis.missing import Completed
+from audit.analysis.missing import limits as range_of_missing
 from audit.analysis.table import Bools, Quantity, Table
 from audit.results import AuditResult, LimitCheck, LimitVerdict, Measure, OpenBecause, where_key
 from audit.store import Night

@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from audit.results import HIDDEN, OPEN_VERDICTS, LimitCheck, OfItems, OpenBecause, Reported
+from audit.results import HIDDEN, OPEN_VERDICTS, LimitCheck, OpenBecause, Reported
+from audit.results.figures import OfItems
 from backends.base import Scalar
 
 GateVerdict = Literal["regressed", "improved", "unchanged", "inconclusive", "not comparable"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,6 +15,8 @@ from suites.base import RUN, MeasureSpec
 
 Bools = NDArray[np.bool_]
 Codes = NDArray[np.intp]
+#: (model, suite) → a run's table; None if it is no longer stored.
+TableOf = Callable[[str, str], Table | None]
 
 #: With fewer shared questions in a stratum they decide nothing, unless they are all that there are.
 FEWEST_SHARED = 5

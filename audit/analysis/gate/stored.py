@@ -12,11 +12,12 @@ from pydantic import ValidationError
 from audit.analysis.comparing.differences import paired_differences
 from audit.analysis.decisions import DEFAULT_MARGIN
 from audit.analysis.estimators.estimate import finite
-from audit.analysis.gate.against_baseline import OfNewQuestions, Runs, TableOf, Tables, gated_figures
+from audit.analysis.gate.against_baseline import OfNewQuestions, Runs, Tables, gated_figures
 from audit.analysis.gate.limits import limit_checks
 from audit.analysis.gate.results import GateReport, OpenFails
 from audit.analysis.gate.rules import GateRules, check_rules
 from audit.analysis.gate.sequence import Look
+from audit.analysis.gate.shared import TableOf
 from audit.analysis.table import Table, aligned
 from audit.results import AuditResult, FigureName, Measure
 from audit.store import Night, Store
