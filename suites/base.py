@@ -32,7 +32,6 @@ NO_REFUSAL = frozenset(
         "no scored token",
         "rater not trusted",
         "start not scored",
-        "swap undecided",
         "tie",
         "undecided",
     }

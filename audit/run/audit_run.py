@@ -17,18 +17,18 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from audit.analysis.answers import SuiteAnswers
 from audit.analysis.comparing.attribution import Ladder, asking_steps, engine_pairs, model_steps
 from audit.analysis.comparing.comparisons import compare_models
 from audit.analysis.comparing.reproduction import reproductions
 from audit.analysis.components import suite_components
-from audit.analysis.evaluate import EvaluationOptions, SuiteResponses, SuiteResult, evaluate_suite
-from audit.analysis.gate.rows import stored_rows
+from audit.analysis.evaluate import EvaluationOptions, SuiteResult, evaluate_suite
 from audit.analysis.gate.rules import GateRules, check_rules
-from audit.analysis.gate.stored import check_run, find_baseline
+from audit.analysis.gate.stored import check_run, find_baseline, stored_tables
 from audit.analysis.rows.examples import read_examples
 from audit.analysis.rows.responses import ParsedResponses, Responses
-from audit.analysis.rows.table import item_index
-from audit.analysis.self_check import EXACT_WITHIN, disagreeing, hidden_in_a_question, self_check
+from audit.analysis.self_check import EXACT_WITHIN, FOREIGN, move, self_check
+from audit.analysis.table import Table
 from audit.collect import OnEvent, Outcome, ShutdownRequest, stop_on_signals
 from audit.collect.executors import Executor, LocalExecutor
 from audit.collect.jobs import Progress
@@ -50,7 +50,6 @@ from audit.results import (
 from audit.run.answer_collector import AnswerCollector, SuiteQuestions
 from audit.run.facts import audit_source, config_json, model_info, suite_info, suite_signature, versions
 from audit.run.stopping_rule import (
-    StoppingAnswer,
     StoppingQuestion,
     comparison_answer,
     gate_answer,
@@ -59,13 +58,11 @@ from audit.run.stopping_rule import (
 )
 from audit.store import Store, StoredRow, StoreError
 from backends.base import (
-    ANOTHER_MODEL,
-    ExplainsIdentityCheck,
-    SupportsDraws,
     SupportsIdentityCheck,
     SupportsSecondAnswers,
 )
 from backends.errors import BackendError, ConfigError
+from suites.base import Suite
 
 
 def _ignore(_: object) -> None:
@@ -211,10 +208,6 @@ class _Run:
             for model in resolved.models
             for name, suite in audit.suites.items()
         }
-        for (model, _), of_suite in questions.items():
-            backend = resolved.models[model].backend
-            if isinstance(backend, SupportsSecondAnswers):
-                of_suite.responses.noise = backend.score_noise()[0]
         self.collector = AnswerCollector(resolved, questions, store, audit.seed, executor)
         self._until: UntilDecided | None = None
         self._confidence = audit.confidence
@@ -234,8 +227,7 @@ class _Run:
             answer = await asyncio.to_thread(self._answer, question, before)
             self._until = UntilDecided(
                 question=question,
-                decided=answer == "decided",
-                alike=answer == "alike",
+                decided=answer,
                 look=look.number,
                 looks=len(looks),
                 items=sum(len(self._asked(suite)) for suite in self._audit.suites),
@@ -251,23 +243,26 @@ class _Run:
         """The positions of the items asked so far."""
         return self._resolved.places(suite, range(1, self.collector.look + 1))
 
-    def _answer(self, question: StoppingQuestion, before: AuditResult | None) -> StoppingAnswer | None:
-        """Whether the answers so far decide the question, at this look's share of the error, or no others could."""
-        responses = {name: self.collector.parsed(name) for name in self._audit.suites}
-        results = [evaluate_suite(*self._evaluation(name, responses[name], {})) for name in responses]
+    def _answer(self, question: StoppingQuestion, before: AuditResult | None) -> bool:
+        """Whether the answers so far decide the question, at this look's share of the error."""
+        answers = {
+            name: {model: _answers(suite, parsed) for model, parsed in self.collector.parsed(name).items()}
+            for name, suite in self._audit.suites.items()
+        }
+        results = [
+            evaluate_suite(name, self._audit.suites[name], of, self._options(name)) for name, of in answers.items()
+        ]
         result = self._result(results, {}, complete=True, interrupted=False)
         if isinstance(self._audit.until, float):
             return precision_answer(self._audit.until, result)
         if question == "comparison":
-            return comparison_answer(result.comparisons, result, self._resolved.items)
-        rules = GateRules(self._audit.margins, self._audit.limits, self._audit.largest_change)
+            return comparison_answer(result.comparisons, result)
+        rules = GateRules(self._audit.margins, self._audit.limits)
         try:
-            report = check_run(
-                self._store, result, lambda model, suite: list(_stored_rows(responses[suite][model])), before, rules
-            )
+            report = check_run(self._store, result, lambda model, suite: answers[suite][model].table, before, rules)
         except ConfigError:  # a margin or limit names no figure yet: reported at the end, if it still does not
-            return None
-        return gate_answer(report, result, self._resolved.items)
+            return False
+        return gate_answer(report, result)
 
     async def verify_identities(self) -> list[str]:
         """Quarantine answers that cannot be attributed to the audited model; the next run asks them again."""
@@ -285,47 +280,35 @@ class _Run:
                     self._store.answers.quarantine_since, described.fingerprint_id, since, "model changed"
                 )
                 self.collector.retract(keys)
-                backend = described.backend
-                reason = backend.unverified_reason if isinstance(backend, ExplainsIdentityCheck) else ANOTHER_MODEL
-                problems.append(identity_in_doubt(described.name, reason, len(keys)))
+                problems.append(identity_in_doubt(described.name, described.backend.unverified_reason, len(keys)))
         return problems
 
     def check_itself(self, outcomes: Mapping[str, Sequence[Outcome]]) -> list[SelfCheck]:
         """Compare the answers to questions that were asked twice.
 
-        Answers that contradict each other are quarantined. If scores move by more than they may, all are read again
-        as intervals.
+        If some contradict each other, all answers of this run are quarantined: which of them are the model's is
+        unknown. If scores vary, all are read again as intervals.
         """
         checks = []
         for described in self._resolved.models.values():
             backend = described.backend
             if not isinstance(backend, SupportsSecondAnswers):
                 continue
-            noise = backend.score_noise()
             stored = self._store.second_answers.read(described.fingerprint_id)
             held = self.collector.held({pair.keys[0] for pair in stored})
             pairs = [pair for pair in stored if pair.keys[0] in held]
-            new = [pair for pair in disagreeing(pairs, noise[1]) if pair.at >= self._began]
-            keys = [key for pair in new for key in pair.keys]
-            self.collector.retract(self._store.answers.quarantine(keys, "a second answer disagreed"))
             unanswered = sum(outcome.unanswered_again for outcome in outcomes.get(described.name, ()))
-            check = self_check(
-                described.name,
-                pairs,
-                noise,
-                unanswered=unanswered,
-                confidence=self._audit.confidence,
-                one_of_several=any(len(pair.keys) == 1 < held[pair.keys[0]] for pair in pairs),
-                drawn=backend.draws_compared if isinstance(backend, SupportsDraws) else None,
-                doubted=self._store.runs.doubts().get(described.fingerprint_id, 0.0),
-            )
+            check = self_check(described.name, pairs, unanswered, backend.checks_made())
+            if check.contradicted:
+                since = min(self._began, *(pair.at for pair in pairs if move(pair.first, pair.second) > FOREIGN))
+                keys = self._store.answers.quarantine_since(described.fingerprint_id, since, "asked again, it differed")
+                self.collector.retract(keys)
+                self._store.second_answers.remove(pair.keys[0] for pair in pairs)
+            elif check.noise > EXACT_WITHIN:
+                self.collector.read_again(described.name, check.noise)
             if isinstance(backend, SupportsIdentityCheck) and backend.unverified_since is not None:
                 check = check.model_copy(update={"contradicted": True})
             checks.append(check)
-            if check.left_out_doubted:  # at once: the answers are stored, and a later run may ask nothing any more
-                self._store.runs.record_doubt(described.fingerprint_id, check.left_out_at_most)
-            if check.noise > max(EXACT_WITHIN, noise[0]) or check.left_out_doubted:
-                self.collector.read_again(described.name, check.noise, hidden_in_a_question(check))
         return checks
 
     def evaluate(
@@ -337,13 +320,11 @@ class _Run:
     ) -> AuditResult:
         """All figures, from the collected answers."""
         audit = self._audit
-        foreign = {check.model: check for check in checks if check.disagreed or check.left_out_doubted}
-        suites = [self._evaluate_suite(name, foreign) for name in audit.suites]
+        suites = [self._evaluate_suite(name) for name in audit.suites]
         results = [suite.result for suite in suites]
         compare = functools.partial(
             compare_models,
             margins=audit.margins,
-            largest_change=audit.largest_change,
             confidence=self._confidence,
         )
         steps = self._ladder.evaluate(compare)
@@ -390,7 +371,7 @@ class _Run:
             return []
         rules = GateRules(limits=self._audit.limits)
         try:
-            return check_run(self._store, result, stored_rows(self._store, result), None, rules).limits
+            return check_run(self._store, result, stored_tables(self._store, result), None, rules).limits
         except ConfigError:
             return []
 
@@ -430,39 +411,49 @@ class _Run:
             until=self._until,
         )
 
-    def _evaluation(
-        self, name: str, by_model: Mapping[str, ParsedResponses], foreign: Mapping[str, SelfCheck]
-    ) -> tuple[SuiteResponses, EvaluationOptions]:
-        """The arguments of `evaluate_suite` for one suite."""
-        audit, suite = self._audit, self._audit.suites[name]
-        options = EvaluationOptions(
-            signature=suite_signature(audit, suite),
+    def _options(self, name: str) -> EvaluationOptions:
+        """How `evaluate_suite` computes one suite's figures."""
+        audit = self._audit
+        return EvaluationOptions(
+            signature=suite_signature(audit, audit.suites[name]),
             margins=audit.margins,
-            largest_change=audit.largest_change,
-            unseen_log_odds=audit.unseen_log_odds,
             engines=self._engines,
             lineage=self._ladder.lineage,
             confidence=self._confidence,
             seed=audit.seed,
-            foreign=foreign,
         )
-        return SuiteResponses(name, suite, by_model), options
 
-    def _evaluate_suite(self, name: str, foreign: Mapping[str, SelfCheck]) -> _SuiteOutcome:
+    def _evaluate_suite(self, name: str) -> _SuiteOutcome:
         by_model = self.collector.release(name)
-        result = evaluate_suite(*self._evaluation(name, by_model, foreign))
-        rows = {model: parsed.rows for model, parsed in by_model.items()}
-        self._ladder.add(name, rows, result.specs)
+        suite = self._audit.suites[name]
+        answers = {model: _answers(suite, parsed) for model, parsed in by_model.items()}
+        result = evaluate_suite(name, suite, answers, self._options(name))
+        tables = {model: of.table for model, of in answers.items()}
+        self._ladder.add(name, tables, result.specs)
         examples: list[Example] = []
         for model, parsed in by_model.items():
             self._store.runs.write_rows(self._run_id, model, name, _stored_rows(parsed))
             items, figures = self._resolved.items[name], result.examples[model]
             examples += read_examples(self._store, name, model, items, parsed, figures)
-        return _SuiteOutcome(result, examples, suite_components(name, rows, result.specs, self._engines))
+        return _SuiteOutcome(result, examples, suite_components(name, tables, result.specs, self._engines))
+
+
+def _answers(suite: Suite, parsed: ParsedResponses) -> SuiteAnswers:
+    in_order = sorted(parsed.by_item, key=lambda item: (len(parsed.place(item)), parsed.place(item)))
+    return SuiteAnswers(
+        suite,
+        Table.of(parsed.rows, suite.families),
+        dict.fromkeys(in_order),
+        parsed.failures,
+        parsed.merged,
+        parsed.straddled,
+        parsed.straddled_in_part,
+        parsed.logprobs(),
+    )
 
 
 def _stored_rows(parsed: ParsedResponses) -> Iterator[StoredRow]:
-    rows = item_index([parsed.rows])
+    rows = {row.item_id for row in parsed.rows}
     for row in parsed.rows:
         behind = [parsed.keys(item) for item in row.items if item in parsed.by_item]
         # A missing row without sources stands for an item that could not be asked, as what follows a lost answer.

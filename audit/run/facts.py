@@ -44,8 +44,6 @@ def config_json(audit: AuditConfig) -> dict[str, Any]:
         "confidence": audit.confidence,
         "margins": audit.margins,
         "limits": audit.limits,
-        "largest_change": audit.largest_change,
-        "unseen_log_odds": audit.unseen_log_odds,
     }
 
 

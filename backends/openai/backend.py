@@ -17,13 +17,12 @@ import platformdirs
 from pydantic import AfterValidator, Field
 
 from backends.base import (
-    ANOTHER_MODEL,
     Answer,
     Backend,
     Capability,
+    ChecksMade,
     ClassifyRequest,
     Description,
-    DrawsCompared,
     GenerateRequest,
     GenerateResponse,
     Message,
@@ -159,8 +158,6 @@ class OpenAIBackend(Backend):
         canary that passed. Later answers may come from either model.
     unverified_reason : str
         What was noticed.
-    draws_compared : DrawsCompared or None
-        What the draws after the run's own questions could show; None before `verify_identity`, or without draws.
     """
 
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"key_file": (), "ca_bundle": ()}
@@ -212,8 +209,8 @@ class OpenAIBackend(Backend):
         self._prices = prices
         self.usage = Usage(prices, max_cost)
         self.unverified_since: float | None = None
-        self.unverified_reason = ANOTHER_MODEL
-        self.draws_compared: DrawsCompared | None = None
+        self.unverified_reason = "another model answers under this name"
+        self._made = ChecksMade()
         self._probe_folder = Path(probe_folder) if probe_folder is not None else None
         self._key = credential(api_key_env, key_file, token)
         self._extras = RequestExtras(
@@ -335,7 +332,8 @@ class OpenAIBackend(Backend):
             self._notice(error)
             return
         own = await check_own(self._api, self._report.capabilities, self._tokenizer, self._own.take())
-        self.draws_compared = own.compared
+        if own.compared is not None:
+            self._made = ChecksMade(2, 1, own.compared.draws)
         if own.contradiction:
             self._distrust_all(ModelChangedError(own.contradiction))
         found = await self._cut.with_thoughts(self._api, self._report.capabilities)
@@ -372,10 +370,9 @@ class OpenAIBackend(Backend):
         compared += self._cut.requests(found) + requests_at_the_end(found, scored)
         return canaries * (self._requests_of_canary + drawn) + compared
 
-    def score_noise(self) -> tuple[float, float]:
-        """As in `SupportsSecondAnswers`: the noise that the probe measured, and how far a canary may move."""
-        noise = self._report.capabilities.repeat_noise if self._report is not None else 0.0
-        return noise, tolerance(noise)
+    def checks_made(self) -> ChecksMade:
+        """As in `SupportsSecondAnswers`."""
+        return self._made
 
     def count_tokens(self, prompts: Sequence[Prompt]) -> list[int] | None:
         """Token counts from the server's tokenise endpoint; None without one, for chats, or when it fails."""

@@ -4,8 +4,9 @@
 nothing is listed, and the whole text of each answer is scored, as lm-evaluation-harness does; longer ones have lower
 probabilities. (For BBQ's answer "unknown" the harness scores ten more wordings; here only the published one counts.)
 
-``mode="likelihood"`` takes the likeliest answer. ``mode="generation"`` lets the model generate a text and parses it
-strictly: it must begin with the letter or text of one answer, or the row is missing (``unparsable``).
+``mode="likelihood"`` takes the likeliest answer. ``mode="generation"`` lets the model generate a text, which must be
+the letter or the text of one answer and nothing else (`backends.reading.answers`); else the row is missing
+(``unparsable``), and the figure's bounds allow for any answer.
 
 With chain of thought the model first generates its steps, greedily in either mode; then it is asked for the answer
 after its own steps (two requests, as in Kojima et al. 2022). The factor ``kind`` says what a row is:
@@ -20,7 +21,6 @@ change          one question, ``condition`` minus ``against``: differences of it
 from __future__ import annotations
 
 import math
-import re
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,7 +31,7 @@ from pydantic import Field
 
 import backends.base as base
 from backends.options import checked_options, some_of
-from backends.reading.words import begins_with_words, comparable, finder_of
+from backends.reading.answers import stated_answer
 from suites.base import Factor, IdentifiedInterval, Item, Row, Suite
 from suites.benchmarks.files import Folder
 from suites.common.conditions import CONDITIONS
@@ -251,7 +251,10 @@ class AnsweredQuestions(Suite):
         else:
             assert isinstance(response, base.GenerateResponse)
             text = response.text.lstrip().removeprefix(self._mark_of_answers) if self._is_whole else response.text
-            chosen, missing = read_choice(text, self._listed(question), question.answers), "unparsable"
+            chosen, missing = (
+                stated_answer(text, question.answers, letters=self.asking.answers == "letter"),
+                "unparsable",
+            )
         if chosen is None:
             return Row(item.id, item.factors, {}, missing=missing)
         return Row(item.id, item.factors, {**self.values_of(question, question.roles[chosen]), **mass})
@@ -340,40 +343,6 @@ class MultipleChoice(AnsweredQuestions):
     @abstractmethod
     def read_questions(self, folder: Folder) -> Sequence[Question]:
         """The questions in the published file. Raises `ConfigError` for any other file."""
-
-
-#: May precede an answer without saying anything.
-_INTRODUCTION = re.compile(r"(?:the\s)?(?:correct\s|right\s|best\s)?answer\s(?:is|would be):?\s*")
-
-
-def read_choice(text: str, marks: Sequence[str], answers: Sequence[str]) -> int | None:
-    """The index of the answer that a text begins with, as letter or whole text; None if there is none.
-
-    None also if the text names another answer after it: "(a) or (b)", "(a) is wrong, (b) is right".
-    """
-    said = re.sub(r"\s+", " ", text).strip().strip("*_`\"'").casefold()
-    said = _INTRODUCTION.sub("", said, count=1) if _INTRODUCTION.match(said) else said
-    found = {}
-    for place, (mark, answer) in enumerate(zip(marks, answers, strict=True)):
-        letter = re.escape(mark.strip("()").casefold())
-        is_marked = re.match(rf"(\({letter}\)|{letter}(?=[).:,]|$))", said)
-        if is_marked:
-            found[place] = said[is_marked.end() :]
-        elif begins_with_words(said, answer.casefold()):
-            found[place] = said[len(answer) :]
-    if len(found) != 1:
-        return None
-    ((chosen, rest),) = found.items()
-    others = [place for place in range(len(answers)) if place != chosen]
-    own = comparable(rest).replace(comparable(answers[chosen].casefold()), " ")  # may hold words of another answer
-    is_named = finder_of([answers[place] for place in others], whole=True)
-    return None if is_named(own) or any(_is_marked(own, marks[place]) for place in others) else chosen
-
-
-def _is_marked(text: str, mark: str) -> bool:
-    """Whether a letter is named within a text. "A" alone may be an article."""
-    letter = re.escape(mark.strip("()").casefold())
-    return re.search(rf"\({letter}\)|(?:\b(?:or|and|nor)|,)\s*{letter}(?!\w)(?!\s\w)", text) is not None
 
 
 def letters(answers: Sequence[str]) -> list[str]:

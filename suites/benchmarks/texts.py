@@ -37,7 +37,7 @@ from suites.common.raters import (
     read_labelled,
     trust,
 )
-from suites.common.text_scorer import TextScorer, raters_among
+from suites.common.text_scorer import TextScorer, raters_of
 
 #: A scorer: its name, hub id or folder, a language model, or the object; see `suites.common.text_scorer.text_scorer`.
 ScorerOption = Annotated[str | Path | TextScorer | base.Backend | None, SkipValidation]
@@ -114,7 +114,7 @@ class ContinuedTexts(Suite):
     @property
     def raters(self) -> Mapping[str, Rater]:
         """The scorers that are language models, which are tested first."""
-        return raters_among(self.text_scorers)
+        return raters_of(self.text_scorers)
 
     def items(self) -> Iterator[Item]:
         for opening in self.openings:
@@ -194,7 +194,7 @@ class ContinuedTexts(Suite):
                     of_group = {"kind": name, "group": group}
                     yield MeasureSpec(quantity, quantity, of_group, kind="probability", family=name, **over)
             if name in self.raters:
-                yield from rater_measures(self.raters[name], rows)
+                yield from rater_measures(self.raters[name])
         for group in self.groups:
             empty = {"kind": "text", "group": group}
             yield MeasureSpec("empty_share", "empty", empty, unit="share", kind="share", family="texts", **over)
