@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from audit.analysis.estimators.families import false_discovery, holm
 from audit.analysis.decisions import margin_of
+from audit.analysis.estimators.families import false_discovery, holm
 from audit.analysis.gate.changes import Candidate, Intervals, hash_of_answers, look_of_change, of_shared
 from audit.analysis.gate.results import GatedFigure, Obstacle
 from audit.analysis.gate.rules import Margins

@@ -91,8 +91,6 @@ def until_words(until: UntilDecided, confidence: float) -> str:
     }[until.question]
     asked = f"{until.items:,} of {until.of_items:,} items, at look {until.look} of {until.looks}"
     ended = f"was decided after {asked}" if until.decided else f"is still open after {asked}"
-    if until.alike:
-        ended += ", which are alike; the remaining items are of the same kinds, and say nothing about others"
     return (
         f"Asked in random order until decided: {question} {ended}. Intervals are at {100 * confidence:.4g} %, so that "
         f"their decisions hold at {100 * until.confidence:.4g} % wherever the run stops."
