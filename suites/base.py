@@ -40,6 +40,9 @@ NO_REFUSAL = frozenset(
 #: A reserved factor, by which a suite tells apart the rows of different measures. Reports leave it out: the measure's
 #: name says the same.
 KIND = "kind"
+#: A reserved factor: the number of the run, where each question is asked afresh in several runs. A model's numbers may
+#: move from run to run, all in the same direction.
+RUN = "run"
 
 
 @dataclass(frozen=True, slots=True)

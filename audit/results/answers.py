@@ -44,6 +44,7 @@ class SuiteInfo(Reported):
 
     ``n_items`` were asked, of the ``of_items`` that the suite has; None in results of older versions.
     ``text_tokens``: length in tokens of the suite's named texts, ``{text name: {model: tokens}}``.
+    ``draws``: whether some of its texts are sampled, so that they may be others when asked again.
     ``cautions``: how its options affect the figures. ``meanings``: a `suites.presentation.Meaning` by measure.
     ``level_labels``: what reports call the levels of its factors.
     """
@@ -52,6 +53,7 @@ class SuiteInfo(Reported):
     title: str
     n_items: int
     of_items: int | None = None
+    draws: bool = False
     signature: dict[str, Any]
     tables: list[dict[str, Any]] = []
     charts: list[dict[str, Any]] = []

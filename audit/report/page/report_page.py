@@ -88,12 +88,17 @@ def report_page(result: AuditResult, *, trend: bool = False, runs: str | None = 
         suites=suites,
         quality_title=captions.DATA_QUALITY_TITLE,
         quality_terms=DATA_QUALITY_TERMS,
-        method_terms=method_terms(result.confidence, next((m.unseen_log_odds for m in result.measures), 1.0)),
+        method_terms=method_terms(result.confidence, _leading_levels(result)),
         left_out=left_out,
         shown=len(examples),
         figure_number=table.number,
         trend=trend,
     )
+
+
+def _leading_levels(result: AuditResult) -> dict[str, int]:
+    """The levels of the sampled factors behind the first primary figure."""
+    return next((measure.levels for measure in result.measures if measure.spec.primary), {})
 
 
 class _NumberedPlots:

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from audit.report.figures import Figures
 from audit.report.formatting import measure_label, number, one_line
 from audit.report.phrases.counted import enumeration, verb
-from audit.report.phrases.findings.comparisons import decided_interval, over, rests_on_kinds_asked, signed
+from audit.report.phrases.findings.comparisons import decided_interval, over, signed
+from audit.report.phrases.findings.reach import rests_on
 from audit.results import Comparison, Verdict, where_key
 
 LISTED = 4  # more pairs than this are counted, not listed
@@ -21,7 +22,7 @@ PAIR_SENTENCES: Mapping[Verdict, str] = {
     "inconclusive": "{a} and {b}: inconclusive, neither a difference nor equivalence is shown",
     "not comparable": "{a} and {b} cannot be compared",
 }
-_ALIKE_AS_ASKED = "{a} and {b}: inconclusive, alike on what was asked, but kinds not asked may differ"
+_IDENTICAL = "{a} and {b} are the same on all {n:,} questions"
 
 
 def compared_in_short(figures: Figures) -> list[str]:
@@ -89,8 +90,8 @@ def compared(pairs: Sequence[tuple[str, Comparison]], short: bool = False) -> st
 
 def _verdict_words(c: Comparison) -> str:
     """The verdict on one pair, as a clause."""
-    as_asked = c.verdict == "inconclusive" and c.open_because == "kinds not asked"
-    return (_ALIKE_AS_ASKED if as_asked else PAIR_SENTENCES[c.verdict]).format(
+    return (_IDENTICAL if c.identical else PAIR_SENTENCES[c.verdict]).format(
+        n=c.n_items,
         a=one_line(c.a),
         b=one_line(c.b),
         by="" if c.difference is None else f" by {number(abs(c.difference), 3)}",
@@ -101,12 +102,10 @@ def _verdict_words(c: Comparison) -> str:
 def _pair(c: Comparison) -> str:
     """The verdict on one pair, with the interval that decided."""
     sentence = _verdict_words(c)
-    if c.verdict != "not comparable" and c.low is not None and c.high is not None:
+    if c.verdict != "not comparable" and not c.identical and c.low is not None and c.high is not None:
         sentence += f" ({_direction(c)}{decided_interval(c)})"
-    if rests_on_kinds_asked(c):
-        sentence += "; this is of kinds like those asked"
-    if c.is_of_few and c.verdict != "not comparable":
-        sentence += "; a few levels decide this, so its interval may be too short"
+    if c.verdict != "not comparable" and (rests := rests_on(c.levels)):
+        sentence += f"; this {rests}"
     noise = c.within_noise and c.verdict != "not comparable"
     return sentence + ("; the difference is smaller than the engines' noise." if noise else ".")
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal, get_args
 
-from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.report.figures import Condition, Figures
 from audit.report.formatting import (
     bounded,
@@ -17,13 +16,13 @@ from audit.report.formatting import (
     measure_label,
     number,
     one_line,
-    with_interval,
 )
 from audit.report.phrases.checks.self_checks import self_check_sentences
 from audit.report.phrases.counted import count, enumeration
 from audit.report.phrases.findings.cautions import cautions, weak_claims
 from audit.report.phrases.findings.ladder import step_sentence
 from audit.report.phrases.findings.pairs import compared, compared_figures, leading_pairs
+from audit.report.phrases.findings.reach import rests_on
 from audit.report.phrases.findings.sides import Side, side_of
 from audit.results import NOT_ASKED, Measure, UntilDecided, where_key
 
@@ -92,8 +91,6 @@ def until_words(until: UntilDecided, confidence: float) -> str:
     }[until.question]
     asked = f"{until.items:,} of {until.of_items:,} items, at look {until.look} of {until.looks}"
     ended = f"was decided after {asked}" if until.decided else f"is still open after {asked}"
-    if until.alike:
-        ended += ", which are alike; the remaining items are of the same kinds, and say nothing about others"
     return (
         f"Asked in random order until decided: {question} {ended}. Intervals are at {100 * confidence:.4g} %, so that "
         f"their decisions hold at {100 * until.confidence:.4g} % wherever the run stops."
@@ -184,13 +181,11 @@ def _by_condition(
             neutral = m.neutral
             side = side_of(m, neutral, alpha)
             sides[side].append((label, m))
-            if side not in ("few", "no interval"):
+            if side != "no interval":
                 corrected.append(m.p_adjusted is not None)
         said = [f"{side} in {_farthest(sides[side], neutral)}" for side in ("below", "above") if sides[side]]
         said += [f"indistinguishable from it in {len(sides['open'])}"] if sides["open"] else []
-        said += [f"left open by kinds not asked in {len(sides['unseen'])}"] if sides["unseen"] else []
         said += [f"left open by missing answers in {len(sides['missing'])}"] if sides["missing"] else []
-        said += [f"too few clusters in {len(sides['few'])}"] if sides["few"] else []
         unread = len(conditions) - sum(len(of_side) for side, of_side in sides.items() if side != "no interval")
         said += [f"no value or no interval in {unread}"] if unread else []
         parts.append(f"{one_line(model)} {', '.join(said)}")
@@ -291,7 +286,8 @@ def _finding(figures: Figures, labelled: Sequence[Labelled]) -> str:
     if not estimated:
         return "is not defined for the answers given."
     neutral = estimated[0][1].neutral
-    room = _kinds_not_asked(estimated) + _few_levels(estimated)
+    rests = rests_on(estimated[0][1].levels)
+    room = f" It {rests}." if rests else ""
     if neutral is None:
         return f"{_values(estimated)}.{room}"
     sides: dict[Side, list[Labelled]] = {side: [] for side in get_args(Side)}
@@ -302,9 +298,7 @@ def _finding(figures: Figures, labelled: Sequence[Labelled]) -> str:
         "above": ("lies", f"above {place}"),
         "below": ("lies", f"below {place}"),
         "open": ("is", f"indistinguishable from {place}"),
-        "unseen": ("is", f"left open by kinds that were not asked; its sampling error alone excludes {place}"),
         "missing": ("is", f"left open by missing answers, which may lie on either side of {place}"),
-        "few": ("is", f"not decided, as fewer than {FEWEST_CLUSTERS} clusters say too little about others"),
         "no interval": ("has", f"no interval{_without(sides['no interval'])}, so nothing is claimed"),
     }
     parts = []
@@ -314,58 +308,6 @@ def _finding(figures: Figures, labelled: Sequence[Labelled]) -> str:
             verb = verb if len(names) == 1 else {"lies": "lie", "is": "are", "has": "have"}[verb]
             parts.append(f"{_models(names, len(figures.models))} {verb} {claim}: {_values(sides[side])}")
     return "; ".join(parts) + "." + room
-
-
-def _kinds_not_asked(labelled: Sequence[Labelled]) -> str:
-    """That intervals are as wide as they are for what was not asked, and how wide they are without that."""
-    few = [(c, m) for c, m in labelled if m.is_of_unseen]
-    if not few:
-        return ""
-    of = few[0][1]
-    asked = enumeration(count(n, factor) for factor, n in of.levels.items())
-    whose = "The interval is" if len(labelled) == 1 else "Intervals are" if len(few) > 1 else "One interval is"
-    room = f"{whose} so wide since {asked} leave room for a kind that is not among them"
-    said = f" {room}, by assumption at most {of.unseen_log_odds:g} log-odds apart{_of_sample(few)}."
-    short = "they are too short" if len(few) > 1 else "it is too short"
-    return f"{said} If such kinds lie farther apart, {short}{_if_anything(few)}."
-
-
-def _if_anything(labelled: Sequence[Labelled]) -> str:
-    """The interval of a single figure where kinds not asked may be anything."""
-    (_, m), *more = labelled
-    known = not more and m.unseen_low is not None and m.unseen_high is not None
-    return f": were they anything, {with_interval(None, m.unseen_low, m.unseen_high)}" if known else ""
-
-
-def _few_levels(labelled: Sequence[Labelled]) -> str:
-    """That intervals of means near an end may be too short."""
-    few = [(c, m) for c, m in labelled if m.is_of_few]
-    if not few:
-        return ""
-    named = "" if len(few) == len(labelled) else f" ({enumeration(dict.fromkeys(_who(c, m) for c, m in few))})"
-    factors = enumeration(few[0][1].levels)
-    if not few[0][1].spec.has_range:
-        return (
-            f" A few levels of {factors} decide the value{named}: their means are skewed, and the likes of these may "
-            "not be among those asked. About 90 of 100 such intervals hold the true value, and not 95."
-        )
-    return (
-        f" So near an end of the scale{named}, a few levels of {factors} decide the value, and the likes of these may "
-        "not be among those asked: if they are very unlike the rest, about 90 of 100 such intervals hold the true "
-        "value, and not 95."
-    )
-
-
-def _of_sample(labelled: Sequence[Labelled]) -> str:
-    """The intervals of the sampling error alone, in order, where there are few."""
-    if len(labelled) > _LISTED or any(m.sampling_low is None for _, m in labelled):
-        return ""
-    one_model = len({m.model for _, m in labelled}) == 1
-    spans = []
-    for condition, m in labelled:
-        span = with_interval(None, m.sampling_low, m.sampling_high)
-        spans.append(f"{span} {condition}".rstrip() if one_model else f"{_who(condition, m)} {span}")
-    return f"; of the sampling error alone: {', '.join(spans)}"
 
 
 def _models(names: Sequence[str], of: int) -> str:
