@@ -31,7 +31,7 @@ from audit.report.phrases import (
     PAIR_SENTENCES,
     asked,
     captions,
-    compared_in_short,
+    comparison_rows,
     first_rows,
     limit_lines,
     limits_overview,
@@ -40,9 +40,9 @@ from audit.report.phrases import (
     scope,
     suite_summary,
     summary,
+    verdict,
 )
 from audit.report.tables import PaperTable, paper_tables, rank_rows
-from audit.report.verdict import verdict
 from audit.results import VERDICT_WORDS, AuditResult, SuiteInfo
 
 
@@ -79,7 +79,7 @@ def report_page(result: AuditResult, *, trend: bool = False, runs: str | None = 
         plain=first_rows(figures),
         limits_overview=limits_overview(result),
         limits=limit_lines(result),
-        in_short=compared_in_short(figures) if len(suites) > 1 else [],
+        comparisons=comparison_rows(figures),
         next_steps=list(next_steps(figures)),
         headline=headline,
         static=_static(

@@ -21,8 +21,7 @@ from starlette.routing import Route
 
 from audit.report.figures import Figures
 from audit.report.page import render_sheet, report_page
-from audit.report.phrases import first_rows, limit_lines, limits_overview, scope
-from audit.report.verdict import verdict
+from audit.report.phrases import first_rows, limit_lines, limits_overview, scope, verdict
 from audit.report.view.browse import PAGE, find_item, find_items
 from audit.results import AuditResult
 from audit.store import Store

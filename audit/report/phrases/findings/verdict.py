@@ -17,8 +17,10 @@ from audit.results import Measure, SuiteInfo
 _NAMED = 3  # models that a sentence names; of more it says how many
 
 
-def verdict(figures: Figures) -> list[str]:
-    """One sentence or two for each suite whose headline figure says what it means."""
+def verdict(figures: Figures, suite: str | None = None) -> list[str]:
+    """One sentence or two for each suite, or for one, whose headline figure says what it means."""
+    if suite is not None:
+        return list(_of_suite(figures, figures.suite(suite)))
     found = ((info, list(_of_suite(figures, info))) for info in figures.result.suites)
     told = [(info, sentences) for info, sentences in found if sentences]
     if len(told) == 1:
