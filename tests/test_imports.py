@@ -150,6 +150,7 @@ def test_audit_imports_no_concrete_suite_or_backend():
         "backends",
         "backends.base",
         "backends.checked_fields",
+        "backends.checking",
         "backends.errors",
     )
     allowed += (
@@ -158,6 +159,7 @@ def test_audit_imports_no_concrete_suite_or_backend():
         "backends.catalogue.plugins",
         "backends.options.toml_lines",
         "backends.reading.words",
+        "backends.telling",
     )
     named = [pair for pair in imports_of("audit") if pair[1].split(".")[0] in ("suites", "backends")]
     assert [pair for pair in named if pair[1] not in allowed] == []
@@ -185,3 +187,9 @@ def test_importing_loads_no_engine(statement):
     code = f"import sys; {statement}; print([m for m in {HEAVY!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_an_import_by_name_is_seen(tmp_path):
+    (tmp_path / "one.py").write_text('import importlib\nload = importlib.import_module("two").load\n')
+    (tmp_path / "two.py").write_text("import one\n")
+    assert circles(import_graph({name: tmp_path / f"{name}.py" for name in ("one", "two")})) == [["one", "two"]]

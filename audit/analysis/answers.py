@@ -71,7 +71,7 @@ def read_answers(
     keep_logprobs : bool
         Whether to keep the continuations' log-probabilities, to compare engines.
     """
-    builder = TableBuilder()
+    builder = TableBuilder(families=suite.families)
     found = SuiteAnswers(suite, None, {})  # type: ignore[arg-type]
     for item, key, stored in answered:
         found.items[item.id] = key
@@ -92,7 +92,7 @@ def read_answers(
                 found.logprobs[item.id] = exact_logprobs(answer)
     found.table = builder.build()
     if type(suite).derive is not Suite.derive:
-        found.table = Table.of(suite.derive(found.table.rows()))
+        found.table = Table.of(suite.derive(found.table.rows()), suite.families)
     return found
 
 

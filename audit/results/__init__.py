@@ -22,6 +22,7 @@ from audit.results.figures import (
     REPORT_KEYS,
     FigureKey,
     FigureName,
+    OfItems,
     Reported,
     Where,
     level_key,
@@ -31,9 +32,7 @@ from audit.results.limits import (
     HIDDEN,
     OPEN_VERDICTS,
     LimitCheck,
-    LimitOverNights,
     LimitVerdict,
-    decisive_reason,
 )
 from audit.results.measures import Agreement, Measure, Reproduction, VarianceComponents
 from audit.results.steps import AttributionStep, EngineDrift, ItemChange, PromptDrift, Rung
@@ -60,10 +59,10 @@ __all__ = [
     "IdentityProblem",
     "ItemChange",
     "LimitCheck",
-    "LimitOverNights",
     "LimitVerdict",
     "Measure",
     "ModelInfo",
+    "OfItems",
     "OpenBecause",
     "PromptCoverage",
     "PromptDrift",
@@ -78,7 +77,6 @@ __all__ = [
     "VarianceComponents",
     "Verdict",
     "Where",
-    "decisive_reason",
     "level_key",
     "where_key",
     "writable",

@@ -21,9 +21,8 @@ from audit.analysis.comparing.comparisons import compare_models
 from audit.analysis.comparing.reproduction import reproductions
 from audit.analysis.components import suite_components
 from audit.analysis.evaluate import EvaluationOptions, SuiteResult, evaluate_suite
-from audit.analysis.gate.rows import stored_rows
 from audit.analysis.gate.rules import GateRules, check_rules
-from audit.analysis.gate.stored import check_run, find_baseline
+from audit.analysis.gate.stored import check_run, find_baseline, stored_tables
 from audit.analysis.self_check import EXACT_WITHIN, within_noise
 from audit.collect import Job, OnEvent, Outcome, ShutdownRequest, run_jobs, stop_on_signals
 from audit.collect.executors import Executor, LocalExecutor
@@ -38,7 +37,6 @@ from audit.run.checks import check_answers, verify_identities
 from audit.run.examples import read_examples
 from audit.run.facts import audit_source, config_json, model_info, suite_info, suite_signature, versions
 from audit.run.stopping_rule import (
-    StoppingAnswer,
     StoppingQuestion,
     comparison_answer,
     gate_answer,
@@ -46,7 +44,7 @@ from audit.run.stopping_rule import (
     stopping_question,
 )
 from audit.run.walk import Walk
-from audit.store import Store, StoredRow, StoredTable, StoreError
+from audit.store import Store, StoreError
 from backends.base import Response
 from backends.errors import ConfigError
 
@@ -191,8 +189,7 @@ class _Run:
             answer = await asyncio.to_thread(self._answer, question, before)
             self._until = UntilDecided(
                 question=question,
-                decided=answer == "decided",
-                alike=answer == "alike",
+                decided=answer,
                 look=look.number,
                 looks=len(looks),
                 items=sum(map(self._n_asked, self._audit.suites)),
@@ -247,25 +244,20 @@ class _Run:
     def _n_asked(self, suite: str) -> int:
         return len(self._resolved.places(suite, self._looks))
 
-    def _answer(self, question: StoppingQuestion, before: AuditResult | None) -> StoppingAnswer | None:
-        """Whether the answers so far decide the question, at this look's share of the error, or no others could."""
+    def _answer(self, question: StoppingQuestion, before: AuditResult | None) -> bool:
+        """Whether the answers so far decide the question, at this look's share of the error."""
         answers = {name: self._read(name) for name in self._audit.suites}
         result = self._result([self._evaluate(name, answers[name]) for name in answers], False)
         if isinstance(self._audit.until, float):
             return precision_answer(self._audit.until, result)
         if question == "comparison":
-            return comparison_answer(result.comparisons, result, self._resolved.items)
-        rules = GateRules(self._audit.margins, self._audit.limits, self._audit.largest_change)
-
-        def stored(model: str, suite: str) -> list[StoredRow]:
-            own = answers[suite][model]
-            return list(StoredTable.of(own.table, own.items).rows())
-
+            return comparison_answer(result.comparisons, result)
+        rules = GateRules(self._audit.margins, self._audit.limits)
         try:
-            report = check_run(self._store, result, stored, before, rules)
+            report = check_run(self._store, result, lambda model, suite: answers[suite][model].table, before, rules)
         except ConfigError:  # a margin or limit names no figure yet: reported at the end, if it still does not
-            return None
-        return gate_answer(report, result, self._resolved.items)
+            return False
+        return gate_answer(report, result)
 
     # -- check ---------------------------------------------------------------------------------
 
@@ -295,8 +287,6 @@ class _Run:
         options = EvaluationOptions(
             signature=suite_signature(audit, audit.suites[name]),
             margins=audit.margins,
-            largest_change=audit.largest_change,
-            unseen_log_odds=audit.unseen_log_odds,
             engines=self._engines,
             lineage=self._ladder.lineage,
             confidence=self._confidence,
@@ -313,7 +303,7 @@ class _Run:
         for name in audit.suites:
             answers = self._read(name)
             found = self._evaluate(name, answers)
-            tables = {model: own.table.rows() for model, own in answers.items()}
+            tables = {model: own.table for model, own in answers.items()}
             self._ladder.add(name, tables, found.specs)
             components += suite_components(name, tables, found.specs, self._engines)
             items = {item.id: item for item in self._resolved.items[name]}
@@ -321,9 +311,7 @@ class _Run:
                 self._store.runs.write_table(self._run_id, model, name, own.table, own.items)
                 examples += read_examples(self._store, name, model, own, items, found.examples[model])
             results.append(found)
-        compare = functools.partial(
-            compare_models, margins=audit.margins, largest_change=audit.largest_change, confidence=self._confidence
-        )
+        compare = functools.partial(compare_models, margins=audit.margins, confidence=self._confidence)
         result = self._result(results, interrupted)
         return result.model_copy(
             update={
@@ -353,7 +341,7 @@ class _Run:
             return []
         rules = GateRules(limits=self._audit.limits)
         with contextlib.suppress(ConfigError):  # one that names no figure: see `_refused_rules`
-            return check_run(self._store, result, stored_rows(self._store, result), None, rules).limits
+            return check_run(self._store, result, stored_tables(self._store, result), None, rules).limits
         return []
 
     def _refused_rules(self, result: AuditResult) -> Iterator[str]:

@@ -15,7 +15,7 @@ from audit.collect import SAMPLE_VERSION, Outcome
 from audit.config import AuditConfig
 from audit.prepare.resolve import DescribedBackend, ResolvedAudit
 from audit.results import AuditSource, ModelInfo, SuiteInfo, writable
-from backends.base import SupportsPrices, count_tokens
+from backends.base import GenerateRequest, Request, SupportsPrices, count_tokens
 from suites.base import Suite
 
 _PACKAGES = ("bias-audit", "numpy", "scipy", "torch", "transformers", "llama-cpp-python", "httpx")
@@ -82,6 +82,10 @@ def model_info(described: DescribedBackend, rounds: Sequence[Outcome]) -> ModelI
     )
 
 
+def _is_sampled(request: Request) -> bool:
+    return isinstance(request, GenerateRequest) and request.sampling.temperature > 0
+
+
 def suite_info(name: str, suite: Suite, audit: AuditConfig, resolved: ResolvedAudit, n_items: int) -> SuiteInfo:
     """What a suite says of itself, for the report; ``n_items`` of its items were asked."""
     texts = suite.texts()
@@ -97,6 +101,7 @@ def suite_info(name: str, suite: Suite, audit: AuditConfig, resolved: ResolvedAu
         title=kind if is_only_one else f"{kind} ({name})",
         n_items=n_items,
         of_items=resolved.of_items[name],
+        draws=any(_is_sampled(item.request) for item in resolved.items[name]),
         signature=suite_signature(audit, suite),
         tables=[dataclasses.asdict(table) for table in suite.tables()],
         charts=[dataclasses.asdict(chart) for chart in suite.charts()],
@@ -104,6 +109,7 @@ def suite_info(name: str, suite: Suite, audit: AuditConfig, resolved: ResolvedAu
         text_tokens=lengths,
         cautions=list(suite.cautions()),
         meanings={measure: dataclasses.asdict(meaning) for measure, meaning in suite.meanings.items()},
+        level_labels={factor: dict(labels) for factor, labels in suite.level_labels.items()},
     )
 
 

@@ -155,9 +155,8 @@ def check_items(
         own = Sample(items, suite.strata, seed, suite.sampled_together).take(most) if len(items) > most else items
         answers = {model: _answered(suite, own, share * bias) for model, share in _MODELS.items()}
         options = EvaluationOptions(
-            signature={}, margins=0.02, largest_change=None, unseen_log_odds=0.0, engines=(), lineage=(),
-            confidence=confidence, seed=seed,
-        )  # fmt: skip
+            signature={}, margins=0.02, engines=(), lineage=(), confidence=confidence, seed=seed
+        )
         result = evaluate_suite(name, suite, answers, options)
         check.specs = result.specs
         check.unreadable = Counter(row.missing for row in answers["with bias"].table.rows() if row.missing is not None)
