@@ -156,8 +156,8 @@ def stored_tables(store: Store, result: AuditResult) -> TableOf:
     def table(model: str, suite: str) -> Table | None:
         if (model, suite) not in kept:
             kept.clear()
-            rows = [stored.row for stored in store.runs.read_rows(result.run_id, model, suite)]
-            kept[model, suite] = Table.of(rows) if rows else None
+            found = store.runs.read_table(result.run_id, model, suite)
+            kept[model, suite] = None if found is None else found.table
         return kept[model, suite]
 
     return table

@@ -66,8 +66,7 @@ def test_a_read_only_store_is_read_and_not_written(path):
 def test_a_full_disk_says_so(store):
     store._database.submit(lambda db: db.execute("PRAGMA max_page_count=60") and None).result()
     with pytest.raises(StoreError, match="disk is full"):
-        for i in range(1000):
-            put(store, *(entry(1000 * i + j) for j in range(100)))
+        put(store, *map(entry, range(2000)))
     assert store.answers.verify().sound
 
 

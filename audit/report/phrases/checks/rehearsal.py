@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from audit.analysis.decisions import FEWEST_CLUSTERS
+from audit.collect.sample_requirement import LEAST_LEVELS
 from audit.prepare.rehearsal import BoundaryCheck, SuiteCheck
 from audit.report.phrases.findings.cautions import STRADDLED_IN_PART
 from audit.results import Measure
@@ -48,9 +48,9 @@ def _design(one: SuiteCheck) -> Iterator[str]:
     if not one.levels:
         yield "  No measure is primary, so none is tested first: name one with `primary`."
     for measure, levels in one.levels.items():
-        few = {factor: n for factor, n in levels.items() if n < FEWEST_CLUSTERS}
-        for factor, n in few.items():
-            yield f"  {measure} has {n} levels of {factor}: with fewer than {FEWEST_CLUSTERS} nothing is decided."
+        for factor, n in levels.items():
+            if n < LEAST_LEVELS:
+                yield f"  {measure} rests on {n} levels of {factor}: what they show of others is little."
     for reason, n in one.unreadable.most_common():
         yield f"  {n:,} planted answers gave no value ({reason})."
     yield from (f"  Caution: {caution}" for caution in one.cautions)
@@ -72,7 +72,7 @@ def _differs(measure: Measure) -> bool:
     """Whether a report would say that the figure differs from its neutral value."""
     if measure.low is None or measure.high is None or measure.neutral is None:
         return False
-    return measure.least_levels >= FEWEST_CLUSTERS and not measure.low <= measure.neutral <= measure.high
+    return not measure.low <= measure.neutral <= measure.high
 
 
 def _value(measure: Measure) -> str:
