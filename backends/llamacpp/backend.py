@@ -21,7 +21,6 @@ from backends.local.generation import TextGenerator
 from backends.local.gguf_header import (
     Value,
     check_causal,
-    check_whole,
     gguf_parts,
     is_gguf,
     longrope_cells,
@@ -82,6 +81,7 @@ class LlamaCppBackend(CausalBackend):
             "context",
             "llama_cpp_python",
             "scoring_version",
+            "sampler",
             "text_version",
         }
     )
@@ -120,8 +120,7 @@ class LlamaCppBackend(CausalBackend):
         if not is_gguf(self.model):
             raise ConfigError("model", str(self.model), "not a GGUF file", "Give a GGUF file, or use HFBackend")
         header = read_gguf_header(self.model)
-        for part in gguf_parts(self.model, header):
-            check_whole(part, header)
+        gguf_parts(self.model, header)
         check_causal(self.model, header)
         if self.n_gpu_layers and not _llama_has_gpu():
             raise ConfigError(
@@ -165,6 +164,7 @@ class LlamaCppBackend(CausalBackend):
             "context": self.context,
             "llama_cpp_python": package_version("llama-cpp-python"),
             "scoring_version": SCORING_VERSION,
+            "sampler": "llama.cpp",
         }
         if self.devices is not None:  # where the layers lie changes no number, what kind of device computes does
             fingerprint["devices"] = " ".join(sorted({name.rstrip("0123456789") for name in self.devices}))

@@ -1,7 +1,6 @@
-"""Whether weights fit the model that a config.json describes: before they are read, and once they are loaded.
+"""Whether the weights that transformers has loaded are those of the model that a config.json describes.
 
-What is asked before is transformers' own loading, of tensors that have shapes and no content: no rule of its own could
-say how it renames, joins and ties the weights of each kind of model.
+It says of weights that are missing, of another shape, or left over no more than a warning, and draws some at random.
 """
 
 from __future__ import annotations
@@ -10,10 +9,6 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-from backends.transformers.loading import one_load
-from backends.transformers.quiet import quiet
-from backends.transformers.weight_files import safetensors_header
 
 #: Kinds that read a text in both directions unless their config.json says `is_decoder`.
 ENCODERS = frozenset(
@@ -45,57 +40,33 @@ def is_encoder(config: Any) -> bool:
     return kind in ENCODERS and not getattr(config, "is_decoder", False)
 
 
-def loaded_without_content(loader: Any, config: Any, files: Sequence[Path]) -> tuple[Any, dict[str, Any]] | None:
-    """A model as transformers loads it from the headers of these files, and what it says of them.
+def _whole_numbers(model: Any, folder: Path) -> list[str]:
+    """The weights that a folder's files hold as whole numbers. Masks, which older files hold so, are no weights."""
+    from safetensors import safe_open
 
-    ``loader`` is its Auto class. None where that cannot be known: it is found out where the model is loaded.
-    """
-    import torch
-
-    if any(file.suffix != ".safetensors" for file in files):
-        return None
-    try:
-        header = {name: tensor for file in files for name, tensor in safetensors_header(file).items()}
-        empty = {name: torch.empty(shape, device="meta") for name, (_, shape) in header.items()}
-        with one_load, quiet():
-            loaded: tuple[Any, dict[str, Any]] = _class_of(config, loader).from_pretrained(
-                None,
-                config=config,
-                state_dict=empty,
-                device_map="meta",
-                dtype=torch.float32,
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,
-            )
-    except Exception:  # foreign code: why a model cannot be made is told where it is loaded
-        return None
-    loaded[1]["whole_numbers"] = _of_whole_numbers(loaded[0], header)
-    return loaded
-
-
-def _of_whole_numbers(model: Any, header: dict[str, tuple[str, list[int]]]) -> set[str]:
-    """The weights that a file holds as whole numbers. Masks, which older files hold so, are no weights."""
     weights = {name for name, _ in model.named_parameters(remove_duplicate=False)}
-    stored = {name for name, (dtype, shape) in header.items() if dtype in _WHOLE_NUMBERS and len(shape) > 1}
-    return {name for name in stored if name in weights or name.endswith(".weight")}
+    found = []
+    for file in folder.glob("*.safetensors"):
+        with safe_open(str(file), "pt") as stored:
+            for name in stored.keys():  # noqa: SIM118 - no mapping
+                if name in weights or name.endswith(".weight"):
+                    part = stored.get_slice(name)
+                    if part.get_dtype() in _WHOLE_NUMBERS and len(part.get_shape()) > 1:
+                        found.append(name)
+    return sorted(found)
 
 
-def _class_of(config: Any, loader: Any) -> Any:
-    """The class that an Auto class would load: some kinds have several, of which the config names one."""
-    found = loader._model_mapping[type(config)]
-    several = {one.__name__: one for one in found} if isinstance(found, list | tuple) else {"": found}
-    named = [several[name] for name in config.architectures or () if name in several]
-    return (named or [*several.values()])[0]
-
-
-def misfit_of_weights(model: Any, found: dict[str, Any], *, is_quantised: bool = False) -> tuple[str, str] | None:
+def misfit_of_weights(
+    model: Any, found: dict[str, Any], folder: Path | None, *, is_quantised: bool = False
+) -> tuple[str, str] | None:
     """What is wrong with a model's weights, and what to do; ``found`` is what transformers says of their loading.
 
-    ``is_quantised``: a library has read the scales, also where the loaded model's config no longer says so.
+    ``folder``: where the files are, if known. ``is_quantised``: a library has read the scales, also where the loaded
+    model's config no longer says so.
 
     Weights that are missing it draws at random, others at each load.
     """
-    if not is_quantised and (quantised := _left_unscaled(model, found)):
+    if not is_quantised and (quantised := _left_unscaled(model, found, folder)):
         problem = f"its weights are quantised, and its config.json has no quantization_config: {quantised}"
         return problem, _UNSCALED
     # Missing buffers are not random: the model's code gives them the same value at each load.
@@ -114,7 +85,7 @@ def misfit_of_weights(model: Any, found: dict[str, Any], *, is_quantised: bool =
     return None
 
 
-def _left_unscaled(model: Any, found: dict[str, Any]) -> str:
+def _left_unscaled(model: Any, found: dict[str, Any], folder: Path | None) -> str:
     """What shows that a model's weights are taken for numbers that they are not; empty where nothing does.
 
     transformers casts them to floats, and leaves out the scales that it does not know.
@@ -123,7 +94,7 @@ def _left_unscaled(model: Any, found: dict[str, Any]) -> str:
         return ""  # its library reads the scales
     if scales := sorted(name for name in found["unexpected_keys"] if _SCALE.search(name)):
         return f"their scales would be left out ({some(scales)})"
-    if whole := sorted(found.get("whole_numbers", ())):
+    if folder is not None and (whole := _whole_numbers(model, folder)):
         return f"some are whole numbers ({some(whole)})"
     return ""
 
