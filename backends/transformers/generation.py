@@ -8,6 +8,7 @@ model needs is tried once, before its first text.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
@@ -111,10 +112,9 @@ class HFGeneration:
     def _room(self, tokens: int, most: int) -> int:
         """How many texts of so many tokens have room: their keys and values take half of the free memory at most."""
         config = self._model.config.get_text_config()
-        all_heads = getattr(config, "num_attention_heads", None) or 1
-        heads = getattr(config, "num_key_value_heads", None) or all_heads
-        width = getattr(config, "head_dim", None) or config.hidden_size // all_heads
-        size = 2 * config.num_hidden_layers * heads * width * self._model.dtype.itemsize
+        # As many keys as the width of a layer: at most what is needed, and known of every kind of model.
+        sizes = (getattr(config, name, 0) for name in ("num_hidden_layers", "hidden_size"))
+        size = 2 * max(1, math.prod(sizes)) * self._model.dtype.itemsize
         if self._device.type == "cuda":
             free = torch.cuda.mem_get_info(self._device)[0]
         else:
@@ -169,7 +169,7 @@ class HFGeneration:
             except NoRoomError:
                 raise text_too_large() from None
         if self._device.type == "cuda" and count >= MANY_TEXTS and "VLLMBackend" not in self.route:
-            self.route += "; with many texts on CUDA, VLLMBackend is several times as fast"
+            self.route += "; on a GPU, VLLMBackend is made for many texts"
 
     def _choose_way(self) -> tuple[Way, str]:
         """The first way that gives the log-probabilities of plain passes, and why."""

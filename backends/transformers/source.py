@@ -314,9 +314,22 @@ class ModelSource:
         if (misfit := misfit_of_weights(model, found, folder, is_quantised=is_quantised)) is not None:
             raise self._error(*misfit)
 
+    def _fetched_adapter(self) -> str:
+        """The folder that holds the adapter of a hub id: the commit that is in the fingerprint."""
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+        name, options = str(self.adapter), self._adapter_commit().options
+        try:
+            hf_hub_download(name, "adapter_model.safetensors", **options)
+        except EntryNotFoundError as error:
+            if isinstance(error, LocalEntryNotFoundError) and not options.get("local_files_only"):
+                raise  # the network, not a repository of the older format
+            hf_hub_download(name, "adapter_model.bin", **options)
+        return str(Path(hf_hub_download(name, _ADAPTER_FILE, **options)).parent)
+
     def _with_adapter(self, model: Any) -> Any:
         """The model with the adapter merged into its weights."""
-        from huggingface_hub import snapshot_download
         from peft import PeftModel
 
         from backends.transformers.merged_adapter import MergeError, merged
@@ -329,8 +342,7 @@ class ModelSource:
         source = str(self._adapter_path)
         with one_load, loading("adapter", str(self.adapter), "the adapter", hint), quiet():
             if not self._adapter_path.exists():
-                options = self._adapter_commit().options
-                source = snapshot_download(str(self.adapter), allow_patterns="adapter_*", **options)
+                source = self._fetched_adapter()
             adapted = PeftModel.from_pretrained(model, source)
             # Loaded a second time: only this reports weights that match nothing and would have no effect.
             found = adapted.load_adapter(source, "default")

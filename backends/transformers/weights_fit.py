@@ -27,7 +27,7 @@ _UNSCALED = (
     "read by vLLM: VLLMBackend, or a server"
 )
 _WHOLE = "Give a whole causal language model, its output head included"
-_OF_LAYERS = "Give the number of layers in config.json that the weights have"
+_OF_ONE = "Give the config.json and the weights of one model"
 
 
 def is_encoder(config: Any) -> bool:
@@ -72,16 +72,14 @@ def misfit_of_weights(
     # Missing buffers are not random: the model's code gives them the same value at each load.
     drawn = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     if others := sorted(found["mismatched_keys"]):
-        return _of_another_shape(model, others)
+        name, there, here = others[0]
+        shapes = f"{list(there)} in the weights, and {list(here)} by config.json"
+        return f"its config.json does not fit its weights: {name} is {shapes}", _OF_ONE
     if missing := sorted(drawn & set(found["missing_keys"])):
-        if _are_whole_layers(model, missing, drawn):
-            return f"its config.json has more layers than its weights ({some(missing)} are missing)", _OF_LAYERS
         return f"weights of the model are missing ({some(missing)}) and would be random", _WHOLE
     if beyond := sorted(name for name in found["unexpected_keys"] if _is_of_a_further_layer(model, name)):
-        return (
-            f"its config.json has fewer layers than its weights ({some(beyond)}), which would not be used",
-            _OF_LAYERS,
-        )
+        problem = f"its config.json has fewer layers than its weights ({some(beyond)}), which would not be used"
+        return problem, _OF_ONE
     return None
 
 
@@ -102,37 +100,6 @@ def _left_unscaled(model: Any, found: dict[str, Any], folder: Path | None) -> st
 def some(names: Sequence[str]) -> str:
     """The first three names, and how many more there are."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
-def _of_another_shape(model: Any, others: Sequence[tuple[str, Any, Any]]) -> tuple[str, str]:
-    name, there, here = others[0]
-    shapes = f"{_product(there)} in the weights, and {_product(here)} by config.json"
-    problem = f"its config.json does not fit its weights: {name} is {shapes}"
-    differing = {pair for _, a, b in others for pair in zip(a, b, strict=False) if pair[0] != pair[1]}
-    vocabulary = getattr(model.config.get_text_config(), "vocab_size", None)
-    if len(differing) == 1 and (pair := differing.pop())[1] == vocabulary:
-        return problem, f"Give vocab_size = {pair[0]} in config.json, or the weights that belong to it"
-    more = f" and {len(others) - 1} more" if len(others) > 1 else ""
-    return f"{problem}{more}", "Give the config.json and the weights of one model"
-
-
-def _product(shape: Sequence[int]) -> str:
-    return " x ".join(map(str, shape)) or "a number"
-
-
-def _are_whole_layers(model: Any, missing: Sequence[str], drawn: set[str]) -> bool:
-    """Whether what is missing is all of the last layers, and nothing else."""
-    import torch
-
-    layers = [f"{part}." for part, module in model.named_modules() if isinstance(module, torch.nn.ModuleList)]
-    wholes = set()
-    for name in missing:
-        lists = [part for part in layers if name.startswith(part)]
-        if not lists:
-            return False
-        outer = min(lists, key=len)
-        wholes.add(f"{outer}{name.removeprefix(outer).partition('.')[0]}.")
-    return {name for name in drawn if name.startswith(tuple(wholes))} == set(missing)
 
 
 def _is_of_a_further_layer(model: Any, name: str) -> bool:

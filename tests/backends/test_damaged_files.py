@@ -49,15 +49,14 @@ def pickled_code(folder: Path) -> None:
 FOLDERS: dict[str, tuple[Damage, str]] = {
     "config.json is not JSON": (written("config.json", "{"), "config.json cannot be loaded"),
     "fewer layers than the weights": (with_config(num_hidden_layers=1), "fewer layers than its weights"),
-    "more layers than the weights": (with_config(num_hidden_layers=5), "more layers than its weights"),
-    "more tokens than the weights": (with_config(vocab_size=400), "Give vocab_size = 280"),
+    "more layers than the weights": (with_config(num_hidden_layers=5), "would be random"),
     "an encoder": (with_config(model_type="bert"), "an encoder (bert), which reads a text in both directions"),
     "an unknown architecture": (with_config(model_type="frobnicate"), "frobnicate"),
     "code of its own": (
         with_config(model_type="frob", auto_map={"AutoConfig": "x.X", "AutoModelForCausalLM": "x.X"}),
         "Set trust_remote_code",
     ),
-    "another size": (with_config(hidden_size=64), "280 x 32 in the weights, and 280 x 64 by config.json"),
+    "another size": (with_config(hidden_size=64), "[280, 32] in the weights, and [280, 64] by config.json"),
     "an unknown activation": (with_config(hidden_act="frob"), "frob"),
     "no tokenizer": (without("tokenizer.json", "tokenizer_config.json"), "a folder without a tokenizer"),
     "tokenizer.json is not JSON": (written("tokenizer.json", "{"), "its tokenizer cannot be loaded"),

@@ -207,7 +207,6 @@ LLAMA_FIELDS = [
     Field(
         "scoring_version", "this project's computation", with_next(llamacpp_backend, "SCORING_VERSION", LlamaCppBackend)
     ),
-    Field("text_version", "special tokens once became other tokens", changed_gguf(prefix_space=True), shown=True),
     Field(
         "most_cells",
         "a larger context takes other angles of LongRoPE",
@@ -226,7 +225,7 @@ def test_llamacpp_fields_are_all_explained(tmp_path: Path) -> None:
     explained = {field.name for field in LLAMA_FIELDS} | {"backend", "sampler"}  # engines sum and draw differently
     # "adapter" is always None: it stands for what HFBackend says there, and can never change.
     backend = LlamaCppBackend(save_tiny_llama_gguf(tmp_path / "llama.gguf"))
-    assert set(fingerprint(backend)) == (explained | {"adapter"}) - {"text_version", "most_cells"}
+    assert set(fingerprint(backend)) == (explained | {"adapter"}) - {"most_cells"}
     assert fingerprint(backend)["adapter"] is None
 
 

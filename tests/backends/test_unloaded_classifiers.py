@@ -68,7 +68,7 @@ def as_pickle(damage: Callable[[Path], Any]) -> Callable[[Path], Any]:
 DAMAGED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no head": (without_head, "weights of the model are missing (classifier.bias, classifier.weight)"),
     "fewer layers in config.json": (with_config(num_hidden_layers=1), "fewer layers than its weights"),
-    "another size": (with_config(hidden_size=32), "in the weights, and 32 by config.json"),
+    "another size": (with_config(hidden_size=32), "by config.json"),
     "cut off": (lambda folder: (folder / "model.safetensors").write_bytes(b"\x10"), "the classifier cannot be loaded"),
     "in eight bits": (in_eight_bits, "are quantised, and its config"),
     "no head in a pickle": (as_pickle(without_head), "weights of the model are missing"),
