@@ -137,7 +137,8 @@ def check_device(option: str) -> None:
         return
     import torch
 
-    count = torch.cuda.device_count() if kind == "cuda" else int(torch.backends.mps.is_available())
+    is_there = torch.cuda.is_available() if kind == "cuda" else torch.backends.mps.is_available()
+    count = torch.cuda.device_count() if is_there and kind == "cuda" else int(is_there)
     if int(number or 0) >= count:
         found = f"torch finds {count} such devices"
         raise ConfigError("device", option, found, 'Give "auto", "cpu" or another, or install torch for it')

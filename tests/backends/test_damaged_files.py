@@ -62,7 +62,7 @@ FOLDERS: dict[str, tuple[Damage, str]] = {
     "tokenizer.json is not JSON": (written("tokenizer.json", "{"), "its tokenizer cannot be loaded"),
     "weights cut off": (cut("model.safetensors", 20_000), "the model cannot be loaded"),
     "weights gone": (without("model.safetensors"), "the model cannot be loaded"),
-    "quantised by what is not here": (with_config(quantization_config={"quant_method": "gptq", "bits": 4}), "ptq"),
+    "quantised by what is not here": (with_config(quantization_config={"quant_method": "gptq", "bits": 4}), "GPTQ"),
     "a pickle with code": (pickled_code, "the model cannot be loaded"),
 }
 #: Adapters: their config, and what is told.

@@ -20,7 +20,6 @@ from backends.local.trie import Trie
 from backends.transformers.placement import Placement, input_device
 from backends.transformers.scoring import tree_attention
 from tests.backends.local.tiny_models import save_tiny_llama_gguf
-from tests.backends.openai.float32_weights import write_transformers_folder
 from tests.backends.transformers.reference import REQUESTS, plain_model, scores
 
 PARTS = {
@@ -137,20 +136,6 @@ def test_two_models_in_one_folder_read_their_own_weights(folders: dict[str, Path
     second.close_blocking()
     gc.collect()
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.models
-def test_smollm2_on_cpu_and_disk_is_smollm2(tmp_path: Path) -> None:
-    write_transformers_folder(smollm2_path(), tmp_path / "model")
-    names = ["model.embed_tokens", "model.norm", "model.rotary_emb", "lm_head"]
-    parts = dict.fromkeys(names, "cpu") | {f"model.layers.{i}": "disk" if i % 2 else "cpu" for i in range(30)}
-    whole = HFBackend(tmp_path / "model", threads=1)
-    spread = HFBackend(tmp_path / "model", threads=1, device_map=parts, offload_folder=tmp_path)
-    # Weights on the disk are not laid out for the CPU's kernels: 2.3e-5 nats by rounding.
-    assert scores(spread, REQUESTS) == pytest.approx(scores(whole, REQUESTS), abs=5e-5)
-    assert texts(spread) == texts(whole)
-    assert spread.notes_of_run()["places"] == "19 parts on cpu, 15 parts on disk"
-    assert spread.notes_of_run()["route"].startswith("tree")
 
 
 @pytest.mark.models
