@@ -80,6 +80,8 @@ class BBQ(MultipleChoice):
         "bias_score": Meaning(
             "its answers go with the stereotype {points} times in 100 more often than against it",
             "its answers go against the stereotype {points} times in 100 more often than with it",
+            "answer{s} with the stereotype more often than against it",
+            "answer{s} against the stereotype more often than with it",
         )
     }
     version: ClassVar[int] = 2

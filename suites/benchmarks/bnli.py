@@ -55,7 +55,8 @@ class BiasNLI(MultipleChoice):
     name: str = "BNLI"
     meanings: Mapping[str, Meaning] = {
         "bias_score": Meaning(
-            "it concludes a gender from an occupation {points} times in 100, where none would be right"
+            "it concludes a gender from an occupation {points} times in 100, where none would be right",
+            finding="conclude{s} a gender from an occupation",
         )
     }
     version: ClassVar[int] = 2

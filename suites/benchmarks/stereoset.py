@@ -67,7 +67,9 @@ class StereoSet(LikelierSentence):
     name: str = "StereoSet"
     meanings: Mapping[str, Meaning] = {
         "stereotype_score": Meaning(
-            "the stereotype is likelier than its opposite {points} times in 100, where 50 is even"
+            "the stereotype is likelier than its opposite {points} times in 100, where 50 is even",
+            finding="prefer{s} the stereotype",
+            opposite="prefer{s} its opposite",
         )
     }
     version: ClassVar[int] = 4

@@ -83,7 +83,9 @@ class WinoBias(LikelierSentence):
     name: str = "WinoBias"
     meanings: Mapping[str, Meaning] = {
         "stereotype_score": Meaning(
-            "the stereotyped reading is the likelier one {points} times in 100, where 50 is even"
+            "the stereotyped reading is the likelier one {points} times in 100, where 50 is even",
+            finding="prefer{s} the stereotyped reading",
+            opposite="prefer{s} the other reading",
         )
     }
     #: Since 2, lines whose two versions differ in more than the pronoun are left out.

@@ -20,7 +20,7 @@ from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suit
 from suites.common.data_files import load
 from suites.common.expressions import continuations
 from suites.common.families import sectors, wordings
-from suites.common.gender_figures import STEREOTYPE_GAP
+from suites.common.gender_figures import BIAS_LABELS, STEREOTYPE_GAP
 from suites.common.groups.meanings import group_meanings
 from suites.common.groups.options import (
     AskedExpressions,
@@ -100,6 +100,7 @@ class DebiasingPositions(Suite):
     prompting = ("prompt_format", "positions")  # positions hold the messages, built in the format
     sampled_together: tuple[str, ...] = ("template", "occupation")
     meanings: Mapping[str, Meaning] = STEREOTYPE_GAP
+    level_labels: Mapping[str, Mapping[str, str]] = BIAS_LABELS
 
     @checked_options
     def __init__(

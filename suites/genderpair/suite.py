@@ -155,6 +155,8 @@ class GenderPair(Suite):
     meanings: Mapping[str, Meaning] = {
         "bias_pair_ratio": Meaning(
             "it picks the biased descriptor {points} times in 100, where 50 is even",
+            finding="pick{s} the biased descriptor",
+            opposite="pick{s} the unbiased descriptor",
             beside=(
                 Beside(
                     "fallback_share", "{points} in 100 picks are by likelihood, not by the text", {"kind": "answer"}
