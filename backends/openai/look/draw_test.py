@@ -15,8 +15,8 @@ from backends.openai.scoring.top_logprobs import TopLogprobs
 LEVEL = 5e-5
 #: The least probability of all other words: values are rounded, and several tokens share a string.
 _LEAST_OTHER = 1e-4
-#: Exponents that are tried with the words' log-probabilities (likelihood ratios of temperatures) and with whether a word
-#: has one of these ranks; each bound counts as many times, since each could have been the lowest.
+#: Exponents that are tried with the words' log-probabilities (likelihood ratios of temperatures) and with whether a
+#: word has one of these ranks; each bound counts as many times, since each could have been the lowest.
 _OF_LOGS = (-0.95, -0.7, -0.45, -0.2, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 _OF_RANKS, _RANKS = (-2.0, -1.0, -0.4, 0.4, 1.0, 2.0), ((0, 1), (1, 2), (2, 5), (5, 10))
 
