@@ -21,12 +21,10 @@ from audit.report.phrases.findings.first_page import (
 from audit.report.phrases.findings.pairs import PAIR_SENTENCES, comparison_rows
 from audit.report.phrases.findings.summary import HEADINGS, scope, suite_summary, summary
 from audit.report.phrases.findings.verdict import verdict
-from audit.report.phrases.methods import DATA_QUALITY_TERMS, method_terms
 from audit.report.phrases.next_steps import next_steps
 from audit.report.phrases.trend import absence_line, changed_notes, gate_lines, trend_scope
 
 __all__ = [
-    "DATA_QUALITY_TERMS",
     "EVIDENCE_NOT_CONFORMITY",
     "HEADINGS",
     "PAIR_SENTENCES",
@@ -43,7 +41,6 @@ __all__ = [
     "is_weak",
     "limit_lines",
     "limits_overview",
-    "method_terms",
     "next_steps",
     "plain_rows",
     "plain_sentence",
