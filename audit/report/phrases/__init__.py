@@ -8,10 +8,9 @@ from audit.report.phrases.checks.limits import limit_lines, limits_overview
 from audit.report.phrases.checks.self_checks import contradictions
 from audit.report.phrases.findings.cautions import is_weak, prompts_below
 from audit.report.phrases.findings.comparisons import interval_behind, with_words
+from audit.report.phrases.findings.example import answer_line, asked
 from audit.report.phrases.findings.first_page import (
     EVIDENCE_NOT_CONFORMITY,
-    answer_line,
-    asked,
     first_rows,
     plain_rows,
     plain_sentence,
