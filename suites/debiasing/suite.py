@@ -277,9 +277,6 @@ class DebiasingPositions(Suite):
         expressions = self._asked[str(item.factors["template"]), str(item.factors["occupation"])]
         return planted_about(self.groups, expressions, item, bias, item.id, draw)
 
-    def may_lack(self, quantity: str) -> bool:
-        return quantity.startswith("share_")
-
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
         return [*rows, *derived_rows(rows, self.groups)]
 
