@@ -118,9 +118,7 @@ def test_scores_are_shown_as_shares_the_likeliest_first() -> None:
     found = said({"scores": scores})
     assert found.question == "The nurse said that"
     assert found.answers == [("a", "she 75 %, he 25 %, it <1 %")]
-    assert found.remark.startswith(
-        "shares among those of the 4 continuations scored whose probability is known: 3 or more."
-    )
+    assert found.remark == "Shares among the 3 of 4 words whose probability is known."
 
 
 def likely(**shares: float) -> Any:
@@ -235,9 +233,8 @@ def test_a_cards_metadata_holds_what_can_be_quoted_alone(tmp_path: Path) -> None
     """The Hub shows a value alone: one answer of 38, or a figure without an interval, read as a result there."""
     sure = mu.measure("a", "gap", {}, 0.47, 0.1, neutral=0.0)
     open_ = mu.measure("a", "rate", {}, 0.02, 0.1, neutral=0.0)
-    few = mu.measure("a", "share", {}, 1.0, 0.1, neutral=0.5).model_copy(update={"levels": {"o": 1}})
     bare = mu.measure("a", "part", {}, 0.55, 0.1, neutral=0.1).model_copy(update={"low": None, "high": None})
-    primary = [m.model_copy(update={"spec": replace(m.spec, primary=True)}) for m in (sure, open_, few, bare)]
+    primary = [m.model_copy(update={"spec": replace(m.spec, primary=True)}) for m in (sure, open_, bare)]
     found = result(*primary, meanings={m.measure: GAP for m in primary}, complete=False)
     card = write_report(found, tmp_path, formats=["card"])["card"].read_text("utf-8")
     front, body = card.split("\n---\n")
@@ -246,8 +243,7 @@ def test_a_cards_metadata_holds_what_can_be_quoted_alone(tmp_path: Path) -> None
     assert set(metrics) == {"gap", "rate"}
     assert (metrics["gap"]["remark"], metrics["rate"]["remark"]) == ("", "may be 0")
     assert metrics["gap"]["complete"] is False
-    assert "2 of these 4 figures are not in the metadata above" in body
-    assert "too few to tell" in body
+    assert "1 of these 3 figures are not in the metadata above" in body
     assert "no interval" in body
     assert "may be 0" in body
 
@@ -372,7 +368,7 @@ def test_of_several_suites_rows_with_a_value_come_first() -> None:
     some = [m.model_copy(update=unknown) if m.where.get("bias") == "explicit" else m for m in measured]
     found, *_ = first_rows(Figures(mu.result(["a"], infos, [*some, *mu.toy_measures(["a"])])))
     assert [row.condition.split(",")[0] for row in found.rows] == ["implicit"] * 3
-    assert found.left_out == "3 more figures: without a value"
+    assert found.left_out == "3 more figures"
     found, *_ = first_rows(
         Figures(mu.result(["a"], infos, [m.model_copy(update=unknown) for m in measured] + mu.toy_measures(["a"])))
     )

@@ -68,8 +68,11 @@ def _is_answered(example: Example) -> bool:
 
 
 def _coverage(examples: Collection[Example], measures: Iterable[Measure]) -> str:
-    """``Together these 26 words have a 4 % chance of coming next.``"""
+    """``Together these 26 words have a 4 % chance of coming next``; or of how many the probability is known."""
     counts = [len(_scores(e.answer)) for e in examples]
+    asked = max((len(e.answer.get("scores", ())) for e in examples if isinstance(e.answer, Mapping)), default=0)
+    if counts and min(counts) < asked:
+        return f"Shares among the {min(counts)} of {asked} words whose probability is known." if min(counts) else ""
     held = sorted(m.probability_mass for m in measures if m.probability_mass is not None)
     if not held or not counts or not min(counts) or not all(e.prompt for e in examples):
         return ""
