@@ -248,6 +248,9 @@ class MeasureSpec:
         True for figures of a single level (one occupation), which tables fold away.
     probability_mass : str or None
         Quantity that holds the total probability, reported with the figure.
+    baseline : str
+        The measure that shows what the same words give without the question. The report warns where the figure is
+        of its sign and size.
 
     Raises
     ------
@@ -275,6 +278,7 @@ class MeasureSpec:
     primary: bool = False
     population: str = ""
     membership: str | None = None
+    baseline: str = ""
 
     def __post_init__(self) -> None:
         if (wrong := wrong_field(self)) is not None:
@@ -375,6 +379,8 @@ class Suite(ABC):
     failures_factor: str | None = None
     #: Its headline figures in plain words, by measure.
     meanings: Mapping[str, Meaning] = {}
+    #: What a report calls the levels of its factors: ``{"bias": {"explicit": "asked directly"}}``.
+    level_labels: Mapping[str, Mapping[str, str]] = {}
     #: The option that asks without beginning the model's answer, for models that do not continue it; "": there is none.
     without_prefill: ClassVar[str] = ""
     #: (prompt, completion) of texts that the suite brings along: `backends.RecordedBackend` answers with them.
