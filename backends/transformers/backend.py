@@ -306,7 +306,6 @@ class HFBackend(CausalBackend):
                 model,
                 lambda start: encoder.vocabulary.beginning_with(start),
                 pack_tokens=PACK_TOKENS[device.partition(":")[0]] * (OFFLOADED if is_offloaded(model) else 1),
-                threads=1 if self.placement.tensor_parallel else self.thread_count,
             )
             scorer = within_memory(make_scorer, self.device)
         except NoRoomError:
