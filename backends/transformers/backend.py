@@ -38,13 +38,15 @@ if TYPE_CHECKING:
 DType = Literal["auto", "float32", "bfloat16", "float16"]
 
 #: Raise it when a change of the computation may change log-probabilities.
-SCORING_VERSION = 3
+SCORING_VERSION = 4
 #: What is added to it for 16-bit models on a CPU, whose attention alone was changed since.
 SCORING_CHANGES_OF_16_BITS = 1
 #: Tokens of one forward pass, halved when memory runs out. On a CPU, more tokens are not faster.
-PACK_TOKENS = {"cpu": 512, "mps": 2048, "cuda": 8192}
+PACK_TOKENS = {"cpu": 512, "mps": 2048, "cuda": 16384}
 #: Times as many where a pass brings weights from the disk or the CPU's memory first.
 OFFLOADED = 8
+#: Requests of one call on CUDA, where the pauses between two calls are longer than a pass.
+CUDA_BATCH = 2048
 
 
 class HFBackend(CausalBackend):
@@ -178,6 +180,8 @@ class HFBackend(CausalBackend):
 
     def describe_blocking(self) -> Description:
         self._load_tokenizer()
+        if self.device.startswith("cuda"):
+            self.batch_size = CUDA_BATCH
         template = self._tokenizer.chat_template
         identity, kind = self.source.weights()
         kind = self.placement.quantised_as(kind)

@@ -36,7 +36,11 @@ from backends.base import GenerateRequest, GenerateResponse, Sampling, ScoreRequ
 from backends.embedded import smollm2_path
 from backends.local.scoring import Known, prepare, score_batch
 from backends.local.trie import Trie
+from backends.transformers.backend import PACK_TOKENS
+from backends.transformers.memory import PassSize, most_rows
 from backends.transformers.scoring.attention import make_tree_pass
+from backends.transformers.scoring.reader import LogitReader
+from backends.transformers.scoring.rows import TIMES, RowRoute
 from backends.transformers.source import ModelSource
 from backends.transformers.text import HFTextEncoder
 from suites import DebiasingPositions, GenderPair, OccuGender
@@ -50,7 +54,7 @@ SIZES: dict[str, dict[str, int]] = {
 }  # fmt: skip
 START_WORDS = 350
 SHAPE = {"cpu": (4, 128), "cuda": (16, 512)}  # rows and tokens of a bare pass
-PARTS = ("planning", "scoring", "harness", "float32", "texts", "vllm")
+PARTS = ("planning", "scoring", "rows", "harness", "float32", "texts", "vllm")
 
 
 def tell(line: str) -> None:
@@ -249,6 +253,19 @@ def scoring(backend: InMemory, clock: Clock, options: argparse.Namespace, bare: 
     return took
 
 
+def by_rows(backend: InMemory, clock: Clock, options: argparse.Namespace) -> None:
+    """The route of models that do not take the tree, on a sample."""
+    loaded = backend.load()
+    batch = prepare(explicit(options.sample), loaded.encoder, loaded.scorer)
+    reader = LogitReader(loaded.model, loaded.encoder.vocabulary.beginning_with)
+    kind = reader.device.type
+    size = PassSize(PACK_TOKENS[kind] * TIMES[kind], most_rows(reader.vocabulary, options.device), options.device)
+    seconds, _ = clock.time(lambda: [*RowRoute(reader, size).passes(batch.trie)])
+    read = reader.tokens_computed / seconds
+    ms = 1000 * seconds / options.sample
+    tell(f"explicit: rows {ms:.1f} ms a prompt, {read:,.0f} tokens a second without padding")
+
+
 def harness(model: Any, tokenizer: Any, clock: Clock, options: argparse.Namespace, took: dict[str, float]) -> None:
     """lm-evaluation-harness on a sample."""
     if importlib.util.find_spec("lm_eval") is None:
@@ -258,14 +275,15 @@ def harness(model: Any, tokenizer: Any, clock: Clock, options: argparse.Namespac
     from lm_eval.models.huggingface import HFLM
 
     for name, make in SCORED.items():
-        pairs = [(str(r.prompt), c) for r in make(options.sample) for c in r.continuations]
+        count = options.sample if name == "explicit" else max(1, options.sample // 5)  # of longer prompts
+        pairs = [(str(r.prompt), c) for r in make(count) for c in r.continuations]
         asked = [Instance("loglikelihood", {}, pair, i) for i, pair in enumerate(pairs)]
         for size in options.harness_batches if name == "explicit" else options.harness_batches[-1:]:
             if not clock.has_time(f"{name}: lm-evaluation-harness"):
                 return
             lm = HFLM(pretrained=model, tokenizer=tokenizer, batch_size=size, device=options.device)
             seconds, _ = clock.time(lambda: lm.loglikelihood(asked, disable_tqdm=True))  # noqa: B023
-            ms = 1000 * seconds / options.sample
+            ms = 1000 * seconds / count
             ratio = f", {ms / took[name]:.1f} times this engine's" if name in took else ""
             tell(f"{name}: lm-evaluation-harness, batch {size}: {ms:.1f} ms a prompt{ratio}")
 
@@ -309,9 +327,9 @@ def written(backend: InMemory, clock: Clock, options: argparse.Namespace) -> Non
     loaded, model = backend.load(), backend.load().model
     requests = texts(options.texts, options.text_tokens)
     prompts = [loaded.encoder.render(request.prompt) for request in requests]
+    model.generation_config.eos_token_id = None  # texts of equal length
     config = transformers.GenerationConfig(
-        do_sample=True, temperature=0.8, top_p=0.95, top_k=0, max_new_tokens=options.text_tokens, pad_token_id=0,
-        eos_token_id=-1,
+        do_sample=True, temperature=0.8, top_p=0.95, top_k=0, max_new_tokens=options.text_tokens, pad_token_id=0
     )  # fmt: skip
 
     def generate() -> int:
@@ -399,6 +417,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     seconds, loaded = clock.time(backend.load)
     tell(f"scorer made in {seconds:.1f} s: {loaded.route}")
     took = scoring(backend, clock, options, bare, rate) if "scoring" in options.parts else {}
+    if "rows" in options.parts and clock.has_time("rows"):
+        by_rows(backend, clock, options)
     if "harness" in options.parts and clock.has_time("lm-evaluation-harness"):
         harness(model, tokenizer, clock, options, took)
     if "float32" in options.parts and clock.has_time("distance to float32"):

@@ -243,6 +243,8 @@ def make_tree_pass(
     past: State,
     to_device: Callable[[npt.NDArray[Any]], torch.Tensor] = torch.from_numpy,
     chunks: Mapping[int, int] | None = None,
+    *,
+    on_cpu: bool = True,
 ) -> TreePass:
     """Compute which keys each block of queries sees. ``chain``: the nodes of ``past``; ``chunks``: as in `TreePass`.
 
@@ -250,7 +252,7 @@ def make_tree_pass(
     its subtree, which are consecutive: the queries from the key itself (or the block's first) until its subtree ends.
     """
     depths = trie.depths[pack.start : pack.stop]
-    starts = np.array(block_starts(depths))
+    starts = np.array(block_starts(depths, on_cpu=on_cpu))
     sizes = np.diff(np.array([*starts, len(depths)]))
     block = int(sizes.max())
     above = depths[starts]  # so many ancestors

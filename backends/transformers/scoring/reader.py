@@ -99,13 +99,11 @@ class LogitReader:
         with torch.inference_mode():
             piece = max(1, PIECE_BYTES[logits.device.type] // (4 * logits.shape[-1]))
             total = torch.cat([part.float().logsumexp(-1) for part in logits.split(piece)])
-            rows, ids = (torch.from_numpy(x).to(logits.device) for x in (row_of_ask, np.maximum(targets, 0)))
+            rows, ids = (self.to_device(x).to(logits.device) for x in (row_of_ask, np.maximum(targets, 0)))
             values = logits[rows, ids].float()
             for target in np.unique(targets[targets < 0]).tolist():
-                at = np.flatnonzero(targets == target)
-                values[torch.from_numpy(at).to(logits.device)] = self._of_set(
-                    trie.sets[-1 - target], logits, rows[torch.from_numpy(at).to(logits.device)], piece
-                )
+                at = self.to_device(np.flatnonzero(targets == target)).to(logits.device)
+                values[at] = self._of_set(trie.sets[-1 - target], logits, rows[at], piece)
             found = values - total[rows]
         if found.device.type != "cuda":
             numbers: Floats = found.cpu().double().numpy()  # converted on the CPU: MPS has no float64

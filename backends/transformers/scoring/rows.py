@@ -13,6 +13,10 @@ from backends.local.trie import Floats, Ints, Trie
 from backends.transformers.memory import PassSize, too_large
 from backends.transformers.scoring.reader import LogitReader
 
+#: How many times the tokens of a tree's pass, padding included: many short rows take less memory each.
+TIMES = {"cpu": 4, "mps": 2, "cuda": 2}
+
+
 #: A leaf's path of nodes, and those with asks that no longer row has covered.
 Row = tuple[list[int], list[int]]
 

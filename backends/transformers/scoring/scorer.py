@@ -17,7 +17,7 @@ from backends.local.trie import Trie
 from backends.transformers.context import context_length
 from backends.transformers.memory import PassSize, most_rows
 from backends.transformers.scoring.reader import LogitReader
-from backends.transformers.scoring.rows import RowRoute
+from backends.transformers.scoring.rows import TIMES, RowRoute
 from backends.transformers.scoring.tree import TreeRoute
 from backends.transformers.scoring.trial import agrees, logprobs_alone, support_of, sure_length
 
@@ -57,8 +57,6 @@ class SequenceScorer:
         self.context, _ = context_length(model.config)
         self._reader = reader = LogitReader(model, beginning_with)
         self.vocabulary = reader.vocabulary
-        device = str(reader.device)
-        self.size = PassSize(pack_tokens, most_rows(self.vocabulary, device), device)
         logprobs_alone(reader, (0, 1))  # refuses a model whose logits have another shape
         support = support_of(model)
         if support.sees_later:
@@ -68,15 +66,23 @@ class SequenceScorer:
                 f"by {support.sees_later:.2g} nats",
                 hint="give a causal language model",
             )
+        device, kind = str(reader.device), reader.device.type
+        self.size = PassSize(pack_tokens * TIMES[kind], most_rows(self.vocabulary, device), device)
         rows = RowRoute(reader, self.size, pads=support.pads, together=support.together)
         self._by: TreeRoute | RowRoute = rows
         self.route: Literal["tree", "rows"] = "rows"
         self.route_reason = support.not_tree
         if not self.route_reason:
-            tree = TreeRoute(reader, self.size)
+            size = PassSize(pack_tokens, self.size.most_rows, device)
+            tree = TreeRoute(reader, size)
             self.route_reason = agrees(tree, rows, reader)
             if not self.route_reason:
-                self._by, self.route, self.route_reason = tree, "tree", "each distinct token is read once"
+                self.size, self._by, self.route, self.route_reason = (
+                    size,
+                    tree,
+                    "tree",
+                    "each distinct token is read once",
+                )
                 return
         if not support.pads:
             self.route_reason += (

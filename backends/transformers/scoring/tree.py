@@ -50,7 +50,7 @@ class TreeRoute:
                     start, asks = int(trie.ends[start]), trie.asks(start, int(trie.ends[start]))
                     known = partial(Known, np.arange(asks.start, asks.stop), too_large())
                     line = trie.ancestors(start) if start < len(trie) else chain
-                    past, chain = _cut(past, chain, line), line
+                    past, chain = self._cut(past, chain, line), line
                 if queued is not None:
                     yield queued()
                 queued = known if waits else None
@@ -65,7 +65,8 @@ class TreeRoute:
         """Compute a pack. Returns the state and the nodes of the chain that the next one needs, and what answers it."""
         to_device = self._reader.to_device
         rows, row_of_ask = np.unique(trie.ask_nodes[pack.first_ask : pack.last_ask], return_inverse=True)
-        tree = make_tree_pass(trie, pack, chain, past, to_device, self._chunks)
+        on_cpu = self._reader.device.type == "cpu"
+        tree = make_tree_pass(trie, pack, chain, past, to_device, self._chunks, on_cpu=on_cpu)
         with tree.active():
             logits = self._reader.logits(
                 to_device(trie.tokens[pack.start : pack.stop])[None],
@@ -79,17 +80,15 @@ class TreeRoute:
         wanted: list[int] = []
         if pack.stop < len(trie):
             wanted = trie.ancestors(pack.stop)
-        kept = _cut(tree.present, chain + list(range(pack.start, pack.stop)), wanted)
+        kept = self._cut(tree.present, chain + list(range(pack.start, pack.stop)), wanted)
         return kept, wanted, lambda: Known(asks, read())
 
-
-def _cut(state: State, held: list[int], wanted: list[int]) -> State:
-    """Keys and values of the wanted nodes, selected from those held."""
-    place = {node: i for i, node in enumerate(held)}
-    index = torch.tensor([place[node] for node in wanted], dtype=torch.long)
-    on: dict[Any, torch.Tensor] = {}
-    cut = {}
-    for layer, (k, v) in state.items():
-        at = on.setdefault(k.device, index.to(k.device))
-        cut[layer] = (k.index_select(1, at), v.index_select(1, at))
-    return cut
+    def _cut(self, state: State, held: list[int], wanted: list[int]) -> State:
+        """Keys and values of the wanted nodes, selected from those held."""
+        place = {node: i for i, node in enumerate(held)}
+        index = self._reader.to_device(np.array([place[node] for node in wanted], dtype=np.int64))
+        cut = {}
+        for layer, (k, v) in state.items():
+            at = index.to(k.device)  # layers may be on several devices
+            cut[layer] = (k.index_select(1, at), v.index_select(1, at))
+        return cut
