@@ -362,27 +362,44 @@ class SupportsStopping(Protocol):
         ...
 
 
-#: What an identity check usually notices.
-ANOTHER_MODEL = "another model answers under this name"
+class ChecksMade(NamedTuple):
+    """What was checked of a hosted model's answers.
+
+    Attributes
+    ----------
+    prompts : int
+        Different prompts that got different answers.
+    questions, draws : int
+        The run's questions after which words were drawn, and how many words: they fit the lists.
+    apart : float
+        Nats by which those questions' scores differ from the lists asked for again, on average.
+    """
+
+    prompts: int = 0
+    questions: int = 0
+    draws: int = 0
+    apart: float = 0.0
 
 
 @runtime_checkable
 class SupportsIdentityCheck(Protocol):
-    """A backend that notices when another model answers under the same name.
+    """A backend that notices answers which are not the audited model's.
 
     Attributes
     ----------
     unverified_since : float or None
-        Seconds since the epoch, once another model was noticed: later answers cannot be attributed to
-        the audited model.
+        Seconds since the epoch, once a check has failed: later answers do not count.
+    unverified_reason : str
+        One sentence: what was seen, what it means, what to set.
     """
 
     unverified_since: float | None
+    unverified_reason: str
 
     async def verify_identity(self) -> None:
-        """Check one last time that it is still the same model; called once per run, after the last request.
+        """Make the last checks; called once per run, after the last request.
 
-        Raises `BackendError` when that cannot be determined.
+        Raises `BackendError` when they cannot be made.
         """
         ...
 
@@ -392,15 +409,8 @@ class SupportsIdentityCheck(Protocol):
 
 
 @runtime_checkable
-class ExplainsIdentityCheck(Protocol):
-    """A backend that says why its answers cannot be attributed to the audited model, if not by `ANOTHER_MODEL`."""
-
-    unverified_reason: str
-
-
-@runtime_checkable
 class SupportsSecondAnswers(Protocol):
-    """A backend behind which the model may change: some of a run's questions are asked twice.
+    """A hosted model, which may change while it is asked: some of a run's questions are asked twice.
 
     A local model does not need it: it cannot change once loaded.
     """
@@ -409,51 +419,13 @@ class SupportsSecondAnswers(Protocol):
         """Whether an unchanged model gives this request the same answer each time; a sampled text differs."""
         ...
 
-    def score_noise(self) -> tuple[float, float]:
-        """Nats by which repeated scores of one question were seen to differ, and the most they may differ."""
-        ...
-
-
-@runtime_checkable
-class ScoresSeparately(Protocol):
-    """A backend that may score each continuation by a request of its own: then one of a question is asked twice."""
-
     def scores_separately(self, request: Request) -> bool:
-        """Whether the continuations of this request are scored by separate requests, which may differ in model."""
+        """Whether each continuation takes a request of its own: then one of them is asked twice, not all."""
         ...
 
-
-class DrawsCompared(NamedTuple):
-    """Tokens drawn after a run's own questions that fit its scores, and how large a lie they would not have shown.
-
-    Attributes
-    ----------
-    draws : int
-    probability : float
-        The mean probability of the likeliest audited word where they were drawn.
-    unseen_factor : float or None
-        By how much that word's probabilities may be too high or too low in all answers and still be missed more often
-        than once in 20 runs; None for any factor.
-    left_out : float
-        The most that the audited words outside the lists may have together, on average over the questions, by the draws
-        (95 % confidence); 0 if there are none.
-    doubted : bool
-        Whether such words were drawn more often than their bounds allow, though not so often that it proves the lists
-        false.
-    """
-
-    draws: int
-    probability: float
-    unseen_factor: float | None
-    left_out: float = 0.0
-    doubted: bool = False
-
-
-@runtime_checkable
-class SupportsDraws(Protocol):
-    """A backend that compares a run's scores with draws, in `SupportsIdentityCheck.verify_identity`."""
-
-    draws_compared: DrawsCompared | None
+    def checks_made(self) -> ChecksMade:
+        """What else was checked of its answers, once the run has ended."""
+        ...
 
 
 @runtime_checkable

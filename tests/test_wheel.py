@@ -106,7 +106,7 @@ USES = {
     "azure": "import azure.identity",
     "datasets": "import datasets",
     "embedded": "from backends.embedded import gemma3_path, smollm2_path; gemma3_path(); smollm2_path()",
-    "frames": "import pandas, pyarrow",
+    "frames": "import pandas",
     "google": "import google.auth.transport.requests",
     "hf": "import accelerate, gguf, peft, torch, transformers",
     "llamacpp": "import llama_cpp",

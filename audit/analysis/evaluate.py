@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,7 @@ from audit.analysis.measures import measure_rows
 from audit.analysis.prompt_coverage import prompt_coverage
 from audit.analysis.rows.responses import ParsedResponses
 from audit.analysis.rows.table import Bools, RowTable
-from audit.analysis.self_check import untrue_share, with_foreign_share
-from audit.results import Comparison, DataQuality, EngineDrift, Measure, Ranking, SelfCheck, Where, where_key
+from audit.results import Comparison, DataQuality, EngineDrift, Measure, Ranking, Where, where_key
 from suites.base import MeasureSpec, Suite
 
 #: Maximum number of items shown behind a derived row.
@@ -58,9 +57,6 @@ class EvaluationOptions:
         Level of all intervals, in (0, 1).
     seed : int
         Seed for resampling.
-    foreign : mapping of model name to SelfCheck
-        Models of which a share of the answers may be another model's, or say too little of words that lists leave out;
-        their figures are bounded accordingly.
     """
 
     signature: Mapping[str, Any]
@@ -71,7 +67,6 @@ class EvaluationOptions:
     lineage: Collection[frozenset[str]]
     confidence: float
     seed: int
-    foreign: Mapping[str, SelfCheck] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -96,10 +91,6 @@ def evaluate_suite(responses: SuiteResponses, options: EvaluationOptions) -> Sui
     """Measure one suite for every model, and compare the models."""
     name, by_model = responses.name, responses.by_model
     specs = {model: list(responses.suite.measures(parsed.rows)) for model, parsed in by_model.items()}
-    for model, check in options.foreign.items():
-        parsed = by_model[model]
-        answers = parsed.numbers_of_keys() if check.one_of_several else {}
-        parsed.rows = with_foreign_share(parsed.rows, specs[model], untrue_share(check), answers)
     tables = {model: RowTable(parsed.rows) for model, parsed in by_model.items()}
     measures = {
         model: measure_rows(

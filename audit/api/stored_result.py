@@ -11,7 +11,6 @@ from pydantic import PrivateAttr
 
 from audit.results import REPORT_KEYS, AuditResult, Measure
 from backends.base import Scalar
-from backends.errors import ConfigError
 
 if TYPE_CHECKING:
     from audit.report import Format
@@ -55,7 +54,7 @@ class StoredResult(AuditResult):
     def measures_df(self) -> Any:
         """All figures as a data frame, one per row, with the columns of measures.csv.
 
-        A pandas frame, or a polars one if only that is installed (extra ``frames``).
+        A pandas frame if pandas is installed (extra ``frames``), else a polars one.
         """
         factors = list(dict.fromkeys(factor for measure in self.measures for factor in measure.where))
         names = [name for name in Measure.model_fields if name not in ("where", "spec")]
@@ -78,7 +77,7 @@ class StoredResult(AuditResult):
 
         Returns
         -------
-        pandas.DataFrame, or polars.DataFrame if only that is installed
+        pandas.DataFrame, or polars.DataFrame where pandas is not installed
             Columns: ``model``, ``suite``, ``item``, ``missing`` (why there is no answer, else None), ``derived``, one
             for each factor and one for each quantity ``NAME``. A quantity that is only bounded has ``NAME.low`` and
             ``NAME.high`` instead (``NAME`` is then missing, never 0). A factor's level "no such text", as of a control,
@@ -96,7 +95,7 @@ class StoredResult(AuditResult):
     def write_items(self, path: str | Path, suite: str | None = None, *, derived: bool = False) -> Path:
         """Write the items with their prompts and answers, as `audit export` does. Returns the path.
 
-        ``path`` ends in ``.jsonl``, or in ``.parquet`` (needs the extra ``frames``). ``derived``: as for `items_df`;
+        ``path`` ends in ``.jsonl``, or in ``.parquet``. ``derived``: as for `items_df`;
         these rows repeat the texts of all their items.
         """
         from audit.report.exports import write_items
@@ -151,12 +150,9 @@ def _frame(rows: Iterable[Mapping[str, Any]]) -> Any:
         import pandas
 
         return pandas.DataFrame(columns)
-    if importlib.util.find_spec("polars"):
-        import polars
+    import polars
 
-        return polars.DataFrame(columns, strict=False)
-    hint = 'pip install "bias-audit[frames]", or write_items() and measures.csv'
-    raise ConfigError("data frame", None, "neither pandas nor polars is installed", hint)
+    return polars.DataFrame(columns, strict=False)
 
 
 def _columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:

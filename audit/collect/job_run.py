@@ -211,7 +211,7 @@ class JobRun:
                 raise
 
     async def _ask_rest_again(self, batches: _Batches, size: int) -> None:
-        """Once all first answers are there, repeat the remaining questions: some together, the others one by one."""
+        """Once all first answers are there, repeat the remaining questions."""
         second = self.job.second
         if second is None:
             return
@@ -220,16 +220,11 @@ class JobRun:
             together = second.rest()
             for start in range(0, len(together), size):
                 await batches.put(together[start : start + size])
-            for planned in second.alone():
-                await batches.join()
-                await batches.put([planned])
 
     def _count(self, chunk: Chunk) -> None:
         self.outcome.items += chunk.items
         self.outcome.cached += len(chunk.cached)
         self._work_left -= chunk.cached_work
-        if self.job.second is not None:
-            self.job.second.resume(chunk.cached)
 
     async def _lease(self, missing: Sequence[PlannedRequest]) -> tuple[list[PlannedRequest], list[PlannedRequest]]:
         """Requests to ask now, and those that another audit is asking. Those that failed in this run are in neither."""
@@ -363,8 +358,8 @@ class JobRun:
             if isinstance(answer, GenerateResponse):
                 out.completion_tokens += answer.completion_tokens
             planned.deliver(answer)
-            if self.job.second is not None and self.job.second.chooses(planned):
-                await self.store.second_answers.write(self.job.second.add(planned, answer))
+            if self.job.second is not None:
+                self.job.second.answered(planned, answer)
         self._report()
 
     async def _store_answers(
@@ -384,7 +379,7 @@ class JobRun:
         ]
 
     async def _keep_second(self, ended: Sequence[tuple[PlannedRequest, Answer]]) -> None:
-        """Store second answers beside the first ones. Those that failed are asked again by the next run."""
+        """Store second answers beside the first ones. Those that failed are counted."""
         for planned, answer in ended:
             assert planned.first is not None
             if isinstance(answer, BackendError):

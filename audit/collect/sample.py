@@ -114,7 +114,7 @@ class _Unit:
     """An item, or a set of items that belong together, with its levels, its size and its strata.
 
     ``aside``: it lacks a crossed factor, so it does not enter figures that generalise over that factor.
-    ``first``: it is a control.
+    ``first``: it is a control. ``size``: its questions to the audited model, and those of its own to scorers.
     """
 
     levels: tuple[str, ...]
@@ -138,7 +138,7 @@ def _units(
         if unit is None:
             aside = any(item.factors.get(f) is None for f in crossed)
             unit = units[rank] = _Unit(tuple(_levels(item.factors.get(f)) for f in balanced), aside, item.is_control)
-        unit.size += 1
+        unit.size += not (item.is_control and item.scorer)  # what a scorer reads first costs the model nothing
         unit.strata.add(_levels(*[item.factors.get(f) for f in strata]))
     return units, of_item
 

@@ -120,56 +120,34 @@ class DataQuality(Reported):
 
 
 class SelfCheck(Reported):
-    """What repeating some of a run's questions shows about one model's answers.
+    """What was checked of one hosted model's answers.
 
     Attributes
     ----------
     asked_again, unanswered, disagreed : int
-        Questions with two answers; repeats without an answer; and pairs that the model's noise does not explain.
-    rate_low, rate_high : float
-        Interval of the rate of disagreeing pairs (Clopper and Pearson), at the run's confidence.
-    foreign_at_most : float
-        The largest share of all answers that may be another model's, given ``rate_high``.
-    one_of_several : bool
-        Whether each continuation took requests of its own, so that one of a question was asked again: an answer is then
-        the score of one continuation.
+        Questions with two answers; repeats without an answer; and pairs that no server's noise explains.
     noise : float
-        Nats by which the model's scores vary: the largest difference in an agreeing pair, or the probe's finding.
+        Nats by which each score is widened: how far one is from the server's usual one, on average.
     largest_move : float
         The largest difference of two answers to one question, in nats.
-    agreeing_within : float
-        Nats by which two answers may differ and still agree; 0 in reports of earlier versions.
-    draws, drawn_probability, unseen_factor
-        Tokens drawn after the run's questions that fit its scores, the mean probability of the likeliest audited word
-        there, and the factor by which it may be false in all answers and still be missed more often than once in 20
-        runs: None for any. No draws where the server gives none, or where the run asked nothing new.
-    left_out_at_most
-        The most that the audited words which lists leave out may have together, on average over the questions, by those
-        draws (95 % confidence); 0 if there are none.
-    left_out_doubted
-        Whether such words were drawn more often than their bounds allow, by this run or an earlier one of the same
-        answers, though not so often that it proves the lists false: the figures are bounded accordingly.
-    contradicted
-        Whether what the server gave since it was last verified is quarantined, because another model answers or its
-        own answers contradict each other. What repeats and draws show is then of no use.
+    prompts : int
+        Different prompts that got different answers before the first question.
+    drawn_questions, draws : int
+        Questions after which words were drawn, and how many words: they fit the scores. 0 where the server draws none,
+        or where the run asked nothing new.
+    contradicted : bool
+        Whether a check failed, so that the answers of this run are quarantined.
     """
 
     model: str
     asked_again: int
     unanswered: int
     disagreed: int
-    rate_low: float
-    rate_high: float
-    foreign_at_most: float
     noise: float
     largest_move: float
-    one_of_several: bool = False
-    agreeing_within: float = 0.0
+    prompts: int = 0
+    drawn_questions: int = 0
     draws: int = 0
-    drawn_probability: float | None = None
-    unseen_factor: float | None = None
-    left_out_at_most: float = 0.0
-    left_out_doubted: bool = False
     contradicted: bool = False
 
 

@@ -160,14 +160,11 @@ class AnswerCollector:
                 most[key] = max(most.get(key, 0), answers)
         return most
 
-    def read_again(self, model: str, noise: float, hidden: float) -> None:
-        """Read a model's stored answers again, as intervals as wide as its measured noise (nats). Blocks.
-
-        ``hidden``: the probability by which unlisted continuations may exceed their bounds.
-        """
+    def read_again(self, model: str, noise: float) -> None:
+        """Read a model's stored answers again, as intervals as wide as its measured noise (nats). Blocks."""
         own = [questions for (name, _), questions in self._questions.items() if name == model]
         for questions in own:
-            questions.responses.noise, questions.responses.hidden = noise, hidden
+            questions.responses.noise = noise
         self._look_up_unasked([self._job(self._resolved.models[model], own, range(1, self.look + 1), 0)])
 
     def retract(self, keys: Collection[str]) -> None:
@@ -202,8 +199,7 @@ class AnswerCollector:
         backend = described.backend
         if not isinstance(backend, SupportsSecondAnswers):
             return None
-        pairs = self._store.second_answers.read(described.fingerprint_id)
-        return RepeatedQuestions(backend, pairs, self._seed, len(scored), sum(scored))
+        return RepeatedQuestions(backend, self._seed, sum(scored))
 
     def _are_many_left(self, jobs: Sequence[Job]) -> bool:
         """Whether some of so many questions were not reached that looking up the others takes too long."""

@@ -28,7 +28,7 @@ from audit.analysis.gate.stored import check_run, find_baseline
 from audit.analysis.rows.examples import read_examples
 from audit.analysis.rows.responses import ParsedResponses, Responses
 from audit.analysis.rows.table import item_index
-from audit.analysis.self_check import EXACT_WITHIN, disagreeing, hidden_in_a_question, self_check
+from audit.analysis.self_check import EXACT_WITHIN, FOREIGN, move, self_check
 from audit.collect import OnEvent, Outcome, ShutdownRequest, stop_on_signals
 from audit.collect.executors import Executor, LocalExecutor
 from audit.collect.jobs import Progress
@@ -59,9 +59,6 @@ from audit.run.stopping_rule import (
 )
 from audit.store import Store, StoredRow, StoreError
 from backends.base import (
-    ANOTHER_MODEL,
-    ExplainsIdentityCheck,
-    SupportsDraws,
     SupportsIdentityCheck,
     SupportsSecondAnswers,
 )
@@ -211,10 +208,6 @@ class _Run:
             for model in resolved.models
             for name, suite in audit.suites.items()
         }
-        for (model, _), of_suite in questions.items():
-            backend = resolved.models[model].backend
-            if isinstance(backend, SupportsSecondAnswers):
-                of_suite.responses.noise = backend.score_noise()[0]
         self.collector = AnswerCollector(resolved, questions, store, audit.seed, executor)
         self._until: UntilDecided | None = None
         self._confidence = audit.confidence
@@ -254,7 +247,7 @@ class _Run:
     def _answer(self, question: StoppingQuestion, before: AuditResult | None) -> StoppingAnswer | None:
         """Whether the answers so far decide the question, at this look's share of the error, or no others could."""
         responses = {name: self.collector.parsed(name) for name in self._audit.suites}
-        results = [evaluate_suite(*self._evaluation(name, responses[name], {})) for name in responses]
+        results = [evaluate_suite(*self._evaluation(name, responses[name])) for name in responses]
         result = self._result(results, {}, complete=True, interrupted=False)
         if isinstance(self._audit.until, float):
             return precision_answer(self._audit.until, result)
@@ -285,47 +278,35 @@ class _Run:
                     self._store.answers.quarantine_since, described.fingerprint_id, since, "model changed"
                 )
                 self.collector.retract(keys)
-                backend = described.backend
-                reason = backend.unverified_reason if isinstance(backend, ExplainsIdentityCheck) else ANOTHER_MODEL
-                problems.append(identity_in_doubt(described.name, reason, len(keys)))
+                problems.append(identity_in_doubt(described.name, described.backend.unverified_reason, len(keys)))
         return problems
 
     def check_itself(self, outcomes: Mapping[str, Sequence[Outcome]]) -> list[SelfCheck]:
         """Compare the answers to questions that were asked twice.
 
-        Answers that contradict each other are quarantined. If scores move by more than they may, all are read again
-        as intervals.
+        If some contradict each other, all answers of this run are quarantined: which of them are the model's is
+        unknown. If scores vary, all are read again as intervals.
         """
         checks = []
         for described in self._resolved.models.values():
             backend = described.backend
             if not isinstance(backend, SupportsSecondAnswers):
                 continue
-            noise = backend.score_noise()
             stored = self._store.second_answers.read(described.fingerprint_id)
             held = self.collector.held({pair.keys[0] for pair in stored})
             pairs = [pair for pair in stored if pair.keys[0] in held]
-            new = [pair for pair in disagreeing(pairs, noise[1]) if pair.at >= self._began]
-            keys = [key for pair in new for key in pair.keys]
-            self.collector.retract(self._store.answers.quarantine(keys, "a second answer disagreed"))
             unanswered = sum(outcome.unanswered_again for outcome in outcomes.get(described.name, ()))
-            check = self_check(
-                described.name,
-                pairs,
-                noise,
-                unanswered=unanswered,
-                confidence=self._audit.confidence,
-                one_of_several=any(len(pair.keys) == 1 < held[pair.keys[0]] for pair in pairs),
-                drawn=backend.draws_compared if isinstance(backend, SupportsDraws) else None,
-                doubted=self._store.runs.doubts().get(described.fingerprint_id, 0.0),
-            )
+            check = self_check(described.name, pairs, unanswered, backend.checks_made())
+            if check.contradicted:
+                since = min(self._began, *(pair.at for pair in pairs if move(pair.first, pair.second) > FOREIGN))
+                keys = self._store.answers.quarantine_since(described.fingerprint_id, since, "asked again, it differed")
+                self.collector.retract(keys)
+                self._store.second_answers.remove(pair.keys[0] for pair in pairs)
+            elif check.noise > EXACT_WITHIN:
+                self.collector.read_again(described.name, check.noise)
             if isinstance(backend, SupportsIdentityCheck) and backend.unverified_since is not None:
                 check = check.model_copy(update={"contradicted": True})
             checks.append(check)
-            if check.left_out_doubted:  # at once: the answers are stored, and a later run may ask nothing any more
-                self._store.runs.record_doubt(described.fingerprint_id, check.left_out_at_most)
-            if check.noise > max(EXACT_WITHIN, noise[0]) or check.left_out_doubted:
-                self.collector.read_again(described.name, check.noise, hidden_in_a_question(check))
         return checks
 
     def evaluate(
@@ -337,8 +318,7 @@ class _Run:
     ) -> AuditResult:
         """All figures, from the collected answers."""
         audit = self._audit
-        foreign = {check.model: check for check in checks if check.disagreed or check.left_out_doubted}
-        suites = [self._evaluate_suite(name, foreign) for name in audit.suites]
+        suites = [self._evaluate_suite(name) for name in audit.suites]
         results = [suite.result for suite in suites]
         compare = functools.partial(
             compare_models,
@@ -431,7 +411,7 @@ class _Run:
         )
 
     def _evaluation(
-        self, name: str, by_model: Mapping[str, ParsedResponses], foreign: Mapping[str, SelfCheck]
+        self, name: str, by_model: Mapping[str, ParsedResponses]
     ) -> tuple[SuiteResponses, EvaluationOptions]:
         """The arguments of `evaluate_suite` for one suite."""
         audit, suite = self._audit, self._audit.suites[name]
@@ -444,13 +424,12 @@ class _Run:
             lineage=self._ladder.lineage,
             confidence=self._confidence,
             seed=audit.seed,
-            foreign=foreign,
         )
         return SuiteResponses(name, suite, by_model), options
 
-    def _evaluate_suite(self, name: str, foreign: Mapping[str, SelfCheck]) -> _SuiteOutcome:
+    def _evaluate_suite(self, name: str) -> _SuiteOutcome:
         by_model = self.collector.release(name)
-        result = evaluate_suite(*self._evaluation(name, by_model, foreign))
+        result = evaluate_suite(*self._evaluation(name, by_model))
         rows = {model: parsed.rows for model, parsed in by_model.items()}
         self._ladder.add(name, rows, result.specs)
         examples: list[Example] = []

@@ -27,8 +27,6 @@ _INTERRUPTED = "interrupted"
 LOCKED_SECONDS = 0.5  # that a process which is to exit at once waits for a locked file
 #: In a run's config: how many actors answered for each model.
 _ACTORS = "actors"
-#: What a result holds of a model whose draws left a doubt.
-_DOUBTED = to_bytes('"left_out_doubted":true')
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,31 +180,6 @@ class Runs:
             hint = "Run its config again: it resumes after interruption"
             raise ConfigError("run", run_id, "it has not finished", hint)
         return result
-
-    def record_doubt(self, fingerprint_id: str, share: float) -> None:
-        """Keep that draws left a doubt: words that this model's lists leave out may have that much. The most counts."""
-        update = "ON CONFLICT (fingerprint) DO UPDATE SET share = max(share, excluded.share)"
-        self._database.write(f"INSERT INTO doubts VALUES (?, ?) {update}", (fingerprint_id, share))
-
-    def doubts(self) -> dict[str, float]:
-        """What words that a model's lists leave out may have, by the fingerprint id of each that is in doubt."""
-        with self._database.read() as db:
-            tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
-            shares = dict(db.execute("SELECT fingerprint, share FROM doubts")) if "doubts" in tables else {}
-            sql = "SELECT id, kept_under FROM fingerprint_aliases"
-            aliases = db.execute(sql).fetchall() if "fingerprint_aliases" in tables else []
-            found = db.execute("SELECT result FROM runs WHERE instr(result, ?)", (_DOUBTED,)).fetchall()
-        for (body,) in found:  # of earlier versions, which knew it from a run's result alone
-            result = AuditResult.model_validate_json(from_bytes(body))
-            names = {model.name: model.fingerprint_id for model in result.models}
-            for check in result.self_checks:
-                if check.left_out_doubted and check.model in names:
-                    name = names[check.model]
-                    shares[name] = max(shares.get(name, 0.0), check.left_out_at_most)
-        for other, kept_under in aliases:  # the answers in doubt are read under the id of the same model
-            if other in shares:
-                shares[kept_under] = max(shares.get(kept_under, 0.0), shares[other])
-        return shares
 
     # -- rows --------------------------------------------------------------------------------
 

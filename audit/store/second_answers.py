@@ -1,7 +1,6 @@
 """Questions that were asked twice, with both answers, to show whether one model answered the whole run.
 
-The first answer is the one that counts. A pair is written along with its first answer, so that an interrupted run
-asks for the second one when it resumes. A pair stays if its first answer is quarantined: it is evidence.
+The first answer is the one that counts. A pair is written once both answers are there, and removed with its first one.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ class AnswerPair:
     """Two answers of one model to one question.
 
     ``keys`` are the keys of the first answer in the store: of all continuations of a question, or of the one that was
-    repeated. ``second`` is None until it arrives. ``at`` is when the pair was last written, in seconds since the epoch.
+    repeated. ``at`` is when the pair was written, in seconds since the epoch.
     """
 
     fingerprint: str
     keys: tuple[str, ...]
     first: Answer
-    second: Answer | None
+    second: Answer
     at: float = 0.0
 
 
@@ -53,7 +52,7 @@ class SecondAnswers:
             pair.fingerprint,
             to_json_bytes(list(pair.keys)),
             to_json_bytes(answer_to_json(pair.first)),
-            None if pair.second is None else to_json_bytes(answer_to_json(pair.second)),
+            to_json_bytes(answer_to_json(pair.second)),
         )
         row = (*fields, _checksum(*fields), time.time())
 
@@ -63,7 +62,7 @@ class SecondAnswers:
         await asyncio.wrap_future(self._database.submit(insert, gather=True))
 
     def remove(self, keys: Iterable[str]) -> None:
-        """Delete pairs whose first answers turned out to belong to another question."""
+        """Delete pairs whose first answers do not count."""
         first_keys = [(key,) for key in keys]
         self._database.submit(
             lambda db: db.executemany("DELETE FROM second_answers WHERE key = ?", first_keys)
@@ -78,10 +77,8 @@ class SecondAnswers:
             rows = sound_rows(db, "WHERE fingerprint = ?", (fingerprint,))
         for _, owner, keys, first, second, _, at in rows:
             try:
-                again = None if second is None else answer_from_json(from_json_bytes(second))
-                yield AnswerPair(
-                    owner, tuple(from_json_bytes(keys)), answer_from_json(from_json_bytes(first)), again, at
-                )
+                both = [answer_from_json(from_json_bytes(answer)) for answer in (first, second)]
+                yield AnswerPair(owner, tuple(from_json_bytes(keys)), *both, at)
             except (TypeError, ValueError, AttributeError, KeyError):  # a column of the wrong type
                 continue
 
@@ -95,10 +92,8 @@ def sound_rows(db: sqlite3.Connection, where: str = "", values: Sequence[Any] = 
 
 
 def add_rows(db: sqlite3.Connection, rows: Iterable[Sequence[Any]]) -> None:
-    """Add rows of another store. A pair that is there stays, unless it lacks its second answer."""
-    sql = f"INSERT INTO second_answers ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO "
-    update = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS.split(", "))
-    db.executemany(f"{sql} UPDATE SET {update} WHERE second_answers.second IS NULL AND first = excluded.first", rows)
+    """Add rows of another store. A pair that is there stays."""
+    db.executemany(f"INSERT OR IGNORE INTO second_answers ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
 
 def _is_sound(key: Any, fingerprint: Any, keys: Any, first: Any, second: Any, checksum: Any, _: Any) -> bool:
@@ -108,6 +103,6 @@ def _is_sound(key: Any, fingerprint: Any, keys: Any, first: Any, second: Any, ch
         return False
 
 
-def _checksum(key: str, fingerprint: str, keys: bytes, first: bytes, second: bytes | None) -> str:
-    parts = (to_bytes(key), to_bytes(fingerprint), keys, first, b"" if second is None else second)
+def _checksum(key: str, fingerprint: str, keys: bytes, first: bytes, second: bytes) -> str:
+    parts = (to_bytes(key), to_bytes(fingerprint), keys, first, second)
     return hashlib.sha256(b"\n".join(parts)).hexdigest()[:32]

@@ -7,7 +7,6 @@
     prompts     each prompt's text once, under its hash
     fingerprints, fingerprint_aliases   what a model's id stands for, and ids of the same model
     second_answers   both answers to questions that were asked twice
-    doubts      models whose draws left a doubt about words outside their lists
     request_leases   which audit is asking what at the moment (two audits may share a store)
     quarantine  rows with a wrong checksum, and answers that may belong to another request: they are asked again
     runs, row_chunks, baselines   results, so that reports never ask models
@@ -154,8 +153,6 @@ class Store:
         counting = [pair for pair in pairs if pair[0] not in merged.outdone]
         merge_facts(self._database, self._files, source._database, counting)
         self.runs.add_parts(source.runs)
-        for fingerprint, share in source.runs.doubts().items():
-            self.runs.record_doubt(fingerprint, share)
         return merged
 
     def own_itself(self) -> None:

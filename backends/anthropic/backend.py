@@ -7,12 +7,12 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, Field
 
 from backends.anthropic.client import MessagesClient
+from backends.http.address import server_url
+from backends.http.client import HttpClient
+from backends.http.keys import VARIABLES
+from backends.http.usage import PriceTable
 from backends.openai.backend import AtLeastOne, CostLimit, OpenAIBackend, OptionalPath, OptionalText, Seconds
-from backends.openai.http.address import server_url
-from backends.openai.http.auth import VARIABLES
-from backends.openai.http.client import HttpClient
 from backends.openai.protocol.request_extras import ExtraBody, Headers
-from backends.openai.usage import PriceTable
 from backends.options import OnError, checked_options
 
 _VERSION = {"anthropic-version": "2023-06-01"}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from backends.errors import BackendError
-from backends.openai.http.client import HttpClient
+from backends.http.client import HttpClient
 from backends.reading.reasoning import HIDDEN
 
 #: Parameters that the API lacks. A request with one of them is refused here, before it costs anything.

@@ -1,9 +1,9 @@
 """A language model as a text classifier: a rubric asks a question about the text, and the answer is the label.
 
 ``answer="likelihood"`` scores every answer of the rubric after the question; a label's probability is its answer's
-share of their sum, and `ANSWER_MASS` is that sum. ``answer="text"`` lets the model generate greedily and takes the
-answer that the text begins with; anything else is an error, not a label. Whether such a rater is reliable is tested
-in `suites.common.raters`.
+share of their sum, and `ANSWER_MASS` is that sum. ``answer="text"`` lets the model generate greedily; unless its text
+is one of the answers and nothing else (`backends.reading.answers`), there is no label, but an error, which is counted.
+Whether such a rater is reliable is tested in `suites.common.raters`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -40,10 +39,11 @@ from backends.base import (
 )
 from backends.errors import BackendError, ConfigError
 from backends.options import Options, checked_options, refused
+from backends.reading.answers import stated_answer
 
 _PLACE = "{text}"
-#: Labels are stored, not the texts that they were read from. 2: a text that names two answers is none of them.
-READING_VERSION = 2
+#: Labels are stored, not the texts that they were read from. 3: a text that says more than an answer is none.
+READING_VERSION = 3
 
 
 class RatedExample(Options):
@@ -238,24 +238,16 @@ class LLMRater(Backend):
             case GenerateResponse(text):
                 chosen = self._label_of(text)
                 if chosen is None:
-                    problem = "the rater's text begins with none of the rubric's answers, or names several"
+                    problem = "undecided: the rater's text is none of the rubric's answers, or says more than that"
                     return BackendError("malformed", problem)
                 return ClassifyResponse({label: float(label == chosen) for label in self.rubric.answers})
             case _:
                 return answer
 
     def _label_of(self, text: str) -> str | None:
-        """The label whose answer the text begins with, the longest if several match; None if none does, or if the
-        first sentence names another answer too: "yes or no"."""
-        said = re.sub(r"\s+", " ", text).strip().strip("*_`\"'(").casefold()
-        answers = {label: answer.strip().casefold() for label, answer in self.rubric.answers.items()}
-        found = {label: a for label, a in answers.items() if re.match(rf"{re.escape(a)}(?!\w)", said)}
-        if not found:
-            return None
-        chosen = max(found, key=lambda label: len(found[label]))
-        rest = re.split(r"[.!?;]", said[len(found[chosen]) :])[0].replace(found[chosen], " ")
-        others = "|".join(re.escape(a) for label, a in answers.items() if label != chosen)
-        return None if re.search(rf"(?:\b(?:or|and|nor)|/)\W*(?:{others})(?!\w)", rest) else chosen
+        """The label whose answer is all that the text says (`backends.reading.answers`); None: undecided."""
+        chosen = stated_answer(text, list(self.rubric.answers.values()))
+        return None if chosen is None else list(self.rubric.answers)[chosen]
 
     # -- optional protocols, forwarded to the rating model -----------------------------------------------
 
@@ -278,6 +270,11 @@ class LLMRater(Backend):
     def unverified_since(self) -> float | None:
         """As `SupportsIdentityCheck`."""
         return self.backend.unverified_since if isinstance(self.backend, SupportsIdentityCheck) else None
+
+    @property
+    def unverified_reason(self) -> str:
+        """As `SupportsIdentityCheck`."""
+        return self.backend.unverified_reason if isinstance(self.backend, SupportsIdentityCheck) else ""
 
     async def verify_identity(self) -> None:
         """As `SupportsIdentityCheck`."""

@@ -3,7 +3,7 @@
 Takes a URL, a model's name and a key; gives a backend that probes the server first and uses only proven routes.
 """
 
+from backends.http.usage import PriceTable
 from backends.openai.backend import OpenAIBackend
-from backends.openai.usage import PriceTable
 
 __all__ = ["OpenAIBackend", "PriceTable"]

@@ -17,13 +17,12 @@ import platformdirs
 from pydantic import AfterValidator, Field
 
 from backends.base import (
-    ANOTHER_MODEL,
     Answer,
     Backend,
     Capability,
+    ChecksMade,
     ClassifyRequest,
     Description,
-    DrawsCompared,
     GenerateRequest,
     GenerateResponse,
     Message,
@@ -36,16 +35,17 @@ from backends.base import (
     ScoreRequest,
 )
 from backends.errors import BackendError, ConfigError
+from backends.http.address import REPLICAS, server_url
+from backends.http.client import ConnectionOptions, HttpClient
+from backends.http.keys import VARIABLES, check_key_for
+from backends.http.replicas import ReplicaClient
+from backends.http.retries import with_retries
+from backends.http.tokens import credential
+from backends.http.usage import PriceTable, Usage
 from backends.openai.batches import BatchedClient, Journal
 from backends.openai.batches.batched import MOST_LINES, PRICE
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.generation import choices_of_a_request, generate
-from backends.openai.http.address import REPLICAS, server_url
-from backends.openai.http.auth import VARIABLES, check_key_for
-from backends.openai.http.client import ConnectionOptions, HttpClient
-from backends.openai.http.replicas import ReplicaClient
-from backends.openai.http.retries import with_retries
-from backends.openai.http.tokens import credential
 from backends.openai.probe import (
     DRAWS,
     VERSION,
@@ -73,7 +73,6 @@ from backends.openai.protocol.api import ServerApi
 from backends.openai.protocol.request_extras import RETIRED, ExtraBody, Headers, Query, RequestExtras
 from backends.openai.response_ids import ModelChangedError
 from backends.openai.scoring import ONE_AT_A_TIME, CopiedDraws, RemoteTokenizer, Routes, counts_in_thread, tokens_drawn
-from backends.openai.usage import PriceTable, Usage
 from backends.options import AS_TUPLE, OnError, checked_options
 
 _PLAIN = GenerateRequest((Message("user", "Is the sky blue? Answer yes or no."),), Sampling(max_tokens=16))
@@ -159,8 +158,6 @@ class OpenAIBackend(Backend):
         canary that passed. Later answers may come from either model.
     unverified_reason : str
         What was noticed.
-    draws_compared : DrawsCompared or None
-        What the draws after the run's own questions could show; None before `verify_identity`, or without draws.
     """
 
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"key_file": (), "ca_bundle": ()}
@@ -212,8 +209,8 @@ class OpenAIBackend(Backend):
         self._prices = prices
         self.usage = Usage(prices, max_cost)
         self.unverified_since: float | None = None
-        self.unverified_reason = ANOTHER_MODEL
-        self.draws_compared: DrawsCompared | None = None
+        self.unverified_reason = "another model answers under this name"
+        self._made = ChecksMade()
         self._probe_folder = Path(probe_folder) if probe_folder is not None else None
         self._key = credential(api_key_env, key_file, token)
         self._extras = RequestExtras(
@@ -335,7 +332,8 @@ class OpenAIBackend(Backend):
             self._notice(error)
             return
         own = await check_own(self._api, self._report.capabilities, self._tokenizer, self._own.take())
-        self.draws_compared = own.compared
+        if own.compared is not None:
+            self._made = ChecksMade(2, 1, own.compared.draws)
         if own.contradiction:
             self._distrust_all(ModelChangedError(own.contradiction))
         found = await self._cut.with_thoughts(self._api, self._report.capabilities)
@@ -372,10 +370,9 @@ class OpenAIBackend(Backend):
         compared += self._cut.requests(found) + requests_at_the_end(found, scored)
         return canaries * (self._requests_of_canary + drawn) + compared
 
-    def score_noise(self) -> tuple[float, float]:
-        """As in `SupportsSecondAnswers`: the noise that the probe measured, and how far a canary may move."""
-        noise = self._report.capabilities.repeat_noise if self._report is not None else 0.0
-        return noise, tolerance(noise)
+    def checks_made(self) -> ChecksMade:
+        """As in `SupportsSecondAnswers`."""
+        return self._made
 
     def count_tokens(self, prompts: Sequence[Prompt]) -> list[int] | None:
         """Token counts from the server's tokenise endpoint; None without one, for chats, or when it fails."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
 
 from backends.base import Capability, Form
 from backends.openai.protocol.parameters import ZERO_TEMPERATURE, LimitName
@@ -26,9 +27,8 @@ _LIST_FIELDS = ("identity", "temperature")
 _REFUSED_FIELDS = {"temperature", "top_p", ZERO_TEMPERATURE}
 
 
-@dataclass(frozen=True, slots=True)
-class ServerCapabilities:
-    """What the routes need to know about a server.
+class ServerCapabilities(BaseModel):
+    """What the look at a server finds, and the client needs to know. `model_copy` changes a copy.
 
     Attributes
     ----------
@@ -80,7 +80,11 @@ class ServerCapabilities:
         Whether it does so before some answers only: a text that is cut off before an end may be a thought or not.
     responses : bool
         Whether its chats are answered by the Responses API alone.
+    min_tokens : int
+        The fewest tokens that a request may ask for: of a longer answer, the first token's list is read.
     """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     text_route: TextRoute | None = None
     chat_route: ChatRoute | None = None
@@ -110,6 +114,7 @@ class ServerCapabilities:
     opened_before: bool = False
     opened_unseen: bool = False
     responses: bool = False
+    min_tokens: int = 1
 
     @property
     def always_sent(self) -> dict[str, Any]:

@@ -11,12 +11,12 @@ from typing import Any
 
 from backends.base import GenerateRequest, GenerateResponse, Message
 from backends.errors import BackendError
+from backends.http.errors import inconsistent
+from backends.http.usage import generated_tokens, reasoning_tokens, reported_tokens
 from backends.openai.capabilities import ServerCapabilities
-from backends.openai.http.errors import inconsistent
 from backends.openai.protocol.api import FilteredAnswerError, ServerApi, check_finished, meaning_of, single_choice
 from backends.openai.protocol.parameters import sampling_options
 from backends.openai.protocol.responses_api import MIN_TOKENS
-from backends.openai.usage import generated_tokens, reasoning_tokens, reported_tokens
 from backends.reading.reasoning import (
     UnfinishedThoughtError,
     has_reasoned,

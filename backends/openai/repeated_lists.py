@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from backends.base import Request
-from backends.openai.http.errors import inconsistent
+from backends.http.errors import inconsistent
 
 _TRACKED_LISTS = 200_000
 _RECENT = 4096

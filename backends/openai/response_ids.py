@@ -10,7 +10,7 @@ from typing import Any
 
 from backends.base import Request
 from backends.errors import BackendError
-from backends.openai.http.errors import inconsistent
+from backends.http.errors import inconsistent
 
 _TRACKED_RESPONSES = 20_000
 _KEPT_ENDS = 8

@@ -47,13 +47,20 @@ def finder_of(words: Sequence[str], *, whole: bool) -> Callable[[str], bool]:
     Case, line breaks, kinds of spaces and hyphens, and the vowel signs that Arabic and Hebrew may leave out make no
     difference. An underscore ends a word, as in ``_poor_``; a joiner of Persian does not.
     """
-    any_of = "|".join(re.escape(_as_read(word)) for word in words)
+    any_of = "|".join(re.escape(as_read(word)) for word in words)
     inside = f"(?:[^\\W_]|[{combining_marks()}{_JOINERS}])"
     pattern = re.compile(rf"(?<!{inside})(?:{any_of})(?!{inside})" if whole else any_of)
-    return lambda text: pattern.search(_as_read(text)) is not None
+    return lambda text: pattern.search(as_read(text)) is not None
 
 
-def _as_read(text: str) -> str:
+def folded(text: str) -> str:
+    """The words of a text alone: two texts with the same fold differ in case, spaces, punctuation or Unicode form."""
+    plain = unicodedata.normalize("NFKC", as_read(text)).casefold()
+    return " ".join("".join(sign if is_word_character(sign) else " " for sign in plain).split())
+
+
+def as_read(text: str) -> str:
+    """The text as a reader sees it: whatever its case, spaces, hyphens, invisible signs and optional vowel signs."""
     folded = comparable(comparable(text).casefold()).replace("i\u0307", "i").replace("ı", "i")  # Turkish capitals
     plain = _HYPHENS.sub("-", _OPTIONAL_MARKS.sub("", folded))
     return " ".join(visible(plain).split())

@@ -61,11 +61,16 @@ _REST = ("regard_neutral",)
 
 @dataclass(frozen=True)
 class Rater:
-    """What is tested of a rater: its name as a scorer, the label of each quantity, and the texts; None: not tested."""
+    """What is tested of a rater: its name as a scorer, the label of each quantity, and the texts; None: not tested.
+
+    ``is_model``: whether it is a language model, whose labels count only if the test allows it. A classifier's count
+    anyway; the test shows what it adds for the identity alone.
+    """
 
     name: str
     labels: Mapping[str, str]
     labelled: LabelledTexts | None
+    is_model: bool = True
 
     def has(self, quantity: str, label: str) -> bool:
         """Whether a text with this label has the quantity."""
@@ -86,6 +91,8 @@ def labelled_items(rater: Rater) -> Iterator[Item]:
 def read_labelled(item: Item, rater: Rater, response: ClassifyResponse) -> Row:
     """The row of one labelled text."""
     labels = rater.labels
+    if not {*labels.values()} <= response.labels.keys():
+        return Row(item.id, item.factors, {}, missing="unparsable")
     scores = {quantity: response.labels[label] for quantity, label in labels.items()}
     values = {quantity: IdentifiedInterval.exact(score) for quantity, score in scores.items()}
     of_labels = {label: score for label, score in response.labels.items() if label != ANSWER_MASS}
@@ -118,9 +125,11 @@ class Trust:
 
 
 def trust(rows: Sequence[Row], rater: Rater) -> Mapping[str, Trust]:
-    """Quantity → its `Trust`; empty for an untested rater."""
+    """Quantity → its `Trust`; empty for an untested rater, and for a classifier."""
     labelled = rater.labelled
-    return {} if labelled is None else {q: _trust(_scores(rows, rater, q), labelled, rater, q) for q in rater.labels}
+    if labelled is None or not rater.is_model:
+        return {}
+    return {q: _trust(_scores(rows, rater, q), labelled, rater, q) for q in rater.labels}
 
 
 def only_trusted(rows: Sequence[Row], rater: Rater, found: Mapping[str, Trust]) -> list[Row]:
@@ -128,13 +137,14 @@ def only_trusted(rows: Sequence[Row], rater: Rater, found: Mapping[str, Trust]) 
 
     Rows of labelled texts stay as they are.
     """
-    own = (rater.name, f"swapped {rater.name}")
     if rater.labelled is None:
-        return [replace(row, values=_anything(row.values)) if row.factors["kind"] in own else row for row in rows]
+        return [
+            replace(row, values=_anything(row.values)) if row.factors["kind"] == rater.name else row for row in rows
+        ]
     if all(one.is_trusted for quantity, one in found.items() if quantity not in _REST):
         return list(rows)
     return [
-        replace(row, values={}, missing=row.missing or NOT_TRUSTED) if row.factors["kind"] in own else row
+        replace(row, values={}, missing=row.missing or NOT_TRUSTED) if row.factors["kind"] == rater.name else row
         for row in rows
     ]
 
@@ -159,8 +169,8 @@ def rater_rows(rows: Sequence[Row], rater: Rater) -> Iterator[Row]:
                 yield Row(f"swap/{quantity}/{text}/{pair}", of_pair, {"swap_gap": gap}, sources=sources)
 
 
-def rater_measures(rater: Rater, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
-    """A rater's agreement with people; and its separations and swap gaps, where it read texts about every group."""
+def rater_measures(rater: Rater) -> Iterator[MeasureSpec]:
+    """A rater's agreement with people, its separations and its swap gaps."""
     name, labels, labelled = rater.name, rater.labels, rater.labelled
     if labelled is None:
         return
@@ -173,8 +183,7 @@ def rater_measures(rater: Rater, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
     kind = {"kind": f"labelled {name}"}
     yield MeasureSpec("rater_agreement", "agrees", kind, unit="share", kind="share", **over)
     yield MeasureSpec("rater_answer_mass", "answer_mass", kind, kind="probability", **over)
-    read = any(row.factors["kind"] == f"separation of {name}" for row in rows)
-    for quantity in labels if read else ():
+    for quantity in labels:
         separated = {"kind": f"separation of {name}", "of": quantity}
         halves: dict[Factor, float] = {True: 0.5, False: 0.5}
         yield MeasureSpec(

@@ -118,9 +118,13 @@ _KINDS = {
 }
 
 
-def raters_among(scorers: Mapping[str, TextScorer]) -> dict[str, Rater]:
-    """Name → what is tested, of the scorers that are language models."""
-    return {name: Rater(name, one.labels, one.labelled) for name, one in scorers.items() if one.is_rater}
+def raters_of(scorers: Mapping[str, TextScorer], *, classifiers: bool = False) -> dict[str, Rater]:
+    """Name → what is tested, of the scorers that are language models, and of classifiers too if asked for."""
+    found = {name: Rater(name, one.labels, one.labelled) for name, one in scorers.items() if one.is_rater}
+    for name, one in scorers.items() if classifiers else ():
+        if name not in found and name in _KINDS:
+            found[name] = Rater(name, one.labels, shipped_texts(name), is_model=False)
+    return found
 
 
 def shipped_scorers() -> dict[str, str]:

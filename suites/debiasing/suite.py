@@ -19,6 +19,7 @@ from backends.options import checked_options
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite
 from suites.common.data_files import load
 from suites.common.expressions import continuations
+from suites.common.families import sectors, wordings
 from suites.common.gender_figures import STEREOTYPE_GAP
 from suites.common.groups.meanings import group_meanings
 from suites.common.groups.options import (
@@ -144,6 +145,10 @@ class DebiasingPositions(Suite):
             self.prompts = tuple(replace(p, placebo=None) for p in self.prompts)
         self._choose_tasks(templates, token_aggregation)
         self.references = material.reference_texts()
+        self.families = {
+            "template": wordings({task.id: task.template.raw() for task in self.tasks.values()}),
+            "occupation": sectors(one.name for one in self.occupations),
+        }
         dominated = sorted({o.dominated_by for o in self.occupations})
         biases = tuple(dict.fromkeys(task.bias for task in self.tasks.values()))
         self._measures = Measures(

@@ -9,7 +9,7 @@ from typing import Literal
 from suites.common.groups.weights import Weights
 from suites.common.published import Variant
 from suites.common.raters import Rater
-from suites.common.text_scorer import TextScorer, raters_among
+from suites.common.text_scorer import TextScorer, raters_of
 from suites.genderpair.pairs import PairSet
 
 Fallback = Literal["probability", "perplexity", "none"]
@@ -21,8 +21,9 @@ DEFAULT_FORM = "{question}\n"
 class Design:
     """The options that questions, rows, figures and tables all depend on.
 
-    ``text_scorers`` maps the name of a figure, ``toxicity`` or ``regard``, to its scorer. ``form`` is that of a raw
-    prompt, and ``separator`` stands between it and an answer.
+    ``text_scorers`` maps the name of a figure, ``toxicity`` or ``regard``, to its scorer; with ``audit_scorers``
+    classifiers read the labelled texts too. ``form`` is that of a raw prompt, and ``separator`` stands between it and
+    an answer.
     """
 
     pairs: PairSet
@@ -49,8 +50,8 @@ class Design:
 
     @property
     def raters(self) -> Mapping[str, Rater]:
-        """The scorers that are language models, which are tested first."""
-        return raters_among(self.text_scorers)
+        """The scorers that read labelled texts first: language models, and with ``audit_scorers`` all."""
+        return raters_of(self.text_scorers, classifiers=self.audit_scorers)
 
     @property
     def scored(self) -> list[tuple[str, str]]:

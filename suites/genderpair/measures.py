@@ -11,7 +11,6 @@ from suites.base import Factor, MeasureSpec, QuantityKind, Row
 from suites.common.groups.between import between_groups
 from suites.common.raters import rater_measures
 from suites.genderpair.design import Design, contrast_kind, deviation_kind, figure_of
-from suites.genderpair.swaps.decide import REASONS
 
 _CLUSTERS = ("target", "pair")
 
@@ -77,45 +76,26 @@ _PICKS = (
     _Figure("bias_pair_ratio_by_text", "biased_by_text", "answer", neutral=0.5),
     _Figure("bias_pair_ratio_by_likelihood", "biased_by_likelihood", "answer", neutral=0.5),
     _Figure("fallback_share", "fallback", "answer", family="answers"),
-    _Figure("names_both_share", "names_both", "answer", family="answers"),
-    _Figure("marked_share", "marked", "answer", family="answers"),
     _Figure("refusal_share", "refusal", "answer", family="answers"),
     _Figure("empty_share", "empty", "answer", family="answers"),
 )
-#: Quantities that the authors' rule does not have.
-_OF_OUR_RULE = ("names_both", "marked")
 
 
 def measure_specs(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
     """All figures; those of single levels only if they have rows."""
-    picks = [figure for figure in _PICKS if design.variant == "paper" or figure.quantity not in _OF_OUR_RULE]
-    for figure in (*picks, *_of_scorers(design)):
+    for figure in (*_PICKS, *_of_scorers(design)):
         yield from figure.specs(design)
     yield from _between_groups(design)
     for rater in design.raters.values():
-        yield from rater_measures(rater, rows)
+        yield from rater_measures(rater)
     yield from _deviations(design)
     yield from _by_structure(design)
     yield from _by_level(design, rows)
 
 
 def _of_scorers(design: Design) -> Iterator[_Figure]:
-    for name, scorer in design.text_scorers.items():
-        audited, family = f"audited {name}", f"scorer of {name}"
-        for quantity in sorted(scorer.labels):
-            yield _Figure(quantity, quantity, name, "probability", family=name, is_count=False)
-            if design.audit_scorers:
-                gap, neutral = f"{quantity}_scorer_gap", f"{quantity}_identity_neutral"
-                scored: dict[str, Any] = {"kind": audited, "is_count": False}
-                # A gap compares one identity with all: averaged over all identities it is 0 by construction.
-                yield _Figure(gap, gap, unit="difference", neutral=0.0, family=family, of_all_groups=False, **scored)
-                yield _Figure(neutral, neutral, unit="probability", family=name, **scored)
-        if design.audit_scorers:
-            yield _Figure(f"{name}_swappable_share", "swappable", audited, family=family)
-    if design.audit_scorers and design.text_scorers:
-        yield _Figure("swap_undecided_share", "swap_undecided", "answer", family="answers")
-        for undecided in (f"swap_undecided_{reason}" for reason in REASONS):  # reasons depend on the group
-            yield _Figure(f"{undecided}_share", undecided, "answer", family="answers", of_all_groups=False)
+    for name, quantity in design.scored:
+        yield _Figure(quantity, quantity, name, "probability", family=name, is_count=False)
 
 
 def _between_groups(design: Design) -> Iterator[MeasureSpec]:

@@ -42,7 +42,7 @@ _MEANINGLESS = {
     "both_cases": "an expression stands in the prompt as it is written",
 }
 #: What other figures of this suite are named after their quantity.
-_TAKEN = ("balanced", "released", "by_text", "by_likelihood", "sd", "repeat_sd", "scorer_gap", "identity_neutral")
+_TAKEN = ("balanced", "released", "by_text", "by_likelihood", "sd", "repeat_sd")
 
 
 @dataclass(frozen=True)

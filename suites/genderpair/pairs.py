@@ -16,7 +16,7 @@ from pathlib import Path
 
 from backends.errors import ConfigError
 from suites.common.data_files import PinnedFile, content_sha256, load
-from suites.genderpair.texts.selection import SPELLINGS
+from suites.genderpair.selection import SPELLINGS
 
 GROUPS = ("male", "female", "neither")
 ASPECTS = ("identities", "titles", "pronouns", "names")

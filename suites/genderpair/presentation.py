@@ -29,8 +29,8 @@ _RELEASED_RULE = (
     "bias_pair_ratio_released is the comparable figure."
 )
 _ENGLISH_RULES = (
-    "A pick that a text marks is read in any language. Where none is marked, the rules for what a text affirms, denies "
-    "or declines are those of English: fallback_share and marked_share say how often they were needed."
+    "A pick is read where a text marks it, in any language, but what denies a pick or declines the task is known in "
+    "English alone."
 )
 _SCORERS = (
     "How much the text scorers depend on the identity alone was not measured: a difference of toxicity or regard "
@@ -90,22 +90,18 @@ def published(design: Design, sampling: Sampling) -> Iterator[PublishedFigure]:
 
 
 def tables(design: Design) -> Iterator[TableLayout]:
-    """The paper's Table 4, how the picks were made, and the scorers' own gaps."""
+    """The paper's Table 4, how the picks were made, and how the scorers read labelled texts."""
     figures = _columns(design, "bias_pair_ratio", "selection", "Bias-pair ratio")
     figures += _columns(design, "fallback_share", "answer", "Of it, picks by likelihood")
     figures += _columns(design, "bias_pair_ratio_released", "answer", "Bias-pair ratio by the authors' rule")
-    gaps: list[TableColumn] = []
     for name, quantity in design.scored:
         title = f"{_title(quantity)} ({design.text_scorers[name].what})"
         figures += _columns(design, quantity, name, title)
         if quantity != "toxicity" and len(design.groups) > 1:
             figures.append(TableColumn("σ", f"{quantity}_sd", {"kind": deviation_kind(quantity)}, title))
-        gaps += _columns(design, f"{quantity}_scorer_gap", f"audited {name}", f"Scorer's own gap: {title}")
     picks = [column for measure, kind in _PICKS for column in _columns(design, measure, kind, _title(measure))]
     yield _DRAFTS.table("table4", figures)
     yield _DRAFTS.table("picks", picks)
-    if gaps and design.audit_scorers:
-        yield _DRAFTS.table("scorer_gap", gaps)
     if design.raters:
         yield rater_table(design.raters.values())
 

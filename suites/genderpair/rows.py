@@ -1,25 +1,23 @@
-"""Rows derived from several answers: picks with their fallback, contrasts of the two orders, audits of the scorers."""
+"""Rows derived from several answers: picks with their fallback, contrasts of the two orders, spreads."""
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from suites.base import Factor, IdentifiedInterval, Row, flag
+from suites.base import Factor, IdentifiedInterval, Row
 from suites.common.contrasts import contrast
 from suites.common.groups.between import signed
 from suites.common.raters import Trust, only_trusted, rater_rows, trust
 from suites.genderpair.design import Design, contrast_kind, deviation_kind, figure_of
-from suites.genderpair.pairs import GROUPS
 
 _RowsByKind = Mapping[str, Sequence[Row]]
 
 
 def derived_rows(design: Design, rows: Sequence[Row]) -> list[Row]:
-    """The rows that are reported. Preferences and swapped texts appear only as sources of other rows."""
+    """The rows that are reported. Preferences appear only as sources of other rows."""
     derived: list[Row] = []
     found: dict[str, Mapping[str, Trust]] = {}
     for name, rater in design.raters.items():
@@ -34,11 +32,7 @@ def derived_rows(design: Design, rows: Sequence[Row]) -> list[Row]:
                 bare = by_id.get(f"{row.item_id}#bare")
                 preference = by_id.get(f"{row.item_id}#preference") if design.variant == "paper" else bare
                 derived += _selection_rows(row, preference, bare)
-            case "toxicity" | "regard" as name:
-                derived.append(row)
-                if design.audit_scorers:
-                    derived.append(_audited(row, name, by_id))
-            case kind if row.missing is not None or kind.startswith("labelled "):
+            case kind if kind in design.text_scorers or row.missing is not None or kind.startswith("labelled "):
                 derived.append(row)
             case _:
                 pass
@@ -92,33 +86,6 @@ def _selection_rows(row: Row, preference: Row | None, bare: Row | None) -> list[
         reason = (preference.missing if preference is not None else None) or "undecided"
         return [Row(row.item_id, row.factors, {}, reason), answer]
     return [Row(row.item_id, row.factors, {"biased": picked}, sources=sources), answer]
-
-
-def _audited(row: Row, name: str, by_id: Mapping[str, Row]) -> Row:
-    """The scorer's gap on one text: the score of the original minus the mean over the three versions."""
-    row_id, factors = f"{row.item_id}#audit", {**row.factors, "kind": f"audited {name}"}
-    if row.missing is not None:
-        return Row(row_id, factors, {}, row.missing, row.items)
-    text = by_id.get(row.item_id.removesuffix(f"#{name}"))
-    if text is not None and (undecided := text.values.get("swap_undecided")) is not None and undecided.value == 1:
-        return Row(row_id, factors, {}, "swap undecided", row.items)
-    others = [by_id.get(f"{row.item_id}>{group}") for group in GROUPS if group != row.factors["group"]]
-    swapped = [other for other in others if other is not None]
-    if not swapped:  # no identity in the text: its score is already neutral, and says nothing about the scorer
-        neutral = {f"{quantity}_identity_neutral": value for quantity, value in row.values.items()}
-        return Row(row_id, factors, {**neutral, "swappable": flag(False)}, sources=row.items)
-    sources = (*row.items, *(item for other in swapped for item in other.items))
-    failed = next((other.missing for other in swapped if other.missing is not None), None)
-    if failed is not None:
-        return Row(row_id, factors, {}, failed, sources)
-    values: dict[str, IdentifiedInterval] = {"swappable": flag(True)}
-    for quantity, own in row.values.items():
-        versions = [own.low, *(other.values[quantity].low for other in swapped)]
-        # Differences first: three equal scores give 0, not a rounding error.
-        gap = math.fsum(own.low - version for version in versions) / len(versions)
-        values[f"{quantity}_scorer_gap"] = IdentifiedInterval.exact(gap)
-        values[f"{quantity}_identity_neutral"] = IdentifiedInterval.exact(math.fsum(versions) / len(versions))
-    return Row(row_id, factors, values, sources=sources)
 
 
 def _contrasts(selections: Sequence[Row]) -> Iterator[Row]:

@@ -9,8 +9,8 @@ picks one, marks it, and writes a text. Reported by group:
 
 and, for each, the standard deviation of the three group means (population, as in the paper's Table 4).
 
-`suites.genderpair.texts.selection` describes how a pick is read. If a text names both descriptors or neither, the
-model's own log-probabilities of the two decide, in the prompt's context right after the opening mark of an answer
+`suites.genderpair.selection` describes how a pick is read. If a text leaves it undecided, the model's own
+log-probabilities of the two decide, in the prompt's context right after the opening mark of an answer
 (``fallback="perplexity"``: per token). Picks by text and picks by likelihood are also reported separately, with the
 share of the latter.
 
@@ -25,12 +25,8 @@ of a form are a contrast:
     position effect = biased picks when the biased descriptor comes first - when it comes second
     balanced ratio  = mean of the two, free of the position effect
 
-A scorer's own gap: each text is scored again with its identity swapped for that of the other two groups.
-
-    scorer gap of group g = score(text as g) - mean score(text as male, as female, as neither)
-
-on texts that the model wrote about group g: the part of the score that the scorer gives to the identity alone. The
-mean over the three versions is the group's score without that part (``…_identity_neutral``).
+What a scorer adds for the identity alone is measured on the labelled texts that ship in versions about a woman, a man
+and a nonbinary person (`suites.common.raters`): ``rater_swap_gap``.
 
 The factor ``kind`` says what a row is:
 
@@ -39,8 +35,7 @@ selection           one text: ``biased``
 answer              one text: ``refusal``, ``fallback``, ``marked``, ``biased_released``…
 contrast            two texts that differ in the order of the descriptors
 toxicity, regard    one text, as written: the scorer's quantities
-swapped toxicity…   the same text with another group's identity
-audited toxicity…   one text: ``…_scorer_gap``, ``…_identity_neutral``
+labelled toxicity…  one labelled text, and what follows from these: `suites.common.raters`
 spread of …         one repeat: standard deviation of the three group means of that figure
 repeats             one group: standard deviation of the repeats' means
 ==================  ==============================================================================
@@ -81,7 +76,6 @@ from suites.genderpair.reading import (
     read_bare_words,
     read_preference,
     read_text,
-    swapped_versions,
 )
 from suites.genderpair.rows import derived_rows
 from suites.options import sampling_option
@@ -134,8 +128,8 @@ class GenderPair(Suite):
         a `TextScorer` any other; a backend is a language model used as a rater, and trusted only if labelled
         texts allow it (`suites.common.raters`); None leaves the figure out.
     audit_scorers : bool, optional
-        Score every text again with its identity swapped. Default: True for the paper's groups. For others it cannot
-        be True: the rules of the swap are those of English words for men, women and nonbinary people.
+        Let classifiers read the labelled texts as well: what they add for the identity alone. Default: True for the
+        paper's groups, which these texts are about.
     contrasts, shared, form, separator
         As in `suites.common.groups.options.GroupOptions`. A contrast is of the groups' bias-pair ratios, and of
         their texts' scores. ``form`` is the raw prompt, by default ``{question}`` and a line break, and ``separator``
@@ -155,11 +149,7 @@ class GenderPair(Suite):
         "toxicity": ("profanity", "paper"),
         "regard": ("vader", "paper"),
     }
-    #: 2: picks, refusals and swapped identities are read more precisely. 3: denying one word no longer picks the other;
-    #: ties of the authors' rule are decided by the bare words. 4: "failed to be", "has to be", statements about others.
-    #: 5: descriptors of other people and of things, masks, advice. 6: what a later clause takes back ("but she isn't").
-    #: 7: identities are swapped only in forms known to be safe; other texts are left out, and counted by reason.
-    version: ClassVar[int] = 7
+    version: ClassVar[int] = 8  # 8: only a marked pick counts; texts are not swapped
     strata: tuple[str, ...] = ("group", "aspect", "configuration")
     sampled_together: tuple[str, ...] = ("group", "target", "pair", "form")
     meanings: Mapping[str, Meaning] = {
@@ -199,9 +189,6 @@ class GenderPair(Suite):
             problem = "the authors' rule has a fallback of its own, the perplexity of the bare words"
             raise ConfigError("fallback", fallback, problem, 'Leave it out, or give variant="paper"')
         self._asked = asked = asked_groups(groups, details, prompt_format)
-        if asked.own is not None and audit_scorers:
-            problem = "identities are swapped by rules for male, female and neither"
-            raise ConfigError("audit_scorers", True, problem, "Leave it out for groups of your own")
         chosen = {"toxicity": toxicity, "regard": regard}
         self.design = Design(
             pairs=chosen_pairs(pairs, asked.own, asked.shared),
@@ -301,12 +288,8 @@ class GenderPair(Suite):
             yield Item(f"{item.id}#bare", _bare_words(item), {**factors, "kind": "bare"})
         if not text.strip():
             return
-        swapped = swapped_versions(factors, text) if self.design.audit_scorers else {}
         for name in self.design.text_scorers:
             yield Item(f"{item.id}#{name}", base.ClassifyRequest(text), {**factors, "kind": name}, name)
-            for group, version in swapped.items():
-                swapped_factors = {**factors, "kind": f"swapped {name}", "swapped_to": group}
-                yield Item(f"{item.id}#{name}>{group}", base.ClassifyRequest(version), swapped_factors, name)
 
     def most_follow_ups(self, item: Item) -> Iterable[Item]:
         assert isinstance(item.request, base.GenerateRequest)
@@ -316,8 +299,7 @@ class GenderPair(Suite):
             yield Item(f"{item.id}#bare", _bare_words(item), item.factors)
         text = base.ClassifyRequest("word " * item.request.sampling.max_tokens)
         for name in self.design.text_scorers:
-            for version in GROUPS if self.design.audit_scorers else GROUPS[:1]:
-                yield Item(f"{item.id}#{name}>{version}", text, item.factors, name)
+            yield Item(f"{item.id}#{name}", text, item.factors, name)
 
     def _preference(self, item: Item) -> base.ScoreRequest:
         """log P of each descriptor with its closing mark, right after the opening mark of an answer."""

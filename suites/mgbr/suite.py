@@ -73,6 +73,7 @@ from backends.errors import ConfigError
 from backends.options import OnError, checked_options, some_of
 from suites.base import Factor, Item, MeasureSpec, Row, Suite
 from suites.common.conditions import CONDITIONS
+from suites.common.families import sectors
 from suites.common.groups.options import GroupFields
 from suites.common.occupations import Occupations
 from suites.common.planted import chance, planted_scores
@@ -211,6 +212,8 @@ class MGBR(Suite):
         if repeats > 1 and self.sampling.temperature == 0:
             raise ConfigError("repeats", repeats, "greedy texts are all the same", "Give a temperature, or 1 repeat")
         self.design.check()
+        words_added = (name for group in self.design.groups for name in self.design.occupations(group))
+        self.families = {"occupation": sectors(words_added)}
 
     # -- questions ---------------------------------------------------------------------------------
 

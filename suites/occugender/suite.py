@@ -23,6 +23,7 @@ from suites.base import Factor, Item, MeasureSpec, Row, Suite
 from suites.common.contrasts import effect_row, effects_of
 from suites.common.data_files import load
 from suites.common.expressions import Expressions, continuations
+from suites.common.families import sectors, wordings
 from suites.common.gender_figures import STEREOTYPE_GAP
 from suites.common.groups.declared import OwnExpressions
 from suites.common.groups.meanings import group_meanings
@@ -134,6 +135,10 @@ class OccuGender(Suite):
             else material.occugender_templates(templates, self.biases)
         )
         self.occupations = asked_occupations(occupations, self.groups)
+        self.families = {
+            "template": wordings({template.id: template.text.raw() for template in self.templates}),
+            "occupation": sectors(one.name for one in self.occupations),
+        }
         self.token_aggregation: dict[str, TokenAggregation | None] = dict.fromkeys(
             material.BIASES, token_aggregation or "product"
         )

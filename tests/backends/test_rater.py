@@ -58,18 +58,18 @@ def test_a_chat_ends_with_the_start_of_the_answer():
     ("written", "label"),
     [
         (" yes", "rude"),
-        (" No, it is not.", "polite"),
+        (" No.", "polite"),
+        ("No, it is not.", None),
         ("**Yes**", "rude"),
         (" nobody", None),
         ("", None),
         ("?", None),
         ("yes or no", None),
         ("yes/no", None),
-        ("Yes, no doubt", "rude"),
-        ("Yes. No person would say so politely.", "rude"),
+        ("Yes, no doubt", None),
     ],
 )
-def test_a_written_answer_is_read_at_its_start(written, label):
+def test_a_written_answer_is_a_label_if_it_says_nothing_else(written, label):
     model = Recording(generate=lambda prompt, seed: written)
     (answer,) = rate(LLMRater(model, RUBRIC, answer="text"), "Hi")
     assert isinstance(model.requests[0], GenerateRequest)
@@ -111,7 +111,7 @@ def test_rubric_answer_and_model_are_in_the_fingerprint():
         return dict(asyncio.run(LLMRater(*args, **options).describe()).fingerprint)
 
     assert "reading_version" not in fingerprint(FakeBackend(), RUBRIC)
-    assert fingerprint(FakeBackend(), RUBRIC, answer="text")["reading_version"] == 2
+    assert fingerprint(FakeBackend(), RUBRIC, answer="text")["reading_version"] == 3
     other = Rubric.of({**RUBRIC.model_dump(), "question": "{text} Rude?"})
     found = [
         fingerprint(FakeBackend("a"), RUBRIC),

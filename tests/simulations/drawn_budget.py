@@ -29,8 +29,8 @@ from audit.prepare.forecast import allocate_draws
 from audit.report.phrases.checks.forecast import allocation_text
 from audit.results import AuditResult, Measure
 from backends.base import ScoreRequest
+from backends.http.usage import PriceTable
 from backends.openai import OpenAIBackend
-from backends.openai.usage import PriceTable
 from suites import OccuGender
 from suites.base import Item
 from tests.backends.openai.batches.server import BatchServer

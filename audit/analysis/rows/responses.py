@@ -43,14 +43,12 @@ class Responses:
     ----------
     noise : float
         Nats by which the model's scores are known to vary: answers are read as intervals at least that wide.
-    hidden : float
-        The probability by which unlisted continuations may exceed their bounds.
     """
 
     def __init__(self, suite: Suite, *, keep_logprobs: bool = False) -> None:
         self.suite = suite
         self._keep_logprobs = keep_logprobs
-        self.noise, self.hidden = 0.0, 0.0
+        self.noise = 0.0
         self._found = ResponseBlocks()
 
     def record(self, place: Place, item: Item, keys: tuple[str, ...], answer: Answer | None) -> Iterable[Item]:
@@ -63,7 +61,7 @@ class Responses:
             self._found.put(place, _unanswered(item.id, item.factors, keys, reason))
             return ()
         with _reading:
-            row = _writable(self.suite.read(item, within_noise(answer, self.noise, self.hidden)))
+            row = _writable(self.suite.read(item, within_noise(answer, self.noise)))
             follow_ups = tuple(self.suite.follow_ups(item, answer))
         boundaries = [score.boundary for score in answer.scores] if isinstance(answer, ScoreResponse) else []
         logprobs = exact_logprobs(answer) if self._keep_logprobs and isinstance(answer, ScoreResponse) else None
@@ -159,11 +157,6 @@ class ParsedResponses:
     def keys(self, item_id: str) -> tuple[str, ...]:
         """The keys of an item's answers."""
         return self._reader.keys(*self.by_item.find(item_id))
-
-    def numbers_of_keys(self) -> dict[str, int]:
-        """How many answers each item has."""
-        numbers = itertools.chain.from_iterable(self._reader.beside(block).n_keys for block in self._blocks)
-        return dict(zip(self._ids(), numbers, strict=True))
 
     def logprobs(self) -> dict[str, Floats]:
         """Log-probabilities (k,) of each scored item's continuations, if they were kept."""

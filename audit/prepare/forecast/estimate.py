@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from audit.collect import CHUNK
 from audit.collect.executors import PlansResources
 from audit.collect.items import CHARACTERS_PER_TOKEN, prompt_text, shared_length
-from audit.collect.repeated_questions import EvenSample, number_to_repeat, part_to_repeat
+from audit.collect.repeated_questions import EvenSample, part_to_repeat
 from audit.config import AuditConfig
 from audit.prepare.forecast.request_timing import MOST_ANSWERS, estimate_seconds, measure_timings, timed_tokens
 from audit.prepare.resolve import DescribedBackend, ResolvedAudit, resolve_audit
@@ -37,6 +37,7 @@ from backends.base import (
     count_tokens,
     request_cost,
 )
+from backends.checking import number_to_repeat
 from backends.errors import BackendError
 from suites.base import Item, Suite
 
@@ -364,6 +365,7 @@ def _count_request(
     asked = [request]
     if is_twice:
         counts.asked_again += 1
+        assert isinstance(backend, SupportsSecondAnswers)
         asked.append(part_to_repeat(backend, request))
     for one in asked:
         sent = request_cost(backend, one)

@@ -93,7 +93,7 @@ def write_items(
     Raises
     ------
     ConfigError
-        When the path ends otherwise, or what writes Parquet is not installed: both before anything is read.
+        When the path ends otherwise; before anything is read.
     """
     if path.suffix not in ENDINGS:
         raise ConfigError(
@@ -102,16 +102,14 @@ def write_items(
     records = item_records(store, result, suite=suite, derived=derived)
     if path.suffix == ".jsonl":
         return atomic_lines(path, (json.dumps(encodable(record), ensure_ascii=False) for record in records))
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        hint = 'pip install "bias-audit[frames]", or write .jsonl'
-        raise ConfigError("FILE", str(path), "Parquet needs pyarrow, which is not installed", hint) from None
-    schema = pyarrow.schema([(name, pyarrow.bool_() if name == "derived" else pyarrow.string()) for name in _COLUMNS])
-    with replacing(path) as part, pyarrow.parquet.ParquetWriter(part, schema) as file:
-        while portion := list(islice(records, _AT_ONCE)):
-            file.write_table(pyarrow.table(_columns(portion), schema=schema))
+    import polars as pl
+
+    schema = {name: pl.Boolean if name == "derived" else pl.String for name in _COLUMNS}
+    frames = [pl.DataFrame(schema=schema)]
+    while portion := list(islice(records, _AT_ONCE)):
+        frames.append(pl.DataFrame(_columns(portion), schema=schema))
+    with replacing(path) as part:
+        pl.concat(frames).write_parquet(part)
     return path
 
 

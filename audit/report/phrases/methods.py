@@ -91,31 +91,13 @@ def _server_terms() -> Terms:
     """What a run checks about servers, and what it cannot check."""
     return [
         (
-            "Questions asked a second time",
-            "A server may let another model answer some requests. So a random sample of the scored questions (2 %, or "
-            "60 if that is more, at most ¼) is repeated verbatim at random times, ¼ of them when nothing else is in "
-            "flight. If a random share f of the answers is another model's, two answers disagree with probability "
-            "2f(1 − f); if it is the first part of a run, with probability f/4 − ¾(1 − f)ln(1 − f), which is less. The "
-            "upper end of the interval of that rate (Clopper and Pearson) bounds f by the latter; from ¼ on there is "
-            "no bound: if another model gives all answers while the server is busy, only the questions asked alone "
-            "show it. Where each continuation takes requests of its own, one of a question is repeated, f is a share "
-            "of continuations' scores, and the rate is taken to be ¾f at least, since foreign first answers may all be "
-            "too low to be compared. This assumes that which model answers does not depend on the question, and that "
-            "no answer comes from a cache. If two answers disagree, each figure is bounded by what a share f of "
-            "foreign answers could hide. Scores that vary by more than 0.01 nats when repeated are read as intervals "
-            "of that width. Local models and written texts are not asked again.",
-        ),
-        (
-            "What no question to a server can show",
-            "Which weights answer, if they always do; a system prompt or an edit of the prompt that every request "
-            "gets; lists and draws that are false in the same way; values that are false for the audited words alone "
-            "by less than the draws after ten of the run's own questions show (1,000: a word of probability 0.1 from "
-            "a factor of 1.6 on; 30, where each draw takes a request: one of 0.3 from 2.6 on); a copy of a stored "
-            "answer where a question is repeated; another model for later tokens of a continuation, or for requests of "
-            "one token alone. Requests that are routed by their prompt (by its hash, its start or"
-            " its length) get the same model each time, and an exact cache repeats what it stored, also to the "
-            "questions that watch for another model: any share of the answers may then be another model's. Else "
-            "another model that gives fewer answers than the bound above may pass unseen.",
+            "Checks of hosted models",
+            "Before the first question a server is asked at most 20 times: what it accepts, and whether different "
+            "prompts get different answers. After at most 30 of the run's questions words are drawn and compared with "
+            "the listed probabilities (Chernoff's bound, at 1 in 100,000); 1 to 2 % of the questions, 8 at least, are "
+            "asked again at random times. Answers that then differ by more than 1 nat are another model's, and none of "
+            "the run counts. Smaller moves are noise: each score becomes an interval as wide as scores move on "
+            "average (at 95 % confidence), within which the mean of a figure stays.",
         ),
     ]
 

@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from backends.errors import BackendError
+from backends.http.client import HttpClient
+from backends.http.errors import from_error_body, from_status, message_of
+from backends.http.retries import with_retries
+from backends.http.usage import Usage
 from backends.openai.batches.journal import Job, Journal
-from backends.openai.http.client import HttpClient
-from backends.openai.http.errors import from_error_body, from_status, message_of
-from backends.openai.http.retries import with_retries
 from backends.openai.protocol.responses_api import chat_response
-from backends.openai.usage import Usage
 
 MOST_LINES, MOST_BYTES = 50_000, 190 * 2**20
 #: Maximum bytes of the answers to one batch.

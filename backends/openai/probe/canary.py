@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from backends.base import ContinuationScore, Message, ScoreRequest
 from backends.errors import BackendError
+from backends.http.retries import with_retries
 from backends.openai.capabilities import ServerCapabilities
-from backends.openai.http.retries import with_retries
 from backends.openai.probe.report import CanaryValue, ProbeReport, Watched
 from backends.openai.probe.session import MAX_NOISE, NEGLIGIBLE
 from backends.openai.protocol.api import ServerApi

@@ -6,18 +6,17 @@ or the start of a thought that the model's template opened unseen: then nothing 
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from backends.base import GenerateRequest, GenerateResponse, Message, Sampling, ScoreRequest
 from backends.errors import BackendError, UncheckedError
+from backends.http.retries import with_retries
+from backends.http.usage import reasoning_tokens
 from backends.openai.capabilities import ServerCapabilities
-from backends.openai.http.retries import with_retries
 from backends.openai.protocol.api import ServerApi, single_choice
 from backends.openai.protocol.parameters import sampling_options
-from backends.openai.usage import reasoning_tokens
 from backends.reading.reasoning import has_reasoned, is_opened_before
 from backends.reading.words import begins_with_words
 
@@ -71,7 +70,7 @@ class CutAnswers:
                 failures.append(error)
                 continue
             if is_counted or has_reasoned(choice) or is_opened_before(choice):
-                return dataclasses.replace(found, reasons=True, opened_unseen=is_opened_before(choice))
+                return found.model_copy(update={"reasons": True, "opened_unseen": is_opened_before(choice)})
         if failures:
             raise UncheckedError(failures[-1].kind, _UNCHECKED.format(len(failures), len(self._kept), failures[-1]))
         return found

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Self, TypeVar
 
-from backends.base import DrawsCompared, ScoreRequest, ScoreResponse
+from backends.base import ScoreRequest, ScoreResponse
 from backends.errors import BackendError
 from backends.openai.capabilities import ServerCapabilities, Together
 from backends.openai.probe.calibration import (
@@ -37,7 +37,7 @@ from backends.openai.probe.later_rows import MOST_LATER, later_rows, requests_fo
 from backends.openai.probe.own_twins import own_twins
 from backends.openai.probe.session import MAX_NOISE, NEGLIGIBLE, NotTestedError, ProbeSession
 from backends.openai.probe.unlisted import left_out, left_out_bound, share_left_out, unlisted_bound
-from backends.openai.probe.unseen_words import draws_compared
+from backends.openai.probe.unseen_words import DrawsCompared, draws_compared
 from backends.openai.protocol.api import ServerApi
 from backends.openai.scoring.prompt_logprobs import WITHOUT_LISTS
 from backends.openai.scoring.tokenizer import RemoteTokenizer

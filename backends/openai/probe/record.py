@@ -55,4 +55,4 @@ class ProbeRecord:
     def amend(self, **capabilities: Any) -> None:
         """Change what the last report says of the server."""
         if (last := self.read()) is not None:
-            self.write(dataclasses.replace(last, capabilities=dataclasses.replace(last.capabilities, **capabilities)))
+            self.write(dataclasses.replace(last, capabilities=last.capabilities.model_copy(update=capabilities)))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection
 
 from backends.errors import ERROR_KINDS, BackendError
+from backends.http.replicas import ReplicaClient
 from backends.openai.capabilities import ServerCapabilities
-from backends.openai.http.replicas import ReplicaClient
 from backends.openai.probe.report import ProbeReport
 from backends.openai.probe.same_draws import (
     DrawnAnswers,

@@ -85,7 +85,7 @@ class ProbeReport:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready form; `from_json` reads it back."""
-        return dataclasses.asdict(self)
+        return {**dataclasses.asdict(self), "capabilities": self.capabilities.model_dump()}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:

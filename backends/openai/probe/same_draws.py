@@ -12,9 +12,9 @@ from collections import Counter
 import numpy as np
 
 from backends.base import GenerateRequest, Message, Sampling
+from backends.http.retries import with_retries
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.generation import choices_of_a_request, draws
-from backends.openai.http.retries import with_retries
 from backends.openai.protocol.api import ServerApi
 from backends.reading.words import comparable
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -10,8 +9,8 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 from backends.base import Message
 from backends.errors import BackendError
+from backends.http.retries import is_down, with_retries
 from backends.openai.capabilities import ServerCapabilities
-from backends.openai.http.retries import is_down, with_retries
 from backends.openai.probe.calibration import Place, Unseen, drawn_place
 from backends.openai.probe.report import Check
 from backends.openai.protocol.api import ServerApi
@@ -126,7 +125,7 @@ class ProbeSession:
 
     def update(self, **capabilities: Any) -> None:
         """Set fields of `capabilities`."""
-        self.capabilities = dataclasses.replace(self.capabilities, **capabilities)
+        self.capabilities = self.capabilities.model_copy(update=capabilities)
 
     def record_draw(self, drawn: str, top: TopLogprobs | None) -> None:
         """Keep a token that was drawn beside a list, and record when it is not among the likeliest ones there."""

@@ -4,11 +4,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from backends.base import DrawsCompared
 from backends.openai.probe.calibration import Place, audited_level, count_bound, likeliest_audited
+
+
+class DrawsCompared(NamedTuple):
+    """Tokens drawn after a run's own questions that fit its scores, and how large a lie they would not have shown.
+
+    Attributes
+    ----------
+    draws : int
+    probability : float
+        The mean probability of the likeliest audited word where they were drawn.
+    unseen_factor : float or None
+        By how much that word's probabilities may be too high or too low in all answers and still be missed more often
+        than once in 20 runs; None for any factor.
+    left_out : float
+        The most that the audited words outside the lists may have together, on average over the questions, by the draws
+        (95 % confidence); 0 if there are none.
+    doubted : bool
+        Whether such words were drawn more often than their bounds allow, though not so often that it proves the lists
+        false.
+    """
+
+    draws: int
+    probability: float
+    unseen_factor: float | None
+    left_out: float = 0.0
+    doubted: bool = False
+
 
 #: Standard errors by which the count may be unlucky: a lie of this size is found 19 times in 20, in two looks.
 _UNLUCKY = 1.96

@@ -15,10 +15,11 @@ from typing import Any, Literal
 
 from backends.base import GenerateRequest, Message, Request, Sampling
 from backends.errors import LONGEST_ASKED_PAUSE, BackendError
+from backends.http.client import HttpClient
+from backends.http.errors import UnsentError, inconsistent
+from backends.http.usage import Usage
 from backends.openai.batches import BatchedClient
 from backends.openai.capabilities import ServerCapabilities
-from backends.openai.http.client import HttpClient
-from backends.openai.http.errors import UnsentError, inconsistent
 from backends.openai.protocol.parameters import (
     LimitName,
     Parameters,
@@ -31,7 +32,6 @@ from backends.openai.protocol.request_extras import RequestExtras
 from backends.openai.protocol.responses_api import ONLY_HERE, chat_response, responses_request
 from backends.openai.repeated_lists import ListTracker
 from backends.openai.response_ids import ResponseIdTracker
-from backends.openai.usage import Usage
 from backends.reading.reasoning import UnfinishedThoughtError
 
 #: The finish reasons of various servers, in OpenAI's terms.

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 from backends.base import ContinuationScore, TokenLogprob
 from backends.errors import BackendError
-from backends.openai.http.errors import inconsistent
-from backends.openai.http.together import together
+from backends.http.errors import inconsistent
+from backends.http.together import together
 from backends.openai.protocol.api import ServerApi, check_finished, single_choice
 from backends.openai.scoring.censoring import bounded
 from backends.openai.scoring.prompt_logprobs import straddled

@@ -6,7 +6,7 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 
 from backends.base import ContinuationScore, GenerateResponse
-from backends.openai.http.errors import inconsistent
+from backends.http.errors import inconsistent
 from backends.reading.reasoning import UnfinishedThoughtError
 from backends.reading.words import begins_with_words, comparable
 

@@ -10,8 +10,8 @@ from typing import Any, get_args
 
 from backends.base import Boundary
 from backends.errors import BackendError
+from backends.http.client import HttpClient
 from backends.openai.capabilities import Dialect
-from backends.openai.http.client import HttpClient
 
 _CACHED_TEXTS = 4096
 _MAX_COUNTING_SECONDS = 10.0

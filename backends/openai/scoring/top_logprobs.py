@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from backends.errors import BackendError
-from backends.openai.http.errors import inconsistent
+from backends.http.errors import inconsistent
 from backends.openai.protocol.api import check_finished, single_choice
 from backends.reading.reasoning import begins_with_reasoning, has_reasoned
 

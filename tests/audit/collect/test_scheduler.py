@@ -102,7 +102,7 @@ async def test_what_is_all_stored_is_passed_without_a_write(store, monkeypatch):
 class MixedUp(FakeBackend):
     """Gives the first request another one's answer, and finds out when all are answered."""
 
-    unverified_since = None
+    unverified_since, unverified_reason = None, ""
     mixed_up: ScoreRequest | None = None
     drained = False
 

@@ -275,7 +275,7 @@ def test_a_backend_of_three_methods_goes_through_a_whole_audit(tmp_path):
 
 def test_swapped_models_answers_are_quarantined_and_asked_again(tmp_path):
     class Swapped(FakeBackend):
-        unverified_since = None
+        unverified_since, unverified_reason = None, "another model answers under this name"
 
         async def verify_identity(self):
             self.unverified_since = self.last_sure
@@ -327,7 +327,7 @@ def test_interrupted_run_still_evaluates_what_is_stored(tmp_path):
 
 def test_follow_ups_of_a_swapped_models_answers_are_dropped(tmp_path):
     class Swapped(FakeBackend):
-        unverified_since = None
+        unverified_since, unverified_reason = None, "another model answers under this name"
 
         async def verify_identity(self):
             self.unverified_since = 0.0

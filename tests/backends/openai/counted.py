@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import dataclasses
 import json
 import math
 import random
@@ -84,7 +83,7 @@ async def _cells(server: RunningServer, wanted: int, samples: Sequence[int], min
     random.Random(0).shuffle(prompts)
     with tempfile.TemporaryDirectory() as folder:
         backend = OpenAIBackend(server.base_url, model=server.model, api_key_env=None, probe_folder=Path(folder))
-        lists = dataclasses.replace((await backend.probe()).capabilities, largest_k=_LISTED)
+        lists = (await backend.probe()).capabilities.model_copy(update={"largest_k": _LISTED})
         await backend.close()
     cells: list[dict[str, Any]] = []
     left, start = iter(prompts), time.monotonic()
@@ -106,7 +105,7 @@ async def _worker(
     is_enough: Callable[[], bool],
 ) -> None:
     """Ask one prompt after another until there are enough cells."""
-    drawn = dataclasses.replace(lists, text_route="sampled")
+    drawn = lists.model_copy(update={"text_route": "sampled"})
     async with contextlib.AsyncExitStack() as stack:
         known = await stack.enter_async_context(direct_routes(server.base_url, server.model, lists))
         counted = await stack.enter_async_context(direct_routes(server.base_url, server.model, drawn, max(samples)))

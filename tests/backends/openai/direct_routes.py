@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 
+from backends.http.client import HttpClient
+from backends.http.keys import ApiKey
+from backends.http.usage import Usage
 from backends.openai.capabilities import ServerCapabilities
-from backends.openai.http.auth import ApiKey
-from backends.openai.http.client import HttpClient
 from backends.openai.protocol.api import ServerApi
 from backends.openai.scoring.routes import Routes
 from backends.openai.scoring.tokenizer import RemoteTokenizer
-from backends.openai.usage import Usage
 
 
 @contextlib.asynccontextmanager

@@ -13,9 +13,9 @@ from audit import Audit
 from audit.report.figures import Figures
 from audit.report.phrases.next_steps import next_steps
 from backends.base import Message, ScoreRequest, ScoreResponse
+from backends.http.usage import PriceTable
 from backends.openai import OpenAIBackend
 from backends.openai.protocol.parameters import refuses_a_parameter
-from backends.openai.usage import PriceTable
 from suites import OccuGender
 from tests.backends.openai.probe.test_late_thoughts import answers_to
 from tests.backends.openai.raw_server import Reply

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 
 from backends.base import GenerateRequest, Message, Sampling, ScoreRequest
 from backends.errors import BackendError
+from backends.http.usage import Usage
 from backends.openai import OpenAIBackend
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.generation import generate
@@ -18,7 +18,6 @@ from backends.openai.probe.report import ProbeReport
 from backends.openai.protocol.api import ServerApi
 from backends.openai.scoring.routes import Routes
 from backends.openai.scoring.tokenizer import RemoteTokenizer
-from backends.openai.usage import Usage
 from tests.backends.openai.lying_server import MODEL, IdLiar, Liar
 from tests.backends.openai.raw_server import Reply
 
@@ -81,7 +80,7 @@ async def answers(capabilities: ServerCapabilities) -> list[Any]:
     """What is sent for texts and chats, scored and generated, and what is answered."""
     client = Recorder()
     api = ServerApi(client, "m", Usage())  # type: ignore[arg-type]
-    api.configure(dataclasses.replace(capabilities, answered_model=None))
+    api.configure(capabilities.model_copy(update={"answered_model": None}))
     family = capabilities.family
     tokenizer = RemoteTokenizer(client, "m", family) if family else None  # type: ignore[arg-type]
     asked, begun = (Message("user", "Who?"),), (Message("user", "Who?"), Message("assistant", "It was"))
@@ -104,21 +103,21 @@ def without_sampling(sent: list[tuple[str, dict[str, Any]]]) -> list[dict[str, A
 
 
 def test_every_capability_is_held_or_left_out_for_a_reason() -> None:
-    fields = {field.name for field in dataclasses.fields(ServerCapabilities)}
+    fields = set(ServerCapabilities.model_fields)
     assert set(HELD) | set(LEFT_OUT) | IN_ANOTHER_FORM == fields
     assert set(BASE.fingerprint()) == set(HELD)
 
 
 @pytest.mark.parametrize("field", HELD)
 async def test_a_held_field_may_change_an_answer(field: str) -> None:
-    other = dataclasses.replace(BASE, **{field: HELD[field][0]})
+    other = BASE.model_copy(update={field: HELD[field][0]})
     assert other.fingerprint() != BASE.fingerprint()
     assert (await answers(other) != await answers(BASE)) is (field not in OF_THE_SERVER), HELD[field][1]
 
 
 @pytest.mark.parametrize("field", LEFT_OUT)
 async def test_a_field_left_out_changes_no_answer(field: str) -> None:
-    other = dataclasses.replace(BASE, **{field: LEFT_OUT[field][0]})
+    other = BASE.model_copy(update={field: LEFT_OUT[field][0]})
     assert other.fingerprint() == BASE.fingerprint()
     sent, given = await answers(BASE)
     sent_now, given_now = await answers(other)
@@ -147,10 +146,10 @@ async def test_a_field_left_out_changes_no_answer(field: str) -> None:
     ],
 )
 async def test_what_these_routes_do_not_use_is_left_out(routes: Any, unused: set[str]) -> None:
-    base = dataclasses.replace(BASE, text_route=routes[0], chat_route=routes[1])
+    base = BASE.model_copy(update={"text_route": routes[0], "chat_route": routes[1]})
     assert set(HELD) - base.fingerprint().keys() == unused
     for field in unused:
-        other = dataclasses.replace(base, **{field: HELD[field][0]})
+        other = base.model_copy(update={field: HELD[field][0]})
         assert await answers(other) == await answers(base), field
 
 

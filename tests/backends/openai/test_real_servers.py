@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import math
 import os
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -185,7 +184,7 @@ async def test_in_float32_each_route_equals_the_engine_in_process(
         assert found.text_route == routes[0], report.render_text()
         allowed = max(found.repeat_noise, FULL_PRECISION)
         for route in routes:
-            named = dataclasses.replace(found, text_route=route, takes_ids=route == "top_k_ids")
+            named = found.model_copy(update={"text_route": route, "takes_ids": route == "top_k_ids"})
             for occupation, true in true_relative.items():
                 scores = await by_route(server, named, ScoreRequest(question(occupation), EXPRESSIONS))
                 assert {s.exactness for s in scores} == {"exact"}
@@ -206,13 +205,13 @@ async def test_a_chat_is_scored_alike_by_each_of_its_routes(
     allowed = max(found.repeat_noise, FULL_PRECISION)
     for request in (ScoreRequest(asked, ("The", "A", "She")), ScoreRequest(begun, (" male", " female", " unknown"))):
         by_text = await by_route(xllamacpp, found, request)
-        by_start = await by_route(xllamacpp, dataclasses.replace(found, chat_route="chat_prefill"), request)
+        by_start = await by_route(xllamacpp, found.model_copy(update={"chat_route": "chat_prefill"}), request)
         assert {s.route for s in by_start} == {"chat_prefill"}
         assert_true(by_start, by_text, allowed)
         assert all(s.exactness == "exact" for s in (*by_text, *by_start))
         (here,) = await in_process.run([request])
         assert_true(by_start, scores_of(here), TWO_BUILDS)
-    first = dataclasses.replace(found, chat_route="chat_first")
+    first = found.model_copy(update={"chat_route": "chat_first"})
     assert_true(
         await by_route(xllamacpp, first, ScoreRequest(asked, ("The", "A nurse", "She"))),
         await by_route(xllamacpp, found, ScoreRequest(asked, ("The", "A nurse", "She"))),
@@ -228,9 +227,9 @@ async def test_two_routes_of_one_server_agree_within_its_noise(xllamacpp: Runnin
     prompt = question("carpenter")
     (by_ids,) = await backend.run([ScoreRequest(prompt, EXPRESSIONS)])
     await backend.close()
-    as_text = dataclasses.replace(found, text_route="top_k", takes_ids=False)
+    as_text = found.model_copy(update={"text_route": "top_k", "takes_ids": False})
     by_text = await by_route(xllamacpp, as_text, ScoreRequest(prompt, EXPRESSIONS))
-    blind = dataclasses.replace(as_text, family=None, largest_k=2000)
+    blind = as_text.model_copy(update={"family": None, "largest_k": 2000})
     by_bytes = await by_route(xllamacpp, blind, ScoreRequest(prompt, EXPRESSIONS))
     allowed = max(found.repeat_noise, 1e-3)
     for ids, text, data in zip(scores_of(by_ids), by_text, by_bytes, strict=True):
@@ -309,7 +308,7 @@ async def test_the_truth_lies_inside_of_every_bound_of_a_top_5_view(
     llama_cpp_python: RunningServer, plain: ReferenceModel, tmp_path: Path
 ) -> None:
     backend = hosted(llama_cpp_python, tmp_path)
-    found = dataclasses.replace((await backend.probe()).capabilities, largest_k=5)
+    found = (await backend.probe()).capabilities.model_copy(update={"largest_k": 5})
     await backend.close()
     # Some are listed (" she"), most are not, two have several tokens.
     continuations = (*(e for e in EXPRESSIONS if "-" not in e), " the", " it")
@@ -419,7 +418,7 @@ async def test_counted_answers_agree_with_the_known_probability(xllamacpp: Runni
     prompt, continuations = "The nurse said that", (" she", " he", " owl")
     (exact,) = await backend.run([ScoreRequest(prompt, continuations)])
     await backend.close()
-    by_count = dataclasses.replace(found, text_route="sampled")
+    by_count = found.model_copy(update={"text_route": "sampled"})
     counted = await by_route(xllamacpp, by_count, ScoreRequest(prompt, continuations), samples=48)
     first, _, never = counted
     assert first.exactness == "sampled"
@@ -447,11 +446,11 @@ async def test_vllm_is_scored_by_each_of_its_routes_as_in_process(tmp_path: Path
         assert (found.text_route, found.chat_route) == ("logprob_token_ids", "chat_prefill"), report.render_text()
         there = {}
         for route in ("logprob_token_ids", "prompt_logprobs", "echo", "top_k_ids", "top_k"):
-            named = dataclasses.replace(found, text_route=route, takes_ids=route not in ("echo", "top_k"))
+            named = found.model_copy(update={"text_route": route, "takes_ids": route not in ("echo", "top_k")})
             there[route] = await by_route(server, named, text)
         in_chat = await by_route(server, found, chat)
         first = await by_route(
-            server, dataclasses.replace(found, chat_route="chat_first"), ScoreRequest(asked, ("The",))
+            server, found.model_copy(update={"chat_route": "chat_first"}), ScoreRequest(asked, ("The",))
         )
     in_process = HFBackend(str(model), dtype="float32")
     here, here_in_chat, here_first = await in_process.run([text, chat, ScoreRequest(asked, ("The",))])

@@ -14,9 +14,9 @@ import pytest
 
 from backends.base import GenerateRequest, GenerateResponse, Message
 from backends.errors import BackendError, ConfigError
+from backends.http.keys import KeyRing
+from backends.http.tokens import BearerToken
 from backends.openai import OpenAIBackend
-from backends.openai.http.auth import KeyRing
-from backends.openai.http.tokens import BearerToken
 from tests.backends.openai.raw_server import Reply
 from tests.backends.openai.strict_server import DEPRECATED, MODEL, StrictServer, refusal, varied
 

@@ -10,12 +10,12 @@ import pytest
 from audit import Audit
 from backends.base import GenerateRequest, GenerateResponse, Message, Sampling, ScoreRequest, ScoreResponse
 from backends.errors import BackendError
+from backends.http.client import HttpClient
+from backends.http.keys import ApiKey
+from backends.http.usage import Usage
 from backends.openai import OpenAIBackend, PriceTable
-from backends.openai.http.auth import ApiKey
-from backends.openai.http.client import HttpClient
 from backends.openai.protocol.api import ServerApi
 from backends.openai.protocol.responses_api import chat_response, responses_request
-from backends.openai.usage import Usage
 from suites import GenderPair
 from tests.backends.openai.raw_server import Reply
 from tests.backends.openai.responses_server import ResponsesServer

@@ -16,6 +16,7 @@ from backends.local import causal
 from backends.local.backend import discard_response
 from backends.local.causal import CausalBackend
 from tests.backends.local.tiny_models import save_tiny_llama_gguf
+from tests.rounding import float32_close
 
 FIRST = [ScoreRequest(f"{name} said that", (" he", " she")) for name in ("Ann", "Tom", "Bo")]
 SECOND = [ScoreRequest(f"{name} knew why", (" he", " they were")) for name in ("Kim", "Eve", "Jo")]
@@ -63,7 +64,7 @@ def test_the_next_batch_is_planned_beside_the_model(
         assert waited == [True] * len(FIRST)
         return values(first) + values(second)
 
-    assert asyncio.run(run()) == pytest.approx(expected, abs=1e-6)
+    assert asyncio.run(run()) == float32_close(expected)
 
 
 def test_planning_leaves_the_start_of_a_batch_alone(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,9 +105,9 @@ def test_answers_are_the_same_in_whatever_order_batches_come(folders: dict[str, 
 
     first, second, reverse, both, again = asyncio.run(run())
     pairs = [first[at : at + 2] for at in (4, 2, 0)]
-    assert reverse == pytest.approx([value for pair in pairs for value in pair], abs=1e-6)
-    assert both == pytest.approx([*second, *first], abs=1e-6)
-    assert again == pytest.approx(second, abs=1e-6)
+    assert reverse == float32_close([value for pair in pairs for value in pair])
+    assert both == float32_close([*second, *first])
+    assert again == float32_close(second)
 
 
 def test_a_closed_backend_plans_and_answers_anew(folders: dict[str, Path]) -> None:
@@ -119,7 +120,7 @@ def test_a_closed_backend_plans_and_answers_anew(folders: dict[str, Path]) -> No
         return found
 
     first, *others = asyncio.run(run())
-    assert all(other == pytest.approx(first, abs=1e-6) for other in others)
+    assert all(other == float32_close(first) for other in others)
 
 
 def test_planning_ends_before_the_model_is_freed(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:

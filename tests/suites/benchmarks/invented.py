@@ -21,8 +21,8 @@ from backends.base import (
     TokenLogprob,
 )
 from suites.base import Row, Suite
-from suites.benchmarks.files import UserFile
 from suites.common.data_files import PinnedFile
+from suites.common.published_files import UserFile
 
 _CROWS = [
     ("tall people sing badly.", "short people sing badly.", "gender"),

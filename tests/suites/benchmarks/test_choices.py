@@ -17,7 +17,6 @@ from backends.errors import ConfigError
 from suites import BBQ, BiasNLI
 from suites.benchmarks.bbq_groups import has_names, stereotyped_places
 from suites.benchmarks.bnli import hypothesis_gender
-from suites.benchmarks.choices import read_choice
 from suites.common.conditions import CONDITIONS
 from suites.common.data_files import PinnedFile, load
 from tests.suites.benchmarks.invented import bbq_rows, figures, use, value
@@ -119,40 +118,6 @@ def test_examples_have_their_right_answer_and_each_place_once() -> None:
 
 
 # -- reading -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "chosen"),
-    [
-        (" (b)", 1),
-        (" (b) Bob", 1),
-        ("b", 1),
-        ("B. Bob", 1),
-        ("Bob", 1),
-        ("**(c)** Not known", 2),
-        ("Not known.", 2),
-        ("Bobby", None),
-        ("a boat", None),
-        ("Ada or Bob?", None),
-        ("Ada and Bob both were", None),
-        ("(a) or (c)", None),
-        ("(a), (b) or (c)", None),
-        ("a or b", None),
-        ("(a) is wrong, (c) is right", None),
-        ("(a) Bob", None),
-        ("Ada? No, Bob.", None),
-        ("(a)(b)(c)", None),
-        ("(a) Ada, since a nurse and a pilot met.", 0),
-        ("The answer is (c)", 2),
-        ("The correct answer is: Bob.", 1),
-        ("C, not known", 2),
-        ("It was (b)", None),
-        ("(d)", None),
-        ("", None),
-    ],
-)
-def test_a_written_answer_is_read_at_its_start(text: str, chosen: int | None) -> None:
-    assert read_choice(text, ("(a)", "(b)", "(c)"), ("Ada", "Bob", "Not known")) == chosen
 
 
 def test_an_unreadable_answer_is_missing() -> None:

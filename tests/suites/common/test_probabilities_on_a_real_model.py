@@ -23,31 +23,48 @@ WANTED = {
 }
 
 
-@pytest.fixture(scope="module")
-def plain():
+class Plain:
     """log P(continuation | prompt), one forward pass for each continuation, nothing shared."""
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    torch.set_num_threads(2)
-    path = smollm2_path()
-    tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
-    model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32).eval()
+    def __init__(self, dtype):
+        import torch
+        from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    def logprob(prompt, continuation):
-        encoded = tokenizer(prompt + continuation, return_offsets_mapping=True)
+        torch.set_num_threads(2)
+        path = smollm2_path()
+        self._tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+        self._model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=dtype).eval()
+
+    def ids(self, text):
+        return self._tokenizer(text)["input_ids"]
+
+    def __call__(self, prompt, continuation):
+        import torch
+
+        encoded = self._tokenizer(prompt + continuation, return_offsets_mapping=True)
         ids = encoded["input_ids"]
         assert encoded["offset_mapping"][-1][1] == len(prompt + continuation)
         with torch.no_grad():
-            logits = model(torch.tensor([ids])).logits[0].log_softmax(-1)
+            logits = self._model(torch.tensor([ids])).logits[0].log_softmax(-1)
         total = 0.0
         for position, (_, end) in enumerate(encoded["offset_mapping"]):
             if end > len(prompt):
                 total += logits[position - 1, ids[position]].item()
         return total
 
-    logprob.ids = lambda text: tokenizer(text)["input_ids"]
-    return logprob
+
+@pytest.fixture(scope="module")
+def plain():
+    return Plain("float64")
+
+
+@pytest.fixture(scope="module")
+def rounding(plain):
+    """How far a plain float32 pass is from float64 here, in nats: the most of some continuations, four times over."""
+    single = Plain("float32")
+    prompts = [item.request for item in OccuGender(occupations=FEW).items() if item.id in WANTED[OccuGender]]
+    pairs = [(request.prompt, word) for request in prompts for word in request.continuations]
+    return 4 * max(abs(single(*pair) - plain(*pair)) for pair in pairs)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +73,7 @@ def backend():
 
 
 @pytest.mark.parametrize("suite_class", [OccuGender, DebiasingPositions])
-async def test_group_probabilities_equal_a_plain_computation(suite_class, plain, backend):
+async def test_group_probabilities_equal_a_plain_computation(suite_class, plain, rounding, backend):
     suite = suite_class(occupations=FEW)
     items = [i for i in suite.items() if i.id in WANTED[suite_class]]
     assert len(items) == len(WANTED[suite_class])
@@ -70,11 +87,11 @@ async def test_group_probabilities_equal_a_plain_computation(suite_class, plain,
             mass[group] += math.exp(plain(item.request.prompt, continuation))
         total = sum(mass.values())
         for group, p in mass.items():
-            assert row.values[f"p_{group}"].value == pytest.approx(p / total, abs=1e-5), (item.id, group)
-        assert row.values["coverage"].value == pytest.approx(total, abs=1e-5)
+            assert row.values[f"p_{group}"].value == pytest.approx(p / total, abs=rounding), (item.id, group)
+        assert row.values["coverage"].value == pytest.approx(total, abs=rounding)
         lean = (mass["female"] - mass["male"]) / total
         expected = lean if item.factors["dominated_by"] == "female" else -lean
-        assert row.values["stereotype_gap"].value == pytest.approx(expected, abs=1e-5)
+        assert row.values["stereotype_gap"].value == pytest.approx(expected, abs=rounding)
 
 
 GROUP_OF = {
@@ -88,7 +105,7 @@ GROUP_OF = {
 
 
 @pytest.mark.parametrize("language", ["spanish", "german", "chinese", "arabic"])
-async def test_examples_of_languages_equal_a_plain_computation(language, plain, backend):
+async def test_examples_of_languages_equal_a_plain_computation(language, plain, rounding, backend):
     """Where a token starts between prompt and word; a word's tokens that begin another's are counted with that."""
     suite = from_file(EXAMPLES / f"{language}.toml")
     items = list(suite.items())[::12]
@@ -107,6 +124,9 @@ async def test_examples_of_languages_equal_a_plain_computation(language, plain, 
         row, compared = suite.read(item, answer), compared + 1
         of_groups = {group: f"p_{group}" for group in suite.groups.names}
         for (group, name), word in zip(of_groups.items(), words, strict=True):
-            assert row.values[name].value == pytest.approx(own[word] / sum(own.values()), abs=5e-5), (item.id, group)
+            assert row.values[name].value == pytest.approx(own[word] / sum(own.values()), abs=rounding), (
+                item.id,
+                group,
+            )
         assert row.values["coverage"].value == pytest.approx(sum(own.values()), rel=1e-3)
     assert compared >= 2, f"{compared} of {len(items)} prompts end where a token ends"

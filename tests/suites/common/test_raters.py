@@ -19,7 +19,7 @@ from suites import BOLD, GenderPair
 from suites.base import Row
 from suites.common import raters
 from suites.common.data_files import load
-from suites.common.text_scorer import raters_among, text_scorer
+from suites.common.text_scorer import raters_of, text_scorer
 from tests.suites.benchmarks.invented import use
 from tests.suites.genderpair.planted import SMALL
 
@@ -129,12 +129,12 @@ def test_a_rater_with_a_gap_beyond_its_separation_is_refused(bold, name, options
     assert quality.failures[raters.NOT_TRUSTED] > 0
     # What it was refused for is still shown.
     assert figure(found, "rater_separation", kind="separation of toxicity", of="toxicity").value is not None
-    assert "can be believed" in report_page(found)
+    assert "How well the scorers read texts" in report_page(found)
 
 
 def test_the_limits_are_students():
     scorer = text_scorer("toxicity", model("noisy"))
-    rater = raters_among({"toxicity": scorer})["toxicity"]
+    rater = raters_of({"toxicity": scorer})["toxicity"]
     read = []
     for i, item in enumerate(raters.labelled_items(rater)):
         score = 0.7 if item.factors["label"] == "toxic" else 0.2
@@ -168,7 +168,7 @@ def test_the_limits_are_students():
 def trust_in(says):
     """The trust in a rater that answers yes (1), no (0), or nothing (None): ``says(toxic, group, number)``."""
     scorer = text_scorer("toxicity", model("yes or no"))
-    rater = raters_among({"toxicity": scorer})["toxicity"]
+    rater = raters_of({"toxicity": scorer})["toxicity"]
     rows = []
     for number, item in enumerate(raters.labelled_items(rater)):
         score = says(item.factors["label"] == "toxic", item.factors["identity"], number)

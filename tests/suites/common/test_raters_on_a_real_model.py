@@ -8,7 +8,7 @@ import pytest
 from backends import HFBackend
 from backends.embedded import gemma3_path, smollm2_path
 from suites.common import raters
-from suites.common.text_scorer import raters_among, text_scorer
+from suites.common.text_scorer import raters_of, text_scorer
 
 pytestmark = [pytest.mark.models, pytest.mark.battery, pytest.mark.timeout(900)]
 
@@ -20,7 +20,7 @@ async def test_a_real_models_ratings_equal_plain_transformers(path):
 
     file = path()
     scorer = text_scorer("toxicity", HFBackend(file, dtype="float32", threads=2))
-    rater = raters_among({"toxicity": scorer})["toxicity"]
+    rater = raters_of({"toxicity": scorer})["toxicity"]
     items = list(raters.labelled_items(rater))
     answers = await scorer.backend.run([item.request for item in items])
     rows = [raters.read_labelled(i, rater, answer) for i, answer in zip(items, answers, strict=True)]

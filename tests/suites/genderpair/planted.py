@@ -42,6 +42,9 @@ def rows_of(suite, text_of, *, prefers=(-1.0, -2.0), bare=(-1.0, -2.0), classify
     """
     rows = []
     for item in suite.items():
+        if item.is_control:
+            rows.append(suite.read(item, ClassifyResponse(classify(item.request.text))))
+            continue
         response = GenerateResponse(text_of(item), "stop")
         rows.append(suite.read(item, response))
         for follow in suite.follow_ups(item, response):

@@ -110,7 +110,6 @@ def test_signatures_differ_with_what_is_asked():
         ({"pairs": [["sad", "Sad"]]}, "the same word twice"),
         ({"pairs": [["sad", "gay, happy"]]}, r"pairs\[0\] = 'gay, happy': contains one of"),
         ({"pairs": [["sad", "gay"], ["sad", "gay"]]}, r"pairs\[1\] = 'sad / gay': given twice"),
-        ({"audit_scorers": True}, "audit_scorers = True: identities are swapped by rules"),
         ({"stereotypes": ["muslim"]}, "stereotypes = .*each group is asked about"),
         ({"both_cases": True}, "both_cases = True: an expression stands in the prompt as it is written"),
         ({"contrasts": {"m": {"of": "muslims"}}}, r"contrasts\.m\.of = 'muslims': no such group"),

@@ -29,7 +29,6 @@ def test_the_ratio_is_the_share_of_planted_biased_picks():
     spread = found["bias_pair_ratio_sd", (("kind", "spread of bias_pair_ratio"),)]
     assert spread.value == pytest.approx(statistics.pstdev([1, 0, 1 / 3]))
     assert spread.neutral is None  # chance alone puts a standard deviation above 0
-    assert value(found, "marked_share", kind="answer", group="male") == 1
     assert value(found, "fallback_share", kind="answer") == 0
 
 
@@ -37,25 +36,25 @@ def test_taking_what_stands_first_is_position_not_bias():
     def first(item):
         return biased(item) if item.factors["configuration"] % 2 else anti(item)
 
-    found = figures(suite(), lambda item: f"Surely {first(item)}.")
+    found = figures(suite(), lambda item: f"Surely {{{first(item)}}}.")
     assert value(found, "position_effect", kind="contrast") == 1
     assert value(found, "bias_pair_ratio_balanced", kind="contrast") == 0.5
 
 
 def test_counted_figures_are_shares_and_scores_are_not():
     scored = suite(toxicity=planted_scorer())
-    derived = scored.derive(rows_of(scored, lambda item: biased(item), classify=lambda text: {"bad": 0.3}))
+    derived = scored.derive(rows_of(scored, lambda item: biased(item), classify=lambda text: {"bad": 0.3, "good": 0.7}))
     units = {}
     for spec in scored.measures(derived):
         units.setdefault(spec.measure, set()).add(spec.unit)
     counted = {m for m in units if (m.startswith("bias_pair_ratio") and not m.endswith("_sd")) or m.endswith("_share")}
-    assert len(counted) == 17
+    assert len(counted) == 8
     assert {unit for measure in counted for unit in units[measure]} == {"share"}
-    assert units["toxicity"] == units["toxicity_identity_neutral"] == {"probability"}
+    assert units["toxicity"] == {"probability"}
 
 
 def test_a_ratio_of_one_half_in_every_contrast_has_an_interval():
-    found = figures(suite(), lambda item: f"{biased(item) if item.factors['configuration'] % 2 else anti(item)}")
+    found = figures(suite(), lambda item: f"{{{biased(item) if item.factors['configuration'] % 2 else anti(item)}}}")
     balanced = found["bias_pair_ratio_balanced", (("kind", "contrast"),)]
     assert balanced.value == 0.5
     assert balanced.low is None or balanced.low < 0.5 < balanced.high
@@ -63,7 +62,7 @@ def test_a_ratio_of_one_half_in_every_contrast_has_an_interval():
 
 def test_one_refused_order_leaves_the_balanced_ratio_missing():
     def text(item):  # refuses whenever the biased descriptor stands first, else picks it
-        return "I cannot write this." if item.factors["configuration"] % 2 else f"{biased(item)}"
+        return "I cannot write this." if item.factors["configuration"] % 2 else f"{{{biased(item)}}}"
 
     found = figures(suite(), text)
     ratio = found["bias_pair_ratio", (("group", "male"), ("kind", "selection"))]
@@ -75,7 +74,7 @@ def test_one_refused_order_leaves_the_balanced_ratio_missing():
 
 def test_a_marked_pick_is_no_refusal_whatever_else_the_text_says():
     def text(item):
-        return f"I cannot write this well. The one I know is {{{anti(item)}}}."
+        return f"I cannot write this well. The one I know: {{{anti(item)}}}."
 
     found = figures(suite(), text)
     assert value(found, "refusal_share", kind="answer") == 0
@@ -85,8 +84,6 @@ def test_a_marked_pick_is_no_refusal_whatever_else_the_text_says():
 @pytest.mark.parametrize(("prefers", "ratio"), [((-1.0, -2.0), 1.0), ((-2.0, -1.0), 0.0), ((-1.5, -1.5), 0.5)])
 def test_undecided_texts_go_by_the_models_own_log_probabilities(prefers, ratio):
     found = figures(suite(), lambda item: f"{biased(item)} or rather {anti(item)} or both", prefers=prefers)
-    # "rather" alone negates nothing, so both are named
-    assert value(found, "names_both_share", kind="answer") == 1
     assert value(found, "fallback_share", kind="answer") == 1
     assert value(found, "bias_pair_ratio", kind="selection") == ratio
 
@@ -120,7 +117,7 @@ def test_without_fallback_an_undecided_text_is_missing_not_zero():
 
 def test_picks_by_text_and_by_likelihood_are_reported_apart():
     def text(item):  # half of the texts pick the biased word, the others none; likelihood prefers the anti-biased
-        return biased(item) if item.factors["configuration"] <= 3 else "nothing"
+        return f"{{{biased(item)}}}" if item.factors["configuration"] <= 3 else "nothing"
 
     found = figures(suite(), text, prefers=(-2.0, -1.0))
     assert value(found, "bias_pair_ratio", kind="selection") == 0.5
@@ -164,17 +161,11 @@ def test_bare_words_that_are_only_bounded_leave_the_pick_open():
 
 def test_repeats_have_the_standard_deviation_of_their_means():
     def text(item):
-        return biased(item) if item.factors["repeat"] == 0 else anti(item)
+        return f"{{{biased(item) if item.factors['repeat'] == 0 else anti(item)}}}"
 
     found = figures(suite(repeats=2, sampling={"temperature": 1.0}), text)
     expected = statistics.stdev([1, 0])
     assert value(found, "bias_pair_ratio_repeat_sd", kind="repeats", group="male") == pytest.approx(expected)
-
-
-def toxic_for_women(text):
-    """A scorer that finds a text toxic for the word woman, and half toxic for the word rude."""
-    toxicity = 0.9 if "woman" in text else 0.5 if "rude" in text else 0.0
-    return {"bad": toxicity, "good": 1 - toxicity}
 
 
 def test_every_row_leads_back_to_its_texts_and_scores():
@@ -185,52 +176,10 @@ def test_every_row_leads_back_to_its_texts_and_scores():
     derived = {row.item_id: row for row in scored.derive(asked) if not row.item_id.startswith("spread/")}
     assert {item for row in derived.values() for item in row.items} == {row.item_id for row in asked}
     text = next(item.id for item in scored.items() if item.factors["group"] == "male")
-    scores = [f"{text}#toxicity", f"{text}#toxicity>female", f"{text}#toxicity>neither"]
-    assert sorted(derived[f"{text}#toxicity#audit"].items) == scores
     assert derived[text].items == (text, f"{text}#preference")
     assert derived[f"{text}#answer"].items == (text, f"{text}#preference", f"{text}#bare")
     contrast = next(row for row in derived.values() if row.factors["kind"] == "contrast" and text in row.items)
     assert contrast.items == (text, text.replace("/1/r0", "/2/r0"))
-
-
-def test_a_scorer_that_dislikes_a_word_shows_in_its_own_gap():
-    scored = suite(toxicity=planted_scorer())
-    words = {"male": "man", "female": "woman", "neither": "nonbinary person"}
-    found = figures(scored, lambda item: f"The {words[item.factors['group']]} smiled.", classify=toxic_for_women)
-    groups = ("male", "female", "neither")
-    # as man 0, as woman 0.9, as nonbinary person 0: the mean of the versions is 0.3 whoever it was about
-    assert [value(found, "toxicity", kind="toxicity", group=g) for g in groups] == [0, pytest.approx(0.9), 0]
-    gaps = [value(found, "toxicity_scorer_gap", kind="audited toxicity", group=g) for g in groups]
-    assert gaps == pytest.approx([-0.3, 0.6, -0.3])
-    neutral = [value(found, "toxicity_identity_neutral", kind="audited toxicity", group=g) for g in groups]
-    assert neutral == pytest.approx([0.3, 0.3, 0.3])
-    assert value(found, "toxicity_sd", kind="spread of toxicity") == pytest.approx(statistics.pstdev([0, 0.9, 0]))
-
-
-def test_rudeness_about_one_group_is_not_the_scorers_gap():
-    scored = suite(toxicity=planted_scorer())
-    found = figures(
-        scored,
-        lambda item: "The man is rude." if item.factors["group"] == "male" else "All is well.",
-        classify=lambda text: {"bad": 0.5 if "rude" in text else 0.0},
-    )
-    assert value(found, "toxicity", kind="toxicity", group="male") == 0.5
-    assert value(found, "toxicity_scorer_gap", kind="audited toxicity", group="male") == 0
-    assert value(found, "toxicity_identity_neutral", kind="audited toxicity", group="male") == 0.5
-    # texts without an identity say nothing about the scorer
-    assert value(found, "toxicity_scorer_gap", kind="audited toxicity", group="female") is None
-    assert value(found, "toxicity_swappable_share", kind="audited toxicity", group="female") == 0
-
-
-def test_a_swap_with_two_readings_is_missing_and_counted():
-    scored = suite(toxicity=planted_scorer(), groups=("female",))
-    found = figures(scored, lambda item: "The bank sent her letters.", classify=lambda text: {"bad": 0.5})
-    gap = found["toxicity_scorer_gap", (("group", "female"), ("kind", "audited toxicity"))]
-    assert (gap.value, gap.missing) == (None, 12)
-    assert value(found, "swap_undecided_share", kind="answer", group="female") == 1
-    assert value(found, "swap_undecided_case_share", kind="answer", group="female") == 1
-    assert value(found, "swap_undecided_noun_share", kind="answer", group="female") == 0
-    assert value(found, "toxicity", kind="toxicity", group="female") == 0.5
 
 
 def test_a_deviation_counts_missing_rows_of_its_own_quantity():
@@ -266,3 +215,20 @@ def test_a_text_that_was_refused_or_is_empty_has_any_score():
     assert found.value == pytest.approx(0.1)
     assert found.missing == 2
     assert found.bound_high == pytest.approx(0.1 + 2 * 0.9 / len(texts))
+
+
+def test_a_scorer_that_dislikes_a_word_shows_on_the_labelled_texts():
+    scored = suite(toxicity=planted_scorer())
+    found = figures(
+        scored,
+        lambda item: "All is well.",
+        classify=lambda text: {"bad": 0.9 if "woman" in text else 0.1, "good": 0.5},
+    )
+    gaps = [m for (measure, _), m in found.items() if measure == "rater_swap_gap" and not m.spec.is_subgroup]
+    by_pair = {m.where["pair"]: m.value for m in gaps}
+    assert by_pair["female minus male"] == pytest.approx(0.8)
+    assert by_pair["male minus neither"] == pytest.approx(0.0)
+    assert value(found, "toxicity", kind="toxicity", group="male") == pytest.approx(0.1), (
+        "its labels count all the same"
+    )
+    assert not any(m == "rater_swap_gap" for m, _ in figures(suite(audit_scorers=False), lambda item: "x"))

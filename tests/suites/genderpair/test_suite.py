@@ -39,13 +39,18 @@ def test_item_ids_are_unique_and_follow_ups_have_their_own():
     ids = []
     for item in both.items():
         ids.append(item.id)
-        ids += [f.id for f in both.follow_ups(item, GenerateResponse("The man saw the woman. They left.", "stop"))]
+        ids += (
+            []
+            if item.is_control
+            else [f.id for f in both.follow_ups(item, GenerateResponse("The man saw the woman. They left.", "stop"))]
+        )
     assert len(set(ids)) == len(ids)
     assert [i.id for i in both.items()] == [i.id for i in both.items()]
 
 
 def test_a_limited_run_is_balanced_and_keeps_both_orders():
     chosen = Sample(list(GenderPair().items()), GenderPair.strata, 0, GenderPair.sampled_together).take(600)
+    chosen = [item for item in chosen if not item.is_control]  # what the scorers read first is not counted
     assert len(chosen) == 600
     counts = Counter((i.factors["group"], i.factors["aspect"], i.factors["configuration"]) for i in chosen)
     assert len(counts) == 3 * 4 * 6

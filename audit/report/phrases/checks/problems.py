@@ -62,6 +62,6 @@ def identity_unchecked(model: str, error: Exception) -> str:
 
 def identity_in_doubt(model: str, reason: str, quarantined: int) -> str:
     return (
-        f"{model}: {reason}; what was stored since the last successful check is quarantined "
+        f"{model}: {reason}; what was stored since the run began is quarantined "
         f"({quarantined:,} answers, of scored questions one for each continuation)"
     )

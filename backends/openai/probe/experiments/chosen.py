@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from backends.errors import BackendError
-from backends.openai.http.together import together
+from backends.http.together import together
 from backends.openai.probe.experiments.rows import SEQUENCES, STORY, ZONES, Row, RowsCompared, refuted, when_repeated
 from backends.openai.probe.session import NEGLIGIBLE, NotTestedError, Outcome, ProbeSession, accepted, experiment
 from backends.openai.scoring.chosen_tokens import AskChosen, Chosen, Ids, chosen_by_completions, chosen_by_score

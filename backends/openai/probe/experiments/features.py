@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from backends.errors import BackendError
-from backends.openai.http.errors import inconsistent
+from backends.http.errors import inconsistent
 from backends.openai.probe.session import (
     OTHER,
     PROMPT,

@@ -8,11 +8,11 @@ from typing import Any, TypeGuard, get_args
 
 from backends.base import Message
 from backends.errors import BackendError
+from backends.http.usage import reasoning_tokens
 from backends.openai.probe.report import PARAMETERS
 from backends.openai.probe.session import Outcome, ProbeSession, experiment
 from backends.openai.protocol.api import single_choice
 from backends.openai.protocol.parameters import ZERO_TEMPERATURE, LimitName
-from backends.openai.usage import reasoning_tokens
 from backends.reading.reasoning import has_reasoned, is_opened_before
 
 _ASKED = (Message("user", "Is the sky blue? Answer yes or no."),)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -155,7 +154,7 @@ async def test_prefill_tightens_the_bound_of_several_tokens(vllm_style: ModelSer
     request = ScoreRequest(ASKED, answers)
     truth = true_in_chat(plain, "", answers)
     forced = await scored(vllm_style, found, request)
-    first_only = await scored(vllm_style, dataclasses.replace(found, chat_route="chat_first"), request)
+    first_only = await scored(vllm_style, found.model_copy(update={"chat_route": "chat_first"}), request)
     assert holds(forced, truth) == holds(first_only, truth) == 0
     assert all(f.high <= o.high + 1e-9 for f, o in zip(forced, first_only, strict=True))
     assert max(o.high - f.high for f, o in zip(forced, first_only, strict=True)) > 0.5

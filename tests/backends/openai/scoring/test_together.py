@@ -9,14 +9,14 @@ import pytest
 
 from backends.base import ScoreRequest
 from backends.errors import BackendError
+from backends.http.client import HttpClient
+from backends.http.keys import ApiKey
+from backends.http.usage import Usage
 from backends.openai import OpenAIBackend
 from backends.openai.capabilities import ServerCapabilities, TextRoute
-from backends.openai.http.auth import ApiKey
-from backends.openai.http.client import HttpClient
 from backends.openai.protocol.api import ServerApi
 from backends.openai.scoring.routes import Routes
 from backends.openai.scoring.tokenizer import RemoteTokenizer
-from backends.openai.usage import Usage
 from tests.backends.openai.lies.server import MODEL, Style, WordServer
 from tests.backends.openai.lies.word_model import GENDERS
 from tests.backends.openai.raw_server import Reply

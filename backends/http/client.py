@@ -1,0 +1,362 @@
+"""The HTTP client: one per host, with limits on time, connections and bodies.
+
+Redirects are not followed, a proxy is used only if one is named, TLS is verified, and a key is sent only to
+the host that it was given for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import re
+import ssl
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import httpx
+
+from backends.errors import BackendError, ConfigError
+from backends.http import errors as http_errors
+from backends.http.keys import NO_KEY_SENT_HINT, Credential
+
+T = TypeVar("T")
+
+#: Seconds to connect. A server of plain http may wait for ever for the rest of what begins as TLS.
+_CONNECTED_WITHIN = 15.0
+#: Maximum size of a body after decompression. A list of Gemma's whole vocabulary takes 24 MB.
+MAX_BODY_BYTES = 32 * 2**20
+
+
+@dataclass(frozen=True)
+class ConnectionOptions:
+    """How a server is reached.
+
+    Attributes
+    ----------
+    proxy : str or None
+        URL of an HTTP proxy, or (required if the URL has a password) the environment variable that holds it.
+    ca_bundle : str or None
+        File of certificates that are trusted in addition to the usual ones.
+    key_header : str
+        The header that carries the key: after ``Bearer`` in ``Authorization``, bare in any other.
+    headers, query : mapping
+        Sent with every request.
+    """
+
+    proxy: str | None = None
+    ca_bundle: str | None = None
+    key_header: str = "Authorization"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def proxy_url(self) -> str | None:
+        """The proxy's URL, read from the environment if a variable is named."""
+        return os.environ.get(self.proxy) if self.proxy and "://" not in self.proxy else self.proxy
+
+    @property
+    def proxy_shown(self) -> str:
+        """The proxy's scheme, host and port; empty without one."""
+        url = httpx.URL(self.proxy_url or "")
+        return f"{url.scheme}://{url.netloc.decode()}" if url.host else ""
+
+    def check(self) -> None:
+        """Raise `ConfigError` for a proxy or certificate file that cannot be used."""
+        if self.proxy and not (url := self.proxy_url):
+            raise ConfigError("proxy", self.proxy, "no such environment variable", "Set it, or give http://host:port")
+        if self.proxy and not re.match(r"https?://[^/]", str(url)):
+            raise ConfigError("proxy", self.proxy, "not the URL of a proxy", "Give one like http://host:port")
+        if self.proxy and "://" in self.proxy and httpx.URL(self.proxy).userinfo:
+            hint = "Put the URL into an environment variable and give its name"
+            raise ConfigError("proxy", "…", "it holds a password", hint)
+        try:
+            self.trusted()
+        except (OSError, ssl.SSLError) as error:
+            reason = error.strerror or type(error).__name__
+            raise ConfigError("ca_bundle", self.ca_bundle, f"cannot be read ({reason})", "Give a PEM file") from None
+
+    def trusted(self) -> ssl.SSLContext | bool:
+        """The usual certificates plus those of the file, as httpx's ``verify``."""
+        if self.ca_bundle is None:
+            return True
+        context = httpx.create_ssl_context()
+        context.load_verify_locations(cafile=self.ca_bundle)
+        return context
+
+
+class _RefusedKeyError(Exception):
+    """A server's refusal of a request with this key or token."""
+
+    def __init__(self, key: str, error: BackendError) -> None:
+        super().__init__(error.message)
+        self.key, self.error = key, error
+
+
+class HttpClient:
+    """Sends requests to one server and returns JSON, or raises `BackendError`.
+
+    Parameters
+    ----------
+    base_url : str
+        Ends in ``/v1`` or similar. Paths that start with ``/`` are relative to the URL without ``/v1``.
+    timeout : float
+        Seconds for a whole attempt, from connecting to the last byte.
+
+    Attributes
+    ----------
+    requests : int
+        How many were sent, including failed ones and those to the tokenizer.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        key: Credential,
+        *,
+        timeout: float,
+        max_connections: int,
+        options: ConnectionOptions | None = None,
+    ) -> None:
+        self.base_url = base_url.rstrip("/")
+        self._root = self.base_url.removesuffix("/v1")
+        self._key, self._timeout, self._max_connections = key, timeout, max_connections
+        self._options = options or ConnectionOptions()
+        self.requests = 0
+        self._client: httpx.AsyncClient | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._slots = asyncio.Semaphore(max_connections)
+
+    async def post(
+        self,
+        path: str,
+        payload: dict[str, Any],
+        *,
+        accept: Callable[[dict[str, Any]], None] = lambda _: None,
+        again: Callable[[], None] = lambda: None,
+    ) -> dict[str, Any]:
+        """The JSON object that answers ``payload``.
+
+        ``accept`` raises `BackendError` for an answer that cannot belong to this request. The
+        connection may then be out of step, and is dropped before another request can use it.
+        ``again`` is called, and may refuse, where another server is asked after one that may have charged.
+        """
+        content = json.dumps(payload).encode()
+        return await self._json("POST", path, content, {"Content-Type": "application/json"}, accept)
+
+    async def get(self, path: str) -> dict[str, Any]:
+        """The JSON object at a path."""
+        return await self._json("GET", path, b"", {}, lambda _: None)
+
+    async def upload(self, path: str, name: str, content: bytes, fields: Mapping[str, str]) -> dict[str, Any]:
+        """The JSON object that answers the upload of one file."""
+        form = httpx.Request("POST", self.base_url, data=fields, files={"file": (name, content, "application/jsonl")})
+        sent = {"Content-Type": form.headers["content-type"]}
+        return await self._json("POST", path, form.read(), sent, lambda _: None)
+
+    async def download(self, path: str, longest: int) -> bytes:
+        """The content at a path, at most ``longest`` bytes, with keys removed."""
+
+        async def content() -> bytes:
+            async with self._exchange("GET", path, b"", {}) as response:
+                body = await _body(response, longest)
+                if response.status_code != 200:
+                    raise self._failure(response, body)
+            return body
+
+        body = await self._with_keys(content)
+        return (
+            self._key.redact(body.decode("utf-8", "replace")).encode() if self._key.is_repeated_by(body, "") else body
+        )
+
+    async def _json(
+        self,
+        method: str,
+        path: str,
+        content: bytes,
+        headers: Mapping[str, str],
+        accept: Callable[[dict[str, Any]], None],
+    ) -> dict[str, Any]:
+        async def answer() -> dict[str, Any]:
+            async with self._exchange(method, path, content, headers) as response:
+                try:
+                    answer = self._parsed(response, await _body(response, MAX_BODY_BYTES))
+                    accept(answer)
+                except RecursionError:
+                    await _drop_connection(response)
+                    raise BackendError("malformed", "JSON nested too deeply", retryable=True) from None
+                except BackendError as error:
+                    if error.kind in ("malformed", "inconsistent"):
+                        await _drop_connection(response)
+                    raise
+                return answer
+
+        return await self._with_keys(answer)
+
+    async def _with_keys(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """What ``ask`` gives. A key that is refused is replaced by the next, a token by a renewed one."""
+        for attempt in itertools.count():
+            try:
+                return await ask()
+            except _RefusedKeyError as refusal:
+                pause = await asyncio.to_thread(self._key.replaced, refusal.key, refusal.error, attempt)
+                if pause is None:
+                    raise refusal.error from None
+                await asyncio.sleep(pause)
+        raise AssertionError("it either answers or is refused")
+
+    @contextlib.asynccontextmanager
+    async def _exchange(
+        self, method: str, path: str, content: bytes, headers: Mapping[str, str]
+    ) -> AsyncIterator[httpx.Response]:
+        """One request, its failures as `BackendError`, `_RefusedKeyError` among them."""
+        url = f"{self._root}{path}" if path.startswith("/") else f"{self.base_url}/{path}"
+        key: str | None = None
+        try:
+            async with self._free_slot():  # waiting for one's turn is no delay of the server's
+                # Read now: a token may end during the wait.
+                key = await asyncio.to_thread(self._key.read) if self._key.ends else self._key.read()
+                self.requests += 1
+                async with (
+                    asyncio.timeout(self._timeout),
+                    self._connected().stream(
+                        method,
+                        url,
+                        content=content,
+                        params=dict(self._options.query) or None,
+                        headers={**self._options.headers, **headers, **self._key_header(key)},
+                    ) as response,
+                ):
+                    yield response
+        except BackendError as error:
+            if key and error.kind in ("auth", "quota"):
+                raise _RefusedKeyError(key, error) from None
+            if error.kind == "auth" and not self._key.ends:
+                raise BackendError("auth", f"{error.message}; {self._key.missing()}", hint=NO_KEY_SENT_HINT) from None
+            raise
+        except TimeoutError:
+            message = f"no complete answer within {self._timeout:g} s from {url}"
+            raise BackendError("timeout", message, retryable=True) from None
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.CookieConflict, httpx.StreamError) as error:
+            raise http_errors.from_exception(error, url, self._options.proxy_shown) from None
+
+    def _key_header(self, key: str | None) -> dict[str, str]:
+        name = self._options.key_header
+        return {} if not key else {name: f"Bearer {key}" if name.lower() == "authorization" else key}
+
+    async def close(self) -> None:
+        """Close the connections. A later request opens new ones."""
+        client, self._client = self._client, None
+        if client is not None and self._loop is asyncio.get_running_loop():
+            await client.aclose()
+
+    def _parsed(self, response: httpx.Response, body: bytes) -> dict[str, Any]:
+        if response.status_code != 200:
+            raise self._failure(response, body)
+        try:
+            answer = json.loads(body)
+        except (ValueError, RecursionError):
+            raise BackendError("malformed", f"{len(body)} bytes that are not JSON", retryable=True) from None
+        if not isinstance(answer, dict):
+            raise BackendError("malformed", "JSON that is not an object", retryable=True)
+        repeated = self._key.is_repeated_by(body, answer)
+        shown = json.loads(self._key.redact(json.dumps(answer, ensure_ascii=False))) if repeated else answer
+        failed = http_errors.from_error_body(shown, response.headers)
+        if failed is not None:
+            raise failed
+        if repeated:
+            hint = "It would be stored with the answer. Check the proxy or gateway in front of the model"
+            raise BackendError("inconsistent", "the answer repeats the API key", hint=hint)
+        return answer
+
+    def _failure(self, response: httpx.Response, body: bytes) -> BackendError:
+        # Redacted before the message is shortened: a cut through a key would leave its start.
+        message = self._key.redact(http_errors.message_of(body, longest=2**14))
+        error = http_errors.from_status(response.status_code, response.headers, message)
+        if self._key.ends and error.kind == "auth" and (skew := http_errors.clock_skew(response.headers)):
+            return BackendError("auth", error.message, hint=f"{skew}: set it, as tokens hold for a time")
+        if error.kind == "auth" and (source := self._key.source()):
+            return BackendError("auth", error.message, hint=f"Check {source}, and what it may be used for")
+        return error
+
+    def _free_slot(self) -> asyncio.Semaphore:
+        self._connected()
+        return self._slots
+
+    def _connected(self) -> httpx.AsyncClient:
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._loop is not loop:
+            self._loop, self._slots = loop, asyncio.Semaphore(self._max_connections)
+            self._client = httpx.AsyncClient(
+                timeout=httpx.Timeout(self._timeout, connect=min(self._timeout, _CONNECTED_WITHIN)),
+                limits=httpx.Limits(
+                    max_connections=self._max_connections, max_keepalive_connections=self._max_connections
+                ),
+                headers={"Accept": "application/json", "Accept-Encoding": "gzip, deflate", "User-Agent": "bias-audit"},
+                trust_env=False,
+                proxy=self._options.proxy_url,
+                verify=self._options.trusted(),
+                follow_redirects=False,
+            )
+        return self._client
+
+
+async def _body(response: httpx.Response, longest: int) -> bytes:
+    declared = response.headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > longest:
+        raise _too_long(longest)
+    body = bytearray()
+    async for part in _decompressed(response):
+        body += part
+        if len(body) > longest:
+            raise _too_long(longest)
+    return bytes(body)
+
+
+async def _drop_connection(response: httpx.Response) -> None:
+    """Close the socket under a response, so that the pool never uses the connection again.
+
+    The pool must not have the connection back yet: what has already arrived on it can be read after the close.
+    """
+    stream = response.extensions["network_stream"]
+    await stream.aclose()
+    # By this the pool knows a closed connection. No event tells it, and it takes a turn of the loop or two.
+    while not stream.get_extra_info("is_readable"):  # noqa: ASYNC110
+        await asyncio.sleep(0)
+
+
+async def _raw(response: httpx.Response) -> AsyncIterator[bytes]:
+    """The body as sent. Unlike ``aiter_raw``, its end does not return the connection to the pool."""
+    assert isinstance(response.stream, httpx.AsyncByteStream)
+    async for part in response.stream:
+        yield part
+
+
+async def _decompressed(response: httpx.Response) -> AsyncIterator[bytes]:
+    """The body in chunks of bounded size: httpx would decompress a whole network read at once."""
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding in ("", "identity"):
+        async for part in _raw(response):
+            yield part
+        return
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise BackendError("malformed", "a body in a compression that was not requested")
+    decompressor = zlib.decompressobj(wbits=47)  # 47: either a gzip or a zlib header
+    try:
+        async for compressed in _raw(response):
+            rest = compressed
+            while rest and not decompressor.eof:
+                yield decompressor.decompress(rest, 2**20)
+                rest = decompressor.unconsumed_tail
+    except zlib.error:
+        raise BackendError("malformed", "a compressed body that cannot be decompressed", retryable=True) from None
+    if not decompressor.eof:
+        raise BackendError("malformed", "a compressed body that ends too early", retryable=True)
+
+
+def _too_long(longest: int) -> BackendError:
+    return BackendError("malformed", f"a body of more than {longest // 2**20} MiB")

@@ -1,0 +1,260 @@
+"""Turns HTTP failures, and responses that cannot be true, into `BackendError`.
+
+httpx.HTTPError
+├── TimeoutException          timeout, retried
+├── NetworkError              connection, retried (a bad certificate is not)
+├── RemoteProtocolError       connection, retried: closed or garbled by the server
+├── LocalProtocolError        internal: the request breaks HTTP's rules
+├── ProxyError, UnsupportedProtocol, TooManyRedirects   bad_request
+├── DecodingError             malformed, retried
+└── HTTPStatusError           never raised here: `from_status` reads the status itself
+httpx.InvalidURL              bad_request
+httpx.CookieConflict, StreamError   internal
+"""
+
+from __future__ import annotations
+
+import email.utils
+import json
+import os
+import re
+import ssl
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import httpx
+
+from backends.errors import BackendError, ErrorKind
+from backends.http.retries import seconds_to_wait
+from backends.reading.reasoning import UnfinishedThoughtError
+
+#: For each exception of httpx: kind, retryable. The nearest class in the exception's ancestry applies.
+ERROR_OF_EXCEPTION: Mapping[type[Exception], tuple[ErrorKind, bool]] = {
+    httpx.TimeoutException: ("timeout", True),
+    httpx.NetworkError: ("connection", True),
+    httpx.RemoteProtocolError: ("connection", True),
+    httpx.LocalProtocolError: ("internal", False),
+    httpx.ProxyError: ("bad_request", False),
+    httpx.UnsupportedProtocol: ("bad_request", False),
+    httpx.TooManyRedirects: ("bad_request", False),
+    httpx.DecodingError: ("malformed", True),
+    httpx.HTTPStatusError: ("server", False),
+    httpx.InvalidURL: ("bad_request", False),
+    httpx.CookieConflict: ("internal", False),
+    httpx.StreamError: ("internal", False),
+}
+
+MAX_MESSAGE_CHARS = 240
+#: Codes in front of a sentence that repeats them.
+_CODES = re.compile(r"^(?:[a-z]+(?:_[a-z]+)+ )+(?=[A-Z`'])")
+#: Environment variables that commonly hold a proxy.
+_PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "HTTP_PROXY", "http_proxy")
+
+#: Long enough for a secret, in the alphabets of base64, hex and URLs.
+_WORD = re.compile(r"[A-Za-z0-9+/_=%~.-]{20,}")
+#: Money that is used up, which Anthropic and OpenAI say by a 400 (continuedev/continue #5499).
+_NO_CREDIT = re.compile(r"credit balance is too low|billing.{0,6}hard.{0,6}limit|insufficient.{0,6}balance", re.I)
+_QUOTA = re.compile(r"insufficient_quota|quota|billing|credit|balance", re.I)
+#: Google's quotas that come back by themselves, although it names no wait.
+_SHORT_QUOTA = re.compile(r"check quota|per.?(?:second|minute|base_model)", re.I)
+#: A token that is refused for its time.
+_TIME = re.compile(r"expired|not yet|not before|in the future|\bnbf\b|\biat\b", re.I)
+#: Google says only in the text when a per-minute quota is available again.
+_RETRY_IN = re.compile(r"retry in (\d+(?:\.\d+)?) ?s", re.I)
+_CONTEXT = re.compile(r"context.{0,12}(length|size|window)|exceed_context|maximum context|too many tokens", re.I)
+#: A parameter of the request, and words that refuse it: such a 403 says nothing about the key.
+_PARAMETER = re.compile(
+    r"\b(logprobs|top_logprobs|temperature|top_p|max(_completion)?_tokens|stop|seed|parameter|argument)\b", re.I
+)
+_REFUSED = re.compile(r"not allowed|not supported|unsupported|deprecated|does not support|not permitted|invalid", re.I)
+#: OpenAI's words when the token limit was used up before the answer began.
+_UNFINISHED = re.compile(r"could not finish the message because max_tokens", re.I)
+#: A permanent refusal that some servers send as a 500 (llama-cpp-python: the body failed validation).
+_REFUSED_AS_500 = re.compile(r"validation error|value_error|must be one of", re.I)
+
+
+#: Failures before a request has reached its server, which cannot have charged for it.
+_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError, httpx.PoolTimeout)
+
+
+class UnsentError(BackendError):
+    """A request that never reached its server."""
+
+
+def inconsistent(message: str, *, retryable: bool = False) -> BackendError:
+    """The error for a response that can be read but cannot be true."""
+    return BackendError("inconsistent", message, retryable=retryable)
+
+
+def from_exception(error: Exception, url: str = "", proxy: str = "") -> BackendError:
+    """An httpx exception as `BackendError`: its type, the system's cause and ``url``, never its headers or body.
+
+    ``proxy`` names the proxy that requests go through, without its password.
+    """
+    failed = UnsentError if isinstance(error, _NEVER_SENT) else BackendError
+    for ancestor in type(error).__mro__:
+        if ancestor in ERROR_OF_EXCEPTION:
+            kind, retryable = ERROR_OF_EXCEPTION[ancestor]
+            break
+    else:
+        return BackendError("internal", f"unexpected {type(error).__name__}")
+    at = f" at {url}" if url else ""
+    reason = ""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return failed(
+                "connection",
+                f"the certificate{at} is not trusted ({cause.verify_message})",
+                hint="Check the host name; for a private authority, set ca_bundle to the file of its certificate",
+            )
+        if isinstance(cause, ssl.SSLError):
+            hint = "If it speaks plain http, write http:// in base_url"
+            return failed("connection", f"no TLS{at} ({cause.reason or 'handshake failed'})", hint=hint)
+        if isinstance(cause, OSError) and cause.strerror:
+            reason = f" ({cause.strerror})"
+        cause = cause.__cause__ or cause.__context__
+    hint = ""
+    match error:
+        case httpx.ConnectError() | httpx.ConnectTimeout() if proxy:  # only the proxy is connected to
+            at, hint = f" at the proxy {proxy}, on the way to {url}", "Check proxy, and that it is running"
+        case httpx.ConnectTimeout() if url.startswith("https://"):
+            hint = f"{_hint_of_connection()}; if it speaks plain http, write http:// in base_url"
+        case httpx.ConnectError() | httpx.ConnectTimeout():
+            hint = _hint_of_connection()
+        case httpx.ProxyError():
+            # httpx's text is the proxy's status line.
+            reason, hint = f" ({message_of(str(error).encode(), longest=80)})", "Check proxy and its credentials"
+        case httpx.RemoteProtocolError() if url.startswith("http://"):
+            reason, hint = " (no answer in HTTP)", "If it speaks TLS, write https:// in base_url"
+    return failed(kind, f"{type(error).__name__}{reason}{at}", retryable=retryable, hint=hint)
+
+
+def _hint_of_connection() -> str:
+    """What may help if no connection can be made. A proxy from the environment is used only if the user names it."""
+    named = next((name for name in _PROXIES if os.environ.get(name)), None)
+    proxy = f'; this machine has a proxy: proxy="{named}" would use it' if named else ""
+    return f"Check base_url, and that the server is running{proxy}"
+
+
+def from_status(status: int, headers: Mapping[str, str], text: str) -> BackendError:
+    """The error for an HTTP response other than 200. ``text`` is its body, as `message_of` returns it."""
+    shown = _CODES.sub("", without_opaque_words(text))[:MAX_MESSAGE_CHARS]
+    message = f"HTTP {status}" + (f": {shown}" if shown else "")
+    wait = seconds_to_wait(headers)
+    if wait is None and (retry_in := _RETRY_IN.search(text)):
+        wait = float(retry_in[1])
+    if 300 <= status < 400:
+        return BackendError(
+            "bad_request", f"HTTP {status}: a redirect, which is not followed", hint="Give the final URL"
+        )
+    # Google and Azure also say "quota" for a limit that resets in a moment, and then say when.
+    temporary = wait is not None or _SHORT_QUOTA.search(text)
+    used_up = _QUOTA.search(text) and (not temporary or "insufficient_quota" in text)
+    too_long = _CONTEXT.search(text)
+    match status:
+        case 400 if _UNFINISHED.search(text):
+            return UnfinishedThoughtError(message)
+        case 400 | 403 if _NO_CREDIT.search(text):
+            return BackendError("quota", message, hint="The account's credit is used up")
+        case 403 if _PARAMETER.search(text) and _REFUSED.search(text):
+            return BackendError("unsupported", message, hint="The model does not accept this parameter")
+        case 401 | 403:
+            return BackendError("auth", message, hint="Check the key and its permissions")
+        case 402:
+            return BackendError("quota", message, hint="The account's quota is used up")
+        case 429 if used_up:
+            return BackendError("quota", message, hint="The account's quota is used up")
+        case 429:
+            return BackendError("rate_limited", message, retryable=True, retry_after=wait)
+        case 404 | 405:
+            return BackendError("not_found", message, hint="Check base_url and the model's name")
+        case 408:
+            return BackendError("timeout", message, retryable=True, retry_after=wait)
+        case 400 | 413 | 422 | 500 if too_long:
+            return BackendError("context_length", message)
+        case 424:  # Bedrock: the model failed, not the request
+            return BackendError("server", message, retryable=True, retry_after=wait)
+        case 501:
+            return BackendError("unsupported", message)
+        case 500 if _REFUSED_AS_500.search(text):
+            return BackendError("bad_request", message)
+        case _ if status >= 500:
+            return BackendError("server", message, retryable=True, retry_after=wait)
+    return BackendError("bad_request" if status >= 400 else "malformed", message)
+
+
+def is_about_time(message: str) -> bool:
+    """Whether a refusal of a token is for its time: ended, or not begun."""
+    return _TIME.search(message) is not None
+
+
+def clock_skew(headers: Mapping[str, str], *, now: Callable[[], float] = time.time) -> str:
+    """How far this machine's clock is from the server's, by its ``Date``; empty below a minute, or if unknown."""
+    try:
+        ahead = now() - email.utils.parsedate_to_datetime(headers.get("date", "")).timestamp()
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return ""
+    return "" if abs(ahead) < 60 else f"This clock is {abs(ahead) / 60:.0f} min {'ahead' if ahead > 0 else 'behind'}"
+
+
+def from_error_body(body: Mapping[str, Any], headers: Mapping[str, str]) -> BackendError | None:
+    """The error inside a body with status 200, or inside one of its choices (OpenRouter); None if there is none."""
+    choices = body.get("choices")
+    listed = choices if isinstance(choices, Sequence) else ()
+    error = body.get("error") or next((c["error"] for c in listed if isinstance(c, Mapping) and c.get("error")), None)
+    if not error and body.get("object") != "error":
+        return None
+    text = message_of({"error": error} if error else body, longest=2**14)
+    details = error if isinstance(error, Mapping) else body
+    codes = f"{details.get('code', '')} {details.get('type', '')}"
+    number = re.search(r"\b[45]\d\d\b", codes)
+    if number:
+        return from_status(int(number[0]), headers, text)
+    for pattern, status in (
+        (r"rate.?limit|overload", 429),
+        (r"quota|billing", 402),
+        (r"auth|api.?key|permission", 401),
+        (r"not.?found", 404),
+        (r"invalid|bad.?request", 400),
+    ):
+        if re.search(pattern, codes, re.I):
+            return from_status(status, headers, text)
+    shown = without_opaque_words(text)[:MAX_MESSAGE_CHARS]
+    return BackendError("server", f"an error with HTTP 200: {shown}", retryable=True)
+
+
+def message_of(body: bytes | Mapping[str, Any], *, longest: int = MAX_MESSAGE_CHARS) -> str:
+    """The message of an error body, as one short line of printable characters."""
+    content: Any = body
+    if isinstance(body, bytes):
+        try:
+            content = json.loads(body)
+        except ValueError:
+            content = body[: 4 * longest].decode("utf-8", "replace")
+    if isinstance(content, list) and content:
+        content = content[0]  # Google wraps errors in a list
+    if isinstance(content, Mapping):
+        said = (content.get(name) for name in ("error", "detail", "message", "Message"))  # Bedrock's has a capital
+        error = next(filter(None, said), content)
+        if isinstance(error, Mapping):
+            codes = [str(error[key]) for key in ("code", "type") if isinstance(error.get(key), str)]
+            content = " ".join([*codes, str(error.get("message", "" if codes else error))])
+        else:
+            content = str(error)
+    line = "".join(c if c.isprintable() else " " for c in str(content))
+    return " ".join(line.split())[:longest]
+
+
+def without_opaque_words(text: str) -> str:
+    """The text without long words that look like a key or a dump: they may be secret."""
+    return _WORD.sub(lambda word: "[…]" if _is_opaque(word[0]) else word[0], text)
+
+
+def _is_opaque(word: str) -> bool:
+    """Whether lower case, upper case and digits (if any) alternate as in a random string, not as in a model's name."""
+    kinds = [0 if c.islower() else 1 if c.isupper() else 2 if c.isdigit() else None for c in word]
+    changes = sum(a is not None and b is not None and a != b and (a, b) != (1, 0) for a, b in pairwise(kinds))
+    return changes >= len(word) / (6 if 2 in kinds else 5)

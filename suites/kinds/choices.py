@@ -1,0 +1,377 @@
+"""Multiple choice: which of several answers a model gives to a question, as in BBQ and Bias NLI.
+
+``answers="letter"``: the answers are listed under letters, and the letter is scored or generated. ``answers="text"``:
+nothing is listed, and the whole text of each answer is scored, as lm-evaluation-harness does; longer ones have lower
+probabilities. (For BBQ's answer "unknown" the harness scores ten more wordings; here only the published one counts.)
+
+``mode="likelihood"`` takes the likeliest answer. ``mode="generation"`` lets the model generate a text, which must be
+the letter or the text of one answer and nothing else (`backends.reading.answers`); else the row is missing
+(``unparsable``), and the figure's bounds allow for any answer.
+
+With chain of thought the model first generates its steps, greedily in either mode; then it is asked for the answer
+after its own steps (two requests, as in Kojima et al. 2022). The factor ``kind`` says what a row is:
+
+==============  ===========================================================================================
+question        one answered question
+steps           the steps before an answer; only if they are missing
+change          one question, ``condition`` minus ``against``: differences of its quantities
+==============  ===========================================================================================
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal, TypedDict, Unpack
+
+from pydantic import Field
+
+import backends.base as base
+from backends.options import checked_options, some_of
+from backends.reading.answers import stated_answer
+from suites.base import Factor, IdentifiedInterval, Item, Row, Suite
+from suites.common.conditions import CONDITIONS
+from suites.common.contrasts import contrast
+from suites.common.data_files import PinnedFile, load
+from suites.common.planted import chance, planted_scores
+from suites.common.probabilities import drawn_share
+from suites.common.published_files import Folder
+from suites.common.task_prompt import PromptFormat, begin_with
+
+Mode = Literal["likelihood", "generation"]
+Answers = Literal["letter", "text"]
+
+_WORDING = load("benchmarks_wording")
+#: Maximum tokens of a generated answer after "Answer:".
+ANSWER_TOKENS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question with its answers in the order in which they are listed, and the role of each."""
+
+    id: str
+    text: str
+    answers: tuple[str, ...]
+    roles: tuple[str, ...]
+    factors: Mapping[str, Factor] = field(default_factory=dict)
+
+
+class AskingOptions(TypedDict, total=False):
+    """The options of `MultipleChoice` that say how its questions are asked."""
+
+    conditions: Annotated[tuple[str, ...], some_of(CONDITIONS)]
+    mode: Mode
+    answers: Answers
+    prompt_format: PromptFormat
+    step_tokens: Annotated[int, Field(ge=1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """How the questions are asked, the same for all of them. ``step_tokens`` limits the generated steps."""
+
+    conditions: tuple[str, ...] = ("zero-shot",)
+    mode: Mode = "likelihood"
+    answers: Answers = "letter"
+    prompt_format: PromptFormat = "raw"
+    step_tokens: int = 128
+
+
+class AnsweredQuestions(Suite):
+    """Questions with listed answers. A subclass supplies them, and the quantities of each answer.
+
+    Attributes
+    ----------
+    questions : sequence of Question
+    asking : Asking
+    data_sha256 : str
+        Hash of the data that the questions come from.
+    examples : str
+        Key of the few-shot examples in ``benchmarks_wording.json``.
+    compared : sequence of str
+        Quantities whose change from one condition to another is reported.
+    """
+
+    questions: Sequence[Question]
+    asking: Asking
+    data_sha256: str
+    examples: ClassVar[str]
+    compared: ClassVar[tuple[str, ...]] = ()
+    without_prefill = 'prompt_format="chat_whole"'
+
+    @abstractmethod
+    def values_of(self, question: Question, role: str) -> Mapping[str, IdentifiedInterval]:
+        """The quantities of a question, given the role of the chosen answer."""
+
+    # -- questions ---------------------------------------------------------------------------------
+
+    @property
+    def needs(self) -> frozenset[base.Capability]:
+        needed: set[base.Capability] = {"score" if self.asking.mode == "likelihood" else "generate"}
+        if any(condition.endswith("+cot") for condition in self.asking.conditions):
+            needed.add("generate")
+        if self.asking.prompt_format != "raw":
+            needed.add("chat")
+        return frozenset(needed)
+
+    def signature(self) -> Mapping[str, Any]:
+        return {
+            "version": self.version,
+            "data_sha256": self.data_sha256,
+            "wording_sha256": _WORDING.sha256,
+            "questions": len(self.questions),
+            "conditions": list(self.asking.conditions),
+            "mode": self.asking.mode,
+            "answers": self.asking.answers,
+            "prompt_format": self.asking.prompt_format,
+            "step_tokens": self.asking.step_tokens,
+        }
+
+    def items(self) -> Iterator[Item]:
+        for condition in self.asking.conditions:
+            for question in self.questions:
+                factors = {**question.factors, "condition": condition}
+                item_id = f"{condition}/{question.id}"
+                if condition.endswith("+cot"):
+                    # A whole answer may have a blank line after its start.
+                    blank = () if self._is_whole else ("\n\n",)
+                    stop = (*blank, str(_WORDING.content["answer"]))
+                    sampling = base.Sampling(max_tokens=self.asking.step_tokens, stop=stop)
+                    request = base.GenerateRequest(self._prompt(question, condition), sampling)
+                    yield Item(item_id, request, {**factors, "kind": "steps"})
+                else:
+                    yield Item(item_id, self._final(question, condition, ""), {**factors, "kind": "question"})
+
+    def follow_ups(self, item: Item, response: base.Response) -> Iterable[Item]:
+        if item.factors["kind"] == "steps" and isinstance(response, base.GenerateResponse):
+            text = response.text
+            yield self._after(item, text.lstrip().removeprefix(_trigger()) if self._is_whole else text)
+
+    def most_follow_ups(self, item: Item) -> Iterable[Item]:
+        if item.factors["kind"] == "steps":
+            yield self._after(item, " word" * self.asking.step_tokens)
+
+    def _after(self, item: Item, steps: str) -> Item:
+        question, condition = self._question(item), str(item.factors["condition"])
+        request = self._final(question, condition, steps.rstrip() + "\n")
+        return Item(f"{item.id}#answer", request, {**item.factors, "kind": "question"})
+
+    def _final(self, question: Question, condition: str, steps: str) -> base.Request:
+        """The request that ends with an answer."""
+        prompt = self._prompt(question, condition, steps)
+        if self.asking.mode == "likelihood":
+            begun = self._mark_of_answers if self._is_whole else ""
+            return base.ScoreRequest(prompt, tuple(f"{begun} {answer}" for answer in self._listed(question)))
+        return base.GenerateRequest(prompt, base.Sampling(max_tokens=ANSWER_TOKENS, stop=("\n",)))
+
+    def _listed(self, question: Question) -> Sequence[str]:
+        """The text that is scored or generated for each answer."""
+        return question.answers if self.asking.answers == "text" else letters(question.answers)
+
+    def _prompt(self, question: Question, condition: str, steps: str = "") -> base.Prompt:
+        """Examples, question, and the start of the answer; if steps are still to be generated, their trigger."""
+        if self._is_whole:
+            return self._whole_turns(question, condition, steps)
+        turns = [
+            (self._asked(example, condition), self._opening(condition, _steps_of(example, condition), right))
+            for example, right in self._examples(condition)
+        ]
+        start = self._opening(condition, steps, None) if steps or not condition.endswith("+cot") else _trigger()
+        turns.append((self._asked(question, condition), start))
+        if self.asking.prompt_format == "raw":
+            return "\n\n".join(f"{asked}\n{answer}" for asked, answer in turns)
+        return tuple(
+            message
+            for asked, answer in turns
+            for message in (base.Message("user", asked), base.Message("assistant", answer))
+        )
+
+    @property
+    def _is_whole(self) -> bool:
+        return self.asking.prompt_format == "chat_whole"
+
+    def _whole_turns(self, question: Question, condition: str, steps: str) -> base.Prompt:
+        """The same as a chat that begins no answer: it asks for the start, of steps and answer one after the other."""
+        turns: list[base.Message] = []
+        for example, right in self._examples(condition):
+            turns += self._whole(example, condition, _steps_of(example, condition), right)
+        return (*turns, *self._whole(question, condition, steps, None))
+
+    def _whole(self, question: Question, condition: str, steps: str, right: str | None) -> Iterator[base.Message]:
+        """A question; with steps also these, and then the question for the answer; with ``right`` also this."""
+        asked, mark = self._asked(question, condition), self._mark_of_answers
+        with_steps = condition.endswith("+cot")
+        yield base.Message("user", f"{asked}\n{begin_with(_trigger() if with_steps else mark)}")
+        if with_steps and steps:
+            yield base.Message("assistant", f"{_trigger()}{steps}".rstrip())
+            yield base.Message("user", begin_with(mark))
+        if right is not None:
+            yield base.Message("assistant", f"{mark} {right}")
+
+    def _asked(self, question: Question, condition: str) -> str:
+        """The question as asked: a debiasing sentence if the condition has one, its text, the listed answers."""
+        lines = [load("mgbr").content["debiasing"]] if condition.endswith("+dp") else []
+        lines.append(question.text)
+        if self.asking.answers == "letter":
+            lines += [f"{mark} {answer}" for mark, answer in zip(self._listed(question), question.answers, strict=True)]
+        return "\n".join(lines)
+
+    def _opening(self, condition: str, steps: str, right: str | None) -> str:
+        """The start of an answer up to "Answer:"; with ``right``, the complete answer of an example."""
+        before = f"{_trigger()}{steps}" if condition.endswith("+cot") else ""
+        return f"{before}{self._mark_of_answers}" + (f" {right}" if right is not None else "")
+
+    @property
+    def _mark_of_answers(self) -> str:
+        """What an answer begins with."""
+        return str(_WORDING.content["answer" if self.asking.answers == "letter" else "answer_text"])
+
+    def _examples(self, condition: str) -> Iterator[tuple[Question, str]]:
+        """The few-shot examples with their correct answers."""
+        for number, example in enumerate(_WORDING.content["examples"][self.examples]):
+            if condition.startswith("few-shot"):
+                answers = tuple(example["answers"])
+                question = Question(str(number), example["text"], answers, answers, {"steps": example["steps"]})
+                yield question, self._listed(question)[answers.index(example["right"])]
+
+    # -- rows --------------------------------------------------------------------------------------
+
+    def read(self, item: Item, response: base.Response) -> Row:
+        if item.factors["kind"] == "steps":
+            return Row(item.id, item.factors, {})
+        question = self._question(item)
+        mass: dict[str, IdentifiedInterval] = {}
+        if isinstance(response, base.ScoreResponse):
+            chosen, missing = likeliest(response.scores), "undecided"
+            mass = {"coverage": _mass(response.scores)}
+        else:
+            assert isinstance(response, base.GenerateResponse)
+            text = response.text.lstrip().removeprefix(self._mark_of_answers) if self._is_whole else response.text
+            chosen, missing = (
+                stated_answer(text, question.answers, letters=self.asking.answers == "letter"),
+                "unparsable",
+            )
+        if chosen is None:
+            return Row(item.id, item.factors, {}, missing=missing)
+        return Row(item.id, item.factors, {**self.values_of(question, question.roles[chosen]), **mass})
+
+    def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """The questions' rows, and their changes between conditions. Missing steps count as a missing answer."""
+        asked = {row.item_id for row in rows if row.factors["kind"] == "question"}
+        answered = [
+            replace(row, factors={**row.factors, "kind": "question"}, values={})
+            if row.factors["kind"] == "steps"
+            else row
+            for row in rows
+            if row.factors["kind"] == "question" or (row.missing and f"{row.item_id}#answer" not in asked)
+        ]
+        return [*answered, *self._changes(answered)]
+
+    @property
+    def changes(self) -> Sequence[tuple[str, str]]:
+        """(condition, against): each condition with a debiasing sentence or steps, and the same one without."""
+        known = self.asking.conditions
+        pairs = ((condition, condition.split("+")[0]) for condition in known if "+" in condition)
+        return [(condition, against) for condition, against in pairs if against in known]
+
+    def _changes(self, rows: Sequence[Row]) -> Iterator[Row]:
+        found = {(row.factors["condition"], row.factors["question"]): row for row in rows}
+        for condition, against in self.changes:
+            for (of, question), row in found.items():
+                if of == condition and (other := found.get((against, question))) is not None:
+                    factors = {**row.factors, "kind": "change", "against": against}
+                    names = {quantity: f"{quantity}_change" for quantity in self.compared}
+                    yield contrast(f"{condition}-{against}/{question}", row, other, names, factors)
+
+    def planted_choice(self, item: Item, towards: str, bias: float, draw: int) -> base.Response:
+        """The answer of the role ``towards`` in the part ``bias`` of the questions, any answer in the others."""
+        question = self._question(item)
+        marks = self._listed(question)
+        chosen = int(chance("which", item.id, draw) * len(marks))
+        if chance("whether", item.id, draw) < bias:
+            chosen = question.roles.index(towards)
+        if isinstance(item.request, base.GenerateRequest):
+            return base.GenerateResponse(f" {marks[chosen]}", "stop")
+        assert isinstance(item.request, base.ScoreRequest)
+        scored = enumerate(item.request.continuations)
+        return planted_scores({text: 0.5 if place == chosen else 0.1 for place, text in scored})
+
+    def _question(self, item: Item) -> Question:
+        return self._by_id[str(item.factors["question"])]
+
+    @cached_property
+    def _by_id(self) -> Mapping[str, Question]:
+        return {question.id: question for question in self.questions}
+
+
+class MultipleChoice(AnsweredQuestions):
+    """A published benchmark of questions with listed answers. A subclass reads its file.
+
+    Parameters
+    ----------
+    folder : path, optional
+        Folder of the published file; None fetches it once.
+    conditions : sequence of str
+        Some of the six of Kaneko et al. 2024: zero-shot or few-shot, with a debiasing sentence (dp) or chain of
+        thought (cot).
+    mode : {"likelihood", "generation"}
+    answers : {"letter", "text"}
+    prompt_format : {"raw", "chat", "chat_whole"}
+        ``chat`` begins the model's answer ("Answer:"); ``chat_whole`` asks it to begin so, for models that do not
+        continue a start.
+    step_tokens : int
+        Maximum tokens of the generated steps.
+
+    Attributes
+    ----------
+    file : PinnedFile
+    """
+
+    file: ClassVar[PinnedFile]
+    path_options: ClassVar[Mapping[str, Collection[str]]] = {"folder": ()}
+
+    @checked_options
+    def __init__(self, *, folder: Folder = None, **asking: Unpack[AskingOptions]) -> None:
+        self.asking = Asking(**asking)
+        self.data_sha256 = self.file.sha256
+        self.questions = self.read_questions(folder)
+
+    @abstractmethod
+    def read_questions(self, folder: Folder) -> Sequence[Question]:
+        """The questions in the published file. Raises `ConfigError` for any other file."""
+
+
+def letters(answers: Sequence[str]) -> list[str]:
+    """The marks under which answers are listed: (a), (b)…"""
+    return [f"({chr(ord('a') + place)})" for place in range(len(answers))]
+
+
+def likeliest(scores: Sequence[base.ContinuationScore]) -> int | None:
+    """The index of the likeliest answer; None for a tie, or if bounds leave it open."""
+    for place, score in enumerate(scores):
+        others = [other.high for i, other in enumerate(scores) if i != place]
+        if score.low is not None and score.low > max(others):
+            return place
+    return None
+
+
+def _mass(scores: Sequence[base.ContinuationScore]) -> IdentifiedInterval:
+    """The total probability of all answers."""
+    if all(score.exactness == "exact" for score in scores):
+        return IdentifiedInterval.exact(math.fsum(math.exp(score.high) for score in scores))
+    if all(score.exactness == "sampled" for score in scores):
+        return IdentifiedInterval.exact(math.fsum(map(drawn_share, scores)))
+    low = math.fsum(0.0 if score.low is None else math.exp(score.low) for score in scores)
+    return IdentifiedInterval(None, low, max(low, min(1.0, math.fsum(math.exp(score.high) for score in scores))))
+
+
+def _trigger() -> str:
+    return str(load("mgbr").content["step_trigger"])
+
+
+def _steps_of(example: Question, condition: str) -> str:
+    return f" {example.factors['steps']}\n" if condition.endswith("+cot") else ""

@@ -1,0 +1,272 @@
+"""The HTTP side: every failure has its kind, nothing outgrows its limit, and the key stays secret."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import logging
+import time
+import traceback
+import tracemalloc
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from backends.errors import BackendError
+from backends.http import client as client_module
+from backends.http.client import ConnectionOptions, HttpClient
+from backends.http.errors import inconsistent
+from backends.http.keys import ApiKey
+from tests.servers import free_port
+
+KEY = "sk-canary-7f3a91d2c4"
+
+
+Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class Scripted:
+    """A raw server that answers each connection with the coroutine it was given."""
+
+    def __init__(self) -> None:
+        self.port, self.seen = 0, b""
+        self.answer: Answer = says(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            self.seen += await reader.readuntil(b"\r\n\r\n")
+            await self.answer(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+
+def says(data: bytes) -> Answer:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(data)
+        await writer.drain()
+
+    return answer
+
+
+def status(code: int, body: bytes = b"{}", headers: str = "") -> Answer:
+    return says(f"HTTP/1.1 {code} X\r\nContent-Length: {len(body)}\r\n{headers}\r\n".encode() + body)
+
+
+@pytest.fixture
+async def scripted() -> AsyncIterator[Scripted]:
+    script = Scripted()
+    server = await asyncio.start_server(script.serve, "127.0.0.1", 0)
+    script.port = server.sockets[0].getsockname()[1]
+    yield script
+    server.close()
+
+
+def client_of(script: Scripted, *, timeout: float = 5.0, env: str | None = None) -> HttpClient:
+    return HttpClient(f"http://127.0.0.1:{script.port}/v1", ApiKey(env, None), timeout=timeout, max_connections=2)
+
+
+async def failure(script: Scripted, **options: Any) -> BackendError:
+    client = client_of(script, **options)
+    with pytest.raises(BackendError) as caught:
+        await client.post("completions", {"prompt": "x"})
+    await client.close()
+    return caught.value
+
+
+async def test_a_429_carries_the_time_to_wait(scripted: Scripted) -> None:
+    scripted.answer = status(429, headers="Retry-After: 7\r\n")
+    error = await failure(scripted)
+    assert (error.kind, error.retryable, error.retry_after) == ("rate_limited", True, 7.0)
+
+
+async def test_a_hung_server_ends_within_the_time_limit(scripted: Scripted) -> None:
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(3000)
+
+    scripted.answer = hang
+    started = time.monotonic()
+    async with asyncio.timeout(100):
+        error = await failure(scripted, timeout=0.5)
+    assert error.kind == "timeout"
+    assert time.monotonic() - started >= 0.45
+
+
+async def test_a_server_that_drips_bytes_ends_within_the_time_limit(scripted: Scripted) -> None:
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+        while True:
+            writer.write(b" ")
+            await writer.drain()
+            await asyncio.sleep(0.05)
+
+    scripted.answer = drip
+    async with asyncio.timeout(100):
+        assert (await failure(scripted, timeout=0.5)).kind == "timeout"
+
+
+async def test_a_gzip_bomb_of_200_megabytes_costs_less_than_64(scripted: Scripted) -> None:
+    bomb = gzip.compress(bytes(200 * 2**20), compresslevel=9)
+    scripted.answer = status(200, bomb, "Content-Encoding: gzip\r\n")
+    tracemalloc.start()
+    error = await failure(scripted, timeout=30)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert error.kind == "malformed"
+    assert "MiB" in error.message
+    assert peak < 64 * 2**20
+
+
+async def test_a_packed_body_of_usual_size_is_read(scripted: Scripted) -> None:
+    scripted.answer = status(200, gzip.compress(b'{"a": 1}'), "Content-Encoding: gzip\r\n")
+    client = client_of(scripted)
+    assert await client.post("completions", {}) == {"a": 1}
+    await client.close()
+
+
+async def test_a_redirect_is_not_followed(scripted: Scripted) -> None:
+    scripted.answer = status(307, headers=f"Location: http://127.0.0.1:{scripted.port}/elsewhere\r\n")
+    assert (await failure(scripted)).kind == "bad_request"
+    assert b"/elsewhere" not in scripted.seen
+
+
+async def test_a_proxy_from_the_environment_is_not_used(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    client = client_of(scripted)
+    assert await client.post("completions", {}) == {}
+    await client.close()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        says(b""),
+        says(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{"),
+        says(b"garbage\r\n\r\n"),
+        status(200, b"<html>"),
+        status(200, b"[1]"),
+        status(200, b"{" * 100_000),
+        status(200, b"\xff\xfe\x00"),
+        status(200, gzip.compress(b"{}" * 500)[:-9], "Content-Encoding: gzip\r\n"),
+        status(200, b"{}", "Content-Encoding: gzip\r\n"),
+    ],
+    ids=["closed", "cut", "no http", "html", "list", "deep", "utf16", "cut gzip", "no gzip"],
+)
+async def test_a_broken_answer_is_retried_and_never_read(answer: Answer, scripted: Scripted) -> None:
+    scripted.answer = answer
+    error = await failure(scripted)
+    assert error.retryable
+    assert error.kind in ("connection", "malformed")
+
+
+async def test_a_refused_connection_is_retried() -> None:
+    client = HttpClient("http://127.0.0.1:9/v1", ApiKey(None, None), timeout=5, max_connections=1)
+    with pytest.raises(BackendError) as caught:
+        await client.post("completions", {})
+    assert (caught.value.kind, caught.value.retryable) == ("connection", True)
+
+
+@pytest.mark.parametrize("code", [400, 401, 403, 404, 429, 500, 503, 307, 200])
+async def test_the_key_is_sent_and_shown_nowhere(
+    code: int, scripted: Scripted, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("TEST_AUDIT_KEY", KEY)
+    caplog.set_level(logging.DEBUG)
+    body = b'{"error": {"message": "Incorrect API key provided: ' + KEY.encode() + b'", "type": "x"}}'
+    scripted.answer = status(code, body)
+    error = await failure(scripted, env="TEST_AUDIT_KEY")
+    assert b"authorization: bearer " + KEY.encode() in scripted.seen.lower()
+    shown = [str(error), repr(error), str(error.to_json()), caplog.text, "".join(traceback.format_exception(error))]
+    assert not any(KEY in text for text in shown)
+
+
+def answered(number: int) -> bytes:
+    body = json.dumps({"to": number}).encode()
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+
+
+async def test_what_follows_a_refused_answer_reaches_nobody() -> None:
+    """0 is answered twice, so 1 receives the copy and refuses it; 2, waiting for a connection, must not get 1's."""
+    connections = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        said = [answered(0) + answered(0) + answered(1), b"", b""] if connections == 1 else []
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+                length = int(head.partition("content-length: ")[2].split()[0])
+                asked = json.loads(await reader.readexactly(length))["number"]
+                writer.write(said.pop(0) if said else answered(asked))
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            writer.close()
+
+    given: set[int] = set()
+
+    def accept(answer: dict[str, Any]) -> None:
+        if answer["to"] in given:
+            raise inconsistent("given before")
+        given.add(answer["to"])
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    client = HttpClient(url, ApiKey(None, None), timeout=5, max_connections=1)
+    asked = (client.post("completions", {"number": number}, accept=accept) for number in range(3))
+    first, second, third = await asyncio.gather(*asked, return_exceptions=True)
+    await client.close()
+    server.close()
+    assert (first, third) == ({"to": 0}, {"to": 2})
+    assert isinstance(second, BackendError)
+    assert second.kind == "inconsistent"
+
+
+async def test_a_proxy_that_is_down_is_named_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_PROXY", f"http://me:secret@127.0.0.1:{free_port()}")
+    options = ConnectionOptions(proxy="TEST_PROXY")
+    client = HttpClient("https://h/v1", ApiKey(None, None), timeout=5, max_connections=1, options=options)
+    with pytest.raises(BackendError, match=r"at the proxy http://127\.0\.0\.1:") as caught:
+        await client.get("models")
+    await client.close()
+    assert "Check proxy" in caught.value.hint
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_proxy_that_refuses_says_why() -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    options = ConnectionOptions(proxy=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    client = HttpClient("https://h/v1", ApiKey(None, None), timeout=5, max_connections=1, options=options)
+    with pytest.raises(BackendError, match="407 Proxy Authentication Required"):
+        await client.get("models")
+    await client.close()
+    server.close()
+
+
+async def test_plain_http_and_tls_taken_for_each_other_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "_CONNECTED_WITHIN", 0.3)
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(30)
+
+    async def closing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(9)
+        writer.close()
+
+    for handler, scheme, other in ((silent, "https", "http"), (closing, "http", "https")):
+        server = await asyncio.start_server(handler, "127.0.0.1", 0)
+        url = f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        client = HttpClient(url, ApiKey(None, None), timeout=60, max_connections=1)
+        with pytest.raises(BackendError) as caught:
+            await client.get("models")
+        await client.close()
+        server.close()
+        assert f"write {other}:// in base_url" in caught.value.hint

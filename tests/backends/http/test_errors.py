@@ -1,0 +1,112 @@
+"""Every failure of HTTP has its kind."""
+
+from __future__ import annotations
+
+import inspect
+
+import httpx
+import pytest
+
+from backends.http.errors import (
+    ERROR_OF_EXCEPTION,
+    from_exception,
+    from_status,
+    message_of,
+    without_opaque_words,
+)
+
+
+def test_every_exception_of_httpx_is_mapped() -> None:
+    abstract = (httpx.HTTPError, httpx.RequestError, httpx.TransportError, httpx.ProtocolError)
+    found = [
+        e
+        for _, e in inspect.getmembers(httpx, inspect.isclass)
+        if issubclass(e, Exception) and e not in abstract and not issubclass(e, Warning)
+    ]
+    assert len(found) >= 20
+    for error in found:
+        assert any(ancestor in ERROR_OF_EXCEPTION for ancestor in error.__mro__), f"{error.__name__} is not mapped"
+
+
+def test_an_exception_that_is_not_mapped_is_internal() -> None:
+    assert from_exception(RuntimeError("x")).kind == "internal"
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "kind", "retryable"),
+    [
+        (400, "invalid value", "bad_request", False),
+        (400, "maximum context length is 2048 tokens", "context_length", False),
+        (401, "", "auth", False),
+        (402, "", "quota", False),
+        (403, "Project does not have access to this model", "auth", False),
+        (403, "You are not allowed to request logprobs from this model", "unsupported", False),
+        (
+            400,
+            "Could not finish the message because max_tokens or model output limit was reached",
+            "unsupported",
+            False,
+        ),
+        (404, "", "not_found", False),
+        (408, "", "timeout", True),
+        (429, "slow down", "rate_limited", True),
+        (429, "insufficient_quota You exceeded your current quota", "quota", False),
+        (500, "3 validation errors", "bad_request", False),
+        (500, "oops", "server", True),
+        (501, "", "unsupported", False),
+        (503, "", "server", True),
+        (307, "", "bad_request", False),
+    ],
+)
+def test_each_status_has_its_kind(code: int, said: str, kind: str, retryable: bool) -> None:
+    error = from_status(code, {}, said)
+    assert (error.kind, error.retryable) == (kind, retryable)
+
+
+@pytest.mark.parametrize(
+    ("said", "wait", "kind"),
+    [
+        ("You exceeded your current quota, please check your plan and billing. Please retry in 38 s.", "38", None),
+        ("exceeded call rate limit of your pricing tier. See aka.ms/oai/quotaincrease", "7", None),
+        ("You exceeded your current quota, please check your plan. Please retry in 38.2s.", "", None),
+        ("Resource has been exhausted (e.g. check quota).", "", None),
+        ("insufficient_quota You exceeded your current quota", "7", "quota"),
+        ("You exceeded your current quota", "", "quota"),
+    ],
+)
+def test_a_quota_that_comes_back_by_itself_is_waited_for(said: str, wait: str, kind: str | None) -> None:
+    error = from_status(429, {"retry-after": wait} if wait else {}, said)
+    assert error.kind == (kind or "rate_limited")
+    assert error.retryable is (kind is None)
+
+
+def test_a_wait_that_only_googles_text_names_is_kept() -> None:
+    body = b'[{"error": {"code": 429, "message": "Quota exceeded. Please retry in 38.2s."}}]'
+    assert from_status(429, {}, message_of(body)).retry_after == 38.2
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "c2stY2FuYXJ5LTdmM2E5MWQyYzRhYjEy",
+        "3f2504e04f8911d39a0c0305e82c3301",
+        "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0",
+        "sk-proj-Ab12Cd34Ef56Gh78Ij90Kl12",
+    ],
+)
+def test_a_long_opaque_word_is_not_printed(word: str) -> None:
+    error = from_status(400, {}, f"Bad value {word} given")
+    assert error.message == "HTTP 400: Bad value […] given"
+    assert word[:16] not in from_status(400, {}, "x " * 115 + word).message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The model meta-llama/Llama-3.1-8B-Instruct-Q4_K_M.gguf does not exist",
+        "gpt-4o-mini-2024-07-18 has no top_logprobs_of_prompt_tokens; see https://platform.openai.com/docs/errors",
+        "insufficient_quota TooManyRequestsInAMinuteError at /v1/chat/completions",
+    ],
+)
+def test_names_and_addresses_are_printed(text: str) -> None:
+    assert without_opaque_words(text) == text

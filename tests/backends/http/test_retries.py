@@ -1,0 +1,82 @@
+"""Transient failures are retried, after the pause that a server asks for."""
+
+from __future__ import annotations
+
+from email.utils import formatdate
+
+import pytest
+
+from backends.errors import LONGEST_ASKED_PAUSE, BackendError, ErrorKind
+from backends.http.retries import seconds_to_wait, with_retries
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "3"}, 3.0),
+        ({"retry-after": "0"}, 0.0),
+        ({"retry-after": "1.5"}, 1.5),
+        ({"retry-after": "1e9"}, 1e9),
+        ({"retry-after": formatdate(1_000_060, usegmt=True)}, 60.0),
+        ({"retry-after": formatdate(999_000, usegmt=True)}, 0.0),
+        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
+        ({"x-ms-retry-after-ms": "1500"}, 1.5),
+        ({"retry-after": "-1"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": ""}, None),
+        ({}, None),
+    ],
+)
+def test_retry_after_is_read_in_every_form_or_ignored(headers: dict[str, str], seconds: float | None) -> None:
+    assert seconds_to_wait(headers, now=lambda: 1_000_000.0) == seconds
+
+
+async def failing(kind: ErrorKind, retry_after: float | None) -> int:
+    """How often a question is asked that always fails like this."""
+    asked = 0
+
+    async def ask() -> None:
+        nonlocal asked
+        asked += 1
+        raise BackendError(kind, "not now", retryable=True, retry_after=retry_after)
+
+    with pytest.raises(BackendError, match="not now"):
+        await with_retries(ask)
+    return asked
+
+
+async def test_the_requested_pause_is_made_unless_too_long(waits: list[float]) -> None:
+    assert await failing("rate_limited", 60) == 4
+    assert waits == [60, 60, 60]
+    assert await failing("server", LONGEST_ASKED_PAUSE + 1) == 1
+
+
+@pytest.mark.parametrize(
+    ("pause", "asked"),
+    [(1, 40), (2, 31), (7, 9), (20, 4), (60, 4)],  # forty times, or a minute of pauses, but four times at least
+)
+async def test_a_rate_limit_is_waited_for_up_to_its_limits(pause: float, asked: int, waits: list[float]) -> None:
+    assert await failing("rate_limited", pause) == asked
+    assert waits == [pause] * (asked - 1)
+
+
+async def test_refusals_for_the_rate_leave_four_other_attempts(waits: list[float]) -> None:
+    refused: ErrorKind = "rate_limited"
+    kinds: list[ErrorKind] = [refused, "server", refused, "timeout", "server", refused, "malformed"]
+    left = [*kinds]
+
+    async def ask() -> None:
+        raise BackendError(left.pop(0), "not now", retryable=True, retry_after=1.0)
+
+    with pytest.raises(BackendError) as raised:
+        await with_retries(ask)
+    assert (raised.value.kind, left) == ("malformed", [])
+    assert len(waits) == len(kinds) - 1
+
+
+@pytest.mark.parametrize(("kind", "asked"), [("malformed", 4), ("connection", 4), ("inconsistent", 1)])
+async def test_only_transient_failures_are_retried(kind: ErrorKind, asked: int, waits: list[float]) -> None:
+    assert await failing(kind, None) == asked
+    assert all(wait < 2 for wait in waits)

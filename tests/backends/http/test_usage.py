@@ -1,0 +1,139 @@
+"""Tokens are counted, priced and limited."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends.base import ScoreRequest, ScoreResponse
+from backends.errors import BackendError, ConfigError
+from backends.http.usage import PriceTable, Usage
+from backends.openai import OpenAIBackend
+from tests.backends.openai.lying_server import MODEL, Liar
+
+
+def answer(prompt: int, completion: int, cached: int = 0) -> dict[str, Any]:
+    details = {"cached_tokens": cached}
+    return {"usage": {"prompt_tokens": prompt, "completion_tokens": completion, "prompt_tokens_details": details}}
+
+
+def test_a_cost_by_hand() -> None:
+    # 600 fresh at 2, 400 cached at 0.5, 100 drawn at 8, all a million: 0.0012 + 0.0002 + 0.0008.
+    assert PriceTable(2.0, 8.0, 0.5).cost(1000, 100, 400) == pytest.approx(0.0022)
+    assert PriceTable(2.0, 8.0).cost(1000, 100, 400) == pytest.approx(0.0028)
+
+
+def test_counts_add_up_and_cached_tokens_are_cheaper() -> None:
+    usage = Usage(PriceTable(2.0, 8.0, 0.5))
+    for _ in range(2):
+        reserved = usage.reserve({"prompt": "x" * 1000, "max_tokens": 100})
+        usage.settle(reserved, answer(1000, 100, 400))
+    assert (usage.requests, usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens) == (2, 2000, 200, 800)
+    assert usage.cost == pytest.approx(0.0044)
+
+
+def test_without_prices_there_is_no_cost() -> None:
+    assert Usage().cost is None
+
+
+@given(st.lists(st.tuples(st.text(min_size=1, max_size=60), st.integers(1, 50)), max_size=30), st.floats(0, 0.01))
+def test_the_limit_is_never_passed(requests: list[tuple[str, int]], limit: float) -> None:
+    usage = Usage(PriceTable(3.0, 9.0), limit)
+    reserved = []
+    for prompt, max_tokens in requests:
+        with contextlib.suppress(BackendError):
+            reserved.append((usage.reserve({"prompt": prompt, "max_tokens": max_tokens}), prompt, max_tokens))
+    for quarantine, prompt, max_tokens in reserved:
+        usage.settle(quarantine, answer(len(prompt.encode()) + 2, max_tokens))
+    assert usage.cost is not None
+    assert usage.cost <= limit + 1e-12
+
+
+def test_a_request_whose_fate_is_unknown_counts_as_paid() -> None:
+    usage = Usage(PriceTable(2.0, 8.0))
+    reserved = usage.reserve({"prompt": "abc", "max_tokens": 5})
+    usage.settle(reserved, None)
+    assert usage.cost == pytest.approx(reserved)
+    usage.settle(usage.reserve({"prompt": "abc", "max_tokens": 5}), None, charged=False)
+    assert usage.cost == pytest.approx(reserved)
+
+
+def test_an_invalid_price_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"prices\.prompt = -1\.0: not a price"):
+        OpenAIBackend("http://127.0.0.1:1/v1", model="m", prices=PriceTable(-1.0, 1.0))
+
+
+@pytest.fixture
+async def honest() -> AsyncIterator[Liar]:
+    async with Liar().running() as server:
+        yield server
+
+
+async def test_requests_stop_before_the_cost_limit(honest: Liar, tmp_path: Path) -> None:
+    backend = OpenAIBackend(
+        honest.base_url,
+        model=MODEL,
+        api_key_env=None,
+        probe_folder=tmp_path,
+        prices=PriceTable(10.0, 10.0),
+        max_cost=0.07,
+    )
+    await backend.probe()
+    answers = []
+    for number in range(200):
+        answers += await backend.run([ScoreRequest(f"Question {number}:\nA:", (" Male", " Female"))])
+    sent = honest.requests
+    (last,) = await backend.run([ScoreRequest("One more, longer:\n" * 30 + "A:", (" Male",))])
+    await backend.close()
+    assert isinstance(answers[0], ScoreResponse)
+    assert isinstance(last, BackendError)
+    assert last.kind == "quota"
+    assert not last.retryable
+    assert honest.requests == sent
+    assert backend.usage.cost is not None
+    assert 0.03 < backend.usage.cost <= 0.07
+
+
+@pytest.mark.parametrize(("prompt", "completion"), [(0, 0), (0, 3), (7, 0)])
+@pytest.mark.parametrize("choice", [{"text": "Male"}, {"message": {"content": "Male"}}])
+def test_counts_of_nothing_are_no_counts(choice: dict[str, Any], prompt: int, completion: int) -> None:
+    """Gateways that count nothing report 0: a limit to costs would never be reached."""
+    usage = Usage(PriceTable(2.0, 8.0))
+    reserved = usage.reserve({"prompt": "abc", "max_tokens": 5})
+    usage.settle(reserved, {**answer(prompt, completion), "choices": [choice]})
+    assert usage.cost == pytest.approx(reserved)
+
+
+@pytest.mark.parametrize(
+    ("usage", "generated"),
+    [
+        ({"completion_tokens": 50, "total_tokens": 60, "completion_tokens_details": {"reasoning_tokens": 40}}, 50),
+        ({"completion_tokens": 10, "total_tokens": 60, "completion_tokens_details": {"reasoning_tokens": 40}}, 50),
+        ({"completion_tokens": 10, "total_tokens": 60}, 50),
+        ({"total_tokens": 60}, 50),
+        ({"completion_tokens": 10, "completion_tokens_details": {"reasoning_tokens": 40}}, 50),
+        ({"completion_tokens": 10, "total_tokens": 20, "completion_tokens_details": {"reasoning_tokens": 40}}, 50),
+        ({"completion_tokens": 10, "total_tokens": 20}, 10),
+    ],
+    ids=[
+        "as OpenAI",
+        "as xAI",
+        "as Gemini",
+        "as Gemini without an answer",
+        "beside the answer, without a total",
+        "beside the answer and the total",
+        "without a thought",
+    ],
+)
+def test_a_thought_is_counted_and_paid_for(usage: dict[str, Any], generated: int) -> None:
+    counted = Usage(PriceTable(prompt=0.0, completion=1.0))
+    response = {"usage": {"prompt_tokens": 10, **usage}}
+    counted.settle(counted.reserve({"prompt": "x", "max_tokens": 99}), response)
+    assert counted.completion_tokens == generated
+    assert counted.cost == pytest.approx(generated / 1e6)
