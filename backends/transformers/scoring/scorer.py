@@ -14,7 +14,7 @@ import numpy.typing as npt
 from backends.errors import BackendError
 from backends.local.scoring import Known
 from backends.local.trie import Trie
-from backends.transformers.context import context_length
+from backends.transformers.context import alike_places, context_length
 from backends.transformers.memory import PassSize, most_rows
 from backends.transformers.scoring.reader import LogitReader
 from backends.transformers.scoring.rows import TIMES, RowRoute
@@ -68,12 +68,13 @@ class SequenceScorer:
             )
         device, kind = str(reader.device), reader.device.type
         self.size = PassSize(pack_tokens * TIMES[kind], most_rows(self.vocabulary, device), device)
-        rows = RowRoute(reader, self.size, pads=support.pads, together=support.together)
+        self._rows = rows = RowRoute(reader, self.size, pads=support.pads, together=support.together)
         self._by: TreeRoute | RowRoute = rows
+        self._alike = alike_places(model.config)
         self.route: Literal["tree", "rows"] = "rows"
         self.route_reason = support.not_tree
         if not self.route_reason:
-            size = PassSize(pack_tokens, self.size.most_rows, device)
+            size = PassSize(min(pack_tokens, self._alike or pack_tokens), self.size.most_rows, device)
             tree = TreeRoute(reader, size)
             self.route_reason = agrees(tree, rows, reader)
             if not self.route_reason:
@@ -99,4 +100,6 @@ class SequenceScorer:
 
     def passes(self, trie: Trie) -> Generator[Known, None, None]:
         """As in `backends.local.scoring.Scorer`."""
+        if self._alike is not None and int(trie.depths.max(initial=0)) >= self._alike:
+            return self._rows.passes(trie)
         return self._by.passes(trie)

@@ -24,7 +24,7 @@ _SIZES = {
     4: "num_hidden_layers n_layer n_layers num_layers num_attention_heads n_head n_heads num_heads "
     "decoder_attention_heads encoder_attention_heads num_experts num_local_experts n_routed_experts moe_num_experts "
     "laurel_rank state_size ssm_state_size mamba_d_state time_step_rank mamba_n_heads mamba_num_heads conv_kernel "
-    "linear_num_value_heads rotary_dim floor_scale",
+    "linear_num_value_heads rotary_dim",
     8: "head_dim global_head_dim qk_rope_head_dim qk_nope_head_dim v_head_dim hidden_size_per_layer_input "
     "linear_key_head_dim linear_value_head_dim",
     48: "intermediate_size ffn_dim d_ff n_inner decoder_ffn_dim encoder_ffn_dim mlp_dim index_topk",

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import Any
 
 import numpy as np
-import torch
 
 from backends.local.generation import NoRoomError
 from backends.local.scoring import Known

@@ -14,9 +14,10 @@ from torch.profiler import ProfilerActivity, profile
 from backends import BackendError, HFBackend
 from backends.base import ScoreRequest, ScoreResponse
 from backends.local.generation import NoRoomError
+from backends.local.scoring import logprobs
 from backends.local.trie import Path as TokenPath
 from backends.transformers.memory import LOGIT_BYTES, is_out_of_memory, most_rows, within_memory
-from backends.transformers.scoring import tree_attention
+from backends.transformers.scoring import attention
 from backends.transformers.scoring.scorer import SequenceScorer
 from tests.backends.transformers.reference import REQUESTS, scores
 
@@ -151,7 +152,6 @@ def test_no_forward_pass_makes_more_rows_of_logits_than_fit(
     backend = HFBackend(folders[family], threads=1)
     usual = scores(backend, [request])
     scorer = backend.load().scorer
-    scorer.forget()
     made = []
     reader = scorer._reader
     forward = reader.logits
@@ -181,11 +181,11 @@ def test_large_vocabulary_and_long_prompt_keep_the_limits() -> None:
     scorer = SequenceScorer(model, lambda _: np.arange(0), pack_tokens=512)
     tokens = np.random.default_rng(0).integers(0, 262_144, 8190).tolist()
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
-        (values,) = scorer.logprobs([TokenPath(tuple(tokens), 7690)])
+        (values,) = logprobs(scorer, [TokenPath(tuple(tokens), 7690)])
     assert len(values) == 500
     events = sorted(
         (e for e in profiled.profiler.kineto_results.events() if e.name() == "[memory]"), key=lambda e: e.start_ns()
     )
     held = np.cumsum([e.nbytes() for e in events])
-    most = LOGIT_BYTES + tree_attention.GATHER_BYTES
+    most = LOGIT_BYTES + attention.GATHER_BYTES
     assert LOGIT_BYTES / 2 < held.max() < most
