@@ -71,8 +71,10 @@ def completed(tables: Sequence[RowTable], spec: MeasureSpec) -> list[Completed]:
 
 
 def missing_rows(table: RowTable, spec: MeasureSpec) -> Bools:
-    """Rows (n,) without an answer that a figure would use."""
-    return table.missing & meant(table, spec) if table.missing.any() else table.missing
+    """Rows (n,) without an answer that a figure would use; one that has its quantity all the same is not."""
+    if not table.missing.any():
+        return table.missing
+    return table.missing & meant(table, spec) & np.isnan(table.quantity(spec.quantity).low)
 
 
 def meant(table: RowTable, spec: MeasureSpec) -> Bools:
