@@ -97,9 +97,8 @@ class TestedAudit:
             For another bound or ``open_fails``, or levels that no figure has.
         """
         from audit.analysis.gate.results import OpenFails as Known
-        from audit.analysis.gate.rows import stored_rows
         from audit.analysis.gate.rules import GateRules
-        from audit.analysis.gate.stored import check_run
+        from audit.analysis.gate.stored import check_run, stored_tables
         from audit.report.phrases.checks.gate import check_words
         from audit.store import Store
 
@@ -116,7 +115,7 @@ class TestedAudit:
         rules = GateRules(limits={measure: bounds}, open_fails=open_fails)
         with Store.open(self._db) as store:
             report = check_run(
-                store, self.result, stored_rows(store, self.result), None, rules, record=self._counts_nights
+                store, self.result, stored_tables(store, self.result), None, rules, record=self._counts_nights
             )
         meant = [check for check in report.limits if where.items() <= check.where.items()]
         meant = [check for check in meant if not any(other.where.items() < check.where.items() for other in meant)]

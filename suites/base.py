@@ -40,6 +40,9 @@ NO_REFUSAL = frozenset(
 #: A reserved factor, by which a suite tells apart the rows of different measures. Reports leave it out: the measure's
 #: name says the same.
 KIND = "kind"
+#: A reserved factor: the number of the run, where each question is asked afresh in several runs. A model's numbers may
+#: move from run to run, all in the same direction.
+RUN = "run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,6 +379,8 @@ class Suite(ABC):
     failures_factor: str | None = None
     #: Its headline figures in plain words, by measure.
     meanings: Mapping[str, Meaning] = {}
+    #: What a report calls the levels of its factors: ``{"bias": {"explicit": "asked directly"}}``.
+    level_labels: Mapping[str, Mapping[str, str]] = {}
     #: The option that asks without beginning the model's answer, for models that do not continue it; "": there is none.
     without_prefill: ClassVar[str] = ""
     #: (prompt, completion) of texts that the suite brings along: `backends.RecordedBackend` answers with them.

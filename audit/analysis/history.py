@@ -39,8 +39,8 @@ class Point(Reported):
 class Series(Reported):
     """One figure of one model, oldest run first.
 
-    With a ``baseline`` it is the figure's change since then, as seen by the gate: the intervals of all nights hold
-    jointly at the runs' confidence (`audit.analysis.gate.over_nights`). Changes within ± ``margin`` do not matter.
+    With a ``baseline`` it is the figure's change since then, as seen by the gate (`audit.analysis.gate`). Changes
+    within ± ``margin`` do not matter.
     With a ``limit`` it is the limited quantity: the figure, or its ``coverage`` or ``refusals``. ``primary``: whether
     the latest run that has the figure declares it so.
     """
@@ -238,13 +238,13 @@ def with_sequences(found: History, store: Store) -> History:
             unit = f"change of {units.get(_figure_id(facts)) or 'the figure'}"
             described = {"unit": unit, "neutral": 0.0, "baseline": baseline, "margin": facts["margin"]}
             series = _series_of(sequences, facts, night.baseline, described)
-            series.points.append(_looked_at(run, {**facts, **(facts["over_nights"] or {})}, "change"))
+            series.points.append(_looked_at(run, facts, "change"))
         for facts in night.facts.get("limits", ()):
             is_own = facts["limit"] == facts["measure"]
             bounds = {name: facts[name] for name in ("limit", "at_least", "at_most")}
             unit = units.get(_figure_id(facts), "") if is_own else "share"
             series = _series_of(sequences, facts, str(list(bounds.values())), {"unit": unit, "neutral": None, **bounds})
-            series.points.append(_looked_at(run, {**facts, **(facts["over_nights"] or {})}, "value"))
+            series.points.append(_looked_at(run, facts, "value"))
     return found.model_copy(update={"sequences": list(sequences.values())})
 
 

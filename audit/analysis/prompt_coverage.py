@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from audit.analysis.rows.table import Bools, RowTable
+from audit.analysis.table import Bools, Table
 from audit.results import LITTLE_COVERAGE, PromptCoverage, where_key
 from backends.base import Scalar
 from suites.base import MeasureSpec
@@ -18,12 +18,12 @@ from suites.base import MeasureSpec
 _FEWEST_PROMPTS = 10
 
 
-def prompt_coverage(table: RowTable, specs: Sequence[MeasureSpec], items: Collection[str]) -> list[PromptCoverage]:
+def prompt_coverage(table: Table, specs: Sequence[MeasureSpec], items: Collection[str]) -> list[PromptCoverage]:
     """The coverage of all of a suite's prompts; then that of the condition where most are below.
 
     Parameters
     ----------
-    table : RowTable
+    table : Table
         One model's rows (n,).
     specs : sequence of MeasureSpec
         The suite's figures. Conditions are those of the figures that are not of a single level.
@@ -58,7 +58,7 @@ def prompt_coverage(table: RowTable, specs: Sequence[MeasureSpec], items: Collec
     return [whole, worst] if worst.share_below > whole.share_below else [whole]
 
 
-def _coverage_of(table: RowTable, name: str, where: Mapping[str, Scalar], rows: Bools) -> PromptCoverage | None:
+def _coverage_of(table: Table, name: str, where: Mapping[str, Scalar], rows: Bools) -> PromptCoverage | None:
     """None if no row has a coverage."""
     coverage = table.quantity(name)
     rows = rows & np.isfinite(coverage.low)

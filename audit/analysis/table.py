@@ -10,15 +10,15 @@ import io
 import json
 import math
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suites.base import Factor, IdentifiedInterval, Row
+from suites.base import RUN, Factor, Family, IdentifiedInterval, Row
 
 if TYPE_CHECKING:
     import polars as pl
@@ -31,11 +31,15 @@ Bools = NDArray[np.bool_]
 NO_VALUE = "no value"
 #: Rows that are made at once when a table is read row by row.
 _ROWS_AT_ONCE = 1024
-#: The columns of a quantity; the last three only where some row needs them.
+#: The columns of a quantity, "value.NAME"…; the last three only where some row needs them.
 _PARTS = ("value", "low", "high", "draw_variance")
 _HEADER_SIZE = 8
 
+#: Rows of which figures' groups are kept: of each some 100 bytes.
+_MOST_CACHED = 500_000
+
 LevelKey = tuple[bool, Factor]
+T = TypeVar("T")
 
 
 class Quantity(NamedTuple):
@@ -51,11 +55,6 @@ class Quantity(NamedTuple):
     high: Floats
     draw_variance: Floats | None = None
 
-    @property
-    def is_exact(self) -> bool:
-        """Whether every row that has it has it exactly."""
-        return self.low is self.value and self.high is self.value
-
 
 def level_key(level: Factor) -> LevelKey:
     """A level as a key: True differs from 1, although Python considers them equal."""
@@ -63,18 +62,20 @@ def level_key(level: Factor) -> LevelKey:
 
 
 class TableBuilder:
-    """Collects rows as columns."""
+    """Collects rows as columns. ``families``: as in `suites.base.Suite`."""
 
-    def __init__(self) -> None:
+    def __init__(self, families: Mapping[str, Family] | None = None) -> None:
+        self._families = dict(families or {})
         self._ids: dict[str, int] = {}
+        self._keys: list[str] = []
         self._missing: list[str | None] = []
         self._sources: list[tuple[str, ...] | None] = []
         self._factors: dict[str, _FactorColumn] = {}
         self._numbers: dict[str, _NumberColumn] = {}
         self._memberships: dict[str, list[tuple[str, ...] | None]] = {}
 
-    def add(self, row: Row) -> None:
-        """Add a row.
+    def add(self, row: Row, key: str = "") -> None:
+        """Add a row. ``key``: under which its answer is stored; empty for one that is derived from others.
 
         Raises
         ------
@@ -84,6 +85,7 @@ class TableBuilder:
         at = len(self._missing)
         if self._ids.setdefault(row.item_id, at) != at:
             raise ValueError(f"item {row.item_id!r} has more than one row")
+        self._keys.append(key)
         self._missing.append(row.missing if row.values or row.missing else NO_VALUE)
         self._sources.append(row.sources or None)
         for name, level in row.factors.items():
@@ -106,18 +108,19 @@ class TableBuilder:
         n = len(self._missing)
         columns: dict[str, pl.Series] = {
             "item_id": pl.Series(list(self._ids), dtype=pl.String),
+            "key": pl.Series(self._keys, dtype=pl.String),
             "missing": pl.Series(self._missing, dtype=pl.String),
             "sources": pl.Series(self._sources, dtype=pl.List(pl.String)),
         }
         for name, factor in self._factors.items():
-            columns[f"factor.{name}"] = pl.Series(factor.filled(n), dtype=pl.Int32)
+            columns[f"factor.{name}"] = pl.Series(_padded(factor.codes, n, -1, np.int32))
         for name, number in self._numbers.items():
             columns |= {f"{part}.{name}": pl.Series(column) for part, column in number.filled(n).items()}
         for name, members in self._memberships.items():
             padded = members + [None] * (n - len(members))
             columns[f"membership.{name}"] = pl.Series(padded, dtype=pl.List(pl.String))
         levels = {name: [level for _, level in factor.levels] for name, factor in self._factors.items()}
-        return Table(pl.DataFrame(columns), levels)
+        return Table(pl.DataFrame(columns), levels, self._families)
 
 
 class _FactorColumn:
@@ -125,24 +128,20 @@ class _FactorColumn:
 
     def __init__(self) -> None:
         self.levels: dict[LevelKey, int] = {}
-        self._codes = array("i")
+        self.codes = array("i")
 
     def put(self, at: int, level: Factor) -> None:
-        if len(self._codes) < at:
-            self._codes.extend([-1] * (at - len(self._codes)))
+        if len(self.codes) < at:
+            self.codes.extend([-1] * (at - len(self.codes)))
         known = math.nan if level != level else level  # else no two of them are equal
-        self._codes.append(self.levels.setdefault((known is True or known is False, known), len(self.levels)))
-
-    def filled(self, n: int) -> NDArray[np.int32]:
-        return _padded(self._codes, n, -1, np.int32)
+        self.codes.append(self.levels.setdefault((known is True or known is False, known), len(self.levels)))
 
 
 class _NumberColumn:
     """Value, bounds and draw variance of the rows so far; of the last three only from the first that needs them on."""
 
     def __init__(self) -> None:
-        self._value, self._low, self._high = array("d"), array("d"), array("d")
-        self._variance = array("d")
+        self._value, self._low, self._high, self._variance = array("d"), array("d"), array("d"), array("d")
 
     def put(self, at: int, number: IdentifiedInterval) -> None:
         value = self._value
@@ -181,17 +180,20 @@ class Table:
     Parameters
     ----------
     data : polars.DataFrame
-        As `TableBuilder` makes it: ``item_id``, ``missing`` (why there is no answer, else null), ``sources``; for each
-        factor its level codes (-1: the row does not have it); for each quantity its numbers (NaN: the row does not have
-        it); for each membership its levels. `frame` is the form for readers.
+        As `TableBuilder` makes it: ``item_id``, ``key``, ``missing`` (why there is no answer, else null), ``sources``;
+        for each factor its level codes (-1: the row does not have it); for each quantity its numbers (NaN: the row does
+        not have it); for each membership its levels. `frame` is the form for readers.
     levels : mapping of str to list
         The levels of each factor, in order of their codes.
+    families : mapping of str to Family
+        The coarser factor above a factor or membership: `suites.base.Suite.families`.
     present : array (n,), optional
         Rows that exist: False where only another model was asked (`aligned`). Default: all.
     """
 
     data: pl.DataFrame
     levels: dict[str, list[Factor]]
+    families: dict[str, Family] = field(default_factory=dict)
     present: Bools = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
 
     def __post_init__(self) -> None:
@@ -200,15 +202,17 @@ class Table:
         self._codes: dict[str, Codes] = {}
         self._quantities: dict[str, Quantity] = {}
         self._masks: dict[tuple[str, int], Bools] = {}
+        self._places: dict[str, dict[LevelKey, int]] = {}
         self._index: dict[str, int] | None = None
-        reasons = self.data["missing"]
-        self.missing: Bools = ~reasons.is_null().to_numpy() & self.present
+        self._cache: dict[Hashable, Any] = {}
+        self._cached = 0
+        self.missing: Bools = self.data["missing"].is_not_null().to_numpy() & self.present
         self.answered: Bools = self.present & ~self.missing
 
     @classmethod
-    def of(cls, rows: Iterable[Row]) -> Table:
+    def of(cls, rows: Iterable[Row], families: Mapping[str, Family] | None = None) -> Table:
         """The table of these rows."""
-        builder = TableBuilder()
+        builder = TableBuilder(families)
         for row in rows:
             builder.add(row)
         return builder.build()
@@ -229,35 +233,28 @@ class Table:
         return self._index
 
     @property
-    def factors(self) -> list[str]:
-        """The names of the factors."""
-        return _named("factor.", self.data.columns)
+    def keys(self) -> list[str]:
+        """The key of each row's answer; empty for derived rows."""
+        found: list[str] = self.data["key"].to_list()
+        return found
 
-    @property
-    def quantities(self) -> list[str]:
-        """The names of the quantities."""
-        return _named("value.", self.data.columns)
-
-    @property
-    def memberships(self) -> list[str]:
-        """The factors to several levels of which a row may belong."""
-        return _named("membership.", self.data.columns)
+    def named(self, prefix: str) -> list[str]:
+        """The names of the factors ("factor"), quantities ("value") or memberships ("membership")."""
+        return [name[len(prefix) + 1 :] for name in self.data.columns if name.startswith(f"{prefix}.")]
 
     # -- columns -------------------------------------------------------------------------------
 
     def quantity(self, name: str) -> Quantity:
         """A quantity by name; all NaN if no row has it."""
         if (found := self._quantities.get(name)) is None:
-            value, low, high, variance = (self._floats(part, name) for part in _PARTS)
-            if value is None:
-                value = np.full(len(self), np.nan)
+            columns = [f"{part}.{name}" for part in _PARTS]
+            value, low, high, variance = (
+                self.data[column].to_numpy() if column in self.data.columns else None for column in columns
+            )
+            value = np.full(len(self), np.nan) if value is None else value
             bounds = (value, value) if low is None or high is None else (low, high)
             found = self._quantities[name] = Quantity(value, *bounds, variance)
         return found
-
-    def _floats(self, part: str, name: str) -> Floats | None:
-        column = f"{part}.{name}"
-        return self.data[column].to_numpy() if column in self.data.columns else None
 
     def has(self, name: str) -> Bools:
         """Rows (n,) that have the quantity, if only by bounds."""
@@ -272,10 +269,25 @@ class Table:
             self._codes[factor] = found
         return found
 
+    def cluster_codes(self, factor: str) -> tuple[str, Codes]:
+        """What intervals cluster by in place of a factor: its name and codes (n,), the family's if it has one."""
+        family = self.families.get(factor)
+        if family is None:
+            return factor, self.codes(factor)
+        numbers: dict[tuple[bool, LevelKey], int] = {}  # a level without a family is one of its own
+        of_level = [
+            (True, level_key(family.of[level])) if level in family.of else (False, level_key(level))
+            for level in self.levels.get(factor, ())
+        ]
+        own = np.array([*(numbers.setdefault(one, len(numbers)) for one in of_level), -1], dtype=np.intp)
+        return family.name, own[self.codes(factor)]
+
     def find(self, factor: str, level: Factor) -> int | None:
         """The code of a level; None if the factor does not have it."""
-        key = level_key(level)
-        return next((code for code, known in enumerate(self.levels.get(factor, ())) if level_key(known) == key), None)
+        if (codes := self._places.get(factor)) is None:
+            levels = self.levels.get(factor, ())
+            codes = self._places[factor] = {level_key(known): code for code, known in enumerate(levels)}
+        return codes.get(level_key(level))
 
     def matching(self, where: Mapping[str, Factor]) -> Bools:
         """Rows (n,) whose factors equal ``where``. A row without a named factor does not match."""
@@ -292,18 +304,32 @@ class Table:
         """Rows (n,) without an answer for a reason that is meant."""
         reasons = self.data["missing"]
         meant = [reason for reason in reasons.unique().to_list() if reason is not None and is_meant(reason)]
-        return reasons.is_in(meant).fill_null(False).to_numpy()
+        return np.asarray(reasons.is_in(meant).fill_null(False).to_numpy())
 
-    def belongs(self, factor: str, used: Bools) -> tuple[Floats, list[str]]:
-        """Indicators (used, G): 1 where a used row (n,) belongs to a level; and the levels (G,), in order."""
-        column = f"membership.{factor}"
+    def belongs(self, membership: str, used: Bools) -> tuple[str, Floats]:
+        """What intervals cluster by in place of a membership, as `cluster_codes`: its name, and indicators (used, G)
+        that are 1 where a used row (n,) belongs to a level; for the levels that occur."""
+        column, family = f"membership.{membership}", self.families.get(membership)
         lists = self.data[column].to_list() if column in self.data.columns else [None] * len(self)
         of_used = [lists[at] or () for at in np.flatnonzero(used).tolist()]
+        if family is not None:
+            of_used = [[str(family.of.get(level, level)) for level in levels] for levels in of_used]
         place = {level: at for at, level in enumerate(dict.fromkeys(chain.from_iterable(of_used)))}
         belongs = np.zeros((len(of_used), len(place)))
         for at, levels in enumerate(of_used):
             belongs[at, [place[level] for level in levels]] = 1.0
-        return belongs, list(place)
+        return membership if family is None else family.name, belongs
+
+    def cached(self, key: Hashable, make: Callable[[], T], size: int) -> T:
+        """What ``make`` gives of so many rows, kept under a key for the figures that share it."""
+        if key not in self._cache:
+            if self._cached + size > _MOST_CACHED:
+                self._cache.clear()
+                self._cached = 0
+            self._cache[key] = make()
+            self._cached += size
+        found: T = self._cache[key]
+        return found
 
     # -- rows ----------------------------------------------------------------------------------
 
@@ -316,18 +342,18 @@ class Table:
         part = self.data[start:stop]
         size = len(part)
         factors: list[dict[str, Factor]] = [{} for _ in range(size)]
-        for name in self.factors:
+        for name in self.named("factor"):
             levels = self.levels[name]
             for of_row, code in zip(factors, part[f"factor.{name}"].to_list(), strict=True):
                 if code >= 0:
                     of_row[name] = levels[code]
         values: list[dict[str, IdentifiedInterval]] = [{} for _ in range(size)]
-        for name in self.quantities:
+        for name in self.named("value"):
             for of_row, number in zip(values, self._numbers(name, start, stop), strict=True):
                 if number is not None:
                     of_row[name] = number
         memberships: list[dict[str, tuple[str, ...]]] = [{} for _ in range(size)]
-        for name in self.memberships:
+        for name in self.named("membership"):
             for of_row, members in zip(memberships, part[f"membership.{name}"].to_list(), strict=True):
                 if members is not None:
                     of_row[name] = tuple(members)
@@ -344,8 +370,8 @@ class Table:
         if quantity.draw_variance is not None:
             variances = quantity.draw_variance[start:stop].tolist()
         for value, low, high, variance in zip(*columns, variances, strict=True):
-            known = None if math.isnan(variance) else variance
-            yield None if math.isnan(low) else IdentifiedInterval(_or_none(value), low, high, known)
+            known = None if variance != variance else variance
+            yield None if low != low else IdentifiedInterval(None if value != value else value, low, high, known)
 
     # -- forms outside of the process ------------------------------------------------------------
 
@@ -361,17 +387,18 @@ class Table:
         data = self.data
         numbers = {
             name if part == "value" else f"{name}.{part}": data[column].fill_nan(None)
-            for name in self.quantities
+            for name in self.named("value")
             for part in _PARTS
             if (column := f"{part}.{name}") in data.columns
         }
-        members = {f"membership.{name}": data[f"membership.{name}"] for name in self.memberships}
-        taken = {"item_id": data["item_id"], "missing": data["missing"]}
-        beside = {**numbers, "sources": data["sources"], **members}
+        members = {f"membership.{name}": data[f"membership.{name}"] for name in self.named("membership")}
+        first = {"item_id": data["item_id"], "missing": data["missing"]}
+        last = {**numbers, "sources": data["sources"], **members}
         factors = {
-            f"factor.{name}" if name in taken or name in beside else name: self._decoded(name) for name in self.factors
+            f"factor.{name}" if name in first or name in last else name: self._decoded(name)
+            for name in self.named("factor")
         }
-        return pl.DataFrame({**taken, **factors, **beside})
+        return pl.DataFrame({**first, **factors, **last})
 
     def _decoded(self, factor: str) -> list[Factor]:
         """The level of each row (n), as text if levels are of several kinds; None where it has none."""
@@ -382,8 +409,9 @@ class Table:
         return [of_codes[code] for code in self.data[f"factor.{factor}"].to_list()]
 
     def to_bytes(self) -> bytes:
-        """The table as bytes: its levels as JSON, then the compressed columns."""
-        header = json.dumps(self.levels).encode()
+        """The table as bytes: its levels and families as JSON, then the compressed columns."""
+        families = {factor: [family.name, list(family.of.items())] for factor, family in self.families.items()}
+        header = json.dumps([self.levels, families]).encode()
         columns = io.BytesIO()
         self.data.write_ipc(columns, compression="zstd")
         return len(header).to_bytes(_HEADER_SIZE, "little") + header + columns.getvalue()
@@ -394,8 +422,37 @@ class Table:
         import polars as pl
 
         end = _HEADER_SIZE + int.from_bytes(stored[:_HEADER_SIZE], "little")
-        levels = json.loads(stored[_HEADER_SIZE:end])
-        return cls(pl.read_ipc(io.BytesIO(stored[end:])), levels)
+        levels, families = json.loads(stored[_HEADER_SIZE:end])
+        read = {factor: Family(name, dict(of)) for factor, (name, of) in families.items()}
+        return cls(pl.read_ipc(io.BytesIO(stored[end:])), levels, read)
+
+    @classmethod
+    def of_runs(cls, tables: Sequence[Table]) -> Table:
+        """The tables of several runs, each of the same questions asked afresh, as one with the factor `RUN`.
+
+        Items of the second run and later are ``ITEM~2``, ``ITEM~3``…; with one table that table.
+        """
+        import polars as pl
+
+        if len(tables) == 1:
+            return tables[0]
+        levels = _shared_levels(tables)
+        parts = []
+        for run, table in enumerate(tables, 1):
+            data = table.data.with_columns(_recoded(table, levels), pl.lit(run - 1, pl.Int32).alias(f"factor.{RUN}"))
+            if run > 1:
+                renamed = pl.col("sources").list.eval(pl.element() + f"~{run}")
+                data = data.with_columns(pl.col("item_id") + f"~{run}", renamed)
+            parts.append(data)
+        numbered: list[Factor] = list(range(1, len(tables) + 1))
+        return cls(_without_nulls(pl.concat(parts, how="diagonal")), {**levels, RUN: numbered}, tables[0].families)
+
+    def n_questions(self, used: Bools) -> int:
+        """How many questions the used rows (n,) are of: one that was asked in several runs counts once."""
+        if RUN not in self.levels:
+            return int(used.sum())
+        ids = self.data["item_id"].filter(used).str.replace(r"~\d+$", "")
+        return int(ids.n_unique())
 
 
 class _Rows(Sequence[Row]):
@@ -431,43 +488,61 @@ def aligned(tables: Sequence[Table]) -> list[Table]:
 
     A row that only another table has is not ``present``: it has no value and matches no condition.
     """
+    import polars as pl
+
     first = tables[0]
     if all(table is first or (table.levels == first.levels and table.ids == first.ids) for table in tables):
         return list(tables)
-    ids = list(dict.fromkeys(chain.from_iterable(table.ids for table in tables)))
-    codes: dict[str, dict[LevelKey, int]] = {}
+    ids = list(dict.fromkeys(chain.from_iterable(table.index for table in tables)))
+    levels = _shared_levels(tables)
+    families = {name: family for table in tables for name, family in table.families.items()}
+    found = []
+    for table in tables:
+        n = len(table)
+        places = np.array([table.index.get(item, n) for item in ids], dtype=np.int64)
+        data = table.data.with_columns(_recoded(table, levels))
+        data = pl.concat([data, data.clear(1)])[places]  # where it has no row: the last one, all null
+        data = _without_nulls(data.with_columns(pl.Series("item_id", ids, dtype=pl.String)))
+        present = places < n
+        present[present] = table.present[places[present]]
+        found.append(Table(data, levels, families, present))
+    return found
+
+
+def _shared_levels(tables: Sequence[Table]) -> dict[str, list[Factor]]:
+    """All levels of each factor, in order of first appearance."""
+    shared: dict[str, dict[LevelKey, Factor]] = {}
     for table in tables:
         for name, levels in table.levels.items():
-            shared = codes.setdefault(name, {})
             for level in levels:
-                shared.setdefault(level_key(level), len(shared))
-    levels = {name: [level for _, level in shared] for name, shared in codes.items()}
-    return [_over(table, ids, codes, levels) for table in tables]
+                shared.setdefault(name, {}).setdefault(level_key(level), level)
+    return {name: list(levels.values()) for name, levels in shared.items()}
 
 
-def _over(
-    table: Table, ids: Sequence[str], codes: Mapping[str, Mapping[LevelKey, int]], levels: dict[str, list[Factor]]
-) -> Table:
-    """The table over these items, with these codes."""
+def _recoded(table: Table, levels: Mapping[str, Sequence[Factor]]) -> list[pl.Series]:
+    """The table's factors in codes of these levels."""
     import polars as pl
 
-    n = len(table)
-    places = np.array([table.index.get(item, n) for item in ids], dtype=np.int64)
-    padded = pl.concat([table.data, table.data.clear(1)])[places]  # where it has no row: the last one, all null
-    numbers = [pl.col(name).fill_null(math.nan) for name in table.data.columns if name.partition(".")[0] in _PARTS]
-    recoded = []
-    for name in table.factors:
-        own = np.array([*(codes[name][level_key(level)] for level in table.levels[name]), -1], dtype=np.int32)
-        recoded.append(pl.Series(f"factor.{name}", own[padded[f"factor.{name}"].fill_null(-1).to_numpy()]))
-    data = padded.with_columns(pl.Series("item_id", ids, dtype=pl.String), *numbers, *recoded)
-    present = places < n
-    present[present] = table.present[places[present]]
-    return Table(data, levels, present)
+    found = []
+    for name, own in table.levels.items():
+        place = {level_key(level): code for code, level in enumerate(levels[name])}
+        codes = np.array([*(place[level_key(level)] for level in own), -1], dtype=np.int32)
+        found.append(pl.Series(f"factor.{name}", codes[table.codes(name)]))
+    return found
 
 
-def _named(prefix: str, columns: Sequence[str]) -> list[str]:
-    return [name.removeprefix(prefix) for name in columns if name.startswith(prefix)]
+def _without_nulls(data: pl.DataFrame) -> pl.DataFrame:
+    """The columns with NaN for numbers, and -1 for levels, that are not there."""
+    import polars as pl
 
-
-def _or_none(number: float) -> float | None:
-    return None if number != number else number
+    variances = [name for name in data.columns if name.startswith("draw_variance.")]
+    numbers = [name for name in data.columns if name.partition(".")[0] in ("value", "low", "high")]
+    for end in ("low", "high"):  # exact in one of several tables: there the bounds are the value
+        exact = [name for name in data.columns if name.startswith(f"{end}.")]
+        data = data.with_columns(pl.col(name).fill_null(pl.col("value." + name.partition(".")[2])) for name in exact)
+    return data.with_columns(
+        *(pl.col(name).fill_null(math.nan) for name in numbers),
+        *(pl.col(name).fill_null(0.0) for name in variances),
+        *(pl.col(name).fill_null(-1) for name in data.columns if name.startswith("factor.")),
+        pl.col("key").fill_null(""),
+    )

@@ -40,16 +40,6 @@ class Audit(config.AuditConfig):
     limits : mapping, optional
         Absolute limits that a gate enforces, as (at least, at most), e.g. ``{"stereotype_gap": (None, 0.3)}``.
         Each is decided on the figure's interval.
-    largest_change : float, optional
-        How far templates, occupations or other clusters of a kind not represented in the sample are assumed to
-        deviate at most. "Equivalent" and "unchanged" allow for such a kind, and say by how much. Default: nothing is
-        assumed, they may deviate by their whole range; 25 templates then never show less than ±0.11 of a probability,
-        and a quantity without a range is never called equivalent. With 0.1, 14 templates show ±0.02.
-    unseen_log_odds : float
-        How far, in log-odds, such kinds are assumed to lie apart at most in a model's own intervals, and so in limits
-        and in "lies above 0": with 1, a probability of 0.3 may be 0.54 for them, and differences 0.24 apart. 0 leaves
-        no room for them: intervals are of the sampling error alone, which are reported beside the wider ones anyway.
-        Differences between models, and what a gate says of them, do not depend on it.
     same_weights : sequence of groups of model names
         Models with the same weights on different engines, where hashes of the weights cannot show it (as with
         servers). Differences within a group are reported as engine noise.

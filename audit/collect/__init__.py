@@ -13,11 +13,9 @@ from audit.collect.plan import CHUNK, Plan, Question, look_up
 from audit.collect.sample import SAMPLE_VERSION, Sample
 from audit.collect.sample_requirement import (
     Requirement,
-    cells_behind,
     items_behind,
     leading_specs,
     levels_behind,
-    levels_by_stratum,
     sampled_factors,
 )
 from audit.collect.scheduler import run_jobs
@@ -39,12 +37,10 @@ __all__ = [
     "Sample",
     "ShutdownRequest",
     "assign_looks",
-    "cells_behind",
     "in_part",
     "items_behind",
     "leading_specs",
     "levels_behind",
-    "levels_by_stratum",
     "look_up",
     "plan_looks",
     "plan_precision_looks",

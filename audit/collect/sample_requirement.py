@@ -6,10 +6,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from suites.base import Factor, Item, MeasureSpec, Suite
+from suites.base import Factor, Family, Item, MeasureSpec, Suite
 from suites.own_code import raised
 
-#: With fewer levels of a factor, a figure that generalises over it decides nothing.
+#: The levels of each factor that a sample should have: two to four decide only what is large (t with one to three
+#: degrees of freedom).
 LEAST_LEVELS = 5
 
 
@@ -27,24 +28,22 @@ def sampled_factors(specs: Sequence[MeasureSpec]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(factor for spec in specs for factor in spec.clusters if factor not in spec.where))
 
 
-def levels_behind(items: Collection[Item], spec: MeasureSpec) -> dict[str, int]:
-    """The number of levels, among the items behind a figure, of each factor that it generalises over.
+def levels_behind(
+    items: Collection[Item], spec: MeasureSpec, families: Mapping[str, Family] | None = None
+) -> dict[str, int]:
+    """The number of levels, among the items behind a figure, of each factor that it generalises over; or of the
+    factor's family, by its name, where the suite declares one (`suites.base.Suite.families`).
 
     A figure of derived rows may be conditioned on factors that no item has; all items are then taken to be behind it.
     """
-    behind = items_behind(items, spec)
-    return {factor: len(set().union(*strata.values())) for factor, strata in _levels(behind, spec).items()}
-
-
-def cells_behind(items: Collection[Item], spec: MeasureSpec) -> int:
-    """The number of combinations of these levels that occur."""
-    factors = sampled_factors([spec])
-    return len({tuple(item.factors.get(factor) for factor in factors) for item in items_behind(items, spec)})
-
-
-def levels_by_stratum(items: Collection[Item], spec: MeasureSpec) -> dict[str, dict[Factor, int]]:
-    """`levels_behind` by stratum if each level belongs to only one; otherwise the total, under None."""
-    return _by_stratum(_levels(items_behind(items, spec), spec))
+    found: dict[str, int] = {}
+    for factor, strata in _levels(items_behind(items, spec), spec).items():
+        levels = set().union(*strata.values())
+        family = (families or {}).get(factor)
+        found[factor if family is None else family.name] = len(
+            levels if family is None else {family.of.get(level, level) for level in levels}
+        )
+    return found
 
 
 def _by_stratum(of_levels: Mapping[str, Mapping[Factor, set[Factor]]]) -> dict[str, dict[Factor, int]]:

@@ -145,12 +145,6 @@ class AuditConfig:
         ] = 0.95,
         margins: Margin | Mapping[str, Margin] = 0.02,
         limits: Mapping[str, Bounds] | None = None,
-        largest_change: Annotated[
-            Annotated[float, Field(ge=0)] | None, OnError("not a change", "Give a number, 0 or more, or leave it out")
-        ] = None,
-        unseen_log_odds: Annotated[
-            float, Field(ge=0, le=20), OnError("not log-odds", "Give a number from 0 (no room) to 20; 1 by default")
-        ] = 1.0,
         same_weights: Annotated[tuple[Group, ...], AS_TUPLE] = (),
         ladder: Annotated[tuple[Group, ...], AS_TUPLE] = (),
         small_sample: bool = False,
@@ -177,8 +171,8 @@ class AuditConfig:
         self.seed, self.limit, self.confidence = seed, limit, confidence
         self.margins, self.limits = margins, dict(limits or {})
         self.same_weights, self.ladder = same_weights, ladder
-        self.largest_change, self.small_sample, self.until = largest_change, small_sample, until
-        self.unseen_log_odds, self.shard = unseen_log_odds, shard
+        self.small_sample, self.until = small_sample, until
+        self.shard = shard
         self.executor: Executor | None = executor
         self.store_shards = store_shards
         if shard is not None and until is not None:
@@ -221,7 +215,7 @@ class AuditConfig:
         """The same audit restricted to the named models and suites (all if none are named), with changed options."""
         kept = _pick("--models", self.models, models)
         names: tuple[str, ...] = ("title", "db", "out", "seed", "limit", "confidence", "margins", "limits")
-        names += ("largest_change", "unseen_log_odds", "small_sample", "until", "shard", "executor", "store_shards")
+        names += ("small_sample", "until", "shard", "executor", "store_shards")
         options = {name: getattr(self, name) for name in names} | changes
         groups: dict[str, Any] = {
             option: tuple(tuple(name for name in group if name in kept) for group in getattr(self, option))

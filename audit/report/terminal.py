@@ -25,6 +25,7 @@ from audit.report.formatting import (
 from audit.report.phrases import (
     absence_line,
     changed_notes,
+    comparison_rows,
     gate_lines,
     interval_behind,
     limit_lines,
@@ -34,7 +35,7 @@ from audit.report.phrases import (
 )
 from audit.report.phrases.checks.gate import check_words, gate_summary
 from audit.report.phrases.counted import count
-from audit.report.phrases.findings.comparisons import rests_on_kinds_asked
+from audit.report.phrases.findings.reach import rests_on
 from audit.report.phrases.trend import NO_FIGURE, series_title
 from audit.results import OPEN_VERDICTS, VERDICT_WORDS, AuditResult, Comparison
 
@@ -68,6 +69,9 @@ def print_result(result: AuditResult, console: Console | None = None) -> None:
         console.print(Text(f"• {line.text}"), style="" if line.verdict == "met" else "yellow")
     if len(limits) > _LIMITS:
         console.print(Text(f"• {count(len(limits) - _LIMITS, 'more limit')} in the report"))
+    for row in comparison_rows(figures).rows:
+        place = f", {row.condition}" if row.condition else ""
+        console.print(Text(f"• {row.pair}{place}: {row.difference} {row.verdict}".rstrip()))
     for sentence in summary(figures):
         console.print(Text(f"• {sentence.text}"), style="yellow" if sentence.kind == "caution" else "")
 
@@ -114,8 +118,8 @@ def _pair_table(title: str, of_pair: Sequence[Comparison]) -> Table:
 
 def _remarks(c: Comparison) -> str:
     """What a verdict rests on, in lines of their own."""
-    of_kinds = "\nof kinds like\nthose asked" if rests_on_kinds_asked(c) else ""
-    return of_kinds + ("\nrests on few" if c.is_of_few and c.verdict != "not comparable" else "")
+    rests = "" if c.verdict == "not comparable" else rests_on(c.levels)
+    return ("\nidentical" if c.identical else "") + (f"\n{rests}" if rests else "")
 
 
 def print_gate(report: GateReport, console: Console | None = None) -> None:

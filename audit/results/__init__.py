@@ -21,6 +21,7 @@ from audit.results.figures import (
     REPORT_KEYS,
     FigureKey,
     FigureName,
+    OfItems,
     Reported,
     Where,
     level_key,
@@ -30,9 +31,7 @@ from audit.results.limits import (
     HIDDEN,
     OPEN_VERDICTS,
     LimitCheck,
-    LimitOverNights,
     LimitVerdict,
-    decisive_reason,
 )
 from audit.results.measures import Agreement, Measure, Reproduction, VarianceComponents
 from audit.results.older import renamed_row
@@ -59,10 +58,10 @@ __all__ = [
     "FigureName",
     "ItemChange",
     "LimitCheck",
-    "LimitOverNights",
     "LimitVerdict",
     "Measure",
     "ModelInfo",
+    "OfItems",
     "OpenBecause",
     "PromptCoverage",
     "PromptDrift",
@@ -77,7 +76,6 @@ __all__ = [
     "VarianceComponents",
     "Verdict",
     "Where",
-    "decisive_reason",
     "level_key",
     "renamed_quantities",
     "renamed_row",

@@ -44,13 +44,16 @@ class SuiteInfo(Reported):
 
     ``n_items`` were asked, of the ``of_items`` that the suite has; None in results of older versions.
     ``text_tokens``: length in tokens of the suite's named texts, ``{text name: {model: tokens}}``.
+    ``draws``: whether some of its texts are sampled, so that they may be others when asked again.
     ``cautions``: how its options affect the figures. ``meanings``: a `suites.presentation.Meaning` by measure.
+    ``level_labels``: what reports call the levels of its factors.
     """
 
     name: str
     title: str
     n_items: int
     of_items: int | None = None
+    draws: bool = False
     signature: dict[str, Any]
     tables: list[dict[str, Any]] = []
     charts: list[dict[str, Any]] = []
@@ -58,6 +61,7 @@ class SuiteInfo(Reported):
     text_tokens: dict[str, dict[str, int]] = {}
     cautions: list[str] = []
     meanings: dict[str, dict[str, Any]] = {}
+    level_labels: dict[str, dict[str, str]] = {}
 
 
 #: Below it a prompt's coverage is little: its shares only say how a small mass is distributed.

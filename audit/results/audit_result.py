@@ -27,8 +27,6 @@ class UntilDecided(Reported):
         every primary mean is known ``within`` so much.
     decided : bool
         False if the question is still open: everything was asked, the run was stopped, or no further item can close it.
-    alike : bool
-        The answers so far show no change, and cover all templates and other clusters of the suite.
     look, looks : int
         The interim look at which the run ended, and the number planned.
     items, of_items : int
@@ -45,7 +43,6 @@ class UntilDecided(Reported):
     items: int
     of_items: int
     confidence: float
-    alike: bool = False
     within: float | None = None
 
 

@@ -25,7 +25,6 @@ OpenBecause = Literal[
     "missing answers",
     "unpaired items",
     "wider bounds",
-    "kinds not asked",
     "side of neutral unknown",
 ]
 
@@ -44,23 +43,16 @@ class Decided(OfItems, Reported):
         Interval over the ``n_items`` answered on both sides alone. None if no answer is missing.
     decided_low, decided_high, decided_confidence : float or None
         The interval behind the verdict, and its confidence after correction: for "equivalent" and "unchanged" that of
-        the two one-sided tests, allowing for clusters of a kind not asked; otherwise that of the test for a difference.
-    largest_change : float or None
-        How far clusters of a kind not asked are assumed to deviate at most. None: by their range.
-    unseen_low, unseen_high : float or None
-        The interval, uncorrected, where such clusters may deviate by that much; None where that has no bound.
-    is_of_few : bool
-        Whether a few levels of a sampled factor decide the difference, or one of its two sides: the interval may then
-        hold the true difference less often than stated.
+        the two one-sided tests; otherwise that of the test for a difference.
     open_because : str or None
         Why there is no verdict, unless more items would help.
     n_items, n_missing, n_unpaired : int
         Items answered on both sides; items with a missing answer; and items, left out here, for which only one side
         has a value by design.
     levels : mapping of str to int
-        The number of levels of each sampled factor.
-    fewest_levels : int or None
-        The smallest number of levels of any such factor in any stratum; None in results of older versions.
+        The number of levels of each sampled factor, or of the families above it.
+    n_clusters : int
+        The smallest number of levels of any such factor in any stratum; of items if no factor is sampled.
     population : str
         What the verdict generalises to.
     undefined_for : list of str
@@ -82,25 +74,13 @@ class Decided(OfItems, Reported):
     primary: bool = False
     population: str = ""
     levels: dict[str, int] = {}
-    fewest_levels: int | None = None
     n_missing: int = 0
     complete_case_low: float | None = None
     complete_case_high: float | None = None
     decided_low: float | None = None
     decided_high: float | None = None
     decided_confidence: float | None = None
-    largest_change: float | None = None
-    unseen_low: float | None = None
-    unseen_high: float | None = None
-    is_of_few: bool = False
     open_because: OpenBecause | None = None
-
-    @property
-    def is_of_kinds_asked(self) -> bool:
-        """Whether the difference shown may be none, or the opposite, if kinds that were not asked are counted in."""
-        if self.low is None or self.high is None or self.unseen_low is None or self.unseen_high is None:
-            return False
-        return not self.low <= 0 <= self.high and self.unseen_low <= 0 <= self.unseen_high
 
 
 class Comparison(Decided):
@@ -114,9 +94,11 @@ class Comparison(Decided):
         Two-sided p-value for no difference; and corrected within the suite, by Holm among the ``primary`` figures and
         for the false discovery rate among the others (``p_holm`` in report.json, an older name).
     alike_within : float or None
-        The smallest margin within which the two would be called equivalent, at the same ``largest_change``.
+        The smallest margin within which the two would be called equivalent.
     margin : float
         The user's equivalence margin.
+    identical : bool
+        Whether both gave the same answers to all items, so that there is no difference to test.
     minimum_detectable_effect : float or None
         The smallest difference that this design detects with 80 % power.
     engine_noise : float or None
@@ -139,6 +121,7 @@ class Comparison(Decided):
     words: str = ""
     engine_noise: float | None = None
     is_subgroup: bool = False
+    identical: bool = False
     confidence: float = 0.95
     alike_within: float | None = None
 

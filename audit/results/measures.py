@@ -33,19 +33,6 @@ class Measure(OfFigure, Reported):
     complete_case_low, complete_case_high : float or None
         Interval over the complete cases alone, as if the missing answers were like them. None if none is missing:
         then it is ``low`` to ``high``.
-    is_of_unseen : bool
-        Whether ``low`` and ``high`` lie where they do for kinds of templates, occupations or other sampled levels
-        that none of those asked is of: these are taken to be apart by ``unseen_log_odds`` at most.
-    unseen_log_odds : float
-        As in `audit.Audit`; 1 is what moves 0.3 to 0.54.
-    sampling_low, sampling_high : float or None
-        The interval of the sampling error alone, without room for such kinds: equal to ``low`` and ``high`` unless
-        ``is_of_unseen``. None in results of older versions, and for correlations, which have no such room.
-    unseen_low, unseen_high : float or None
-        The interval where such kinds may be anything that the quantity can be.
-    is_of_few : bool
-        Whether it is a probability so near to 0 or 1, of levels that differ so much, that a few of them decide it: the
-        interval may then hold the true value less often than stated.
     naive_low, naive_high : float or None
         The interval that treats all rows as independent; for comparison only.
     p, p_adjusted : float or None
@@ -53,9 +40,9 @@ class Measure(OfFigure, Reported):
         answers would have been; and corrected over the model's figures of the suite as in `audit.analysis.decisions`
         (``p_holm`` in report.json, an older name). None for correlations, and without a neutral value.
     levels : mapping of str to int
-        The number of levels of each sampled factor behind the figure.
-    fewest_levels : int or None
-        The smallest number of levels of any such factor in any stratum; None in results of older versions.
+        The number of levels of each sampled factor behind the figure, or of the families above it.
+    n_clusters : int
+        The smallest number of levels of any such factor in any stratum; of items if no factor is sampled.
     contrast : bool
         As in `MeasureSpec`. Not part of ``signature``, since it does not affect the measurement.
     undefined_strata : list
@@ -93,15 +80,7 @@ class Measure(OfFigure, Reported):
     p_adjusted: float | None = None
     complete_case_low: float | None = None
     complete_case_high: float | None = None
-    is_of_unseen: bool = False
-    unseen_log_odds: float = 1.0
-    sampling_low: float | None = None
-    sampling_high: float | None = None
-    unseen_low: float | None = None
-    unseen_high: float | None = None
-    is_of_few: bool = False
     levels: dict[str, int] = {}
-    fewest_levels: int | None = None
     estimator: str = "mean"
     unit: str = "probability"
     neutral: float | None = None
@@ -110,13 +89,6 @@ class Measure(OfFigure, Reported):
     contrast: bool = False
     undefined_strata: list[Scalar] = []
     spec: MeasureSpec
-
-    @property
-    def least_levels(self) -> int:
-        """``fewest_levels``, or in older results its best substitute."""
-        if self.fewest_levels is not None:
-            return self.fewest_levels
-        return min([*self.levels.values(), self.n_clusters])  # clusters were always counted in each stratum
 
     @field_serializer("spec")
     def _without_defaults(self, spec: MeasureSpec) -> dict[str, Any]:
@@ -144,14 +116,19 @@ class VarianceComponents(OfFigure, Reported):
     against : str or None
         If given, the components are those of the differences ``model`` - ``against`` by item; None: of the model's own
         values.
-    factors, cross, sampling, in_figure, per_item, by_stratum
-        As in `audit.analysis.components.Components`; ``by_stratum`` is empty in older results.
+    factors : mapping of str to float
+        The variance between the levels of each sampled factor.
+    cross : float or None
+        The variance between combinations of levels; None if unknown. If no question is drawn twice, it includes the
+        variance between draws.
+    sampling : float or None
+        The variance between repeated draws of the same question; None without any.
+    in_figure : mapping of str to float
+        The variance that the figure has because each factor's levels, and the combinations, are a sample.
     engine : float or None
         The variance between engines, if the model was asked on two.
     levels : mapping of str to int
         The number of levels of each factor.
-    uneven : mapping of str to list of (float, int)
-        For factors nested in strata with unequal numbers of levels, each stratum's (weight, levels).
     generalisability : float or None
         Eρ² of the first factor: how well its levels' means would be reproduced with other levels of the other factors.
     """
@@ -165,11 +142,8 @@ class VarianceComponents(OfFigure, Reported):
     cross: float | None
     sampling: float | None
     in_figure: dict[str, float]
-    per_item: float
-    by_stratum: dict[str, list[tuple[float, float]]] = {}
     engine: float | None = None
     levels: dict[str, int]
-    uneven: dict[str, list[tuple[float, int]]] = {}
     n_items: int
     generalisability: float | None
 

@@ -17,18 +17,18 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from audit.analysis.answers import SuiteAnswers
 from audit.analysis.comparing.attribution import Ladder, asking_steps, engine_pairs, model_steps
 from audit.analysis.comparing.comparisons import compare_models
 from audit.analysis.comparing.reproduction import reproductions
 from audit.analysis.components import suite_components
-from audit.analysis.evaluate import EvaluationOptions, SuiteResponses, SuiteResult, evaluate_suite
-from audit.analysis.gate.rows import stored_rows
+from audit.analysis.evaluate import EvaluationOptions, SuiteResult, evaluate_suite
 from audit.analysis.gate.rules import GateRules, check_rules
-from audit.analysis.gate.stored import check_run, find_baseline
+from audit.analysis.gate.stored import check_run, find_baseline, stored_tables
 from audit.analysis.rows.examples import read_examples
 from audit.analysis.rows.responses import ParsedResponses, Responses
-from audit.analysis.rows.table import item_index
 from audit.analysis.self_check import EXACT_WITHIN, FOREIGN, move, self_check
+from audit.analysis.table import Table
 from audit.collect import OnEvent, Outcome, ShutdownRequest, stop_on_signals
 from audit.collect.executors import Executor, LocalExecutor
 from audit.collect.jobs import Progress
@@ -50,7 +50,6 @@ from audit.results import (
 from audit.run.answer_collector import AnswerCollector, SuiteQuestions
 from audit.run.facts import audit_source, config_json, model_info, suite_info, suite_signature, versions
 from audit.run.stopping_rule import (
-    StoppingAnswer,
     StoppingQuestion,
     comparison_answer,
     gate_answer,
@@ -63,6 +62,7 @@ from backends.base import (
     SupportsSecondAnswers,
 )
 from backends.errors import BackendError, ConfigError
+from suites.base import Suite
 
 
 def _ignore(_: object) -> None:
@@ -227,8 +227,7 @@ class _Run:
             answer = await asyncio.to_thread(self._answer, question, before)
             self._until = UntilDecided(
                 question=question,
-                decided=answer == "decided",
-                alike=answer == "alike",
+                decided=answer,
                 look=look.number,
                 looks=len(looks),
                 items=sum(len(self._asked(suite)) for suite in self._audit.suites),
@@ -244,23 +243,26 @@ class _Run:
         """The positions of the items asked so far."""
         return self._resolved.places(suite, range(1, self.collector.look + 1))
 
-    def _answer(self, question: StoppingQuestion, before: AuditResult | None) -> StoppingAnswer | None:
-        """Whether the answers so far decide the question, at this look's share of the error, or no others could."""
-        responses = {name: self.collector.parsed(name) for name in self._audit.suites}
-        results = [evaluate_suite(*self._evaluation(name, responses[name])) for name in responses]
+    def _answer(self, question: StoppingQuestion, before: AuditResult | None) -> bool:
+        """Whether the answers so far decide the question, at this look's share of the error."""
+        answers = {
+            name: {model: _answers(suite, parsed) for model, parsed in self.collector.parsed(name).items()}
+            for name, suite in self._audit.suites.items()
+        }
+        results = [
+            evaluate_suite(name, self._audit.suites[name], of, self._options(name)) for name, of in answers.items()
+        ]
         result = self._result(results, {}, complete=True, interrupted=False)
         if isinstance(self._audit.until, float):
             return precision_answer(self._audit.until, result)
         if question == "comparison":
-            return comparison_answer(result.comparisons, result, self._resolved.items)
-        rules = GateRules(self._audit.margins, self._audit.limits, self._audit.largest_change)
+            return comparison_answer(result.comparisons, result)
+        rules = GateRules(self._audit.margins, self._audit.limits)
         try:
-            report = check_run(
-                self._store, result, lambda model, suite: list(_stored_rows(responses[suite][model])), before, rules
-            )
+            report = check_run(self._store, result, lambda model, suite: answers[suite][model].table, before, rules)
         except ConfigError:  # a margin or limit names no figure yet: reported at the end, if it still does not
-            return None
-        return gate_answer(report, result, self._resolved.items)
+            return False
+        return gate_answer(report, result)
 
     async def verify_identities(self) -> list[str]:
         """Quarantine answers that cannot be attributed to the audited model; the next run asks them again."""
@@ -323,7 +325,6 @@ class _Run:
         compare = functools.partial(
             compare_models,
             margins=audit.margins,
-            largest_change=audit.largest_change,
             confidence=self._confidence,
         )
         steps = self._ladder.evaluate(compare)
@@ -370,7 +371,7 @@ class _Run:
             return []
         rules = GateRules(limits=self._audit.limits)
         try:
-            return check_run(self._store, result, stored_rows(self._store, result), None, rules).limits
+            return check_run(self._store, result, stored_tables(self._store, result), None, rules).limits
         except ConfigError:
             return []
 
@@ -410,38 +411,49 @@ class _Run:
             until=self._until,
         )
 
-    def _evaluation(
-        self, name: str, by_model: Mapping[str, ParsedResponses]
-    ) -> tuple[SuiteResponses, EvaluationOptions]:
-        """The arguments of `evaluate_suite` for one suite."""
-        audit, suite = self._audit, self._audit.suites[name]
-        options = EvaluationOptions(
-            signature=suite_signature(audit, suite),
+    def _options(self, name: str) -> EvaluationOptions:
+        """How `evaluate_suite` computes one suite's figures."""
+        audit = self._audit
+        return EvaluationOptions(
+            signature=suite_signature(audit, audit.suites[name]),
             margins=audit.margins,
-            largest_change=audit.largest_change,
-            unseen_log_odds=audit.unseen_log_odds,
             engines=self._engines,
             lineage=self._ladder.lineage,
             confidence=self._confidence,
             seed=audit.seed,
         )
-        return SuiteResponses(name, suite, by_model), options
 
     def _evaluate_suite(self, name: str) -> _SuiteOutcome:
         by_model = self.collector.release(name)
-        result = evaluate_suite(*self._evaluation(name, by_model))
-        rows = {model: parsed.rows for model, parsed in by_model.items()}
-        self._ladder.add(name, rows, result.specs)
+        suite = self._audit.suites[name]
+        answers = {model: _answers(suite, parsed) for model, parsed in by_model.items()}
+        result = evaluate_suite(name, suite, answers, self._options(name))
+        tables = {model: of.table for model, of in answers.items()}
+        self._ladder.add(name, tables, result.specs)
         examples: list[Example] = []
         for model, parsed in by_model.items():
             self._store.runs.write_rows(self._run_id, model, name, _stored_rows(parsed))
             items, figures = self._resolved.items[name], result.examples[model]
             examples += read_examples(self._store, name, model, items, parsed, figures)
-        return _SuiteOutcome(result, examples, suite_components(name, rows, result.specs, self._engines))
+        return _SuiteOutcome(result, examples, suite_components(name, tables, result.specs, self._engines))
+
+
+def _answers(suite: Suite, parsed: ParsedResponses) -> SuiteAnswers:
+    in_order = sorted(parsed.by_item, key=lambda item: (len(parsed.place(item)), parsed.place(item)))
+    return SuiteAnswers(
+        suite,
+        Table.of(parsed.rows, suite.families),
+        dict.fromkeys(in_order),
+        parsed.failures,
+        parsed.merged,
+        parsed.straddled,
+        parsed.straddled_in_part,
+        parsed.logprobs(),
+    )
 
 
 def _stored_rows(parsed: ParsedResponses) -> Iterator[StoredRow]:
-    rows = item_index([parsed.rows])
+    rows = {row.item_id for row in parsed.rows}
     for row in parsed.rows:
         behind = [parsed.keys(item) for item in row.items if item in parsed.by_item]
         # A missing row without sources stands for an item that could not be asked, as what follows a lost answer.

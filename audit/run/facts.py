@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.metadata
+import itertools
 import platform
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,9 +15,11 @@ from audit.collect import SAMPLE_VERSION, Outcome
 from audit.config import AuditConfig
 from audit.prepare.resolve import DescribedBackend, ResolvedAudit
 from audit.results import AuditSource, ModelInfo, SuiteInfo, writable
-from backends.base import SupportsPrices, count_tokens
+from backends.base import GenerateRequest, Request, SupportsPrices, count_tokens
 from suites.base import Suite
 
+#: Items of a suite that are looked at for how its texts are drawn.
+_LOOKED_AT = 1000
 _PACKAGES = ("bias-audit", "numpy", "scipy", "torch", "transformers", "llama-cpp-python", "httpx")
 
 
@@ -44,8 +47,6 @@ def config_json(audit: AuditConfig) -> dict[str, Any]:
         "confidence": audit.confidence,
         "margins": audit.margins,
         "limits": audit.limits,
-        "largest_change": audit.largest_change,
-        "unseen_log_odds": audit.unseen_log_odds,
     }
 
 
@@ -97,6 +98,10 @@ def _unloaded(rounds: Sequence[Outcome]) -> str:
     return next((outcome.unloaded for outcome in rounds if outcome.unloaded), "")
 
 
+def _is_sampled(request: Request) -> bool:
+    return isinstance(request, GenerateRequest) and request.sampling.temperature > 0
+
+
 def suite_info(name: str, suite: Suite, audit: AuditConfig, resolved: ResolvedAudit) -> SuiteInfo:
     """What a suite says of itself, for the report."""
     texts = suite.texts()
@@ -112,6 +117,7 @@ def suite_info(name: str, suite: Suite, audit: AuditConfig, resolved: ResolvedAu
         title=kind if is_only_one else f"{kind} ({name})",
         n_items=len(resolved.items[name]),
         of_items=resolved.items[name].of,
+        draws=any(_is_sampled(item.request) for item in itertools.islice(resolved.items[name], _LOOKED_AT)),
         signature=suite_signature(audit, suite),
         tables=[dataclasses.asdict(table) for table in suite.tables()],
         charts=[dataclasses.asdict(chart) for chart in suite.charts()],
@@ -119,6 +125,7 @@ def suite_info(name: str, suite: Suite, audit: AuditConfig, resolved: ResolvedAu
         text_tokens=lengths,
         cautions=list(suite.cautions()),
         meanings={measure: dataclasses.asdict(meaning) for measure, meaning in suite.meanings.items()},
+        level_labels={factor: dict(labels) for factor, labels in suite.level_labels.items()},
     )
 
 

@@ -118,6 +118,12 @@ _ELSEWHERE = {
     "lora": "adapter",
     "peft": "adapter",
 }
+_NOTHING_ASSUMED = (
+    "Remove it. Nothing is assumed about templates or occupations that were not asked: the report says what kinds of "
+    "them may be missing"
+)
+#: Options that were withdrawn, and what replaces them.
+_WITHDRAWN = {"largest_change": _NOTHING_ASSUMED, "unseen_log_odds": _NOTHING_ASSUMED}
 #: Names under which people write secrets: their values are not shown.
 _SECRET = re.compile(r"key|secret|passw|token|authorization|credential", re.I)
 
@@ -126,6 +132,8 @@ def _without_unknown(fields: Sequence[str], given: Any) -> Any:
     """Refuse unknown fields of a table before anything else is checked."""
     for name in given if isinstance(given, Mapping) else ():
         if name not in fields:
+            if name in _WITHDRAWN:
+                raise refused_at((str(name),), given[name], "withdrawn", _WITHDRAWN[name])
             elsewhere = _ELSEWHERE.get(str(name))
             close = [elsewhere] if elsewhere in fields else difflib.get_close_matches(str(name), fields, n=1)
             hint = f"{f'Did you mean {close[0]!r}?' if close else 'Remove it.'} Known fields: {', '.join(fields)}"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import suites
-from audit.analysis.measures import measure_rows
-from audit.analysis.rows.table import RowTable
+from audit.analysis.measures import measure_table
+from audit.analysis.table import Table
 from audit.prepare.rehearsal.check import check_items
 from backends.stand_ins.fake import FakeBackend
 from suites.base import Item, Suite
@@ -82,12 +82,17 @@ async def test_a_config_of_the_page_fills_its_table(config: str, table: str) -> 
     suite = suite_of(config)
     rows = await rows_of(suite)
     layouts = {layout.name: layout for layout in suite.tables()}
+    if table == "figures" and not layouts:  # its tables hold all figures, see `audit.report.tables`
+        specs = list(suite.measures(rows))
+        measures = measure_table(Table.of(rows), specs, model="m", suite="s", signature={})
+        assert any(m.value is not None for m in measures)
+        return
     assert table in layouts, f"{config} has the tables {', '.join(layouts)}"
     layout = layouts[table]
     cells = [(c.measure, {**where, **c.where}) for _, where in layout.rows or (("", {}),) for c in layout.columns]
     specs = [s for s in suite.measures(rows) if (s.measure, dict(s.where)) in cells]
     assert len(specs) == len(cells)
-    measures = measure_rows(RowTable(rows), specs, model="m", suite="s", signature={})
+    measures = measure_table(Table.of(rows), specs, model="m", suite="s", signature={})
     assert any(m.value is not None for m in measures)
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from pydantic import Field
 from scipy import special
 
-from audit.analysis.correlations import correlation
+from audit.analysis.estimators.correlations import pearson
 from audit.results import AuditResult, Measure, Reported, where_key
 from audit.results.signatures import EXTENT, signature_changes
 from backends.base import Scalar
@@ -159,7 +159,7 @@ def spearman(
     n = len(x)
     if len(set(x)) < 2 or len(set(y)) < 2:
         return None, None, None
-    rho = correlation(np.array(ranks(x)), np.array(ranks(y)))
+    rho = pearson(np.array(ranks(x)), np.array(ranks(y)))
     if n < FEWEST_MODELS:
         return rho, None, None
     largest = 1 - 12 / (n**3 - n)  # with two neighbours swapped

@@ -16,10 +16,11 @@ from typing import NamedTuple
 import numpy as np
 
 from audit.analysis.comparing.engine_noise import DRAWN_PROMPTS, evenly_spread, quantity_gaps, summarise_gaps
+from audit.analysis.table import Table
 from audit.results import AttributionStep, Comparison, ItemChange, Rung, where_key
 from backends.base import Description
 from backends.errors import ConfigError
-from suites.base import MeasureSpec, Row, Suite
+from suites.base import MeasureSpec, Suite
 
 #: Parts that change along with another: a quantised file has different weights, and its tokenizer in another form.
 _FOLLOWS: Mapping[str, Collection[str]] = {"quantisation": ("weights", "tokenizer", "settings")}
@@ -191,11 +192,11 @@ def asking_steps(suites: Mapping[str, Suite]) -> list[AskingStep]:
 
 @dataclass
 class Ladder:
-    """The steps of a run, and the rows that they need, which are added suite by suite."""
+    """The steps of a run, and the tables that they need, which are added suite by suite."""
 
     models: Sequence[ModelStep]
     suites: Sequence[AskingStep]
-    _rows: dict[Rung, Sequence[Row]] = field(default_factory=dict)
+    _tables: dict[Rung, Table] = field(default_factory=dict)
     _specs: dict[str, Sequence[MeasureSpec]] = field(default_factory=dict)
 
     @property
@@ -207,13 +208,13 @@ class Ladder:
             groups |= dict.fromkeys(joined, joined)
         return frozenset(frozenset((a, b)) for a, of_a in groups.items() for b in of_a if a != b)
 
-    def add(self, suite: str, rows: Mapping[str, Sequence[Row]], specs: Sequence[MeasureSpec]) -> None:
-        """Keep a suite's rows by model, and its figures, if a step needs them."""
+    def add(self, suite: str, tables: Mapping[str, Table], specs: Sequence[MeasureSpec]) -> None:
+        """Keep a suite's tables by model, and its figures, if a step needs them."""
         climbed = {name for step in self.models for name in (step.a, step.b)}
         across = any(suite in (step.a, step.b) for step in self.suites)
-        kept = {Rung(model=name, suite=suite): of_model for name, of_model in rows.items() if across or name in climbed}
+        kept = {Rung(model=name, suite=suite): of for name, of in tables.items() if across or name in climbed}
         if kept:
-            self._rows |= kept
+            self._tables |= kept
             self._specs[suite] = specs
 
     def evaluate(self, compare: Callable[..., list[Comparison]]) -> list[AttributionStep]:
@@ -223,8 +224,8 @@ class Ladder:
         """
         steps = []
         for plan in self._plans():
-            ours, theirs = self._rows[plan.a], self._rows[plan.b]
-            if {row.item_id for row in ours} & {row.item_id for row in theirs}:
+            ours, theirs = self._tables[plan.a], self._tables[plan.b]
+            if ours.index.keys() & theirs.index.keys():
                 steps.append(self._evaluated(plan, ours, theirs, compare))
         return steps
 
@@ -234,17 +235,17 @@ class Ladder:
             for step in self.models:
                 yield _Plan(Rung(model=step.a, suite=suite), Rung(model=step.b, suite=suite), step.changes, step.engine)
         for a, b, changed in self.suites:
-            for model in dict.fromkeys(rung.model for rung in self._rows if rung.suite == b):
+            for model in dict.fromkeys(rung.model for rung in self._tables if rung.suite == b):
                 yield _Plan(Rung(model=model, suite=a), Rung(model=model, suite=b), (changed,), ())
 
     def _evaluated(
         self,
         plan: _Plan,
-        ours: Sequence[Row],
-        theirs: Sequence[Row],
+        ours: Table,
+        theirs: Table,
         compare: Callable[..., list[Comparison]],
     ) -> AttributionStep:
-        rows = {plan.a.title_beside(plan.b): ours, plan.b.title_beside(plan.a): theirs}
+        tables = {plan.a.title_beside(plan.b): ours, plan.b.title_beside(plan.a): theirs}
         known = {(spec.measure, where_key(spec.where)) for spec in self._specs[plan.a.suite]}
         specs = [
             spec
@@ -254,7 +255,7 @@ class Ladder:
         index, gaps = quantity_gaps(ours, theirs)
         compared = {spec.quantity for spec in specs}  # not those that only figures of single levels use
         gaps = {name: gap for name, gap in gaps.items() if name in compared}
-        factors = {row.item_id: row.factors for row in theirs}
+        factors = {row.item_id: row.factors for row in theirs.rows()}
         exact = {name: np.isfinite(gap) for name, gap in gaps.items()}
         both = [(item, at) for item, at in index.items() if any(of_quantity[at] for of_quantity in exact.values())]
         return AttributionStep(
@@ -262,7 +263,7 @@ class Ladder:
             b=plan.b,
             changes=list(plan.changes),
             engine=list(plan.engine),
-            comparisons=compare(rows, specs, suite=plan.b.suite),
+            comparisons=compare(tables, specs, suite=plan.b.suite),
             quantities={name: summarise_gaps(gap[exact[name]]) for name, gap in gaps.items()},
             items=[
                 ItemChange(

@@ -10,53 +10,41 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-import numpy as np
 from scipy import special
 
-from audit.analysis.comparing.differences import paired_differences
-from audit.analysis.comparing.paired import PairedDifference
-from audit.analysis.components import POWER
-from audit.analysis.decisions import (
-    DEFAULT_MARGIN,
-    Claim,
-    Decision,
-    decide,
-    decided_facts,
-    highest_confidence,
-    is_within,
-    margin_of,
-    why_open,
-)
-from audit.analysis.estimators import finite
-from audit.analysis.rows.table import Levels, RowTable, item_index
-from audit.results import Comparison, FigureKey, Rank, Ranking, Verdict
-from suites.base import MeasureSpec, Row
+from audit.analysis.comparing.differences import PairedDifference, paired_differences
+from audit.analysis.decisions import DEFAULT_MARGIN, Claim, Decision, decide, margin_of, would_hold
+from audit.analysis.estimators.estimate import finite
+from audit.analysis.figures import Figure
+from audit.analysis.table import Table, aligned
+from audit.results import Comparison, FigureKey, OpenBecause, Rank, Ranking, Verdict
+from suites.base import MeasureSpec
+
+#: The power that a minimum detectable effect refers to.
+POWER = 0.8
 
 
 def compare_models(
-    rows_by_model: Mapping[str, Sequence[Row]],
+    tables: Mapping[str, Table],
     specs: Iterable[MeasureSpec],
     *,
     suite: str,
     margins: Mapping[str, float] | float = DEFAULT_MARGIN,
-    largest_change: float | None = None,
     confidence: float = 0.95,
 ) -> list[Comparison]:
     """Compare every pair of models on every figure of one suite.
 
     Parameters
     ----------
-    rows_by_model : mapping of model name to its rows
+    tables : mapping of model name to its table
         Including derived rows. Items are matched by id.
     specs : iterable of MeasureSpec
         The figures to compare, each (measure, where) once.
     margins : float or mapping of measure name to float
         Differences within ± the margin do not matter. A mapping may have a ``default`` for other measures, or else it
         is `DEFAULT_MARGIN`.
-    largest_change : float, optional
-        How far two models are assumed to differ at most on clusters of a kind that was not asked, see
-        `PairedDifference.interval_with_unseen`. None: by the whole range.
     confidence : float
         Level of the intervals; 1 - confidence is the level of the tests.
 
@@ -65,120 +53,134 @@ def compare_models(
     list of Comparison
         By figure, then by pair in the models' order. ``difference`` is b minus a. ``effect_size`` is Cohen's d of
         paired items (mean difference / standard deviation over items; none for the jackknife over clusters).
-        ``minimum_detectable_effect`` is what another sample of this design detects with 80 % power (`End.detected`)
-        at α/2m, with m tests corrected together: the first step of the correction, whatever the other comparisons show.
-        If McNemar's test is used too, it is at least what that detects if all discordant items fall one way; None if
-        there are too few items for any difference.
-
-    Raises
-    ------
-    ValueError
-        If a model has two rows for one item.
+        ``minimum_detectable_effect`` is what another sample of this design detects with 80 % power at α/2m, with m
+        tests corrected together: the first step of the correction, whatever the other comparisons show.
     """
-    models = list(rows_by_model)
+    models = list(tables)
     pairs = list(itertools.combinations(range(len(models)), 2))
     if not pairs:
         return []
-    index = item_index(rows_by_model.values())
-    levels = Levels()
-    tables = [RowTable(rows, index, levels) for rows in rows_by_model.values()]
     alpha = 1 - confidence
-    differences = paired_differences(tables, specs, pairs)
-    for difference in differences:
-        difference.margin = difference.answered.margin = margin_of(margins, difference.spec.measure)
-        difference.allow_unseen(largest_change)
-    decisions = decide([(difference, _claims(difference, alpha)) for difference in differences], alpha)
+    differences = paired_differences(aligned(list(tables.values())), specs, pairs)
+    of_each = [margin_of(margins, difference.spec.measure) for difference in differences]
+    claims = [_claims(difference, margin) for difference, margin in zip(differences, of_each, strict=True)]
+    decisions = decide([(d.spec.primary, own) for d, own in zip(differences, claims, strict=True)], alpha)
     tests = Counter(
-        decision.difference.spec.primary for decision in decisions if math.isfinite(decision.p_adjusted[-1])
+        difference.spec.primary
+        for difference, decision in zip(differences, decisions, strict=True)
+        if math.isfinite(decision.p_adjusted[-1])
     )
-    return [_comparison(decision, models, suite, alpha, tests[decision.difference.spec.primary])
-            for decision in decisions]  # fmt: skip
-
-
-def _claims(difference: PairedDifference, alpha: float) -> list[Claim]:
-    """The claims that two models are equivalent (two one-sided tests against ± margin), and that one is larger."""
-    margin = difference.margin
-    low, high = difference.interval(0.5)
-    p = math.nan
-    if math.isfinite(low) and math.isfinite(high):
-        # The p of two one-sided tests is half of that of the two-sided interval. Above alpha its value is irrelevant.
-        shown = highest_confidence(
-            lambda level: is_within(difference.interval_with_unseen(level), margin), 1 - 2 * alpha
-        )
-        # The t test is unreliable with few discordant items, the score test with clusters: use the larger p.
-        p = float(np.fmax((1 - shown) / 2 if shown else 1.0, difference.p_of_counts_outside))
     return [
-        Claim("equivalent", p, needs_pairs=True),
-        Claim("larger" if difference.low.value > 0 else "smaller", difference.p),
+        _comparison(difference, decision, models, suite, margin, alpha, tests[difference.spec.primary])
+        for difference, decision, margin in zip(differences, decisions, of_each, strict=True)
     ]
 
 
-def _comparison(decision: Decision, models: Sequence[str], suite: str, alpha: float, tests: int) -> Comparison:
-    difference, answered = decision.difference, decision.difference.answered
-    spec = difference.spec
-    verdict: Verdict = "not comparable" if difference.n_items == 0 else decision.outcome or "inconclusive"  # type: ignore[assignment]
+def _claims(of: PairedDifference, margin: float, figure: Figure | None = None, *, paired: bool = False) -> list[Claim]:
+    """The claims that two models are equivalent (two one-sided tests against ± margin), and that one is larger.
+
+    ``figure``: of the answered items alone. ``paired``: as if there were no unpaired items.
+    """
+    estimate = None if figure is None else figure.estimate
+    value = (figure or of.figure).bound_low
+    return [
+        Claim("equivalent", of.p_of_margin(margin, estimate, pairs_only=paired)),
+        Claim("larger" if value > 0 else "smaller", of.p_of_difference(estimate)),
+    ]
+
+
+def _comparison(
+    of: PairedDifference, decision: Decision, models: Sequence[str], suite: str, margin: float, alpha: float, tests: int
+) -> Comparison:
+    spec, answered = of.spec, of.answered
+    verdict: Verdict = "not comparable" if of.n_items == 0 else decision.outcome or "inconclusive"  # type: ignore[assignment]
     alike, apart = decision.levels
-    outer = difference.interval_with_unseen(1 - 2 * alike)
-    decided, level = (outer, 2 * alike) if verdict == "equivalent" else (difference.interval(1 - apart), apart)
-    because = why_open(
-        decision,
-        _claims(answered, alpha),
-        _claims(difference.of_pairs, alpha) if difference.n_unpaired else (),
-        may_hide=_hides_a_difference(difference),
-        is_seen_alike=is_within(difference.interval(1 - 2 * alike), difference.margin),
-    )
+    outer = of.interval_with_unpaired(1 - 2 * alike)
+    decided, level = (outer, 2 * alike) if verdict == "equivalent" else (of.interval(1 - apart), apart)
     return Comparison(
         suite=suite,
         measure=spec.measure,
         where=dict(spec.where),
-        a=models[difference.a],
-        b=models[difference.b],
-        difference=finite(answered.low.value) if answered.exact else None,
-        p=finite(difference.p),
+        a=models[of.a],
+        b=models[of.b],
+        difference=finite(answered.value),
+        p=finite(of.p_of_difference()),
         p_adjusted=finite(decision.p_adjusted[-1]),
-        effect_size=_effect_size(answered),
-        margin=difference.margin,
-        minimum_detectable_effect=finite(_minimum_detectable_effect(difference, alpha, tests)),
+        effect_size=finite(answered.value / of.deviation) if of.deviation > 0 else None,
+        margin=margin,
+        minimum_detectable_effect=finite(_detectable(of, alpha / tests)) if tests else None,
         verdict=verdict,
-        test=difference.test,
+        identical=of.identical,
+        test=of.test,
         family=spec.family,
         is_subgroup=spec.is_subgroup,
-        undefined_for=[models[i] for i in difference.undefined],
+        undefined_for=[models[i] for i in of.undefined],
         confidence=1 - alpha,
         alike_within=finite(max(map(abs, outer))),
-        open_because=None if verdict == "not comparable" else because,
-        **decided_facts(difference, alpha, decided, 1 - level),
+        open_because=None if verdict != "inconclusive" else _why_open(of, decision, margin),
+        **decided_facts(of, alpha, decided, 1 - level),
     )
 
 
-def _hides_a_difference(difference: PairedDifference) -> bool:
-    """Whether the missing answers may hide a difference above the margin that the others do not show."""
-    seen, apart = (max(abs(d.low.value), abs(d.high.value)) for d in (difference.answered, difference))
-    return seen <= difference.margin < apart
+def decided_facts(
+    of: PairedDifference, alpha: float, decided: tuple[float, float], confidence: float
+) -> dict[str, Any]:
+    """The fields of `audit.results.Decided` that follow from a difference.
+
+    Parameters
+    ----------
+    alpha : float
+        1 minus the confidence of the uncorrected intervals.
+    decided, confidence
+        The interval behind the decision, and its confidence.
+    """
+    low, high = of.interval(1 - alpha)
+    complete = (math.nan, math.nan)
+    if of.n_missing:
+        complete = of.interval(1 - alpha, of.answered.estimate)
+    return {
+        "low": finite(low),
+        "high": finite(high),
+        "bound_low": finite(of.figure.bound_low),
+        "bound_high": finite(of.figure.bound_high),
+        "complete_case_low": finite(complete[0]),
+        "complete_case_high": finite(complete[1]),
+        "decided_low": finite(decided[0]),
+        "decided_high": finite(decided[1]),
+        "decided_confidence": finite(confidence),
+        "n_items": of.n_items,
+        "n_missing": of.n_missing,
+        "n_unpaired": of.n_unpaired,
+        "n_clusters": of.n_clusters,
+        "primary": of.spec.primary,
+        "population": of.spec.population,
+        "levels": dict(of.levels),
+    }
 
 
-def _effect_size(difference: PairedDifference) -> float | None:
-    """Cohen's d of paired items."""
-    if difference.exact and difference.deviation > 0:
-        return finite(difference.low.value / difference.deviation)
-    return None
+def _why_open(of: PairedDifference, decision: Decision, margin: float) -> OpenBecause | None:
+    """Why nothing is claimed about a difference, unless more items of the same kind would help."""
+    if of.n_clusters < 2:
+        return "too few clusters"
+    if of.n_missing:
+        seen, worst = (max(abs(figure.bound_low), abs(figure.bound_high)) for figure in (of.answered, of.figure))
+        if seen <= margin < worst or would_hold(_claims(of, margin, of.answered), decision):
+            return "missing answers"
+    alike = _claims(of, margin, paired=True)[0]
+    return "unpaired items" if of.n_unpaired and alike.p < decision.levels[0] else None
 
 
-def _minimum_detectable_effect(difference: PairedDifference, alpha: float, tests: int) -> float:
-    low, high = difference.low, difference.high
-    if not (tests and low.se > 0):
+def _detectable(of: PairedDifference, alpha: float) -> float:
+    """The difference that another sample of this design finds with `POWER` in a two-sided test at this level.
+
+    It lies beyond the half of the interval by the normal quantile of the power; and the bounds are to be overcome.
+    """
+    low, high = of.estimate.interval(1 - alpha)
+    near = of.estimate.interval(0.6826894921370859)  # of one standard error to either side
+    bounds = of.figure.bound_high - of.figure.bound_low
+    if not high - low > bounds:
         return math.nan
-    # The gap between the bounds has to be overcome, too.
-    effect = max(end.detected(1 - alpha / (2 * tests), POWER) for end in (low, high)) + (high.value - low.value)
-    if difference.test.startswith("McNemar"):
-        effect = float(np.fmax(effect, _found_by_mcnemar(difference.n_items, alpha / tests)))
-    return effect
-
-
-def _found_by_mcnemar(n: int, alpha: float) -> float:
-    """The share of ``n`` items, all discordant one way, that McNemar's exact test detects with `POWER`; inf if none."""
-    least = math.floor(math.log2(2 / alpha)) + 1  # discordant items whose p, 2 / 2^least, is below alpha
-    return float(special.betaincinv(least, n - least + 1, POWER)) if least <= n else math.inf
+    return (high - low - bounds) / 2 + float(special.ndtri(POWER)) * (near[1] - near[0] - bounds) / 2 + bounds
 
 
 def rank_models(comparisons: Iterable[Comparison]) -> list[Ranking]:
@@ -223,27 +225,24 @@ def _ranking(figure: Sequence[Comparison]) -> Ranking:
     )
 
 
+#: Fields of a comparison that change sign, or sides, when the models are swapped.
+_ENDS = (("low", "high"), ("bound_low", "bound_high"), ("complete_case_low", "complete_case_high"),
+         ("decided_low", "decided_high"))  # fmt: skip
+
+
 def swapped(c: Comparison) -> Comparison:
     """The same comparison with the two models swapped, without words."""
     opposite: dict[Verdict, Verdict] = {"larger": "smaller", "smaller": "larger"}
+    ends = {end: _minus(getattr(c, other)) for pair in _ENDS for end, other in (pair, pair[::-1])}
     return c.model_copy(
         update={
             "a": c.b,
             "b": c.a,
             "difference": _minus(c.difference),
-            "low": _minus(c.high),
-            "high": _minus(c.low),
-            "bound_low": _minus(c.bound_high),
-            "bound_high": _minus(c.bound_low),
-            "complete_case_low": _minus(c.complete_case_high),
-            "complete_case_high": _minus(c.complete_case_low),
-            "decided_low": _minus(c.decided_high),
-            "decided_high": _minus(c.decided_low),
-            "unseen_low": _minus(c.unseen_high),
-            "unseen_high": _minus(c.unseen_low),
             "effect_size": _minus(c.effect_size),
             "verdict": opposite.get(c.verdict, c.verdict),
             "words": "",
+            **ends,
         }
     )
 

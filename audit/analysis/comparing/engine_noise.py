@@ -12,10 +12,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from audit.analysis.estimators import Floats
-from audit.analysis.rows.table import Levels, RowTable, item_index
+from audit.analysis.table import Floats, Table, aligned
 from audit.results import Comparison, EngineDrift, FigureKey, PromptDrift
-from suites.base import Row
 
 T = TypeVar("T")
 
@@ -54,8 +52,8 @@ def engine_drift(
     b: str,
     logprobs_a: Mapping[str, Floats],
     logprobs_b: Mapping[str, Floats],
-    rows_a: Sequence[Row],
-    rows_b: Sequence[Row],
+    table_a: Table,
+    table_b: Table,
 ) -> EngineDrift:
     """Differences of one suite's answers between two engines, b minus a.
 
@@ -64,7 +62,7 @@ def engine_drift(
     logprobs_a, logprobs_b : mapping of str to array (k,)
         Log-probabilities of each item's continuations (nats), the same ones in the same order on both; NaN if not
         exact.
-    rows_a, rows_b : sequences of Row
+    table_a, table_b : Table
         The rows that the suite read from them.
 
     Raises
@@ -74,7 +72,7 @@ def engine_drift(
     """
     gaps, variations, n_unpaired = _logprob_gaps(a, b, logprobs_a, logprobs_b)
     every = np.concatenate(list(gaps.values())) if gaps else np.empty(0)
-    index, of_quantities = quantity_gaps(rows_a, rows_b)
+    index, of_quantities = quantity_gaps(table_a, table_b)
     farthest = max(variations, key=variations.__getitem__) if variations else None
     return EngineDrift(
         suite=suite,
@@ -140,13 +138,11 @@ def total_variation(logprobs_a: np.ndarray, logprobs_b: np.ndarray) -> float:
     return float((np.abs(p - q).sum() + abs(p.sum() - q.sum())) / 2)
 
 
-def quantity_gaps(rows_a: Sequence[Row], rows_b: Sequence[Row]) -> tuple[Mapping[str, int], dict[str, Floats]]:
+def quantity_gaps(a: Table, b: Table) -> tuple[Mapping[str, int], dict[str, Floats]]:
     """Positions of the items, and the differences of each quantity by position, NaN unless exact on both."""
-    index, levels = item_index([rows_a, rows_b]), Levels()
-    ours, theirs = RowTable(rows_a, index, levels), RowTable(rows_b, index, levels)
-    names = dict.fromkeys(name for row in rows_a for name in row.values)
-    gaps = {name: theirs.quantity(name).value - ours.quantity(name).value for name in names}
-    return index, {name: gap for name, gap in gaps.items() if np.isfinite(gap).any()}
+    ours, theirs = aligned([a, b])
+    gaps = {name: theirs.quantity(name).value - ours.quantity(name).value for name in a.named("value")}
+    return ours.index, {name: gap for name, gap in gaps.items() if np.isfinite(gap).any()}
 
 
 def summarise_gaps(gap: Floats) -> dict[str, float]:

@@ -1,246 +1,242 @@
 """Did the model get worse? Checks each figure of a run against a stored baseline.
 
-Worse means farther from the figure's neutral value. The harm of a change is
-
-    harm = |current - neutral| - |baseline - neutral|
-
-where the change is estimated item by item on the questions that both runs answered, allowing for the baseline's own
-sampling error (`audit.analysis.gate.changes.Change`). A figure has
-
-* regressed    if the interval of the harm lies entirely above the margin,
-* improved     if it lies entirely below minus the margin,
-* unchanged    if it lies entirely within ± the margin;
-* otherwise it is inconclusive: lack of data never means "unchanged".
-
-The intervals are at the run's confidence, corrected for each suite as in `audit.analysis.decisions` (separately for the
-three questions): if all primary figures of a suite are within their margins, the chance that any of them raises an
-alarm is at most 1 - confidence, and so is the expected share of false alarms among its other figures. A missing answer
-may be any value of the quantity's range (`audit.analysis.rows.missing`), and the share of unreadable answers is itself
-a primary figure (`audit.analysis.gate.unreadable`).
-
-A figure without a neutral value has no better side: it is gated only if a margin names it, and then any change counts
-as harm. The same holds for a contrast, such as the effect of a debiasing text: its neutral value means "no effect", and
-a larger effect is not worse.
+First: did *these* questions get worse, those that both runs asked (`audit.analysis.gate.same_items`)? Where they share
+too few, the two figures' intervals over new questions decide. Primary figures of a suite are corrected
+together by Holm's rule, so that the chance of a false alarm among them, over all nights, is at most 1 - confidence; of
+the others, the share of false alarms is (Benjamini and Hochberg). A figure without a neutral value is gated only if a
+margin names it, and so is a contrast, such as the effect of a debiasing text: a larger effect is not worse.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from audit.analysis.comparing.differences import paired_differences
-from audit.analysis.decisions import decide, margin_of
-from audit.analysis.gate.changes import Change, change_of_intervals, sums_of
-from audit.analysis.gate.limits import check_limits
-from audit.analysis.gate.results import GatedFigure, GateReport, Obstacle
-from audit.analysis.gate.rules import GateRules, Margins, check_rules
-from audit.analysis.gate.unreadable import UNREADABLE_SHARE, unreadable_change
-from audit.analysis.rows.table import Levels, RowTable, item_index
+import numpy as np
+from scipy import special
+
+from audit.analysis.decisions import margin_of
+from audit.analysis.estimators.families import false_discovery, holm
+from audit.analysis.gate.changes import Candidate, Intervals, hash_of_answers, look_of_change, of_shared
+from audit.analysis.gate.results import GatedFigure, Obstacle
+from audit.analysis.gate.rules import Margins
+from audit.analysis.gate.same_items import hash_of
+from audit.analysis.gate.sequence import Look
+from audit.analysis.gate.shared import Shared, TableOf, shared
+from audit.analysis.gate.unreadable import UNREADABLE, UNREADABLE_SHARE, with_unreadable
+from audit.analysis.table import Table
 from audit.results import AuditResult, FigureName, Measure
 from audit.results.signatures import EXTENT, signature_changes
-from suites.base import Row
+from suites.base import MeasureSpec
 
-#: (model, suite) → the run's rows; empty if they are no longer stored.
-RowsOf = Callable[[str, str], Sequence[Row]]
+#: The looks of the nights before by figure id, oldest first.
+Earlier = Mapping[str, Sequence[Look]]
+#: The change over new questions of these kinds, by (figure, tables of both runs).
+OfNewQuestions = Callable[[Measure, "Tables"], tuple[float | None, float | None]]
+#: Of the baseline and of the run.
+Tables = tuple[Table | None, Table | None]
 
 
-def gate(
-    current: AuditResult,
-    baseline: AuditResult | None,
-    rules: GateRules,
-    *,
-    rows: RowsOf,
-    baseline_rows: RowsOf,
-    shares: Mapping[str, float] | None = None,
-) -> GateReport:
-    """Check a run against a baseline and against absolute limits.
+@dataclass(frozen=True)
+class Runs:
+    """A run and the baseline that it is compared with: their results and their tables."""
 
-    Parameters
-    ----------
-    current, baseline : AuditResult
-        Models are matched by name, figures by (model, suite, measure, where). Figures of single
-        levels (``is_subgroup``) are not gated. Without a baseline only the limits are checked.
-    rules : GateRules
-        Margins, limits, and how open questions count.
-    rows, baseline_rows : callable
-        ``(model, suite) → rows`` of the two runs. If either has none, the change is computed from the two figures'
-        intervals as if they were independent, which is more conservative.
-    shares : mapping, optional
-        The share of the error that this look may spend, by figure id; 1 by default. Each figure's interval is at
-        ``1 - share * (1 - confidence)``, and its p-values are divided by the share.
+    baseline: AuditResult
+    current: AuditResult
+    baseline_table: TableOf
+    current_table: TableOf
 
-    Raises
-    ------
-    ConfigError
-        If a margin or limit names no figure: a misspelt limit must not count as met.
-    """
-    old = [] if baseline is None else baseline.measures
-    margins = rules.margins
-    check_rules([measure.spec for measure in (*current.measures, *old)], margins, rules.limits)
-    tables = _Tables(rows, baseline_rows)
-    compared: list[Change | GatedFigure] = []
-    if baseline is not None:
-        compared += [
-            _compared(measure, before, tables, margins, runs=(baseline, current))
-            for measure, before in _matched(current, baseline, margins)
+    def same_sample(self, suite: str) -> bool:
+        """Whether both were to ask the same questions: the whole suite, or the same sample of it."""
+        extents = [
+            {info.name: {key: info.signature.get(key) for key in EXTENT} for info in run.suites}
+            for run in (self.baseline, self.current)
         ]
-        gone = (measure for measure in _missing_from_run(current, baseline) if _is_gated(measure, margins))
-        compared += [_not_comparable(measure, "not in the run") for measure in gone]
-        compared += _unreadable(current, baseline, tables, margins)
-    return GateReport(
-        run_id=current.run_id,
-        baseline_run_id=None if baseline is None else baseline.run_id,
-        confidence=current.confidence,
-        open_fails=rules.open_fails,
-        figures=_decided(compared, 1 - current.confidence, rules.largest_change, shares or {}),
-        limits=list(check_limits(current, tables.current, rules.limits)),
-    )
+        own = extents[1].get(suite)
+        return own is not None and own == extents[0].get(suite) and own["until"] is None
+
+    def is_moving(self, model: str, suite: str) -> bool:
+        """Whether the same question may get another answer: from a server, or as answers are drawn at random."""
+        runs = (self.baseline, self.current)
+        hosted = any(check.model == model for run in runs for check in run.self_checks)
+        return hosted or any(info.draws for run in runs for info in run.suites if info.name == suite)
 
 
-def _decided(
-    compared: Sequence[Change | GatedFigure], alpha: float, largest_change: float | None, shares: Mapping[str, float]
-) -> list[GatedFigure]:
-    """The figures in order; changes are decided separately for each suite."""
-    figures: dict[int, GatedFigure] = {i: found for i, found in enumerate(compared) if isinstance(found, GatedFigure)}
-    by_suite: dict[str, dict[int, Change]] = {}
-    for i, found in enumerate(compared):
-        if isinstance(found, Change):
-            found.difference.allow_unseen(largest_change)
-            by_suite.setdefault(found.name.suite, {})[i] = found
-    for changes in by_suite.values():
-        of_looks = [shares.get(change.name.id, 1.0) for change in changes.values()]
-        family = [
-            (change.difference, [claim.in_look(share) for claim in change.claims(alpha * share)])
-            for change, share in zip(changes.values(), of_looks, strict=True)
-        ]
-        for (i, change), share, decision in zip(changes.items(), of_looks, decide(family, alpha), strict=True):
-            figures[i] = change.figure(decision.in_look(share), alpha * share)
-    return [figures[i] for i in range(len(compared))]
+def gated_figures(
+    runs: Runs, margins: Margins, earlier: Earlier, of_new: OfNewQuestions
+) -> tuple[list[GatedFigure], dict[str, Look]]:
+    """Each gated figure of the run or the baseline, and tonight's looks by figure id."""
+    found = [*_compared(runs, margins, earlier, of_new), *_gone(runs, margins)]
+    by_suite: dict[str, list[Candidate]] = {}
+    for one in found:
+        if isinstance(one, Candidate):
+            by_suite.setdefault(one.suite, []).append(one)
+    decided = {
+        id(one): figure for suite in by_suite.values() for one, figure in _decided(suite, runs.current.confidence)
+    }
+    figures = [decided[id(one)] if isinstance(one, Candidate) else one for one in found]
+    looks = {
+        figure.figure.id: one.look for one, figure in zip(found, figures, strict=True) if isinstance(one, Candidate)
+    }
+    return figures, looks
+
+
+def _decided(suite: Sequence[Candidate], confidence: float) -> Iterator[tuple[Candidate, GatedFigure]]:
+    """The figures of one suite, corrected together: primary ones and others apart, and each kind of claim apart."""
+    alpha = 1 - confidence
+    p = np.array([[one.p_regressed(), one.p_improved(), one.p_changed()] for one in suite])
+    primary = np.array([one.spec.primary for one in suite])
+    for rows, corrected in ((primary, holm), (~primary, false_discovery)):
+        for kind in range(p.shape[1]):
+            p[rows, kind] = corrected(p[rows, kind], alpha).p
+    for one, (worse, better, changed) in zip(suite, p.tolist(), strict=True):
+        yield one, one.figure((worse, better, changed), alpha)
+
+
+def _compared(
+    runs: Runs, margins: Margins, earlier: Earlier, of_new: OfNewQuestions
+) -> Iterator[Candidate | GatedFigure]:
+    """The run's gated figures, each model and suite followed by its share of unreadable answers."""
+    before = {measure.id: measure for measure in runs.baseline.measures}
+    known = {(measure.model, measure.suite) for measure in runs.baseline.measures}
+    groups: dict[tuple[str, str], list[Measure]] = {}
+    for measure in runs.current.measures:
+        groups.setdefault((measure.model, measure.suite), []).append(measure)
+    for (model, suite), measures in groups.items():
+        tables = runs.baseline_table(model, suite), runs.current_table(model, suite)
+        for measure in measures:
+            if _is_gated(measure, margins):
+                one = _candidate(measure, before.get(measure.id), tables, runs, margins)
+                if isinstance(one, Candidate):
+                    new = of_new(measure, tables) if one.on_shared else (None, None)
+                    one = replace(one, earlier=earlier.get(measure.id, ()), new=new)
+                yield one
+        if (model, suite) in known:
+            yield from _unreadable(model, suite, tables, runs, margins, earlier)
 
 
 def _unreadable(
-    current: AuditResult, baseline: AuditResult, tables: _Tables, margins: Margins
-) -> Iterator[Change | GatedFigure]:
-    """For each model and suite in both runs, the change in the share of unreadable answers."""
-    before = {(measure.model, measure.suite) for measure in baseline.measures}
-    measures: dict[tuple[str, str], list[Measure]] = {}
-    for measure in current.measures:
-        measures.setdefault((measure.model, measure.suite), []).append(measure)
-    for (model, suite), own in measures.items():
-        rows = tables.rows(model, suite)
-        if (model, suite) not in before or not all(rows):
-            continue
-        difference = unreadable_change(own, *rows)
-        if difference is not None and difference.n_items:
-            if _is_same_model(model, (baseline, current)):
-                difference = difference.of_one_model()
-            difference.margin = difference.answered.margin = margin_of(margins, UNREADABLE_SHARE)
-            yield Change(FigureName(suite, UNREADABLE_SHARE, {}, model), difference.spec.neutral, difference)
+    model: str, suite: str, tables: Tables, runs: Runs, margins: Margins, earlier: Earlier
+) -> Iterator[Candidate]:
+    """The change in the share of unreadable answers, if there are any."""
+    before, now = (None if table is None else with_unreadable(table) for table in tables)
+    if before is None or now is None:
+        return
+    if max(float(np.nanmax(table.quantity(UNREADABLE.quantity).high, initial=0.0)) for table in (before, now)) == 0:
+        return
+    found = shared(before, now, UNREADABLE, is_same_sample=runs.same_sample(suite))
+    if found is not None and found.is_enough:
+        margin = margin_of(margins, UNREADABLE_SHARE)
+        one = _of_questions(FigureName(suite, UNREADABLE_SHARE, {}, model), UNREADABLE, found, None, margin, runs)
+        yield replace(one, earlier=earlier.get(FigureName(suite, UNREADABLE_SHARE, {}, model).id, ()))
 
 
-class _Tables:
-    """Rows as tables, read once per (model, suite)."""
+def _candidate(
+    measure: Measure, before: Measure | None, tables: Tables, runs: Runs, margins: Margins
+) -> Candidate | GatedFigure:
+    """A figure's change, or why the two runs cannot be compared."""
+    if before is None:
+        return _not_comparable(measure.figure, "not in the baseline")
+    changes = signature_changes(before.signature, measure.signature)
+    if differing := {key: values for key, values in changes.items() if key not in EXTENT}:
+        return _not_comparable(measure.figure, "measured differently", differing=differing)
+    old, new = tables
+    is_same_sample = runs.same_sample(measure.suite)
+    found = None
+    if old is not None and new is not None:
+        found = shared(old, new, measure.spec, is_same_sample=is_same_sample)
+        if found is None and is_same_sample:
+            silent = "missing answers" if measure.missing and not measure.n_items else None
+            return _not_comparable(measure.figure, "nothing in common", open_because=silent)
+    margin = margin_of(margins, measure.measure)
+    if found is None or not found.is_enough:
+        return _of_intervals(before, measure, margin, runs)
+    unpaired = None
+    if found.n_unpaired and old is not None and new is not None:
+        unpaired = shared(old, new, measure.spec, is_same_sample=is_same_sample, with_unpaired=True)
+    one = _of_questions(measure.figure, measure.spec, found, unpaired, margin, runs)
+    return replace(one, is_defined=measure.value is not None or measure.bound_low is not None)
 
-    def __init__(self, rows: RowsOf, baseline_rows: RowsOf) -> None:
-        self._rows, self._baseline_rows = rows, baseline_rows
-        self._key: tuple[str, str] | None = None
-        self._before: Sequence[Row] = ()
-        self._now: Sequence[Row] = ()
-        self._pair: tuple[RowTable, RowTable] | None = None
 
-    def rows(self, model: str, suite: str) -> tuple[Sequence[Row], Sequence[Row]]:
-        """(baseline, current); empty if a run's rows are not stored."""
-        if self._key != (model, suite):
-            self._key, self._pair = (model, suite), None
-            self._before, self._now = self._baseline_rows(model, suite), self._rows(model, suite)
-        return self._before, self._now
+def _of_questions(
+    name: FigureName, spec: MeasureSpec, found: Shared, unpaired: Shared | None, margin: float, runs: Runs
+) -> Candidate:
+    """A figure on the shared questions."""
+    model, suite = name.model or "", name.suite
+    answers = found.before, found.now
+    drawn = any(asked.draw_variance is not None and np.any(asked.draw_variance != 0) for asked in answers)
+    is_exact = not (drawn or runs.is_moving(model, suite))
+    limits = spec.limits if spec.has_range else (np.nan, np.nan)
+    change, answered, wide = of_shared(found, unpaired, limits, is_exact=is_exact)
+    neutral = None if spec.contrast else spec.neutral
+    hashed = "" if is_exact else hash_of_answers(found)
+    look = look_of_change(change, neutral, spec, found.names, hashed, accumulates=True)
+    n = int(found.answered.sum())
+    return Candidate(
+        model,
+        suite,
+        spec,
+        change,
+        answered,
+        wide,
+        neutral,
+        margin,
+        look,
+        n_items=n,
+        n_missing=len(found.answered) - n,
+        n_unpaired=found.n_unpaired,
+        is_exact=is_exact,
+    )
 
-    def pair(self, model: str, suite: str) -> tuple[RowTable, RowTable] | None:
-        """(baseline, current) over the same item index; None if either run's rows are not stored."""
-        before, now = self.rows(model, suite)
-        if self._pair is None and before and now:
-            index, levels = item_index([before, now]), Levels()
-            self._pair = RowTable(before, index, levels), RowTable(now, index, levels)
-        return self._pair
 
-    def current(self, model: str, suite: str) -> RowTable | None:
-        """The current run's rows; None if they are not stored."""
-        if pair := self.pair(model, suite):
-            return pair[1]
-        return RowTable(self._now) if self._now else None
+def _of_intervals(before: Measure, now: Measure, margin: float, runs: Runs) -> Candidate:
+    """A figure whose runs share too few questions: by its two intervals over new questions."""
+    z = float(special.ndtri((1 + runs.current.confidence) / 2))
+    change = Intervals(before, now, z).change
+    answers = hash_of(now.low, now.bound_low, now.bound_high, now.high)
+    look = look_of_change(change, _neutral(now), now.spec, "", answers, accumulates=False)
+    return Candidate(
+        now.model,
+        now.suite,
+        now.spec,
+        change,
+        change,
+        change,
+        _neutral(now),
+        margin,
+        look,
+        n_items=min(now.n_items, before.n_items),
+        n_missing=now.missing + before.missing,
+        on_shared=False,
+        is_defined=now.value is not None or now.bound_low is not None,
+    )
+
+
+def _gone(runs: Runs, margins: Margins) -> Iterator[GatedFigure]:
+    """Gated figures of the baseline that the run lacks."""
+    now = {measure.id for measure in runs.current.measures}
+    for measure in runs.baseline.measures:
+        if measure.id not in now and _is_gated(measure, margins):
+            yield _not_comparable(measure.figure, "not in the run")
 
 
 def _is_gated(measure: Measure, margins: Margins) -> bool:
     named = isinstance(margins, Mapping) and measure.measure in margins
-    return not measure.is_subgroup and (_reference_value(measure) is not None or named)
+    return not measure.is_subgroup and (_neutral(measure) is not None or named)
 
 
-def _reference_value(measure: Measure) -> float | None:
+def _neutral(measure: Measure) -> float | None:
     """The value a model should have; None if no side is better."""
     return None if measure.contrast else measure.neutral
 
 
-def _matched(current: AuditResult, baseline: AuditResult, margins: Margins) -> Iterator[tuple[Measure, Measure | None]]:
-    """The run's gated figures, each with its counterpart in the baseline."""
-    before = {measure.id: measure for measure in baseline.measures}
-    for measure in current.measures:
-        if _is_gated(measure, margins):
-            yield measure, before.get(measure.id)
-
-
-def _missing_from_run(current: AuditResult, baseline: AuditResult) -> Iterator[Measure]:
-    """Figures of the baseline that the run lacks."""
-    now = {measure.id for measure in current.measures}
-    # Older baselines do not mark contrasts: the run does.
-    contrasts = {(measure.suite, measure.measure) for measure in current.measures if measure.contrast}
-    for measure in baseline.measures:
-        if measure.id not in now:
-            contrast = measure.contrast or (measure.suite, measure.measure) in contrasts
-            yield measure.model_copy(update={"contrast": contrast})
-
-
-def _compared(
-    measure: Measure,
-    before: Measure | None,
-    tables: _Tables,
-    margins: Margins,
-    runs: tuple[AuditResult, AuditResult],
-) -> Change | GatedFigure:
-    """A figure's change between two runs (baseline, current), or why they cannot be compared."""
-    if before is None:
-        return _not_comparable(measure, "not in the baseline")
-    changes = signature_changes(before.signature, measure.signature)
-    if differing := {key: values for key, values in changes.items() if key not in EXTENT}:
-        return _not_comparable(measure, "measured differently", differing=differing)
-    pair = tables.pair(measure.model, measure.suite)
-    if pair is None:
-        difference, total = change_of_intervals(before, measure, *(run.confidence for run in runs))
-    else:
-        (difference,) = paired_differences(pair, [measure.spec], [(0, 1)])
-        (total,) = sums_of(pair, measure.spec, [(0, 1)])
-        if difference.n_items == 0:
-            undefined_for = [("baseline", "run")[i] for i in difference.undefined]
-            silent = "missing answers" if measure.missing and not measure.n_items else None
-            return _not_comparable(measure, "nothing in common", undefined_for=undefined_for, open_because=silent)
-    if _is_same_model(measure.model, runs):
-        difference = difference.of_one_model()
-    difference.margin = difference.answered.margin = margin_of(margins, measure.measure)
-    is_defined = measure.value is not None or measure.bound_low is not None
-    return Change(measure.figure, _reference_value(measure), difference, total, pair is not None, is_defined)
-
-
-def _is_same_model(name: str, runs: tuple[AuditResult, AuditResult]) -> bool:
-    """Whether the fingerprints are equal: an unchanged model answers clusters outside the sample the same way too."""
-    before, now = ({model.fingerprint_id for model in run.models if model.name == name} for run in runs)
-    return bool(before) and before == now
-
-
-def _not_comparable(measure: Measure, obstacle: Obstacle, **facts: Any) -> GatedFigure:
+def _not_comparable(name: FigureName, obstacle: Obstacle, **facts: Any) -> GatedFigure:
     return GatedFigure(
-        model=measure.model,
-        suite=measure.suite,
-        measure=measure.measure,
-        where=measure.where,
+        model=name.model or "",
+        suite=name.suite,
+        measure=name.measure,
+        where=dict(name.where),
         verdict="not comparable",
         obstacle=obstacle,
         **facts,

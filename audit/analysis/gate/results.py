@@ -7,116 +7,94 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from audit.results import (
-    HIDDEN,
-    OPEN_VERDICTS,
-    Decided,
-    LimitCheck,
-    OpenBecause,
-    Reported,
-    decisive_reason,
-)
+from audit.results import HIDDEN, OPEN_VERDICTS, LimitCheck, OpenBecause, Reported
+from audit.results.figures import OfItems
+from backends.base import Scalar
 
 GateVerdict = Literal["regressed", "improved", "unchanged", "inconclusive", "not comparable"]
 #: Why a figure cannot be compared with the baseline.
 Obstacle = Literal["not in the baseline", "not in the run", "measured differently", "nothing in common"]
 
 
-class OverNights(Reported):
-    """A figure against the baseline, over all nights since it was set (`audit.analysis.gate.over_nights`).
+class GatedFigure(OfItems, Reported):
+    """One figure against the baseline.
 
     Attributes
     ----------
+    verdict
+        "Regressed" is an alarm that any night may raise, so it holds over all nights since the baseline was set; the
+        others are of this run alone, at its confidence.
+    tonight
+        What this run alone would say; None if it cannot be compared.
     look : int
         The number of this look at new answers since the baseline was set. A repeated run keeps its number.
-    confidence : float
-        Level of the interval that decided: tonight's share of the error, corrected for the suite's figures.
+    on_shared : bool
+        Whether it is about the questions that both runs asked. If not, they share too few, and the figures' intervals
+        over new questions decide.
+    is_exact : bool
+        Whether the same question has the same answer every time, so that the change is known exactly.
+    baseline, current, change : float or None
+        Over the questions that both runs answered.
     low, high : float or None
-        The interval of the change at that level.
-    n_items : int
-        Tonight's items, and those that the same model answered on earlier nights unless tonight's alone decided.
-    open_because : str or None
-        As in `GatedFigure`, for the decision over all nights.
+        Interval of the change (current minus baseline), whatever the ``n_missing`` answers would have been.
+    harm_low, harm_high : float or None
+        Interval of the harm.
+    new_low, new_high : float or None
+        Interval of the change over new questions of these kinds; None where that is unknown.
+    p_regressed : float or None
+        Corrected over the suite's figures, and valid on whatever night it is read.
+    neutral : float or None
+        The value from which harm is measured; None if any change is harm.
+    n_items, n_missing, n_unpaired : int
+        Questions answered in both runs; with a missing answer; and with a value, by design, in one run alone.
+    is_defined : bool
+        Whether the run has a value of the figure, or bounds.
+    obstacle
+        Why it is not comparable; ``differing`` are the parts that are measured differently (then, now),
+        ``undefined_for`` the runs ("baseline", "run") whose figure is undefined on the common questions.
     """
 
-    look: int
-    confidence: float
+    model: str
+    suite: str
+    measure: str
+    where: dict[str, Scalar]
     verdict: GateVerdict
+    tonight: GateVerdict | None = None
+    look: int = 1
+    on_shared: bool = False
+    is_exact: bool = False
+    baseline: float | None = None
+    current: float | None = None
     change: float | None = None
     low: float | None = None
     high: float | None = None
     harm_low: float | None = None
     harm_high: float | None = None
-    p_regressed: float | None = None
-    n_items: int = 0
-    open_because: OpenBecause | None = None
-
-
-class GatedFigure(Decided):
-    """One figure against the baseline.
-
-    Attributes
-    ----------
-    baseline, current, change : float or None
-        Over the items that both runs answered (the complete cases). ``low`` and ``high`` are the interval of the change
-        (current minus baseline).
-    harm_low, harm_high : float or None
-        Interval of the harm; ``decided_low`` and ``decided_high`` are intervals of it too.
-    change_decided_low, change_decided_high : float or None
-        Interval of the change at the level of ``decided_low`` and ``decided_high``.
-    p_regressed : float or None
-        Corrected over the suite's figures.
-    unchanged_within : float or None
-        The smallest margin within which the figure would be called unchanged, at the same ``largest_change``.
-    neutral : float or None
-        The value from which harm is measured; None if any change is harm.
-    paired : bool
-        Whether the change was computed item by item, or from the two runs' intervals alone.
-    is_defined : bool
-        Whether the run has a value of the figure, or bounds.
-    obstacle
-        Why it is not comparable; ``differing`` are the parts that are measured differently (then, now),
-        ``undefined_for`` the runs ("baseline", "run") whose figure is undefined on the common items.
-    over_nights : OverNights or None
-        The decision over all nights; all other fields are about this run alone. None without a store.
-    """
-
-    model: str
-    verdict: GateVerdict
-    baseline: float | None = None
-    current: float | None = None
-    change: float | None = None
-    harm_low: float | None = None
-    harm_high: float | None = None
+    new_low: float | None = None
+    new_high: float | None = None
     p_regressed: float | None = None
     margin: float | None = None
     neutral: float | None = None
-    paired: bool = False
+    n_items: int = 0
+    n_missing: int = 0
+    n_unpaired: int = 0
+    primary: bool = False
+    population: str = ""
+    open_because: OpenBecause | None = None
     is_defined: bool = True
     obstacle: Obstacle | None = None
     differing: dict[str, tuple[Any, Any]] = Field(default_factory=dict)
-    unchanged_within: float | None = None
-    change_decided_low: float | None = None
-    change_decided_high: float | None = None
-    over_nights: OverNights | None = None
+    undefined_for: list[str] = Field(default_factory=list)
 
     @property
     def decisive_verdict(self) -> GateVerdict:
-        """The verdict behind the exit code.
-
-        "Regressed" is an alarm that any night may raise, so it must hold over all nights. "Unchanged" and "improved"
-        are only about this run and replaced on the next night: they hold at the run's confidence.
-        """
-        if self.over_nights is None:
-            return self.verdict
-        if self.over_nights.verdict == "regressed":
-            return "regressed"
-        return "inconclusive" if self.verdict == "regressed" else self.verdict
+        """The verdict behind the exit code."""
+        return self.verdict
 
     @property
     def decisive_reason(self) -> OpenBecause | None:
-        """Why the verdict behind the exit code is open: missing answers first, of this run or of all nights."""
-        return decisive_reason(self)
+        """Why that verdict is open; None if it is not."""
+        return self.open_because if self.verdict in OPEN_VERDICTS else None
 
 
 Check = GatedFigure | LimitCheck

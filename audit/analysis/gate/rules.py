@@ -31,15 +31,12 @@ class GateRules:
     limits : mapping
         ``{name: (at least, at most)}``, None where open. A name is a measure, ``coverage`` (raw
         mass behind a figure) or ``refusals`` (share of a figure's items that were refused).
-    largest_change : float, optional
-        As in `audit.analysis.comparing.comparisons.compare_models`.
     open_fails : str
         Which open questions also fail the gate: none, those that ``missing`` answers leave open, or all.
     """
 
     margins: Margins = DEFAULT_MARGIN
     limits: Mapping[str, Bounds] = field(default_factory=dict)
-    largest_change: float | None = None
     open_fails: OpenFails = "missing"
 
 

@@ -1,28 +1,32 @@
-"""Gates a stored run: finds the baseline, the margins and the rows in the store, and records the nights there."""
+"""Gates a stored run: finds the baseline, the margins and the tables in the store, and records the nights there."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict
 from pathlib import Path
-from typing import TypeVar
 
 from pydantic import ValidationError
 
+from audit.analysis.comparing.differences import paired_differences
 from audit.analysis.decisions import DEFAULT_MARGIN
-from audit.analysis.gate.against_baseline import gate
-from audit.analysis.gate.limit_nights import limits_over_nights
-from audit.analysis.gate.nights import Nights
-from audit.analysis.gate.over_nights import with_nights
+from audit.analysis.estimators.estimate import finite
+from audit.analysis.gate.against_baseline import OfNewQuestions, Runs, Tables, gated_figures
+from audit.analysis.gate.limits import limit_checks
 from audit.analysis.gate.results import GateReport, OpenFails
-from audit.analysis.gate.rows import RowsAgainst, StoredRowsOf, stored_rows
-from audit.analysis.gate.rules import GateRules
-from audit.results import AuditResult, renamed_quantities
-from audit.store import Store
+from audit.analysis.gate.rules import GateRules, check_rules
+from audit.analysis.gate.sequence import Look
+from audit.analysis.gate.shared import TableOf
+from audit.analysis.table import Table, aligned
+from audit.results import AuditResult, FigureName, Measure
+from audit.store import Night, Store
 from backends.errors import ConfigError
 
-T = TypeVar("T")
+#: What a night records of a figure, for `audit history`.
+_OF_FIGURE = {"model", "suite", "measure", "where", "verdict", "change", "low", "high", "margin", "n_items"}
+#: Stands for the baseline of the nights on which limits alone are checked.
+_LIMITS = "limits"
 
 
 def gate_run(
@@ -33,12 +37,12 @@ def gate_run(
     Parameters
     ----------
     store : Store
-        If it is read-only, the night gets a number but is not recorded.
+        If it is read-only, the night is not recorded.
     run_id : str
         A finished run of the store.
     baseline : str or None
         A saved baseline's name, a run of the store, or the path of a report.json; None to check only the limits. A
-        file has no rows, so changes are computed from intervals, which is more conservative.
+        file has no answers, so changes are computed from intervals over new questions.
     margin : float, optional
         Replaces the margins of the run's config. The limits are always the config's.
     open_fails : str
@@ -56,59 +60,107 @@ def gate_run(
     current = store.runs.finished_result(run_id)
     margins = config.get("margins", DEFAULT_MARGIN) if margin is None else margin
     before = None if baseline is None else find_baseline(store, baseline)
-    rules = GateRules(
-        with_current_names(margins, current) if isinstance(margins, dict) else margins,
-        with_current_names(limits, current),
-        config.get("largest_change"),
-        open_fails,
-    )
-    return check_run(store, current, stored_rows(store, current), before, rules, record=not store.read_only)
+    rules = GateRules(margins, limits, open_fails)
+    return check_run(store, current, stored_tables(store, current), before, rules, record=not store.read_only)
 
 
 def check_run(
     store: Store,
     current: AuditResult,
-    rows: StoredRowsOf,
+    tables: TableOf,
     before: AuditResult | None,
     rules: GateRules,
     *,
     record: bool = False,
 ) -> GateReport:
-    """Check a run, which need not be stored yet, against a baseline and limits: by itself, and over all nights.
+    """Check a run, which need not be stored yet, against a baseline and limits, over all nights.
 
-    ``record``: add the night to the sequences. Otherwise it only gets the number that it would have.
+    ``record``: store the night.
+
+    Raises
+    ------
+    ConfigError
+        If a margin or limit names no figure: a misspelt limit must not count as met.
     """
-    report = gate(
-        current,
-        None,
-        replace(rules, margins=DEFAULT_MARGIN),
-        rows=lambda model, suite: [stored.row for stored in rows(model, suite)],
-        baseline_rows=lambda model, suite: (),
+    old = [] if before is None else before.measures
+    check_rules([measure.spec for measure in (*current.measures, *old)], rules.margins, rules.limits)
+    nights = [night for night in store.nights.all() if _is_before(night, current)]
+    limits, of_limits = limit_checks(current, tables, rules.limits, nights)
+    report = GateReport(
+        run_id=current.run_id,
+        baseline_run_id=None if before is None else before.run_id,
+        confidence=current.confidence,
+        open_fails=rules.open_fails,
+        figures=[],
+        limits=limits,
     )
-    limits = limits_over_nights(store, current, rows, report.limits, record=record)
-    if before is None:
-        return report.model_copy(update={"limits": limits})
-    nights = Nights(store, before, current, rows)
-    against = replace(rules, limits={})
-
-    def decided(rows: RowsAgainst, shares: Mapping[str, float] | None = None) -> GateReport:
-        return gate(current, before, against, rows=rows.current, baseline_rows=rows.baseline, shares=shares)
-
-    alone = decided(nights.alone)
-    looks = nights.looks(record=record)
-    shares = {figure: look.share for figure, look in looks.items()}
-    sequence = decided(nights.over_nights, shares)
-    of_tonight = decided(nights.alone, shares) if any(look.adds_up for look in looks.values()) else None
-    report = with_nights(alone, sequence, of_tonight, looks).model_copy(update={"limits": limits})
-    if record:
-        nights.record(report)
+    looks: dict[str, Look] = {}
+    if before is not None:
+        runs = Runs(before, current, stored_tables(store, before), tables)
+        earlier = _earlier([night for night in nights if night.baseline == before.run_id])
+        figures, looks = gated_figures(runs, rules.margins, earlier, _of_new_questions(current.confidence))
+        report = report.model_copy(update={"figures": figures})
+    if record and report.checks:
+        store.nights.write(
+            Night(report.baseline_run_id or _LIMITS, current.run_id, _facts(report, current, looks, of_limits))
+        )
     return report
 
 
-def with_current_names(rules: Mapping[str, T], result: AuditResult) -> dict[str, T]:
-    """The margins or limits of a stored config, with the current names of measures."""
-    newer = {old: new for names in renamed_quantities(result).values() for old, new in names.items()}
-    return {newer.get(name, name): rule for name, rule in rules.items()}
+def _of_new_questions(confidence: float) -> OfNewQuestions:
+    """The interval of a figure's change over new questions, clustered like every comparison."""
+
+    def interval(measure: Measure, tables: Tables) -> tuple[float | None, float | None]:
+        before, now = tables
+        if before is None or now is None:
+            return None, None
+        (found,) = paired_differences(aligned([before, now]), [measure.spec], [(0, 1)])
+        low, high = found.figure.estimate.interval(confidence)
+        return finite(low), finite(high)
+
+    return interval
+
+
+def _is_before(night: Night, current: AuditResult) -> bool:
+    return bool(night.facts["at"] < current.started) and night.run_id != current.run_id
+
+
+def _earlier(nights: list[Night]) -> dict[str, list[Look]]:
+    found: dict[str, list[Look]] = {}
+    for facts in (facts for night in nights for facts in night.facts["figures"]):
+        name = FigureName(facts["suite"], facts["measure"], facts["where"], facts["model"])
+        found.setdefault(name.id, []).append(Look(**facts["of_sequence"]))
+    return found
+
+
+def _facts(
+    report: GateReport, current: AuditResult, looks: Mapping[str, Look], of_limits: Mapping[str, str]
+) -> dict[str, object]:
+    """What a night records: the verdicts, and for the nights that follow its looks."""
+    figures = [
+        {
+            **figure.model_dump(mode="json", include=_OF_FIGURE, by_alias=False),
+            "of_sequence": asdict(looks[figure.figure.id]),
+        }
+        for figure in report.figures
+        if figure.figure.id in looks
+    ]
+    limits = [check.model_dump(mode="json", by_alias=False) for check in report.limits]
+    return {"at": current.started, "figures": figures, "limits": limits, "of_limits": dict(of_limits)}
+
+
+def stored_tables(store: Store, result: AuditResult) -> TableOf:
+    """The tables of a run; the last one that was read is kept."""
+    kept: dict[tuple[str, str], Table | None] = {}
+
+    def table(model: str, suite: str) -> Table | None:
+        if (model, suite) not in kept:
+            kept.clear()
+            rows = [stored.row for stored in store.runs.read_rows(result.run_id, model, suite)]
+            kept[model, suite] = Table.of(rows) if rows else None
+        return kept[model, suite]
+
+    return table
 
 
 def find_baseline(store: Store, name: str) -> AuditResult:
@@ -127,14 +179,11 @@ def find_baseline(store: Store, name: str) -> AuditResult:
             return AuditResult.model_validate_json(Path(name).read_bytes())
         except ValidationError as error:
             problems = f"{error.error_count()} problem{'s' if error.error_count() > 1 else ''}"
-            hint = "Give a report.json of a run"
-            raise ConfigError("--baseline", name, f"not a report.json ({problems})", hint) from None
+            raise ConfigError(
+                "--baseline", name, f"not a report.json ({problems})", "Give a report.json of a run"
+            ) from None
     matching = [run.id for run in store.runs.all() if run.id.startswith(name)]
     if len(matching) != 1:
-        raise ConfigError(
-            "--baseline",
-            name,
-            "neither a saved baseline, nor a run, nor a file",
-            "See `audit baseline list` and `audit ls runs`",
-        )
+        hint = "See `audit baseline list` and `audit ls runs`"
+        raise ConfigError("--baseline", name, "neither a saved baseline, nor a run, nor a file", hint)
     return store.runs.finished_result(matching[0])

@@ -16,8 +16,8 @@ from typing import Any, overload
 
 import numpy as np
 
-from audit.analysis.estimators import Codes, Floats
 from audit.analysis.rows.item_index import positions_of
+from audit.analysis.table import Codes, Floats
 from audit.spool import Slot, Spool
 from suites.base import Factor, IdentifiedInterval, Row
 

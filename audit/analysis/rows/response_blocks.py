@@ -15,8 +15,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from audit.analysis.estimators import Floats
 from audit.analysis.rows.packed import BLOCK, RowBlock
+from audit.analysis.table import Floats
 from audit.spool import Slot, Spool
 from suites.base import Factor, Row
 

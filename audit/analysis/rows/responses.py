@@ -15,11 +15,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from audit.analysis.estimators import Floats
 from audit.analysis.rows.item_index import positions_of
 from audit.analysis.rows.packed import PackedRows
 from audit.analysis.rows.response_blocks import BlockReader, ItemResponse, PackedBlock, Place, ResponseBlocks, Straddled
 from audit.analysis.self_check import within_noise
+from audit.analysis.table import Floats
 from audit.results import NOT_ASKED, writable
 from audit.spool import Spool
 from backends.base import Answer, Boundary, ScoreResponse

@@ -1,86 +1,66 @@
-"""Sample size: from a pilot's variance components to a design that detects a given difference, and its cost."""
+"""What differences an audit's items detect, how many items a given difference takes, and what these cost.
+
+One formula (`audit.analysis.power`) from the variance components of an earlier run, or of models that differ as usual.
+"""
 
 from __future__ import annotations
 
 import math
 import tempfile
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from audit.analysis.components import Components
-from audit.analysis.decisions import FEWEST_CLUSTERS
-from audit.analysis.power import Design, smallest_found, with_pilot_error
-from audit.collect import items_behind, leading_specs, levels_behind, levels_by_stratum
+from audit.analysis.power import Planned
+from audit.collect import Sample, items_behind, leading_specs, levels_behind, sampled_factors
 from audit.config import AuditConfig
-from audit.prepare.forecast.designs import ALPHA, basis_of, by_figure, found_with, is_flat, thinned
 from audit.prepare.forecast.estimate import ModelEstimate, dry_run_audit
+from audit.prepare.resolve import suite_items
 from audit.results import AuditResult, FigureName, VarianceComponents, where_key
 from audit.store import Store
 from backends.errors import ConfigError
-from suites.base import Item, MeasureSpec
+from suites.base import Item, MeasureSpec, Suite
 
-#: The range of designs that is searched: levels of a factor, and draws per question.
-_LEAST_LEVELS, _MOST_LEVELS = 5, 100_000
-_DRAWS = (1, 2, 4, 8, 16)
+#: Chance of even one false claim among a suite's primary figures and pairs of models.
+ALPHA = 0.05
+#: Standard deviation, as a part of the range of values, of what two models differ by between the levels of a factor,
+#: and between combinations: as for SmolLM2-135M and Gemma 3 270M in `OccuGender` (0.16 to 0.18 of a gap, -1 to 1).
+_USUAL = 0.085
+#: Sizes of a sample that are tried, as parts of the suite; and how many times a suite's levels at most.
+_PARTS, _MOST_TIMES = 20, 10_000.0
 
 
 class FigurePlan(BaseModel):
-    """The design that one figure needs.
+    """What one primary mean's items detect, and how many a difference takes.
 
     Attributes
     ----------
     basis : str
-        Whose variance components the plan rests on.
+        What the variances are of.
     alpha : float
-        Level of the test: Bonferroni's share of 5 % for one of the suite's primary figures and one pair of models,
-        which is what Holm's correction demands of the first claim.
-    minimum_detectable_effect : float
-        The smallest difference that the pilot's own design detects with 80 % power at ``alpha``; inf if none. By the
-        components as they were estimated; where a difference was given, by those that the design rests on, so that
-        what detects it is what the plan needs.
-    whole_suite : float, optional
-        The same for all of the suite's items. None if the components are not of factors that the items have.
-    levels, draws : optional
-        A small design that detects the given difference, allowing for the estimation error of the components
-        (`audit.analysis.power`), with strata (the levels of ``stratum``) of equal size, unless it ``is_whole_suite``.
-        None if no design does, or where no difference was given.
-    items : int, optional
-        The figure's items for each model in that design, or all that the suite has where no difference was given.
-    limit : int, optional
-        The suite's items that hold so many of this figure: what ``limit`` then is, while all its figures are asked.
-    available, fewest : dict
-        The levels that the suite has, and those of the stratum that has fewest: a design within these is preferred.
-    lacking : dict
-        How many levels of each factor the design needs beyond those that the suite has.
-    pilot_too_small : bool
-        Whether the pilot has fewer levels of a factor than decide anything: it then says nothing of how they vary, and
-        no design is planned.
-    alike : bool
-        Whether the pilot's values, or differences of two models, do not differ: then nothing can be planned from them.
+        Level of the test: Bonferroni's share of 5 % for one of the suite's primary figures and one pair of models.
+    levels, items
+        The levels of each sampled factor (or of its family), and the items, of what is asked.
+    detects : float
+        The smallest difference that these detect with 80 % power; inf if none.
+    limit : int or None
+        The suite's items that detect the given difference: what ``limit`` then is. None without one, or if all the
+        suite's items are too few.
+    needed : dict
+        Where they are: the levels of each factor that detect it. Empty otherwise.
     """
 
     suite: str
     figure: str
     basis: str
     alpha: float
-    pilot_levels: dict[str, int]
-    minimum_detectable_effect: float
-    whole_suite: float | None
-    levels: dict[str, int] | None
-    draws: int | None
-    items: int | None
-    limit: int | None
-    stratum: str | None = None
-    available: dict[str, int] = {}
-    fewest: dict[str, int] = {}
-    lacking: dict[str, int] = {}
-    is_whole_suite: bool = False
-    pilot_too_small: bool = False
-    alike: bool = False
+    levels: dict[str, int]
+    items: int
+    detects: float
+    limit: int | None = None
+    needed: dict[str, int] = {}
 
 
 class ModelCost(BaseModel):
@@ -96,21 +76,26 @@ class ModelCost(BaseModel):
 
 
 class SamplePlan(BaseModel):
-    """The designs that detect a difference of ``detect``, by figure, and the cost of the largest one of each suite.
+    """The items that detect a difference of ``detect``, by figure, and the cost of the most that a suite needs.
 
-    Without ``detect``: what all of the suites' items detect, and their cost. ``not_planned``: suites of which the pilot
-    holds no variance components.
+    Without ``detect``: what all of the suites' items detect, and their cost.
     """
 
     detect: float | None
     run_id: str
     figures: list[FigurePlan]
     costs: list[ModelCost]
-    not_planned: list[str] = []
+
+
+class _Figure(NamedTuple):
+    suite: str
+    of: Suite
+    spec: MeasureSpec
+    alpha: float
 
 
 async def plan_audit(audit: AuditConfig, detect: float | None = None, run_id: str = "last") -> SamplePlan:
-    """The designs that detect a difference of ``detect`` in each primary figure; without it, what all items detect.
+    """The items that detect a difference of ``detect`` in each primary mean; without it, what all items detect.
 
     Raises
     ------
@@ -123,209 +108,132 @@ async def plan_audit(audit: AuditConfig, detect: float | None = None, run_id: st
         raise ConfigError("db", str(audit.db), "no such store", "Run the audit with --limit first: that is the pilot")
     with Store.open(audit.db, read_only=True) as store:
         pilot = store.runs.finished_result(store.runs.find(run_id))
-    components = by_figure(pilot.components, audit)
-    primaries = Counter(suite for suite, *_ in components)
-    pairs = max(1, math.comb(len(audit.models), 2))
-    for suite in primaries:
-        compared = [one for one in pilot.comparisons if one.suite == suite and one.primary and one.p is not None]
-        tested = {(one.measure, where_key(one.where)) for one in compared}
-        own = sum(spec.primary for spec in leading_specs(audit.suites[suite]))  # a pilot that was stopped lacks some
-        primaries[suite] = max(primaries[suite], len(tested), own)
-    items = {name: list(audit.suites[name].items()) for name in primaries}
-    figures = [
-        _figure_plan(pilot, of_figure, detect, ALPHA / (primaries[suite] * pairs), items[suite])
-        for (suite, *_), of_figure in components.items()
-    ]
+    found = _by_figure(pilot)
+    figures = []
+    for one in _primary_means(audit):
+        if components := found.get((one.suite, one.spec.measure, where_key(one.spec.where))):
+            figures.append(_planned(one, list(one.of.items()), components, audit.seed, detect))
     if not figures:
         raise ConfigError(
-            "--run", pilot.run_id, "holds no variance components of this audit's suites", "Run the audit once more"
+            "--run", pilot.run_id, "holds no variance components of this audit's suites", "Run it once more"
         )
-    return SamplePlan(
-        detect=detect,
-        run_id=pilot.run_id,
-        figures=figures,
-        costs=await _costs(audit, figures),
-        not_planned=[name for name in audit.suites if name not in primaries],
-    )
+    return SamplePlan(detect=detect, run_id=pilot.run_id, figures=figures, costs=await _costs(audit, figures))
 
 
-def _figure_plan(
-    pilot: AuditResult,
-    of_figure: Sequence[VarianceComponents],
-    detect: float | None,
-    alpha: float,
-    all_items: Sequence[Item],
+def sample_power(audit: AuditConfig) -> list[FigurePlan]:
+    """For each primary mean, the smallest difference that the audit's items can detect."""
+    found: Mapping[Any, list[VarianceComponents]] = {}
+    if audit.db.exists():
+        with Store.open(audit.db, read_only=True) as store:
+            results = (store.runs.result(run.id) for run in store.runs.all())
+            last = next((result for result in results if result is not None and result.components), None)
+            found = {} if last is None else _by_figure(last)
+    asked = {name: list(suite_items(name, suite, audit)) for name, suite in audit.suites.items()}
+    return [
+        _planned(
+            one, asked[one.suite], found.get((one.suite, one.spec.measure, where_key(one.spec.where)), []), 0, None
+        )
+        for one in _primary_means(audit)
+    ]
+
+
+def _by_figure(result: AuditResult) -> dict[Any, list[VarianceComponents]]:
+    found: dict[Any, list[VarianceComponents]] = {}
+    for one in result.components:
+        found.setdefault((one.suite, one.measure, where_key(one.where)), []).append(one)
+    return found
+
+
+def _primary_means(audit: AuditConfig) -> Iterator[_Figure]:
+    pairs = max(1, math.comb(len(audit.models), 2))
+    for name, suite in audit.suites.items():
+        primary = [spec for spec in leading_specs(suite) if spec.primary]
+        for spec in primary:
+            if spec.estimator == "mean":
+                yield _Figure(name, suite, spec, ALPHA / (len(primary) * pairs))
+
+
+def _planned(
+    one: _Figure, items: Sequence[Item], components: Sequence[VarianceComponents], seed: int, detect: float | None
 ) -> FigurePlan:
-    found, one, basis = basis_of(of_figure)
-    place = one.suite, one.measure, where_key(one.where)
-    spec = next((m.spec for m in pilot.measures if (m.suite, m.measure, where_key(m.where)) == place), None)
-    is_count = spec is not None and spec.from_counts
-    suite = _SuiteLevels.of(spec, all_items, one.levels)
-    design, is_whole = None, False
-    asked = Design(one.levels, uneven=one.uneven)
-    too_small = asked.fewest < FEWEST_CLUSTERS
-    of = found
-    if detect is not None and not is_flat(found) and not too_small:
-        of = careful = with_pilot_error(found, one.levels, detect, one.n_items, uneven=one.uneven)
-        design = needed(careful, detect, alpha, is_count=is_count, available=suite.in_equal_groups)
-        if design is not None:
-            design = suite.even(design[0]), design[1]
-            if suite.lacking(design[0]) and spec is not None:  # unequal groups may hold enough
-                finds = found_with(spec, all_items, careful, alpha)
-                is_whole = finds is not None and finds <= detect
-                design = (suite.available, 1) if is_whole else design
-    (info,) = [info for info in pilot.suites if info.name == one.suite]
-    shared = None if spec is None else spec.membership
-    if shared is not None:  # a membership has no variance component of its own
-        basis += f"; for the same {shared}s, new ones take more"
-    items = limit = None
-    if design is not None and not is_whole:
-        items = math.prod(design[0].values()) * design[1]
-        limit = math.ceil(items * info.n_items / one.n_items)
-    elif spec is not None and (is_whole or detect is None):
-        items, limit = len(items_behind(all_items, spec)), len(all_items)
-    return FigurePlan(
+    """The plan of a figure; ``items`` are those that are asked, or all where a difference is to be detected."""
+    planned, basis = _variances(one, items, components)
+    levels, n = levels_behind(items, one.spec, one.of.families), len(items_behind(items, one.spec))
+    finds = planned.detects(levels, n, one.alpha)
+    plan = FigurePlan(
         suite=one.suite,
-        figure=str(FigureName(one.suite, one.measure, one.where)),
+        figure=str(FigureName(one.suite, one.spec.measure, one.spec.where)),
         basis=basis,
-        alpha=alpha,
-        pilot_levels=one.levels,
-        minimum_detectable_effect=math.inf
-        if is_flat(found)
-        else smallest_found(thinned(of, asked, one.n_items), asked, alpha=alpha, is_count=is_count),
-        whole_suite=None if spec is None or too_small else found_with(spec, all_items, of, alpha),
-        levels=None if design is None else design[0],
-        draws=None if design is None else design[1],
-        items=items,
-        limit=limit,
-        stratum=None if spec is None else spec.stratum,
-        available=suite.available,
-        fewest=suite.fewest,
-        lacking={} if design is None or is_whole else suite.lacking(design[0]),
-        is_whole_suite=is_whole,
-        pilot_too_small=too_small,
-        alike=is_flat(found),
+        alpha=one.alpha,
+        levels=levels,
+        items=n,
+        detects=finds,
+        limit=len(items) if detect is None else None,
+    )
+    if detect is None:
+        return plan
+    if finds <= detect:
+        return plan.model_copy(update={"limit": _fewest(one, items, planned, seed, detect)})
+    times = _times(planned, levels, n, one.alpha, detect)
+    return plan.model_copy(
+        update={"needed": {name: math.ceil(times * of) for name, of in levels.items()} if times else {}}
     )
 
 
-class _SuiteLevels(NamedTuple):
-    """The levels that a suite has of each sampled factor, and of those that are nested in strata by stratum."""
-
-    available: dict[str, int]
-    nested: dict[str, list[int]]
-
-    @classmethod
-    def of(cls, spec: MeasureSpec | None, items: Sequence[Item], factors: Collection[str]) -> _SuiteLevels:
-        if spec is None:
-            return cls({}, {})
-        behind, strata = levels_behind(items, spec), levels_by_stratum(items, spec)
-        available = {name: behind[name] for name in factors if name in behind}
-        return cls(available, {name: [*strata[name].values()] for name in available if None not in strata[name]})
-
-    @property
-    def fewest(self) -> dict[str, int]:
-        """The levels of the smallest stratum, where strata have unequal numbers of them."""
-        return {name: min(of) for name, of in self.nested.items() if len(set(of)) > 1}
-
-    @property
-    def in_equal_groups(self) -> dict[str, int]:
-        """As many as all strata have equally many of."""
-        return self.available | {name: min(of) * len(of) for name, of in self.nested.items()}
-
-    def even(self, levels: Mapping[str, int]) -> dict[str, int]:
-        """The levels, more where a factor's cannot be divided evenly over its strata."""
-        parts = {name: len(self.nested.get(name, [n])) for name, n in levels.items()}
-        return {name: math.ceil(n / parts[name]) * parts[name] for name, n in levels.items()}
-
-    def lacking(self, levels: Mapping[str, int]) -> dict[str, int]:
-        """How many more of each factor it takes for these levels, in strata of equal size."""
-        more = {}
-        for name, n in levels.items():
-            have = self.nested.get(name, [self.available.get(name, n)])
-            more[name] = sum(max(0, n // len(have) - own) for own in have)
-        return {name: n for name, n in more.items() if n}
+def _variances(one: _Figure, items: Sequence[Item], components: Sequence[VarianceComponents]) -> tuple[Planned, str]:
+    """The variances of the least precise difference: of a pair of models, or else of two unrelated ones."""
+    pairs = [found for found in components if found.against is not None]
+    candidates = [(Planned.of(found, 1.0 if pairs else 2.0), found) for found in pairs or components]
+    if candidates:
+        planned, found = max(candidates, key=lambda pair: pair[0].detects(pair[1].levels, pair[1].n_items, one.alpha))
+        if found.against is not None:
+            return planned, f"between {found.against} and {found.model}, item by item"
+        return planned, f"between two models like {found.model} with unrelated answers: the worst case"
+    low, high = one.spec.limits
+    width = high - low if math.isfinite(high - low) else math.nan
+    variance = (_USUAL * width) ** 2
+    of_item = (width / 2) ** 2 if one.spec.from_counts else variance
+    factors = levels_behind(items, one.spec, one.of.families)
+    return Planned(dict.fromkeys(factors, variance), of_item), ""
 
 
-def needed(
-    found: Components,
-    detect: float,
-    alpha: float = ALPHA,
-    *,
-    is_count: bool = False,
-    available: Mapping[str, int] | None = None,
-) -> tuple[dict[str, int], int] | None:
-    """Levels of each factor and draws of each question that detect a difference of ``detect``; None if none do.
-
-    Starts from the design with the fewest items by the formula, and enlarges it until the comparison's own test has
-    the power too. A design within the ``available`` levels is preferred.
-    """
-    for most in ([dict(available)] if available else []) + [{}]:
-        design = _by_formula(found, detect, alpha, most)
-        while design is not None:
-            levels, draws = design
-            finds = smallest_found(found, Design(levels, draws), alpha=alpha, is_count=is_count)
-            if finds <= detect:
-                return design
-            times = max(1.05, min(1.5, 1 + (finds / detect - 1) / 2))
-            larger = {name: min(math.ceil(n * times), most.get(name, _MOST_LEVELS)) for name, n in levels.items()}
-            design = None if larger == levels else (larger, draws)
-    return None
+def _fewest(one: _Figure, items: Sequence[Item], planned: Planned, seed: int, detect: float) -> int:
+    """The size of the smallest sample that detects it, in steps of a twentieth of the suite."""
+    suite = one.of
+    sample = Sample(items, suite.strata, seed, suite.sampled_together, sampled_factors(leading_specs(suite)))
+    for part in range(1, _PARTS):
+        taken = sample.take(max(math.ceil(len(items) * part / _PARTS), min(sample.smallest, len(items))))
+        levels = levels_behind(taken, one.spec, suite.families)
+        if planned.detects(levels, len(items_behind(taken, one.spec)), one.alpha) <= detect:
+            return len(taken)
+    return len(items)
 
 
-def _by_formula(
-    found: Components, detect: float, alpha: float, most: Mapping[str, int]
-) -> tuple[dict[str, int], int] | None:
-    """The smallest design that detects it with at most ``most`` levels of each factor; None if none does."""
-    names = list(found.factors)
-    designs = []
-    for draws in _DRAWS if found.sampling else (1,):
-        # The number of levels of the first factor follows from those of the others, which grow together.
-        others = [{name: min(n, most.get(name, n)) for name in names[1:]} for n in _grid()] if len(names) > 1 else [{}]
-        for fixed in others:
-            first = _least(found, names[0], fixed, (draws, alpha), detect)
-            if first is not None and first <= most.get(names[0], first):
-                designs.append(({names[0]: first, **fixed}, draws))
-    return min(designs, key=lambda design: math.prod(design[0].values()) * design[1], default=None)
+def _times(planned: Planned, levels: Mapping[str, int], n: int, alpha: float, detect: float) -> float | None:
+    """How many times as many levels of each factor detect it; None if no number does."""
 
+    def finds(times: float) -> bool:
+        more = {name: times * of for name, of in levels.items()}
+        return planned.detects(more, n * times ** max(len(levels), 1), alpha) <= detect
 
-def _grid() -> Iterator[int]:
-    n = float(_LEAST_LEVELS)
-    while n <= _MOST_LEVELS:
-        yield round(n)
-        n = max(n + 1, n * 1.1)
-
-
-def _least(
-    found: Components, name: str, fixed: Mapping[str, int], asked: tuple[int, float], detect: float
-) -> int | None:
-    """The fewest levels of a factor that detect it while the others are fixed; None if none do.
-
-    ``asked``: the draws of each question, and the level of the test.
-    """
-    draws, alpha = asked
-
-    def finds(n: int) -> bool:
-        return found.minimum_detectable_effect({name: n, **fixed}, repeats=draws, alpha=alpha) <= detect
-
-    if not finds(_MOST_LEVELS):
+    if not finds(_MOST_TIMES):
         return None
-    low, high = _LEAST_LEVELS - 1, _MOST_LEVELS
-    while high - low > 1:
-        middle = (low + high) // 2
+    low, high = 1.0, _MOST_TIMES
+    while high > 1.01 * low:
+        middle = math.sqrt(low * high)
         low, high = (low, middle) if finds(middle) else (middle, high)
     return high
 
 
 async def _costs(audit: AuditConfig, figures: Sequence[FigurePlan]) -> list[ModelCost]:
-    """The cost of each suite's largest design: what the suites ask now, with follow-ups, at the speed of the store."""
+    """The cost of the most items that each suite needs, with follow-ups, at the speed of the store."""
     wanted: dict[str, int] = {}
     for one in figures:
-        wanted[one.suite] = max(wanted.get(one.suite, 0), one.limit or 0)
-    items = sum(wanted.values())
+        wanted[one.suite] = max(wanted.get(one.suite, 0), one.limit or one.items)
     with tempfile.TemporaryDirectory() as folder:
         asked = audit.only(suites=list(wanted), db=Path(folder, "empty.db"))
         estimate = await dry_run_audit(asked, timed_by=audit.db)
-    return [_cost(model, items / model.items) for model in estimate.models]
+    return [_cost(model, min(sum(wanted.values()) / model.items, 1.0)) for model in estimate.models]
 
 
 def _cost(model: ModelEstimate, part: float) -> ModelCost:

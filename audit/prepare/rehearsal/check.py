@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from audit.analysis.gate.rules import check_rules
-from audit.analysis.rows.design import fewest_levels
-from audit.analysis.rows.table import RowTable
+from audit.analysis.table import Table
 from audit.collect import levels_behind
 from audit.config import AuditConfig
 from audit.prepare.rehearsal import mistakes
@@ -43,8 +42,6 @@ class SuiteCheck:
         How many of the items test a language model as a scorer, by the scorer's name.
     levels : mapping of str to mapping
         For each primary figure, the number of levels of each sampled factor.
-    fewest : mapping of str to (int, str or None)
-        For each primary figure, the fewest levels of a sampled factor in any level of its stratum, and the stratum.
     unreadable : Counter
         Made-up answers that could not be read, by reason.
     unseen : list of str
@@ -63,7 +60,6 @@ class SuiteCheck:
     n_figures: int = 0
     rater_tests: Counter[str] = field(default_factory=Counter)
     levels: dict[str, dict[str, int]] = field(default_factory=dict)
-    fewest: dict[str, tuple[int, str | None]] = field(default_factory=dict)
     unreadable: Counter[str] = field(default_factory=Counter)
     unseen: list[str] = field(default_factory=list)
     unused: list[str] = field(default_factory=list)
@@ -85,7 +81,7 @@ def check_audit(audit: AuditConfig, bias: float) -> tuple[list[SuiteCheck], list
         checked = check_items(name, suite, items)
         checked.mistakes += mistakes.of_repetition(suite, items, items_of(suite))
         if not checked.mistakes:
-            checked.recovered = recoveries(suite, items, checked.specs, bias, audit.confidence, audit.unseen_log_odds)
+            checked.recovered = recoveries(suite, items, checked.specs, bias, audit.confidence)
         found.append(checked)
     return found, [*mistakes_of_config(audit), *_of_rules(audit, found)]
 
@@ -238,17 +234,12 @@ def check_items(
         return found
     found.n_figures = len(found.specs)
     found.rater_tests = Counter(item.scorer for item in asked if item.is_control and item.scorer is not None)
-    table = RowTable(parsed.rows)
+    table = Table.of(parsed.rows)
     found.unseen = sorted({spec.measure for spec in found.specs if mistakes.without_value(spec, table)})
     found.unused = _unused_factors(suite, items, found.specs)
     reasons = [one.row.missing for one in parsed.by_item.values() if one.failure is None]
     found.unreadable = Counter(reason for reason in reasons if reason is not None)
     found.levels = {spec.measure: levels_behind(items, spec) for spec in found.specs if spec.primary}
-    found.fewest = {
-        spec.measure: (n, spec.stratum)
-        for spec in found.specs
-        if spec.primary and (n := fewest_levels(table, spec, table.matching(spec.where) & table.has(spec.quantity)))
-    }
     return found
 
 

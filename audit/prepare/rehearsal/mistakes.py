@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from audit.analysis.rows.design import undefined_strata, usable
+from audit.analysis.figures import undefined_strata, usable
 from audit.analysis.rows.responses import ParsedResponses
-from audit.analysis.rows.table import RowTable
+from audit.analysis.table import Table
 from audit.results import level_key, where_key
 from backends.base import ClassifyRequest, GenerateRequest, Request, ScoreRequest
 from backends.checked_fields import matches, wrong_value
@@ -217,7 +217,7 @@ def of_measures(
     if not specs:
         yield placed(suite, "measures", suite.name, "it reports no figure", "Yield at least one MeasureSpec")
     seen: set[object] = set()
-    table = RowTable(rows)
+    table = Table.of(rows)
     quantities = {name for row in rows for name in row.values}
     factors = {name for row in rows for name in row.factors} | {name for row in rows for name in row.memberships}
     for spec in specs:
@@ -264,7 +264,7 @@ def _unknown_quantities(
             yield placed(suite, "measures", quantity, problem, _close(quantity, quantities))
 
 
-def _of_measure(suite: Suite, spec: MeasureSpec, table: RowTable, of_all: bool) -> Iterator[ConfigError]:
+def _of_measure(suite: Suite, spec: MeasureSpec, table: Table, of_all: bool) -> Iterator[ConfigError]:
     matching = table.matching(spec.where)
     if of_all and not matching.any():
         yield _matches_no_row(suite, spec, table)
@@ -276,14 +276,14 @@ def _of_measure(suite: Suite, spec: MeasureSpec, table: RowTable, of_all: bool) 
         yield from _of_values(suite, spec, table, of_all)
 
 
-def _matches_no_row(suite: Suite, spec: MeasureSpec, table: RowTable) -> ConfigError:
+def _matches_no_row(suite: Suite, spec: MeasureSpec, table: Table) -> ConfigError:
     levels = [dict(spec.where)] if len(spec.where) > 1 else [*spec.where.values()]
     known = {name: table.levels.names(name)[:8] for name in spec.where}
     problem = f"where of {_named(spec)} matches no row"
     return placed(suite, "measures", levels[0] if levels else "", problem, f"Levels: {known}")
 
 
-def _of_values(suite: Suite, spec: MeasureSpec, table: RowTable, of_all: bool) -> Iterator[ConfigError]:
+def _of_values(suite: Suite, spec: MeasureSpec, table: Table, of_all: bool) -> Iterator[ConfigError]:
     figure = _named(spec)
     if spec.covariate is not None and not all(map(_is_number, table.levels.names(spec.covariate))):
         problem = f"{figure}: not all levels of this covariate are numbers"
@@ -318,7 +318,7 @@ def of_derived(
     The rows are those of all items. What a model writes decides which rows are derived: unless ``is_scored``, a name
     is taken for a mistake only where rows have one that is nearly the same.
     """
-    table = RowTable(rows)
+    table = Table.of(rows)
     quantities = {name for row in rows for name in row.values}
     factors = {name for row in rows for name in row.factors} | {name for row in rows for name in row.memberships}
     unused = quantities if is_scored else quantities - _quantities_of(specs)
@@ -342,7 +342,7 @@ def _quantities_of(specs: Iterable[MeasureSpec]) -> set[str]:
     return {name for spec in specs for name in (spec.quantity, spec.probability_mass) if name is not None}
 
 
-def _of_weights(suite: Suite, spec: MeasureSpec, table: RowTable, *, of_all: bool) -> Iterator[ConfigError]:
+def _of_weights(suite: Suite, spec: MeasureSpec, table: Table, *, of_all: bool) -> Iterator[ConfigError]:
     weighted = {level_key(level) for level in spec.weights or ()}
     undefined = undefined_strata(table, spec, usable(table, spec))
     if not of_all:  # other items may have the levels that these lack
@@ -357,7 +357,7 @@ def _is_number(level: object) -> bool:
     return level is None or (isinstance(level, int | float) and not isinstance(level, bool))
 
 
-def without_value(spec: MeasureSpec, table: RowTable) -> bool:
+def without_value(spec: MeasureSpec, table: Table) -> bool:
     """Whether some of a figure's rows could be read, but none has its quantity; other answers might give one."""
     readable = table.matching(spec.where) & table.answered
     return bool(readable.any()) and not bool((readable & table.has(spec.quantity)).any())

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from pydantic import BaseModel
 
-from audit.analysis.decisions import FEWEST_CLUSTERS
-from audit.analysis.estimators import UNSEEN_LOG_ODDS
-from audit.analysis.measures import measure_rows
-from audit.analysis.rows.table import RowTable
+from audit.analysis.measures import measure_table
+from audit.analysis.table import Table
 from audit.prepare.rehearsal.answers import plants, rehearse
 from backends.base import Scalar
 from suites.base import Item, MeasureSpec, Suite
@@ -45,17 +43,16 @@ def recoveries(
     specs: Sequence[MeasureSpec],
     bias: float,
     confidence: float,
-    unseen_log_odds: float = UNSEEN_LOG_ODDS,
 ) -> list[Recovery]:
-    """A recovery for each primary figure with a neutral value, over several made-up models; as `measure_rows`."""
+    """A recovery for each primary figure with a neutral value, over several made-up models; as `measure_table`."""
     chosen = [spec for spec in specs if spec.primary and spec.neutral is not None]
     if not chosen or not items or not plants(suite, items[0]):
         return []
     draws = min(_MOST_DRAWS, max(_FEWEST_DRAWS, _MOST_ANSWERS // (2 * len(items))))
 
     def figures(of_bias: float, draw: int) -> list[tuple[float | None, bool]]:
-        table = RowTable(rehearse(suite, items, of_bias, draw, checked=False).rows)
-        return _figures(table, chosen, confidence, unseen_log_odds)
+        table = Table.of(rehearse(suite, items, of_bias, draw, checked=False).rows)
+        return _figures(table, chosen, confidence)
 
     without = [figures(0.0, draw) for draw in range(draws)]
     biased = [figures(bias, draw) for draw in range(draws)]
@@ -79,18 +76,15 @@ def recoveries(
     return found
 
 
-def _figures(
-    table: RowTable, specs: Sequence[MeasureSpec], confidence: float, unseen_log_odds: float
-) -> list[tuple[float | None, bool]]:
+def _figures(table: Table, specs: Sequence[MeasureSpec], confidence: float) -> list[tuple[float | None, bool]]:
     """(value, whether a report would call it biased) of each figure of one made-up model."""
-    measures = measure_rows(
+    measures = measure_table(
         table,
         specs,
         model="planted",
         suite="",
         signature={},
         confidence=confidence,
-        unseen_log_odds=unseen_log_odds,
     )
     return [
         (
@@ -98,7 +92,7 @@ def _figures(
             measure.low is not None
             and measure.high is not None
             and spec.neutral is not None
-            and measure.least_levels >= FEWEST_CLUSTERS
+            and measure.n_clusters > 1
             and (measure.p_adjusted is None or measure.p_adjusted < 1 - confidence)
             and not measure.low <= spec.neutral <= measure.high,
         )

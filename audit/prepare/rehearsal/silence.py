@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
-from audit.analysis.rows.design import usable
+from audit.analysis.figures import usable
 from audit.analysis.rows.responses import ParsedResponses
-from audit.analysis.rows.table import RowTable
+from audit.analysis.table import Table
 from audit.prepare.rehearsal.answers import rehearse
 from backends.errors import ConfigError
 from suites.base import Item, MeasureSpec, Suite
@@ -47,7 +47,7 @@ def lost_rows(
     """Figures with the ids of their rows that vanish where every fifth item has no answer."""
     silent = {item.id for item in list(items)[::_OF]}
     left = {row.item_id for row in rehearse(suite, items, checked=False, silent=silent).rows}
-    table = RowTable(answered.rows)
+    table = Table.of(answered.rows)
     ids = np.array(list(table.index))
     is_lost = ~np.isin(ids, list(left))
     for spec in specs if is_lost.any() else ():

@@ -82,12 +82,9 @@ def figure_row(table: FigureTable, figures: Figures, measure: Measure, **more: A
 
 
 def estimate_fields(estimate: Estimated, neutral: float | None) -> Row:
-    """The numbers to draw for a value: itself, its interval and that of the sampling error alone if it is shorter, its
-    bounds if only these are known, and neutral."""
+    """The numbers to draw for a value: itself, its interval, its bounds if only these are known, and neutral."""
     ends = estimate.low, estimate.high
     row = {"v": shortened(estimate.value, *ends), "l": shortened(ends[0], *ends), "h": shortened(ends[1], *ends)}
-    if isinstance(estimate, Measure) and estimate.is_of_unseen:
-        row |= {"sl": shortened(estimate.sampling_low, *ends), "sh": shortened(estimate.sampling_high, *ends)}
     if bounded(estimate):
         row |= {"bl": shortened(estimate.bound_low, *ends), "bh": shortened(estimate.bound_high, *ends)}
     return row if neutral is None else {**row, "n": neutral}
@@ -98,7 +95,6 @@ def figure_marks(measures: Sequence[Measure], *others: str) -> tuple[str, ...]:
     there = {
         "value": True,
         "interval": any(m.low is not None for m in measures),
-        "unseen": any(m.is_of_unseen for m in measures),
         "bounds": any(bounded(m) for m in measures),
         "neutral": any(m.neutral is not None for m in measures),
     }

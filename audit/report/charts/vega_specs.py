@@ -1,9 +1,8 @@
 """The Vega-Lite specifications behind the plots.
 
 Each takes the number of models and the ends of the axes, and draws rows of the dataset ``rows``: ``v`` a value,
-``l``–``h`` its interval, ``sl``–``sh`` that of the sampling error alone, ``bl``–``bh`` bounds where only bounds are
-known, ``n`` the neutral value, ``m`` the model's number, ``k`` the row's label. The parameter ``hidden`` lists models
-not to draw.
+``l``–``h`` its interval, ``bl``–``bh`` bounds where only bounds are known, ``n`` the neutral value, ``m`` the model's
+number, ``k`` the row's label. The parameter ``hidden`` lists models not to draw.
 """
 
 from __future__ import annotations
@@ -79,7 +78,6 @@ def dots(models: int, domain: Sequence[float], height: int, title: str, *, dodge
         .encode(x=alt.X("u:Q"), y=rows),
         _band(measured, "x", lane, models, height=9, fillOpacity=0.12, strokeWidth=1.2, cursor="pointer"),
         _interval(measured, "x", {**lane, "color": _colour(models)}, strokeWidth=2, **_CLICKABLE),
-        _of_sample(measured, "x", {**lane, "color": _colour(models)}, strokeWidth=5, **_CLICKABLE),
         height=height,
     )
 
@@ -103,7 +101,6 @@ def scatter(
         _neutral("y"),
         _band(alt.Chart(), "y", at, models, width=7, fillOpacity=0.1, strokeWidth=1),
         _interval(alt.Chart(), "y", {**at, "color": _colour(models)}, strokeWidth=1, opacity=0.4, clip=True),
-        _of_sample(alt.Chart(), "y", {**at, "color": _colour(models)}, strokeWidth=3, opacity=0.4, clip=True),
         height=260,
     )
 
@@ -123,7 +120,6 @@ def lines(models: int, domain: Sequence[float], x_title: str, y_title: str) -> d
         _neutral("y"),
         _band(alt.Chart(), "y", at, models, width=9, fillOpacity=0.1, strokeWidth=1),
         _interval(alt.Chart(), "y", {**at, "color": _colour(models)}, strokeWidth=1.5, opacity=0.6),
-        _of_sample(alt.Chart(), "y", {**at, "color": _colour(models)}, strokeWidth=4, opacity=0.6),
         alt.Chart().mark_line(strokeWidth=1.5, opacity=0.8).encode(y=alt.Y("v:Q"), color=_colour(models), **at),
         height=230,
     )
@@ -343,11 +339,6 @@ def _band(base: alt.Chart, along: str, at: dict[str, Any], models: int, **mark: 
 def _interval(base: alt.Chart, along: str, at: dict[str, Any], **mark: Any) -> alt.Chart:
     """The line from an interval's lower to its upper end."""
     return _where("l", base).mark_rule(**mark).encode(**_span(along, "l", "h"), **at)
-
-
-def _of_sample(base: alt.Chart, along: str, at: dict[str, Any], **mark: Any) -> alt.Chart:
-    """The thicker part of the line that is the interval of the sampling error alone, where that is shorter."""
-    return _where("sl", base).mark_rule(**mark).encode(**_span(along, "sl", "sh"), **at)
 
 
 def _span(along: str, low: str, high: str) -> dict[str, Any]:

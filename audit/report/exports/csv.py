@@ -21,7 +21,7 @@ _COMPARISON = """
     suite measure a b difference low high bound_low bound_high p p_adjusted effect_size margin minimum_detectable_effect
     n_items n_clusters verdict test family words engine_noise is_subgroup n_unpaired undefined_for confidence primary
     population levels n_missing complete_case_low complete_case_high decided_low decided_high decided_confidence
-    largest_change alike_within open_because fewest_levels unseen_low unseen_high is_of_few
+    alike_within open_because identical
 """
 _NUMBERS = ("value", "low", "high", "plus_minus", "bound_low", "bound_high")
 

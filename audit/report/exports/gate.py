@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
-from audit.analysis.gate.results import Check, GatedFigure, GateReport
-from audit.report.formatting import level, markdown_text, number
+from audit.analysis.gate.results import Check, GateReport
+from audit.report.formatting import markdown_text, number
 from audit.report.phrases.checks.gate import (
     check_title,
     check_words,
@@ -71,18 +71,21 @@ def gate_markdown(report: GateReport) -> str:
         failures = ((check.decisive_verdict, markdown_text(check_words(check))) for check in report.failures)
         lines += ["", *(f"- **{verdict}**: {words}" for verdict, words in failures)]
     if report.figures:
-        rows = [(f, _shown(f.baseline), _shown(f.current), _changed(f), over_nights_phrase(f)) for f in report.figures]
-        lines += _table(("baseline", "current", "change", "over all nights"), rows)
+        rows = [
+            (f, _shown(f.baseline), _shown(f.current), interval_phrase(f.low, f.high), over_nights_phrase(f))
+            for f in report.figures
+        ]
+        lines += _table(("baseline", "current", "change", "nights"), rows)
         lines += [
             "",
-            "Baseline and current are of the items that both runs asked: their own reports may show other values.",
+            "Baseline, current and change are of the questions that both asked: their reports may show other values.",
         ]
     if report.limits:
         limits = [
             (c, limit_phrase(c.at_least, c.at_most), interval_phrase(c.low, c.high), over_nights_phrase(c))
             for c in report.limits
         ]
-        lines += _table(("limit", "interval", "over all nights"), limits)
+        lines += _table(("limit", "interval", "nights"), limits)
     if still_open := [c for c in report.checks if c.decisive_verdict in OPEN_VERDICTS and id(c) not in failed]:
         lines += ["", "## Open, and why", ""]
         lines += [f"- {check.decisive_verdict}: {markdown_text(check_words(check))}" for check in still_open]
@@ -90,19 +93,12 @@ def gate_markdown(report: GateReport) -> str:
 
 
 def _table(columns: Sequence[str], rows: Iterable[tuple[Check, *tuple[str, ...]]]) -> list[str]:
-    header = ["model", "suite", "figure", *columns, "this run"]
+    header = ["model", "suite", "figure", *columns, "verdict"]
     lines = [header, ["---"] * len(header)]
     for check, *cells in rows:
         line = [check.model, check.suite, check_title(check), *cells, check.verdict]
         lines.append([markdown_text(cell) for cell in line])
     return ["", *("| " + " | ".join(line) + " |" for line in lines)]
-
-
-def _changed(f: GatedFigure) -> str:
-    """The interval of the change that decided, and its level."""
-    if f.change_decided_low is None or f.change_decided_high is None or f.decided_confidence is None:
-        return interval_phrase(f.low, f.high)
-    return f"{interval_phrase(f.change_decided_low, f.change_decided_high)} at {level(f.decided_confidence)}"
 
 
 def _shown(value: float | None) -> str:

@@ -62,8 +62,6 @@ def figure_data(result: AuditResult, table: FigureTable) -> dict[str, Any]:
         "high": lambda m: shortened(m.high, m.low, m.high),
         "boundLow": lambda m: shortened(m.bound_low, m.low, m.high) if bounded(m) else None,
         "boundHigh": lambda m: shortened(m.bound_high, m.low, m.high) if bounded(m) else None,
-        "sampleLow": lambda m: shortened(m.sampling_low, m.low, m.high) if m.is_of_unseen else None,
-        "sampleHigh": lambda m: shortened(m.sampling_high, m.low, m.high) if m.is_of_unseen else None,
         "completeLow": lambda m: shortened(m.complete_case_low, m.low, m.high),
         "completeHigh": lambda m: shortened(m.complete_case_high, m.low, m.high),
         "naiveLow": lambda m: shortened(m.naive_low, m.low, m.high),

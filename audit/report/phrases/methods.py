@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import PurePath
 
-from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.report.formatting import one_line
+from audit.report.phrases.findings.reach import missing_kinds
 from audit.results import AuditResult, ModelInfo
 
 Terms = list[tuple[str, str]]
@@ -39,8 +40,8 @@ DATA_QUALITY_TERMS: Terms = [
 ]
 
 
-def method_terms(confidence: float, unseen_log_odds: float) -> Terms:
-    """The terms of the section on methods."""
+def method_terms(confidence: float, levels: Mapping[str, int]) -> Terms:
+    """The terms of the section on methods. ``levels``: of the sampled factors behind a leading figure."""
     return [
         (
             "P̃(group)",
@@ -50,13 +51,7 @@ def method_terms(confidence: float, unseen_log_odds: float) -> Terms:
         (
             "Intervals",
             f"{100 * confidence:g} % intervals, clustered by what the prompts are built from, because answers to "
-            "prompts with a common part are not independent. Brackets give the interval. They allow "
-            "for kinds of these parts that were not asked, "
-            f"assumed to differ by at most {unseen_log_odds:g} in log-odds (1: 0.3 becomes 0.54; `unseen_log_odds` in "
-            "the config). Where an interval is wider for that, its thick part in the pictures, sampling_low and "
-            "sampling_high in report.json, is of the sampling error alone; unseen_low and unseen_high assume nothing "
-            "about such kinds. So intervals from few levels are wide, and cover the true value more often than stated. "
-            "The intervals of differences have no such room.",
+            f"prompts with a common part are not independent. Brackets give the interval. {missing_kinds(levels)}",
         ),
         (
             "Missing answers",
@@ -73,10 +68,8 @@ def method_terms(confidence: float, unseen_log_odds: float) -> Terms:
             "Comparisons",
             "Models are compared item by item. A model is called higher or lower if its test is significant after "
             "correction for many figures: Holm's over a suite's primary figures, a false discovery rate over its "
-            "others. It is called tied (equivalent) if two one-sided tests place it within the margin, allowing for "
-            "kinds of clusters that were not asked (they may differ by their whole range, or by largest_change in the "
-            "config); otherwise the comparison is inconclusive, which does not mean equal. "
-            f"Fewer than {FEWEST_CLUSTERS} clusters decide nothing.",
+            "others. It is called tied (equivalent) if two one-sided tests place it within the margin, for questions "
+            "like those asked; otherwise the comparison is inconclusive, which does not mean equal.",
         ),
         *_server_terms(),
         (

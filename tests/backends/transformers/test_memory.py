@@ -13,10 +13,9 @@ from torch.profiler import ProfilerActivity, profile
 
 from backends import BackendError, HFBackend
 from backends.base import ScoreRequest, ScoreResponse
-from backends.local.generation import NoRoomError
 from backends.local.scoring import logprobs
 from backends.local.trie import Path as TokenPath
-from backends.transformers.memory import LOGIT_BYTES, is_out_of_memory, most_rows, within_memory
+from backends.transformers.memory import LOGIT_BYTES, is_out_of_memory, most_rows
 from backends.transformers.scoring import attention
 from backends.transformers.scoring.scorer import SequenceScorer
 from tests.backends.transformers.reference import REQUESTS, scores
@@ -49,20 +48,6 @@ def test_a_gpus_free_memory_says_how_many_logits_a_pack_has(
     """Rows of 128,000 logits: 524 would cut a pass of 8,192 tokens, some 1,800 of which are asked, into four."""
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free << 30, 80 << 30))
     assert most_rows(128_000, device) == rows
-
-
-def test_a_part_of_a_divided_model_takes_no_smaller_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others would wait for it in the middle of theirs."""
-
-    def full() -> None:
-        raise torch.OutOfMemoryError("planted")
-
-    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
-    with pytest.raises(torch.OutOfMemoryError):
-        within_memory(full, "cpu")
-    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: False)
-    with pytest.raises(NoRoomError):
-        within_memory(full, "cpu")
 
 
 def test_memory_never_enough_is_an_error_of_each_request(

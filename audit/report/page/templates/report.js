@@ -26,7 +26,6 @@
     for (const f of ids) lines.push(`${text(f, "measure")} ${get(f, "text")}`);
     const f = ids[0];
     if (row.x !== undefined && !row.fs) lines.push(`at ${digits(row.x)}`);
-    if (get(f, "sampleLow") !== null) lines.push(`sampling error alone ${range(get(f, "sampleLow"), get(f, "sampleHigh"))}`);
     lines.push(`${get(f, "items")} items, ${get(f, "clusters")} clusters`);
     if (get(f, "pHolm") !== null) lines.push(`p after the correction: ${chance(get(f, "pHolm"))}`);
     if (get(f, "coverage") !== null) lines.push(`coverage ${digits(get(f, "coverage"))}`);
@@ -372,7 +371,6 @@
       ["Suite", data.suites[get(f, "suite")]],
       ["Where", condition(f)],
       [`${data.confidence} interval, clustered`, range(get(f, "low"), get(f, "high"))],
-      ...(get(f, "sampleLow") === null ? [] : [["Interval of the sampling error alone, without room for kinds not asked", range(get(f, "sampleLow"), get(f, "sampleHigh"))]]),
       ...(get(f, "completeLow") === null ? [] : [["Complete case: the answered items alone", `${digits(get(f, "value"))} ${range(get(f, "completeLow"), get(f, "completeHigh"))}`]]),
       ["Interval if every answer were independent", range(get(f, "naiveLow"), get(f, "naiveHigh"))],
       ...(bounded ? [["Bounds (not sampling error)", range(get(f, "boundLow"), get(f, "boundHigh"))]] : []),

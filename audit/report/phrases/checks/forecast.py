@@ -5,13 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from audit.analysis.components import POWER
-from audit.analysis.decisions import FEWEST_CLUSTERS
+from audit.analysis.power import POWER
 from audit.collect.progress import duration
-from audit.prepare.forecast.draw_allocation import Allocation, AllocationPlan
 from audit.prepare.forecast.estimate import ModelEstimate, RunEstimate
 from audit.prepare.forecast.planning import FigurePlan, ModelCost, SamplePlan
-from audit.prepare.forecast.sample_power import ItemPower
 
 
 def estimate_text(estimate: RunEstimate) -> str:
@@ -81,72 +78,33 @@ def _of_model(m: ModelEstimate) -> Iterator[str]:
 
 
 def plan_text(planned: SamplePlan) -> str:
-    """The designs that detect a difference, what limits such a plan, and its cost."""
+    """What differences are detected, what it takes to detect a given one, and its cost."""
     detect = planned.detect
     aim = "What differences are detected" if detect is None else f"To detect a difference of {detect:g}"
     lines = [f"{aim} with {POWER:.0%} power, from the pilot {planned.run_id}:"]
     for figure in planned.figures:
-        lines += _of_figure(figure, with_design=detect is not None)
-    if planned.not_planned:
-        lines.append(f"Not planned, since the pilot holds no variance components: {', '.join(planned.not_planned)}")
+        lines += _of_figure(figure, detect)
     alphas = ", ".join(sorted({f"{figure.alpha:.2g}" for figure in planned.figures}))
     lines.append(
         "Planned for a two-sided test of one primary figure and pair of models, corrected for all of a suite's "
-        f"(alpha {alphas}). {_by_which(detect)}\n"
-        "A gate reports only what is worse by more than its margin: add the margin to the difference you want to "
-        "detect.\n"
-        "To call two models equivalent takes more: an allowance for kinds of clusters that were not asked, which "
-        "`largest_change` bounds (by default 150 levels of each factor for ±0.02 of a probability)."
+        f"(alpha {alphas}). A pilot knows its variances only roughly.\n"
+        "A gate reports only what is worse by more than its margin, and to call two models equivalent their interval "
+        "must lie within it."
     )
     return "\n".join([*lines, *map(_cost, planned.costs)])
 
 
-def _by_which(detect: float | None) -> str:
-    """Which variances a plan's sizes rest on."""
+def _of_figure(one: FigurePlan, detect: float | None) -> Iterator[str]:
+    yield f"{one.figure} ({one.basis})"
+    yield f"  all of the suite's items, {_levels(one.levels)}: they detect {_size(one.detects)}"
     if detect is None:
-        return "By the pilot's variances as estimated; a plan for a difference (--detect) allows for their error."
-    return (
-        "Every size here uses upper limits of the components estimated from the pilot, as these are uncertain "
-        "themselves, and takes the difference itself to vary between levels."
-    )
-
-
-def _of_figure(one: FigurePlan, *, with_design: bool) -> Iterator[str]:
-    now = ", ".join(f"{n:,} {factor}s" for factor, n in one.pilot_levels.items())
-    yield one.figure
-    if one.alike:
-        yield f"  pilot: {now}; its values are all alike ({one.basis}),"
-        yield "  which does not show how others vary"
         return
-    if one.pilot_too_small:
-        yield f"  pilot: {now} ({one.basis}): too few to plan from, since fewer than {FEWEST_CLUSTERS} levels"
-        yield "  of a factor, or of one group of it, do not show how others vary. Run a larger one (--limit)"
-        return
-    yield f"  pilot: {now}; it detects {_size(one.minimum_detectable_effect)} ({one.basis})"
-    if one.whole_suite is not None:
-        every = ", ".join(f"{n:,} {factor}s" for factor, n in one.available.items())
-        yield f"  all of the suite's items: {every}; they detect {_size(one.whole_suite)}"
-    if not with_design:
-        return
-    if one.levels is None:
+    if one.limit is not None:
+        yield f"  enough: --limit {one.limit}"
+    elif one.needed:
+        yield f"  needed: {_levels(one.needed)}. You would have to write more"
+    else:
         yield "  no number of levels is enough"
-        return
-    needed = ", ".join(f"{n:,} {factor}s" for factor, n in one.levels.items())
-    if one.is_whole_suite:
-        needed += " (all that the suite has)"
-    elif one.stratum:
-        needed += f" (equally many of each {one.stratum})"
-    draws = f", each drawn {one.draws} times" if (one.draws or 1) > 1 else ""
-    whole = f" (--limit {one.limit} asks that many)" if one.limit != one.items else ""
-    yield f"  needed: {needed}{draws}: {one.items:,} items of this figure{whole}"
-    for factor, n in one.lacking.items():
-        has = f"{one.available[factor]:,} {factor}s{_of_one(one, factor)}"
-        yield f"  the suite has {has}: you would have to write {n:,} more"
-
-
-def _of_one(one: FigurePlan, factor: str) -> str:
-    """How many levels the smallest stratum has, where strata have unequal numbers of them."""
-    return f", {one.fewest[factor]:,} of one {one.stratum}" if factor in one.fewest else ""
 
 
 def _size(difference: float) -> str:
@@ -159,78 +117,26 @@ def _cost(of: ModelCost) -> str:
     return f"{of.model}: {of.requests:,} requests, {seconds}{cost}"
 
 
-def allocation_text(planned: AllocationPlan) -> str:
-    """How many items to ask and how many answers to draw of each, and what that brings."""
-    budget = planned.budget
-    aim = f"The fewest draws for ±{planned.within:g}" if budget is None else f"The best of {budget:,} draws"
-    return "\n".join(
-        [
-            f"{aim} at {planned.confidence:.0%} in each primary mean, from the pilot {planned.run_id}:",
-            *map(_allocation, planned.allocations),
-            "The width is that of the sampling error. It is what to expect: a small pilot knows its variances only "
-            "roughly, so `audit run --until WIDTH` stops by the width that is reached. Where the provider has "
-            "batches, batch=True takes half the price.",
-        ]
-    )
-
-
-def _allocation(one: Allocation) -> str:
-    heading = f"{one.suite}, {one.model}"
-    if one.items is None or one.draws is None:
-        return (
-            f"{heading}\n  no number of draws is enough: all {one.of_items:,} items, drawn any number of times, "
-            f"bring ±{one.half_width:.3f}"
-        )
-    total, whole = one.items * one.draws, one.of_items * one.of_draws
-    paid = f" ({one.paid:,} of them are the pilot's)" if one.paid else ""
-    parts = f"±{one.without_draws:.3f} would remain however many were drawn"
-    parts += f"; {one.missing:.1%} of the items without a value" if one.missing >= 0.0005 else ""
-    return (
-        f"{heading}\n  --limit {one.items}, samples={one.draws}: {total:,} draws{paid}, {total / whole:.1%} of "
-        f"{one.of_items:,} items × {one.of_draws}\n  ±{one.half_width:.3f} ({parts})"
-    )
-
-
-def power_text(powers: Sequence[ItemPower]) -> str:
+def power_text(powers: Sequence[FigurePlan]) -> str:
     """The smallest difference that each primary mean's items can detect, one line each; empty without any."""
     if not powers:
         return ""
     lines = ["", f"Smallest difference between two models that these items detect with {POWER:.0%} power"]
-    if any(_is_usual(power) for power in powers):
-        lines.append(
-            "(about: if two models differ as SmolLM2-135M and Gemma 3 270M do on OccuGender; at worst: however they "
-            "differ. After a run with --limit, this says what yours need)"
-        )
-    return "\n".join([*lines, *(f"{power.figure}: {_power(power)}{_scarce(power)}" for power in powers)])
+    if any(not power.basis for power in powers):
+        lines.append("(about: if two models differ as SmolLM2-135M and Gemma 3 270M do on OccuGender)")
+    return "\n".join([*lines, *(f"{power.figure}: {_power(power)}" for power in powers)])
 
 
-def _is_usual(power: ItemPower) -> bool:
-    """Whether it rests on how models usually differ."""
-    return power.basis is None and power.detects is not None and math.isfinite(power.detects)
-
-
-def _power(power: ItemPower) -> str:
+def _power(power: FigurePlan) -> str:
     if not power.levels:
         return "unknown: the figure names no factor whose levels are a sample (`clusters`)"
     described = _levels(power.levels)
-    if power.fewest < FEWEST_CLUSTERS:
-        of_kind = f", {power.fewest} of one group" if power.fewest < min(power.levels.values()) else ""
-        return f"nothing with {described}{of_kind}: {FEWEST_CLUSTERS} or more are needed"
-    if power.combinations is not None:
-        described += f" in {power.combinations:,} combinations"
-    if power.basis is not None and power.detects is not None:
-        return f"{_size(power.detects)} with {described} (by an earlier run, {power.basis})"
-    if power.detects is None:
+    if math.isnan(power.detects):
         return f"unknown with {described} (no earlier run, and its values have no range)"
-    if not math.isfinite(power.detects):
-        return f"nothing with {described} (no earlier run)"
-    worst = "none for certain" if power.worst is None else f"at worst {power.worst:.2g}"
-    return f"about {power.detects:.2g}, {worst} with {described} (no earlier run)"
+    by = f"by an earlier run, {power.basis}" if power.basis else "no earlier run"
+    about = "" if power.basis else "about "
+    return f"{about}{_size(power.detects)} with {described} ({by})"
 
 
-def _scarce(power: ItemPower) -> str:
-    return f". No limit helps: the whole suite has {_levels(power.scarce, ' and ')}" if power.scarce else ""
-
-
-def _levels(levels: Mapping[str, int], between: str = ", ") -> str:
-    return between.join(f"{n:,} {factor}{'s' if n != 1 else ''}" for factor, n in levels.items())
+def _levels(levels: Mapping[str, int]) -> str:
+    return ", ".join(f"{n:,} {factor}{'s' if n != 1 else ''}" for factor, n in levels.items())

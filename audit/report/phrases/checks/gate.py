@@ -4,24 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.analysis.gate.results import Check, GatedFigure, GateReport
-from audit.report.formatting import distinct_decimals, level, number, plain_number
+from audit.report.formatting import distinct_decimals, number
 from audit.report.phrases.counted import count, verb
-from audit.report.phrases.findings.comparisons import (
-    few_clusters,
-    few_decide,
-    kinds_like_those,
-    kinds_not_asked,
-    missing_answers,
-    nothing_in_common,
-    over,
-    room_for_unseen,
-)
+from audit.report.phrases.findings.comparisons import missing_answers, nothing_in_common, over
 from audit.results import OPEN_VERDICTS, LimitCheck
 
 _BY_CHANCE = ": among so many looks, one this far off may be due to chance"
-OTHER_KINDS = ": every night asks others, and kinds that it did not ask may keep the limit"
 
 
 def gate_outcome(failed: bool, verdicts: Collection[str]) -> str:
@@ -56,14 +45,15 @@ def check_title(check: Check) -> str:
 
 def check_words(check: Check) -> str:
     """The check as a few plain sentences."""
-    if not isinstance(check, GatedFigure):
-        return _limit_words(check)
-    return f"{_figure_words(check)}{_over_nights_words(check)}"
+    return _figure_words(check) if isinstance(check, GatedFigure) else _limit_words(check)
 
 
 def over_nights_phrase(check: Check) -> str:
-    """The decision over all nights as a phrase, with the number of the look; empty where there is none."""
-    return "" if check.over_nights is None else f"{check.over_nights.verdict} (look {check.over_nights.look})"
+    """Which look at new answers it is, and what this run alone says if that differs."""
+    if isinstance(check, GatedFigure) and check.obstacle is not None:
+        return ""
+    alone = "" if check.tonight in (None, check.verdict) else f", this run alone {check.tonight}"
+    return f"look {check.look}{alone}"
 
 
 def limit_phrase(least: float | None, most: float | None) -> str:
@@ -83,7 +73,7 @@ def limit_numbers(check: LimitCheck, decimals: int) -> tuple[str, str, str]:
     for limit in (check.at_least, check.at_most):
         if limit is not None:
             decimals = distinct_decimals(decimals, limit, check.value, check.low, check.high)
-    value, low, high = (plain_number(x, decimals) for x in (check.value, check.low, check.high))
+    value, low, high = (number(x, decimals) for x in (check.value, check.low, check.high))
     return value, low, high
 
 
@@ -97,72 +87,53 @@ def _figure_words(f: GatedFigure) -> str:
         return f"{f.figure}: {_obstacle(f)}."
     if f.low is None or f.high is None:
         return f"{_without_interval(f)}{_missing(f)}"
-    if f.open_because == "too few clusters":
-        return f"{f.figure} is not decided: {few_clusters(f)}."
     goal = "from the baseline" if f.neutral is None else f"from its neutral value {f.neutral:.3g}"
     statement = {
         "regressed": f"moved away {goal} by more than the margin",
         "improved": f"moved towards its neutral value {f.neutral or 0:.3g} by more than the margin",
         "unchanged": "is within the margin of the baseline",
     }.get(f.verdict, "is inconclusive at this margin")
-    statement += over(f.population)
     if f.verdict == "inconclusive":
         statement += {
             None: ": its interval is too wide for the margin, so it may have got worse or not",
-            "kinds not asked": f": the items asked show no harm, but {kinds_not_asked(f.levels, f.largest_change)}",
             "wider bounds": ": the run's answers are known less closely than the baseline's, which may hide a change",
             "side of neutral unknown": ": it moved by more than the margin, but it is uncertain whether towards its "
             "neutral value or away from it",
         }.get(f.open_because, "")
-    asked = kinds_like_those(f, "change") if f.verdict in ("regressed", "improved") else ""
-    limits = f"{_within(f)}{asked}{few_decide(f)}"
-    return f"{f.figure} {statement} ({_interval(f)}).{limits}{_missing(f)}{_left_out(f)}"
+    return f"{f.figure} {statement} ({_interval(f)}).{_nights(f)}{_of_new(f)}{_missing(f)}{_left_out(f)}"
 
 
 def _interval(f: GatedFigure) -> str:
-    """The interval behind the verdict and its level, and the margin."""
-    margin = f"margin {f.margin:g}"
-    if f.decided_low is None or f.decided_high is None or f.decided_confidence is None:
-        return f"change {interval_phrase(f.low, f.high)}, {margin}"
-    change = f"change {number(f.change)}, " if f.change is not None else ""
-    seen = room_for_unseen(f.largest_change) if f.verdict == "unchanged" else ""
-    harm = f"{level(f.decided_confidence)} interval of the harm {interval_phrase(f.decided_low, f.decided_high)}"
-    return f"{change}{harm}{seen}, {margin}"
+    """On which questions, by how much, and the margin."""
+    change = "" if f.change is None else f"change {number(f.change)}, "
+    interval = "known exactly" if f.is_exact and f.low == f.high else f"interval {interval_phrase(f.low, f.high)}"
+    questions = verb(f.n_items, "question", "questions")
+    on = f"on the same {questions}" if f.on_shared else "too few questions are shared, so this is of new ones"
+    return f"{on}: {change}{interval}, margin {f.margin:g}"
 
 
-def _within(f: GatedFigure) -> str:
-    if f.verdict != "inconclusive" or f.unchanged_within is None:
+def _nights(f: GatedFigure) -> str:
+    if f.tonight != "regressed" or f.verdict == "regressed":
         return ""
-    return f" It is unchanged within ±{number(f.unchanged_within)}."
+    return f" This run alone has regressed, which at {_look(f.look)} is not yet enough{_BY_CHANCE}."
+
+
+def _of_new(f: GatedFigure) -> str:
+    """The second question: would new questions show it?"""
+    if not f.on_shared or f.new_low is None or f.new_high is None:
+        return ""
+    return f" Of new questions of these kinds{over(f.population)}: change {interval_phrase(f.new_low, f.new_high)}."
 
 
 def _missing(f: GatedFigure) -> str:
     if not f.n_missing:
         return ""
-    complete = interval_phrase(f.complete_case_low, f.complete_case_high)
-    beside = (
-        f" Answered items alone (complete cases): change {number(f.change)} ({complete})."
-        if f.change is not None
-        else ""
-    )
+    beside = f" Answered questions alone (complete cases): change {number(f.change)}." if f.change is not None else ""
     return f"{missing_answers(f, f.verdict in OPEN_VERDICTS)}{beside}"
 
 
-def _over_nights_words(f: GatedFigure) -> str:
-    nights = f.over_nights
-    if nights is None or nights.low is None or nights.high is None:
-        return ""
-    interval = f"change {interval_phrase(nights.low, nights.high)} at {100 * nights.confidence:.6g} %"
-    sentence = f" Over all nights since the baseline, at {_look(nights.look)}, it is {nights.verdict} ({interval})"
-    if f.verdict == "regressed" != nights.verdict and nights.open_because == "missing answers":
-        sentence += ": missing answers leave it open and may hide the harm"
-    elif f.verdict == "regressed" != nights.verdict:
-        sentence += _BY_CHANCE
-    return f"{sentence}."
-
-
-def _look(number: int) -> str:
-    return "the first look" if number == 1 else f"look {number}"
+def _look(look: int) -> str:
+    return "the first look" if look == 1 else f"look {look}"
 
 
 def _obstacle(f: GatedFigure) -> str:
@@ -182,12 +153,10 @@ def _obstacle(f: GatedFigure) -> str:
 def _without_interval(f: GatedFigure) -> str:
     if not f.is_defined:
         return f"{f.figure} is not defined for the run's answers.{_left_out(f)}"
-    if f.bound_low == f.bound_high == 0 and f.n_clusters > 1:
-        return f"{f.figure} equals the baseline, but identical answers give no interval."
     if f.open_because == "missing answers":
         return f"{f.figure} has no interval because answers are missing."
     items = verb(f.n_items, "item is", "items are")
-    return f"{f.figure}: {items} too few, or without a `range` too much alike, for an interval."
+    return f"{f.figure}: {items} too few for an interval."
 
 
 def _left_out(f: GatedFigure) -> str:
@@ -211,44 +180,11 @@ def _limit_words(c: LimitCheck) -> str:
     limit = limit_phrase(c.at_least, c.at_most)
     missing = missing_answers(c, c.verdict in OPEN_VERDICTS) if c.n_missing else ""
     missing += f" {c.n_without_value:,} of them were answered, but say nothing of it." if c.n_without_value else ""
-    few = f" {_too_few(c.fewest_levels)}" if c.open_because == "too few clusters" else ""
     statement = f"{limited} {_OF_LIMIT[c.verdict]} the limit {limit}{over(c.population)} (interval {interval})."
-    few += f" {rests[:1].upper()}{rests[1:]}." if (rests := resting_on(c)) else ""
-    return f"{statement}{few}{missing}{_limit_over_nights(c)}"
-
-
-def resting_on(check: LimitCheck) -> str:
-    """What a limit that is met or broken rests on, if its interval may be too short; empty if it is not, or open."""
-    verdict = check.decisive_verdict
-    if verdict not in ("met", "broken"):
-        return ""
-    said = []
-    if verdict == "met" and check.is_of_few:
-        said.append("a few levels decide the value, so the interval may be too short")
-    if check.rests_on_assumption:
-        anything = interval_phrase(check.unseen_low, check.unseen_high)
-        said.append(
-            f"kinds not asked are assumed to differ little (were they anything: {anything})"
-            if verdict == "met"
-            else f"this is of kinds like those asked (were others anything: {anything})"
-        )
-    return "; ".join(said)
-
-
-def _too_few(fewest_levels: int | None) -> str:
-    found = "" if fewest_levels is None else f" has {fewest_levels};"
-    return f"Too few clusters: a sampled factor{found} needs at least {FEWEST_CLUSTERS} levels in each stratum."
+    alone = ""
+    if c.tonight == "broken" != c.verdict:
+        alone = f" This run alone breaks it, which at {_look(c.look)} is not yet enough{_BY_CHANCE}."
+    return f"{statement}{alone}{missing}"
 
 
 _OF_LIMIT = {"met": "meets", "broken": "breaks", "insufficient evidence": "neither clearly meets nor breaks"}
-
-
-def _limit_over_nights(c: LimitCheck) -> str:
-    nights = c.over_nights
-    if nights is None or nights.low is None or nights.high is None:
-        return ""
-    interval = f"interval {interval_phrase(nights.low, nights.high)} at {100 * nights.confidence:.6g} %"
-    alarm = ""
-    if c.verdict == "broken" != nights.verdict:
-        alarm = OTHER_KINDS if nights.open_because == "kinds not asked" else _BY_CHANCE
-    return f" Over all nights, at {_look(nights.look)}, it {_OF_LIMIT[nights.verdict]} it ({interval}){alarm}."

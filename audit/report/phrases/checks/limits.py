@@ -7,15 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from audit.report.formatting import factor_label, measure_label, one_line, where_label
-from audit.report.phrases.checks.gate import OTHER_KINDS, limit_numbers, limit_phrase, resting_on
-from audit.results import AuditResult, LimitCheck, LimitVerdict, Measure
+from audit.report.phrases.checks.gate import limit_numbers, limit_phrase
+from audit.results import AuditResult, LimitCheck, LimitVerdict
 
 #: The most pressing first.
 _WORDS: Mapping[LimitVerdict, str] = {"broken": "Broken", "insufficient evidence": "Not decided", "met": "Met"}
-_OPEN = {
-    "too few clusters": "too few clusters to decide",
-    "missing answers": "missing answers leave it open",
-}
+_OPEN = {"missing answers": "missing answers leave it open"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,48 +37,32 @@ def limit_lines(result: AuditResult) -> list[LimitLine]:
     order = list(_WORDS)
     ordered = sorted(result.limits, key=lambda check: order.index(check.decisive_verdict))
     titles = {info.name: one_line(info.title) for info in result.suites} if len(result.suites) > 1 else {}
-    measures = {measure.id: measure for measure in result.measures}
     return [
         LimitLine(
             check.decisive_verdict,
-            _line(check, titles.get(check.suite, ""), measures.get(check.figure.id)),
+            _line(check, titles.get(check.suite, "")),
             check.figure.id,
         )
         for check in ordered
     ]
 
 
-def _line(check: LimitCheck, suite: str, measure: Measure | None) -> str:
+def _line(check: LimitCheck, suite: str) -> str:
     limited = measure_label(check.measure)
     limited += f", {where_label(check.where)}" if check.where else ""
     if check.limit != check.measure:
         limited = f"{factor_label(check.limit)} behind {limited}"
     value, low, high = limit_numbers(check, 2)
-    ends = "" if check.low is None or check.high is None else f" ({low} to {high}{_whose(check, measure)})"
+    ends = "" if check.low is None or check.high is None else f" ({low} to {high})"
     verdict = check.decisive_verdict
     who = ", ".join(filter(None, [one_line(check.model), suite, limited]))
     line = f"{_WORDS[verdict]}: {who}:{'' if check.value is None else f' {value}'}{ends or ' no interval'}"
     line += f"; allowed is {limit_phrase(check.at_least, check.at_most)}"
-    return f"{line}{_why_open(check) if verdict == 'insufficient evidence' else ''}" + (
-        f"; {rests}" if (rests := resting_on(check)) else ""
-    )
-
-
-def _whose(check: LimitCheck, measure: Measure | None) -> str:
-    """That an interval is of the sampling error alone, where the figure's own is another: what was asked shows harm."""
-    if check.verdict != "broken" or check.limit != check.measure or measure is None or not measure.is_of_unseen:
-        return ""
-    return " by sampling error alone, which decides what is broken"
+    return f"{line}{_why_open(check) if verdict == 'insufficient evidence' else ''}"
 
 
 def _why_open(check: LimitCheck) -> str:
-    if check.verdict == "broken":
-        if check.decisive_reason == "kinds not asked":
-            return f"; this run alone is beyond it{OTHER_KINDS}"
-        looks = (
-            "is not yet enough at the first look"
-            if check.over_nights is None or check.over_nights.look == 1
-            else ("among so many runs may be due to chance")
-        )
+    if check.tonight == "broken":
+        looks = "is not yet enough at the first look" if check.look == 1 else "among so many runs may be due to chance"
         return f"; this run alone is beyond it, which {looks}"
     return f"; {_OPEN.get(str(check.decisive_reason), 'the interval lies on both sides')}"

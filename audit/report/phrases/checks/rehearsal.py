@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from audit.analysis.decisions import FEWEST_CLUSTERS
+from audit.analysis.estimators.design import FEW_LEVELS
 from audit.prepare.rehearsal import BoundaryCheck, Recovery, SuiteCheck
 from audit.report.phrases.findings.cautions import STRADDLED_IN_PART
 from backends.errors import ConfigError
@@ -47,15 +47,9 @@ def _design(one: SuiteCheck) -> Iterator[str]:
     if not one.levels:
         yield "  No measure is primary, so none is tested first: name one with `primary`."
     for measure, levels in one.levels.items():
-        few = {factor: n for factor, n in levels.items() if n < FEWEST_CLUSTERS}
-        for factor, n in few.items():
-            yield f"  {measure} has {n} levels of {factor}: with fewer than {FEWEST_CLUSTERS} nothing is decided."
-        fewest, stratum = one.fewest.get(measure, (FEWEST_CLUSTERS, None))
-        if fewest < FEWEST_CLUSTERS and not few:
-            named = ", ".join(levels)
-            where = f"some level of {stratum}" if stratum is not None else "it"
-            needed = f"with fewer than {FEWEST_CLUSTERS} nothing is decided"
-            yield f"  {measure} has only {fewest} levels of {named} in {where}: {needed}."
+        for factor, n in levels.items():
+            if n < FEW_LEVELS:
+                yield f"  {measure} rests on {n} levels of {factor}: what they show of others is little."
     for reason, n in one.unreadable.most_common():
         share = f"{n:,} of {one.n_items:,}"
         yield f"  {share} made-up answers could not be read ({reason})."

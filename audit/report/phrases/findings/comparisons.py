@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from audit.analysis.components import POWER
-from audit.analysis.decisions import FEWEST_CLUSTERS
-from audit.analysis.estimators import ROUNDING
-from audit.report.formatting import factor_label, level, percent
+from audit.analysis.estimators.estimate import ROUNDING
+from audit.analysis.power import POWER
+from audit.report.formatting import level, percent
+from audit.report.phrases.findings.reach import rests_on
 from audit.results import VERDICT_WORDS, Comparison, Decided, OpenBecause
 
 
@@ -26,17 +26,6 @@ def describe(c: Comparison) -> str:
 def over(population: str) -> str:
     """What a statement generalises to, as a clause."""
     return f" over {population}" if population else ""
-
-
-def few_clusters(d: Decided) -> str:
-    """Which number is too small for a decision: the levels of a sampled factor, or those of them in one stratum."""
-    factor, n = min(d.levels.items(), key=lambda entry: entry[1], default=("cluster", 0))
-    needed = f"fewer than {FEWEST_CLUSTERS} say too little about others"
-    if n < FEWEST_CLUSTERS:
-        return f"it rests on {n} {factor_label(factor)}{_s(n)}, and {needed}"
-    fewest = f"fewer than {FEWEST_CLUSTERS}" if d.fewest_levels is None else f"only {d.fewest_levels}"
-    among = " or ".join(f"{n} {factor_label(factor)}s" for factor, n in d.levels.items())
-    return f"one of the strata that it averages over holds {fewest} of its {among}, and {needed}"
 
 
 class _WithMissing(Protocol):
@@ -92,18 +81,21 @@ def _decision(c: Comparison) -> str:
     if c.low is None or c.high is None:
         return f"Too few data to compare {c.b} with {c.a} in {figure}: {_too_little(c)}."
     if c.open_because == "too few clusters":
-        return f"{c.b} and {c.a} are not compared in {figure}: {few_clusters(c)}."
-    span, noise = decided_interval(c), _noise(c)
+        return f"{c.b} and {c.a} are not compared in {figure}: a single cluster says nothing of others."
+    span, noise = decided_interval(c), f"{_few(c)}{_noise(c)}"
+    if c.identical:
+        few = f"; so few show no equivalence within ±{c.margin:g} ({span})" if c.verdict != "equivalent" else ""
+        return f"{c.b} and {c.a} are the same on all {c.n_items:,} questions in {figure}{few}.{noise}"
     if c.verdict == "equivalent":
         within = " There is a difference, but it is within the margin." if _is_significant(c.p_adjusted, c) else ""
         return (
             f"{c.b} and {c.a} are equivalent in {figure}{over(c.population)}: less than ±{c.margin:g} apart ({span})."
-            f"{within}{few_decide(c)}{noise}"
+            f"{within}{noise}"
         )
     if c.verdict in ("larger", "smaller"):
         by = f" by {_digits(abs(c.difference))}" if c.difference is not None else ""
         more = f"{c.b} has a {VERDICT_WORDS[c.verdict]} {figure} than {c.a}{by}"
-        return f"{more}{over(c.population)} ({span}).{kinds_like_those(c, 'difference')}{few_decide(c)}{noise}"
+        return f"{more}{over(c.population)} ({span}).{noise}"
     chance = ", which among this many comparisons may be due to chance" if _is_significant(c.p, c) else ""
     power = (
         f" Only {_digits(c.minimum_detectable_effect)} or more would be found {POWER:.0%} of the time."
@@ -111,11 +103,9 @@ def _decision(c: Comparison) -> str:
         else ""
     )
     alike = f" They are alike within ±{_digits(c.alike_within)}." if c.alike_within is not None else ""
-    if c.open_because == "kinds not asked":
-        alike = f" On the items asked they are alike, but {kinds_not_asked(c.levels, c.largest_change)}.{alike}"
     return (
         f"{c.b} and {c.a} cannot be distinguished in {figure}{over(c.population)}, nor called equivalent within "
-        f"±{c.margin:g} ({span}{chance}).{alike}{power}{few_decide(c)}{noise}"
+        f"±{c.margin:g} ({span}{chance}).{alike}{power}{noise}"
     )
 
 
@@ -128,7 +118,7 @@ def decided_interval(c: Comparison) -> str:
     )
     span = f"{level(confidence)} interval{corrected} {signed(low)} to {signed(high)}"
     if c.verdict == "equivalent" and c.decided_low is not None:
-        span = f"two one-sided tests, {span}{room_for_unseen(c.largest_change)}"
+        span = f"two one-sided tests, {span}"
     if c.difference is None:
         span += f"; the servers' answers leave it between {signed(c.bound_low)} and {signed(c.bound_high)}"
     return span
@@ -141,41 +131,10 @@ def interval_behind(c: Comparison) -> tuple[float | None, float | None, float]:
     return c.decided_low, c.decided_high, c.decided_confidence
 
 
-def room_for_unseen(largest_change: float | None) -> str:
-    """That an interval allows for kinds of clusters not seen, and by how much these may differ."""
-    if largest_change == 0:
-        return ""
-    most = "" if largest_change is None else f" that differ by at most {largest_change:g}"
-    return f", allowing for kinds of clusters not seen{most}"
-
-
-def kinds_not_asked(levels: Mapping[str, int], largest_change: float | None) -> str:
-    """Why clusters that are alike do not settle the question: there may be others."""
-    sampled = " and ".join(f"{n} {factor}{_s(n)}" for factor, n in levels.items())
-    most = "" if largest_change is None else f" by up to {largest_change:g}"
-    room = f"so few ({sampled}) may miss a kind that differs{most}"
-    return f"{room} (`largest_change` in the config can bound this)"
-
-
-def few_decide(d: Decided) -> str:
-    """That an interval may be too short, where a few levels decide the difference."""
-    if not d.is_of_few:
-        return ""
-    factors = " or ".join(f"{factor_label(factor)}s" for factor in d.levels)
-    return f" A few of its {factors} decide this, so its interval may be too short."
-
-
-def kinds_like_those(d: Decided, what: str) -> str:
-    """What kinds that were not asked could do to a difference that was shown; empty where they cannot undo it."""
-    if not d.is_of_kinds_asked or d.largest_change is None:
-        return ""
-    span = f"between {signed(d.unseen_low)} and {signed(d.unseen_high)}"
-    return f" This is of kinds like those asked: were others apart by up to {d.largest_change:g}, the {what} is {span}."
-
-
-def rests_on_kinds_asked(c: Comparison) -> bool:
-    """Whether the verdict that two differ holds for kinds like those asked, and others could undo it."""
-    return c.verdict in ("larger", "smaller") and c.is_of_kinds_asked
+def _few(d: Decided) -> str:
+    """That a verdict rests on few levels of a sampled factor."""
+    rests = rests_on(d.levels)
+    return f" It {rests}." if rests else ""
 
 
 def nothing_in_common(undefined_for: Sequence[str], they: str = "they", both: str = "both") -> str:

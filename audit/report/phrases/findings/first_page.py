@@ -16,6 +16,7 @@ from audit.report.figures import Condition, Figures, Leading
 from audit.report.formatting import bounded, figure, hundredths, measure_label, number, one_line
 from audit.report.formatting.questions import continuation_text, prompt_text
 from audit.report.phrases.counted import count, enumeration
+from audit.report.phrases.findings.reach import rests_on
 from audit.report.phrases.findings.sides import Side, side_of
 from audit.results import Example, Measure, SuiteInfo
 
@@ -36,9 +37,7 @@ _ROWS_OF_A_SUITE, _ROWS_OF_ONE_SUITE = 3, 8
 #: Remarks on numbers whose interval does not show on which side of ``{neutral}`` they lie.
 _REMARKS: Mapping[Side, str] = {
     "open": "may be {neutral}",
-    "unseen": "may be {neutral}, for kinds that were not asked",
     "missing": "open: answers are missing",
-    "few": "too few to tell",
     "no interval": "no interval",
 }
 
@@ -308,7 +307,7 @@ def _certainty(measure: Measure, meaning: Mapping[str, Any] | None, alpha: float
     if measure.value is None and measure.bound_low is None:
         return "no value"
     remark = "" if neutral is None else _REMARKS.get(side_of(measure, neutral, alpha), "")
-    remark = remark or ("rests on few" if measure.is_of_few else "")
+    remark = remark or rests_on(measure.levels)
     if meaning is None:
         return remark.format(neutral=number(neutral, 2))
     at_neutral = "" if neutral is None else number(100 * (neutral - _origin(measure, meaning)), 0)
@@ -316,11 +315,11 @@ def _certainty(measure: Measure, meaning: Mapping[str, Any] | None, alpha: float
 
 
 def stands_alone(measure: Measure, alpha: float) -> bool:
-    """Whether a figure and its interval may be quoted without the report: not one of few levels, nor one that missing
-    answers leave open, nor one without an interval."""
+    """Whether a figure and its interval may be quoted without the report: not one that missing answers
+    leave open, nor one without an interval."""
     if measure.low is None or measure.high is None:
         return False
-    return measure.neutral is None or side_of(measure, measure.neutral, alpha) not in ("no interval", "few", "missing")
+    return measure.neutral is None or side_of(measure, measure.neutral, alpha) not in ("no interval", "missing")
 
 
 def plain_sentence(measure: Measure, meaning: Mapping[str, Any]) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from audit.analysis.decisions import FEWEST_CLUSTERS
 from audit.results import Measure
 
-Side = Literal["above", "below", "open", "unseen", "missing", "few", "no interval"]
+Side = Literal["above", "below", "open", "missing", "no interval"]
 
 
 def side_of(measure: Measure, neutral: float, alpha: float) -> Side:
@@ -17,15 +16,10 @@ def side_of(measure: Measure, neutral: float, alpha: float) -> Side:
     """
     if measure.low is None or measure.high is None:
         return "no interval"
-    if measure.levels and measure.least_levels < FEWEST_CLUSTERS:
-        return "few"
     is_sure = measure.p_adjusted is None or measure.p_adjusted < alpha
     if is_sure and not measure.low <= neutral <= measure.high:
         return "above" if measure.low > neutral else "below"
-    if _excludes(measure.complete_case_low, measure.complete_case_high, neutral):
-        return "missing"
-    is_of_unseen = measure.is_of_unseen and _excludes(measure.sampling_low, measure.sampling_high, neutral)
-    return "unseen" if is_of_unseen else "open"
+    return "missing" if _excludes(measure.complete_case_low, measure.complete_case_high, neutral) else "open"
 
 
 def _excludes(low: float | None, high: float | None, neutral: float) -> bool:

@@ -1,0 +1,337 @@
+"""A figure's estimate from the rows of a table: which rows it uses, what they are clustered by, and by which estimator.
+
+An estimator is a record: whether it is a mean, and its functions of arrays. Nothing else asks for its name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from audit.analysis.estimators.correlations import (
+    Correlated,
+    correlation,
+    correlation_difference,
+    extreme_items,
+    noise_of_draws,
+)
+from audit.analysis.estimators.design import Design, renumbered
+from audit.analysis.estimators.estimate import Between, Codes, Estimate, Floats, Student, unknown
+from audit.analysis.estimators.means import clustered_mean, weighted_mean
+from audit.analysis.estimators.probabilities import mean_probability
+from audit.analysis.estimators.shares import mean_share, share_difference
+from audit.analysis.table import Bools, Quantity, Table, level_key
+from backends.base import Scalar
+from suites.base import RUN, Factor, MeasureSpec
+
+
+class Figure(NamedTuple):
+    """A figure: its value, NaN if only bounded; its estimate; and the bounds within which it is identified."""
+
+    value: float
+    estimate: Estimate
+    bound_low: float
+    bound_high: float
+
+
+NO_FIGURE = Figure(math.nan, unknown(), math.nan, math.nan)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """What the items (n,) of a figure are grouped by.
+
+    Attributes
+    ----------
+    design : Design
+    own, covariate : arrays (n,) and (G,), or None
+        Of a correlation: each item's correlated cluster, and the clusters' covariate.
+    """
+
+    design: Design
+    own: Codes | None = None
+    covariate: Floats | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A quantity of a figure's items (n,): value (NaN where only bounds are known), bounds, variances through draws."""
+
+    value: Floats
+    low: Floats
+    high: Floats
+    draw_variance: Floats | None = None
+
+    @classmethod
+    def of(cls, quantity: Quantity, used: Bools) -> Column:
+        """The used rows (n,) of a quantity."""
+        if used.all():
+            return cls(*quantity)
+        value = quantity.value[used]
+        low, high = (value if end is quantity.value else end[used] for end in (quantity.low, quantity.high))
+        return cls(value, low, high, None if quantity.draw_variance is None else quantity.draw_variance[used])
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every value is known."""
+        return self.low is self.high or np.array_equal(self.low, self.high)
+
+    def mirrored(self, about: float) -> Column:
+        """The quantity mirrored about a value."""
+        return Column(2 * about - self.value, 2 * about - self.high, 2 * about - self.low, self.draw_variance)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimator:
+    """How a figure is estimated: of one model, and the difference of two over the same items."""
+
+    is_mean: bool
+    figure: Callable[[Column, Groups, MeasureSpec], Figure]
+    difference: Callable[[Column, Column, Groups, MeasureSpec], Figure]
+    as_if_independent: Callable[[Column, Groups], Estimate]
+
+
+def estimator_of(spec: MeasureSpec) -> Estimator:
+    """A figure's estimator.
+
+    Raises
+    ------
+    ValueError
+        If there is none of this name.
+    """
+    if (found := ESTIMATORS.get(spec.estimator)) is None:
+        raise ValueError(f"{spec.measure}: unknown estimator {spec.estimator!r}")
+    return found
+
+
+# -- rows and groups ---------------------------------------------------------------------------
+
+
+def usable(table: Table, spec: MeasureSpec) -> Bools:
+    """The rows (n,) that a figure uses: they match, have the quantity and, for a correlation, the covariate."""
+    used = table.matching(spec.where) & table.has(spec.quantity)
+    return used if spec.covariate is None else used & np.isfinite(_covariate(table, spec))
+
+
+def meant(table: Table, spec: MeasureSpec) -> Bools:
+    """Rows (n,) that a figure is about, answered or not: not those of strata without a weight."""
+    rows = table.matching(spec.where)
+    if spec.stratum is not None and spec.weights is not None:
+        weighted = {level_key(level) for level in spec.weights}
+        known = [code for code, level in enumerate(table.levels.get(spec.stratum, ())) if level_key(level) in weighted]
+        rows &= np.isin(table.codes(spec.stratum), known)
+    return rows if spec.covariate is None else rows & np.isfinite(_covariate(table, spec))
+
+
+def clusters_of(table: Table, spec: MeasureSpec) -> dict[str, Codes]:
+    """What a figure is clustered by: the codes (n,) of each sampled factor, or of its family; and of the runs.
+
+    A factor that the figure's condition fixes is not sampled. This is the one place that says so.
+    """
+    found = dict(table.cluster_codes(factor) for factor in spec.clusters if factor not in spec.where)
+    if RUN in table.levels and RUN not in spec.where:
+        found[RUN] = table.codes(RUN)
+    return found
+
+
+def groups_of(table: Table, spec: MeasureSpec, used: Bools) -> Groups:
+    """The clusters and strata of the used rows (n,), none of which may be of `undefined_strata`."""
+    weights = None if spec.weights is None else tuple(spec.weights.items())
+    key = (
+        hashlib.blake2b(used).digest(),
+        spec.clusters,
+        spec.membership,
+        spec.stratum,
+        weights,
+        spec.covariate,
+        *spec.where,
+    )
+    return table.cached(key, lambda: _groups(table, spec, used), int(used.sum()))
+
+
+def _groups(table: Table, spec: MeasureSpec, used: Bools) -> Groups:
+    n = int(used.sum())
+    clusters = {name: codes[used] for name, codes in clusters_of(table, spec).items()}
+    belongs = None if spec.membership is None else table.belongs(spec.membership, used)
+    design = Design(n, clusters, *_strata(table, spec, used), membership=belongs)
+    if spec.covariate is None:
+        return Groups(design)
+    own = renumbered(table.codes(spec.clusters[0])[used])
+    covariate, of_items = np.full(int(own.max(initial=-1)) + 1, np.nan), _covariate(table, spec)[used]
+    covariate[own] = of_items
+    if not np.array_equal(covariate[own], of_items):
+        raise ValueError(f"{spec.measure}: {spec.covariate} is not constant within {spec.clusters[0]}")
+    return Groups(design, own, covariate)
+
+
+def _strata(table: Table, spec: MeasureSpec, used: Bools) -> tuple[Codes, Floats]:
+    """The used rows' strata, and the strata's weights."""
+    if spec.stratum is None or spec.weights is None:
+        return np.zeros(int(used.sum()), dtype=np.intp), np.ones(1)
+    codes, weights = table.codes(spec.stratum)[used], {level_key(key): of for key, of in spec.weights.items()}
+    levels = table.levels.get(spec.stratum, [])
+    return renumbered(codes), np.array([weights[level_key(levels[code])] for code in np.unique(codes)])
+
+
+def undefined_strata(table: Table, spec: MeasureSpec, used: Bools) -> list[Factor]:
+    """Levels of the stratum with a weight but no used rows, or with used rows but no weight."""
+    if spec.stratum is None or spec.weights is None:
+        return []
+    levels = [*table.levels.get(spec.stratum, ()), None]  # -1, no level, takes the last
+    present = {level_key(levels[code]) for code in np.unique(table.codes(spec.stratum)[used])}
+    weighted = {level_key(level) for level in spec.weights}
+    return [level for _, level in sorted(present ^ weighted, key=str)]
+
+
+def _covariate(table: Table, spec: MeasureSpec) -> Floats:
+    """The covariate (n,) of all rows as numbers, NaN if a row has none."""
+    if spec.covariate is None or not spec.clusters:
+        raise ValueError(f"{spec.measure}: a correlation needs a covariate and a cluster factor")
+    numbers = [_number(level) for level in table.levels.get(spec.covariate, ())]
+    return np.array([*numbers, math.nan])[table.codes(spec.covariate)]  # -1, no covariate, takes the last
+
+
+def _number(level: Scalar) -> float:
+    return math.nan if level is None else float(level)
+
+
+def figure_of(table: Table, spec: MeasureSpec, quantity: Quantity, used: Bools) -> tuple[Figure, Groups | None]:
+    """A figure of the used rows (n,), and their groups; None if a stratum, or all, has no rows: it is undefined."""
+    if not used.any() or undefined_strata(table, spec, used):
+        return NO_FIGURE, None
+    groups = groups_of(table, spec, used)
+    return estimator_of(spec).figure(Column.of(quantity, used), groups, spec), groups
+
+
+# -- means -------------------------------------------------------------------------------------
+
+
+def _mean(column: Column, groups: Groups, spec: MeasureSpec) -> Figure:
+    at = column.low, column.high
+    if column.is_exact:
+        estimate = _mean_of_kind(at[0], groups.design, spec)
+        value = weighted_mean(column.value, groups.design)
+        return Figure(value, estimate, value, value)
+    low, high = (weighted_mean(end, groups.design) for end in at)
+    value = weighted_mean(column.value, groups.design)  # NaN where a row is known only by bounds
+    return Figure(value, Between(*(_mean_of_kind(end, groups.design, spec) for end in at)), low, high)
+
+
+def _mean_of_kind(values: Floats, design: Design, spec: MeasureSpec) -> Estimate:
+    """The mean by the method of its kind: shares of yes and no, probabilities, or any number."""
+    if spec.kind not in ("probability", "share") or values.min() < 0 or values.max() > 1:
+        return clustered_mean(values, design)
+    return (mean_share if spec.from_counts or _is_yes_or_no(values) else mean_probability)(values, design)
+
+
+def _is_yes_or_no(values: Floats) -> bool:
+    return bool(((values == 0) | (values == 1)).all())
+
+
+def _mean_difference(a: Column, b: Column, groups: Groups, spec: MeasureSpec) -> Figure:
+    is_binary = spec.kind in ("probability", "share") and all(map(_is_yes_or_no, (a.low, a.high, b.low, b.high)))
+    estimate = share_difference if is_binary else clustered_mean
+    low = b.low - a.high
+    value = weighted_mean(b.value - a.value, groups.design)
+    if a.is_exact and b.is_exact:
+        return Figure(value, estimate(low, groups.design), value, value)
+    ends = low, b.high - a.low
+    bounds = (weighted_mean(end, groups.design) for end in ends)
+    return Figure(value, Between(*(estimate(end, groups.design) for end in ends)), *bounds)
+
+
+def _independent_mean(column: Column, groups: Groups) -> Estimate:
+    design = groups.design.as_if_independent
+    low = clustered_mean(column.low, design)
+    return low if column.is_exact else Between(low, clustered_mean(column.high, design))
+
+
+# -- correlations ------------------------------------------------------------------------------
+
+
+def _correlation(column: Column, groups: Groups, spec: MeasureSpec) -> Figure:
+    own, covariate = _correlated_by(groups)
+    if len(covariate) < 2:
+        return NO_FIGURE
+    noise = _noise(column, spec, own)
+    if column.is_exact:
+        of = Correlated(column.low, own, covariate, noise)
+        return Figure(of.value, correlation(of, groups.design), of.value, of.value)
+    extremes = [extreme_items(column.low, column.high, covariate, own, sign) for sign in (-1, 1)]
+    ends = [Correlated(items, own, covariate, noise) for _, items in extremes]
+    bounds = extremes[0][0], extremes[1][0]
+    if noise is not None:
+        known = [end.value for end in ends]
+        is_known = not np.isnan(known).any()
+        bounds = (min(bounds[0], known[0]), max(bounds[1], known[1])) if is_known else (-1.0, 1.0)
+    # Where the extreme items do not reach the bound itself, the interval must still hold it.
+    low, high = (_reaching(correlation(end, groups.design), bound) for end, bound in zip(ends, bounds, strict=True))
+    return Figure(math.nan, Between(low, high), *bounds)
+
+
+def _reaching(estimate: Estimate, bound: float) -> Estimate:
+    """The estimate with its value at a bound that its items do not reach."""
+    return replace(estimate, value=bound) if isinstance(estimate, Student) and estimate.is_known else estimate
+
+
+def _correlation_difference(a: Column, b: Column, groups: Groups, spec: MeasureSpec) -> Figure:
+    own, covariate = _correlated_by(groups)
+    if len(covariate) < 2:
+        return NO_FIGURE
+    noises = [_noise(column, spec, own) for column in (a, b)]
+    if a.is_exact and b.is_exact:
+        of_a, of_b = (
+            Correlated(column.low, own, covariate, noise) for column, noise in zip((a, b), noises, strict=True)
+        )
+        estimate = correlation_difference(of_a, of_b, groups.design)
+        if (b.low - a.low == 0).all():
+            estimate = unknown(0.0)  # the same counts: how other items would move the correlation has no bound
+        return Figure(estimate.value, estimate, estimate.value, estimate.value)
+    ends = []
+    for of_a, of_b in ((1, -1), (-1, 1)):
+        bounds, items = zip(
+            *(extreme_items(column.low, column.high, covariate, own, sign) for column, sign in ((a, of_a), (b, of_b))),
+            strict=True,
+        )
+        one, other = (Correlated(x, own, covariate, noise) for x, noise in zip(items, noises, strict=True))
+        found = correlation_difference(one, other, groups.design)
+        value = bounds[1] - bounds[0] if noises == [None, None] else found.value
+        ends.append(replace(found, value=value) if isinstance(found, Student) else found)
+    return Figure(math.nan, Between(*ends), *(end.value for end in ends))
+
+
+def _independent_correlation(column: Column, groups: Groups) -> Estimate:
+    own, covariate = _correlated_by(groups)
+    n = len(column.low)
+    r = Correlated(column.low, np.arange(n), covariate[own]).value if n > 3 else math.nan
+    if not column.is_exact or column.draw_variance is not None or not abs(r) < 1:
+        return unknown()
+    return Student(r, 1 / math.sqrt(n - 3), math.inf, scale="fisher")
+
+
+def _correlated_by(groups: Groups) -> tuple[Codes, Floats]:
+    if groups.own is None or groups.covariate is None:
+        raise ValueError("a correlation needs a covariate and a cluster factor")
+    return groups.own, groups.covariate
+
+
+def _noise(column: Column, spec: MeasureSpec, own: Codes) -> Floats | None:
+    """The items' variances (n,) through the draws that they are counted from; None if they are not."""
+    if column.draw_variance is None or not (column.draw_variance != 0).any():
+        return None
+    middle = (column.low + column.high) / 2
+    least, most = spec.limits
+    if middle.min() < least or middle.max() > most:  # mirrored about the neutral value
+        least, most = 2 * (spec.neutral or 0.0) - most, 2 * (spec.neutral or 0.0) - least
+    return noise_of_draws(middle, column.draw_variance, own, (least, most))
+
+
+ESTIMATORS: Mapping[str, Estimator] = {
+    "mean": Estimator(True, _mean, _mean_difference, _independent_mean),
+    "correlation": Estimator(False, _correlation, _correlation_difference, _independent_correlation),
+}

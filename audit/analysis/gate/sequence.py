@@ -1,0 +1,170 @@
+"""Whether a figure got worse, judged every night: one e-process over all nights since the baseline.
+
+A test at 95 % that is repeated every night eventually raises a false alarm. Let z_k be night k's excess of the harm
+over the margin, in standard errors of its noise: at the margin's edge it is standard normal, whatever came before, as
+the questions and the baseline stay and only the noise is new. Then exp(λ z_k - λ²/2) has the expectation 1 or less, and
+so does the product over nights from s to k. A change may come on any night, so the products are averaged,
+
+    M_k = Σ_{s ≤ k} w_s · mean over λ of Π_{j = s..k} exp(λ z_j - λ²/2),    w_s = s^-1.5 / ζ(1.5),
+
+and by Ville's inequality the chance that M ever reaches 1 / α is at most α while the harm keeps the margin (Ramdas,
+Grünwald, Vovk, Shafer 2023, Statistical Science 38(4); started on any night: Shin, Ramdas, Rinaldo 2024, NEJSDS 2(2)).
+
+The baseline's own noise is the same on every night. Half of α is for it: the margin is raised by its one-sided bound.
+
+Where nights and baseline share no question, the errors of two nights are not independent (both may lack a kind of
+occupation): then each night stands for itself, as w_k · exp(λ z_k - λ²/2), which is alpha spending (Lan and DeMets
+1983, Biometrika 70(3)).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import special
+
+_DECLINE = 1.5
+#: Bets, in standard errors: one of them is near the excess that there is.
+_BETS = np.array([0.5, 1.0, 2.0, 4.0, 8.0])
+#: What the first set of questions has of the baseline's part of the error; further sets share the rest.
+_FIRST_SET = 0.8
+_LEAST_P = 1e-15
+
+
+def share_of_look(number: int) -> float:
+    """The share of the error over all looks that look ``number`` (from 1) may spend."""
+    return float(number**-_DECLINE / special.zeta(_DECLINE))
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A figure on one night, against its baseline.
+
+    Attributes
+    ----------
+    up, down : float
+        The least harm if the figure moved up or down; -inf if that side is no harm.
+    se, df : float
+        Standard error of the night's noise, and its degrees of freedom. 0: the change is known exactly.
+    base_se, base_df : float
+        The same of the baseline's.
+    questions, answers : str
+        Hashes of the questions that both share, and of the answers.
+    accumulates : bool
+        Whether the errors of nights are independent, given the questions.
+    run_variance, base_run_variance : float
+        Variance of the figure between the night's ``runs``, and between the baseline's. With two or more of each, the
+        errors follow from these variances, over all nights so far, instead of from ``se`` and ``base_se``.
+    """
+
+    up: float
+    down: float
+    se: float
+    df: float = math.inf
+    base_se: float = 0.0
+    base_df: float = math.inf
+    questions: str = ""
+    answers: str = ""
+    accumulates: bool = True
+    run_variance: float = 0.0
+    base_run_variance: float = 0.0
+    runs: int = 1
+    base_runs: int = 1
+
+
+def distinct(looks: Sequence[Look]) -> list[Look]:
+    """The looks in order, without those whose answers came before: a repeated run says nothing new."""
+    seen: dict[str, Look] = {}
+    for number, look in enumerate(looks):
+        seen.setdefault(look.answers or str(number), look)
+    return list(seen.values())
+
+
+def shows(looks: Sequence[Look], margin: float, alpha: float) -> bool:
+    """Whether the looks show a harm above the margin at the error ``alpha``."""
+    is_noisy = any(look.base_se > 0 for look in looks)
+    of_nights = alpha / 2 if is_noisy else alpha
+    return evidence(looks, margin, alpha - of_nights) >= -math.log(of_nights)
+
+
+def p_of_harm(looks: Sequence[Look], margin: float) -> float:
+    """The smallest error α at which the looks so far, the last of them tonight's, show a harm above the margin.
+
+    It may be read on any night: while the harm keeps the margin, the chance that it is ever α or less is at most α.
+    """
+    if not looks or not math.isfinite(max(looks[-1].up, looks[-1].down)):
+        return 1.0
+    if not shows(looks, margin, 1.0 - 1e-9):
+        return 1.0
+    shown, open_ = 1.0, _LEAST_P
+    if shows(looks, margin, open_):
+        return open_
+    while shown / open_ > 1.01:
+        middle = math.sqrt(shown * open_)
+        shown, open_ = (middle, open_) if shows(looks, margin, middle) else (shown, middle)
+    return shown
+
+
+def evidence(looks: Sequence[Look], margin: float, of_baseline: float) -> float:
+    """log M of the last look, with the error ``of_baseline`` for the bound of the baseline's noise."""
+    sides = [side for side in ("up", "down") if any(getattr(look, side) > -math.inf for look in looks)]
+    sets: dict[str, int] = {}
+    looks = _with_all_runs(looks)
+    running = {side: np.full(len(_BETS), -math.inf) for side in sides}
+    last = running
+    for number, look in enumerate(looks, 1):
+        place = sets.setdefault(look.questions, len(sets))
+        share = _FIRST_SET if place == 0 else (1 - _FIRST_SET) * share_of_look(place)
+        room = _bound(look, of_baseline * share)
+        weight = math.log(share_of_look(number))
+        last = {}
+        for side in sides:
+            z = _score(getattr(look, side) - margin - room, look.se, look.df)
+            bet = _BETS * z - _BETS**2 / 2 if math.isfinite(z) else np.full(len(_BETS), z)
+            if look.accumulates:
+                running[side] = last[side] = np.logaddexp(running[side], weight) + bet
+            else:
+                last[side] = weight + bet
+    if not sides:
+        return -math.inf
+    return float(special.logsumexp([special.logsumexp(of) - math.log(len(_BETS)) for of in last.values()])) - math.log(
+        len(sides)
+    )
+
+
+def _with_all_runs(looks: Sequence[Look]) -> list[Look]:
+    """The looks with errors from the variance between runs, of all nights until each."""
+    found, squares, df = [], 0.0, 0
+    for look in looks:
+        if look.runs > 1 and look.base_runs > 1:
+            if df == 0:
+                squares, df = look.base_run_variance * (look.base_runs - 1), look.base_runs - 1
+            squares, df = squares + look.run_variance * (look.runs - 1), df + look.runs - 1
+            se, base_se = math.sqrt(squares / df / look.runs), math.sqrt(squares / df / look.base_runs)
+            look = replace(look, se=se, df=df, base_se=base_se, base_df=df)
+        found.append(look)
+    return found
+
+
+def _bound(look: Look, error: float) -> float:
+    """One-sided bound of the baseline's noise."""
+    if look.base_se == 0:
+        return 0.0
+    return (
+        look.base_se * float(-special.stdtrit(look.base_df, error))
+        if math.isfinite(look.base_df)
+        else (look.base_se * float(-special.ndtri(error)))
+    )
+
+
+def _score(excess: float, se: float, df: float) -> float:
+    """The excess in standard errors, as a normal score of Student's t: at the margin's edge it is standard normal."""
+    if se == 0:
+        return math.copysign(math.inf, excess) if excess != 0 else -math.inf
+    t = excess / se
+    if not math.isfinite(df) or not math.isfinite(t):
+        return t
+    return math.copysign(float(-special.ndtri(special.stdtr(df, -abs(t)))), t)
