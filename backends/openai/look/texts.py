@@ -252,7 +252,7 @@ async def _chosen(look: Looking, tokenizer: RemoteTokenizer | None, word: str) -
     if both[:-1] != before:
         return None
     ask = chosen_by_score if look.found.family == "sglang" else chosen_by_completions
-    # Two, one of them unlikely: a server that ignores the choice lists the likeliest alone (vLLM ignores unknown fields).
+    # Two, one of them unlikely: who ignores the choice, as vLLM does unknown fields, lists the likeliest alone.
     return (await ask(look.api, {tuple(before): [both[-1], before[0]]}))[tuple(before)][both[-1]]
 
 
