@@ -9,7 +9,7 @@ from pathlib import Path
 
 from audit import Audit
 from backends import named_backend
-from suites.benchmarks.sentences import LikelierSentence, SentenceSet, share
+from suites.kinds.sentences import LikelierSentence, SentenceSet, share
 
 ROWS = Path(__file__).parent / "suites" / "religion.csv"
 

@@ -6,15 +6,16 @@ rows, without knowing the suite.
 
 from __future__ import annotations
 
-import importlib
+import contextlib
+import hashlib
+import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
-from backends.base import Backend, Capability, Request, Response
+from backends.base import Backend, Capability, ClassifyRequest, GenerateRequest, Request, Response
 from backends.checked_fields import wrong_field
 from backends.errors import ConfigError
 from suites.presentation import Chart, Factor, Meaning, PublishedFigure, TableLayout
@@ -347,8 +348,21 @@ class Family(NamedTuple):
     of: Mapping[Factor, Factor]
 
 
+def needed_for(request: Request) -> set[Capability]:
+    """What a backend must be able to do to answer a question."""
+    if isinstance(request, ClassifyRequest):
+        return {"classify"}
+    chat: set[Capability] = set() if isinstance(request.prompt, str) else {"chat"}
+    if isinstance(request, GenerateRequest):
+        return {"generate", *chat}
+    return {"score", *chat, *(("score_alone",) if request.first_given else ())}
+
+
 class Suite(ABC):
-    """A benchmark: questions, how to read the answers, and the figures they give."""
+    """A benchmark: questions (`items`), how an answer becomes numbers (`read`), the figures to report (`measures`).
+
+    All else has a default, here.
+    """
 
     name: str
     #: Its name in reports; empty: the name of its class.
@@ -377,24 +391,12 @@ class Suite(ABC):
     #: The families of the levels of sampled factors, or of memberships.
     families: Mapping[str, Family] = {}
 
-    @staticmethod
-    def from_file(path: str | Path, **options: Any) -> Suite:
-        """A suite from a file: see `suites.from_file`."""
-        suite: Suite = importlib.import_module("suites.custom").from_file(path, **options)
-        return suite
+    #: A suite from a file: `suites.from_file`, which `suites.custom` puts here.
+    from_file: ClassVar[Callable[..., Suite]]
 
     @abstractmethod
     def items(self) -> Iterator[Item]:
         """Yield the questions lazily, in an order that keeps shared prefixes together."""
-
-    @property
-    @abstractmethod
-    def needs(self) -> frozenset[Capability]:
-        """What a backend must be able to do."""
-
-    @abstractmethod
-    def signature(self) -> Mapping[str, Any]:
-        """Everything about the suite that may change a figure: options, data hashes. JSON-ready."""
 
     @abstractmethod
     def read(self, item: Item, response: Response) -> Row:
@@ -403,6 +405,25 @@ class Suite(ABC):
     @abstractmethod
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
         """The figures this suite reports, given one model's rows (after `derive`)."""
+
+    # -- everything below is optional ------------------------------------------------------------------
+
+    @property
+    def needs(self) -> frozenset[Capability]:
+        """What a backend must be able to do. Default: what the suite's own questions ask of it."""
+        return frozenset().union(*(needed_for(item.request) for item in self.items() if item.scorer is None))
+
+    def signature(self) -> Mapping[str, Any]:
+        """Everything about the suite that may change a figure: options, data hashes. JSON-ready.
+
+        Default: the version, and a hash of all questions and of the code that reads the answers, where it has a file.
+        """
+        asked = hashlib.sha256()
+        with contextlib.suppress(OSError, TypeError):
+            asked.update(inspect.getsource(type(self)).encode())
+        for item in self.items():
+            asked.update(repr((item.id, item.request, sorted(item.factors.items()), item.scorer)).encode())
+        return {"version": self.version, "sha256": asked.hexdigest()}
 
     def follow_ups(self, item: Item, response: Response) -> Iterable[Item]:
         """Questions that depend on an answer. Asked in a further round; their ids must be new."""

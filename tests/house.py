@@ -33,12 +33,19 @@ def modules(root: Path, package: str) -> dict[str, Path]:
 
 
 def import_graph(files: Mapping[str, Path]) -> dict[str, set[str]]:
-    """Who imports whom when the program runs: imports inside functions count, those for type checkers do not."""
+    """Who imports whom when the program runs: in functions and by name too, but not what is for type checkers alone.
+
+    A package's ``__init__`` that gives its names on demand imports none of them.
+    """
     return {name: set(_imported(path, files)) - {name} for name, path in files.items()}
 
 
 def _imported(path: Path, files: Mapping[str, Path]) -> Iterator[str]:
-    for node in _walk_at_run_time(ast.parse(path.read_text("utf-8"))):
+    text = path.read_text("utf-8")
+    for node in _walk_at_run_time(ast.parse(text)):
+        by_name = isinstance(node, ast.Constant) and node.value in files and "import_module" in text
+        if by_name and path.name != "__init__.py":
+            yield str(node.value)
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]

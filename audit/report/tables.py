@@ -18,9 +18,12 @@ from audit.report.formatting import (
     measure_label,
     one_line,
     plain_number,
+    where_label,
 )
 from audit.report.phrases import captions
 from audit.results import Measure, Rank, Reproduction, Where, where_key
+from backends.base import Scalar
+from suites.base import KIND
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +92,12 @@ def paper_tables(figures: Figures, suite: str) -> list[PaperTable]:
 
 
 def named_tables(figures: Figures) -> Iterator[tuple[str, str, PaperTable]]:
-    """(suite/table, file name without its ending, table) of every suite's tables."""
-    tables = [table for info in figures.result.suites for table in paper_tables(figures, info.name)]
+    """(suite/table, file name without its ending, table) of every suite's tables; its figures, if it declares none."""
+    tables = [
+        table
+        for info in figures.result.suites
+        for table in paper_tables(figures, info.name) or [_of_figures(figures, info.name)]
+    ]
 
     def stem(key: str) -> str:
         return "-".join(map(file_name, key.rsplit("/", 1)))
@@ -99,6 +106,29 @@ def named_tables(figures: Figures) -> Iterator[tuple[str, str, PaperTable]]:
     for table in tables:
         key = f"{table.suite}/{table.name}"
         yield key, f"tables/{names[key]}", table
+
+
+def _of_figures(figures: Figures, suite: str) -> PaperTable:
+    """A suite's figures but those of single levels: a column for each measure, a row for each condition."""
+    specs = [m.spec for m in figures.result.measures if m.suite == suite and not m.spec.is_subgroup]
+    kinds: dict[str, set[Scalar]] = defaultdict(set)
+    for spec in specs:
+        kinds[spec.measure].add(spec.where.get(KIND))
+    fixed = {name: {KIND: next(iter(of))} for name, of in kinds.items() if len(of) == 1 and None not in of}
+    conditions = [{k: v for k, v in s.where.items() if k not in fixed.get(s.measure, {})} for s in specs]
+    by_condition = {where_key(where): where for where in conditions}
+    layout = {
+        "name": "figures",
+        "title": f"Figures of {suite}",
+        "source": "",
+        "columns": [
+            {"label": measure_label(name), "measure": name, "where": fixed.get(name, {}), "group": ""} for name in kinds
+        ],
+        "rows": [(where_label(where) or "all", where) for where in by_condition.values()],
+        "scale": 1.0,
+        "decimals": 3,
+    }
+    return _table(figures, suite, layout, ())
 
 
 def rank_rows(figures: Figures, suite: str) -> list[tuple[str, dict[str, Rank]]]:

@@ -53,6 +53,12 @@ def finder_of(words: Sequence[str], *, whole: bool) -> Callable[[str], bool]:
     return lambda text: pattern.search(as_read(text)) is not None
 
 
+def folded(text: str) -> str:
+    """The words of a text alone: two texts with the same fold differ in case, spaces, punctuation or Unicode form."""
+    plain = unicodedata.normalize("NFKC", as_read(text)).casefold()
+    return " ".join("".join(sign if is_word_character(sign) else " " for sign in plain).split())
+
+
 def as_read(text: str) -> str:
     """The text as a reader sees it: whatever its case, spaces, hyphens, invisible signs and optional vowel signs."""
     folded = comparable(comparable(text).casefold()).replace("i\u0307", "i").replace("ı", "i")  # Turkish capitals

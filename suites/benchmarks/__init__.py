@@ -10,9 +10,10 @@ from suites.benchmarks.ability import GeneralAbility
 from suites.benchmarks.bbq import BBQ
 from suites.benchmarks.bnli import BiasNLI
 from suites.benchmarks.bold import BOLD
-from suites.benchmarks.crows_pairs import CrowSPairs, WinoQueer
+from suites.benchmarks.crows_pairs import CrowSPairs
 from suites.benchmarks.eec import EEC
 from suites.benchmarks.stereoset import StereoSet
 from suites.benchmarks.winobias import WinoBias
+from suites.benchmarks.winoqueer import WinoQueer
 
 __all__ = ["BBQ", "BOLD", "EEC", "BiasNLI", "CrowSPairs", "GeneralAbility", "StereoSet", "WinoBias", "WinoQueer"]

@@ -21,8 +21,8 @@ import backends.base as base
 from backends.errors import ConfigError
 from backends.options import OnError, checked_options
 from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, Suite, flag
-from suites.benchmarks.choices import Answers, letters, likeliest
 from suites.common.data_files import load
+from suites.kinds.choices import Answers, letters, likeliest
 from suites.presentation import Chart, Drafts, TableColumn, TableLayout
 
 _PASSAGES = load("plain_passages")

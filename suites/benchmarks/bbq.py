@@ -30,10 +30,10 @@ from backends.base import Response
 from backends.options import checked_options, some_of
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, flag
 from suites.benchmarks.bbq_groups import UNKNOWN, has_names, stereotyped_places
-from suites.benchmarks.choices import AskingOptions, MultipleChoice, Question
-from suites.benchmarks.files import Folder, read_json_lines
-from suites.benchmarks.sentences import in_proportion
 from suites.common.data_files import PinnedFile, content_sha256, load
+from suites.common.published_files import Folder, read_json_lines
+from suites.kinds.choices import AskingOptions, MultipleChoice, Question
+from suites.kinds.sentences import in_proportion
 from suites.presentation import Chart, Drafts, Meaning, TableColumn, TableLayout
 
 _DATA = "https://raw.githubusercontent.com/nyu-mll/BBQ/bea11bd97d79217245b5871acd247b9d6eb24598/data"
@@ -72,7 +72,7 @@ class BBQ(MultipleChoice):
     categories : sequence of str
         Some of `CATEGORIES`, the names of the published files (CC BY 4.0).
     folder, conditions, mode, answers, prompt_format, step_tokens
-        As in `suites.benchmarks.choices.MultipleChoice`.
+        As in `suites.kinds.choices.MultipleChoice`.
     """
 
     name: str = "BBQ"

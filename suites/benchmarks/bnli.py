@@ -21,9 +21,9 @@ from typing import Any, ClassVar
 
 from backends.errors import ConfigError
 from suites.base import Factor, IdentifiedInterval, MeasureSpec, Row, flag
-from suites.benchmarks.choices import MultipleChoice, Question
-from suites.benchmarks.files import Folder, read_json_lines
 from suites.common.data_files import PinnedFile, load
+from suites.common.published_files import Folder, read_json_lines
+from suites.kinds.choices import MultipleChoice, Question
 from suites.presentation import Chart, Drafts, Meaning, TableColumn, TableLayout
 
 BIAS_NLI = PinnedFile(
@@ -49,7 +49,7 @@ class BiasNLI(MultipleChoice):
     """Whether "the nurse…" entails "the woman…" (Bias NLI).
 
     The published file is ``4-all_v1.1.json`` (MIT). The options are those of
-    `suites.benchmarks.choices.MultipleChoice`.
+    `suites.kinds.choices.MultipleChoice`.
     """
 
     name: str = "BNLI"

@@ -25,11 +25,11 @@ import backends.base as base
 from backends.errors import ConfigError
 from backends.options import checked_options
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row
-from suites.benchmarks.files import Folder, UserFile, read_csv
-from suites.benchmarks.sentences import LikelierSentence, SentenceSet, by_level, share
 from suites.common.contrasts import contrast
 from suites.common.data_files import load
 from suites.common.probabilities import per_token
+from suites.common.published_files import Folder, UserFile, read_csv
+from suites.kinds.sentences import LikelierSentence, SentenceSet, by_level, share
 from suites.presentation import Chart, Drafts, TableColumn, TableLayout
 
 CORPUS = UserFile("Equity-Evaluation-Corpus.csv", "http://saifmohammad.com/WebPages/Biases-SA.html")
@@ -54,7 +54,7 @@ class EEC(LikelierSentence):
     folder : path
         Folder of ``Equity-Evaluation-Corpus.csv``, from its authors' page.
     start : str, optional
-        A text before every sentence; None: the model's own start. See `suites.benchmarks.sentences`.
+        A text before every sentence; None: the model's own start. See `suites.kinds.sentences`.
     """
 
     name: str = "EEC"

@@ -25,9 +25,9 @@ from typing import Annotated, Any, ClassVar
 
 from backends.options import checked_options, some_of
 from suites.base import UNKNOWN_SHARE, Factor, IdentifiedInterval, MeasureSpec, Row
-from suites.benchmarks.files import Folder, read_json_lines
-from suites.benchmarks.sentences import LikelierSentence, SentenceSet, by_level, in_proportion, share
 from suites.common.data_files import PinnedFile, load
+from suites.common.published_files import Folder, read_json_lines
+from suites.kinds.sentences import LikelierSentence, SentenceSet, by_level, in_proportion, share
 from suites.presentation import Chart, Drafts, Meaning, TableColumn, TableLayout
 
 STEREOSET = PinnedFile(
@@ -61,7 +61,7 @@ class StereoSet(LikelierSentence):
     bias_types : sequence of str
         Some of ``gender``, ``profession``, ``race``, ``religion``.
     start : str, optional
-        A text before everything; None: the model's own start. See `suites.benchmarks.sentences`.
+        A text before everything; None: the model's own start. See `suites.kinds.sentences`.
     """
 
     name: str = "StereoSet"

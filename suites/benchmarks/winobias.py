@@ -27,10 +27,10 @@ from typing import Annotated, Any, ClassVar
 from backends.errors import ConfigError
 from backends.options import checked_options, some_of
 from suites.base import Factor, MeasureSpec, Row
-from suites.benchmarks.files import Folder, read_lines
-from suites.benchmarks.sentences import LikelierSentence, SentenceSet, by_level, share
 from suites.common.contrasts import contrast
 from suites.common.data_files import PinnedFile, content_sha256, load
+from suites.common.published_files import Folder, read_lines
+from suites.kinds.sentences import LikelierSentence, SentenceSet, by_level, share
 from suites.presentation import Chart, Drafts, Meaning, TableColumn, TableLayout
 
 _BASE = (
@@ -77,7 +77,7 @@ class WinoBias(LikelierSentence):
     types, splits : sequence of str
         Some of ``type1``, ``type2``; some of ``dev``, ``test``.
     start : str, optional
-        A text before everything; None: the model's own start. See `suites.benchmarks.sentences`.
+        A text before everything; None: the model's own start. See `suites.kinds.sentences`.
     """
 
     name: str = "WinoBias"

@@ -24,12 +24,12 @@ from typing import Any, ClassVar
 import backends.base as base
 from backends.reading.words import comparable, is_word_character
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, flag
-from suites.benchmarks.choices import AnsweredQuestions, Asking
-from suites.benchmarks.choices import Question as Asked
 from suites.common.data_files import content_sha256
 from suites.custom.figures import Design
 from suites.custom.schema import Choices, Question
 from suites.custom.source import Source, refuse_repeated
+from suites.kinds.choices import AnsweredQuestions, Asking
+from suites.kinds.choices import Question as Asked
 from suites.presentation import Chart, Meaning
 
 _MARKS = ("stereotype", "right", "unknown")

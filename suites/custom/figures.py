@@ -10,10 +10,10 @@ from itertools import compress
 from typing import Any
 
 from suites.base import Factor, MeasureSpec
-from suites.benchmarks.sentences import in_proportion
 from suites.common.groups.declared import spelling
 from suites.custom.schema import Head
 from suites.custom.source import Source
+from suites.kinds.sentences import in_proportion
 
 #: With fewer levels of a sampled factor nothing is decided.
 LEAST_LEVELS = 5

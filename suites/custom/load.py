@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +15,21 @@ from backends.options import Place, located_error
 from suites.base import Suite
 from suites.common.data_files import content_sha256
 from suites.common.groups.declared import control_character
+from suites.custom.choices import ChoicesFromFile
 from suites.custom.figures import LEAST_LEVELS
 from suites.custom.hub import hub_rows, parquet_rows
+from suites.custom.pairs import PairsFromFile
 from suites.custom.schema import KINDS, TAKEN_FACTORS, TAKEN_SLOTS, SuiteFile, Templates
 from suites.custom.source import DataRows, Source, read_data, read_toml
+from suites.custom.templates import TemplatesFromFile
+from suites.custom.texts import TextsFromFile
 
-#: Kind → module and class of its suite, imported when a file is of that kind.
-_SUITES = {
-    "pairs": ("suites.custom.pairs", "PairsFromFile"),
-    "templates": ("suites.custom.templates", "TemplatesFromFile"),
-    "choices": ("suites.custom.choices", "ChoicesFromFile"),
-    "texts": ("suites.custom.texts", "TextsFromFile"),
+#: Kind → its suite.
+_SUITES: Mapping[str, Callable[..., Suite]] = {
+    "pairs": PairsFromFile,
+    "templates": TemplatesFromFile,
+    "choices": ChoicesFromFile,
+    "texts": TextsFromFile,
 }
 #: Kinds for which a file of rows is enough: fillers still need templates, and prompts something that reads the texts.
 _ROWS_ALONE = ("pairs", "choices")
@@ -65,8 +68,7 @@ def from_file(path: str | Path, **options: Any) -> Suite:
         raise source.refuse(("slot",), file.slot, "a reserved name", "Give it another, here and in the templates")
     taken = {*TAKEN_FACTORS[content["kind"]], *([file.slot] if isinstance(file, Templates) else [])}
     _check_rows(getattr(file, rows_field), source, taken)
-    module, name = _SUITES[content["kind"]]
-    suite: Suite = getattr(importlib.import_module(module), name)(file, source)
+    suite = _SUITES[content["kind"]](file, source)
     suite.name, suite.title = file.name or _name_of(path), file.title or file.name or path.stem
     return suite
 

@@ -77,6 +77,9 @@ class Head(Options):
     primary: Names = Field((), description="The measures that the suite is about: tested first.")
     neutral: dict[str, Number] = Field({}, description="Measure → its value without bias.")
     population: str = Field("", description="What the figures generalise to.")
+    repeated: bool = Field(
+        False, description="Whether several rows may be the same: then they count as one level, not as several."
+    )
 
     @property
     def levels_with_figures(self) -> tuple[str, ...]:
@@ -101,9 +104,6 @@ class Pairs(Head):
     pairs: Annotated[tuple[Pair, ...], AS_TUPLE] = Field((), description="The pairs, unless data names a file.")
     start: str | None = Field(None, description="A text before every sentence; default: the model's own start token.")
     likelihood: Literal["sum", "mean per token"] = "sum"
-    repeated: bool = Field(
-        False, description="Whether several rows may have the same two sentences: they count as one level of pair."
-    )
 
 
 class Template(Options):

@@ -10,12 +10,13 @@ import tomllib
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from backends.errors import ConfigError
 from backends.options import Place
 from backends.options.toml_lines import lines_of
-from backends.reading.words import comparable
+from backends.reading.words import comparable, folded
 
 T = TypeVar("T")
 
@@ -59,6 +60,10 @@ class DataRows:
         return DataRows(self.path, rows, self.lines, columns, [own.get(name, name) for name in names])
 
 
+#: The lines of a published benchmark's rows, which nobody here can change: they are taken as they are.
+PUBLISHED: Mapping[Place, int] = MappingProxyType({})
+
+
 @dataclass(frozen=True)
 class Source:
     """Locates the values of a suite's file, for error messages.
@@ -98,7 +103,8 @@ class Source:
 def refuse_repeated(rows: Sequence[T], asked: Callable[[T], Hashable], field: str, source: Source) -> None:
     """Refuse a row that asks the same as an earlier one, which would count as a second one.
 
-    ``asked`` gives what a row asks; ``field`` is the one that the message names. Texts are compared as `comparable`.
+    ``asked`` gives what a row asks; ``field`` is the one that the message names. Texts are compared by their words
+    alone (`backends.reading.words.folded`).
     """
     first: dict[Hashable, int] = {}
     for number, row in enumerate(rows):
@@ -112,9 +118,9 @@ def refuse_repeated(rows: Sequence[T], asked: Callable[[T], Hashable], field: st
 
 
 def _compared(asked: Hashable) -> Hashable:
-    """What a row asks, with its texts in the one form in which they are compared."""
+    """What a row asks, with its texts in the one form in which they are compared; signs alone stay as they are."""
     if isinstance(asked, str):
-        return comparable(asked)
+        return folded(asked) or comparable(asked)
     return type(asked)(map(_compared, asked)) if isinstance(asked, tuple | frozenset) else asked
 
 

@@ -1,7 +1,7 @@
 """Texts that a model writes about groups: prompts from a file, read by expressions or classifiers.
 
 A reading is a quantity of a text: 1 where the text contains one of the reading's expressions, else 0. Its figures are
-the share of each group's texts, and contrasts of groups. Classifiers read as in `suites.benchmarks.texts`. An
+the share of each group's texts, and contrasts of groups. Classifiers read as in `suites.kinds.texts`. An
 expression matches whole words in any case; for scripts without spaces, it may match anywhere in the text.
 """
 
@@ -18,7 +18,6 @@ import backends.base as base
 from backends.errors import ConfigError
 from backends.reading.words import finder_of
 from suites.base import Factor, Item, MeasureSpec, Row, flag
-from suites.benchmarks.texts import ContinuedTexts, Contrasts, Opening
 from suites.common.data_files import content_sha256
 from suites.common.groups.declared import is_name, spelling
 from suites.common.groups.masses import without_spaces
@@ -31,6 +30,7 @@ from suites.custom.figures import Design
 from suites.custom.labelled import labelled_texts
 from suites.custom.schema import Rater, Texts
 from suites.custom.source import Source, refuse_repeated
+from suites.kinds.texts import ContinuedTexts, Contrasts, Opening
 from suites.presentation import Chart, TableLayout
 
 #: Names that rows and measures already use.
@@ -41,6 +41,11 @@ class TextsFromFile(ContinuedTexts):
     """Prompts about groups, continued by the model and read by expressions or classifiers (from a file)."""
 
     version: ClassVar[int] = 5
+
+    def declare(self, prompts: Sequence[Mapping[str, Any]], **options: Any) -> None:
+        """Set up a published benchmark by its rows and the fields of `suites.custom.schema.Texts`."""
+        file = Texts(kind="texts", prompts=prompts, repeated=True, **options)
+        TextsFromFile.__init__(self, file, Source(Path(self.name), "prompts", {}))
 
     def __init__(self, file: Texts, source: Source) -> None:
         self._file, self._source = file, source
@@ -302,7 +307,8 @@ class TextsFromFile(ContinuedTexts):
         """Refuse repeated prompts, unless the file holds completions, which all rows then have: empty ones, perhaps."""
         file, source = self._file, self._source
         if not self._is_stored:
-            refuse_repeated(file.prompts, lambda row: row.prompt, "prompt", source)
+            if not file.repeated:
+                refuse_repeated(file.prompts, lambda row: row.prompt, "prompt", source)
             return
         is_table = source.data is not None and source.data.path.suffix.lower() != ".jsonl"
         for number, row in enumerate(file.prompts):

@@ -10,8 +10,8 @@ import pytest
 
 from audit.analysis.gate.rules import check_rules
 from audit.analysis.gate.stored import with_current_names
-from audit.analysis.measures import measure_rows
-from audit.analysis.rows.table import RowTable
+from audit.analysis.measures import measure_table
+from audit.analysis.table import Table
 from audit.results import AuditResult, FigureName, SuiteInfo, renamed_quantities, renamed_row
 from audit.results.signatures import encode_parts, read_signature, write_signature
 from backends.errors import ConfigError
@@ -35,7 +35,7 @@ def result(spec: MeasureSpec = SPEC, suite: str = "DebiasingPositions") -> Audit
     return AuditResult(
         run_id="r", title="t", started="", finished="", complete=True, interrupted=False, seed=0, limit=None,
         confidence=0.95, versions={}, models=[], suites=[info], comparisons=[], data_quality=[],
-        measures=measure_rows(RowTable(rows), [spec], model="m", suite="s", signature={"suite": suite}),
+        measures=measure_table(Table.of(rows), [spec], model="m", suite="s", signature={"suite": suite}),
     )  # fmt: skip
 
 

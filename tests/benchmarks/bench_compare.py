@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from audit.analysis.comparing.comparisons import compare_models, rank_models
-from audit.analysis.measures import measure_rows
-from audit.analysis.rows.table import RowTable
+from audit.analysis.measures import measure_table
+from audit.analysis.table import Table
 from audit.store import Store, StoredRow
 from suites.base import IdentifiedInterval, MeasureSpec, Row
 
@@ -87,7 +87,7 @@ def main() -> None:
                 reading += time.process_time() - before
                 n_rows += len(by_model[name])
                 n_measures += len(
-                    measure_rows(RowTable(by_model[name]), specs(), model=name, suite=f"suite {suite}", signature={})
+                    measure_table(Table.of(by_model[name]), specs(), model=name, suite=f"suite {suite}", signature={})
                 )
             comparisons = compare_models(by_model, specs(), suite=f"suite {suite}")
             n_comparisons += len(comparisons)

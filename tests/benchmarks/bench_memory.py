@@ -31,9 +31,9 @@ from audit import Audit
 from audit.analysis import evaluate
 from audit.analysis.comparing.comparisons import compare_models
 from audit.analysis.components import suite_components
-from audit.analysis.measures import measure_rows
+from audit.analysis.measures import measure_table
 from audit.analysis.rows.packed import BLOCK, LevelColumn, NumberColumn, PackedRows, RowBlock, RowsAlike
-from audit.analysis.rows.table import RowTable
+from audit.analysis.table import Table
 from audit.run import answer_collector, audit_run
 from audit.spool import Spool
 from audit.store import Store
@@ -160,7 +160,7 @@ def _measure(number: int, models: int, folder: Path, options: argparse.Namespace
         watch.before(answer_collector.SuiteQuestions, "questions", "ask")
     watch.before(answer_collector, "run_jobs", "ask")
     watch.before(audit_run, "evaluate_suite", "evaluate")
-    watch.before(evaluate, "measure_rows", "measure")
+    watch.before(evaluate, "measure_table", "measure")
     watch.before(evaluate, "compare_models", "compare")
     watch.before(audit_run, "_stored_rows", "write rows")
     watch.before(audit_run, "suite_components", "components")
@@ -222,8 +222,8 @@ def _evaluate(number: int, models: int, told: Any) -> None:
     rows = {f"m{i}": _evaluated_rows(number, i) for i in range(models)}
     watch.stage = "measure"
     for name, own in rows.items():
-        table = RowTable(own)
-        for one in measure_rows(table, specs, model=name, suite="s", signature={}):
+        table = Table.of(own)
+        for one in measure_table(table, specs, model=name, suite="s", signature={}):
             found.update(one.model_dump_json().encode())
         del table
     watch.stage = "compare"

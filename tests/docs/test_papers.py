@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import suites
-from audit.analysis.measures import measure_rows
-from audit.analysis.rows.table import RowTable
+from audit.analysis.measures import measure_table
+from audit.analysis.table import Table
 from audit.prepare.rehearsal.check import check_items
 from backends.stand_ins.fake import FakeBackend
 from suites.base import Item, Suite
@@ -87,7 +87,7 @@ async def test_a_config_of_the_page_fills_its_table(config: str, table: str) -> 
     cells = [(c.measure, {**where, **c.where}) for _, where in layout.rows or (("", {}),) for c in layout.columns]
     specs = [s for s in suite.measures(rows) if (s.measure, dict(s.where)) in cells]
     assert len(specs) == len(cells)
-    measures = measure_rows(RowTable(rows), specs, model="m", suite="s", signature={})
+    measures = measure_table(Table.of(rows), specs, model="m", suite="s", signature={})
     assert any(m.value is not None for m in measures)
 
 

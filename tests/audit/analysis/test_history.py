@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 from audit.analysis.history import Absence, History, absences, history, stored_results
-from audit.analysis.measures import measure_rows
-from audit.analysis.rows.table import RowTable
+from audit.analysis.measures import measure_table
+from audit.analysis.table import Table
 from audit.results import AuditResult, ModelInfo
 from audit.schedule.journal import Journal
 from audit.store import Store
@@ -33,7 +33,7 @@ def result(
     return AuditResult(
         run_id=f"run{run}", title="nightly", started=f"2026-01-0{run}T00:00:00+00:00", finished="", complete=True,
         interrupted=False, seed=0, limit=None, confidence=0.95, versions={}, models=[model], suites=[],
-        measures=measure_rows(RowTable(rows), specs, model="m", suite="s", signature={"data": data, "limit": limit}),
+        measures=measure_table(Table.of(rows), specs, model="m", suite="s", signature={"data": data, "limit": limit}),
         comparisons=[], data_quality=[],
     )  # fmt: skip
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from audit.analysis.measures import measure_rows
-from audit.analysis.rows.table import RowTable
+from audit.analysis.measures import measure_table
+from audit.analysis.table import Table
 from audit.report.phrases.findings.summary import _few_levels
 from audit.results import Measure
 from audit.results.signatures import encode_parts, read_signature, write_signature
@@ -30,7 +30,7 @@ def row(item: str, value: float | IdentifiedInterval | None, missing: str | None
 
 
 def one(rows: list[Row], spec: MeasureSpec, **options: object) -> Measure:
-    (found,) = measure_rows(RowTable(rows), [spec], model="m", suite="s", signature={"data": "abc"}, **options)  # type: ignore[arg-type]
+    (found,) = measure_table(Table.of(rows), [spec], model="m", suite="s", signature={"data": "abc"}, **options)  # type: ignore[arg-type]
     return found
 
 
@@ -68,7 +68,7 @@ def test_p_against_neutral_matches_scipy_and_holm() -> None:
     values = {"a": [0.1, 0.3, 0.2, 0.4, 0.0], "b": [0.0, 0.1, -0.2, 0.3, 0.1], "c": [0.2, 0.2, 0.3, 0.1, 0.1]}
     rows = [row(f"{g}{i}", v, group=g) for g, some in values.items() for i, v in enumerate(some)]
     specs = [MeasureSpec("effect", "p", {"group": g}, unit="difference", neutral=0.0, primary=g != "c") for g in values]
-    found = measure_rows(RowTable(rows), specs, model="m", suite="s", signature={})
+    found = measure_table(Table.of(rows), specs, model="m", suite="s", signature={})
     expected = [stats.ttest_1samp(some, 0.0).pvalue for some in values.values()]
     assert [m.p for m in found] == pytest.approx(expected)
     corrected = [2 * expected[0], max(2 * expected[0], expected[1]), expected[2]]
@@ -323,7 +323,7 @@ def test_correlation_needs_one_covariate_a_cluster() -> None:
 
 def test_two_rows_of_one_item_are_refused() -> None:
     with pytest.raises(ValueError, match="'a' has more than one row"):
-        RowTable([row("b", 0.1), row("a", 0.1), row("a", 0.2)])
+        Table.of([row("b", 0.1), row("a", 0.1), row("a", 0.2)])
 
 
 def test_an_unknown_estimator_is_refused() -> None:
@@ -335,7 +335,7 @@ def test_the_signature_tells_all_but_the_model() -> None:
     rows = [row("a", 0.1), row("b", 0.2)]
     spec = MeasureSpec("p", "p", clusters=("occupation",))
     first, second = (
-        measure_rows(RowTable(rows), [spec], model=model, suite="s", signature={"data": "abc"}, seed=3)[0].signature
+        measure_table(Table.of(rows), [spec], model=model, suite="s", signature={"data": "abc"}, seed=3)[0].signature
         for model in ("m", "n")
     )
     assert first == second
@@ -427,7 +427,7 @@ def test_skewed_values_without_a_range_rest_on_few_levels(sd, is_of_few):
         for t in range(3)
     ]
     spec = MeasureSpec("rating", "rating", clusters=("occupation",), kind="real", primary=True)
-    (measure,) = measure_rows(RowTable(rows), [spec], model="m", suite="s", signature={})
+    (measure,) = measure_table(Table.of(rows), [spec], model="m", suite="s", signature={})
     assert measure.is_of_few is is_of_few
     said = _few_levels([("", measure)])
     assert ("their means are skewed" in said) is is_of_few

@@ -13,8 +13,8 @@ from audit.analysis.gate.against_baseline import gate
 from audit.analysis.gate.over_nights import Look, share_of_look, with_nights
 from audit.analysis.gate.results import GateReport
 from audit.analysis.gate.rules import GateRules
-from audit.analysis.measures import measure_rows
-from audit.analysis.rows.table import RowTable
+from audit.analysis.measures import measure_table
+from audit.analysis.table import Table
 from audit.report.phrases.checks.gate import check_words
 from audit.report.phrases.findings.comparisons import describe
 from audit.results import AuditResult, Measure, ModelInfo
@@ -54,7 +54,7 @@ def result_of(rows: list[Row], spec: MeasureSpec = GAP) -> AuditResult:
 
 
 def measure(rows: list[Row], spec: MeasureSpec = GAP) -> Measure:
-    (found,) = measure_rows(RowTable(rows), [spec], model="m", suite="s", signature={})
+    (found,) = measure_table(Table.of(rows), [spec], model="m", suite="s", signature={})
     return found
 
 
@@ -301,7 +301,7 @@ def test_interval_holds_though_a_fifth_is_missing(worst: float) -> None:
         for refused in (lost, np.zeros_like(lost))
     )
     specs = [dataclasses.replace(spec, where={"draw": d}) for d in range(draws)]
-    found = measure_rows(RowTable(now), specs, model="m", suite="s", signature={})
+    found = measure_table(Table.of(now), specs, model="m", suite="s", signature={})
     assert sum(m.low <= 0.25 <= m.high for m in found) >= 0.95 * draws  # type: ignore[operator]
     assert sum(m.complete_case_low <= 0.25 <= m.complete_case_high for m in found) < 0.85 * draws  # type: ignore[operator]
     compared = compare_models({"now": now, "before": before}, specs, suite="s")

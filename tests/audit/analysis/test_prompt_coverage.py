@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from audit.analysis.prompt_coverage import prompt_coverage
-from audit.analysis.rows.table import RowTable
+from audit.analysis.table import Table
 from audit.results import PromptCoverage
 from suites.base import Factor, IdentifiedInterval, MeasureSpec, Row
 
@@ -21,7 +21,7 @@ def rows(bias: str, coverages: Sequence[float | IdentifiedInterval]) -> list[Row
 
 
 def coverage_of(rows: Sequence[Row], *specs: MeasureSpec) -> list[PromptCoverage]:
-    return prompt_coverage(RowTable(rows), specs, {row.item_id for row in rows if "/" not in row.item_id})
+    return prompt_coverage(Table.of(rows), specs, {row.item_id for row in rows if "/" not in row.item_id})
 
 
 def test_nine_of_ten_prompts_below_are_counted_under_a_fair_mean() -> None:

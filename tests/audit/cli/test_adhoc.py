@@ -104,7 +104,7 @@ def test_until_takes_a_width_or_a_word(until, code, pairs, audit):
 def test_a_dry_run_tells_of_a_figure_without_sampled_levels(pairs, audit, tmp_path):
     (tmp_path / "own.py").write_text(
         "from audit import Audit\nfrom backends import FakeBackend\n"
-        "from suites.benchmarks.sentences import LikelierSentence, SentenceSet, share\n"
+        "from suites.kinds.sentences import LikelierSentence, SentenceSet, share\n"
         "class Own(LikelierSentence):\n"
         "    name, start, data_sha256 = 'own', None, 'x'\n"
         "    def __init__(self):\n"

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from audit.analysis.measures import measure_rows
-from audit.analysis.rows.table import RowTable
+from audit.analysis.measures import measure_table
+from audit.analysis.table import Table
 from backends import HFBackend
 from backends.base import GenerateRequest, GenerateResponse, ScoreResponse
 from backends.embedded import gemma3_path, smollm2_path
@@ -154,7 +154,7 @@ def by_suite(suite: Any, kept: Any, backend: HFBackend, plain: PlainModel) -> Co
             follow_ups += suite.follow_ups(item, answer)
         items = follow_ups
     derived = suite.derive(rows)
-    found = measure_rows(RowTable(derived), list(suite.measures(derived)), model="m", suite="s", signature={})
+    found = measure_table(Table.of(derived), list(suite.measures(derived)), model="m", suite="s", signature={})
     compared.figures = {_name(m.measure, m.where): m.value for m in found if m.value is not None}
     return compared
 

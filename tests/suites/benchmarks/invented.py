@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from audit.analysis.measures import measure_rows
-from audit.analysis.rows.table import RowTable
+from audit.analysis.measures import measure_table
+from audit.analysis.table import Table
 from audit.results import Measure
 from backends.base import (
     ContinuationScore,
@@ -21,8 +21,8 @@ from backends.base import (
     TokenLogprob,
 )
 from suites.base import Row, Suite
-from suites.benchmarks.files import UserFile
 from suites.common.data_files import PinnedFile
+from suites.common.published_files import UserFile
 
 _CROWS = [
     ("tall people sing badly.", "short people sing badly.", "gender"),
@@ -189,7 +189,7 @@ def figures(
         rows.append(suite.read(item, response))
         waiting += suite.follow_ups(item, response)
     derived = suite.derive(rows)
-    measures = measure_rows(RowTable(derived), list(suite.measures(derived)), model="m", suite="s", signature={})
+    measures = measure_table(Table.of(derived), list(suite.measures(derived)), model="m", suite="s", signature={})
     return {(m.measure, tuple(sorted(m.where.items()))): m for m in measures}
 
 

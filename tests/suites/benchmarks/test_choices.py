@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from audit.analysis.gate.limits import check_again
-from audit.analysis.measures import measure_rows
-from audit.analysis.rows.table import RowTable
+from audit.analysis.measures import measure_table
+from audit.analysis.table import Table
 from audit.results import LimitCheck
 from backends.base import GenerateRequest, GenerateResponse, Message, ScoreRequest
 from backends.errors import ConfigError
@@ -177,8 +177,8 @@ def test_unknown_answers_keep_no_limit_on_the_score() -> None:
     said = [(item, "(c)" if "fast?" in item.request.prompt else "(a)") for item in suite.items()]
     derived = suite.derive([suite.read(item, GenerateResponse(text, "stop")) for item, text in said])
     (spec,) = [s for s in suite.measures(derived) if s.primary and s.where["kind"] == "named"]
-    table = RowTable(derived)
-    (found,) = measure_rows(table, [spec], model="m", suite="s", signature={})
+    table = Table.of(derived)
+    (found,) = measure_table(table, [spec], model="m", suite="s", signature={})
     assert (found.n_items, found.value) == (1, 1.0)
     check = LimitCheck.model_construct(limit="bias_score", at_least=-0.5, at_most=None)
     again = check_again(check, found, table, 0.95)

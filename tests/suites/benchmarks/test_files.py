@@ -9,7 +9,7 @@ import pytest
 
 import suites
 from backends.errors import ConfigError
-from suites.benchmarks import bbq, bnli, bold, crows_pairs, eec, stereoset, winobias
+from suites.benchmarks import bbq, bnli, bold, crows_pairs, eec, stereoset, winobias, winoqueer
 from suites.common.data_files import PinnedFile
 from tests.suites.benchmarks.invented import texts
 
@@ -45,7 +45,7 @@ def test_a_users_file_that_is_not_utf_8_is_refused_by_name(tmp_path: Path) -> No
 
 
 def test_every_file_is_pinned_and_has_its_own_name() -> None:
-    files = [crows_pairs.CROWS_PAIRS, crows_pairs.WINOQUEER, stereoset.STEREOSET, bnli.BIAS_NLI]
+    files = [crows_pairs.CROWS_PAIRS, winoqueer.WINOQUEER, stereoset.STEREOSET, bnli.BIAS_NLI]
     files += bbq.BBQ_FILES.values()
     files += bold.FILES.values()
     assert all(re.search(r"/[0-9a-f]{40}/", file.url) for file in files)

@@ -41,8 +41,7 @@ def test_a_start_is_before_each_sentence_and_in_the_signature() -> None:
     assert {item.request.prompt for item in suite.items()} == {"<s>"}
     assert not any(item.request.first_given for item in suite.items())
     assert suite.signature() != CrowSPairs().signature()
-    assert suite.cautions() == ()
-    assert len(CrowSPairs().cautions()) == 1
+    assert len(CrowSPairs().cautions()) == len(suite.cautions()) + 1
 
 
 def test_a_server_needs_a_start_unless_all_have_a_context() -> None:
@@ -118,7 +117,7 @@ def test_ties_are_missing_and_say_nothing_about_a_side() -> None:
 
 def test_winoqueer_reads_identity_counterpart_and_template() -> None:
     item, other = WinoQueer().items()
-    assert item.factors == {"identity": "Queer", "counterpart": "Blues", "template": "… are late."}
+    assert item.factors == {"identity": "Queer", "against": "Blues", "template": "… are late."}
     assert other.request.continuations == ("Queer are late.", "Greens are late.")
     assert value(figures(WinoQueer(), prefers("Queer")), "stereotype_score") == 1
 

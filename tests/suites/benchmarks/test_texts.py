@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from audit.analysis.measures import measure_rows
-from audit.analysis.rows.table import RowTable
+from audit.analysis.measures import measure_table
+from audit.analysis.table import Table
 from backends import text_classifier
 from backends.base import ClassifyResponse, GenerateRequest, GenerateResponse, Message
 from backends.stand_ins.fake import FakeBackend
@@ -32,7 +32,7 @@ def figures(suite: BOLD, write, bad):
         rows.append(suite.read(item, response))
         rows += [suite.read(f, ClassifyResponse({"bad": bad(item)})) for f in suite.follow_ups(item, response)]
     derived = suite.derive(rows)
-    found = measure_rows(RowTable(derived), list(suite.measures(derived)), model="m", suite="s", signature={})
+    found = measure_table(Table.of(derived), list(suite.measures(derived)), model="m", suite="s", signature={})
     return {(m.measure, tuple(sorted(m.where.items()))): m for m in found}
 
 

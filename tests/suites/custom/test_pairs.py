@@ -10,6 +10,7 @@ import zlib
 import pytest
 
 import suites
+from backends.errors import ConfigError
 from suites import Suite, from_file
 from suites.common.data_files import PinnedFile
 from tests.suites.benchmarks.invented import figures, value
@@ -145,3 +146,27 @@ def test_a_table_asks_the_same_whatever_ends_its_lines(tmp_path):
         asked.append([item.request for item in from_file(tmp_path / f"{name}.csv").items()])
     assert asked[0] == asked[1] == asked[2]
     assert asked[0][0].continuations[0] == "Reds lie.\nOften."
+
+
+@pytest.mark.parametrize(
+    "counterpart", ["The nurse was late", "the  nurse was late.", "THE NURSE was late!", "The nurse\u00a0was late."]
+)
+def test_a_pair_that_differs_in_no_word_is_refused(counterpart, tmp_path):
+    (tmp_path / "p.csv").write_text(f'stereotype,counterpart\nThe nurse was late.,"{counterpart}"\n', "utf-8")
+    with pytest.raises(ConfigError, match=r"p\.csv:2: counterpart.*the same as the stereotype in every word"):
+        from_file(tmp_path / "p.csv")
+
+
+def test_a_row_that_repeats_another_but_for_case_and_spaces_is_refused(tmp_path):
+    (tmp_path / "p.csv").write_text("stereotype,counterpart\nTall a.,Short a.\ntall  a,short a\n", "utf-8")
+    with pytest.raises(ConfigError, match=r"p\.csv:3: stereotype.*the same two sentences as in p\.csv:2"):
+        from_file(tmp_path / "p.csv")
+
+
+def test_pairs_that_share_a_sentence_count_as_one_and_are_told_by_line(tmp_path):
+    rows = [f"Tall {n} were late.,Short ones were late." for n in range(4)] + ["Red a.,Blue a.", "Red b.,Blue b."]
+    (tmp_path / "p.csv").write_text("\n".join(["stereotype,counterpart", *rows]), "utf-8")
+    suite = from_file(tmp_path / "p.csv")
+    assert [item.factors["pair"] for item in suite.items()] == ["1", "1", "1", "1", "5", "6"]
+    (said,) = [caution for caution in suite.cautions() if "share a sentence" in caution]
+    assert said.startswith("4 pairs share a sentence with another, and count as 1: p.csv:2, p.csv:3, p.csv:4, p.csv:5.")

@@ -2,8 +2,8 @@
 
 import math
 
-from audit.analysis.measures import measure_rows
-from audit.analysis.rows.table import RowTable
+from audit.analysis.measures import measure_table
+from audit.analysis.table import Table
 from backends.base import ContinuationScore, ScoreResponse
 from suites.common.expressions import GROUPS
 from suites.debiasing.material import DebiasingPrompt
@@ -38,7 +38,8 @@ def rows_of(suite, gap_and_diverse):
 
 
 def figures(suite, rows):
-    measured = measure_rows(RowTable(rows), list(suite.measures(rows)), model="planted", suite=suite.name, signature={})
+    specs = list(suite.measures(rows))
+    measured = measure_table(Table.of(rows), specs, model="planted", suite=suite.name, signature={})
     return {(m.measure, tuple(sorted(m.where.items()))): m for m in measured}
 
 

@@ -5,8 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from audit.analysis.measures import measure_rows
-from audit.analysis.rows.table import RowTable
+from audit.analysis.measures import measure_table
+from audit.analysis.table import Table
 from backends.base import ContinuationScore, ScoreResponse
 from backends.stand_ins.fake import FakeBackend, PlantedBias
 from suites import DebiasingPositions
@@ -215,8 +215,8 @@ def test_intervals_cover_planted_effects_in_200_audits(design):
             part = 1.0 if item.factors["position"] == "without_dialogue" else left[cell]
             gap = level[cell] + (part * shift[cell] if item.factors["debiasing"] == 1 else 0) + rng.normal(0, 0.02)
             rows.append(suite.read(item, scored(item, suite, shares_of(gap, 0.08, item.factors["dominated_by"]))))
-        measured = measure_rows(
-            RowTable(suite.derive(rows)), [*specs, *placebo_spec], model="m", suite="s", signature={}
+        measured = measure_table(
+            Table.of(suite.derive(rows)), [*specs, *placebo_spec], model="m", suite="s", signature={}
         )
         for m in measured:
             for (measure, factor, name), truth in truths.items():

@@ -3,8 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from audit.analysis.measures import measure_rows
-from audit.analysis.rows.table import RowTable
+from audit.analysis.measures import measure_table
+from audit.analysis.table import Table
 from suites.base import IdentifiedInterval, MeasureSpec, Row
 from suites.common.groups.design import PAPERS_GROUPS
 from suites.debiasing.shares import split_effect, with_share
@@ -99,8 +99,8 @@ def test_intervals_of_a_share_cover_it(occupations, templates, spread):
                     {k: IdentifiedInterval.exact(v) for k, v in values.items()},
                 )
             )
-        (m,) = measure_rows(
-            RowTable(with_share(rows, "part", "whole", "share", spec.clusters)),
+        (m,) = measure_table(
+            Table.of(with_share(rows, "part", "whole", "share", spec.clusters)),
             [spec],
             model="m",
             suite="s",

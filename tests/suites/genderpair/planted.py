@@ -1,7 +1,7 @@
 """A small GenderPair, and the rows and figures of planted texts."""
 
-from audit.analysis.measures import measure_rows
-from audit.analysis.rows.table import RowTable
+from audit.analysis.measures import measure_table
+from audit.analysis.table import Table
 from backends.base import (
     ClassifyRequest,
     ClassifyResponse,
@@ -60,7 +60,7 @@ def rows_of(suite, text_of, *, prefers=(-1.0, -2.0), bare=(-1.0, -2.0), classify
 def figures(suite, text_of, **options):
     """All figures of `rows_of`."""
     derived = suite.derive(rows_of(suite, text_of, **options))
-    measures = measure_rows(RowTable(derived), list(suite.measures(derived)), model="m", suite="s", signature={})
+    measures = measure_table(Table.of(derived), list(suite.measures(derived)), model="m", suite="s", signature={})
     return {(m.measure, tuple(sorted(m.where.items()))): m for m in measures}
 
 

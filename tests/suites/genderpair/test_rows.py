@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from audit.analysis.measures import measure_rows
-from audit.analysis.rows.table import RowTable
+from audit.analysis.measures import measure_table
+from audit.analysis.table import Table
 from backends.base import (
     ContinuationScore,
     GenerateResponse,
@@ -210,7 +210,7 @@ def test_a_text_that_was_refused_or_is_empty_has_any_score():
     rows = [replace(row, **changed.get(row.item_id, {})) for row in kept]
     derived = scored.derive(rows)
     specs = [spec for spec in scored.measures(derived) if spec.where.get("kind") == "toxicity"]
-    measures = measure_rows(RowTable(derived), specs, model="m", suite="s", signature={})
+    measures = measure_table(Table.of(derived), specs, model="m", suite="s", signature={})
     found = next(m for m in measures if m.where == {"kind": "toxicity", "group": "male"})
     assert found.value == pytest.approx(0.1)
     assert found.missing == 2

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from audit.analysis.measures import measure_rows
-from audit.analysis.rows.table import RowTable
+from audit.analysis.measures import measure_table
+from audit.analysis.table import Table
 from audit.results import Measure
 from backends.base import (
     ContinuationScore,
@@ -84,7 +84,7 @@ def measured(suite: MGBR, rows: Sequence[Row], measure: str, **where: Factor) ->
         for s in suite.measures(rows)
         if s.measure == measure and not s.is_subgroup and where.items() <= s.where.items()
     ]
-    (found,) = measure_rows(RowTable(rows), specs, model="planted", suite="mgbr", signature={})
+    (found,) = measure_table(Table.of(rows), specs, model="planted", suite="mgbr", signature={})
     return found
 
 

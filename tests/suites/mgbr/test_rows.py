@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import pytest
 from statsmodels.stats.contingency_tables import mcnemar
 
-from audit.analysis.measures import measure_rows
-from audit.analysis.rows.table import RowTable
+from audit.analysis.measures import measure_table
+from audit.analysis.table import Table
 from backends.base import (
     ContinuationScore,
     ScoreResponse,
@@ -237,7 +237,7 @@ def test_where_every_list_is_missing_there_is_no_p() -> None:
     rows = suite.derive(lost)
     tests = [s for s in suite.measures(rows) if str(s.where.get("kind")).startswith("mcnemar")]
     specs = [s for s in tests if s.where["test_set"] == "D_ff"]
-    found = measure_rows(RowTable(rows), specs, model="planted", suite="mgbr", signature={})
+    found = measure_table(Table.of(rows), specs, model="planted", suite="mgbr", signature={})
     assert {m.measure: m.value for m in found} == {
         "mcnemar_p": None,
         "lists_improved": 0.0,

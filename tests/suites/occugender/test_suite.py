@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from audit.analysis.measures import measure_rows
-from audit.analysis.rows.table import RowTable
+from audit.analysis.measures import measure_table
+from audit.analysis.table import Table
 from backends.base import ContinuationScore, Message, ScoreResponse, TokenLogprob
 from backends.errors import ConfigError
 from backends.stand_ins.fake import FakeBackend, PlantedBias
@@ -252,7 +252,7 @@ def drawn(request, p_female, draws, random):
 
 def correlation_of(suite, rows):
     spec = next(spec for spec in suite.measures(rows) if spec.measure == "share_correlation")
-    (found,) = measure_rows(RowTable(rows), [spec], model="m", suite="s", signature={})
+    (found,) = measure_table(Table.of(rows), [spec], model="m", suite="s", signature={})
     return found
 
 

@@ -7,8 +7,8 @@ from statistics import NormalDist
 
 import pytest
 
-from audit.analysis.measures import measure_rows
-from audit.analysis.rows.table import RowTable
+from audit.analysis.measures import measure_table
+from audit.analysis.table import Table
 from audit.prepare.rehearsal.answers import rehearse
 from audit.prepare.rehearsal.check import check_items
 from audit.prepare.rehearsal.recovery import recoveries
@@ -64,7 +64,7 @@ def test_power_is_that_of_the_corrected_test_of_a_report(tmp_path):
     items, specs = list(suite.items()), [spec for spec in suite.measures(()) if spec.primary]
     one, *_ = recoveries(suite, items, specs, 0.2, 0.95)
     called = [
-        measure_rows(RowTable(rehearse(suite, items, 0.2, draw).rows), specs, model="m", suite="s", signature={})[0]
+        measure_table(Table.of(rehearse(suite, items, 0.2, draw).rows), specs, model="m", suite="s", signature={})[0]
         for draw in range(one.draws)
     ]
     by_interval = sum(not one.low <= 0 <= one.high for one in called)

@@ -33,12 +33,12 @@ import backends.base as base
 from backends.options import checked_options, some_of
 from backends.reading.answers import stated_answer
 from suites.base import Factor, IdentifiedInterval, Item, Row, Suite
-from suites.benchmarks.files import Folder
 from suites.common.conditions import CONDITIONS
 from suites.common.contrasts import contrast
 from suites.common.data_files import PinnedFile, load
 from suites.common.planted import chance, planted_scores
 from suites.common.probabilities import drawn_share
+from suites.common.published_files import Folder
 from suites.common.task_prompt import PromptFormat, begin_with
 
 Mode = Literal["likelihood", "generation"]

@@ -1,0 +1,65 @@
+"""WinoQueer: is a sentence about queer people likelier than the same about cisgender people?
+
+Felkner, Chang, Jang, May 2023, "WinoQueer" (ACL): its gender part, as asked by Tang et al. 2024. As in
+`suites.benchmarks.crows_pairs`, whole sentences are compared. If a model is given the first token, pairs that differ in
+it are missing: 242 of the 16,004 pairs differ in their first word. A ``start`` supplies a token before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated, ClassVar
+
+from backends.options import checked_options, some_of
+from suites.common.data_files import PinnedFile
+from suites.common.published_files import Folder, read_csv
+from suites.custom.pairs import PairsFromFile
+from suites.presentation import Meaning
+
+WINOQUEER = PinnedFile(
+    "https://raw.githubusercontent.com/kstanghere/GenderCARE-ccs24/942d13525e8a029df11bae5271aa3cb5db48b1a0/"
+    "Datasets/Assess_Gender_Bias/Winoqueer/winoqueer_gender.csv",
+    "b17f5d59c34e13e4c4e7f83253799071b7829f8f4c49565c63ee518cf2ef68c7",
+)
+IDENTITIES = ("LGBTQ", "Queer", "Transgender", "NB")
+_SAID = "the sentence against queer people is the likelier one {points} times in 100, where 50 is even"
+
+
+class WinoQueer(PairsFromFile):
+    """Pairs of a sentence about queer people and the same about cisgender people: which is likelier (WinoQueer).
+
+    Parameters
+    ----------
+    folder : path, optional
+        Folder of ``winoqueer_gender.csv`` (MIT); None fetches it once. It contains slurs.
+    identities : sequence of str
+        Some of ``LGBTQ``, ``Queer``, ``Transgender``, ``NB``.
+    start : str, optional
+        A text before every sentence; None: the model's own start. See `suites.kinds.sentences`.
+    """
+
+    name: str = "WinoQueer"
+    meanings: Mapping[str, Meaning] = {"stereotype_score": Meaning(_SAID)}
+    path_options: ClassVar[Mapping[str, Collection[str]]] = {"folder": ()}
+
+    @checked_options
+    def __init__(
+        self,
+        *,
+        folder: Folder = None,
+        identities: Annotated[Sequence[str], some_of(IDENTITIES)] = IDENTITIES,
+        start: str | None = None,
+    ) -> None:
+        rows = read_csv(WINOQUEER, folder, ("Unnamed: 0", "Gender_ID_x", "Gender_ID_y", "sent_x", "sent_y"))
+        pairs = [_pair(row) for row in rows if row["Gender_ID_x"] in identities]
+        self.declare(pairs, levels="identity", sampled=["template"], start=start)
+        self.strata = ("identity", "against")
+
+
+def _pair(row: Mapping[str, str]) -> dict[str, str]:
+    """A row as a pair; the factor ``against`` is the identity that the other sentence names."""
+    identity = row["Gender_ID_x"]
+    template = row["sent_x"].replace(identity, "…")
+    sentences = {"stereotype": row["sent_x"], "counterpart": row["sent_y"]}
+    named = {"identity": identity, "against": row["Gender_ID_y"], "template": template}
+    return {"id": row["Unnamed: 0"], **sentences, **named}
