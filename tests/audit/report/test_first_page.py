@@ -22,7 +22,7 @@ from audit.report.formatting import one_line
 from audit.report.phrases import compared_in_short, first_rows, next_steps, summary
 from audit.report.phrases.checks.limits import limit_lines, limits_overview
 from audit.report.phrases.findings.first_page import asked, plain_rows, plain_sentence
-from audit.results import AuditResult, Example, LimitCheck, LimitOverNights
+from audit.results import AuditResult, Example, LimitCheck
 from suites import (
     BBQ,
     MGBR,
@@ -352,22 +352,11 @@ def test_shares_say_how_much_of_what_comes_next_they_are_of(masses: list[float],
     assert found.remark.endswith(f" Of what comes next, they hold {held} on average")
 
 
-def limited(verdict: str, value: float, *, nights: str | None = None, reason: str | None = None) -> LimitCheck:
+def limited(verdict: str, value: float, *, tonight: str | None = None, reason: str | None = None) -> LimitCheck:
     gap = mu.measure("a", "gap", {"form": "direct"}, value, 0.1)
-    over_nights = nights and LimitOverNights(look=3, confidence=0.99, verdict=nights, low=0.1, high=0.6)
     named = {"model": "a", "suite": "toy", "measure": "gap", "where": gap.where, "limit": "gap"}
     ends = {"at_least": None, "at_most": 0.3, "value": value, "low": gap.low, "high": gap.high}
-    return LimitCheck(**named, **ends, verdict=verdict, over_nights=over_nights or None, open_because=reason)
-
-
-def test_a_limit_met_by_an_interval_that_may_be_short_says_so() -> None:
-    met = limited("met", 0.1)
-    short = met.model_copy(update={"is_of_few": True, "unseen_low": 0.0, "unseen_high": 0.35})
-    (line,) = limit_lines(result(limits=[short]))
-    assert "a few levels decide the value" in line.text
-    assert line.text.endswith("kinds not asked are assumed to differ little (were they anything: 0.000 to 0.350)")
-    (line,) = limit_lines(result(limits=[met.model_copy(update={"unseen_low": 0.0, "unseen_high": 0.29})]))
-    assert "kinds not asked" not in line.text
+    return LimitCheck(**named, **ends, verdict=verdict, tonight=tonight, look=3, open_because=reason)
 
 
 def test_limits_are_told_broken_first_with_their_numbers() -> None:
@@ -384,7 +373,7 @@ def test_limits_are_told_broken_first_with_their_numbers() -> None:
 
 
 def test_a_limit_broken_on_one_night_alone_is_not_called_so() -> None:
-    (line,) = limit_lines(result(limits=[limited("broken", 0.47, nights="insufficient evidence")]))
+    (line,) = limit_lines(result(limits=[limited("insufficient evidence", 0.47, tonight="broken")]))
     assert line.verdict == "insufficient evidence"
     assert "may be due to chance" in line.text
     (line,) = limit_lines(result(limits=[limited("insufficient evidence", 0.2, reason="missing answers")]))
