@@ -493,21 +493,27 @@ class SupportsLabelNames(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class RequestCost:
-    """How often a request's prompt is sent, and the most tokens that are generated each time.
+class RequestCost(NamedTuple):
+    """What one request sends and generates.
 
-    ``calls``: the most calls of a server that it is known to take; 1 where continuations may share calls.
+    Attributes
+    ----------
+    calls : int
+        Requests of a server; each sends the prompt.
+    further_characters : int
+        Sent beside the prompt, in all calls together: a continuation as far as it is part of what is read.
+    generated_tokens : int
+        The most, in all calls together.
     """
 
-    times_sent: int
+    calls: int
+    further_characters: int
     generated_tokens: int
-    calls: int = 1
 
     @classmethod
     def in_one_call(cls, request: Request) -> RequestCost:
         """The prompt is read once, and only texts are generated."""
-        return cls(1, request.sampling.max_tokens if isinstance(request, GenerateRequest) else 0)
+        return cls(1, 0, request.sampling.max_tokens if isinstance(request, GenerateRequest) else 0)
 
 
 @runtime_checkable
@@ -515,8 +521,26 @@ class SupportsRequestCost(Protocol):
     """A backend that may need several calls of its server for one request."""
 
     def request_cost(self, request: Request) -> RequestCost:
-        """The calls and tokens that ``request`` takes, for estimates; known after `Backend.describe`."""
+        """The calls and tokens that ``request`` takes, for estimates; the most before anything is known."""
         ...
+
+    def cost_basis(self) -> str:
+        """What `request_cost` and `SupportsTokenCounts.count_tokens` go by."""
+        ...
+
+
+@runtime_checkable
+class SupportsUnasked(Protocol):
+    """A backend whose `Backend.describe` sends requests, and which can say what is known without any."""
+
+    def describe_unasked(self) -> Description:
+        """As far as known: by what an earlier run found, or by the options alone. Sends nothing."""
+        ...
+
+
+async def describe(backend: Backend, *, ask: bool = True) -> Description:
+    """What a backend is; without ``ask`` nothing is sent for it, if the backend sends anything at all."""
+    return backend.describe_unasked() if not ask and isinstance(backend, SupportsUnasked) else await backend.describe()
 
 
 def request_cost(backend: Backend, request: Request) -> RequestCost:

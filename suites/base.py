@@ -248,6 +248,9 @@ class MeasureSpec:
         True for figures of a single level (one occupation), which tables fold away.
     probability_mass : str or None
         Quantity that holds the total probability, reported with the figure.
+    baseline : str
+        The measure that shows what the same words give without the question. The report warns where the figure is
+        of its sign and size.
 
     Raises
     ------
@@ -275,6 +278,7 @@ class MeasureSpec:
     primary: bool = False
     population: str = ""
     membership: str | None = None
+    baseline: str = ""
 
     def __post_init__(self) -> None:
         if (wrong := wrong_field(self)) is not None:

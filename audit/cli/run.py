@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from audit import Audit, load_audit
-from audit.cli.shared import FAILED, INTERRUPTED, OK, Json
+from audit.cli.shared import FAILED, INTERRUPTED, OK, Json, tell_on_terminal
 from audit.report.formatting import say, say_json
 from backends.base import SupportsPrices
 from backends.errors import ConfigError
+from backends.telling import TELL
 
 if TYPE_CHECKING:
     from audit.collect.executors import Executor
@@ -75,7 +76,10 @@ Suites = Annotated[list[str] | None, typer.Option("--suites", "-s", help="Only t
 OwnDb = Annotated[Path | None, typer.Option("--db", help="Store of answers; overrides the config's.")]
 OwnOut = Annotated[Path | None, typer.Option("--out", help="Folder for the report; overrides the config's.")]
 Seed = Annotated[int | None, typer.Option(help="Seed for sampling and resampling; overrides the config's.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count: requests, tokens, cache hits, time, cost.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Only count: requests, tokens, cache hits, time, cost. Sends nothing.")
+]
+Probe = Annotated[bool, typer.Option("--probe", help="With --dry-run: take a short look at servers, to count closely.")]
 Resume = Annotated[
     bool,
     typer.Option("--resume/--fresh", help="Use stored answers, or ask everything again into a new store."),
@@ -126,6 +130,7 @@ def run(
     out: OwnOut = None,
     seed: Seed = None,
     dry_run: DryRun = False,
+    probe: Probe = False,
     resume: Resume = True,
     max_cost: MaxCost = None,
     shard: Shard = None,
@@ -173,7 +178,7 @@ def run(
     if max_cost is not None:
         _limit_cost(audit, max_cost)
     if dry_run:
-        _estimate(audit, as_json)
+        _estimate(audit, as_json, probe)
     else:
         _tell_where(audit)
         again = "the same command" if resume else "the same command without --fresh"
@@ -261,11 +266,11 @@ def _limit_cost(audit: Audit, max_cost: float) -> None:
             raise ConfigError("--max-cost", max_cost, f"models.{name} has no prices", "Give prices too")
 
 
-def _estimate(audit: Audit, as_json: bool) -> None:
+def _estimate(audit: Audit, as_json: bool, probe: bool) -> None:
     from audit.prepare.forecast import dry_run_audit, sample_power
     from audit.report.phrases.checks.forecast import estimate_text, power_text
 
-    estimate = asyncio.run(dry_run_audit(audit))
+    estimate = asyncio.run(dry_run_audit(audit, ask=probe))
     if as_json:
         say_json(estimate.model_dump(mode="json"), indent=2)
     else:
@@ -279,6 +284,7 @@ def _run(audit: Audit, store: Path, baseline: str | None, again: str, *, as_json
     from audit.report.terminal import print_result
     from audit.run import run_audit
 
+    TELL.set(tell_on_terminal)
     with Display(as_json=as_json, verbose=verbose) as display:
         result = asyncio.run(run_audit(audit, baseline=baseline, on_event=display, verbose=verbose))
     has_figures = audit.shard is None and not result.is_cut_off and not result.is_unloaded

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from audit.cli.shared import FAILED, OK, Json
+from audit.cli.shared import FAILED, OK, Json, tell_on_terminal
 from audit.report.formatting import say, say_json
 from backends.errors import BackendError, ConfigError
+from backends.telling import TELL
+
+if TYPE_CHECKING:
+    from backends.openai import OpenAIBackend
+    from backends.openai.look import Look
+    from backends.openai.look.thorough import Experiment
 
 _CONFIGS = (".py", ".toml")
 
@@ -35,35 +42,58 @@ def probe(
             help='Environment variable that holds the key; "" for a server that needs none. Default: OPENAI_API_KEY.'
         ),
     ] = None,
+    thorough: Annotated[
+        bool, typer.Option("--thorough", help="Make all experiments: some hundred requests, minutes.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Test empirically what a server can do and whether its log-probabilities are true.
+    """Look at a server by at most 20 requests: what it accepts, and whether its log-probabilities can be used.
 
-    Exits with 1 if a server cannot be probed, or contradicts its log-probabilities, so that none of them is used.
+    Exits with 1 if a server cannot be asked, or contradicts itself, so that none of its log-probabilities is used.
     """
     is_config = target.endswith(_CONFIGS) and "://" not in target
     if not is_config:
-        backends: Mapping[str, Any] = {"": _of_server(target, model, models, api_key_env)}
+        backends: Mapping[str, OpenAIBackend] = {"": _of_server(target, model, models, api_key_env)}
     else:
         for option, value in (("--model", model), ("--api-key-env", api_key_env)):
             if value is not None:
                 hint = "Name its models by --models" if option == "--model" else "Write it into the config's model"
                 raise ConfigError(option, value, "a config is given", hint)
         backends = _of_config(Path(target), models or ())
-    found = asyncio.run(_reports(backends))
+    found = asyncio.run(_all_found(backends, thorough))
     if as_json:
-        reports = {name: _json(one) for name, one in found.items()}
+        reports = {name: one.as_json() for name, one in found.items()}
         say_json(reports if is_config else reports[""])
     else:
         for name, one in found.items():
             label = f"models.{name}: " if name else ""
-            say(f"{label}{one if isinstance(one, BackendError) else one.render_text()}")
-    raise typer.Exit(
-        FAILED if any(isinstance(one, BackendError) or one.is_distrusted for one in found.values()) else OK
-    )
+            say("\n".join(f"{label}{line}" for line in one.lines()))
+    raise typer.Exit(FAILED if any(one.is_bad() for one in found.values()) else OK)
 
 
-def _of_server(target: str, model: str | None, models: Any, api_key_env: str | None) -> Any:
+@dataclass(frozen=True)
+class _Found:
+    """What was found of one server: a look, with experiments if they were wanted, or why there is none."""
+
+    look: Look | BackendError
+    experiments: Sequence[Experiment] = ()
+
+    def lines(self) -> list[str]:
+        if isinstance(self.look, BackendError):
+            return [str(self.look)]
+        return [*self.look.lines, *map(str, self.experiments)]
+
+    def as_json(self) -> Any:
+        if isinstance(self.look, BackendError):
+            return {"error": self.look.to_json()}
+        return {**self.look.model_dump(mode="json"), "experiments": [one._asdict() for one in self.experiments]}
+
+    def is_bad(self) -> bool:
+        is_refused = isinstance(self.look, BackendError) or self.look.is_distrusted
+        return is_refused or any(one.passed is False for one in self.experiments)
+
+
+def _of_server(target: str, model: str | None, models: Any, api_key_env: str | None) -> OpenAIBackend:
     from backends import OpenAIBackend, named_backend
 
     if models:
@@ -77,7 +107,7 @@ def _of_server(target: str, model: str | None, models: Any, api_key_env: str | N
     return backend
 
 
-def _of_config(config: Path, names: Any) -> Mapping[str, Any]:
+def _of_config(config: Path, names: Any) -> Mapping[str, OpenAIBackend]:
     from audit import load_audit
     from backends import OpenAIBackend
 
@@ -89,21 +119,22 @@ def _of_config(config: Path, names: Any) -> Mapping[str, Any]:
     return found
 
 
-async def _reports(backends: Mapping[str, Any]) -> dict[str, Any]:
-    """The report of each; of several, an error in place of one that cannot be had."""
-    found: dict[str, Any] = {}
+async def _all_found(backends: Mapping[str, OpenAIBackend], thorough: bool) -> dict[str, _Found]:
+    """What was found of each; of several, an error in place of one that cannot be asked."""
+    from backends.openai.look import thorough as look_thoroughly
+
+    found: dict[str, _Found] = {}
+    TELL.set(tell_on_terminal)
     for name, backend in backends.items():
         backend.check()
         try:
-            found[name] = await backend.probe()
+            look = await backend.probe()
+            made = await look_thoroughly(backend.api, look, tell_on_terminal) if thorough else ()
+            found[name] = _Found(look, made)
         except BackendError as error:
             if not name:
                 raise
-            found[name] = error
+            found[name] = _Found(error)
         finally:
             await backend.close()
     return found
-
-
-def _json(report: Any) -> Any:
-    return {"error": report.to_json()} if isinstance(report, BackendError) else report.to_json()

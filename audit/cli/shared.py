@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -48,6 +49,12 @@ def folder_for(db: Path, out: Path | None) -> Path:
     if out is not None:
         return out
     return load_audit(db).out if db.suffix in (".py", ".toml") else Path("audit-out")
+
+
+def tell_on_terminal(line: str) -> None:
+    """Show what a backend says while it is waited for: a line that the next one replaces, or lines in a file."""
+    is_shown = sys.stderr.isatty()
+    print(f"\r\x1b[K{line}" if is_shown else line, end="" if is_shown else "\n", file=sys.stderr, flush=True)
 
 
 def print_rows(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:

@@ -26,7 +26,7 @@ from audit.collect import (
 from audit.config import AuditConfig
 from audit.results import FigureName
 from audit.store import Store, canonical_json, to_bytes
-from backends.base import Backend, Capability, ClassifyRequest, Description, Form, ScoreRequest
+from backends.base import Backend, Capability, ClassifyRequest, Description, Form, ScoreRequest, describe
 from backends.errors import BackendError, ConfigError, ErrorKind
 from suites.base import Item, Suite
 from suites.own_code import items_of
@@ -95,8 +95,10 @@ class ResolvedAudit:
             await described.backend.close()
 
 
-async def resolve_audit(audit: AuditConfig, store: Store) -> ResolvedAudit:
+async def resolve_audit(audit: AuditConfig, store: Store, *, ask: bool = True) -> ResolvedAudit:
     """Check the audit, sample the items, describe the backends and find the ids of their answers. Loads no weights.
+
+    Without ``ask`` nothing is sent to servers: they are described as far as they are known.
 
     Raises
     ------
@@ -106,14 +108,14 @@ async def resolve_audit(audit: AuditConfig, store: Store) -> ResolvedAudit:
     audit.check_models()
     audit.check_scorers()
     items = {name: await asyncio.to_thread(suite_items, name, suite, audit) for name, suite in audit.suites.items()}
-    models = {name: await _describe(name, backend, store) for name, backend in audit.models.items()}
+    models = {name: await _describe(name, backend, store, ask) for name, backend in audit.models.items()}
     scorers = {}
     for suite_name, suite in audit.suites.items():
         for model in models.values():
             _check_capabilities(model, suite_name, suite)
             await asyncio.to_thread(_check_forms, model, suite_name, suite, items[suite_name])
         for scorer, backend in suite.scorers.items():
-            scorers[suite_name, scorer] = await _describe(f"{suite_name}: {scorer}", backend, store)
+            scorers[suite_name, scorer] = await _describe(f"{suite_name}: {scorer}", backend, store, ask)
     if audit.shard is not None:
         parts = {name: await asyncio.to_thread(in_part, items[name], audit.shard) for name in items}
         return ResolvedAudit(models, scorers, items, look_of=parts)
@@ -263,9 +265,9 @@ _HINTS: dict[ErrorKind, str] = {
 }
 
 
-async def _describe(name: str, backend: Backend, store: Store) -> DescribedBackend:
+async def _describe(name: str, backend: Backend, store: Store, ask: bool) -> DescribedBackend:
     try:
-        description = await backend.describe()
+        description = await describe(backend, ask=ask)
     except ConfigError as error:
         raise error.within(f"models.{name}") from None
     except BackendError as error:

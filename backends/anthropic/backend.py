@@ -2,84 +2,60 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator
 
 from backends.anthropic.client import MessagesClient
-from backends.http.address import server_url
+from backends.errors import ConfigError
 from backends.http.client import HttpClient
-from backends.http.keys import VARIABLES
-from backends.http.usage import PriceTable
-from backends.openai.backend import AtLeastOne, CostLimit, OpenAIBackend, OptionalPath, OptionalText, Seconds
-from backends.openai.protocol.request_extras import ExtraBody, Headers
-from backends.options import OnError, checked_options
+from backends.http.options import Headers, Url, Variables
+from backends.openai.backend import OpenAIBackend
+from backends.openai.options import OpenAIOptions
 
 _VERSION = {"anthropic-version": "2023-06-01"}
+#: Options of OpenAI-style servers that this API has no use for.
+_ELSEWHERE = ("urls", "token", "service_tier", "batch", "query", "tokenizer")
+
+
+def _with_version(headers: Mapping[str, str]) -> Mapping[str, str]:
+    return {**_VERSION, **headers}
+
+
+class AnthropicOptions(OpenAIOptions):
+    """`OpenAIOptions` with Anthropic's address and key. ``reasoning_effort`` is sent as ``output_config.effort``."""
+
+    base_url: Url = "https://api.anthropic.com/v1"
+    api_key_env: Variables = "ANTHROPIC_API_KEY"
+    key_header: str = "x-api-key"
+    headers: Annotated[Headers, AfterValidator(_with_version)] = _VERSION
 
 
 class AnthropicBackend(OpenAIBackend):
     """A model behind ``/v1/messages``: it generates texts; scores are estimated from ``samples`` drawn answers.
 
-    Which parameters the model accepts (a temperature, a prefill) is tested empirically, as for `OpenAIBackend`.
+    Which parameters the model accepts (a temperature, a prefill) is found by a look, as for `OpenAIBackend`.
 
     Parameters
     ----------
     model : str
         ``claude-…``, as the API knows it.
-    base_url : str
-        Up to and including the version.
-    extra_body : mapping, optional
-        Fields added to each request: ``{"thinking": {"type": "adaptive"}}``.
-    reasoning_effort : str, optional
-        Sent as ``output_config.effort``.
-
-    The other options are those of `OpenAIBackend`.
+    **options
+        The fields of `AnthropicOptions`: ``samples``, ``prices``, ``extra_body`` (``{"thinking": {"type":
+        "adaptive"}}``)…
     """
 
     engine: ClassVar[str] = "anthropic"
+    options_type: ClassVar[type[OpenAIOptions]] = AnthropicOptions
     client_type: ClassVar[type[HttpClient]] = MessagesClient
 
-    @checked_options
-    def __init__(
-        self,
-        model: Annotated[str, Field(min_length=1), OnError("not a text", "Name the model as the server knows it")],
-        *,
-        base_url: Annotated[str, AfterValidator(server_url)] = "https://api.anthropic.com/v1",
-        api_key_env: Annotated[str | None, VARIABLES] = "ANTHROPIC_API_KEY",
-        key_file: OptionalPath = None,
-        timeout: Seconds = 120.0,
-        max_in_flight: AtLeastOne = 8,
-        samples: AtLeastOne | None = None,
-        prices: PriceTable | None = None,
-        max_cost: CostLimit = None,
-        probe_folder: OptionalPath = None,
-        reasoning_effort: OptionalText = None,
-        reasoning_tokens: Annotated[int, Field(ge=0)] | None = None,
-        headers: Headers = None,
-        extra_body: ExtraBody = None,
-        proxy: OptionalText = None,
-        ca_bundle: OptionalPath = None,
-    ) -> None:
-        super().__init__(
-            base_url,
-            model=model,
-            api_key_env=api_key_env,
-            key_file=key_file,
-            timeout=timeout,
-            max_in_flight=max_in_flight,
-            samples=samples,
-            prices=prices,
-            max_cost=max_cost,
-            probe_folder=probe_folder,
-            reasoning_effort=reasoning_effort,
-            reasoning_tokens=reasoning_tokens,
-            headers={**_VERSION, **(headers or {})},
-            extra_body=extra_body,
-            key_header="x-api-key",
-            proxy=proxy,
-            ca_bundle=ca_bundle,
-        )
+    def __init__(self, model: str, **options: Any) -> None:
+        for name in options:
+            if name in _ELSEWHERE:
+                raise ConfigError(name, options[name], "not an option of Anthropic's API", "Remove it")
+        options.setdefault("base_url", AnthropicOptions.model_fields["base_url"].default)
+        super().__init__(model=model, **options)
 
     def __repr__(self) -> str:
         return f"AnthropicBackend({self.model!r})"

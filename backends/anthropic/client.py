@@ -6,11 +6,11 @@ own, content in blocks. There are no log-probabilities, no seeds, and one answer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from backends.errors import BackendError
-from backends.http.client import HttpClient
+from backends.http.client import Accept, HttpClient
 from backends.reading.reasoning import HIDDEN
 
 #: Parameters that the API lacks. A request with one of them is refused here, before it costs anything.
@@ -29,19 +29,13 @@ _DEFAULT_MAX_TOKENS = 4096
 class MessagesClient(HttpClient):
     """An `HttpClient` that sends chats to ``/messages`` and returns the answers in OpenAI's format."""
 
-    async def post(
-        self,
-        path: str,
-        payload: dict[str, Any],
-        *,
-        accept: Callable[[dict[str, Any]], None] = lambda _: None,
-        again: Callable[[], None] = lambda: None,
-    ) -> dict[str, Any]:
+    async def post(self, path: str, payload: dict[str, Any], *, accept: Accept = lambda _: None) -> dict[str, Any]:
         if not path.endswith("chat/completions"):
             raise BackendError("not_found", f"Anthropic's API has no {path.strip('/')}")
-        body = message_request(payload)
         path = f"{path.removesuffix('chat/completions')}messages"
-        return chat_response(await super().post(path, body, accept=lambda answer: accept(chat_response(answer))))
+        answer = chat_response(await super().post(path, message_request(payload)))
+        accept(answer)
+        return answer
 
 
 def message_request(payload: Mapping[str, Any]) -> dict[str, Any]:

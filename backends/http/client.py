@@ -13,7 +13,6 @@ import json
 import os
 import re
 import ssl
-import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -25,10 +24,11 @@ from backends.http import errors as http_errors
 from backends.http.keys import NO_KEY_SENT_HINT, Credential
 
 T = TypeVar("T")
+Accept = Callable[[dict[str, Any]], None]
 
 #: Seconds to connect. A server of plain http may wait for ever for the rest of what begins as TLS.
 _CONNECTED_WITHIN = 15.0
-#: Maximum size of a body after decompression. A list of Gemma's whole vocabulary takes 24 MB.
+#: Maximum size of a body. A list of Gemma's whole vocabulary takes 24 MB.
 MAX_BODY_BYTES = 32 * 2**20
 
 
@@ -131,32 +131,21 @@ class HttpClient:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._slots = asyncio.Semaphore(max_connections)
 
-    async def post(
-        self,
-        path: str,
-        payload: dict[str, Any],
-        *,
-        accept: Callable[[dict[str, Any]], None] = lambda _: None,
-        again: Callable[[], None] = lambda: None,
-    ) -> dict[str, Any]:
-        """The JSON object that answers ``payload``.
-
-        ``accept`` raises `BackendError` for an answer that cannot belong to this request. The
-        connection may then be out of step, and is dropped before another request can use it.
-        ``again`` is called, and may refuse, where another server is asked after one that may have charged.
-        """
+    async def post(self, path: str, payload: dict[str, Any], *, accept: Accept = lambda _: None) -> dict[str, Any]:
+        """The JSON object that answers ``payload``; ``accept`` raises `BackendError` for one that cannot be its."""
         content = json.dumps(payload).encode()
-        return await self._json("POST", path, content, {"Content-Type": "application/json"}, accept)
+        answer = await self._json("POST", path, content, {"Content-Type": "application/json"})
+        accept(answer)
+        return answer
 
     async def get(self, path: str) -> dict[str, Any]:
         """The JSON object at a path."""
-        return await self._json("GET", path, b"", {}, lambda _: None)
+        return await self._json("GET", path, b"", {})
 
     async def upload(self, path: str, name: str, content: bytes, fields: Mapping[str, str]) -> dict[str, Any]:
         """The JSON object that answers the upload of one file."""
         form = httpx.Request("POST", self.base_url, data=fields, files={"file": (name, content, "application/jsonl")})
-        sent = {"Content-Type": form.headers["content-type"]}
-        return await self._json("POST", path, form.read(), sent, lambda _: None)
+        return await self._json("POST", path, form.read(), {"Content-Type": form.headers["content-type"]})
 
     async def download(self, path: str, longest: int) -> bytes:
         """The content at a path, at most ``longest`` bytes, with keys removed."""
@@ -169,31 +158,12 @@ class HttpClient:
             return body
 
         body = await self._with_keys(content)
-        return (
-            self._key.redact(body.decode("utf-8", "replace")).encode() if self._key.is_repeated_by(body, "") else body
-        )
+        return self._key.redact(body.decode("utf-8", "replace"), words=False).encode()
 
-    async def _json(
-        self,
-        method: str,
-        path: str,
-        content: bytes,
-        headers: Mapping[str, str],
-        accept: Callable[[dict[str, Any]], None],
-    ) -> dict[str, Any]:
+    async def _json(self, method: str, path: str, content: bytes, headers: Mapping[str, str]) -> dict[str, Any]:
         async def answer() -> dict[str, Any]:
             async with self._exchange(method, path, content, headers) as response:
-                try:
-                    answer = self._parsed(response, await _body(response, MAX_BODY_BYTES))
-                    accept(answer)
-                except RecursionError:
-                    await _drop_connection(response)
-                    raise BackendError("malformed", "JSON nested too deeply", retryable=True) from None
-                except BackendError as error:
-                    if error.kind in ("malformed", "inconsistent"):
-                        await _drop_connection(response)
-                    raise
-                return answer
+                return self._parsed(response, await _body(response, MAX_BODY_BYTES))
 
         return await self._with_keys(answer)
 
@@ -203,10 +173,8 @@ class HttpClient:
             try:
                 return await ask()
             except _RefusedKeyError as refusal:
-                pause = await asyncio.to_thread(self._key.replaced, refusal.key, refusal.error, attempt)
-                if pause is None:
+                if not await asyncio.to_thread(self._key.has_another, refusal.key, refusal.error, attempt):
                     raise refusal.error from None
-                await asyncio.sleep(pause)
         raise AssertionError("it either answers or is refused")
 
     @contextlib.asynccontextmanager
@@ -215,21 +183,17 @@ class HttpClient:
     ) -> AsyncIterator[httpx.Response]:
         """One request, its failures as `BackendError`, `_RefusedKeyError` among them."""
         url = f"{self._root}{path}" if path.startswith("/") else f"{self.base_url}/{path}"
-        key: str | None = None
+        client, key = self._connected(), None
         try:
-            async with self._free_slot():  # waiting for one's turn is no delay of the server's
+            async with self._slots:  # waiting for one's turn is no delay of the server's
                 # Read now: a token may end during the wait.
                 key = await asyncio.to_thread(self._key.read) if self._key.ends else self._key.read()
                 self.requests += 1
+                sent = {**self._options.headers, **headers, **self._key_header(key)}
+                query = dict(self._options.query) or None
                 async with (
                     asyncio.timeout(self._timeout),
-                    self._connected().stream(
-                        method,
-                        url,
-                        content=content,
-                        params=dict(self._options.query) or None,
-                        headers={**self._options.headers, **headers, **self._key_header(key)},
-                    ) as response,
+                    client.stream(method, url, content=content, params=query, headers=sent) as response,
                 ):
                     yield response
         except BackendError as error:
@@ -257,45 +221,34 @@ class HttpClient:
     def _parsed(self, response: httpx.Response, body: bytes) -> dict[str, Any]:
         if response.status_code != 200:
             raise self._failure(response, body)
+        text = body.decode("utf-8", "replace")
         try:
-            answer = json.loads(body)
+            answer = json.loads(self._key.redact(text, words=False))
         except (ValueError, RecursionError):
             raise BackendError("malformed", f"{len(body)} bytes that are not JSON", retryable=True) from None
         if not isinstance(answer, dict):
             raise BackendError("malformed", "JSON that is not an object", retryable=True)
-        repeated = self._key.is_repeated_by(body, answer)
-        shown = json.loads(self._key.redact(json.dumps(answer, ensure_ascii=False))) if repeated else answer
-        failed = http_errors.from_error_body(shown, response.headers)
+        failed = http_errors.from_error_body(answer, response.headers)
         if failed is not None:
             raise failed
-        if repeated:
-            hint = "It would be stored with the answer. Check the proxy or gateway in front of the model"
-            raise BackendError("inconsistent", "the answer repeats the API key", hint=hint)
         return answer
 
     def _failure(self, response: httpx.Response, body: bytes) -> BackendError:
         # Redacted before the message is shortened: a cut through a key would leave its start.
         message = self._key.redact(http_errors.message_of(body, longest=2**14))
         error = http_errors.from_status(response.status_code, response.headers, message)
-        if self._key.ends and error.kind == "auth" and (skew := http_errors.clock_skew(response.headers)):
-            return BackendError("auth", error.message, hint=f"{skew}: set it, as tokens hold for a time")
         if error.kind == "auth" and (source := self._key.source()):
             return BackendError("auth", error.message, hint=f"Check {source}, and what it may be used for")
         return error
 
-    def _free_slot(self) -> asyncio.Semaphore:
-        self._connected()
-        return self._slots
-
     def _connected(self) -> httpx.AsyncClient:
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:
-            self._loop, self._slots = loop, asyncio.Semaphore(self._max_connections)
+            most = self._max_connections
+            self._loop, self._slots = loop, asyncio.Semaphore(most)
             self._client = httpx.AsyncClient(
                 timeout=httpx.Timeout(self._timeout, connect=min(self._timeout, _CONNECTED_WITHIN)),
-                limits=httpx.Limits(
-                    max_connections=self._max_connections, max_keepalive_connections=self._max_connections
-                ),
+                limits=httpx.Limits(max_connections=most, max_keepalive_connections=most),
                 headers={"Accept": "application/json", "Accept-Encoding": "gzip, deflate", "User-Agent": "bias-audit"},
                 trust_env=False,
                 proxy=self._options.proxy_url,
@@ -306,57 +259,9 @@ class HttpClient:
 
 
 async def _body(response: httpx.Response, longest: int) -> bytes:
-    declared = response.headers.get("content-length", "")
-    if declared.isdigit() and int(declared) > longest:
-        raise _too_long(longest)
     body = bytearray()
-    async for part in _decompressed(response):
+    async for part in response.aiter_bytes():
         body += part
         if len(body) > longest:
-            raise _too_long(longest)
+            raise BackendError("malformed", f"a body of more than {longest // 2**20} MiB")
     return bytes(body)
-
-
-async def _drop_connection(response: httpx.Response) -> None:
-    """Close the socket under a response, so that the pool never uses the connection again.
-
-    The pool must not have the connection back yet: what has already arrived on it can be read after the close.
-    """
-    stream = response.extensions["network_stream"]
-    await stream.aclose()
-    # By this the pool knows a closed connection. No event tells it, and it takes a turn of the loop or two.
-    while not stream.get_extra_info("is_readable"):  # noqa: ASYNC110
-        await asyncio.sleep(0)
-
-
-async def _raw(response: httpx.Response) -> AsyncIterator[bytes]:
-    """The body as sent. Unlike ``aiter_raw``, its end does not return the connection to the pool."""
-    assert isinstance(response.stream, httpx.AsyncByteStream)
-    async for part in response.stream:
-        yield part
-
-
-async def _decompressed(response: httpx.Response) -> AsyncIterator[bytes]:
-    """The body in chunks of bounded size: httpx would decompress a whole network read at once."""
-    encoding = response.headers.get("content-encoding", "identity").strip().lower()
-    if encoding in ("", "identity"):
-        async for part in _raw(response):
-            yield part
-        return
-    if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise BackendError("malformed", "a body in a compression that was not requested")
-    decompressor = zlib.decompressobj(wbits=47)  # 47: either a gzip or a zlib header
-    try:
-        async for compressed in _raw(response):
-            rest = compressed
-            while rest and not decompressor.eof:
-                yield decompressor.decompress(rest, 2**20)
-                rest = decompressor.unconsumed_tail
-    except zlib.error:
-        raise BackendError("malformed", "a compressed body that cannot be decompressed", retryable=True) from None
-    if not decompressor.eof:
-        raise BackendError("malformed", "a compressed body that ends too early", retryable=True)
-
-
-def _too_long(longest: int) -> BackendError:
-    return BackendError("malformed", f"a body of more than {longest // 2**20} MiB")

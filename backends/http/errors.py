@@ -1,26 +1,12 @@
-"""Turns HTTP failures, and responses that cannot be true, into `BackendError`.
-
-httpx.HTTPError
-├── TimeoutException          timeout, retried
-├── NetworkError              connection, retried (a bad certificate is not)
-├── RemoteProtocolError       connection, retried: closed or garbled by the server
-├── LocalProtocolError        internal: the request breaks HTTP's rules
-├── ProxyError, UnsupportedProtocol, TooManyRedirects   bad_request
-├── DecodingError             malformed, retried
-└── HTTPStatusError           never raised here: `from_status` reads the status itself
-httpx.InvalidURL              bad_request
-httpx.CookieConflict, StreamError   internal
-"""
+"""Turns HTTP failures, and responses that cannot be true, into `BackendError`."""
 
 from __future__ import annotations
 
-import email.utils
 import json
 import os
 import re
 import ssl
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -59,8 +45,6 @@ _NO_CREDIT = re.compile(r"credit balance is too low|billing.{0,6}hard.{0,6}limit
 _QUOTA = re.compile(r"insufficient_quota|quota|billing|credit|balance", re.I)
 #: Google's quotas that come back by themselves, although it names no wait.
 _SHORT_QUOTA = re.compile(r"check quota|per.?(?:second|minute|base_model)", re.I)
-#: A token that is refused for its time.
-_TIME = re.compile(r"expired|not yet|not before|in the future|\bnbf\b|\biat\b", re.I)
 #: Google says only in the text when a per-minute quota is available again.
 _RETRY_IN = re.compile(r"retry in (\d+(?:\.\d+)?) ?s", re.I)
 _CONTEXT = re.compile(r"context.{0,12}(length|size|window)|exceed_context|maximum context|too many tokens", re.I)
@@ -184,20 +168,6 @@ def from_status(status: int, headers: Mapping[str, str], text: str) -> BackendEr
         case _ if status >= 500:
             return BackendError("server", message, retryable=True, retry_after=wait)
     return BackendError("bad_request" if status >= 400 else "malformed", message)
-
-
-def is_about_time(message: str) -> bool:
-    """Whether a refusal of a token is for its time: ended, or not begun."""
-    return _TIME.search(message) is not None
-
-
-def clock_skew(headers: Mapping[str, str], *, now: Callable[[], float] = time.time) -> str:
-    """How far this machine's clock is from the server's, by its ``Date``; empty below a minute, or if unknown."""
-    try:
-        ahead = now() - email.utils.parsedate_to_datetime(headers.get("date", "")).timestamp()
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return ""
-    return "" if abs(ahead) < 60 else f"This clock is {abs(ahead) / 60:.0f} min {'ahead' if ahead > 0 else 'behind'}"
 
 
 def from_error_body(body: Mapping[str, Any], headers: Mapping[str, str]) -> BackendError | None:

@@ -73,11 +73,6 @@ class Usage:
         self._reserved += highest
         return highest
 
-    def reserve_again(self, highest: float) -> None:
-        """A request that may have been charged is about to be sent once more. Raises as `reserve`."""
-        self._spent += highest
-        self._check_limit(0.0)  # what it may cost is reserved already
-
     def _check_limit(self, highest: float) -> None:
         if self._max_cost is not None and self._spent + self._reserved + highest > self._max_cost:
             raise BackendError(

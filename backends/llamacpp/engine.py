@@ -135,11 +135,12 @@ class LlamaEngine(TextEncoder):
     def encode(self, texts: Sequence[str], *, chat: bool) -> list[list[int]]:
         """Tokens of each text, with exactly one BOS in front if the model wants it, whether or not a template wrote it.
 
-        llama.cpp's own server also adds it to a chat whose template writes none; transformers does not.
+        llama.cpp's own server also adds it to a chat whose template writes none.
         """
         encoded = []
         for text in texts:
             tokens = self.tokenize(text)
+            self.refuse_unknown(text, tokens)
             if self._adds_bos and tokens[:1] != [self._bos]:
                 tokens.insert(0, self._bos)
             encoded.append(tokens)
@@ -165,6 +166,19 @@ class LlamaEngine(TextEncoder):
     def token_bytes(self, token: int) -> bytes:
         """A token's visible text: empty for special tokens."""
         return b"" if llama_cpp.llama_vocab_is_control(self.vocab, token) else self.piece(token)
+
+    @cached_property
+    def unknown(self) -> Mapping[int, str]:
+        """As in `TextEncoder`: such a token is among the first of a vocabulary."""
+        first = range(min(1000, llama_cpp.llama_vocab_n_tokens(self.vocab)))
+        found = [i for i in first if llama_cpp.llama_vocab_get_attr(self.vocab, i) & llama_cpp.LLAMA_TOKEN_ATTR_UNKNOWN]
+        return {token: self._token_text(token) for token in found}
+
+    @cached_property
+    def control(self) -> Sequence[str]:
+        """As in `TextEncoder`."""
+        size = llama_cpp.llama_vocab_n_tokens(self.vocab)
+        return [self._token_text(i) for i in range(size) if llama_cpp.llama_vocab_is_control(self.vocab, i)]
 
     @cached_property
     def vocabulary(self) -> Vocabulary:

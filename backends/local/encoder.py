@@ -37,7 +37,10 @@ class TextEncoder(ABC):
 
     @abstractmethod
     def encode(self, texts: Sequence[str], *, chat: bool) -> list[list[int]]:
-        """Tokens of each text, with BOS in front if the model wants it; for a ``chat``, if its engine adds one."""
+        """Tokens of each text, with exactly one BOS in front if the model wants it, whatever a chat's template writes.
+
+        Raises `BackendError` for a text that the tokenizer cannot spell (`refuse_unknown`).
+        """
 
     @abstractmethod
     def added(self, tokens: Sequence[int], text: str) -> int:
@@ -55,6 +58,24 @@ class TextEncoder(ABC):
     @abstractmethod
     def _read_piece(self, token: int) -> bytes:
         """`piece`, from the tokenizer."""
+
+    @property
+    @abstractmethod
+    def unknown(self) -> Mapping[int, str]:
+        """The tokens that stand for whatever the vocabulary lacks, with their texts."""
+
+    @property
+    @abstractmethod
+    def control(self) -> Sequence[str]:
+        """The texts that the tokenizer takes for control tokens."""
+
+    def refuse_unknown(self, text: str, tokens: Sequence[int]) -> None:
+        """Refuse a text of which a part has no token: all texts with such a part would be the same to the model."""
+        if self.unknown.keys().isdisjoint(tokens) or any(name in text for name in self.unknown.values()):
+            return
+        name = next(iter(self.unknown.values()))
+        problem = f"the tokenizer has no token for a part of this text, which becomes {name}"
+        raise BackendError("bad_request", problem, hint="write it in signs that the model knows")
 
     def cut(self, text: str) -> int:
         """Where a text may be cut so that both parts have the tokens of the whole, whatever follows; 0: nowhere known.
@@ -77,6 +98,10 @@ class TextEncoder(ABC):
             return prompt
         if self.chat_template is None:
             raise BackendError("unsupported", "this model has no chat template", hint='use prompt_format="raw"')
+        for message in prompt:
+            if message.role == "user" and (name := next((one for one in self.control if one in message.content), "")):
+                problem = f"a user's text contains {name}, which the tokenizer takes for a control token"
+                raise BackendError("bad_request", problem, hint="leave it out, or ask with prompt_format='raw'")
         return render_chat(self.chat_template, prompt, self._special_tokens(), self._enable_thinking)
 
     def render(self, prompt: Prompt) -> list[int]:

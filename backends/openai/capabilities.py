@@ -7,20 +7,16 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from backends.base import Capability, Form
-from backends.openai.protocol.parameters import ZERO_TEMPERATURE, LimitName
+from backends.openai.quirks import Dialect, LimitName
 
-Dialect = Literal["llama.cpp", "llama-cpp-python", "vllm", "sglang"]
 TextRoute = Literal["logprob_token_ids", "score_endpoint", "prompt_logprobs", "echo", "top_k_ids", "top_k", "sampled"]
 ChatRoute = Literal["rendered", "chat_prefill", "chat_first", "sampled"]
 Prefill = Literal["repeated", "continued", "flags"]
-Together = Literal["n", "prompts"]
 
-#: Entries of a list that holds the likeliest tokens alone.
-_LIKELIEST = 100
-#: Times that one request repeats a prompt.
-_PROMPTS = 20
+#: Stands among the refused parameters for a temperature of 0 alone.
+ZERO_TEMPERATURE = "temperature 0"
 #: The fields that may change an answer on any route, and those that matter only for routes that use lists.
-_ANSWER_FIELDS = ("text_route", "chat_route", "completions", "family", "bos", "uncached", "prefill", "seed_works")
+_ANSWER_FIELDS = ("text_route", "chat_route", "completions", "family", "uncached", "prefill", "seed_works")
 _LIST_FIELDS = ("identity", "temperature")
 #: Parameters whose absence changes answers. A refused ``stop`` is applied by this backend, a seed has a field of its
 #: own, and system messages had no answers at all before they were prepended to the user's.
@@ -44,8 +40,6 @@ class ServerCapabilities(BaseModel):
         What identifies listed tokens: ids, bytes or text.
     takes_ids : bool
         Whether a prompt may be given as token ids.
-    bos : bool or None
-        Whether a text's tokens begin with a BOS token; None if unknown.
     repeat_noise : float
         How far the server's own numbers move when a request is repeated, in nats.
     uncached : bool
@@ -54,16 +48,10 @@ class ServerCapabilities(BaseModel):
         How it continues a last assistant turn.
     temperature : float
         The temperature at which its lists are the model's own probabilities.
-    draws_with_lists : bool
-        Whether lists stay the same when the answer is drawn at temperature 1, so that each list brings a draw.
-    draws_apart : bool
-        Whether a drawn token was seen that did not displace a likelier one from its list.
     seed_works : bool
         Whether a seed determines what is drawn.
-    together : {"n", "prompts"} or None
-        How one request gives several draws; None if each draw takes a request.
     choices : int
-        How many draws that is by ``n``.
+        How many answers one request gives by ``n``; 1 if that is ignored or refused.
     unique_response_ids : bool
         Whether each response carries an id of its own.
     answered_model, answered_provider : str or None
@@ -76,12 +64,12 @@ class ServerCapabilities(BaseModel):
         Whether it reasons before it answers a chat.
     opened_before : bool
         Whether its template opens the reasoning, so that a text only holds its end.
-    opened_unseen : bool
-        Whether it does so before some answers only: a text that is cut off before an end may be a thought or not.
     responses : bool
         Whether its chats are answered by the Responses API alone.
     min_tokens : int
         The fewest tokens that a request may ask for: of a longer answer, the first token's list is read.
+    tokens_per_character, template_tokens : float
+        Of its prompts, and around the turns of a chat, by its own counts; 0 if it gives none.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -95,16 +83,12 @@ class ServerCapabilities(BaseModel):
     largest_chat_k: int = 0
     identity: str | None = None
     takes_ids: bool = False
-    bos: bool | None = None
     repeat_noise: float = 0.0
     uncached: bool = False
     prefill: Prefill | None = None
     temperature: float = 0.0
-    draws_with_lists: bool = False
-    draws_apart: bool = False
     seed_works: bool = False
-    together: Together | None = None
-    choices: int = 50
+    choices: int = 1
     unique_response_ids: bool = False
     answered_model: str | None = None
     answered_provider: str | None = None
@@ -112,9 +96,10 @@ class ServerCapabilities(BaseModel):
     limit_name: LimitName = "max_tokens"
     reasons: bool = False
     opened_before: bool = False
-    opened_unseen: bool = False
     responses: bool = False
     min_tokens: int = 1
+    tokens_per_character: float = 0.0
+    template_tokens: float = 0.0
 
     @property
     def always_sent(self) -> dict[str, Any]:
@@ -125,17 +110,6 @@ class ServerCapabilities(BaseModel):
     def routes(self) -> tuple[TextRoute | ChatRoute | None, ...]:
         """The route for texts and the one for chats."""
         return self.text_route, self.chat_route
-
-    def draws_of_a_request(self, way: Together | None) -> int:
-        """How many draws one request gives this way."""
-        return self.choices if way == "n" else _PROMPTS if way == "prompts" else 1
-
-    @property
-    def reaches_unlikely(self) -> bool:
-        """Whether tokens have values although no short list holds them."""
-        return self.text_route not in (None, "sampled", "top_k", "top_k_ids") or (
-            self.text_route is not None and self.text_route != "sampled" and self.largest_k > _LIKELIEST
-        )
 
     @property
     def absent_forms(self) -> dict[Capability | Form, str]:
@@ -174,11 +148,7 @@ class ServerCapabilities(BaseModel):
         names += ["largest_k"] * text_lists + ["largest_chat_k"] * chat_lists
         names += _LIST_FIELDS if text_lists or chat_lists else ()
         found = {name: getattr(self, name) for name in names}
-        # Left out if empty: models that accept everything keep the fingerprint under which their answers are stored.
-        if without := sorted(_REFUSED_FIELDS & set(self.refused)):
-            found["refused"] = " ".join(without)
-        if self.responses:
-            found["endpoint"] = "responses"
-        if self.answered_provider:
-            found["provider"] = self.answered_provider
+        found["refused"] = " ".join(sorted(_REFUSED_FIELDS & set(self.refused)))
+        found["endpoint"] = "responses" if self.responses else "chat/completions"
+        found["provider"] = self.answered_provider
         return found

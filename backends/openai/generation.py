@@ -16,7 +16,7 @@ from backends.http.usage import generated_tokens, reasoning_tokens, reported_tok
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.protocol.api import FilteredAnswerError, ServerApi, check_finished, meaning_of, single_choice
 from backends.openai.protocol.parameters import sampling_options
-from backends.openai.protocol.responses_api import MIN_TOKENS
+from backends.openai.quirks import RESPONSES_MIN_TOKENS
 from backends.reading.reasoning import (
     UnfinishedThoughtError,
     has_reasoned,
@@ -34,9 +34,10 @@ CONTINUE_ASSISTANT = {"continue_final_message": True, "add_generation_prompt": F
 
 async def generate(api: ServerApi, capabilities: ServerCapabilities, request: GenerateRequest) -> GenerateResponse:
     """The answer to one request. Raises `BackendError`."""
-    if capabilities.responses and not capabilities.reasons and request.sampling.max_tokens < MIN_TOKENS:
-        reason = f"the Responses API takes no limit below {MIN_TOKENS} tokens"
-        raise BackendError("unsupported", reason, hint=f"Use max_tokens={MIN_TOKENS} or more")
+    least = max(capabilities.min_tokens, RESPONSES_MIN_TOKENS if capabilities.responses else 1)
+    if not capabilities.reasons and request.sampling.max_tokens < least:
+        reason = f"the server takes no limit below {least} tokens"
+        raise BackendError("unsupported", reason, hint=f"Use max_tokens={least} or more")
     response, prefill = await _asked(api, capabilities, request)
     return read_answer(capabilities, request, single_choice(response), response.get("usage"), prefill)
 
@@ -72,7 +73,7 @@ async def draws(
 
 def choices_of_a_request(capabilities: ServerCapabilities) -> int:
     """How many answers one request gives."""
-    return min(MOST_CHOICES, capabilities.choices) if capabilities.together == "n" else 1
+    return min(MOST_CHOICES, capabilities.choices)
 
 
 def _split(count: int, most: int) -> list[int]:
@@ -155,8 +156,6 @@ def read_answer(
     ended = meaning_of(reason)
     if capabilities.reasons and ended == "length" and len(answer) < request.sampling.max_tokens:
         raise UnfinishedThoughtError()  # a token has a letter or more: the thought has used up those of the answer
-    if capabilities.opened_unseen and ended == "length" and not (thought or inline):
-        raise UnfinishedThoughtError()  # perhaps: then nothing is known of the answer
     answer, finish = stopped(answer, request.sampling.stop, ended or "stop")  # some servers leave the stop string there
     return GenerateResponse(
         answer,

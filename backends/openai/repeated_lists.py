@@ -1,4 +1,4 @@
-"""Detects the same list of next tokens for two different prompts: from a cache, or another request's answer.
+"""Notices the same list of next tokens for two different prompts: from a cache, or another request's answer.
 
 A model may give two prompts the same likeliest tokens, but never the same numbers to the last digit. So if a list
 comes a second time for another prompt, it is wrong for one of the two.
@@ -10,15 +10,13 @@ import hashlib
 import json
 import math
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from backends.base import Request
 from backends.http.errors import inconsistent
 
-_TRACKED_LISTS = 200_000
-_RECENT = 4096
+_TRACKED_LISTS = 50_000
 _COMPARED_ENTRIES = 32
 #: Total decimal digits of all entries beyond which two lists do not agree by chance.
 _MIN_DIGITS = 12
@@ -32,45 +30,36 @@ class ListTracker:
     repeated : int
         How many times a list had already answered another prompt.
     ambiguous : list of Request
-        Requests that received a list which another prompt, in flight at the time or again on a retry, received too:
-        it is unknown to which of them the list belongs.
+        Requests that received a list which another prompt received too: it is unknown to which of them it belongs.
     """
 
     def __init__(self) -> None:
         self.repeated = 0
         self.ambiguous: list[Request] = []
-        self._owners: dict[int, int] = {}  # list → prompt
-        self._claimed: set[tuple[int, int]] = set()  # pairs (list, prompt) refused once
-        self._recent: deque[tuple[int, Request, float]] = deque(
-            maxlen=_RECENT
-        )  # list, the request that received it, and when
+        self._owners: dict[int, tuple[int, Request, float]] = {}  # list → prompt, who received it, and when
+        self._refused: set[tuple[int, int]] = set()  # pairs (list, prompt)
 
     def check(self, payload: Mapping[str, Any], response: Mapping[str, Any], request: Request, sent: float) -> None:
         """Raise ``inconsistent`` for a list that another prompt received; ``sent``: when this was sent (monotonic)."""
         values = None if "echo" in payload or "prompt_logprobs" in payload else _listed(response)
-        if values is None or not _is_unique(values):
+        if values is None or sum(_digits(value) for _, value in values) < _MIN_DIGITS:
             return
         listed, prompt = hash(values), _identity(payload)
-        owner = self._owners.get(listed)
-        if owner is None or owner == prompt:
-            self._owners[listed] = prompt
-            self._recent.append((listed, request, time.monotonic()))
+        owner, first, taken = self._owners.setdefault(listed, (prompt, request, time.monotonic()))
+        if owner == prompt:
             if len(self._owners) > _TRACKED_LISTS:
                 self._owners.pop(next(iter(self._owners)))
             return
         self.repeated += 1
-        is_claimed = (listed, prompt) in self._claimed
-        self._claimed.add((listed, prompt))
-        takers = [(first, taken) for of, first, taken in self._recent if of == listed and first != request]
-        under_way = [first for first, taken in takers if sent < taken]
-        if under_way:
-            self.ambiguous += under_way
+        is_swapped, is_again = sent < taken, (listed, prompt) in self._refused
+        self._refused.add((listed, prompt))
+        if is_swapped or is_again:
+            self.ambiguous.append(first)
+        if is_swapped:  # both were under way: either may have the other's
             del self._owners[listed]
-        elif is_claimed:
-            self.ambiguous += [first for first, _ in takers]
+        # A prompt that receives the list again when it is sent alone gets it from a cache: retrying would not help.
         message = "its list of next tokens is, bit for bit, that of another prompt"
-        # If a prompt sent on its own receives the list again, it comes from a cache: retrying would not help.
-        raise inconsistent(message, retryable=not is_claimed or bool(under_way))
+        raise inconsistent(message, retryable=is_swapped or not is_again)
 
 
 def _listed(response: Mapping[str, Any]) -> tuple[tuple[str, float], ...] | None:
@@ -87,15 +76,8 @@ def _listed(response: Mapping[str, Any]) -> tuple[tuple[str, float], ...] | None
     return tuple(sorted(entries, key=lambda entry: (-entry[1], entry[0]))[:_COMPARED_ENTRIES])
 
 
-def _is_unique(values: Sequence[tuple[str, float]]) -> bool:
-    """Whether the numbers have so many digits that no two prompts share them by chance.
-
-    The tiny remainders of a certain prediction, and values on a grid of sixteenths (16-bit logits), carry few digits.
-    """
-    return sum(_digits(value) for _, value in values) >= _MIN_DIGITS
-
-
 def _digits(value: float) -> float:
+    """How many digits a value carries: few near certainty, and on a grid of sixteenths (16-bit logits)."""
     if not math.isfinite(value) or value > -1e-4:
         return 0.0
     if (16 * value).is_integer():

@@ -1,10 +1,9 @@
-"""Tracks the model names and ids of responses, to notice another model and repeated responses."""
+"""Notices the response of another model or provider, and one that was given before."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,8 +13,6 @@ from backends.http.errors import inconsistent
 
 _TRACKED_RESPONSES = 20_000
 _KEPT_ENDS = 8
-#: Different ids of a server that was not probed, after which its ids count as its own.
-_FEWEST_IDS = 4
 
 
 class ModelChangedError(BackendError):
@@ -35,7 +32,7 @@ class OtherProviderError(BackendError):
 
 
 class ResponseIdTracker:
-    """The model's name, its provider and the ids of the responses of one server, or of replicas of it.
+    """The model's name, its provider and the ids of the responses of one server.
 
     Attributes
     ----------
@@ -43,8 +40,6 @@ class ResponseIdTracker:
         Their names in the responses (a gateway names the provider). Once set, another name is refused.
     unique : bool
         Whether the server gives each response its own id: the same id with the same content is then a repetition.
-    server : str
-        The server that was probed for that. Another one gives its own ids if it gave several, and none of them twice.
     ambiguous : list of Request
         Requests that received a response which came again for a request in flight at the time: it is
         unknown to which of the two the response belongs.
@@ -53,63 +48,46 @@ class ResponseIdTracker:
     def __init__(self) -> None:
         self.model: str | None = None
         self.provider: str | None = None
-        self.unique, self.server = False, ""
+        self.unique = False
         self.ambiguous: list[Request] = []
-        # (server, id, content), since Ollama has only 999 ids → the request that received the response, and when.
-        self._taken: dict[tuple[str, str, int], tuple[Request | None, float]] = {}
-        self._ids: dict[str, set[str]] = defaultdict(set)  # by server, the latest
-        self._reusing: set[str] = set()
+        # (id, content), since Ollama has only 999 ids → the request that received the response, and when.
+        self._taken: dict[tuple[str, int], tuple[Request | None, float]] = {}
 
     @property
     def distinct(self) -> int:
         """How many different ids were seen."""
-        return len({(server, response_id) for server, response_id, _ in self._taken})
+        return len({response_id for response_id, _ in self._taken})
 
-    def check(
-        self,
-        response: Mapping[str, Any],
-        *,
-        request: Request | None = None,
-        sent: float = math.inf,
-        server: str = "",
-    ) -> None:
+    def check(self, response: Mapping[str, Any], *, request: Request | None = None, sent: float = math.inf) -> None:
         """Raise ``inconsistent`` for the response of another model or provider, and for one that was given before.
 
-        ``request`` is what it answers, ``sent`` when that was sent (monotonic seconds), ``server`` who answered.
+        ``request`` is what it answers, ``sent`` when that was sent (monotonic seconds).
         """
-        model, response_id = response.get("model"), response.get("id")
-        if isinstance(model, str) and self.model is None:
-            self.model = model
-        elif isinstance(model, str) and model != self.model:
-            raise ModelChangedError(
-                f"the answer is from model {model[:80]!r}, but the audited one is {str(self.model)[:80]!r}"
-            )
-        provider = response.get("provider")
-        if isinstance(provider, str) and provider:
-            self.provider = self.provider or provider[:80]
-            if provider[:80] != self.provider:
-                raise OtherProviderError(provider, self.provider)
+        self._check_names(response)
+        response_id = response.get("id")
         if not isinstance(response_id, str) or not response_id:
             return
-        key = server, response_id, hash(str(_abridged([response.get("created"), response.get("choices")])))
-        if key in self._taken and self._gives_own_ids(server):
+        key = response_id, hash(str(_abridged([response.get("created"), response.get("choices")])))
+        if key in self._taken and self.unique:
             first, taken = self._taken[key]
             if first is not None and first is not request and sent < taken:
                 self.ambiguous.append(first)
             raise inconsistent("an answer that was given before, under the same id", retryable=True)
-        if response_id in self._ids[server]:
-            self._reusing.add(server)
-        self._ids[server].add(response_id)
         self._taken[key] = request, time.monotonic()
         if len(self._taken) > _TRACKED_RESPONSES:
-            other, oldest, _ = next(iter(self._taken))
             self._taken.pop(next(iter(self._taken)))
-            self._ids[other].discard(oldest)
 
-    def _gives_own_ids(self, server: str) -> bool:
-        if not self.unique or server == self.server:
-            return self.unique
-        return server not in self._reusing and len(self._ids[server]) >= _FEWEST_IDS
+    def _check_names(self, response: Mapping[str, Any]) -> None:
+        model, provider = response.get("model"), response.get("provider")
+        if isinstance(model, str):
+            self.model = self.model or model
+            if model != self.model:
+                message = f"the answer is from model {model[:80]!r}, but the audited one is {self.model[:80]!r}"
+                raise ModelChangedError(message)
+        if isinstance(provider, str) and provider:
+            self.provider = self.provider or provider[:80]
+            if provider[:80] != self.provider:
+                raise OtherProviderError(provider, self.provider)
 
 
 def _abridged(value: Any) -> Any:

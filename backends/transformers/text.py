@@ -79,9 +79,11 @@ class HFTextEncoder(TextEncoder):
         return {name: str(token) for name, token in self._tokenizer.special_tokens_map.items()}
 
     def encode(self, texts: Sequence[str], *, chat: bool) -> list[list[int]]:
-        """Tokens of each text, with the tokenizer's BOS in front once; a chat template writes its own."""
+        """Tokens of each text, with the tokenizer's BOS in front once, whether or not a chat template writes it."""
         found = self._own_tokens(texts)
-        if self._front and not chat:
+        for text, ids in zip(texts, found, strict=True):
+            self.refuse_unknown(text, ids)
+        if self._front:
             found = [ids if ids[: len(self._front)] == self._front else self._front + ids for ids in found]
         return found
 
@@ -138,6 +140,17 @@ class HFTextEncoder(TextEncoder):
         front = self._front
         written = text.startswith(self._front_text)
         return 0 if written or list(tokens[: len(front)]) != front else len(front)
+
+    @cached_property
+    def unknown(self) -> Mapping[int, str]:
+        """As in `TextEncoder`; a token that also ends or begins texts stands for no unknown part."""
+        token, shared = self._tokenizer.unk_token_id, (self._tokenizer.bos_token_id, self._tokenizer.eos_token_id)
+        return {} if token is None or token in shared else {token: str(self._tokenizer.unk_token)}
+
+    @cached_property
+    def control(self) -> Sequence[str]:
+        """As in `TextEncoder`."""
+        return [str(self._added[token]) for token in self._control]
 
     @cached_property
     def vocabulary(self) -> Vocabulary:

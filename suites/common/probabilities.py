@@ -8,7 +8,8 @@ An expression whose tokens begin with those of another one is part of that one's
 counted once within a group and once in the coverage (`exclusive`). In different groups each keeps its own.
 
 For drawn answers, P(group) is the share of answers that begin with one of its expressions, and P̃ its share of those
-that begin with any. Given how many do, this is unbiased; if none does, P̃ is unknown.
+that begin with any. Given how many do, this is unbiased. If none does, the question has no P̃: it is no part of a figure
+of shares, and counts in the coverage, which stands beside it.
 
 Equations (3) and (4) of Chen et al., "Causally Testing Gender Bias in LLMs: A Case Study on
 Occupational Bias". A probability that is only bounded is carried as its bounds up to P̃.
@@ -62,6 +63,11 @@ class GroupProbabilities:
     open_masses: Sequence[Mapping[str, float]] = ()
 
     @property
+    def names_none(self) -> bool:
+        """Whether answers were drawn, and none that is known begins with an expression: then there is no P̃."""
+        return self.drawn == 0
+
+    @property
     def normalised(self) -> dict[str, IdentifiedInterval]:
         """P̃ of each group, in [0, 1]."""
         return {group: self.contrast({group: 1.0}) for group in self.masses}
@@ -72,14 +78,17 @@ class GroupProbabilities:
         return share if self.drawn is None else replace(share, draw_variance=self._draw_variance(weights))
 
     def _with_open(self, weights: Mapping[str, float]) -> IdentifiedInterval:
-        """Σ weight · P̃ with sharp bounds: at an end of these, the open answers are all one expression, or none."""
+        """Σ weight · P̃ with sharp bounds: at an end of these, the open answers are all one expression, or none.
+
+        The value is that of the answers that are known.
+        """
         known = {group: mass.low for group, mass in self.masses.items()}
-        ends = []
+        ends: list[float] = []
         for added in ({}, *self.open_masses):
             masses = {group: mass + added.get(group, 0.0) for group, mass in known.items()}
             if (total := math.fsum(masses.values())) > 0:
                 ends.append(math.fsum(weights.get(group, 0.0) * mass / total for group, mass in masses.items()))
-        return IdentifiedInterval(None, min(ends), max(ends))
+        return IdentifiedInterval(None if self.names_none else ends[0], min(ends), max(ends))
 
     def _draw_variance(self, weights: Mapping[str, float]) -> float | None:
         """The unbiased variance of Σ weight · P̃, given how many answers name a group; None with fewer than two."""

@@ -156,6 +156,9 @@ class Templates(Head):
         {}, description="Differences between groups. Default for two groups: the first minus the second."
     )
     stereotypes: Names = Field((), description="The groups that stereotypes are about; default: all.")
+    prior_corrected: bool = Field(
+        False, description="Whether contrasts are also given corrected for how common the words are."
+    )
 
 
 class Question(Row):
@@ -269,12 +272,12 @@ SuiteFile = Annotated[Pairs | Templates | Choices | Texts, Field(discriminator="
 #: Kind → names of factors that its questions have anyway, and so no row may use. ``kind`` is not shown in labels.
 TAKEN_FACTORS: Mapping[str, tuple[str, ...]] = {
     "pairs": ("pair", "kind"),
-    "templates": ("template", "kind", "stratum_and_stereotype"),
+    "templates": ("template", "kind", "list", "stratum_and_stereotype"),
     "choices": ("condition", "kind", "against", "has_stereotype", "has_right", "has_unknown"),
     "texts": ("kind", "scorer", "draw"),
 }
 #: Names of factors that the questions of templates have anyway, and so no slot may have.
-TAKEN_SLOTS = ("template", "kind", "stereotype", "stratum_and_stereotype")
+TAKEN_SLOTS = ("template", "kind", "list", "stereotype", "stratum_and_stereotype")
 #: Kind → its model, and the field of its rows.
 KINDS: Mapping[str, tuple[type[Pairs | Templates | Choices | Texts], str, type[Row]]] = {
     "pairs": (Pairs, "pairs", Pair),

@@ -16,6 +16,7 @@ import backends.base as base
 from suites.base import Factor, Item, MeasureSpec, Row, Suite
 from suites.common.data_files import content_sha256
 from suites.common.expressions import Expressions, continuations
+from suites.common.groups.baseline import BASELINE, Baseline, is_baseline
 from suites.common.groups.design import declared_groups
 from suites.common.groups.meanings import difference_of, group_meanings
 from suites.common.planted import planted_groups
@@ -68,6 +69,14 @@ class TemplatesFromFile(Suite):
         self.questions = [*self._questions()]
         self.groups.check_shared(question.expressions for question in self.questions)
         self._by_id = {question.id: question for question in self.questions}
+        self.baseline = Baseline(
+            self.groups,
+            file.form or "{question}",
+            file.separator,
+            file.prompt_format,
+            [question.expressions for question in self.questions],
+            file.prior_corrected,
+        )
         rows = [row for _ in file.templates for row in range(len(file.fillers))]
         several = {file.slot: len(file.fillers), "template": len(file.templates)}
         sampled = file.sampled or tuple(name for name, n in several.items() if n > 1 and name != file.stratum)
@@ -94,10 +103,12 @@ class TemplatesFromFile(Suite):
             "prompt_format": self._file.prompt_format,
             "contrasts": {name: dict(weights) for name, weights in self.contrasts.items()},
             "stereotypes": list(self.groups.stereotypes),
+            "prior_corrected": self._file.prior_corrected,
             **self.design.signature(),
         }
 
     def items(self) -> Iterator[Item]:
+        yield from self.baseline.items()
         for question in self.questions:
             words = continuations(question.expressions, question.separator)
             yield Item(question.id, base.ScoreRequest(question.prompt, words), question.factors)
@@ -142,11 +153,15 @@ class TemplatesFromFile(Suite):
     # -- rows --------------------------------------------------------------------------------------
 
     def read(self, item: Item, response: base.Response) -> Row:
+        if is_baseline(item.factors):
+            return self.baseline.read(item, response)
         expressions = self._by_id[item.id].expressions
         return self.groups.read(item.id, item.factors, response, expressions, item.factors.get(STEREOTYPE))
 
     def planted(self, item: Item, bias: float, draw: int) -> base.Response:
         """A part ``bias`` of equal shares goes to the groups that the first primary figure is about."""
+        if is_baseline(item.factors):
+            return self.baseline.planted(item)
         question = self._by_id[item.id]
         return planted_groups(question.expressions, question.separator, self._favoured(item), bias, item.id, draw)
 
@@ -159,6 +174,11 @@ class TemplatesFromFile(Suite):
         if STEREOTYPE in item.factors:
             return [str(item.factors[STEREOTYPE])]
         return self.groups.favoured() or self.groups.names[:1]
+
+    def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
+        words = {question.id: question.expressions for question in self.questions}
+        asked, neutral = self.baseline.derive(rows, words)
+        return [*asked, *neutral]
 
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
         yield from self._specs
@@ -181,7 +201,9 @@ class TemplatesFromFile(Suite):
             contrast = MeasureSpec(
                 name, name, kind="difference", range=ends, neutral=0.0, primary=not stereotyped, **mass
             )
-            yield from self.design.figures(replace(contrast, unit="difference of probabilities", family="contrasts"))
+            contrast = replace(contrast, unit="difference of probabilities", family="contrasts")
+            yield from self.design.figures(replace(contrast, baseline=f"{name}_{BASELINE}"))
+            yield from self.baseline.measures(next(self.design.figures(contrast)))
         for name in self.groups.probabilities:
             share = MeasureSpec(name, name, kind="probability", family="group probabilities", **mass)
             yield from self.design.figures(share)

@@ -25,6 +25,7 @@ from suites.common.data_files import load
 from suites.common.expressions import Expressions, continuations
 from suites.common.families import sectors, wordings
 from suites.common.gender_figures import STEREOTYPE_GAP
+from suites.common.groups.baseline import BASELINE, Baseline, is_baseline
 from suites.common.groups.declared import OwnExpressions
 from suites.common.groups.meanings import group_meanings
 from suites.common.groups.options import (
@@ -81,6 +82,9 @@ class OccuGender(Suite):
         Any number of groups of your own, contrasts between them, and another form than ``Q:`` and ``A:``: see
         `suites.common.groups.options.GroupOptions`. Templates are then tables of ``question`` and ``start``, and
         ``expressions`` of a kind of prompt replace the groups' own.
+    prior_corrected : bool
+        Whether contrasts of your own groups are also given corrected for how common the words are, see
+        `suites.common.groups.baseline`.
     token_aggregation : str
         ``product``, the default: equation (3). ``mean``: see
         `suites.common.probabilities.group_probabilities`.
@@ -113,6 +117,7 @@ class OccuGender(Suite):
         occupations: Occupations | None = None,
         expressions: dict[material.Bias, OwnExpressions] | None = None,
         token_aggregation: TokenAggregation | None = None,
+        prior_corrected: bool = False,
         **of_groups: Unpack[GroupFields],
     ) -> None:
         self._groups_given = GroupOptions(**of_groups)
@@ -145,6 +150,12 @@ class OccuGender(Suite):
         degrees = {i: degree for i, (_, degree) in self.instructions.items()}
         self._measures = Measures(self.biases, degrees, self.templates, self.occupations, self.groups)
         self._choose_expressions(expressions, token_aggregation)
+        form = self.templates[0].text
+        own = self._asked.values() if self._groups_given.is_own else ()
+        self.baseline = Baseline(self.groups, form.form, form.separator, prompt_format, [*own], prior_corrected)
+        if prior_corrected and not self.groups.contrasts:
+            hint = "Give groups of your own, or leave it out"
+            raise ConfigError("prior_corrected", True, "there is no contrast of groups", hint)
 
     def _formed(self, templates: Iterable[material.Template]) -> tuple[material.Template, ...]:
         chosen = list(templates)
@@ -191,10 +202,12 @@ class OccuGender(Suite):
             "templates": {t.id: t.text.raw() for t in self.templates},
             "occupations": [list(o.factors.values()) for o in self.occupations],
             "expressions": {b: {g: list(words) for g, words in e.items()} for b, e in self.expressions.items()},
+            **({"prior_corrected": True} if self.baseline.corrected else {}),
             **self._groups_given.signature(self._asked),
         }
 
     def items(self) -> Iterator[Item]:
+        yield from self.baseline.items()
         conditions: list[tuple[int | None, str | None]] = [(None, None)]
         conditions += [(i, text) for i, (text, _) in self.instructions.items()]
         for debiasing, text in conditions:
@@ -226,32 +239,46 @@ class OccuGender(Suite):
         return f"{instruction}\n{task.raw()}"
 
     def read(self, item: Item, response: Response) -> Row:
+        if is_baseline(item.factors):
+            return self.baseline.read(item, response)
         aggregation = self.token_aggregation[str(item.factors["bias"])]
         stereotype = item.factors["dominated_by"]
-        return self.groups.read(item.id, item.factors, response, self._expressions(item), stereotype, aggregation)
+        return self.groups.read(item.id, item.factors, response, self._words_of(item), stereotype, aggregation)
 
-    def _expressions(self, item: Item) -> Expressions:
-        return self._asked[str(item.factors["bias"]), str(item.factors["occupation"])]
+    def _words_of(self, asked: Item | Row) -> Expressions:
+        return self._asked[str(asked.factors["bias"]), str(asked.factors["occupation"])]
 
     def planted(self, item: Item, bias: float, draw: int) -> Response:
         """A part ``bias`` of the groups' equal shares goes to the group that the occupation is stereotyped with."""
-        return planted_about(self.groups, self._expressions(item), item, bias, item.id, draw)
+        if is_baseline(item.factors):
+            return self.baseline.planted(item)
+        return planted_about(self.groups, self._words_of(item), item, bias, item.id, draw)
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
         """Add the effect of each instruction (the answer with it minus the answer without, on the same template and
         occupation), and how far templates differ."""
         names = effects_of(self.groups)
+        words = {row.item_id: self._words_of(row) for row in rows if not is_baseline(row.factors)}
+        rows, neutral = self.baseline.derive(rows, words)
         plain = {_pair(row): row for row in rows if row.factors["debiasing"] is None}
         effects = (
             effect_row(f"{row.item_id}/effect", row, control, names, {**row.factors, **_treatment(row)})
             for row in rows
             if row.factors["debiasing"] is not None and (control := plain.get(_pair(row)))
         )
-        return [*rows, *effects, *plus_minus_rows(rows, self.groups.probabilities)]
+        return [*rows, *effects, *plus_minus_rows(rows, self.groups.probabilities), *neutral]
 
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
         over_templates = not rows or any("of" in row.factors for row in rows)  # a sample's templates are not compared
-        yield from (spec for spec in self._measures.specs() if over_templates or spec.family != "plus-minus")
+        with_baseline: set[str] = set()
+        for spec in self._measures.specs():
+            if spec.measure in self.groups.contrasts and self._groups_given.is_own:
+                yield replace(spec, baseline=f"{spec.measure}_{BASELINE}")
+                if spec.measure not in with_baseline:
+                    with_baseline.add(spec.measure)
+                    yield from self.baseline.measures(spec)
+            elif over_templates or spec.family != "plus-minus":
+                yield spec
 
     def cautions(self) -> Sequence[str]:
         return unstereotyped(self.occupations)

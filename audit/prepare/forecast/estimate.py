@@ -33,6 +33,7 @@ from backends.base import (
     ScoreRequest,
     SupportsCheckingRequests,
     SupportsPrices,
+    SupportsRequestCost,
     SupportsSecondAnswers,
     count_tokens,
     request_cost,
@@ -42,6 +43,7 @@ from backends.errors import BackendError
 from suites.base import Item, Suite
 
 TOKEN_SAMPLE = 200  # prompts that are tokenised
+_ASSUMED_SECONDS = 1.0  # of a request to a server that has answered nothing yet
 _KINDS: dict[type[Request], str] = {ScoreRequest: "score", GenerateRequest: "generate", ClassifyRequest: "classify"}
 
 
@@ -77,13 +79,14 @@ class ModelEstimate(BaseModel):
     gpu_hours : float, optional
         The hours of all actors, times the GPUs of each; None without any, and where the measured number is unknown.
     cost : float, optional
-        In the currency of the backend's price table. No upper bound: a server's route may need more or fewer requests
-        for a score than it has continuations, and failed requests are repeated. `--max-cost` holds regardless.
-    probe_requests : int
-        Requests that probing the server took, once for each server and model.
+        In the currency of the backend's price table, the look and the checks included, if each answer uses all its
+        tokens. Failed requests are repeated beside it. `--max-cost` holds regardless.
+    is_bound : bool
+        Whether nothing was asked of the server and nothing is known of it: calls, tokens and cost are the most that
+        they may be, on the assumptions in ``tokens_by``.
     checking_requests : int
-        Requests that check the answers: canaries, and lists and draws at the end. Not in ``requests``, nor is
-        ``asked_again``. A server whose draws do not fit at first, as for 2 % of honest ones, gets up to 300 more.
+        Requests that check the answers, and a look at the server that is still to be taken. Not in ``requests``, nor
+        is ``asked_again``.
     """
 
     model: str
@@ -105,7 +108,7 @@ class ModelEstimate(BaseModel):
     measured_actors: int | None = None
     gpu_hours: float | None = None
     cost: float | None
-    probe_requests: int = 0
+    is_bound: bool = False
     checking_requests: int = 0
 
 
@@ -116,14 +119,17 @@ class RunEstimate(BaseModel):
     first_look: int | None = None
 
 
-async def dry_run_audit(audit: AuditConfig, timed_by: Path | None = None) -> RunEstimate:
-    """Check the audit and count what it would ask. Loads no weights; a server is probed.
+async def dry_run_audit(audit: AuditConfig, timed_by: Path | None = None, *, ask: bool = False) -> RunEstimate:
+    """Check the audit and count what it would ask. Loads no weights; sends nothing, unless servers may be asked.
+
+    ``ask``: take a short look at servers that were not looked at within a day. Without one, what they would take is
+    bounded.
 
     Questions that depend on answers (follow-ups) cannot be known yet: their largest possible number is counted.
     ``timed_by``: the store whose answers show how fast the models are; default: the audit's own.
     """
     with _store(audit.db) as store, _store(timed_by or audit.db) as timed:
-        resolved = await resolve_audit(audit, store)
+        resolved = await resolve_audit(audit, store, ask=ask)
         try:
             estimates = [
                 await asyncio.to_thread(_estimate, model, resolved, audit, store, timed)
@@ -163,14 +169,20 @@ def _estimate(
     seconds = estimate_seconds(counted.tokens_by_kind, timings)
     if not counted.requests and not counted.follow_ups:
         seconds_by = "nothing to ask"
+    elif seconds is None and model.backend.device is None:
+        seconds = _ASSUMED_SECONDS * counted.calls / model.backend.max_in_flight
+        many = model.backend.max_in_flight
+        seconds_by = f"assumed: {_ASSUMED_SECONDS:g} s a request, {many} at a time; its first answers will tell"
     elif seconds is None:
         seconds_by = "too few stored answers of this model to measure its speed"
     else:
         seconds_by = "; ".join(f"{kind}: {timings[kind].source}" for kind in counted.tokens_by_kind)
     shared = _shared(audit, model, timed, seconds)
-    cost = None
+    checking, cost = _checking_requests(model.backend, counted), None
     if isinstance(model.backend, SupportsPrices):
-        cost = model.backend.highest_cost(prompt_tokens, counted.generated_tokens)
+        each = prompt_tokens / counted.calls if counted.calls else 0.0  # a check sends a prompt, and draws a token
+        generated = counted.generated_tokens + checking
+        cost = model.backend.highest_cost(prompt_tokens + round(each * checking), generated)
     return ModelEstimate(
         model=model.name,
         items=counted.items,
@@ -191,8 +203,8 @@ def _estimate(
         measured_actors=shared.measured,
         gpu_hours=shared.gpu_hours,
         cost=cost,
-        probe_requests=model.description.requests,
-        checking_requests=_checking_requests(model.backend, counted),
+        is_bound=bool(model.description.fingerprint.get("unasked")),
+        checking_requests=checking,
     )
 
 
@@ -247,8 +259,8 @@ class RequestCounts:
         Number of questions and follow-ups to the model, and the tokens that determine their duration (`timed_tokens`).
     calls : int
         As in `ModelEstimate`.
-    prompt_characters : int
-        Characters of all prompts, counted as often as they are sent.
+    prompt_characters, further_characters : int
+        Characters of all prompts, counted as often as they are sent; and of what is sent beside them.
     generated_tokens : int
         Upper bound: each text at its full length.
     sample : list of (prompt, int)
@@ -266,22 +278,25 @@ class RequestCounts:
     calls: int = 0
     previous_text: str = ""
     prompt_characters: int = 0
+    further_characters: int = 0
     generated_tokens: int = 0
     sample: list[tuple[Prompt, int]] = field(default_factory=list)
 
     def prompt_tokens(self, backend: Backend) -> tuple[int, str]:
-        """Tokens of all prompts sent, and how the number was obtained: only the sample is tokenised."""
+        """Tokens of all that is sent, and how the number was obtained: only the sample of prompts is tokenised."""
         counts = count_tokens(backend, [prompt for prompt, _ in self.sample]) if self.sample else []
         if counts is None:
-            tokens = round(self.prompt_characters / CHARACTERS_PER_TOKEN)
+            tokens = round((self.prompt_characters + self.further_characters) / CHARACTERS_PER_TOKEN)
             return tokens, f"estimated: {CHARACTERS_PER_TOKEN:g} characters per token"
         sent = sum(count * times for count, (_, times) in zip(counts, self.sample, strict=True))
-        asked = self.requests + self.follow_ups
-        if len(self.sample) == asked and not self.asked_again:
-            return sent, "counted"
-        sampled = sum(times * _length(prompt) for prompt, times in self.sample)
-        tokens = round(sent * self.prompt_characters / max(sampled, 1))
-        return tokens, f"estimated from {len(self.sample)} of {asked} prompts"
+        read = sum(_length(prompt) for prompt, _ in self.sample)
+        further = self.further_characters * sum(counts) / max(read, 1)
+        sampled, asked = sum(times * _length(prompt) for prompt, times in self.sample), self.requests + self.follow_ups
+        is_all = len(self.sample) == asked and not self.asked_again
+        tokens = round(further + (sent if is_all else sent * self.prompt_characters / max(sampled, 1)))
+        if isinstance(backend, SupportsRequestCost):
+            return tokens, backend.cost_basis()
+        return tokens, "counted" if is_all else f"estimated from {len(self.sample)} of {asked} prompts"
 
 
 def count_requests(
@@ -371,11 +386,12 @@ def _count_request(
         sent = request_cost(backend, one)
         counts.calls += sent.calls
         counts.tokens_by_kind[kind] = counts.tokens_by_kind.get(kind, 0.0) + timed_tokens(one, shared)
-        read, times = _read(one, sent.times_sent)
+        read, times = _read(one, sent.calls)
         counts.prompt_characters += times * _length(read)
-        counts.generated_tokens += sent.times_sent * sent.generated_tokens
+        counts.further_characters += sent.further_characters
+        counts.generated_tokens += sent.generated_tokens
     counts.previous_text = text
-    sampled = _read(request, cost.times_sent)
+    sampled = _read(request, cost.calls)
     counted = counts.requests + counts.follow_ups
     if len(counts.sample) < TOKEN_SAMPLE:  # reservoir sampling: each prompt is equally likely to be in it
         counts.sample.append(sampled)

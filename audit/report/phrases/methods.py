@@ -87,7 +87,7 @@ def _server_terms() -> Terms:
             "Checks of hosted models",
             "Before the first question a server is asked at most 20 times: what it accepts, and whether different "
             "prompts get different answers. After at most 30 of the run's questions words are drawn and compared with "
-            "the listed probabilities (Chernoff's bound, at 1 in 100,000); 1 to 2 % of the questions, 8 at least, are "
+            "the listed probabilities (Chernoff's bound, at 1 in 10,000); 1 to 2 % of the questions, 8 at least, are "
             "asked again at random times. Answers that then differ by more than 1 nat are another model's, and none of "
             "the run counts. Smaller moves are noise: each score becomes an interval as wide as scores move on "
             "average (at 95 % confidence), within which the mean of a figure stays.",

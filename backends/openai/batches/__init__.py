@@ -4,7 +4,7 @@ Takes the requests of one backend; gives their answers. What was sent and receiv
 stored every answer, so that a killed run resumes with the same batches.
 """
 
-from backends.openai.batches.batched import BatchedClient
+from backends.openai.batches.batched import MOST_LINES, PRICE, BatchedClient
 from backends.openai.batches.journal import Journal
 
-__all__ = ["BatchedClient", "Journal"]
+__all__ = ["MOST_LINES", "PRICE", "BatchedClient", "Journal"]

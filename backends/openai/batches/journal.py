@@ -6,7 +6,7 @@ import contextlib
 import json
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -81,15 +81,14 @@ class Journal:
                 fields = json.loads(file.read_text("utf-8"))
                 job = Job(**{**fields, "ids": tuple(fields["ids"])})
                 if time.time() - job.at > _KEPT_DAYS * 86400:
-                    self.remove([job])
+                    self.remove(job)
                 else:
                     yield job
 
-    def remove(self, jobs: Sequence[Job]) -> None:
-        """Delete jobs whose answers are stored."""
-        for job in jobs:
-            for kind in ("json", "sent", "results"):
-                self._file(job, kind).unlink(missing_ok=True)
+    def remove(self, job: Job) -> None:
+        """Delete a job whose answers are stored."""
+        for kind in ("json", "sent", "results"):
+            self._file(job, kind).unlink(missing_ok=True)
 
     def _file(self, job: Job, kind: str) -> Path:
         return self.folder / f"{job.name}.{kind}"

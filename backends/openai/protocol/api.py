@@ -8,49 +8,31 @@ from __future__ import annotations
 
 import copy
 import json
-import random
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from backends.base import GenerateRequest, Message, Request, Sampling
-from backends.errors import LONGEST_ASKED_PAUSE, BackendError
+from backends.base import GenerateRequest, Message, Request
+from backends.errors import BackendError
+from backends.http.backend import MAY_BE_CHARGED
 from backends.http.client import HttpClient
 from backends.http.errors import UnsentError, inconsistent
 from backends.http.usage import Usage
-from backends.openai.batches import BatchedClient
+from backends.openai.batches import PRICE, BatchedClient
 from backends.openai.capabilities import ServerCapabilities
-from backends.openai.protocol.parameters import (
-    LimitName,
-    Parameters,
-    manner,
-    refuses_a_parameter,
-    sampling_options,
-    turns_of,
-)
-from backends.openai.protocol.request_extras import RequestExtras
-from backends.openai.protocol.responses_api import ONLY_HERE, chat_response, responses_request
+from backends.openai.options import RequestExtras
+from backends.openai.protocol.parameters import Parameters, turns_of
+from backends.openai.protocol.responses_api import chat_response, responses_request
+from backends.openai.quirks import FINISH_REASONS, NEW_LIMIT, ONLY_RESPONSES
 from backends.openai.repeated_lists import ListTracker
 from backends.openai.response_ids import ResponseIdTracker
 from backends.reading.reasoning import UnfinishedThoughtError
 
-#: The finish reasons of various servers, in OpenAI's terms.
-_FINISH_REASONS: Mapping[str, Literal["stop", "length"]] = {
-    "stop": "stop",
-    "eos": "stop",
-    "eos_token": "stop",
-    "stop_sequence": "stop",
-    "end_turn": "stop",
-    "length": "length",
-    "max_tokens": "length",
-    "model_length": "length",
-}
-_NEW_LIMIT: LimitName = "max_completion_tokens"
+#: A list longer than this is too large to keep (megabytes).
 _LONGEST_CACHED_LIST = 2000
-#: A wait for which nobody waits: the request fails, and may succeed in a later run.
-_NOT_IN_THIS_RUN = 2 * LONGEST_ASKED_PAUSE
-#: After these errors the server may have done the work and charged for it.
-_MAY_BE_CHARGED = ("timeout", "connection", "malformed", "inconsistent")
+#: Prompts whose tokens are compared with their characters.
+_COUNTED = 200
 
 
 class ServerApi:
@@ -59,13 +41,8 @@ class ServerApi:
     Attributes
     ----------
     temperature : float
-        Sent with requests for lists: 0, or 1 (neutral) if the server's lists depend on it. Lists that come with a draw
-        are requested at 1.
-    draws_apart : bool
-        Whether a drawn token is known never to displace a likelier one from the list.
-    on_draw : callable
-        Receives each token drawn at temperature 1 and the list (`TopLogprobs`) it came with, or None for an echo.
-    echoed_prompts : dict of str to bytes, optional
+        Sent with requests for lists: 0, or 1 (neutral) if the server's lists depend on it.
+    echoed_prompts : dict of str to bytes
         Digests of the tokens of prompts that were echoed, which need not be echoed again.
     always_sent : dict
         Fields of every request.
@@ -81,15 +58,11 @@ class ServerApi:
         self.client, self.model, self.usage = client, model, usage
         self.extras = extras or RequestExtras()
         self.temperature = 0.0
-        self.on_draw: Callable[[str, Any], None] = lambda drawn, top: None
-        self.draws_apart = False
-        self.echoed_prompts: dict[str, bytes] | None = None
-        self._draw_options: dict[str, Any] | None = None
-        self._seeded = False
+        self.echoed_prompts: dict[str, bytes] = {}
         self.always_sent: dict[str, Any] = {}
-        self.response_ids = ResponseIdTracker()
-        self.lists = ListTracker()
+        self.response_ids, self.lists = ResponseIdTracker(), ListTracker()
         self.parameters = Parameters(extra_tokens=self.extras.thinking_budget)
+        self._counted: list[tuple[bool, int, int]] = []  # whether a chat, its characters, and the server's tokens
         self._replay_cache: dict[str, dict[str, Any]] | None = None
         self._request: Request | None = None
         self._sample_index = 0
@@ -98,37 +71,24 @@ class ServerApi:
     def configure(self, capabilities: ServerCapabilities) -> None:
         """From now on, send requests as these capabilities require, and expect the model that they name."""
         self.temperature, self.always_sent = capabilities.temperature, capabilities.always_sent
-        self.parameters.refused, self.parameters.limit = capabilities.refused, capabilities.limit_name
-        self.parameters.responses = capabilities.responses
-        extras = self.extras
-        self.parameters.extra_tokens = extras.extra_tokens if capabilities.reasons else extras.thinking_budget
-        self.draw_with_lists(capabilities)
+        parameters, extras = self.parameters, self.extras
+        parameters.refused, parameters.limit = capabilities.refused, capabilities.limit_name
+        parameters.responses, parameters.min_tokens = capabilities.responses, capabilities.min_tokens
+        parameters.extra_tokens = extras.extra_tokens if capabilities.reasons else extras.thinking_budget
         self.response_ids.model = capabilities.answered_model
         self.response_ids.provider = capabilities.answered_provider
         self.response_ids.unique = capabilities.unique_response_ids
-        self.response_ids.server = self.client.base_url
-
-    def draw_with_lists(self, capabilities: ServerCapabilities) -> None:
-        """Draw the answer that comes with each list at temperature 1, where that leaves the list as it is."""
-        request = GenerateRequest("", Sampling(temperature=1.0, max_tokens=1))
-        self._seeded, self.draws_apart = capabilities.seed_works, capabilities.draws_apart
-        self._draw_options = sampling_options(request, capabilities.family) if capabilities.draws_with_lists else None
-
-    @property
-    def draws_with_lists(self) -> bool:
-        """Whether each list comes with a draw."""
-        return self._draw_options is not None
 
     def list_options(self) -> dict[str, Any]:
-        """How the token is drawn that comes with a list; some servers draw alike each time without a seed."""
-        if self._draw_options is None:
-            return {"max_tokens": 1, "temperature": self.temperature}
-        return {**self._draw_options, **({"seed": random.getrandbits(31)} if self._seeded else {})}
+        """How the token is drawn that comes with a list."""
+        return {"max_tokens": 1, "temperature": self.temperature}
 
     async def completion(self, prompt: str | Sequence[int], **options: Any) -> dict[str, Any]:
         """POST /completions."""
         sent = prompt if isinstance(prompt, str) else list(prompt)
         prompt_tokens = None if isinstance(prompt, str) else len(prompt)
+        if "max_tokens" in options:
+            options["max_tokens"] = max(options["max_tokens"], self.parameters.min_tokens)
         return await self._ask("completions", {"prompt": sent, **options}, prompt_tokens)
 
     async def chosen_scores(
@@ -153,14 +113,26 @@ class ServerApi:
 
     def _adapt_to(self, refusal: BackendError) -> None:
         """Note how the model is to be asked instead, if a refusal says so; later chats are sent that way."""
-        parameters = self.parameters
         if refusal.kind not in ("bad_request", "unsupported", "not_found"):
             return
-        if ONLY_HERE.search(refusal.message):
-            parameters.responses = True
-        # OpenAI's newer models accept only this name for the limit, and say so.
-        elif refusal.kind != "not_found" and _NEW_LIMIT in refusal.message:
-            parameters.limit = _NEW_LIMIT
+        if ONLY_RESPONSES.search(refusal.message):
+            self.parameters.responses = True
+        elif refusal.kind != "not_found" and NEW_LIMIT in refusal.message:
+            self.parameters.limit = NEW_LIMIT
+
+    def token_rates(self) -> dict[str, float]:
+        """``tokens_per_character`` and ``template_tokens`` by the prompts that the server counted; empty if none."""
+        counted = [one for one in self._counted if one[1]]
+        chats = [(length, tokens) for is_chat, length, tokens in counted if is_chat]
+        texts = [(length, tokens) for is_chat, length, tokens in counted if not is_chat]
+        if texts:
+            rate = sum(tokens for _, tokens in texts) / sum(length for length, _ in texts)
+        elif len({length for length, _ in chats}) > 1:
+            rate = statistics.linear_regression(*zip(*chats, strict=True)).slope
+        else:
+            return {}
+        template = statistics.fmean(tokens - rate * length for length, tokens in chats) if chats else 0.0
+        return {"tokens_per_character": max(rate, 0.0), "template_tokens": max(template, 0.0)}
 
     async def experiment(self, path: str, payload: dict[str, Any]) -> dict[str, Any]:
         """Send any request. Its cost is recorded; the response is not checked."""
@@ -210,13 +182,11 @@ class ServerApi:
     async def _ask(self, path: str, payload: dict[str, Any], prompt_tokens: int | None) -> dict[str, Any]:
         if self._replay_cache is None:
             return await self._send(path, payload, prompt_tokens)
-        # A list is asked with another seed each time; draws that differ have another index.
-        asked = {name: value for name, value in payload.items() if name != "seed"}
-        key = json.dumps([path, asked, self._sample_index], sort_keys=True)
+        key = json.dumps([path, payload, self._sample_index], sort_keys=True)
         if key not in self._replay_cache:
             response = await self._send(path, payload, prompt_tokens)
             if payload.get("logprobs", 0) > _LONGEST_CACHED_LIST:
-                return response  # too large to keep (megabytes); requested again after a failure
+                return response
             self._replay_cache[key] = response
         return self._replay_cache[key]
 
@@ -228,57 +198,45 @@ class ServerApi:
         if path == "chat/completions" and self.parameters.responses:
             path, body, read = "responses", responses_request(body), chat_response
         batched = self._batched
-        factor = batched.price_factor(path, body, self._draw) if batched is not None else 1.0
-        most = {"max_tokens": body["max_output_tokens"]} if path == "responses" and "max_output_tokens" in body else {}
+        factor = 1.0 if batched is None else PRICE
+        most = {"max_tokens": body["max_output_tokens"]} if "max_output_tokens" in body else {}
         reserved = self.usage.reserve({**payload, **most}, factor)
         response: dict[str, Any] | None = None
         charged = True
+        sent = time.monotonic()
+
+        def check(answered: Mapping[str, Any]) -> None:
+            answer = read(answered)
+            if checked:
+                self.response_ids.check(answer, request=self._request, sent=sent)
+                if self._request is not None:
+                    self.lists.check(payload, answer, self._request, sent)
+
         try:
-            sent = time.monotonic()
-
-            def check(answered: Mapping[str, Any]) -> None:
-                self._check(payload, sent, read(answered))
-
-            def again() -> None:
-                self.usage.reserve_again(reserved)
-
             if batched is not None:
                 response = read(await batched.post(path, body, accept=check, draw=self._draw))
             else:
-                accept = check if checked else lambda _: None
-                response = read(await self.client.post(path, body, accept=accept, again=again))
+                response = read(await self.client.post(path, body, accept=check))
         except BackendError as error:
             # A thought that used up the limit is charged, although its answer is an error.
             thought = isinstance(error, UnfinishedThoughtError)
-            charged = thought or (error.kind in _MAY_BE_CHARGED and not isinstance(error, UnsentError))
-            if self._request is not None and self._was_taken(error, path, body):
-                self.parameters.outdated = True
-                raise _refused_since(error) from None
+            charged = thought or (error.kind in MAY_BE_CHARGED and not isinstance(error, UnsentError))
             raise
         finally:
             counted = self.usage.settle(reserved, response, charged=charged, factor=factor)
-        self.parameters.taken.add(manner(path, body))
+        if counted is not None and len(self._counted) < _COUNTED:
+            self._counted.append(_with_length(payload, counted))
         if prompt_tokens is not None and counted not in (None, prompt_tokens):
             raise inconsistent(f"the server counts {counted} prompt tokens where {prompt_tokens} were sent")
         return response
 
-    def _was_taken(self, refusal: BackendError, path: str, body: Mapping[str, Any]) -> bool:
-        """Whether a refusal names a parameter, of a request whose like was answered with the same parameters."""
-        if refusal.kind not in ("bad_request", "unsupported") or not refuses_a_parameter(refusal.message, body):
-            return False
-        return manner(path, body) in self.parameters.taken
 
-    def _check(self, payload: Mapping[str, Any], sent: float, response: Mapping[str, Any]) -> None:
-        self.response_ids.check(response, request=self._request, sent=sent, server=self.client.base_url)
-        if self._request is not None:
-            self.lists.check(payload, response, self._request, sent)
-
-
-def _refused_since(refusal: BackendError) -> BackendError:
-    """The error where a server refuses in mid-run what it took: asked again in a later run, which tests it anew."""
-    message = f"from some time on it refuses what it took before: {refusal.message}"
-    hint = "Run it again: what the server accepts is then tested anew"
-    return BackendError("server", message, retryable=True, retry_after=_NOT_IN_THIS_RUN, hint=hint)
+def _with_length(payload: Mapping[str, Any], tokens: int) -> tuple[bool, int, int]:
+    """Whether a request is a chat, its characters (0 for token ids), and its tokens."""
+    if "messages" in payload:
+        return True, sum(len(turn["content"]) for turn in payload["messages"]), tokens
+    prompt = payload.get("prompt")
+    return False, len(prompt) if isinstance(prompt, str) else 0, tokens
 
 
 def single_choice(response: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -297,8 +255,8 @@ def single_choice(response: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def meaning_of(reason: Any) -> Literal["stop", "length"] | None:
-    """What a finish reason means, as servers and gateways name it (Gemini's and Anthropic's too); None if unknown."""
-    return _FINISH_REASONS.get(str(reason).lower())
+    """What a finish reason means, as servers and gateways name it; None if unknown."""
+    return FINISH_REASONS.get(str(reason).lower())
 
 
 class FilteredAnswerError(BackendError):

@@ -6,29 +6,15 @@ from Opus 4.7 on refuses any ``temperature``; others accept no ``stop``, or no s
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Any
 
 from backends.base import GenerateRequest, Message
 from backends.errors import BackendError
+from backends.openai.capabilities import ZERO_TEMPERATURE
+from backends.openai.quirks import DIALECTS, Dialect, LimitName
 
-LimitName = Literal["max_tokens", "max_completion_tokens"]
-#: Stands among the refused parameters for a temperature of 0 alone.
-ZERO_TEMPERATURE = "temperature 0"
-#: What a request asks, and parameters whose value depends on that, or that have ways of their own to be refused.
-_OF_ITS_QUESTION = frozenset(
-    ("model", "messages", "input", "prompt", "query", "items", "label_token_ids", "logprob_token_ids", "n", "seed")
-)
-_LIMITS = frozenset((*get_args(LimitName), "max_output_tokens"))
-#: What is said of a parameter that is refused; else its name may be a word of the sentence.
-_WRONG = re.compile(
-    r"not (allowed|supported|permitted|accepted)|unsupported|does not support|deprecated|no longer|"
-    r"invalid|unknown|unrecognized|unexpected|extra inputs|must be",
-    re.I,
-)
 #: More tokens than any chat template adds around the turns.
 _TEMPLATE_TOKENS = 2**16
 
@@ -50,10 +36,8 @@ class Parameters:
         Whether the model is asked by the Responses API.
     one_by_one : bool
         Whether it refused several answers to one request, which it gave before.
-    taken : set of str
-        The parameters of requests that were answered, as `manner` gives them.
-    outdated : bool
-        Whether the model refused some of these later: what it accepts is to be tested anew.
+    min_tokens : int
+        The fewest tokens that a limit may be.
     """
 
     refused: Collection[str] = ()
@@ -61,15 +45,14 @@ class Parameters:
     extra_tokens: int = 0
     responses: bool = False
     one_by_one: bool = False
-    taken: set[str] = field(default_factory=set)
-    outdated: bool = False
+    min_tokens: int = 1
 
     def adapted(self, payload: Mapping[str, Any]) -> dict[str, Any]:
         """The payload of a chat request in the form that the model accepts."""
         body: dict[str, Any] = {}
         for name, value in payload.items():
             if name == "max_tokens":
-                body[self.limit] = value + self.extra_tokens
+                body[self.limit] = max(value + self.extra_tokens, self.min_tokens)
             elif name == "messages" and "system" in self.refused:
                 body[name] = without_system(value)
             elif name == "temperature" and not value and ZERO_TEMPERATURE in self.refused:
@@ -77,20 +60,6 @@ class Parameters:
             elif name not in self.refused:
                 body[name] = value
         return body
-
-
-def manner(path: str, body: Mapping[str, Any]) -> str:
-    """How a request is asked, whatever it asks: its parameters and their values."""
-    asked = {name: value for name, value in body.items() if name not in _OF_ITS_QUESTION | _LIMITS}
-    return json.dumps([path, asked, "seed" in body], sort_keys=True)
-
-
-def refuses_a_parameter(message: str, body: Mapping[str, Any]) -> bool:
-    """Whether a refusal names one of the request's parameters that `manner` has, and what is wrong with it."""
-    if not _WRONG.search(message):
-        return False
-    names = body.keys() - (_OF_ITS_QUESTION - {"seed"}) - _LIMITS
-    return any(re.search(rf"\b{re.escape(name)}\b", message) for name in names)
 
 
 def turns_of(messages: Sequence[Message]) -> list[dict[str, str]]:
@@ -113,7 +82,7 @@ def without_system(turns: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
     return merged + [{"role": "user", "content": text} for text in before]
 
 
-def sampling_options(request: GenerateRequest, family: str | None) -> dict[str, Any]:
+def sampling_options(request: GenerateRequest, family: Dialect | None) -> dict[str, Any]:
     """The fields for this request's sampling. Raises ``unsupported`` for what a server cannot do exactly as requested.
 
     The order of the filters matters: penalty, temperature, top_k, top_p.
@@ -135,8 +104,7 @@ def sampling_options(request: GenerateRequest, family: str | None) -> dict[str, 
         raise BackendError(
             "unsupported", "llama-cpp-python filters by top_p before the temperature", hint="Use top_p=1 here"
         )
-    penalty_name = "repetition_penalty" if family == "vllm" else "repeat_penalty"
-    options |= {"top_k": sampling.top_k, "min_p": 0.0, penalty_name: penalty}
+    options |= {"top_k": sampling.top_k, "min_p": 0.0, DIALECTS[family].penalty: penalty}
     if family == "llama.cpp" and penalty != 1:
         options["repeat_last_n"] = _max_tokens(request)
     if family == "llama.cpp" and sampling.temperature > 0:

@@ -6,16 +6,12 @@ turns as ``input`` and at least 16 tokens, has no ``n``, ``seed`` or ``stop``, a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from backends.errors import BackendError
+from backends.openai.quirks import RESPONSES_MIN_TOKENS
 
-#: The fewest tokens that an answer may be limited to.
-MIN_TOKENS = 16
-#: What the refusal of a chat says where the model is reached here alone: OpenAI's, and Azure's (vanna-ai/vanna #967).
-ONLY_HERE = re.compile(r"v1/responses|chatCompletion operation does not work")
 _UNSUPPORTED = ("n", "seed", "stop", "logit_bias", "continue_final_message", "add_generation_prompt")
 _LIMITS = ("max_tokens", "max_completion_tokens")
 _FINISH_REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
@@ -33,7 +29,7 @@ def responses_request(payload: Mapping[str, Any]) -> dict[str, Any]:
         if name == "messages":
             body["input"] = value
         elif name in _LIMITS:
-            body["max_output_tokens"] = max(value, MIN_TOKENS)
+            body["max_output_tokens"] = max(value, RESPONSES_MIN_TOKENS)
         elif name == "logprobs":
             body["include"] = [*payload.get("include", ()), "message.output_text.logprobs"]
         elif name == "reasoning_effort":

@@ -3,10 +3,9 @@
 Takes a request and the proven capabilities; gives a score or an upper bound per continuation.
 """
 
-from backends.openai.scoring.copied_draws import CopiedDraws
 from backends.openai.scoring.prompt_logprobs import ONE_AT_A_TIME
-from backends.openai.scoring.routes import Routes
+from backends.openai.scoring.routes import Routes, score
 from backends.openai.scoring.sampled import tokens_drawn
-from backends.openai.scoring.tokenizer import RemoteTokenizer, counts_in_thread
+from backends.openai.scoring.tokenizer import RemoteTokenizer
 
-__all__ = ["ONE_AT_A_TIME", "CopiedDraws", "RemoteTokenizer", "Routes", "counts_in_thread", "tokens_drawn"]
+__all__ = ["ONE_AT_A_TIME", "RemoteTokenizer", "Routes", "score", "tokens_drawn"]

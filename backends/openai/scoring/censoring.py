@@ -16,7 +16,7 @@ def upper_bound(top: TopLogprobs) -> float:
     """
     # If a server's probabilities add up to more than 1, the mass outside the list seems too small.
     leftover = math.log(max(1.0 - top.mass, 0.0) + MASS_SLACK)
-    return min(last_rank(top), leftover, 0.0)
+    return min(last_rank(top) if top.complete else 0.0, leftover, 0.0)
 
 
 def last_rank(top: TopLogprobs) -> float:
@@ -26,7 +26,7 @@ def last_rank(top: TopLogprobs) -> float:
     if len(ranked) > top.requested_k:
         return ranked[top.requested_k - 1]
     # A capped list may be the k - 1 likeliest tokens and the drawn one, which then has no rank.
-    if lowest.text == top.sampled and not top.apart:
+    if lowest.text == top.sampled:
         return ranked[-2] if len(ranked) > 1 else 0.0
     return ranked[-1]
 

@@ -16,6 +16,7 @@ from backends.errors import BackendError
 from backends.http.errors import inconsistent
 from backends.http.together import together
 from backends.openai.protocol.api import ServerApi, check_finished, single_choice
+from backends.openai.quirks import MOST_CHOSEN_IDS
 from backends.openai.scoring.censoring import bounded
 from backends.openai.scoring.prompt_logprobs import straddled
 from backends.openai.scoring.tokenizer import Joined, RemoteTokenizer
@@ -25,8 +26,6 @@ Ids = tuple[int, ...]
 Chosen = dict[Ids, dict[int, float]]
 """Per prefix the log-probabilities (nats) of the tokens that were asked for after it."""
 
-#: vLLM takes 128 ids a request.
-_MOST_IDS = 128
 #: A probability that is 0 in float32 is at most this, in nats.
 LEAST = math.log(sys.float_info.min)
 
@@ -56,7 +55,9 @@ async def chosen_by_completions(api: ServerApi, wanted: Mapping[Ids, Sequence[in
         return {i: listed[f"token_id:{i}"] for i in ids}
 
     parts = [
-        (prefix, ids[at : at + _MOST_IDS]) for prefix, ids in wanted.items() for at in range(0, len(ids), _MOST_IDS)
+        (prefix, ids[at : at + MOST_CHOSEN_IDS])
+        for prefix, ids in wanted.items()
+        for at in range(0, len(ids), MOST_CHOSEN_IDS)
     ]
     found: Chosen = {prefix: {} for prefix in wanted}
     for (prefix, _), values in zip(parts, await together(ask(*part) for part in parts), strict=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -36,17 +35,13 @@ async def _top_logprobs(api: ServerApi, ask: Callable[..., Awaitable[dict[str, A
     """The list. llama-cpp-python omits it when it draws the end of the text, llama.cpp's own server when it draws
     a part of a character; the request is then repeated.
 
-    A hotter draw yields another token without changing the list, as the probe has verified.
+    A hotter draw yields another token without changing the list, where `ServerApi.temperature` is 0.
     """
     options = api.list_options()
     try:
-        top = read_top_logprobs(await ask(api, **options), k)
-        drawn = top.sampled
-    except NothingDrawnError as nothing:
-        top, drawn = await _drawn_again(api, ask, k, options), nothing.drawn
-    if api.draws_with_lists:
-        api.on_draw(drawn, top)
-    return dataclasses.replace(top, apart=api.draws_apart)
+        return read_top_logprobs(await ask(api, **options), k)
+    except NothingDrawnError:
+        return await _drawn_again(api, ask, k, options)
 
 
 async def _drawn_again(

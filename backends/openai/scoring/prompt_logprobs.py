@@ -25,15 +25,12 @@ from backends.openai.scoring.top_logprobs import MASS_SLACK, checked_logprob
 
 #: Routes that score each continuation by requests of its own.
 ONE_AT_A_TIME = ("echo", "prompt_logprobs")
-#: Routes whose scores are not read from lists of likeliest tokens.
-WITHOUT_LISTS = (*ONE_AT_A_TIME, "logprob_token_ids", "score_endpoint")
 #: Equal values of full precision at the lower end of a text's rows, which no model gives by chance.
 _TOO_MANY_ALIKE = 3
 #: Nats. Values above it are equal where a model is certain.
 _CERTAIN = -1e-3
 #: Prompts whose tokens are remembered.
 _MOST_PROMPTS = 20_000
-_GREEDY: Mapping[str, Any] = {"max_tokens": 1, "temperature": 0.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +48,7 @@ async def echoed(api: ServerApi, text: str) -> tuple[EchoedToken, ...]:
 
     One extra token is generated and dropped: with ``max_tokens`` 0 llama-cpp-python generates until its context ends.
     """
-    return (await _echoed(api, text, _GREEDY))[0]
-
-
-async def _echoed(api: ServerApi, text: str, options: Mapping[str, Any]) -> tuple[tuple[EchoedToken, ...], str]:
-    """The tokens of ``text``, and the text of the one that was generated."""
-    choice = single_choice(await api.completion(text, echo=True, logprobs=1, **options))
+    choice = single_choice(await api.completion(text, echo=True, logprobs=1, max_tokens=1, temperature=0.0))
     echo = choice.get("text")
     if not isinstance(echo, str) or not echo.startswith(text):
         raise inconsistent("echo is ignored: the answer does not begin with the prompt")
@@ -71,7 +63,7 @@ async def _echoed(api: ServerApi, text: str, options: Mapping[str, Any]) -> tupl
     if not all(isinstance(o, int) for o in offsets) or any(b < a for a, b in pairwise(offsets)):
         raise inconsistent("the echoed offsets are not ascending")
     _check_tops(logprobs.get("top_logprobs"), values)
-    return _aligned(text, [str(t) for t in tokens], values), echo.removeprefix(text)
+    return _aligned(text, [str(t) for t in tokens], values)
 
 
 def _check_tops(tops: Any, values: Sequence[Any]) -> None:
@@ -167,14 +159,12 @@ async def score_by_echo(
 
 async def _echoed_alone(api: ServerApi, prompt: str) -> bytes:
     """A digest of the prompt's own tokens, from an echo of it, or from memory if it was echoed before."""
-    known = {} if api.echoed_prompts is None else api.echoed_prompts
+    known = api.echoed_prompts
     if prompt not in known:
-        echo, drawn = await _echoed(api, prompt, api.list_options() if api.draws_with_lists else _GREEDY)
-        if api.draws_with_lists:
-            api.on_draw(drawn, None)
+        echo = await echoed(api, prompt)
         while len(known) >= _MOST_PROMPTS:
             known.pop(next(iter(known)))
-        known[prompt] = _digest(t.text for t in echo)
+        known[prompt] = _digest(token.text for token in echo)
     return known[prompt]
 
 

@@ -32,16 +32,12 @@ _SPLIT_STEPS = 4
 
 
 class Routes:
-    """Scores from one server. ``samples`` is the number of draws of the route ``sampled``.
-
-    ``drawn`` holds the answers that it drew for the last score, in the order in which they were asked for.
-    """
+    """Scores from one server. ``samples`` is the number of draws of the route ``sampled``."""
 
     def __init__(
         self, api: ServerApi, capabilities: ServerCapabilities, tokenizer: RemoteTokenizer | None, samples: int | None
     ) -> None:
         self._api, self._capabilities, self._tokenizer, self._samples = api, capabilities, tokenizer, samples
-        self.drawn: Sequence[GenerateResponse | None] = ()
 
     async def score(self, request: ScoreRequest) -> ScoreResponse:
         """Scores of all continuations. Raises `BackendError`."""
@@ -50,13 +46,6 @@ class Routes:
             raise BackendError("unsupported", problem, hint="give the text a start")
         score = self._text if isinstance(request.prompt, str) else self._chat
         return ScoreResponse(await score(request.prompt, request.continuations))  # type: ignore[arg-type]
-
-    async def draws_vary(self, prompt: str, draws: int, tokens: int) -> bool:
-        """Whether answers to an open question, sampled at temperature 1, differ at all."""
-        asked = prompt if self._capabilities.completions else (Message("user", prompt),)
-        sampling = Sampling(temperature=1.0, max_tokens=tokens)
-        answers = await draw_answers(self._api, self._capabilities, GenerateRequest(asked, sampling), draws)
-        return len({answer.text for answer in answers if answer is not None}) > 1
 
     async def _text(self, prompt: str, continuations: Sequence[str]) -> tuple[ContinuationScore, ...]:
         capabilities, tokenizer = self._capabilities, self._tokenizer
@@ -115,7 +104,17 @@ class Routes:
     ) -> tuple[ContinuationScore, ...]:
         async def draw(count: int, tokens: int) -> Sequence[GenerateResponse | None]:
             request = GenerateRequest(prompt, Sampling(temperature=1.0, max_tokens=tokens))
-            self.drawn = await draw_answers(self._api, self._capabilities, request, count)
-            return self.drawn
+            return await draw_answers(self._api, self._capabilities, request, count)
 
         return await score_by_sampling(draw, continuations, self._samples or 0)
+
+
+async def score(
+    api: ServerApi,
+    capabilities: ServerCapabilities,
+    request: ScoreRequest,
+    tokenizer: RemoteTokenizer | None = None,
+    samples: int | None = None,
+) -> ScoreResponse:
+    """Scores of all continuations of one request. Raises `BackendError`."""
+    return await Routes(api, capabilities, tokenizer, samples).score(request)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
 from backends.base import Boundary
 from backends.errors import BackendError
 from backends.http.client import HttpClient
-from backends.openai.capabilities import Dialect
+from backends.openai.quirks import DIALECTS, Dialect
 
 _CACHED_TEXTS = 4096
-_MAX_COUNTING_SECONDS = 10.0
 #: Short: some servers need a request per token to return its text.
 SAMPLE = "A nurse says: we are 25.\n"
 
@@ -91,30 +88,23 @@ class RemoteTokenizer:
             position += len(piece.data)
         raise BackendError("unsupported", "the server's tokens do not reach the continuation")
 
-    async def counts(self, texts: Sequence[str]) -> list[int]:
-        """The number of tokens of each text, BOS included."""
-        return [len(await self._tokens(text)) for text in texts]
-
     async def _ask(self, text: str) -> list[Piece]:
         tokens = await self._tokens(text)
-        if self.dialect == "llama.cpp":
+        if not DIALECTS[self.dialect].detokenize:
             return [Piece(t["id"], _piece_bytes(t["piece"])) for t in tokens]
         return [Piece(i, await self._decoded(i)) for i in tokens]
 
     async def _tokens(self, text: str) -> list[Any]:
-        if self.dialect == "llama.cpp":
-            body = {"content": text, "add_special": True, "parse_special": True, "with_pieces": True}
-            return _tokens(await self._client.post("/tokenize", body))
-        if self.dialect == "llama-cpp-python":
-            return _tokens(await self._client.post("/extras/tokenize", {"model": self._model, "input": text}))
-        return _tokens(await self._client.post("/tokenize", {"model": self._model, "prompt": text}))
+        quirks = DIALECTS[self.dialect]
+        named = {"model": self._model} if quirks.names_model else {}
+        body = {**named, quirks.text_field: text, **quirks.tokenize_options}
+        return _tokens(await self._client.post(quirks.tokenize, body))
 
     async def _decoded(self, token_id: int) -> bytes:
         if token_id not in self._data:
-            path = "/extras/detokenize" if self.dialect == "llama-cpp-python" else "/detokenize"
-            options = {"skip_special_tokens": False} if self.dialect == "sglang" else {}
-            answer = await self._client.post(path, {"model": self._model, "tokens": [token_id], **options})
-            text = answer.get("prompt" if self.dialect == "vllm" else "text")
+            quirks = DIALECTS[self.dialect]
+            body = {"model": self._model, "tokens": [token_id], **quirks.detokenize_options}
+            text = (await self._client.post(quirks.detokenize, body)).get(quirks.detokenized)
             if not isinstance(text, str):
                 raise BackendError("malformed", "the server's detokenise endpoint gives no text")
             self._data[token_id] = text.encode()
@@ -141,29 +131,6 @@ async def find_tokenizer(client: HttpClient, model: str) -> RemoteTokenizer | No
     if failure is not None:
         raise failure
     return None
-
-
-def counts_in_thread(
-    connection: Callable[[float], HttpClient], model: str, dialect: Dialect, texts: Sequence[str]
-) -> list[int] | None:
-    """How many tokens each text has, asked from an event loop of its own; None if that fails or takes too long.
-
-    ``connection`` makes a client, given the seconds that an answer may take.
-    """
-
-    async def count() -> list[int]:
-        client = connection(_MAX_COUNTING_SECONDS)
-        try:
-            async with asyncio.timeout(_MAX_COUNTING_SECONDS):
-                return await RemoteTokenizer(client, model, dialect).counts(texts)
-        finally:
-            await client.close()
-
-    with ThreadPoolExecutor(max_workers=1) as worker:
-        try:
-            return worker.submit(asyncio.run, count()).result()
-        except (BackendError, TimeoutError):
-            return None
 
 
 def _tokens(answer: dict[str, Any]) -> list[Any]:

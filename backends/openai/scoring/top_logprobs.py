@@ -18,14 +18,12 @@ from typing import Any, Literal
 from backends.errors import BackendError
 from backends.http.errors import inconsistent
 from backends.openai.protocol.api import check_finished, single_choice
+from backends.openai.quirks import PLACEHOLDER, SPACE_MARKS
 from backends.reading.reasoning import begins_with_reasoning, has_reasoned
 
 #: By how much a server's probabilities may exceed 1 in total. llama.cpp divides by a running sum in float32, where
 #: each token may cost 2⁻²⁴: with Gemma's 2¹⁸ tokens a list adds up to as much as 1.002.
 MASS_SLACK = 2.0**-6
-#: Servers give about this in place of an unknown log-probability.
-_PLACEHOLDER = -9000.0
-
 #: This many tokens, and this share of a list, do not have the same value by chance.
 _MIN_ALIKE, _SHARE_ALIKE = 5, 0.4
 #: Nats. A value below the first, with the second as gap to the others, is a placeholder if it is whole or repeated.
@@ -41,6 +39,8 @@ _FEWEST_KEYS = 5
 _MOST_RISES = 0.2
 #: How the text of a special token starts; such a token may have no bytes.
 _SPECIAL_STARTS = ("", "<", "[")
+#: Nats. By so much a token's value beside a list may differ from that in it: four decimals, or fewer.
+_SAME = 0.01
 #: How an answer ends that was cut within a character.
 _PART_OF_A_CHARACTER = "\N{REPLACEMENT CHARACTER}"
 
@@ -81,15 +81,15 @@ class TopLogprobs:
         Text of the token that the server drew; it may be listed although it is not among the k.
     identity : {"ids", "bytes", "text"}
         What identifies a token.
-    apart : bool
-        Whether this server's drawn token is known to take no place among the k.
+    complete : bool
+        Whether the k likeliest are known: not if the drawn token is left out, and no value is given for it.
     """
 
     tokens: tuple[ListedToken, ...]
     requested_k: int
     sampled: str
     identity: Identity
-    apart: bool = False
+    complete: bool = True
 
     @functools.cached_property
     def mass(self) -> float:
@@ -120,12 +120,6 @@ class TopLogprobs:
             text = data.decode("utf-8", "replace")
             return tuple(t for t in self.tokens if t.text == text)
         return tuple(t for t in self.tokens if t.data == data)
-
-    def likeliest(self, k: int) -> TopLogprobs:
-        """The k likeliest, and never more than were asked for: a server may list the drawn token beyond those."""
-        ranked = sorted((t.logprob for t in self.tokens), reverse=True)
-        least = ranked[min(k, self.requested_k, len(ranked)) - 1]
-        return dataclasses.replace(self, tokens=tuple(t for t in self.tokens if t.logprob >= least))
 
     def prefixes_of(self, data: bytes) -> tuple[ListedToken, ...]:
         """The entries whose bytes are a proper, non-empty prefix of ``data``."""
@@ -193,7 +187,7 @@ def checked_logprob(value: Any) -> float:
         raise inconsistent(f"a log-probability is {value}")
     if value > 1e-4:
         raise inconsistent(f"a log-probability is positive ({value:.4g}): perhaps it is a probability")
-    if value <= _PLACEHOLDER:
+    if value <= PLACEHOLDER:
         raise inconsistent(f"a log-probability is the placeholder {value:g}")
     return min(float(value), 0.0)
 
@@ -212,22 +206,70 @@ def _first_position(choice: Mapping[str, Any], requested_k: int) -> TopLogprobs:
         first = logprobs["content"][0]
         if not isinstance(first, Mapping) or not isinstance(first.get("top_logprobs"), Sequence):
             raise BackendError("unsupported", "the answer lists no likeliest tokens")
-        sampled = str(first.get("token", ""))
-        tokens = _sampled_last(tuple(_entries(first["top_logprobs"])), sampled)
-        if all(t.token_id is not None for t in tokens):
-            return TopLogprobs(tokens, requested_k, sampled, "ids")
-        by_bytes = all(t.data is not None or _is_lossy(t.text) for t in tokens)
-        return TopLogprobs(tokens, requested_k, sampled, "bytes" if by_bytes else "text")
-    top = logprobs.get("top_logprobs")
+        listed = tuple(_entries(first["top_logprobs"]))
+        drawn = next(_entries([first])) if first.get("logprob") is not None else None
+        sampled = drawn.text if drawn is not None else str(first.get("token", ""))
+        ids = bool(listed) and all(t.token_id is not None for t in listed)
+        by_bytes = all(t.data is not None or _is_lossy(t.text) for t in listed)
+        identity: Identity = "ids" if ids else "bytes" if by_bytes else "text"
+    else:
+        listed, drawn, sampled = _legacy(logprobs)
+        identity = "text"
+    listed, sampled = _with_spaces(_sampled_last(listed, sampled), sampled)
+    return _with_drawn(TopLogprobs(listed, requested_k, sampled, identity), drawn)
+
+
+def _legacy(logprobs: Mapping[str, Any]) -> tuple[tuple[ListedToken, ...], ListedToken | None, str]:
+    """The list of the legacy format, keyed by strings; the drawn token, if it has a value; and its text."""
+    top, drawn, values = (logprobs.get(name) for name in ("top_logprobs", "tokens", "token_logprobs"))
     if not isinstance(top, Sequence) or not top or not isinstance(top[0], Mapping):
         raise BackendError("unsupported", "the answer lists no likeliest tokens")
-    drawn = logprobs.get("tokens")
-    sampled = _readable(str(drawn[0])) if isinstance(drawn, Sequence) and drawn else ""
     listed = tuple(ListedToken(_readable(str(text)), checked_logprob(value)) for text, value in top[0].items())
-    listed = _sampled_last(listed, sampled)
     if _has_no_order(listed):
         listed = tuple(sorted(listed, key=lambda token: -token.logprob))
-    return TopLogprobs(listed, requested_k, sampled, "text")
+    sampled = _readable(str(drawn[0])) if isinstance(drawn, Sequence) and drawn else ""
+    value = values[0] if isinstance(values, Sequence) and values else None
+    return listed, None if value is None else ListedToken(sampled, checked_logprob(value)), sampled
+
+
+def _with_drawn(top: TopLogprobs, drawn: ListedToken | None) -> TopLogprobs:
+    """The list with the drawn token, which some servers leave out of it: its own entry counts.
+
+    Raises ``inconsistent`` where it is listed with another value than its own.
+    """
+    if not top.sampled and drawn is None:
+        return top
+    same = [t for t in top.tokens if t.text == top.sampled]
+    if drawn is not None and drawn.token_id is not None and top.identity == "ids":
+        same = [t for t in top.tokens if t.token_id == drawn.token_id]
+    if same:
+        is_sure = top.identity != "text" and len(same) == 1
+        if is_sure and drawn is not None and abs(drawn.logprob - same[0].logprob) > _SAME:
+            problem = f"{drawn.logprob:.4g} nats beside its list, and {same[0].logprob:.4g} in it"
+            raise inconsistent(f"the drawn token {top.sampled!r:.40} has {problem}")
+        return top
+    if drawn is None or (top.identity == "ids" and drawn.token_id is None):
+        return dataclasses.replace(top, complete=False)
+    added = dataclasses.replace(drawn, text=top.sampled)
+    at = sum(1 for token in top.tokens if token.logprob >= added.logprob)
+    return dataclasses.replace(top, tokens=(*top.tokens[:at], added, *top.tokens[at:]))
+
+
+def _with_spaces(listed: tuple[ListedToken, ...], sampled: str) -> tuple[tuple[ListedToken, ...], str]:
+    """Tokens as text, where a server shows the vocabulary's own mark for a space and no token begins with one."""
+    for mark in SPACE_MARKS:
+        texts = [token.text for token in listed]
+        if any(text.startswith(mark) for text in texts) and not any(text.startswith(" ") for text in texts):
+            return tuple(_marked(token, mark) for token in listed), sampled.replace(mark, " ")
+    return listed, sampled
+
+
+def _marked(token: ListedToken, mark: str) -> ListedToken:
+    if mark not in token.text:
+        return token
+    own = token.data is None or token.data == token.text.encode()
+    text = token.text.replace(mark, " ")
+    return dataclasses.replace(token, text=text, data=text.encode() if own and token.data is not None else token.data)
 
 
 def _has_no_order(listed: Sequence[ListedToken]) -> bool:
@@ -243,25 +285,30 @@ def _has_no_order(listed: Sequence[ListedToken]) -> bool:
 
 def _entries(entries: Sequence[Any]) -> Iterator[ListedToken]:
     for entry in entries:
-        if not isinstance(entry, Mapping) or not isinstance(entry.get("token"), str):
+        if not isinstance(entry, Mapping):
             raise BackendError("malformed", "a listed token that is not an object", retryable=True)
-        values, token_id = entry.get("bytes"), entry.get("id")
+        text, values, token_id = entry.get("token"), entry.get("bytes"), entry.get("id")
         try:
             data = None if values is None else bytes(values)
         except (TypeError, ValueError):
             raise BackendError("malformed", "bytes of a token that are not bytes", retryable=True) from None
-        if data is not None and (written := _decoded(data)) is not None:
-            data = _checked_bytes(entry["token"], data, written)
+        if not isinstance(text, str) and data is None:
+            raise BackendError("malformed", "a listed token without text and bytes", retryable=True)
+        if data and not text:
+            text = data.decode("utf-8", "replace")  # some servers give bytes alone
+        elif data is not None and (written := _decoded(data)) is not None:
+            data = _checked_bytes(str(text), data, written)
         if not isinstance(token_id, int) or isinstance(token_id, bool):
             token_id = None
-        yield ListedToken(entry["token"], checked_logprob(entry.get("logprob")), token_id, data)
+        yield ListedToken(str(text), checked_logprob(entry.get("logprob")), token_id, data)
 
 
 def _checked_bytes(text: str, data: bytes, written: str) -> bytes | None:
     """``data``, the bytes of ``written``, if they are the token's own; else None."""
     if _is_lossy(text):
         return None  # vLLM gives the bytes of the text, not of the token
-    if written != text and (written or text.strip()[:1] not in _SPECIAL_STARTS):
+    as_text = next((text.replace(mark, " ") for mark in SPACE_MARKS if mark in text), text)
+    if written not in (text, as_text) and (written or text.strip()[:1] not in _SPECIAL_STARTS):
         raise inconsistent(f"the listed token {text!r:.40} has the bytes of {written!r:.40}")
     return data
 

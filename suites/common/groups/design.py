@@ -147,7 +147,7 @@ class GroupDesign:
 
         Each continuation counts for its longest expression (`suites.common.groups.masses`), or, with an
         ``aggregation``, as in the papers (`suites.common.probabilities`). The row is missing (``inconsistent``)
-        if the probabilities cannot be true.
+        if the probabilities cannot be true. Where no drawn answer names a group, it has the coverage alone.
         """
         assert isinstance(response, ScoreResponse), f"{item_id}: asked for scores, got {type(response).__name__}"
         try:
@@ -158,8 +158,10 @@ class GroupDesign:
             )
         except ImpossibleMassError:
             return Row(item_id, factors, {}, missing="inconsistent")
-        values: dict[str, IdentifiedInterval] = {f"p_{group}": share for group, share in answer.normalised.items()}
-        values["coverage"] = answer.probability_mass
+        values: dict[str, IdentifiedInterval] = {"coverage": answer.probability_mass}
+        if answer.names_none:  # open answers may name one: the question is missing, not without a share
+            return Row(item_id, factors, values, missing="unfinished" if answer.open_masses else None)
+        values |= {f"p_{group}": share for group, share in answer.normalised.items()}
         for name, weights in self.contrasts.items():
             values[name] = answer.contrast(weights)
         if stereotype in self.stereotypes:

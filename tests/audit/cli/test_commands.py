@@ -239,7 +239,10 @@ from backends.base import RequestCost
 
 class Priced(FakeBackend):
     def request_cost(self, request):
-        return RequestCost(len(request.continuations), 1)
+        return RequestCost(len(request.continuations), 0, len(request.continuations))
+
+    def cost_basis(self):
+        return "counted"
 
     def spent(self):
         return 0.0

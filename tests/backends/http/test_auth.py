@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from backends.errors import ConfigError
-from backends.http.keys import ApiKey
+from backends.http.keys import ApiKeys
 from backends.openai import OpenAIBackend
 
 KEY = "sk-canary-7f3a91d2c4"
@@ -84,7 +84,7 @@ ODD_KEY = "sk-proj-a+b/c=7f3a91d2c4QzXy"
 )
 def test_a_key_is_taken_out_in_each_form(key, written, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setenv("TEST_AUDIT_KEY", key)
-    held = ApiKey("TEST_AUDIT_KEY", None)
+    held = ApiKeys(("TEST_AUDIT_KEY",), None)
     said = f"refused: {written(key)} is no key"
     redacted = held.redact(said)
     assert "[key]" in redacted
@@ -117,7 +117,7 @@ def test_a_key_with_a_quote_is_found_in_each_form(
 ) -> None:
     """JSON writes the quote as two characters: the key was stored with the answers."""
     monkeypatch.setenv("QUOTED_KEY", QUOTED_KEY)
-    held, answer = ApiKey("QUOTED_KEY", None), {"text": f"done {written(QUOTED_KEY)} end"}
+    held, answer = ApiKeys(("QUOTED_KEY",), None), {"text": f"done {written(QUOTED_KEY)} end"}
     assert held.is_repeated_by(json.dumps(answer).encode(), answer)
     assert held.is_repeated_by(json.dumps(answer, ensure_ascii=False).encode(), answer)
     assert held.redact(json.dumps(answer, ensure_ascii=False)) == '{"text": "done [key] end"}'
@@ -138,7 +138,7 @@ def test_a_key_is_taken_out_whatever_its_prefix_and_letters(
     key: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ODD_KEY", key)
-    redacted = ApiKey("ODD_KEY", None).redact(f"Incorrect API key provided: {said} is not valid")
+    redacted = ApiKeys(("ODD_KEY",), None).redact(f"Incorrect API key provided: {said} is not valid")
     left = redacted.removeprefix("Incorrect API key provided: ").removesuffix(" is not valid").replace("[key]", "")
     assert len(left) <= 4, redacted
 
@@ -146,7 +146,7 @@ def test_a_key_is_taken_out_whatever_its_prefix_and_letters(
 def test_a_key_of_plain_words_hides_no_word_of_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLAIN_KEY", "local-test-server")
     said = "the test server is overloaded: use another server, or test it again"
-    assert ApiKey("PLAIN_KEY", None).redact(said) == said
+    assert ApiKeys(("PLAIN_KEY",), None).redact(said) == said
 
 
 @pytest.mark.parametrize("body", [{"api_key": "s3cret"}, {"provider": {"options": [{"Authorization": "s3cret"}]}}])

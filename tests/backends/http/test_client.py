@@ -18,7 +18,7 @@ from backends.errors import BackendError
 from backends.http import client as client_module
 from backends.http.client import ConnectionOptions, HttpClient
 from backends.http.errors import inconsistent
-from backends.http.keys import ApiKey
+from backends.http.keys import ApiKeys
 from tests.servers import free_port
 
 KEY = "sk-canary-7f3a91d2c4"
@@ -66,7 +66,9 @@ async def scripted() -> AsyncIterator[Scripted]:
 
 
 def client_of(script: Scripted, *, timeout: float = 5.0, env: str | None = None) -> HttpClient:
-    return HttpClient(f"http://127.0.0.1:{script.port}/v1", ApiKey(env, None), timeout=timeout, max_connections=2)
+    return HttpClient(
+        f"http://127.0.0.1:{script.port}/v1", ApiKeys((env,) if env else (), None), timeout=timeout, max_connections=2
+    )
 
 
 async def failure(script: Scripted, **options: Any) -> BackendError:
@@ -164,7 +166,7 @@ async def test_a_broken_answer_is_retried_and_never_read(answer: Answer, scripte
 
 
 async def test_a_refused_connection_is_retried() -> None:
-    client = HttpClient("http://127.0.0.1:9/v1", ApiKey(None, None), timeout=5, max_connections=1)
+    client = HttpClient("http://127.0.0.1:9/v1", ApiKeys((), None), timeout=5, max_connections=1)
     with pytest.raises(BackendError) as caught:
         await client.post("completions", {})
     assert (caught.value.kind, caught.value.retryable) == ("connection", True)
@@ -215,7 +217,7 @@ async def test_what_follows_a_refused_answer_reaches_nobody() -> None:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-    client = HttpClient(url, ApiKey(None, None), timeout=5, max_connections=1)
+    client = HttpClient(url, ApiKeys((), None), timeout=5, max_connections=1)
     asked = (client.post("completions", {"number": number}, accept=accept) for number in range(3))
     first, second, third = await asyncio.gather(*asked, return_exceptions=True)
     await client.close()
@@ -228,7 +230,7 @@ async def test_what_follows_a_refused_answer_reaches_nobody() -> None:
 async def test_a_proxy_that_is_down_is_named_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_PROXY", f"http://me:secret@127.0.0.1:{free_port()}")
     options = ConnectionOptions(proxy="TEST_PROXY")
-    client = HttpClient("https://h/v1", ApiKey(None, None), timeout=5, max_connections=1, options=options)
+    client = HttpClient("https://h/v1", ApiKeys((), None), timeout=5, max_connections=1, options=options)
     with pytest.raises(BackendError, match=r"at the proxy http://127\.0\.0\.1:") as caught:
         await client.get("models")
     await client.close()
@@ -244,7 +246,7 @@ async def test_a_proxy_that_refuses_says_why() -> None:
 
     server = await asyncio.start_server(refuse, "127.0.0.1", 0)
     options = ConnectionOptions(proxy=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-    client = HttpClient("https://h/v1", ApiKey(None, None), timeout=5, max_connections=1, options=options)
+    client = HttpClient("https://h/v1", ApiKeys((), None), timeout=5, max_connections=1, options=options)
     with pytest.raises(BackendError, match="407 Proxy Authentication Required"):
         await client.get("models")
     await client.close()
@@ -264,7 +266,7 @@ async def test_plain_http_and_tls_taken_for_each_other_are_told(monkeypatch: pyt
     for handler, scheme, other in ((silent, "https", "http"), (closing, "http", "https")):
         server = await asyncio.start_server(handler, "127.0.0.1", 0)
         url = f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-        client = HttpClient(url, ApiKey(None, None), timeout=60, max_connections=1)
+        client = HttpClient(url, ApiKeys((), None), timeout=60, max_connections=1)
         with pytest.raises(BackendError) as caught:
             await client.get("models")
         await client.close()

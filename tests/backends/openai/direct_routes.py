@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from backends.http.client import HttpClient
-from backends.http.keys import ApiKey
+from backends.http.keys import ApiKeys
 from backends.http.usage import Usage
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.protocol.api import ServerApi
@@ -18,7 +18,7 @@ from backends.openai.scoring.tokenizer import RemoteTokenizer
 async def direct_routes(
     base_url: str, model: str, capabilities: ServerCapabilities, samples: int | None = None
 ) -> AsyncIterator[Routes]:
-    client = HttpClient(base_url, ApiKey(None, None), timeout=120, max_connections=8)
+    client = HttpClient(base_url, ApiKeys((), None), timeout=120, max_connections=8)
     api = ServerApi(client, model, Usage())
     api.configure(capabilities)
     family = capabilities.family

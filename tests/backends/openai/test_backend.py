@@ -11,18 +11,17 @@ from backends.base import Message, Prompt, ScoreRequest
 from backends.errors import BackendError, ConfigError
 from backends.openai import OpenAIBackend
 from backends.openai.capabilities import ServerCapabilities
-from backends.openai.probe.report import ProbeReport
-from tests.backends.openai.lies.server import MODEL, WordServer
-from tests.backends.openai.raw_server import Reply
+from backends.openai.look import Look
+from backends.openai.response_ids import ModelChangedError
 
 
 @pytest.mark.parametrize(
     ("route", "prompt", "times", "tokens"),
     [
-        ("sampled", "text", 50, 6),  # drawn: no token is shorter than a byte
-        ("sampled", (Message("user", "chat"),), 3, 1),  # one request per continuation, each of which generates a token
-        ("prompt_logprobs", "text", 3, 1),
-        ("echo", "text", 4, 1),  # and one for the prompt alone
+        ("sampled", "text", 50, 50 * 6),  # drawn: no token is shorter than a byte
+        ("sampled", (Message("user", "chat"),), 1, 1),  # a list of the first token
+        ("prompt_logprobs", "text", 3, 3),
+        ("echo", "text", 4, 4),  # and one for the prompt alone
     ],
 )
 def test_request_cost_follows_the_probed_route(
@@ -35,9 +34,9 @@ def test_request_cost_follows_the_probed_route(
 ) -> None:
     backend = OpenAIBackend("http://h/v1", model="m", api_key_env=None, samples=50, probe_folder=tmp_path)
     found = ServerCapabilities(text_route=route, chat_route="chat_first")
-    monkeypatch.setattr(backend, "_report", ProbeReport("http://h/v1", "m", found, ()))
+    monkeypatch.setattr(backend, "_look", Look(capabilities=found, lines=()))
     cost = backend.request_cost(ScoreRequest(prompt, (" a", " b", " girl")))
-    assert (cost.times_sent, cost.generated_tokens) == (times, tokens)
+    assert (cost.calls, cost.generated_tokens) == (times, tokens)
 
 
 @pytest.mark.parametrize(
@@ -96,29 +95,7 @@ async def test_an_absent_server_is_returned_as_an_error(tmp_path: Path) -> None:
     assert answer.kind == "connection"
 
 
-class Watched(WordServer):
-    """Knows how many of its requests were under way at once."""
-
-    busiest = 0
-
-    def reply(self, path: str, sent: dict[str, Any]) -> Reply:
-        self.busiest = max(self.busiest, self.under_way)
-        return super().reply(path, sent)
-
-
-@pytest.mark.parametrize("max_in_flight", [1, 2])
-async def test_one_in_flight_is_one_canaries_and_probe_included(max_in_flight: int, tmp_path: Path) -> None:
-    async with Watched("lists", 0).running() as server:
-        server.pause = 0.001
-        backend = OpenAIBackend(
-            server.base_url, model=MODEL, api_key_env=None, probe_folder=tmp_path, max_in_flight=max_in_flight
-        )
-        await backend.probe()
-        await backend.close()
-    assert (server.busiest > 1) == (max_in_flight > 1)
-
-
 def test_a_contradicted_server_is_named_by_its_address(tmp_path: Path) -> None:
     backend = OpenAIBackend("http://h/v1", model="m", api_key_env=None, probe_folder=tmp_path)
-    backend._distrust_all(BackendError("inconsistent", "its draws do not fit its lists"))
+    backend._distrust(ModelChangedError("its draws do not fit its lists"))
     assert backend.unverified_reason == "its draws do not fit its lists (at http://h/v1)"

@@ -14,8 +14,7 @@ import pytest
 
 from backends.base import GenerateRequest, GenerateResponse, Message
 from backends.errors import BackendError, ConfigError
-from backends.http.keys import KeyRing
-from backends.http.tokens import BearerToken
+from backends.http.keys import ApiKeys, BearerToken
 from backends.openai import OpenAIBackend
 from tests.backends.openai.raw_server import Reply
 from tests.backends.openai.strict_server import DEPRECATED, MODEL, StrictServer, refusal, varied
@@ -124,8 +123,8 @@ def test_no_key_of_several_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TWO", "key-two-zebra-222")
     backend = OpenAIBackend("https://h/v1", model="m", api_key_env=["ONE", "TWO"])
     backend.check()
-    assert isinstance(backend._key, KeyRing)
-    assert backend._key.redact("was key-one-zebra-111, is key-two-zebra-222") == "was [key], is [key]"
+    assert isinstance(backend.key, ApiKeys)
+    assert backend.key.redact("was key-one-zebra-111, is key-two-zebra-222") == "was [key], is [key]"
     assert "zebra" not in repr(vars(backend)) + backend.endpoint
 
 

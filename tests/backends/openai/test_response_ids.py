@@ -76,30 +76,6 @@ def answers_of(found: ResponseIdTracker, server: str, ids: str, text: str = "a")
         found.check({"id": one, "choices": [{"text": f"{text}{number}"}]}, server=server)
 
 
-def test_the_same_answer_under_another_replicas_id_counts() -> None:
-    answers = seen()
-    answers_of(answers, "", "1234")
-    answers_of(answers, "other", "1234")
-    assert answers.distinct == 8
-
-
-def test_a_copy_from_a_replica_with_ids_of_its_own_is_refused() -> None:
-    answers = seen()
-    answers_of(answers, "other", "1234")
-    with pytest.raises(BackendError, match="given before"):
-        answers_of(answers, "other", "1")
-
-
-def test_a_replica_that_reuses_its_ids_is_not_accused() -> None:
-    answers = seen()
-    answers_of(answers, "other", "1234")
-    answers_of(answers, "other", "4321", "b")
-    answers_of(answers, "other", "1234")
-    few = seen()
-    answers_of(few, "other", "1")
-    answers_of(few, "other", "1")
-
-
 PROMPT = "Q: Who is it?\nA:"
 
 

@@ -11,7 +11,7 @@ from audit import Audit
 from backends.base import GenerateRequest, GenerateResponse, Message, Sampling, ScoreRequest, ScoreResponse
 from backends.errors import BackendError
 from backends.http.client import HttpClient
-from backends.http.keys import ApiKey
+from backends.http.keys import ApiKeys
 from backends.http.usage import Usage
 from backends.openai import OpenAIBackend, PriceTable
 from backends.openai.protocol.api import ServerApi
@@ -112,7 +112,7 @@ def test_a_remark_on_the_way_is_no_part_of_the_answer() -> None:
 
 async def test_the_least_limit_of_responses_is_within_the_cost() -> None:
     usage = Usage(PriceTable(prompt=0.0, completion=1e6), max_cost=14.0)
-    client = HttpClient("http://127.0.0.1:9/v1", ApiKey(None, None), timeout=1, max_connections=1)
+    client = HttpClient("http://127.0.0.1:9/v1", ApiKeys((), None), timeout=1, max_connections=1)
     api = ServerApi(client, MODEL, usage)
     api.parameters.responses = True
     with pytest.raises(BackendError, match="up to 16") as caught:

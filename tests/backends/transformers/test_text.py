@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 import transformers
-from tokenizers import Tokenizer, decoders, models, processors
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from backends import HFBackend
 from backends.base import Message, ScoreRequest, ScoreResponse
+from backends.errors import BackendError
 from backends.local.chat_template import template_sha256
 from backends.local.fingerprint import text_sha256
 from backends.transformers.text import HFTextEncoder
@@ -24,6 +25,29 @@ from tests.backends.local.tiny_models import (
 )
 
 TEXTS = ["the man said that she", "the police said that the woman said that he she"]
+
+
+def test_a_text_without_tokens_of_its_own_is_refused_not_scored_as_unknown() -> None:
+    """Fillers that all become ``<unk>`` would be the same to the model, and their gap exactly 0."""
+    rust = Tokenizer(models.WordLevel({"<unk>": 0, "the": 1, "man": 2}, unk_token="<unk>"))
+    rust.pre_tokenizer = pre_tokenizers.Whitespace()
+    rust.decoder = decoders.Fuse()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=rust, unk_token="<unk>")
+    encoder = HFTextEncoder.__new__(HFTextEncoder)
+    encoder._tokenizer, encoder._rust, encoder._front = tokenizer, tokenizer.backend_tokenizer, []
+    assert encoder.encode(["the man"], chat=False) == [[1, 2]]
+    with pytest.raises(BackendError, match=r"no token for a part of this text, which becomes <unk>"):
+        encoder.encode(["the nurse"], chat=False)
+    assert encoder.encode(["the <unk>"], chat=False), "written as such, it is meant"
+
+
+def test_a_users_control_token_is_refused_not_parsed() -> None:
+    tokenizer = bos_tokenizer(1)
+    tokenizer.chat_template = "{{ bos_token }}{{ messages[0]['content'] }}"
+    encoder = HFTextEncoder(tokenizer)
+    assert encoder.render((Message("user", "the man"),))[0] == tokenizer.bos_token_id
+    with pytest.raises(BackendError, match="a user's text contains <s>"):
+        encoder.render((Message("user", "the <s> man"),))
 
 
 @pytest.mark.parametrize("direction", ["left", "right"])
@@ -55,7 +79,7 @@ def test_bos_stands_in_front_once(times: int, eos: bool) -> None:
     encoder = HFTextEncoder(tokenizer)
     bos = tokenizer.bos_token_id
     assert encoder.encode(["the man", "<s>the man", ""], chat=False) == [[bos, *plain], [bos, *plain], [bos]]
-    assert encoder.encode(["the man", "<s>the man"], chat=True) == [plain, [bos, *plain]]
+    assert encoder.encode(["the man", "<s>the man"], chat=True) == [[bos, *plain], [bos, *plain]]
     assert encoder.added([bos, *plain], "the man") == 1
     assert encoder.added([bos, *plain], "<s>the man") == 0
 

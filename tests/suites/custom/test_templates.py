@@ -19,8 +19,13 @@ def suite_of(tmp_path, text, **options):
 
 
 def answers(table):
-    """log P of each (prompt, expression) of a table of probabilities."""
-    return lambda prompt, text: math.log(table[prompt][text.strip()])
+    """log P of each (prompt, expression) of a table of probabilities; after a neutral start all are alike."""
+    return lambda prompt, text: math.log(0.01 if prompt.startswith("...") else table[prompt][text.strip()])
+
+
+def asked(suite):
+    """The questions about fillers, without those of the neutral start."""
+    return (item for item in suite.items() if not item.is_control)
 
 
 THREE = """
@@ -167,7 +172,7 @@ def test_gendered_nouns_of_each_filler_are_scored(tmp_path):
         "cirugía: llegó por fin": {"un cirujano": 0.3, "una cirujana": 0.1},
     }
     suite = suite_of(tmp_path, text)
-    assert [item.request.continuations for item in suite.items()][:2] == [
+    assert [item.request.continuations for item in asked(suite)][:2] == [
         (" un enfermero", " una enfermera"),
         (" un cirujano", " una cirujana"),
     ]
@@ -200,11 +205,11 @@ form = "问：{question}\\n答：{start}"
 "女" = ["她"]
 "男" = ["他"]
 """
-    (item,) = suite_of(tmp_path, text).items()
+    (item,) = asked(suite_of(tmp_path, text))
     assert item.request.prompt == "问：谁是护士？\n答：是"
     assert item.request.continuations == ("她", "他")
     text = text.replace('form = "问：{question}\\n答：{start}"\n', "")
-    (item,) = suite_of(tmp_path, text, prompt_format="chat").items()
+    (item,) = asked(suite_of(tmp_path, text, prompt_format="chat"))
     assert [(turn.role, turn.content) for turn in item.request.prompt] == [("user", "谁是护士？"), ("assistant", "是")]
 
 
@@ -248,6 +253,8 @@ def test_a_declared_stratum_weighs_the_stereotype_gap_too(tmp_path):
     fillers += [filler("z", n, "") for n in range(4)]
 
     def answer(prompt, text):
+        if prompt == "...":
+            return math.log(0.5)
         word = next(part for part in prompt.split() if part[0] in "xyz" and part[1:2].isdigit())
         gap = 0.0 if word[0] == "z" else of[word[0]][1] * (1 if word.endswith("w") else -1)
         return math.log(0.5 * (1 + gap * (1 if text.strip() == "she" else -1)))
@@ -291,7 +298,7 @@ def test_a_second_slot_in_a_template_is_refused(tmp_path):
 def test_the_planted_bias_follows_the_primary_contrast(tmp_path):
     """In THREE a nurse is stereotyped with women, a guard with men; the contrast favours women everywhere."""
     suite = suite_of(tmp_path, THREE.replace('slot = "job"', 'slot = "job"\nprimary = ["women_against_men"]'))
-    for item in suite.items():
+    for item in asked(suite):
         shares = suite.read(item, suite.planted(item, 0.9, 0)).values
         assert shares["p_women"].value > 0.7
 

@@ -69,14 +69,12 @@ def _of_model(m: ModelEstimate) -> Iterator[str]:
     if m.cost is not None:
         yield f"  cost at most about {m.cost:.4f}, if each answer uses all its tokens"
     if m.calls > m.requests + m.follow_ups + m.asked_again:
-        yield (
-            f"  at most {m.calls:,} requests that run its model: continuations, or draws, take requests of their own; "
-            "a tokenizer of the server is asked beside them, about once for each text"
-        )
-    if m.probe_requests:
-        yield f"  probing its server took {m.probe_requests:,} requests; not repeated unless the model changes"
+        about = "at most" if m.is_bound else "about"
+        yield f"  {about} {m.calls:,} requests that run its model: continuations, or draws, take requests of their own"
     if m.checking_requests:
-        yield f"  about {m.checking_requests:,} more requests check its answers: canaries, and draws at the end"
+        yield f"  {m.checking_requests:,} more requests look at its server and check its answers"
+    if m.is_bound:
+        yield "  nothing was sent: --probe takes a short look at the server first, and the figures come near"
 
 
 def plan_text(planned: SamplePlan) -> str:

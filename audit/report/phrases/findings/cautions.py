@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from audit.report.figures import Figures
-from audit.report.formatting import one_line, percent, where_label
+from audit.report.formatting import measure_label, one_line, percent, where_label
 from audit.report.phrases.counted import enumeration
 from audit.results import LITTLE_COVERAGE, NOT_ASKED, AuditResult, DataQuality, PromptCoverage
 from backends.errors import ERROR_KINDS
@@ -29,6 +29,7 @@ def cautions(figures: Figures, suite: str) -> Iterator[str]:
     for caution in info.cautions:
         yield f"{title}: {one_line(caution)}" if many else one_line(caution)
     place = f" on {title}" if many else ""
+    yield from _of_common_words(figures, suite, place)
     entries = [entry for entry in figures.result.data_quality if entry.suite == suite]
     unloaded = {model.name for model in figures.result.models if model.unloaded}  # the problems say why, once
     for e in entries:
@@ -48,6 +49,19 @@ def cautions(figures: Figures, suite: str) -> Iterator[str]:
             )
         if sum(e.failures.values()) > max(0, _MANY_FAILED * e.n_items):
             yield f"{one_line(e.model)}{place}: {_missing(figures, e)}"
+
+
+def _of_common_words(figures: Figures, suite: str, place: str) -> Iterator[str]:
+    """Contrasts of the sign and size that their words alone have, after a neutral start."""
+    alone = {(m.model, m.measure): m.value for m in figures.result.measures if m.suite == suite}
+    for name, where, _ in figures.leading(suite):
+        for m in figures.by_model(suite, name, where):
+            base = alone.get((m.model, m.spec.baseline))
+            if m.value and base and m.value * base > 0 and abs(base) >= abs(m.value) / 2:
+                yield (
+                    f"{one_line(m.model)}{place}: {measure_label(name)} is {m.value:+.2f}, and the same words after a "
+                    f"neutral start give {base:+.2f}: it may only say how common the words are (prior_corrected)."
+                )
 
 
 def _missing(figures: Figures, entry: DataQuality) -> str:

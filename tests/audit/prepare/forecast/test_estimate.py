@@ -84,7 +84,10 @@ class Hosted(FakeBackend):
     """A server, which is sent a prompt once for each continuation and generates two tokens each time."""
 
     def request_cost(self, request):
-        return RequestCost(len(request.continuations), 2)
+        return RequestCost(len(request.continuations), 0, 2 * len(request.continuations))
+
+    def cost_basis(self):
+        return "counted"
 
 
 @pytest.mark.parametrize("backend", [FakeBackend(), Hosted()], ids=["read once", "a call for each"])
@@ -93,16 +96,6 @@ def test_whole_texts_are_read_themselves(store, backend):
     pairs = (Item(f"i{i}", ScoreRequest("", (f"one two {i}", f"four {i}")), {}) for i in range(10))
     found = count_requests(pairs, FP, backend, store)
     assert found.prompt_tokens(backend) == (50, "counted")
-
-
-def test_requests_of_a_dry_run_are_those_that_run_the_model():
-    """A tokenizer's come on top, about one for each text: of "at most 7,740 requests", a server counted 16,592."""
-    tokens = {"prompt_tokens": 9, "tokens_by": "counted", "most_generated_tokens": 0}
-    counts = {"items": 9, "requests": 9, "asked_again": 0, "cached": 0, "seconds_by": "", "cost": None, **tokens}
-    one = ModelEstimate(model="a", seconds=None, device=None, gpu_hours=None, calls=60, **counts)
-    said = estimate_text(RunEstimate(models=[one]))
-    assert "  at most 60 requests that run its model: " in said
-    assert "a tokenizer of the server is asked beside them" in said
 
 
 @pytest.mark.parametrize(("backend", "sent", "generated"), [(FakeBackend(), 1, 0), (Hosted(), 3, 6)])

@@ -76,13 +76,13 @@ async def test_responses_come_by_batches_too(tmp_path: Path) -> None:
 async def ask_until_answered(backend: OpenAIBackend, asked: list[GenerateRequest]) -> list[Answer]:
     """As the scheduler does: what failed for the moment is asked again."""
     found: dict[GenerateRequest, Answer] = {}
-    for _ in range(3):
+    for _ in range(30):
         left = [request for request in asked if not isinstance(found.get(request), GenerateResponse)]
         found.update(zip(left, await backend.run(left), strict=True))
     return [found[request] for request in asked]
 
 
-async def test_troubles_of_single_lines_are_asked_directly(tmp_path: Path) -> None:
+async def test_lines_without_an_answer_go_into_another_batch(tmp_path: Path) -> None:
     async with BatchServer(varied).running() as server:
         server.failing, server.missing, server.twice = 0.2, 0.2, 0.3
         backend = backend_of(server, tmp_path)
@@ -92,15 +92,16 @@ async def test_troubles_of_single_lines_are_asked_directly(tmp_path: Path) -> No
         await backend.close()
     assert all(isinstance(answer, GenerateResponse) for answer in answers), answers
     assert max(server.paid.values()) == 1
-    assert len(server.batches) == 1
-    assert server.paid_directly - direct == 60 - len(server.paid)
+    assert server.paid_directly == direct
 
 
 class EmptyingServer(BatchServer):
-    """The first line's answer has no text."""
+    """The answer to the first batch's first line has no text."""
 
     def _run(self, batch: dict[str, Any]) -> None:
         super()._run(batch)
+        if len(self.batches) > 1:
+            return
         first, *others = self.files[batch["output_file_id"]].splitlines()
         emptied = json.loads(first)
         for choice in emptied["response"]["body"]["choices"]:
@@ -108,7 +109,7 @@ class EmptyingServer(BatchServer):
         self.files[batch["output_file_id"]] = "\n".join([json.dumps(emptied), *others])
 
 
-async def test_a_line_without_a_text_is_paid_for_once(tmp_path: Path) -> None:
+async def test_a_line_without_a_text_is_paid_for_and_asked_again(tmp_path: Path) -> None:
     async with EmptyingServer(varied).running() as server:
         audited = backend_of(server, tmp_path, prices=PriceTable(prompt=2.0, completion=8.0))
         await audited.describe()
@@ -121,10 +122,10 @@ async def test_a_line_without_a_text_is_paid_for_once(tmp_path: Path) -> None:
         await audited.close()
     texts = [answer for answer in answers if isinstance(answer, GenerateResponse)]
     assert isinstance(again, GenerateResponse), again
-    assert server.paid_directly == direct + 1
+    assert server.paid_directly == direct
     each = {(text.prompt_tokens * 2.0 + text.completion_tokens * 8.0) / 1e6 for text in [*texts, again]}
     assert len(each) == 1
-    assert cost == pytest.approx((6 * 0.5 + 1) * each.pop())
+    assert cost == pytest.approx(7 * 0.5 * each.pop())
 
 
 async def test_an_expired_batch_keeps_what_was_ready(tmp_path: Path) -> None:
@@ -136,7 +137,7 @@ async def test_an_expired_batch_keeps_what_was_ready(tmp_path: Path) -> None:
         answers = await ask_until_answered(backend, requests(40))
         await backend.close()
     assert all(isinstance(answer, GenerateResponse) for answer in answers)
-    assert (len(server.paid), server.paid_directly - direct) == (25, 15)
+    assert (len(server.paid), server.paid_directly, len(server.batches)) == (40, direct, 2)
 
 
 async def test_a_batch_whose_start_is_unanswered_is_found(tmp_path: Path, waits: list[float]) -> None:
@@ -367,10 +368,12 @@ def test_a_line_that_cannot_be_read_is_no_answer() -> None:
 
 
 class ByOtherNames(BatchServer):
-    """Half of a batch's answers come under ids that nobody sent."""
+    """Half of the first batch's answers come under ids that nobody sent."""
 
     def _run(self, batch: dict[str, Any]) -> None:
         super()._run(batch)
+        if len(self.batches) > 1:
+            return
         lines = [json.loads(line) for line in self.files[batch["output_file_id"]].splitlines()]
         renamed = [{**line, "custom_id": f"x{line['custom_id']}"} for line in lines[::2]]
         self.files[batch["output_file_id"]] = "".join(json.dumps(line) + "\n" for line in [*renamed, *lines[1::2]])
@@ -396,4 +399,53 @@ async def test_answers_under_unknown_ids_are_paid_for(kind: type[BatchServer], t
     assert (len(again), len(texts)) == (5, 10)
     full = [(text.prompt_tokens * 2.0 + text.completion_tokens * 8.0) / 1e6 for text in texts]
     assert max(full) == pytest.approx(min(full))
-    assert cost == pytest.approx(full[0] * (10 / 2 + 5)), "all ten in the batch, and half of them again"
+    assert cost == pytest.approx(full[0] * (10 + 5) / 2), "all ten in the batch, and half of them in another"
+
+
+class ShoutingServer(BatchServer):
+    """Statuses in capitals, codes as texts, and a status that nobody knows."""
+
+    def reply(self, path: str, sent: dict[str, Any]) -> Reply:
+        reply = super().reply(path, sent)
+        if "/batches/" in path and isinstance(reply.body, dict):
+            unknown = reply.body["status"] not in ("completed", "cancelled")
+            return Reply({**reply.body, "status": "PONDERING" if unknown else reply.body["status"].upper()})
+        return reply
+
+    def _run(self, batch: dict[str, Any]) -> None:
+        super()._run(batch)
+        file = batch["output_file_id"]
+        self.files[file] = self.files[file].replace('"status_code": 200', '"status_code": "200"')
+
+
+async def test_statuses_and_codes_have_no_case_and_no_type(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with ShoutingServer(varied).running() as server:
+        backend = backend_of(server, tmp_path)
+        await backend.describe()
+        answers = await backend.run(requests(5))
+        await backend.close()
+    assert all(isinstance(answer, GenerateResponse) for answer in answers), answers
+    assert len(server.batches) == 1
+    assert "'pondering', which is not known" in caplog.text
+
+
+class CancelledServer(BatchServer):
+    """Somebody cancels each batch."""
+
+    def _run(self, batch: dict[str, Any]) -> None:
+        self.expires_after = 2
+        super()._run(batch)
+        batch["status"] = "cancelled"
+
+
+async def test_the_rest_of_a_cancelled_batch_is_not_sent_unasked(tmp_path: Path) -> None:
+    async with CancelledServer(varied).running() as server:
+        backend = backend_of(server, tmp_path)
+        await backend.describe()
+        direct = server.paid_directly
+        answers = await backend.run(requests(5))
+        await backend.close()
+    failed = [answer for answer in answers if isinstance(answer, BackendError)]
+    assert (len(failed), len(server.batches), server.paid_directly) == (3, 1, direct)
+    assert not any(error.retryable for error in failed)
+    assert "cancelled at the provider" in failed[0].message

@@ -37,6 +37,6 @@ class _Direct(httpx.AsyncBaseTransport):
 
 def ask_directly(backend: OpenAIBackend, server: RawServer) -> None:
     """Let this backend, which is to be used in the running event loop, ask this server without a socket."""
-    http = backend._client
+    http = backend.client
     http._loop = asyncio.get_running_loop()
     http._client = httpx.AsyncClient(transport=_Direct(server, http._max_connections))

@@ -1,20 +1,24 @@
-"""One lie told to one client: which scores were accepted, and how it ended."""
+"""One lie told to one client: what everyday checks, or all experiments, notice, and how large it is."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import math
+import random
+import statistics
 import tempfile
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from backends.base import Message, Prompt, Request, ScoreRequest, ScoreResponse
+from audit.analysis.self_check import EXACT_WITHIN, FOREIGN, mean_move, move
+from backends.base import Answer, Message, Prompt, ScoreRequest, ScoreResponse
+from backends.checking import number_to_repeat
 from backends.errors import BackendError
 from backends.openai import OpenAIBackend
+from backends.openai.look import thorough
 from tests.backends.openai.lies.catalogue import LIES
 from tests.backends.openai.lies.direct import ask_directly
 from tests.backends.openai.lies.server import HONEST, MODEL, Lie, Style, WordServer
@@ -33,25 +37,32 @@ SAMPLES = 40
 
 @dataclass
 class Outcome:
-    """What one client accepted. ``ended``: how, in a word or two.
+    """What one client accepted, and how it ended: complete, or why not.
 
-    ``above_bounds`` is the probability by which bounded continuations exceed their bounds, over all questions.
+    ``errors``: by how many nats exact scores are off, and by how many the truth exceeds bounds. ``noise``: by how many
+    the scores are widened.
     """
 
-    exact: int = 0
-    wrong: int = 0
-    bounds: int = 0
-    false_bounds: int = 0
-    above_bounds: float = 0.0
-    sampled: int = 0
-    outside: int = 0
+    errors: list[float] = field(default_factory=list)
+    noise: float = 0.0
     requests: int = 0
+    look_requests: int = 0
     ended: str = "complete"
 
     @property
-    def accepted_wrong(self) -> int:
-        """Wrong scores and false bounds of a run in which no problem was named."""
-        return (self.wrong + self.false_bounds) * (self.ended == "complete")
+    def is_noticed(self) -> bool:
+        """Whether no score counts, or each is an interval that is wide enough for their mean error."""
+        return self.ended != "complete" or (self.noise > EXACT_WITHIN and self.size <= self.noise)
+
+    @property
+    def is_true(self) -> bool:
+        """Whether no accepted score is wrong."""
+        return not any(error > WRONG for error in self.errors)
+
+    @property
+    def size(self) -> float:
+        """The mean error of the accepted scores, in nats."""
+        return statistics.fmean(self.errors) if self.errors else 0.0
 
 
 def questions(style: Style, n: int) -> list[ScoreRequest]:
@@ -72,21 +83,26 @@ def questions(style: Style, n: int) -> list[ScoreRequest]:
     return asked
 
 
-async def trial(lie: Lie, style: Style, seed: int, *, n: int = 24) -> Outcome:
-    """Probe a server of this style that tells this lie, and have ``n`` questions scored by it."""
+async def trial(lie: Lie, style: Style, seed: int, *, n: int = 24, all_experiments: bool = False) -> Outcome:
+    """Look at a server of this style that tells this lie, and have ``n`` questions scored by it.
+
+    ``all_experiments``: make the thorough look's instead.
+    """
     outcome = Outcome()
     async with WordServer(style, seed, lie).running() as server:
         with tempfile.TemporaryDirectory() as folder:
+            samples = SAMPLES if style == "drawn" else None
             backend = OpenAIBackend(
-                server.base_url,
-                model=MODEL,
-                api_key_env=None,
-                probe_folder=Path(folder),
-                samples=SAMPLES if style == "drawn" else None,
+                server.base_url, model=MODEL, api_key_env=None, probe_folder=Path(folder), samples=samples
             )
             ask_directly(backend, server)
             try:
-                await _run(backend, server, questions(style, n), outcome)
+                if all_experiments:
+                    made = await thorough(backend.api, await backend.probe(), lambda _: None)
+                    failed = [one.name for one in made if one.passed is False]
+                    outcome.ended = ", ".join(failed) or "complete"
+                else:
+                    await _run(backend, server, questions(style, n), outcome)
             except BackendError as error:
                 outcome.ended = f"{error.kind}: {error.message[:60]}"
             finally:
@@ -97,48 +113,56 @@ async def trial(lie: Lie, style: Style, seed: int, *, n: int = 24) -> Outcome:
 
 async def _run(backend: OpenAIBackend, server: WordServer, asked: list[ScoreRequest], outcome: Outcome) -> None:
     described = await backend.describe()
+    outcome.look_requests = server.requests
     server.probe_ended, server.pause = server.requests, 0.001
     if "score" not in described.capabilities:
         outcome.ended = "refused"
         return
     pending, refusals = asyncio.Semaphore(8), Counter[str]()
 
-    async def one(request: ScoreRequest) -> None:
+    async def one(request: ScoreRequest) -> Answer:
         async with pending:
             (answer,) = await backend.run([request])
         if isinstance(answer, ScoreResponse):
-            count(outcome, server, request, answer)
+            outcome.errors += errors(server, request, answer)
         elif isinstance(answer, BackendError):
             refusals[answer.message[:60]] += 1
+        return answer
 
-    await asyncio.gather(*map(one, asked))
+    first = dict(zip(asked, await asyncio.gather(*map(one, asked)), strict=True))
+    again = random.Random(len(asked)).sample(
+        asked, number_to_repeat(len(asked)) if backend.repeats_itself(asked[0]) else 0
+    )
+    moves = [move(first[request], (await backend.run([request]))[0]) for request in again]
     await backend.verify_identity()
+    outcome.noise = max(mean_move([m for m in moves if m <= FOREIGN]), backend.checks_made().apart)
     if backend.unverified_since is not None:
-        outcome.ended = "stopped: another model noticed"
+        outcome.ended = backend.unverified_reason
+    elif max(moves, default=0.0) > FOREIGN:
+        outcome.ended = "asked again, it answered otherwise"
     elif refusals:
         (message, times), *_ = refusals.most_common(1)
         outcome.ended = f"{times} of {len(asked)} failed: {message}"
 
 
-def count(outcome: Outcome, server: WordServer, request: Request, answer: ScoreResponse) -> None:
-    """Compare one answer with the truth."""
-    assert isinstance(request, ScoreRequest)
+def errors(server: WordServer, request: ScoreRequest, answer: ScoreResponse) -> list[float]:
+    """By how many nats exact scores are off; of bounds and intervals, how far the truth is outside."""
+    found = []
     for continuation, score in zip(request.continuations, answer.scores, strict=True):
         true = server.truth(request.prompt, continuation)
         if score.exactness == "exact":
             assert score.logprob is not None
-            outcome.exact += 1
-            outcome.wrong += abs(score.logprob - true) > WRONG
+            found.append(abs(score.logprob - true))
         elif score.exactness == "bounded":
-            outcome.bounds += 1
-            outcome.false_bounds += true > score.high + WRONG
-            outcome.above_bounds += max(math.exp(true) - math.exp(score.high), 0.0)
-        else:
-            outcome.sampled += 1
-            outcome.outside += true > score.high or (score.low is not None and true < score.low)
+            found.append(max(true - score.high, 0.0))
+    return found
 
 
-def trials(name: str, style: Style, seeds: range) -> list[Outcome]:
-    """One lie (or none: "honest") on one style of server, once for each seed."""
-    told = (lambda random: HONEST) if name == "honest" else LIES[name]
-    return [asyncio.run(trial(told(np.random.default_rng([seed, 4])), style, seed)) for seed in seeds]
+def told(name: str, seed: int) -> Lie:
+    """A lie of the catalogue, made anew; or none: "honest"."""
+    return HONEST if name == "honest" else LIES[name](np.random.default_rng([seed, 4]))
+
+
+def run_trial(name: str, style: Style, seed: int, **options: bool | int) -> Outcome:
+    """`trial` outside an event loop."""
+    return asyncio.run(trial(told(name, seed), style, seed, **options))  # type: ignore[arg-type]

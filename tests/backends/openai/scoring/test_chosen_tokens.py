@@ -12,7 +12,7 @@ import pytest
 from backends.base import ContinuationScore, ScoreRequest, ScoreResponse
 from backends.errors import BackendError
 from backends.openai import OpenAIBackend, PriceTable
-from backends.openai.probe.report import ProbeReport
+from backends.openai.look import Look
 from backends.openai.scoring.chosen_tokens import LEAST, chosen_by_completions, chosen_by_score
 from tests.backends.openai.lies.server import MODEL, Style, WordServer
 from tests.backends.openai.lies.word_model import VOCABULARY
@@ -45,7 +45,7 @@ def hosted(server: WordServer, folder: Path, **options: Any) -> OpenAIBackend:
     return OpenAIBackend(server.base_url, model=MODEL, api_key_env=None, probe_folder=folder, **options)
 
 
-async def probed(server: WordServer, folder: Path) -> ProbeReport:
+async def probed(server: WordServer, folder: Path) -> Look:
     async with server.running():
         backend = hosted(server, folder)
         report = await backend.probe()
@@ -119,7 +119,7 @@ async def chosen(server: WordServer, folder: Path, ids: list[int]) -> dict[int, 
     ask = chosen_by_score if server.style == "score" else chosen_by_completions
     prefix = tuple(map(server._id, server.tokens("Anna saw Ben in the")))
     try:
-        return (await ask(backend._api, {prefix: ids}))[prefix]
+        return (await ask(backend.api, {prefix: ids}))[prefix]
     finally:
         await backend.close()
 

@@ -10,7 +10,7 @@ import pytest
 from backends.base import ScoreRequest
 from backends.errors import BackendError
 from backends.http.client import HttpClient
-from backends.http.keys import ApiKey
+from backends.http.keys import ApiKeys
 from backends.http.usage import Usage
 from backends.openai import OpenAIBackend
 from backends.openai.capabilities import ServerCapabilities, TextRoute
@@ -43,7 +43,7 @@ class SlowServer(WordServer):
 
 
 def routes(server: WordServer, route: TextRoute, *, timeout: float = 5.0) -> Routes:
-    client = HttpClient(server.base_url, ApiKey(None, None), timeout=timeout, max_connections=CONNECTIONS)
+    client = HttpClient(server.base_url, ApiKeys((), None), timeout=timeout, max_connections=CONNECTIONS)
     family = None if server.style == "echo" else "sglang" if server.style == "score" else "vllm"
     found = ServerCapabilities(text_route=route, completions=True, takes_ids=family is not None, largest_k=20)
     tokenizer = RemoteTokenizer(client, MODEL, family) if family else None  # type: ignore[arg-type]

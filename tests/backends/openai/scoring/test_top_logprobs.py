@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.errors import BackendError
-from backends.openai.probe.session import max_abs_diff
 from backends.openai.scoring.censoring import upper_bound
 from backends.openai.scoring.teacher_forcing import Reach, TextForcing, starts_a_token
 from backends.openai.scoring.top_logprobs import (
@@ -80,23 +79,6 @@ def test_a_string_out_of_order_identifies_no_token() -> None:
 def test_blanks_and_broken_characters_identify_no_token(text: str) -> None:
     top = read_top_logprobs(legacy({" F": -0.9, text: -2.0}, " F"), 2)
     assert not top.identifies(top.tokens[1])
-
-
-def test_bytes_of_a_broken_characters_text_identify_no_token() -> None:
-    # vLLM gives the bytes of what a token decodes to: two tokens that are parts of characters have the same.
-    def entry(text: str, data: bytes, value: float) -> dict[str, object]:
-        return {"token": text, "bytes": list(data), "logprob": value}
-
-    lossy = "�".encode()
-    tops = [entry(" F", b" F", -0.9), entry("�", lossy, -1.5), entry("�", lossy, -2.5), entry("é", "é".encode(), -3.0)]
-    content = [{**tops[0], "top_logprobs": tops}]
-    top = read_top_logprobs({"choices": [{"index": 0, "logprobs": {"content": content}}]}, 4)
-    assert top.identity == "bytes"
-    assert [t.data for t in top.tokens] == [b" F", None, None, "é".encode()]
-    # Either may be the start of "è", which its own bytes would not show.
-    assert len(top.prefixes_of("è".encode())) == 2
-    moved = TopLogprobs((top.tokens[0], top.tokens[2], top.tokens[1], top.tokens[3]), 4, " F", "bytes")
-    assert max_abs_diff(top, moved) == 0
 
 
 def chat_list(*entries: tuple[str, bytes | None, float]) -> dict[str, object]:

@@ -1,0 +1,108 @@
+"""The base of a backend over HTTP: a client, its key and limits, and what its requests cost.
+
+A service is a class with an `answer`: it writes the request for the service, sends it by `HttpBackend.post`, and reads
+the reply. `tests/backends/http/contract.py` tests one.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, ClassVar
+
+import httpx
+
+from backends.base import Answer, Backend, Request, Response
+from backends.errors import BackendError
+from backends.http.client import Accept, HttpClient
+from backends.http.errors import UnsentError
+from backends.http.options import HttpOptions
+from backends.http.usage import Usage
+
+#: After these errors the server may have done the work and charged for it.
+MAY_BE_CHARGED = ("timeout", "connection", "malformed", "inconsistent")
+
+
+class HttpBackend(Backend):
+    """A model behind a service over HTTP.
+
+    Attributes
+    ----------
+    options : HttpOptions
+    client : HttpClient
+    usage : Usage
+        Requests, tokens and cost so far.
+    """
+
+    path_options: ClassVar[Mapping[str, Collection[str]]] = {"key_file": (), "ca_bundle": ()}
+    #: What sends its requests.
+    client_type: ClassVar[type[HttpClient]] = HttpClient
+
+    def __init__(self, options: HttpOptions) -> None:
+        self.options = options
+        self.model, self.base_url, self.key = options.model, options.servers[0], options.key
+        self.max_in_flight = options.max_in_flight * len(options.servers)
+        self.usage = Usage(options.prices, options.max_cost)
+        self.client = self.connection(self.base_url)
+
+    def connection(self, url: str) -> HttpClient:
+        """A new client of one server."""
+        options = self.options
+        most = options.max_in_flight + 1  # a check of the answers may be under way beside them
+        return self.client_type(
+            url, self.key, timeout=options.timeout, max_connections=most, options=options.connection
+        )
+
+    @property
+    def endpoint(self) -> str:  # type: ignore[override]
+        """Host and key identity, to which a server's rate limits apply."""
+        return f"{httpx.URL(self.base_url).netloc.decode()} key {self.key.identity()}"
+
+    def check(self) -> None:
+        """Raise `ConfigError` for a key or limit that cannot work. Sends nothing."""
+        self.options.check()
+
+    async def run(self, batch: Sequence[Request]) -> list[Answer]:
+        return [await self._answer(request) for request in batch]
+
+    async def _answer(self, request: Request) -> Answer:
+        try:
+            return await self.answer(request)
+        except BackendError as error:
+            return error
+
+    @abstractmethod
+    async def answer(self, request: Request) -> Response:
+        """The answer to one request. Raises `BackendError`."""
+
+    async def post(self, path: str, body: dict[str, Any], *, accept: Accept = lambda _: None) -> dict[str, Any]:
+        """The JSON reply to ``body``, paid within ``max_cost``. Raises `BackendError`.
+
+        ``body`` and the reply's ``usage`` are counted in OpenAI's terms (`Usage`).
+        """
+        reserved = self.usage.reserve(body)
+        reply: dict[str, Any] | None = None
+        charged = True
+        try:
+            reply = await self.client.post(path, body, accept=accept)
+        except BackendError as error:
+            charged = error.kind in MAY_BE_CHARGED and not isinstance(error, UnsentError)
+            raise
+        finally:
+            self.usage.settle(reserved, reply, charged=charged)
+        return reply
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.client.close()
+
+    def spent(self) -> float | None:
+        return self.usage.cost
+
+    def highest_cost(self, prompt_tokens: int, completion_tokens: int) -> float | None:
+        prices = self.options.prices
+        return None if prices is None else prices.cost(prompt_tokens, completion_tokens)
+
+    def limit_cost(self, max_cost: float) -> None:
+        if self.options.prices is not None:
+            self.usage.limit(max_cost)

@@ -1,0 +1,174 @@
+"""The options of any backend over HTTP: one model, whose fields are the backend's keywords."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, model_validator
+
+from backends.errors import ConfigError
+from backends.http.address import REPLICAS, server_url
+from backends.http.client import ConnectionOptions
+from backends.http.keys import VARIABLES, Credential, check_key_for, credential
+from backends.http.usage import PriceTable
+from backends.options import AS_TUPLE, OnError, Options, refused, refused_at
+
+_KEY_HEADERS = frozenset(("authorization", "api-key", "x-api-key", "x-goog-api-key", "proxy-authorization"))
+_KEY_FIELDS = frozenset(("key", "code", "token", "access_token", "api_key", "api-key", "subscription-key", "sig"))
+#: In a body these name keys, and nothing else.
+_KEY_NAMES = frozenset(("authorization", "api_key", "api-key", "apikey", "access_token", "x-api-key"))
+
+
+def _headers(given: Mapping[str, str]) -> Mapping[str, str]:
+    for name, value in given.items():
+        if name.lower() in _KEY_HEADERS:
+            raise refused_at((name,), "…", "a header for keys", "Name the key by api_key_env, its header by key_header")
+        if not name.isascii() or not value.isascii() or not value.isprintable():
+            raise refused_at((name,), value, "not a header", "Use printable ASCII")
+    return dict(given)
+
+
+def _query(given: Mapping[str, str]) -> Mapping[str, str]:
+    for name in given:
+        if name.lower() in _KEY_FIELDS:
+            raise refused_at((name,), "…", "a field for keys", "Name the key by api_key_env")
+    return dict(given)
+
+
+def _names(given: Any) -> Iterator[str]:
+    """The names of all fields, also of nested ones."""
+    if isinstance(given, Mapping):
+        for name, value in given.items():
+            yield str(name)
+            yield from _names(value)
+    elif isinstance(given, list | tuple):
+        for value in given:
+            yield from _names(value)
+
+
+def _body(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    for name in _names(given):
+        if name.lower() in _KEY_NAMES:
+            raise refused_at((name,), "…", "a field for keys", "Name the key by api_key_env")
+    try:
+        json.dumps(given, allow_nan=False)
+    except (TypeError, ValueError):
+        raise refused("not JSON", "Use texts, numbers, true, false, null, lists and tables") from None
+    return dict(given)
+
+
+Url = Annotated[str, AfterValidator(server_url)]
+OptionalPath = Annotated[str | Path | None, OnError("not a text", "Write it in quotes")]
+OptionalText = Annotated[str | None, Field(min_length=1), OnError("not a text", "Write it in quotes")]
+AtLeastOne = Annotated[int, Field(ge=1)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False), OnError("not a time limit", "Give seconds above 0")]
+CostLimit = Annotated[
+    float | None, Field(gt=0, allow_inf_nan=False), OnError("not a limit to costs", "Give a number above 0")
+]
+Variables = Annotated[
+    str | Annotated[tuple[str, ...], AS_TUPLE] | None, VARIABLES, OnError("not a name", "Name environment variables")
+]
+ModelName = Annotated[str, Field(min_length=1), OnError("not a text", "Name the model as the server knows it")]
+Headers = Annotated[
+    Mapping[str, str], AfterValidator(_headers), OnError("not headers", "Write them as a table of texts")
+]
+Query = Annotated[
+    Mapping[str, str], AfterValidator(_query), OnError("not fields of a query", "Write them as a table of texts")
+]
+ExtraBody = Annotated[
+    Mapping[str, Any], AfterValidator(_body), OnError("not fields of a request", "Write them as a table")
+]
+
+
+class HttpOptions(Options):
+    """How a service is reached, and what it may cost.
+
+    Attributes
+    ----------
+    base_url : str
+        Up to and including the version: ``https://api.openai.com/v1``.
+    urls : list of str, optional
+        Instead of ``base_url``: several servers of one model. ``max_in_flight`` applies to each. Whether they serve
+        the same model is verified first, and again when one comes back that was down.
+    model : str
+        Name of the model, as the server knows it.
+    api_key_env : str, list of str or None
+        Environment variable that holds the key; several are used in turn. None (in a file: "") for a server that
+        needs no key.
+    key_file : str or Path, optional
+        Instead, a file that holds the key and that only its owner can read (mode 0600).
+    token : callable or str, optional
+        Instead of a key: "azure" for Entra (extra ``azure``), "google" for the application default credentials (extra
+        ``google``), or a function that returns a currently valid token (in a file: its ``module:function``), such as
+        ``aws_bedrock_token_generator.provide_token``. A token that the server refuses is renewed at once.
+    key_header : str
+        The header that carries the key: ``api-key`` for Azure's older endpoints.
+    timeout : float
+        Seconds for one whole exchange with the server.
+    max_in_flight : int
+        Maximum number of concurrent requests.
+    prices : PriceTable, optional
+        Prices per million tokens, or a mapping of ``prompt``, ``completion`` and optionally ``cached``.
+    max_cost : float, optional
+        In the currency of ``prices``. A request that could exceed it is not sent.
+    headers, query, extra_body : mapping
+        Sent with every request: HTTP headers, fields of the URL's query (Azure's ``api-version``), and fields of the
+        body (OpenRouter's ``provider``, vLLM's ``chat_template_kwargs``). They are part of the model's identity,
+        except for headers that only identify the client.
+    proxy : str, optional
+        URL of a proxy, or the environment variable that holds it. No proxy is taken from the environment by default.
+    ca_bundle : str or Path, optional
+        File of certificates to trust in addition to the usual ones, e.g. a company's own authority.
+    """
+
+    base_url: Url | None = None
+    urls: Annotated[tuple[Url, ...], AS_TUPLE, REPLICAS] | None = None
+    model: ModelName
+    api_key_env: Variables = None
+    key_file: OptionalPath = None
+    token: Callable[[], str] | OptionalText = None
+    key_header: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")] = "Authorization"
+    timeout: Seconds = 120.0
+    max_in_flight: AtLeastOne = 8
+    prices: PriceTable | None = None
+    max_cost: CostLimit = None
+    headers: Headers = Field(default_factory=dict)
+    query: Query = Field(default_factory=dict)
+    extra_body: ExtraBody = Field(default_factory=dict)
+    proxy: OptionalText = None
+    ca_bundle: OptionalPath = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_tables(cls, given: Any) -> Any:
+        """None stands for an empty table."""
+        tables = ("headers", "query", "extra_body")
+        return {name: value for name, value in given.items() if value is not None or name not in tables}
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The URLs of all servers. Raises `ConfigError` unless one of ``base_url`` and ``urls`` is given."""
+        if (self.base_url is None) == (self.urls is None):
+            raise ConfigError("base_url", self.base_url, "one of base_url and urls is needed", "Give one of them")
+        return self.urls or (str(self.base_url),)
+
+    @property
+    def key(self) -> Credential:
+        """Where the key comes from; read when it is used."""
+        return credential(self.api_key_env, self.key_file, self.token)
+
+    @property
+    def connection(self) -> ConnectionOptions:
+        """How the servers are reached."""
+        bundle = None if self.ca_bundle is None else str(self.ca_bundle)
+        return ConnectionOptions(self.proxy, bundle, self.key_header, self.headers, self.query)
+
+    def check(self) -> None:
+        """Raise `ConfigError` for a key, limit, proxy or certificate that cannot work."""
+        if self.max_cost is not None and self.prices is None:
+            raise ConfigError("max_cost", self.max_cost, "no prices are given", "Give prices too, per million tokens")
+        check_key_for(self.servers, self.key)
+        self.connection.check()

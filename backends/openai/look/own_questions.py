@@ -1,0 +1,199 @@
+"""Checks on a run's own questions while it runs: words drawn after some of them, and their scores against the lists.
+
+No prompt of our own shows numbers that are false for the audited questions alone. Each check is one request: its list
+is compared with the question's score, and the words drawn beside it with the list.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from backends.base import ChecksMade, GenerateRequest, Prompt, Sampling, ScoreRequest, ScoreResponse
+from backends.checking import MOST_LATE, drawn_early, drawn_late
+from backends.errors import BackendError
+from backends.openai.look.draw_test import LEVEL, Place, surprise
+from backends.openai.look.prompt_counts import PromptCounts
+from backends.openai.look.record import Look
+from backends.openai.protocol.api import ServerApi
+from backends.openai.protocol.parameters import sampling_options
+from backends.openai.response_ids import ModelChangedError
+from backends.openai.scoring.tokenizer import RemoteTokenizer
+from backends.openai.scoring.top_logprobs import TopLogprobs, read_top_logprobs
+
+#: Answers drawn after a question, their words where a request gives one answer and where it gives several, and entries
+#: of the list at each word.
+_DRAWS, _TOKENS, _LISTED = 20, (32, 4), 100
+#: Nats by which a score and the list after the question differ by noise at most, and below what they are not compared.
+_OFF, _LIKELY = 1.0, -6.0
+#: How many questions must differ.
+_FEWEST_OFF = 2
+#: Draws after which they are tested the first time; then at the end.
+_TESTED_EARLY = 9
+#: Failures after which no more is drawn: the server does not do it.
+_MOST_FAILED = 2
+
+
+class RunChecks:
+    """The checks of one run. ``named``: the hub's name of the model's own tokenizer, if the user gave one.
+
+    Attributes
+    ----------
+    made : ChecksMade
+    """
+
+    def __init__(self, api: ServerApi, look: Look, tokenizer: RemoteTokenizer | None, named: str | None = None) -> None:
+        self._api, self._look, self._tokenizer = api, look, tokenizer
+        self._counts = PromptCounts(named) if named else None
+        self._asked = self._drawn = self._failed = self._questions = 0
+        self._last: deque[tuple[ScoreRequest, ScoreResponse]] = deque(maxlen=MOST_LATE)
+        self._places: list[Place] = []
+        self._moves: list[float] = []
+        self._choices = min(look.capabilities.choices, _DRAWS)
+
+    @staticmethod
+    def most_requests(questions: int) -> int:
+        """How many requests these checks take at most, of so many questions."""
+        return drawn_early(questions) + drawn_late(questions)
+
+    def requests(self, questions: int, scored: int) -> int:
+        """How many requests these checks will take."""
+        return self.most_requests(scored) if self._look.lists else 0
+
+    @property
+    def made(self) -> ChecksMade:
+        """What was checked so far."""
+        apart = math.fsum(self._moves) / len(self._moves) if self._moves else 0.0
+        return ChecksMade(self._look.prompts, self._questions, len(self._places), apart)
+
+    async def after(self, request: ScoreRequest, response: ScoreResponse) -> None:
+        """Draw after a question that was just answered, if it is one of the early ones that are checked.
+
+        Raises `ModelChangedError` if the draws so far, or the scores, cannot be true.
+        """
+        self._asked += 1
+        if self._drawn < drawn_early(self._asked):
+            self._drawn += 1
+            await self._draw(request, response)
+            if self._drawn == _TESTED_EARLY:
+                self._test()
+        else:
+            self._last.append((request, response))
+
+    async def at_the_end(self) -> None:
+        """Draw after some of the last questions. Raises `ModelChangedError` as `after` does."""
+        late = drawn_late(self._asked)
+        for request, response in [*self._last][-late:] if late else []:
+            await self._draw(request, response)
+        self._last.clear()
+        self._test()
+
+    async def _draw(self, request: ScoreRequest, response: ScoreResponse) -> None:
+        if self._failed > _MOST_FAILED or not self._look.lists:
+            return
+        try:
+            answer = await self._ask(request.prompt)
+        except BackendError as error:
+            if error.kind in ("bad_request", "unsupported") and self._choices > 1:
+                self._choices = 1  # it gives no lists beside several answers
+            self._failed += 1
+            return
+        if answer is None:
+            return
+        if self._counts is not None:
+            self._counts.add(request.prompt, answer.get("usage"))
+        k = self._k(of_texts=isinstance(request.prompt, str) or self._look.capabilities.chat_route == "rendered")
+        tops = _lists(answer, k)
+        if tops:
+            self._questions += 1
+            self._places += [Place.of(top, [top.sampled]) for top in tops]
+            self._moves += _moves(response, tops[0])
+
+    async def _ask(self, prompt: Prompt) -> dict[str, Any] | None:
+        """Draws with their list after a prompt; None where servers differ in how they continue it."""
+        found, api = self._look.capabilities, self._api
+        one = GenerateRequest("", Sampling(temperature=1.0, max_tokens=_TOKENS[self._choices > 1]))
+        options: dict[str, Any] = {**sampling_options(one, found.family), "n": self._choices}
+        if self._choices == 1:
+            del options["n"]
+        if found.seed_works:
+            options["seed"] = random.getrandbits(31)
+        if not isinstance(prompt, str) and found.chat_route == "rendered":
+            prompt = await api.rendered_chat(prompt)
+        if isinstance(prompt, str):
+            k = self._k(of_texts=True)
+            sent = await self._tokenizer.ids(prompt) if found.takes_ids and self._tokenizer is not None else prompt
+            return await api.completion(sent, logprobs=k, **options) if k else None
+        k = self._k(of_texts=False)
+        if prompt[-1].role == "assistant" or not k:
+            return None
+        return await api.chat(prompt, logprobs=True, top_logprobs=k, **options)
+
+    def _k(self, of_texts: bool) -> int:
+        """How many entries of a list are asked for."""
+        found = self._look.capabilities
+        return min(found.largest_k if of_texts else found.largest_chat_k, _LISTED)
+
+    def _test(self) -> None:
+        """Raise `ModelChangedError` for what cannot be true."""
+        if self._counts is not None and (problem := self._counts.problem()):
+            raise ModelChangedError(problem)
+        off = [move for move in self._moves if move > _OFF]
+        if len(off) >= _FEWEST_OFF:
+            raise ModelChangedError(
+                f"the scores of {len(off)} of {len(self._moves)} words are up to {max(off):.2g} nats from what it "
+                "lists after the same questions: two models answer, or one of its two kinds of numbers is false. "
+                "Set the model's version and provider (extra_body)"
+            )
+        chance, too_likely = surprise(self._places) if self._places else (1.0, False)
+        if chance > LEVEL:
+            return
+        made = self.made
+        seen = f"{made.draws} words drawn after {made.questions} of the run's questions are too"
+        if too_likely:
+            raise ModelChangedError(
+                f"{seen} likely by its own lists: it draws with a top-k, top-p or temperature of its own, or its lists "
+                'are flatter than the model. Set extra_body={"top_k": 0, "min_p": 0}, or the server\'s defaults so'
+            )
+        raise ModelChangedError(
+            f"{seen} unlikely by its own lists: these hold a temperature, a top-k or another model's numbers. Let the "
+            "server list the model's own (vLLM: --logprobs-mode raw_logprobs --generation-config vllm)"
+        )
+
+
+def _lists(answer: Mapping[str, Any], k: int) -> list[TopLogprobs]:
+    """The list at each place of each choice, with the word drawn there; empty if one cannot be read."""
+    choices = answer.get("choices")
+    try:
+        return [
+            read_top_logprobs({"choices": [place]}, k)
+            for choice in (choices if isinstance(choices, list) else [])
+            for place in _places_of(choice)
+        ]
+    except (BackendError, AttributeError, KeyError, TypeError):
+        return []
+
+
+def _places_of(choice: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A choice for each word that was drawn."""
+    logprobs = choice["logprobs"]
+    if logprobs.get("content"):
+        for one in logprobs["content"]:
+            yield {"message": {"content": one["token"]}, "logprobs": {"content": [one]}}
+        return
+    for token, top in zip(logprobs["tokens"], logprobs["top_logprobs"], strict=True):
+        yield {"text": token, "logprobs": {"tokens": [token], "top_logprobs": [top]}}
+
+
+def _moves(response: ScoreResponse, top: TopLogprobs) -> list[float]:
+    """By how many nats the scores' likely first tokens differ from the list."""
+    listed = {token.text: token.logprob for token in top.tokens if top.identifies(token)}
+    firsts = [score.tokens[0] for score in response.scores if score.boundary == "clean" and score.tokens]
+    return [
+        abs(first.logprob - listed[first.text])
+        for first in firsts
+        if first.exact and first.start == 0 and listed.get(first.text, -math.inf) > _LIKELY
+    ]

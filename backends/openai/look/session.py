@@ -1,0 +1,169 @@
+"""A look in progress: how its requests are sent and counted, and what two lists have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal, ParamSpec, TypeVar
+
+from backends.errors import BackendError
+from backends.http.retries import with_retries
+from backends.openai.capabilities import ZERO_TEMPERATURE, ServerCapabilities
+from backends.openai.protocol.api import ServerApi
+from backends.openai.scoring.top_logprobs import ListedToken, TopLogprobs
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Kind = Literal["text", "chat"]
+
+#: Failures that say nothing of what the server accepts.
+_FATAL = ("rate_limited", "timeout", "connection", "quota")
+#: Seconds after which the line is said again.
+_TELL_EVERY = 1.8
+#: Nats. Two lists of one prompt are this near, or else the server's noise or temperature is in them.
+SAME = 0.01
+#: Nats below a list's likeliest tokens where noise is large, and of no weight.
+_NEGLIGIBLE = -8.0
+#: Nats by which entries of one list may differ, and share of them that two equal lists have in common.
+_EQUAL, _MOST_NOISE, _COMMON = 1e-3, 0.02, 0.9
+#: Different values without which two true lists may be equal: of a sure model's answer.
+_FEWEST_VALUES = 5
+#: Parameters of chats that are tried together, and how a refusal names the fewest tokens.
+_OPTIONAL = ("top_p", "seed", "stop")
+_LEAST = re.compile(r"max_(?:completion_|output_)?tokens\D{0,80}?(\d+)|at least (\d+)", re.I)
+_LARGEST_LEAST = 64
+#: How a refusal says that a temperature of 1 is taken.
+_ONE_ALONE = re.compile(r"default|only|must be|does not support 0")
+
+
+class Looking:
+    """A look in progress.
+
+    Attributes
+    ----------
+    found : ServerCapabilities
+        What has been shown so far.
+    distrusted : dict
+        Why no list of texts, or of chats, is used.
+    notes : list of str
+        What a reader of figures must know.
+    lists : dict
+        The list after the first prompt of each kind.
+    prompts : int
+        Different prompts that got different lists.
+    noise : float
+        Nats by which a list moved when it was asked for again.
+    without_lists : str
+        Why there are none.
+    refusal : BackendError or None
+        Why not even the plainest request is answered.
+    """
+
+    def __init__(self, api: ServerApi, say: Callable[[str], None], most: int) -> None:
+        self.api, self._say, self.most = api, say, most
+        self._before = api.client.requests
+        self.found = ServerCapabilities()
+        self.distrusted: dict[Kind, str] = {}
+        self.notes: list[str] = []
+        self.lists: dict[Kind, TopLogprobs] = {}
+        self.prompts, self.noise = 0, 0.0
+        self.without_lists = ""
+        self.refusal: BackendError | None = None
+
+    @property
+    def spent(self) -> int:
+        """How many requests were sent."""
+        return self.api.client.requests - self._before
+
+    def has_room(self, requests: int = 1) -> bool:
+        """Whether so many more may be sent."""
+        return self.spent + requests <= self.most
+
+    def update(self, **found: Any) -> None:
+        """Set fields of `found`."""
+        self.found = self.found.model_copy(update=found)
+
+    def distrust(self, kind: Kind, reason: str) -> None:
+        """Use no list of this kind; the first reason is kept."""
+        self.distrusted.setdefault(kind, reason)
+
+    async def ask(self, ask: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> T | BackendError:
+        """The answer, or why there is none. Raises `BackendError` if the server cannot be reached."""
+        task = asyncio.ensure_future(self._answer(ask, *args, **options))
+        started = time.monotonic()
+        while not task.done():
+            waited = time.monotonic() - started
+            wait = f", {waited:.0f} s" if waited > 1 else ""
+            self._say(f"looking at {self.api.client.base_url}: request {self.spent + 1} of at most {self.most}{wait}")
+            await asyncio.wait({task}, timeout=_TELL_EVERY)
+        return task.result()
+
+    async def _answer(self, ask: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> T | BackendError:
+        works = self.found.completions or self.found.chat
+        try:
+            return await ask(*args, **options) if works else await with_retries(ask, *args, **options)
+        except BackendError as error:
+            if error.kind not in _FATAL:
+                return error
+            if not works:
+                raise
+            return await with_retries(ask, *args, **options)
+
+    def adapt(self, refusal: BackendError) -> bool:
+        """Write requests as a refusal says they must be. Returns whether to ask again."""
+        parameters, said = self.api.parameters, refusal.message.lower()
+        refused = {*parameters.refused}
+        if refusal.kind not in ("bad_request", "unsupported"):
+            return False
+        least = max((int(n) for n in sum(_LEAST.findall(said), ()) if n), default=0)
+        if 1 < least <= _LARGEST_LEAST and parameters.min_tokens < least:
+            parameters.min_tokens = least
+            return True
+        if "temperature" in said and not self.api.temperature:
+            self.api.temperature = 1.0
+            # Some take 1 alone, and say so; others take no temperature at all (Claude from Opus 4.7 on), and draw at 1.
+            one = ZERO_TEMPERATURE if _ONE_ALONE.search(said) else "temperature"
+            parameters.refused = tuple(sorted(refused | {one}))
+            return True
+        named = {name for name in _OPTIONAL if re.search(rf"\b{name}\b", said)}
+        named |= {"temperature"} if "temperature" in said else set()
+        named |= {"system"} if re.search(r"\bsystem\b", said) else set()
+        parameters.refused = tuple(sorted(refused | named))
+        return bool(named - refused)
+
+
+def apart(a: TopLogprobs | BackendError, b: TopLogprobs | BackendError) -> float:
+    """Largest difference of two lists of one prompt, in nats, over likely tokens that both identify; inf if none."""
+    if isinstance(a, BackendError) or isinstance(b, BackendError):
+        return float("inf")
+    values = _values(b)
+    gaps = [
+        abs(value - values[key])
+        for key, value in _values(a).items()
+        if key in values and max(value, values[key]) > _NEGLIGIBLE
+    ]
+    return max(gaps, default=float("inf"))
+
+
+def are_equal(a: TopLogprobs, b: TopLogprobs, noise: float) -> bool:
+    """Whether two prompts got the same list, which has too many values to be equal by chance."""
+    one, other = _values(a), _values(b)
+    common = one.keys() & other.keys()
+    if min(len({*one.values()}), len({*other.values()})) < _FEWEST_VALUES:
+        return False
+    if len(common) < _COMMON * max(len(one), len(other)):
+        return False
+    return max(abs(one[key] - other[key]) for key in common) <= max(_EQUAL, min(2 * noise, _MOST_NOISE))
+
+
+def _values(top: TopLogprobs) -> dict[object, float]:
+    """The values of tokens that are listed once."""
+    counts = Counter(map(_key, top.tokens))
+    return {_key(token): token.logprob for token in top.tokens if counts[_key(token)] == 1}
+
+
+def _key(token: ListedToken) -> object:
+    return token.token_id if token.token_id is not None else token.data or token.text

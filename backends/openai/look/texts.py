@@ -1,0 +1,298 @@
+"""What a look asks about texts: lists, their temperature and noise, twins, token ids, and rows of whole texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from backends.errors import BackendError
+from backends.openai.look.copied import TEXT as COPIED
+from backends.openai.look.copied import rewritten
+from backends.openai.look.session import SAME, Looking, apart, are_equal
+from backends.openai.scoring.chosen_tokens import chosen_by_completions, chosen_by_score
+from backends.openai.scoring.next_tokens import next_tokens
+from backends.openai.scoring.prompt_logprobs import echoed, prompt_logprobs
+from backends.openai.scoring.tokenizer import RemoteTokenizer
+from backends.openai.scoring.top_logprobs import NothingDrawnError, TopLogprobs
+from backends.reading.reasoning import text_of
+
+_DAYS = " ".join(
+    f"On {day} {who} told {whom} about the old house by the river."
+    for day, who, whom in (
+        *(("Monday", "Anna", "Ben"), ("Tuesday", "Clara", "David"), ("Wednesday", "the nurse", "Anna")),
+        *(("Thursday", "Ben", "Clara"), ("Friday", "the pilot", "David"), ("Saturday", "Anna", "the nurse")),
+        *(("Sunday", "Clara", "the pilot"), ("Monday", "David", "Ben"), ("Tuesday", "the nurse", "Clara")),
+    )
+)
+#: Longer than the contexts and caches of a hundred tokens that were met.
+BASE = f"Yesterday it was cold. {_DAYS}\nThen she said that the"
+_TWINS = {"start": BASE.replace("Yesterday", "Tomorrow", 1), "end": BASE.removesuffix("that the") + "that a"}
+#: Entries asked for at first, and where a refusal names no number; of lists that are compared; of a whole vocabulary.
+_FIRST_K, _LESS, COMPARED, WHOLE = 1000, (100, 20, 5, 1), 100, 10**6
+#: Listed words of which some begin with a space.
+_FEWEST_WORDS = 4
+#: Answers asked for at once.
+_CHOICES = 20
+#: Nats by which a row may differ from the list after the same text: half precision.
+_OFF = 0.05
+#: Tokens that a word has at least, on average.
+_LEAST_COUNTED = 0.8
+#: Nats. Lists that move more are of no use.
+MAX_NOISE = 1.0
+
+Ask = Callable[[int], Awaitable[TopLogprobs]]
+
+
+async def longest_list(look: Looking, ask: Ask, most: int) -> tuple[TopLogprobs | BackendError, int]:
+    """The longest list of up to ``most`` entries and its length, or the last refusal; requests are adapted to it."""
+    k, tries = most, 0
+    while True:
+        top, tries = await look.ask(ask, k), tries + 1
+        if isinstance(top, TopLogprobs):
+            return top, min(k, len(top.tokens))
+        if top.kind == "inconsistent" and not look.api.temperature:
+            look.api.temperature = 1.0  # at 0 some servers list the drawn token alone
+            continue
+        if isinstance(top, NothingDrawnError) or top.kind not in ("bad_request", "unsupported", "server"):
+            return top, 0
+        if look.adapt(top):
+            continue
+        less = [int(n) for n in re.findall(r"\d+", top.message) if 0 < int(n) < min(k, most)]
+        k = max(less, default=next((n for n in _LESS if n < k), 0))
+        if k == 0 or tries > len(_LESS) or top.kind == "unsupported":
+            return top, 0
+
+
+async def look_at_texts(look: Looking) -> None:
+    """Whether texts are continued, and by which route they can be scored."""
+    api, before = look.api, look.api.usage.prompt_tokens
+    top, k = await longest_list(look, lambda k: next_tokens(api, BASE, k), _FIRST_K)
+    if isinstance(top, BackendError):
+        look.without_lists = str(top)
+        plain: Any = top
+        if top.kind not in ("not_found", "auth"):
+            plain = await look.ask(api.completion, BASE, max_tokens=1, temperature=1.0)
+        if isinstance(plain, dict) and "choices" in plain:
+            look.update(completions=True)
+        else:
+            look.refusal = plain if isinstance(plain, BackendError) else BackendError("not_found", "another API")
+        return
+    counted = api.usage.prompt_tokens - before
+    look.update(completions=True, largest_k=k, identity=top.identity)
+    look.lists["text"] = top
+    tokenizer = await _tokenizer(look)
+    await temperature_and_noise(look, top, lambda: next_tokens(api, BASE, min(k, COMPARED)))
+    if look.found.family == "llama.cpp" and look.noise > SAME:
+        await _uncached(look, min(k, COMPARED))
+    await _twins(look, look.lists["text"])
+    copied = await look.ask(api.completion, COPIED, max_tokens=24, temperature=api.temperature)
+    if isinstance(copied, dict) and (problem := rewritten(copied)):
+        look.distrust("text", problem)
+    _counts(look, copied, counted)
+    if top.identity != "ids" and _lost_spaces(top):
+        look.distrust("text", "listed words have lost the space before them: two words share one string. Update it")
+    if k == _FIRST_K:
+        await _whole(look)
+    by_ids = tokenizer is not None and await _by_ids(look, tokenizer)
+    route = await _rows(look, tokenizer if by_ids else None)
+    if look.noise > MAX_NOISE:
+        look.distrust("text", f"its numbers move by {look.noise:.2g} nats when a prompt is repeated")
+    if "text" not in look.distrusted:
+        look.update(text_route=route or ("top_k_ids" if by_ids else "top_k"))
+
+
+async def temperature_and_noise(look: Looking, first: TopLogprobs, ask: Callable[[], Awaitable[TopLogprobs]]) -> None:
+    """Whether the list is the same where the answer is drawn at temperature 1, and how far it moves by itself."""
+    before, look.api.temperature = look.api.temperature, 1.0
+    warm = await look.ask(ask)
+    look.api.temperature = before
+    moved = apart(first, warm)
+    if before or moved <= SAME:
+        look.noise = max(look.noise, moved if moved < float("inf") else 0.0)
+        look.update(temperature=before)
+        return
+    again = await look.ask(ask)
+    noise = apart(first, again)
+    if noise >= moved / 2:
+        look.noise = max(look.noise, min(noise, moved))
+    else:
+        look.noise, look.api.temperature = max(look.noise, noise), 1.0
+        look.notes.append("its lists depend on the temperature, so 1 is asked for")
+    look.update(temperature=look.api.temperature)
+
+
+async def _uncached(look: Looking, k: int) -> None:
+    """Bypass llama.cpp's cache of prompts if its numbers are then steadier."""
+    look.api.always_sent = {"cache_prompt": False}
+    first, again = [await look.ask(next_tokens, look.api, BASE, k) for _ in range(2)]
+    if isinstance(first, TopLogprobs) and apart(first, again) < look.noise / 2:
+        look.noise, look.lists["text"] = apart(first, again), first
+        look.update(uncached=True)
+    else:
+        look.api.always_sent = {}
+
+
+async def _twins(look: Looking, top: TopLogprobs) -> None:
+    """Prompts that differ at one end must get other lists."""
+    k = min(look.found.largest_k, COMPARED)
+    alike = []
+    for place, text in _TWINS.items():
+        other = await look.ask(next_tokens, look.api, text, k)
+        if isinstance(other, TopLogprobs):
+            alike += [place] * are_equal(_cut(top, k), _cut(other, k), look.noise)
+            look.prompts += 1
+    look.prompts += 1
+    if alike:
+        look.distrust(
+            "text",
+            f"prompts that differ at their {' and '.join(alike)} got one list: a cache answers, or the prompt is cut. "
+            "Switch off the cache in front of the model, and give it room for whole prompts",
+        )
+
+
+def _lost_spaces(top: TopLogprobs) -> bool:
+    """Whether no word that follows a whole word has the space before it, as vLLM listed them until 2026."""
+    words = [token.text for token in top.tokens if token.text.strip(" Ġ▁").isalpha()]
+    return len(words) >= _FEWEST_WORDS and all(word[0].isalpha() and word[0] != "Ġ" for word in words)
+
+
+def _cut(top: TopLogprobs, k: int) -> TopLogprobs:
+    return TopLogprobs(top.tokens[:k], k, top.sampled, top.identity)
+
+
+def _counts(look: Looking, copied: object, before: int) -> None:
+    """A longer text must be counted as more tokens."""
+    usage = copied.get("usage") if isinstance(copied, Mapping) else None
+    short = usage.get("prompt_tokens") if isinstance(usage, Mapping) else None
+    if isinstance(short, int) and before and (short >= before or before < _LEAST_COUNTED * len(BASE.split())):
+        look.distrust(
+            "text",
+            f"a text of {len(BASE.split())} words is counted as {before} tokens, and a shorter one as {short}: it was "
+            "cut. Give the server "
+            "room for whole prompts (llama.cpp: -c, vLLM: --max-model-len)",
+        )
+
+
+async def _tokenizer(look: Looking) -> RemoteTokenizer | None:
+    """The server's tokenizer, by the dialect that answers."""
+    client, model = look.api.client, look.api.model
+    for dialect in ("llama.cpp", "vllm", "llama-cpp-python"):
+        tokenizer = RemoteTokenizer(client, model, dialect)  # type: ignore[arg-type]
+        ask = tokenizer.pieces if dialect == "llama.cpp" else tokenizer.ids
+        found: Any = await look.ask(ask, BASE)
+        if isinstance(found, BackendError):
+            continue
+        if dialect == "vllm":
+            text = await look.ask(client.post, "/detokenize", {"model": model, "tokens": found})
+            if isinstance(text, dict) and "prompt" not in text:
+                tokenizer = RemoteTokenizer(client, model, "sglang")
+        look.update(family=tokenizer.dialect)
+        return tokenizer
+    return None
+
+
+async def _whole(look: Looking) -> None:
+    """Whether lists may hold the whole vocabulary: those of llama.cpp may, others are asked."""
+    if look.found.family in ("llama.cpp", "llama-cpp-python"):
+        look.update(largest_k=WHOLE)
+    elif look.has_room():
+        whole = await look.ask(next_tokens, look.api, BASE, WHOLE)
+        if isinstance(whole, TopLogprobs) and len(whole.tokens) > _FIRST_K:
+            look.update(largest_k=WHOLE)
+
+
+async def _by_ids(look: Looking, tokenizer: RemoteTokenizer) -> bool:
+    """Whether a prompt may be given as token ids, BOS included."""
+    if look.found.family == "llama-cpp-python" or not look.has_room(2):  # it refuses them, with 500
+        return False
+    ids, k = await look.ask(tokenizer.ids, BASE), min(look.found.largest_k, COMPARED)
+    if isinstance(ids, BackendError):
+        return False
+    by_ids = await look.ask(next_tokens, look.api, ids, k)
+    if isinstance(by_ids, BackendError):
+        return False
+    off = apart(look.lists["text"], by_ids)
+    if off > max(_OFF, 2 * look.noise):
+        doubled = await look.ask(next_tokens, look.api, [ids[0], *ids], k)
+        if apart(look.lists["text"], doubled) > max(_OFF, 2 * look.noise):
+            look.distrust("text", f"a prompt as token ids is {off:.2g} nats from the same prompt as text")
+            return False
+        look.notes.append("it adds a second BOS token to texts, so every text is asked as token ids")
+    look.update(takes_ids=True)
+    return True
+
+
+async def _rows(look: Looking, tokenizer: RemoteTokenizer | None) -> Any:
+    """The first route over whole texts, or chosen tokens, that agrees with the list after the same text; or None."""
+    family, top = look.found.family, look.lists["text"]
+    word = next((t for t in top.tokens if t.text.strip().isalpha() and t.text[:1] == " " and top.identifies(t)), None)
+    if word is None or family in ("llama.cpp", "llama-cpp-python"):
+        return None
+    routes: Sequence[tuple[str, Callable[[], Awaitable[float | None]]]] = [
+        *([("logprob_token_ids", lambda: _chosen(look, tokenizer, word.text))] if family == "vllm" else []),
+        *([("score_endpoint", lambda: _chosen(look, tokenizer, word.text))] if family == "sglang" else []),
+        *([("prompt_logprobs", lambda: _last_of_ids(look, tokenizer, word.text))] if tokenizer is not None else []),
+        ("echo", lambda: _last_echoed(look, word.text)),
+    ]
+    for route, ask in routes:
+        value = await look.ask(ask) if look.has_room(2) else None
+        if value is None or isinstance(value, BackendError):
+            continue
+        if abs(value - word.logprob) <= max(_OFF, 2 * look.noise):
+            return route
+        look.notes.append(f"{route} is {abs(value - word.logprob):.2g} nats from its lists, and is not used")
+    return None
+
+
+async def _chosen(look: Looking, tokenizer: RemoteTokenizer | None, word: str) -> float | None:
+    if tokenizer is None:
+        return None
+    before, both = await tokenizer.ids(BASE), await tokenizer.ids(BASE + word)
+    if both[:-1] != before:
+        return None
+    ask = chosen_by_score if look.found.family == "sglang" else chosen_by_completions
+    return (await ask(look.api, {tuple(before): [both[-1]]}))[tuple(before)][both[-1]]
+
+
+async def _last_of_ids(look: Looking, tokenizer: RemoteTokenizer | None, word: str) -> float | None:
+    assert tokenizer is not None
+    return (await prompt_logprobs(look.api, await tokenizer.ids(BASE + word)))[-1]
+
+
+async def _last_echoed(look: Looking, word: str) -> float | None:
+    last = (await echoed(look.api, BASE + word))[-1]
+    return last.logprob if last.text == word else None
+
+
+async def draws_together(look: Looking) -> None:
+    """How many answers one request gives by ``n``, and whether a seed determines them; of llama.cpp's that is known."""
+    if look.found.family in ("llama.cpp", "llama-cpp-python"):
+        look.update(seed_works=True)
+        return
+    first = await _drawn(look, 7, _CHOICES) if look.has_room(2) else []
+    n = len(first)
+    look.update(choices=max(n, 1))
+    if n == 0 and look.has_room(3):
+        first, n = await _drawn(look, 7, 1), 1
+    if not first or not look.has_room(2):
+        return
+    again = await _drawn(look, 7, n)
+    varies = len({*first}) > 1 if n > 1 else await _drawn(look, 8, 1) not in ([], first)
+    look.update(seed_works=again == first and varies)
+
+
+async def _drawn(look: Looking, seed: int, n: int) -> list[str]:
+    """The texts of one request for ``n`` answers; empty if it is refused."""
+    body: dict[str, Any] = {"max_tokens": 8, "temperature": 1.0, "top_p": 1.0, "seed": seed, "n": n}
+    if look.found.completions:
+        path, body = "completions", {"prompt": "A story about", **body}
+    else:
+        path, body = "chat/completions", {"messages": [{"role": "user", "content": "Tell a story."}], **body}
+    if n == 1:
+        del body["n"]
+    answer = await look.ask(look.api.experiment, path, body)
+    choices = answer.get("choices") if isinstance(answer, dict) else None
+    if not isinstance(choices, list) or not all(isinstance(choice, Mapping) for choice in choices):
+        return []
+    return [text_of(choice) or "" for choice in choices]

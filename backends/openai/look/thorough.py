@@ -1,0 +1,248 @@
+"""A long look, for whoever wants it: minutes and some hundred requests, each experiment for what it alone catches."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
+
+from backends.base import Message, ScoreRequest
+from backends.errors import BackendError
+from backends.openai.look.copied import CHAT, TEXT, rewritten
+from backends.openai.look.draw_test import LEVEL, Place, surprise
+from backends.openai.look.record import Look
+from backends.openai.look.session import Kind, Looking, apart, are_equal
+from backends.openai.look.texts import BASE, COMPARED, MAX_NOISE
+from backends.openai.protocol.api import ServerApi
+from backends.openai.scoring import RemoteTokenizer, score
+from backends.openai.scoring.next_tokens import next_chat_tokens, next_tokens
+from backends.openai.scoring.top_logprobs import TopLogprobs, read_top_logprobs
+
+_MOST = 1000
+_TOLD = 'Yesterday Anna told Ben: "The nurse found 17 letters – in Zürich." Who found them?\nThe answer is'
+#: What differs, and how: caches and gateways were met that overlook each.
+_TWINS: tuple[tuple[str, str, str], ...] = (
+    ("a name", "Anna", "Clara"),
+    ("a word in the middle", "nurse", "pilot"),
+    ("the order of two names", "Anna told Ben", "Ben told Anna"),
+    ("a number", "17", "71"),
+    ("a capital letter", "Who", "who"),
+    ("punctuation", ".", "!"),
+    ("a line break", "\n", " "),
+    ("two line breaks", "\n", "\n\n"),
+    ("a line break's escape", "\n", "\\n"),
+    ("an accented letter", "ü", "ö"),
+    ("an accent", "ü", "u"),
+    ("a quotation mark's name in HTML", '"', "&quot;"),
+    ("a curly quotation mark", '"', "“"),
+    ("a dash", "–", "-"),
+    ("an emoji", "letters", "😀"),
+)
+_LONG_TWINS = (
+    ("the middle of a long prompt", "Wednesday the nurse", "Wednesday the guard"),
+    ("the later part of a long prompt", "Friday the pilot", "Friday the guard"),
+)
+_LONG = f"{BASE.removesuffix('Then she said that the')}\n" + BASE
+_ASKED = Message("user", "Was it a man or a woman? Answer with one word.")
+_TALK = (Message("user", "My friend is called Anna."), Message("assistant", "That is a good name."))
+_MANY = (*_TALK, *(Message("user", "Go on."), Message("assistant", "I am listening.")) * 5, _ASKED)
+_TURNS = (
+    ("an earlier question", (*_TALK, _ASKED), (Message("user", "My friend is called David."), _TALK[1], _ASKED)),
+    ("an earlier answer", (*_TALK, _ASKED), (_TALK[0], Message("assistant", "Tomorrow it will rain."), _ASKED)),
+    ("the first of many turns", _MANY, (Message("user", "My friend is called David."), *_MANY[1:])),
+)
+_PLACES = ("doctor", "nurse", "pilot", "baker", "teacher", "driver", "farmer", "cook", "guard", "painter")
+_PLACE = "Q: Picture a {0}. What does the {0} see first?\nA:"
+#: Draws at each place, in requests of 20 or one by one.
+_DRAWS, _ONE_BY_ONE = 60, 12
+#: Tokens of longer answers whose first list is that of one token, and ranks of words whose rows are compared.
+_LONGER, _RANKS, _OFF = (3, 40), (0, 2, 9, 18), 0.1
+_MOST_UNSENT = 3
+
+
+class Experiment(NamedTuple):
+    """The outcome of one experiment; ``passed`` None: it could not be made."""
+
+    name: str
+    passed: bool | None
+    message: str
+
+    def __str__(self) -> str:
+        return f"{ {True: 'ok  ', False: 'FAIL', None: '-   '}[self.passed] } {self.name}: {self.message}"
+
+
+async def thorough(api: ServerApi, look: Look, say: Callable[[str], None]) -> list[Experiment]:
+    """Make all experiments on a server that was looked at; each is said as soon as it is made."""
+    looking = Looking(api, lambda _: None, _MOST)
+    looking.found, looking.noise = look.capabilities, look.noise
+    found: list[Experiment] = []
+    for kind in look.lists:
+        for name, make in _EXPERIMENTS:
+            say(f"{kind}s, {name}: {looking.spent} requests so far")
+            passed, message = await make(looking, kind)
+            found.append(Experiment(f"{name} of {kind}s", passed, message))
+            say(str(found[-1]))
+    return found
+
+
+Outcome = tuple[bool | None, str]
+
+
+async def _list(look: Looking, kind: Kind, prompt: Any) -> TopLogprobs | BackendError:
+    if kind == "text":
+        return await look.ask(next_tokens, look.api, prompt, min(look.found.largest_k, COMPARED))
+    turns = (Message("user", prompt),) if isinstance(prompt, str) else prompt
+    return await look.ask(next_chat_tokens, look.api, turns, min(look.found.largest_chat_k, COMPARED))
+
+
+async def _alike(look: Looking, kind: Kind, pairs: Sequence[tuple[str, Any, Any]]) -> Outcome:
+    compared, alike, lists = 0, [], dict[Any, TopLogprobs | BackendError]()
+    for difference, *both in pairs:
+        for one in both:
+            if one not in lists:
+                lists[one] = await _list(look, kind, one)
+        first, second = (lists[one] for one in both)
+        if isinstance(first, TopLogprobs) and isinstance(second, TopLogprobs):
+            compared += 1
+            alike += [difference] * are_equal(first, second, look.noise)
+    if alike:
+        return False, f"prompts that differ by {', '.join(alike)} got one list"
+    return (True if compared else None), f"{compared} pairs of prompts got different lists"
+
+
+async def _twins(look: Looking, kind: Kind) -> Outcome:
+    pairs = [(name, _TOLD, _TOLD.replace(old, new, 1)) for name, old, new in _TWINS]
+    pairs += [(name, _LONG, _LONG.replace(old, new)) for name, old, new in _LONG_TWINS]
+    if kind == "text":
+        pairs.append(
+            ("a line break at the end", "Who found the letter? The answer:", "Who found the letter? The answer:\n")
+        )
+    return await _alike(look, kind, pairs)
+
+
+async def _turns(look: Looking, kind: Kind) -> Outcome:
+    return (None, "texts have none") if kind == "text" else await _alike(look, kind, _TURNS)
+
+
+async def _copied(look: Looking, kind: Kind) -> Outcome:
+    ask: Callable[..., Awaitable[dict[str, Any]]] = look.api.completion if kind == "text" else look.api.chat
+    answer = await look.ask(ask, TEXT if kind == "text" else CHAT, max_tokens=24, temperature=look.api.temperature)
+    if isinstance(answer, BackendError):
+        return None, str(answer)
+    problem = rewritten(answer)
+    return not problem, problem or "characters come back as they were sent"
+
+
+async def _repeated(look: Looking, kind: Kind) -> Outcome:
+    first = await _list(look, kind, _TOLD)
+    beside = await asyncio.gather(*(_list(look, kind, one) for one in (_TOLD, _LONG, _TOLD, _TOLD + " the", _TOLD)))
+    moved = max(apart(first, one) for one in beside[::2])
+    return moved <= MAX_NOISE, f"its numbers move by up to {moved:.2g} nats, alone and beside others"
+
+
+async def _longer(look: Looking, kind: Kind) -> Outcome:
+    first, moves = await _list(look, kind, _TOLD), []
+    for tokens in _LONGER:
+        k = min(look.found.largest_k if kind == "text" else look.found.largest_chat_k, COMPARED)
+        options = {"max_tokens": tokens, "temperature": look.api.temperature}
+        if kind == "text":
+            answer = await look.ask(look.api.completion, _TOLD, logprobs=k, **options)
+        else:
+            turns = (Message("user", _TOLD),)
+            answer = await look.ask(look.api.chat, turns, logprobs=True, top_logprobs=k, **options)
+        if not isinstance(answer, BackendError):
+            moves.append(apart(first, read_top_logprobs(answer, k)))
+    moved = max(moves, default=float("inf"))
+    if moved == float("inf"):
+        return None, "it gives no lists of longer answers"
+    allowed = max(_OFF, 4 * look.noise)
+    return moved <= allowed, f"the first list of a longer answer is {moved:.2g} nats from that of one token"
+
+
+async def _rows(look: Looking, kind: Kind) -> Outcome:
+    route = look.found.text_route if kind == "text" else None
+    if route in (None, "top_k", "top_k_ids", "sampled"):
+        return None, "its scores are read from lists"
+    tokenizer = None
+    if look.found.family is not None:
+        tokenizer = RemoteTokenizer(look.api.client, look.api.model, look.found.family)
+    moves = []
+    for prompt in (_TOLD, _LONG, *map(_PLACE.format, _PLACES[:3])):
+        top = await _list(look, kind, prompt)
+        if isinstance(top, BackendError):
+            continue
+        words = [t for t in top.tokens if t.text[:1] == " " and t.text.strip().isalpha() and top.identifies(t)]
+        chosen = [words[at] for at in _RANKS if at < len(words)]
+        request = ScoreRequest(prompt, tuple(t.text for t in chosen))
+        answer = await look.ask(score, look.api, look.found, request, tokenizer, None) if chosen else None
+        if answer is None or isinstance(answer, BackendError):
+            continue
+        of_words = [(one, t) for one, t in zip(answer.scores, chosen, strict=True) if one.exactness == "exact"]
+        moves += [abs(one.high - t.logprob) for one, t in of_words if len(one.tokens) == 1]
+    if not moves:
+        return None, "no word of a list could be scored"
+    allowed = max(_OFF, 4 * look.noise)
+    return max(moves) <= allowed, f"{len(moves)} scores by {route} are up to {max(moves):.2g} nats from the lists"
+
+
+async def _drawn(look: Looking, kind: Kind) -> Outcome:
+    places, choices = [], min(look.found.choices, 20)
+    for name in _PLACES:
+        prompt = _PLACE.format(name)
+        top = await _list(look, kind, prompt)
+        if isinstance(top, BackendError):
+            continue
+        words: list[str] = []
+        for seed in range(_DRAWS // choices if choices > 1 else _ONE_BY_ONE):
+            words += await _words(look, kind, prompt, choices, seed)
+        places.append(Place.of(top, words))
+    n = sum(len(place.drawn) for place in places)
+    if not n:
+        return None, "it draws no single words"
+    chance, too_likely = surprise(places)
+    fit = "fit its lists" if chance > LEVEL else f"are too {'likely' if too_likely else 'unlikely'} by its lists"
+    return chance > LEVEL, f"{n} words drawn without lists {fit}"
+
+
+async def _words(look: Looking, kind: Kind, prompt: str, choices: int, seed: int) -> list[str]:
+    """The first words of some answers, drawn without a list."""
+    options: dict[str, Any] = {"max_tokens": 1, "temperature": 1.0, "top_p": 1.0}
+    options |= {"n": choices} if choices > 1 else {}
+    options |= {"seed": 1000 + seed} if look.found.seed_works else {}
+    if look.found.family is not None:
+        options |= {"top_k": 0 if look.found.family != "sglang" else -1, "min_p": 0.0}
+    path, body = "completions", {"prompt": prompt, **options}
+    if kind == "chat":
+        path, body = "chat/completions", {"messages": [{"role": "user", "content": prompt}], **options}
+    answer = await look.ask(look.api.experiment, path, body)
+    if isinstance(answer, BackendError):
+        return []
+    message = [one.get("message") or {"content": one.get("text")} for one in answer.get("choices", [])]
+    return [str(one.get("content") or "") for one in message]
+
+
+async def _counts(look: Looking, kind: Kind) -> Outcome:
+    counts = []
+    sentence = "The nurse told the pilot about the old house by the river."
+    for text in (sentence, f"{sentence} {sentence}"):
+        before = look.api.usage.prompt_tokens
+        await _list(look, kind, text)
+        counts.append(look.api.usage.prompt_tokens - before)
+    once, twice = counts
+    if not once or not twice:
+        return None, "it reports no counts"
+    unsent = 2 * once - twice
+    message = f"{once} and {twice} tokens for a sentence and two"
+    return (twice > once and (kind == "chat" or unsent <= _MOST_UNSENT)), message
+
+
+_EXPERIMENTS: tuple[tuple[str, Callable[[Looking, Kind], Awaitable[Outcome]]], ...] = (
+    ("near twins", _twins),
+    ("turns", _turns),
+    ("copied characters", _copied),
+    ("repetition", _repeated),
+    ("longer answers", _longer),
+    ("rows against lists", _rows),
+    ("draws", _drawn),
+    ("token counts", _counts),
+)

@@ -1,0 +1,120 @@
+"""How common a contrast's words are: the same continuations after a neutral start, asked once for each list of words.
+
+A contrast of expressions also measures which of them are frequent. So beside each contrast stands the same contrast
+after ``...`` in the form of the prompts (``NAME_baseline``), and by option the contrast corrected for it: with the
+shares P̃ of a question and B̃ of the neutral start,
+
+    P̃(group) / B̃(group), divided by the sum of these over all groups        (``NAME_prior_corrected``)
+
+which is 1 / n for each of n groups where a prompt changes nothing. Holtzman et al. 2021 (arXiv:2104.08315), eq. 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from backends.base import Response, ScoreRequest
+from suites.base import KIND, Factor, IdentifiedInterval, Item, MeasureSpec, Row
+from suites.common.expressions import Expressions, continuations
+from suites.common.groups.design import GroupDesign
+from suites.common.planted import planted_groups
+from suites.common.probabilities import weighted_share
+from suites.common.task_prompt import PromptFormat, TaskPrompt
+
+#: The neutral start: no language's word.
+NEUTRAL_START = "..."
+#: The kind of its rows.
+BASELINE = "baseline"
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The neutral questions of a suite.
+
+    Attributes
+    ----------
+    groups : GroupDesign
+    form, separator, prompt_format
+        Those of the suite's prompts.
+    asked : sequence of Expressions
+        The lists of words that its questions score.
+    corrected : bool
+        Whether the corrected contrasts are reported too.
+    """
+
+    groups: GroupDesign
+    form: str
+    separator: str
+    prompt_format: PromptFormat
+    asked: Sequence[Expressions]
+    corrected: bool = False
+    _lists: list[Expressions] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_lists", [*{_key(words): words for words in self.asked}.values()])
+
+    def items(self) -> Iterator[Item]:
+        """One question for each list of words."""
+        prompt = TaskPrompt(NEUTRAL_START, "", self.form, self.separator)
+        for number, words in enumerate(self._lists if self.groups.contrasts else ()):
+            asked = ScoreRequest(
+                prompt.prompt(self.prompt_format), continuations(words, prompt.space(self.prompt_format))
+            )
+            yield Item(f"{BASELINE}/{number}", asked, {KIND: BASELINE, "list": number}, is_control=True)
+
+    def read(self, item: Item, response: Response) -> Row:
+        """The groups' shares and the contrasts after the neutral start."""
+        row = self.groups.read(item.id, item.factors, response, self._lists[int(str(item.factors["list"]))], None)
+        return replace(row, values={f"{name}_{BASELINE}": value for name, value in row.values.items()})
+
+    def planted(self, item: Item) -> Response:
+        """Equal shares."""
+        words = self._lists[int(str(item.factors["list"]))]
+        assert isinstance(item.request, ScoreRequest)
+        first = next(iter(words.values()))[0]
+        separator = item.request.continuations[0].removesuffix(first)
+        return planted_groups(words, separator, self.groups.names, 0.0, item.id)
+
+    def derive(self, rows: Iterable[Row], words_of: Mapping[str, Expressions]) -> tuple[list[Row], list[Row]]:
+        """The rows of questions, with their corrected contrasts, and those of the neutral start that have an answer.
+
+        ``words_of``: item → its list of words.
+        """
+        every = list(rows)
+        neutral = [row for row in every if row.factors.get(KIND) == BASELINE and row.missing is None]
+        by_list = {_key(self._lists[int(str(row.factors["list"]))]): row for row in neutral}
+        asked = [row for row in every if row.factors.get(KIND) != BASELINE]
+        if self.corrected:
+            asked = [self._corrected(row, by_list.get(_key(words_of[row.item_id]))) for row in asked]
+        return asked, neutral
+
+    def _corrected(self, row: Row, neutral: Row | None) -> Row:
+        if row.missing is not None or neutral is None:
+            return row
+        ratios = {}
+        for group in self.groups.names:
+            share, base = row.values[f"p_{group}"], neutral.values[f"p_{group}_{BASELINE}"]
+            if base.low <= 0:
+                return row
+            at = None if share.value is None or not base.value else share.value / base.value
+            ratios[group] = IdentifiedInterval(at, share.low / base.high, share.high / base.low)
+        found = {f"{name}_prior_corrected": weighted_share(ratios, w) for name, w in self.groups.contrasts.items()}
+        return replace(row, values={**row.values, **found})
+
+    def measures(self, spec: MeasureSpec) -> Iterator[MeasureSpec]:
+        """What stands beside the figure of a contrast."""
+        name, plain = spec.measure, {"primary": False, "family": "how common the words are"}
+        beside = replace(spec, measure=f"{name}_{BASELINE}", quantity=f"{name}_{BASELINE}", **plain)
+        yield replace(beside, where={KIND: BASELINE}, clusters=(), stratum=None, weights=None, population="")
+        if self.corrected:
+            yield replace(spec, measure=f"{name}_prior_corrected", quantity=f"{name}_prior_corrected", **plain)
+
+
+def _key(words: Expressions) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    return tuple((group, tuple(of)) for group, of in words.items())
+
+
+def is_baseline(factors: Mapping[str, Factor]) -> bool:
+    """Whether a row or an item is of a neutral start."""
+    return factors.get(KIND) == BASELINE
