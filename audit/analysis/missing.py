@@ -58,8 +58,10 @@ def _bounded(of: Completed, least: float, most: float) -> Quantity:
 
 
 def missing_rows(table: Table, spec: MeasureSpec) -> Bools:
-    """Rows (n,) without an answer that a figure would use."""
-    return table.missing & meant(table, spec) if table.missing.any() else table.missing
+    """Rows (n,) without an answer that a figure would use; one that has its quantity all the same is not."""
+    if not table.missing.any():
+        return table.missing
+    return table.missing & meant(table, spec) & ~table.has(spec.quantity)
 
 
 def limits(spec: MeasureSpec, found: Sequence[Completed]) -> tuple[float, float]:
