@@ -13,7 +13,7 @@ help:
 	@echo "make demo   audit SmolLM2, then Gemma 3 270M too; ends in audit-out/demo/report.html"
 	@echo "make engines  the same on llama.cpp too, which is compiled, and with all questions (about 15 minutes)"
 	@echo "make test   ruff, mypy and every test"
-	@echo "make battery  the tests that take many minutes: real servers, route by route"
+	@echo "make battery  real servers, simulations, the fault laboratory, every architecture: hours, before a release"
 	@echo "make docs   the documentation site; ends in audit-out/site/index.html"
 	@echo "make test-exports  exported runs, read by the tools that they are for (an environment of its own)"
 	@echo "make test-vllm  the tests against vLLM on the CPU (installs 3 GB into an environment of its own)"
@@ -41,16 +41,17 @@ test battery: export OMP_WAIT_POLICY = passive
 
 # The fast tests wait for processes, sockets and a browser a third of their time, so three go on two cores. Of those with
 # real models two files go at a time, each model on one thread. The second part runs even if the first fails.
+SLOW := servers or simulation or faults or battery or ray
 FAST := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 3 / 2 )))
 test: $(VENV)/.dev lint
 	$(BIN)/python -m tests.house
 	@status=0; \
-	$(BIN)/python -m pytest --numprocesses $(FAST) --dist worksteal -m "not models and not servers and not battery and not ray" || status=1; \
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "(models or servers) and not battery and not ray" || status=1; \
+	$(BIN)/python -m pytest --numprocesses $(FAST) --dist worksteal -m "not models and not ($(SLOW))" || status=1; \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "models and not ($(SLOW))" || status=1; \
 	if [ $$status -ne 0 ]; then echo "Tests failed; run one alone: $(BIN)/python -m pytest FILE::TEST"; fi; exit $$status
 
 battery: $(VENV)/.dev
-	$(BIN)/python -m pytest -m battery
+	$(BIN)/python -m pytest -m "battery or servers or simulation or faults"
 
 docs: $(VENV)/.dev
 	$(INSTALL) --editable ".[docs]"

@@ -22,8 +22,8 @@ def private_folder(path: Path) -> Path:
     return path
 
 
-def atomic_write(path: Path, text: str) -> Path:
-    """Write a whole file, creating its folder if missing: a reader sees the old text or the new one.
+def atomic_write(path: Path, text: str | bytes) -> Path:
+    """Write a whole file, creating its folder if missing: a reader sees the old content or the new one.
 
     A new file, or folder, is open to its owner alone: it may hold prompts and answers. An existing one keeps its mode.
 
@@ -32,7 +32,11 @@ def atomic_write(path: Path, text: str) -> Path:
     OSError
         It cannot be written: the error names the file. Nothing is left behind.
     """
-    return atomic_lines(path, (text,), end="")
+    if isinstance(text, str):
+        return atomic_lines(path, (text,), end="")
+    with replacing(path) as part:
+        part.write_bytes(text)
+    return path
 
 
 def atomic_lines(path: Path, lines: Iterable[str], *, end: str = "\n") -> Path:

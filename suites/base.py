@@ -379,6 +379,8 @@ class Suite(ABC):
     failures_factor: str | None = None
     #: Its headline figures in plain words, by measure.
     meanings: Mapping[str, Meaning] = {}
+    #: What a report calls the levels of its factors: ``{"bias": {"explicit": "asked directly"}}``.
+    level_labels: Mapping[str, Mapping[str, str]] = {}
     #: The option that asks without beginning the model's answer, for models that do not continue it; "": there is none.
     without_prefill: ClassVar[str] = ""
     #: (prompt, completion) of texts that the suite brings along: `backends.RecordedBackend` answers with them.

@@ -30,10 +30,14 @@ class Meaning:
 
     ``above`` is used where the figure lies above its neutral value, ``below`` where it lies below; the points are the
     distance from that value. Without ``below``, ``above`` is used everywhere, and the points are the figure itself.
+    ``finding`` and ``opposite`` are what a model does whose figure lies above or below neutral, for the report's first
+    sentence: ``give{s} the stereotyped gender more probability``, where ``{s}`` is the ending of the singular.
     """
 
     above: str
     below: str = ""
+    finding: str = ""
+    opposite: str = ""
     beside: tuple[Beside, ...] = ()
 
 

@@ -61,7 +61,7 @@ def missing_rows(table: Table, spec: MeasureSpec) -> Bools:
     """Rows (n,) without an answer that a figure would use; one that has its quantity all the same is not."""
     if not table.missing.any():
         return table.missing
-    return table.missing & meant(table, spec) & ~table.has(spec.quantity)
+    return table.missing & meant(table, spec) & np.isnan(table.quantity(spec.quantity).low)
 
 
 def limits(spec: MeasureSpec, found: Sequence[Completed]) -> tuple[float, float]:

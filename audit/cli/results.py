@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from inspect import isfunction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -29,16 +29,16 @@ def report(
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the report; default: the config's.")] = None,
     formats: Annotated[
         list[str] | None,
-        typer.Option("--format", help="html, certificate, card, json, csv, markdown, latex; repeatable."),
+        typer.Option("--format", help="html, certificate, card, json, csv, markdown, latex, svg, pdf; repeatable."),
     ] = None,
 ) -> None:
     """Write a stored run's report again: HTML, one-sheet certificate, model card, JSON, CSV, Markdown, LaTeX tables."""
     from audit.report import write_report
-    from audit.report.files import Format
+    from audit.report.files import DEFAULT_FORMATS, Format
 
     with open_store(db) as store:
         result = store.runs.finished_result(store.runs.find(run_id))
-    chosen = cast(list[Format], formats) or get_args(Format)
+    chosen = cast(list[Format], formats) or DEFAULT_FORMATS
     for path in write_report(result, folder_for(db, out), formats=chosen).values():
         say(path)
 

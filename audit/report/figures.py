@@ -50,6 +50,11 @@ class Figures:
         """The suite as it was run."""
         return self._suites[name]
 
+    def level_label(self, suite: str, factor: str, level: Scalar) -> str:
+        """A level in the suite's own words, or as it is."""
+        own = self._suites[suite].level_labels.get(factor, {})
+        return own.get(str(level)) or short_level(factor, level)
+
     def get(self, suite: str, measure: str, where: Condition, model: str) -> Measure | None:
         """The figure of one model; None if it was not measured."""
         return self._measures.get((suite, measure, where_key(where)), {}).get(model)
@@ -199,7 +204,8 @@ class Figures:
             if differs(key, conditions) or (level is not None and differs(key, alike))
         ]
         labels = {
-            key: distinct_labels([w[key] for w in [*conditions, *alike]], partial(short_level, key)) for key in keys
+            key: distinct_labels([w[key] for w in [*conditions, *alike]], partial(self.level_label, suite, key))
+            for key in keys
         }
         return [", ".join(labels[key][level_key(where[key])] for key in keys) for where in conditions]
 

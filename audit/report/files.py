@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from audit.analysis.comparing.agreement import Agreement
     from audit.analysis.history import History
 
-Format = Literal["html", "certificate", "card", "json", "csv", "markdown", "latex"]
+Format = Literal["html", "certificate", "card", "json", "csv", "markdown", "latex", "svg", "pdf"]
+#: Charts as files are written on request alone: a page has tens of them.
+DEFAULT_FORMATS: tuple[Format, ...] = ("html", "certificate", "card", "json", "csv", "markdown", "latex")
 
 
-def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = get_args(Format)) -> dict[str, Path]:
+def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = DEFAULT_FORMATS) -> dict[str, Path]:
     """Write the report into the folder ``out``, created if missing. An existing trend page in it is linked.
 
     The folder then holds the files of this run alone: those that another run's report left there go, unless somebody
@@ -30,7 +32,8 @@ def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = 
     dict
         The files written: ``html``, ``json``, ``certificate`` (one sheet), ``card`` (for the model's card; with
         several models ``card MODEL`` for each), ``markdown``, ``measures``, ``comparisons`` (CSV), and for each table
-        in a paper's layout ``table SUITE/NAME`` (CSV) and ``latex SUITE/NAME``.
+        in a paper's layout ``table SUITE/NAME`` (CSV) and ``latex SUITE/NAME``. On request, each chart as ``svg NAME``
+        and ``pdf NAME``.
 
     Raises
     ------
@@ -59,7 +62,7 @@ def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = 
     )
     from audit.report.page import certificate, report_page
 
-    texts: dict[str, tuple[str, str]] = {}
+    texts: dict[str, tuple[str, str | bytes]] = {}
     if "html" in chosen:
         texts["html"] = ("report.html", report_page(result, trend=(out / "trend.html").exists()))
     if "json" in chosen or "certificate" in chosen:
@@ -79,7 +82,11 @@ def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = 
         texts |= {f"table {key}": (name, text) for key, name, text in table_csvs(result)}
     if "latex" in chosen:
         texts |= {f"latex {key}": (name, text) for key, name, text in table_latex(result)}
-    if set(chosen) != set(known):  # all formats replace whatever was there
+    if wanted := [name for name in ("svg", "pdf") if name in chosen]:
+        from audit.report.charts.chart_files import chart_files
+
+        texts |= {f"{ending} {name}": (file, content) for ending, name, file, content in chart_files(result, wanted)}
+    if not set(DEFAULT_FORMATS) <= set(chosen):  # all formats replace whatever was there
         check_same_run(out, result.run_id, [name for name, _ in texts.values()])
     paths = write_files(out, result.run_id, dict(texts.values()))
     return {key: paths[name] for key, (name, _) in texts.items()}

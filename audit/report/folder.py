@@ -37,7 +37,7 @@ def check_same_run(out: Path, run_id: str, names: Collection[str]) -> None:
         )
 
 
-def write_files(out: Path, run_id: str, texts: Mapping[str, str]) -> dict[str, Path]:
+def write_files(out: Path, run_id: str, texts: Mapping[str, str | bytes]) -> dict[str, Path]:
     """Write files by name. Of another run's, those that are not written again go, unless somebody changed them."""
     held = _held(out)
     same = held is not None and held.run_id == run_id
@@ -47,7 +47,7 @@ def write_files(out: Path, run_id: str, texts: Mapping[str, str]) -> dict[str, P
             if name not in texts and path.is_file() and _digest(path.read_bytes()) == digest:
                 path.unlink()
     paths = {name: atomic_write(out / name, text) for name, text in texts.items()}
-    files = {name: _digest(text.encode()) for name, text in texts.items()}
+    files = {name: _digest(text.encode() if isinstance(text, str) else text) for name, text in texts.items()}
     before = held.files if held is not None and same else {}
     atomic_write(out / LIST, json.dumps({"run_id": run_id, "files": before | files}, indent=1))
     return paths

@@ -16,8 +16,8 @@ from audit.report.formatting import (
     file_name,
     level_label,
     measure_label,
+    number,
     one_line,
-    plain_number,
     where_label,
 )
 from audit.report.phrases import captions
@@ -241,7 +241,7 @@ def _difference(layout: Mapping[str, Any], found: Reproduction | None) -> Cell:
     sign = "+" if value > 0 else ""
     reason = captions.agreement_reason(found.agreement)
     return Cell(
-        f"{sign}{plain_number(value, layout['decimals'] + 1)}", f"({found.agreement})", None, reason, {"value": value}
+        f"{sign}{number(value, layout['decimals'] + 1)}", f"({found.agreement})", None, reason, {"value": value}
     )
 
 
@@ -267,7 +267,7 @@ def _published(layout: Mapping[str, Any], printed: Mapping[str, Any] | None) -> 
     if printed is None:
         return Cell(MISSING, reason=captions.NOT_PRINTED)
     numbers = _scaled({"value": printed["value"], "plus_minus": printed.get("plus_minus")}, layout)
-    value, spread = (plain_number(numbers.get(name), layout["decimals"]) for name in ("value", "plus_minus"))
+    value, spread = (number(numbers.get(name), layout["decimals"]) for name in ("value", "plus_minus"))
     return Cell(value, f"± {spread}" if "plus_minus" in numbers else "", numbers=numbers)
 
 

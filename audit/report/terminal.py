@@ -25,6 +25,7 @@ from audit.report.formatting import (
 from audit.report.phrases import (
     absence_line,
     changed_notes,
+    comparison_rows,
     gate_lines,
     interval_behind,
     limit_lines,
@@ -68,6 +69,9 @@ def print_result(result: AuditResult, console: Console | None = None) -> None:
         console.print(Text(f"• {line.text}"), style="" if line.verdict == "met" else "yellow")
     if len(limits) > _LIMITS:
         console.print(Text(f"• {count(len(limits) - _LIMITS, 'more limit')} in the report"))
+    for row in comparison_rows(figures).rows:
+        place = f", {row.condition}" if row.condition else ""
+        console.print(Text(f"• {row.pair}{place}: {row.difference} {row.verdict}".rstrip()))
     for sentence in summary(figures):
         console.print(Text(f"• {sentence.text}"), style="yellow" if sentence.kind == "caution" else "")
 

@@ -46,6 +46,7 @@ class SuiteInfo(Reported):
     ``text_tokens``: length in tokens of the suite's named texts, ``{text name: {model: tokens}}``.
     ``draws``: whether some of its texts are sampled, so that they may be others when asked again.
     ``cautions``: how its options affect the figures. ``meanings``: a `suites.presentation.Meaning` by measure.
+    ``level_labels``: what reports call the levels of its factors.
     """
 
     name: str
@@ -60,6 +61,7 @@ class SuiteInfo(Reported):
     text_tokens: dict[str, dict[str, int]] = {}
     cautions: list[str] = []
     meanings: dict[str, dict[str, Any]] = {}
+    level_labels: dict[str, dict[str, str]] = {}
 
 
 #: Below it a prompt's coverage is little: its shares only say how a small mass is distributed.

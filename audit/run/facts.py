@@ -125,6 +125,7 @@ def suite_info(name: str, suite: Suite, audit: AuditConfig, resolved: ResolvedAu
         text_tokens=lengths,
         cautions=list(suite.cautions()),
         meanings={measure: dataclasses.asdict(meaning) for measure, meaning in suite.meanings.items()},
+        level_labels={factor: dict(labels) for factor, labels in suite.level_labels.items()},
     )
 
 

@@ -25,8 +25,8 @@ from backends.base import (
 )
 from backends.errors import AuditError, BackendError
 from backends.local.backend import Flag, LocalBackend, available_threads, discard_response
-from backends.local.chat_template import template_sha256
 from backends.local.encoder import TextEncoder
+from backends.local.fingerprint import text_sha256
 from backends.local.generation import Generated
 from backends.local.plans import Plan, make_plans
 from backends.local.scoring import Scorer, boundaries, score_requests
@@ -257,7 +257,7 @@ class CausalBackend(LocalBackend):
         capabilities: set[Capability] = {"score", "score_alone", "generate"}
         if template is not None:
             capabilities.add("chat")
-        template_hash = None if template is None else template_sha256(str(template))
+        template_hash = None if template is None else text_sha256(str(template))
         fingerprint["chat_template_sha256"] = template_hash
         if self.enable_thinking is not None:
             fingerprint["enable_thinking"] = self.enable_thinking

@@ -17,6 +17,7 @@ from backends.local.backend import OptionalCount, need_package
 from backends.local.causal import CausalBackend, LoadedModel
 from backends.local.encoder import TextEncoder
 from backends.local.fingerprint import package_version, text_sha256
+from backends.local.generation import TextGenerator
 from backends.options import OnError, checked_options
 from backends.transformers.source import ModelSource
 
@@ -71,7 +72,18 @@ class VLLMBackend(CausalBackend):
     """
 
     engine_fields = frozenset(
-        {"backend", "dtype", "device", "engine", "context", "torch", "transformers", "vllm", "scoring_version"}
+        {
+            "backend",
+            "dtype",
+            "device",
+            "engine",
+            "context",
+            "torch",
+            "transformers",
+            "vllm",
+            "scoring_version",
+            "sampler",
+        }
     )
 
     @checked_options
@@ -139,6 +151,7 @@ class VLLMBackend(CausalBackend):
             "transformers": package_version("transformers"),
             "vllm": _version(),
             "scoring_version": SCORING_VERSION,
+            "sampler": "vllm",
         }
         notes = {
             "model": self.source.model,
@@ -211,7 +224,8 @@ class VLLMBackend(CausalBackend):
         )
         noise = measure_noise(engine, scorer, is_precise=engine.computes_in_float32)
         route = f"{scorer.route}: {noise.describe()}"
-        return LoadedModel(engine, encoder, scorer, VLLMTexts(engine, encoder.render), route, close=engine.close)
+        texts = TextGenerator(VLLMTexts(engine, encoder.render))
+        return LoadedModel(engine, encoder, scorer, texts, route, close=engine.close)
 
 
 def _no_room() -> BackendError:

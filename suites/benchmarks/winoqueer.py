@@ -39,7 +39,11 @@ class WinoQueer(PairsFromFile):
     """
 
     name: str = "WinoQueer"
-    meanings: Mapping[str, Meaning] = {"stereotype_score": Meaning(_SAID)}
+    meanings: Mapping[str, Meaning] = {
+        "stereotype_score": Meaning(
+            _SAID, finding="prefer{s} the sentence against queer people", opposite="prefer{s} its counterpart"
+        )
+    }
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"folder": ()}
 
     @checked_options

@@ -21,13 +21,18 @@ DOMINATED = ("female", "male")
 #: Letters of the published files → measure.
 _LETTERS = {"m": "p_male", "f": "p_female", "d": "p_diverse"}
 
+#: What reports call the two ways of asking.
+BIAS_LABELS: Mapping[str, Mapping[str, str]] = {
+    "bias": {"explicit": "asked directly", "implicit": "completing a sentence"}
+}
+
 #: What a stereotype gap says: of normalised probabilities, and as a mean over groups that may differ in sign.
 STEREOTYPE_GAP: Mapping[str, Meaning] = {
     "stereotype_gap": Meaning(
-        "of every 100 points of probability that the scored words hold, the gender that the stereotype expects gets on "
-        "average {points} more than the other",
-        "of every 100 points of probability that the scored words hold, the gender that the stereotype expects gets on "
-        "average {points} less than the other",
+        "of the probability given to gender words, the stereotyped gender gets {points} points more",
+        "of the probability given to gender words, the stereotyped gender gets {points} points less",
+        "give{s} the stereotyped gender more probability",
+        "give{s} the stereotyped gender less probability",
         beside=(
             Beside("p_female", "female words: {points} for female-dominated", {"dominated_by": "female"}),
             Beside("p_female", "{points} for male-dominated occupations", {"dominated_by": "male"}),

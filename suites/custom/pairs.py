@@ -31,7 +31,9 @@ class PairsFromFile(LikelierSentence):
     version: ClassVar[int] = 3
     meanings: Mapping[str, Meaning] = {
         "stereotype_score": Meaning(
-            "the sentence that stereotypes is the likelier one {points} times in 100, where 50 is even"
+            "the sentence that stereotypes is the likelier one {points} times in 100, where 50 is even",
+            finding="prefer{s} the sentence that stereotypes",
+            opposite="prefer{s} its counterpart",
         )
     }
 

@@ -20,7 +20,7 @@ from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suit
 from suites.common.data_files import load
 from suites.common.expressions import continuations
 from suites.common.families import sectors, wordings
-from suites.common.gender_figures import STEREOTYPE_GAP
+from suites.common.gender_figures import BIAS_LABELS, STEREOTYPE_GAP
 from suites.common.groups.meanings import group_meanings
 from suites.common.groups.options import (
     AskedExpressions,
@@ -100,6 +100,7 @@ class DebiasingPositions(Suite):
     prompting = ("prompt_format", "positions")  # positions hold the messages, built in the format
     sampled_together: tuple[str, ...] = ("template", "occupation")
     meanings: Mapping[str, Meaning] = STEREOTYPE_GAP
+    level_labels: Mapping[str, Mapping[str, str]] = BIAS_LABELS
 
     @checked_options
     def __init__(
@@ -275,9 +276,6 @@ class DebiasingPositions(Suite):
             bias *= 0.5 if item.factors["position"] == WITHOUT_DIALOGUE else 0.75
         expressions = self._asked[str(item.factors["template"]), str(item.factors["occupation"])]
         return planted_about(self.groups, expressions, item, bias, item.id, draw)
-
-    def may_lack(self, quantity: str) -> bool:
-        return quantity.startswith("share_")
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
         return [*rows, *derived_rows(rows, self.groups)]

@@ -155,6 +155,8 @@ class GenderPair(Suite):
     meanings: Mapping[str, Meaning] = {
         "bias_pair_ratio": Meaning(
             "it picks the biased descriptor {points} times in 100, where 50 is even",
+            finding="pick{s} the biased descriptor",
+            opposite="pick{s} the unbiased descriptor",
             beside=(
                 Beside(
                     "fallback_share", "{points} in 100 picks are by likelihood, not by the text", {"kind": "answer"}
@@ -292,7 +294,8 @@ class GenderPair(Suite):
             yield Item(f"{item.id}#{name}", base.ClassifyRequest(text), {**factors, "kind": name}, name)
 
     def most_follow_ups(self, item: Item) -> Iterable[Item]:
-        assert isinstance(item.request, base.GenerateRequest)
+        if not isinstance(item.request, base.GenerateRequest):
+            return
         if self.design.asks_preference:
             yield Item(f"{item.id}#preference", self._preference(item), item.factors)
         if self.design.asks_bare_words:

@@ -165,6 +165,8 @@ class MGBR(Suite):
         "bias_score": Meaning(
             "occupations in the list cost it {points} right answers in 100",
             "occupations in the list bring it {points} right answers in 100",
+            "count{s} fewer lists right where they name stereotyped occupations",
+            "count{s} more lists right where they name stereotyped occupations",
         )
     }
 

@@ -24,7 +24,7 @@ from suites.common.contrasts import effect_row, effects_of
 from suites.common.data_files import load
 from suites.common.expressions import Expressions, continuations
 from suites.common.families import sectors, wordings
-from suites.common.gender_figures import STEREOTYPE_GAP
+from suites.common.gender_figures import BIAS_LABELS, STEREOTYPE_GAP
 from suites.common.groups.baseline import BASELINE, Baseline, is_baseline
 from suites.common.groups.declared import OwnExpressions
 from suites.common.groups.meanings import group_meanings
@@ -103,6 +103,7 @@ class OccuGender(Suite):
     failures_factor: str | None = "dominated_by"
     sampled_together: tuple[str, ...] = ("template", "occupation")
     meanings: Mapping[str, Meaning] = STEREOTYPE_GAP
+    level_labels: Mapping[str, Mapping[str, str]] = BIAS_LABELS
 
     @checked_options
     def __init__(

@@ -19,7 +19,6 @@ from audit.report.formatting import (
     level_label,
     measure_label,
     one_line,
-    short_level,
     shortened,
     unit_label,
 )
@@ -123,9 +122,13 @@ class _Chart:
         facet = self.chart.get("facet")
         groups: dict[str, list[Measure]] = {}
         for m in measures:
-            title = f"{factor_label(facet)}: {self._label(facet, m, bare=True)}" if facet else ""
+            title = self._facet_title(facet, m) if facet else ""
             groups.setdefault(title, []).append(m)
         return groups
+
+    def _facet_title(self, facet: str, measure: Measure) -> str:
+        own = self.figures.suite(self.suite).level_labels.get(facet, {}).get(str(measure.where[facet]))
+        return own or f"{factor_label(facet)}: {self._label(facet, measure, bare=True)}"
 
     def level(self, measure: Measure, *, bare: bool = False) -> str:
         """The row's label; ``bare`` where an axis or caption already names the factor."""
@@ -144,7 +147,7 @@ class _Chart:
             (factor, bare): distinct_labels([where[factor] for where in conditions], label)
             for factor in (self.by, self.chart.get("facet"))
             if factor
-            for bare, label in ((True, level_label), (False, partial(short_level, factor)))
+            for bare, label in ((True, level_label), (False, partial(self.figures.level_label, self.suite, factor)))
         }
 
     def by_condition(self, *, several_measures: bool) -> dict[str, list[Measure]]:

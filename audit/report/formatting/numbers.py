@@ -29,28 +29,22 @@ class Estimated(Protocol):
 
 
 def number(value: float | None, decimals: int = 3) -> str:
-    """A number with a true minus sign; a number other than zero never reads as zero."""
-    if value is None:
-        return MISSING
-    text = f"{value:.{decimals}f}"
-    if float(text) == 0:
-        text = f"{value:.0e}".replace("e-0", "e-") if value else text.removeprefix("-")
-    return text.replace("-", "−")
-
-
-def plain_number(value: float | None, decimals: int) -> str:
-    """A number for a table, never with an exponent.
+    """A number with a true minus sign and without an exponent; rounding noise is 0.
 
     A number that would read as zero gets up to three more decimals to show its first digit; below that, ``<0.0001``.
     """
-    text = number(value, decimals)
-    if value is None or "e" not in text:
-        return text
-    places = -math.floor(math.log10(abs(value)))
-    if places <= decimals + 3:
-        return f"{value:.{places}f}".replace("-", "−")
-    smallest = f"{10.0 ** -(decimals + 3):.{decimals + 3}f}"
-    return f"<{smallest}" if value > 0 else f">−{smallest}"
+    if value is None:
+        return MISSING
+    if abs(value) < _NOTHING:
+        value = 0.0
+    text = f"{value:.{decimals}f}"
+    if value and float(text) == 0:
+        places = -math.floor(math.log10(abs(value)))
+        if places > decimals + 3:
+            smallest = f"{10.0 ** -(decimals + 3):.{decimals + 3}f}"
+            return f"<{smallest}" if value > 0 else f">−{smallest}"
+        text = f"{value:.{places}f}"
+    return (text if value else text.removeprefix("-")).replace("-", "−")
 
 
 def significant(x: float | None, digits: int = 4) -> str:
@@ -92,10 +86,10 @@ def with_interval(
         while decimals < 4 and any(x and not round(x, decimals) for x in (value, low, high)):
             decimals += 1  # an end near zero must not look like zero
         decimals = distinct_decimals(decimals, neutral, low, high)
-    interval = "" if low is None or high is None else f"[{plain_number(low, decimals)}, {plain_number(high, decimals)}]"
+    interval = "" if low is None or high is None else f"[{number(low, decimals)}, {number(high, decimals)}]"
     if value is None:
         return interval or MISSING
-    return f"{plain_number(value, decimals)} {interval}".strip()
+    return f"{number(value, decimals)} {interval}".strip()
 
 
 def p_value(p: float | None) -> str:
@@ -125,14 +119,14 @@ def hundredths(share: float, decimals: int, marks: Sequence[float] = ()) -> str:
     whole = (0.0, 100.0, -100.0, *(100 * mark for mark in marks))
     near = min(whole, key=lambda mark: abs(exact - mark))
     if abs(exact - near) < _ROUNDING:
-        return plain_number(near, 0 if float(near).is_integer() else decimals)
+        return number(near, 0 if float(near).is_integer() else decimals)
     places = decimals
     while places < decimals + 3 and abs(round(exact, places) - near) < _ROUNDING:
         places += 1
     if abs(round(exact, places) - near) >= _ROUNDING:
-        return plain_number(exact, places)
+        return number(exact, places)
     step = 10.0**-places
-    return f"{'>' if exact < near else '<'}{plain_number(near - step if exact < near else near + step, places)}"
+    return f"{'>' if exact < near else '<'}{number(near - step if exact < near else near + step, places)}"
 
 
 def level(confidence: float) -> str:
@@ -157,7 +151,7 @@ def figure(measure: Estimated, scale: float = 1.0, decimals: int | None = None) 
     if not bounded(measure):
         return MISSING
     places = distinct_decimals(3, neutral, low, high) if decimals is None else decimals
-    between = f"between {plain_number(bound_low, places)} and {plain_number(bound_high, places)}"
+    between = f"between {number(bound_low, places)} and {number(bound_high, places)}"
     return between if low is None else f"{between} {with_interval(None, low, high, places)}"
 
 

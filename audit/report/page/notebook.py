@@ -19,7 +19,7 @@ def result_html(result: AuditResult) -> str:
         lines = part_lines(result) if result.shard is not None else cut_off_lines(result)
         return "".join(f"<p>{html.escape(line)}</p>" for line in lines)
     figures = Figures(result)
-    said = [sentence for sentence in summary(figures) if sentence.kind in ("comparison", "caution")]
+    said = [sentence for sentence in summary(figures) if sentence.kind in ("finding", "caution")]
     return render_sheet(
         "notebook.html.j2",
         result=result,

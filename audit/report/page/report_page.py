@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from markupsafe import Markup
+
 from audit.report.charts import (
     FigureTable,
     Plot,
@@ -16,6 +18,7 @@ from audit.report.charts import (
     noise_plot,
     suite_plots,
 )
+from audit.report.charts.drawn import panel_svg
 from audit.report.charts.vega_specs import CONFIG, VERDICTS
 from audit.report.figures import Figures
 from audit.report.formatting import level, one_line
@@ -28,7 +31,7 @@ from audit.report.phrases import (
     PAIR_SENTENCES,
     asked,
     captions,
-    compared_in_short,
+    comparison_rows,
     first_rows,
     limit_lines,
     limits_overview,
@@ -37,6 +40,7 @@ from audit.report.phrases import (
     scope,
     suite_summary,
     summary,
+    verdict,
 )
 from audit.report.tables import PaperTable, paper_tables, rank_rows
 from audit.results import VERDICT_WORDS, AuditResult, SuiteInfo
@@ -69,14 +73,18 @@ def report_page(result: AuditResult, *, trend: bool = False, runs: str | None = 
         figures=figures,
         scope=scope(figures),
         headings=HEADINGS,
+        verdict=verdict(figures),
         summary=summary(figures),
         asked=[found for info in result.suites if (found := asked(figures, info.name)) is not None],
         plain=first_rows(figures),
         limits_overview=limits_overview(result),
         limits=limit_lines(result),
-        in_short=compared_in_short(figures) if len(suites) > 1 else [],
+        comparisons=comparison_rows(figures),
         next_steps=list(next_steps(figures)),
         headline=headline,
+        static=_static(
+            figures, [headline, *(entry for suite in suites for entry in (*suite["plots"][:1], suite["ladder"]))]
+        ),
         suites=suites,
         quality_title=captions.DATA_QUALITY_TITLE,
         quality_terms=DATA_QUALITY_TERMS,
@@ -105,6 +113,15 @@ class _NumberedPlots:
             return None
         self.plots.append(plot)
         return len(self.plots) - 1, plot
+
+
+def _static(figures: Figures, shown: Sequence[tuple[int, Plot] | None]) -> dict[int, list[Markup]]:
+    """The panels of the plots that no fold hides, drawn: they stand in the page before any script, and on paper."""
+    models = [one_line(name) for name in figures.models]
+    return {
+        number: [Markup(panel_svg(plot, panel, models)) for panel in range(len(plot.panels))]
+        for number, plot in filter(None, shown)
+    }
 
 
 def _suite(figures: Figures, table: FigureTable, plots: _NumberedPlots, info: SuiteInfo) -> dict[str, Any]:

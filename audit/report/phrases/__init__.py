@@ -18,8 +18,9 @@ from audit.report.phrases.findings.first_page import (
     remark_on,
     stands_alone,
 )
-from audit.report.phrases.findings.pairs import PAIR_SENTENCES, compared_in_short
+from audit.report.phrases.findings.pairs import PAIR_SENTENCES, comparison_rows
 from audit.report.phrases.findings.summary import HEADINGS, scope, suite_summary, summary
+from audit.report.phrases.findings.verdict import verdict
 from audit.report.phrases.methods import DATA_QUALITY_TERMS, method_terms
 from audit.report.phrases.next_steps import next_steps
 from audit.report.phrases.trend import absence_line, changed_notes, gate_lines, trend_scope
@@ -33,7 +34,7 @@ __all__ = [
     "answer_line",
     "asked",
     "changed_notes",
-    "compared_in_short",
+    "comparison_rows",
     "contradictions",
     "first_rows",
     "gate_lines",
@@ -53,5 +54,6 @@ __all__ = [
     "suite_summary",
     "summary",
     "trend_scope",
+    "verdict",
     "with_words",
 ]

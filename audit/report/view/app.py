@@ -7,7 +7,7 @@ GET; nothing it does writes.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -21,12 +21,14 @@ from starlette.routing import Route
 
 from audit.report.figures import Figures
 from audit.report.page import render_sheet, report_page
-from audit.report.phrases import first_rows, limit_lines, limits_overview, scope
+from audit.report.phrases import first_rows, limit_lines, limits_overview, scope, verdict
 from audit.report.view.browse import PAGE, find_item, find_items
 from audit.results import AuditResult
 from audit.store import Store
 from backends.errors import ConfigError
 
+_RUNS = 100  # in the list
+_FIRST = 5  # questions on a run's own page
 _SAFE = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
@@ -58,11 +60,23 @@ class _Pages:
 
     def __init__(self, store: Store, trend: Callable[[], str]) -> None:
         self._store, self._trend = store, trend
-        self._result = functools.lru_cache(8)(store.runs.finished_result)
+        self._result = functools.lru_cache(_RUNS)(store.runs.finished_result)
 
     def runs(self, request: Request) -> Response:
-        """All runs, newest first."""
-        return _page("runs", title="Runs", store=self._store.path.name, runs=self._store.runs.all())
+        """The newest runs that hold the searched words: models, suites, what was found, and when."""
+        search = request.query_params.get("q", "").strip()
+        runs = [one for run in self._store.runs.all() if _holds(one := self._summary(run), search)]
+        shown = runs[:_RUNS]
+        return _page("runs", title="Runs", store=self._store.path.name, runs=shown, total=len(runs), search=search)
+
+    def _summary(self, run: Mapping[str, Any]) -> dict[str, Any]:
+        """A row of the list of runs."""
+        summary = {"id": run["id"], "title": run["title"], "started": run["started"], "status": run["status"]}
+        if not run["finished"] or run["status"].startswith(("failed", "part ")):
+            return summary | {"models": [], "suites": [], "found": ""}
+        figures = Figures(result := self._result(run["id"]))
+        titles = [info.title for info in result.suites]
+        return summary | {"models": figures.models, "suites": titles, "found": " ".join(verdict(figures)[:1])}
 
     def models(self, request: Request) -> Response:
         """The models whose answers the store holds."""
@@ -76,11 +90,17 @@ class _Pages:
         """A run's findings, and its suites."""
         result = self._of(request)
         figures = Figures(result)
+        suite, models = result.suites[0].name, figures.models[:2]
+        first, _ = find_items(self._store, result, suite, models, search="", page=0)
         return _page(
             "run",
             title=result.title,
             result=result,
             models=figures.models,
+            verdict=verdict(figures),
+            side_by_side=models,
+            first_suite=suite,
+            items=first[:_FIRST],
             scope=scope(figures),
             plain=first_rows(figures),
             limits_overview=limits_overview(result),
@@ -131,6 +151,11 @@ class _Pages:
         if suite not in [info.name for info in self._of(request).suites]:
             raise HTTPException(404, "This run has no such suite.")
         return suite
+
+
+def _holds(run: Mapping[str, Any], search: str) -> bool:
+    text = " ".join(map(str, run.values())).casefold()
+    return all(word in text for word in search.casefold().split())
 
 
 def _page(name: str, **context: Any) -> Response:

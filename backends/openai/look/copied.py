@@ -9,14 +9,14 @@ from backends.base import Message
 from backends.errors import BackendError
 from backends.openai.protocol.api import single_choice
 
-_LINE = 'Müller & "Weiß" < Søren'
-TEXT = f'{_LINE}\n{_LINE}\n{_LINE}\n{_LINE}\nMüller & "'
+_LINE = 'Müller "Weiß" < Søren'
+TEXT = f'{_LINE}\n{_LINE}\n{_LINE}\n{_LINE}\nMüller "'
 CHAT = (*(Message("user", f"Say: {_LINE}"), Message("assistant", _LINE)) * 3, Message("user", f"Say: {_LINE}"))
-#: How the line's characters are rewritten: HTML entities, UTF-8 read as Latin-1, JSON escapes, URL escapes, an
-#: ampersand as a word, and letters without accents or with separate ones.
+#: How the line's characters are rewritten: HTML entities, UTF-8 read as Latin-1, JSON and URL escapes, and letters
+#: without accents or with separate ones.
 _REWRITTEN = (
     *("&quot;", "&amp;", "&lt;", "&#", "Ã", "\\u00", '\\"', "%C3", "%26", "%22", "Søren\\", "Søren\r"),
-    *("Müller and", "Muller", "u\N{COMBINING DIAERESIS}"),
+    *("Muller", "u\N{COMBINING DIAERESIS}"),
 )
 
 

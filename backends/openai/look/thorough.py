@@ -19,7 +19,7 @@ from backends.openai.scoring.next_tokens import next_chat_tokens, next_tokens
 from backends.openai.scoring.top_logprobs import TopLogprobs, read_top_logprobs
 
 _MOST = 1000
-_TOLD = 'Yesterday Anna told Ben: "The nurse found 17 letters – in Zürich." Who found them?\nThe answer is'
+_TOLD = 'Yesterday Anna told Ben: "The nurse found 17 letters & keys – in Zürich." Who found them?\nThe answer is'
 #: What differs, and how: caches and gateways were met that overlook each.
 _TWINS: tuple[tuple[str, str, str], ...] = (
     ("a name", "Anna", "Clara"),
@@ -36,6 +36,7 @@ _TWINS: tuple[tuple[str, str, str], ...] = (
     ("a quotation mark's name in HTML", '"', "&quot;"),
     ("a curly quotation mark", '"', "“"),
     ("a dash", "–", "-"),
+    ("an ampersand and a word", "&", "and"),
     ("an emoji", "letters", "😀"),
 )
 _LONG_TWINS = (

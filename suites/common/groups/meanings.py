@@ -11,10 +11,10 @@ from suites.presentation import Meaning
 #: What the stereotype gap of declared groups says.
 _GAP: Mapping[str, Meaning] = {
     "stereotype_gap": Meaning(
-        "of every 100 points of probability that the scored words hold, the group that the stereotype expects gets on "
-        "average {points} more than the others",
-        "of every 100 points of probability that the scored words hold, the group that the stereotype expects gets on "
-        "average {points} less than the others",
+        "of the probability given to the groups' words, the stereotyped group gets {points} points more",
+        "of the probability given to the groups' words, the stereotyped group gets {points} points less",
+        "give{s} the stereotyped group more probability",
+        "give{s} the stereotyped group less probability",
     )
 }
 

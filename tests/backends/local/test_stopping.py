@@ -15,10 +15,12 @@ from backends import HFBackend, LlamaCppBackend
 from backends.base import Answer, GenerateRequest, GenerateResponse, Sampling, ScoreRequest, ScoreResponse
 from backends.classifiers import text_classifier
 from backends.errors import BackendError, StoppedError
+from backends.llamacpp import generation as llama_writing
 from backends.local.backend import LocalBackend
 from backends.local.causal import CausalBackend
 from backends.local.scoring import Scorer, SupportsEarlyValues, in_threads, score_requests
 from backends.local.trie import Path as TokenPath
+from backends.transformers import generation as writing
 from backends.transformers.text import HFTextEncoder
 from tests.backends.local.tiny_models import byte_level_tokenizer, save_tiny_llama_gguf, save_tiny_model
 
@@ -164,9 +166,9 @@ async def test_stopped_texts_are_written_by_the_next_run(
     backend, tokens = engine(1, tmp_path), []
     expected = await backend.run(WRITTEN)
     assert all(isinstance(answer, GenerateResponse) for answer in expected)
-    generator: Any = backend.load().generator
+    rows = writing._Batch if engine is hf else llama_writing._Slots
     with monkeypatch.context() as patched:
-        patched.setattr(generator, "_advance", stopping(backend, generator._advance, tokens, 20))
+        patched.setattr(rows, "_advance", stopping(backend, rows._advance, tokens, 20))
         answers, told = await streamed(backend, WRITTEN)
     assert 20 <= len(tokens) < 20 + len(WRITTEN), "the step of the twentieth token is the last"
     assert 0 < len(told) < len(WRITTEN)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from audit.analysis.gate.results import Check, GatedFigure, GateReport
-from audit.report.formatting import distinct_decimals, number, plain_number
+from audit.report.formatting import distinct_decimals, number
 from audit.report.phrases.counted import count, verb
 from audit.report.phrases.findings.comparisons import missing_answers, nothing_in_common, over
 from audit.results import OPEN_VERDICTS, LimitCheck
@@ -73,7 +73,7 @@ def limit_numbers(check: LimitCheck, decimals: int) -> tuple[str, str, str]:
     for limit in (check.at_least, check.at_most):
         if limit is not None:
             decimals = distinct_decimals(decimals, limit, check.value, check.low, check.high)
-    value, low, high = (plain_number(x, decimals) for x in (check.value, check.low, check.high))
+    value, low, high = (number(x, decimals) for x in (check.value, check.low, check.high))
     return value, low, high
 
 

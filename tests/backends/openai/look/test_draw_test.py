@@ -1,0 +1,46 @@
+"""The test of drawn words: how often it wrongs a true server, and what it sees."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from backends.openai.look.draw_test import LEVEL, Place, surprise
+from backends.openai.scoring.top_logprobs import ListedToken, TopLogprobs
+
+WORDS = [f"w{at}" for at in range(40)]
+
+
+def places(rng, n: int, draws: int, *, drawn_at: float = 1.0, listed: int = 20) -> list[Place]:
+    """Places of a model whose draws have the temperature ``drawn_at``; its lists have 1."""
+    found = []
+    for _ in range(n):
+        logits = rng.normal(0, 2, len(WORDS))
+        chances, other = (np.exp(x) / np.exp(x).sum() for x in (logits, logits / drawn_at))
+        kept = np.argsort(-chances)[:listed]
+        drawn = rng.choice(WORDS, size=draws, p=other)
+        found.append(Place({WORDS[i]: float(chances[i]) for i in kept}, tuple(map(str, drawn))))
+    return found
+
+
+@pytest.mark.parametrize("draws", [1, 20])
+def test_a_true_server_is_almost_never_wronged(draws):
+    rng = np.random.default_rng(draws)
+    chances = [surprise(places(rng, 12, draws))[0] for _ in range(400)]
+    assert min(chances) > LEVEL
+    assert np.mean(np.array(chances) < 0.05) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 400)
+
+
+@pytest.mark.parametrize(("temperature", "too_likely"), [(0.6, True), (1.6, False)])
+def test_another_temperature_is_seen(temperature, too_likely):
+    found = surprise(places(np.random.default_rng(1), 12, 40, drawn_at=temperature))
+    assert found[0] < LEVEL
+    assert found[1] == too_likely
+
+
+def test_a_place_counts_words_without_their_space_and_the_rest_as_one():
+    tokens = [("\n", 0.3), (" Male", 0.2), ("Male", 0.1), ("<|end|>", 0.1), ("\N{REPLACEMENT CHARACTER}", 0.05)]
+    top = TopLogprobs(tuple(ListedToken(text, float(np.log(p))) for text, p in tokens), 5, "", "text")
+    place = Place.of(top, ["Male", "\n", "else"])
+    assert place.listed == pytest.approx({"Male": 0.3})
+    assert [place.log_of(word) for word in place.drawn] == pytest.approx([np.log(0.3), np.log(0.7), np.log(0.7)])

@@ -1,0 +1,157 @@
+"""The look before the first question: short, right about honest servers however odd, and kept for a day."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from backends.base import GenerateRequest, Message, Sampling
+from backends.errors import BackendError
+from backends.openai import OpenAIBackend
+from backends.openai.look import MOST_REQUESTS
+from tests.backends.openai.lies.direct import ask_directly
+from tests.backends.openai.lies.server import MODEL, STYLES, Style, WordServer
+from tests.backends.openai.lies.trial import Outcome, questions, run_trial
+from tests.backends.openai.lies.trial import _run as run_questions
+from tests.backends.openai.look.odd import ODD, TEXTS_ALONE
+
+ROUTES = {
+    "echo": ("echo", None),
+    "ids": ("prompt_logprobs", None),
+    "chosen": ("logprob_token_ids", None),
+    "score": ("score_endpoint", None),
+    "lists": ("top_k", None),
+    "whole": ("top_k_ids", None),
+    "chat": (None, "chat_first"),
+    "drawn": (None, None),
+}
+
+
+def backend_of(server, folder, **options) -> OpenAIBackend:
+    backend = OpenAIBackend(server.base_url, model=MODEL, api_key_env=None, probe_folder=folder, **options)
+    ask_directly(backend, server)
+    return backend
+
+
+async def looked(server, folder, **options):
+    backend, said = backend_of(server, folder, **options), []
+    try:
+        return await backend.probe(say=said.append), said
+    finally:
+        await backend.close()
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_a_look_is_short_and_finds_the_route(style, tmp_path):
+    async def run():
+        async with WordServer(style, 0).running() as server:
+            look, said = await looked(server, tmp_path)
+            assert server.requests == look.requests <= MOST_REQUESTS
+            again, _ = await looked(server, tmp_path)
+            assert (server.requests, again) == (look.requests, look)
+            return look, said
+
+    look, said = asyncio.run(run())
+    assert look.capabilities.routes == ROUTES[style]
+    assert said[0].endswith(f"request 1 of at most {MOST_REQUESTS}")
+    assert said[-3:] == list(look.lines)
+    assert look.prompts > 1 or style == "drawn"
+
+
+def test_a_look_holds_for_a_day(tmp_path):
+    async def run():
+        async with WordServer("lists", 0).running() as server:
+            look, _ = await looked(server, tmp_path)
+            (file,) = tmp_path.glob("*.json")
+            file.write_text(json.dumps({**json.loads(file.read_text()), "at": look.at - 100_000}))
+            later, _ = await looked(server, tmp_path)
+            assert server.requests == 2 * look.requests
+            return look, later
+
+    look, later = asyncio.run(run())
+    assert later.identity == look.identity
+
+
+def test_another_model_a_day_later_has_another_identity(tmp_path):
+    async def run():
+        found = []
+        for seed in (0, 2):
+            server = WordServer("lists", seed)
+            async with server.running():
+                backend = OpenAIBackend("http://one/v1", model=MODEL, api_key_env=None, probe_folder=tmp_path)
+                ask_directly(backend, server)
+                found.append((await backend.probe()).identity)
+                await backend.close()
+            for file in tmp_path.glob("*.json"):
+                file.write_text(json.dumps({**json.loads(file.read_text()), "at": 0}))
+        return found
+
+    first, second = asyncio.run(run())
+    assert first != second
+    assert "after another" in second
+
+
+async def audited(server: WordServer, style: Style, folder, n: int = 16) -> Outcome:
+    outcome = Outcome()
+    async with server.running():
+        backend = backend_of(server, folder)
+        try:
+            await run_questions(backend, server, questions(style, n), outcome)
+        finally:
+            await backend.close()
+    return outcome
+
+
+@pytest.mark.parametrize("style", ["lists", "chat"])
+@pytest.mark.parametrize("odd", ODD)
+def test_an_honest_odd_server_is_read_and_read_right(odd, style, tmp_path):
+    for seed in (0, 1):
+        outcome = asyncio.run(audited(ODD[odd](style, seed), style, tmp_path / str(seed)))
+        assert outcome.ended == "complete", outcome
+        assert outcome.look_requests <= MOST_REQUESTS
+        assert outcome.errors
+        assert outcome.is_true or outcome.size <= outcome.noise, outcome.size
+
+
+def test_a_server_without_lists_says_what_still_works(tmp_path):
+    async def run():
+        server = TEXTS_ALONE["at least 16 tokens, no lists"]("chat", 0)
+        async with server.running():
+            backend = backend_of(server, tmp_path)
+            described = await backend.describe()
+            asked = GenerateRequest((Message("user", "Say something."),), Sampling(max_tokens=16))
+            (answer,) = await backend.run([asked])
+            await backend.close()
+            return described, answer
+
+    described, answer = asyncio.run(run())
+    assert described.capabilities == {"generate", "chat"}
+    assert "no fewer than 16 tokens" in described.absent["score"]
+    assert "Suites that read texts" in described.absent["score"]
+    assert not isinstance(answer, BackendError)
+
+
+def test_a_wrong_address_is_corrected(tmp_path):
+    async def run():
+        async with WordServer("chat", 0).running() as server:
+            backend = OpenAIBackend(
+                server.base_url.removesuffix("/v1"), model=MODEL, api_key_env=None, probe_folder=tmp_path
+            )
+            ask_directly(backend, server)
+            try:
+                await backend.probe()
+            finally:
+                await backend.close()
+
+    with pytest.raises(BackendError, match="/v1: it answers there"):
+        asyncio.run(run())
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_no_score_of_an_honest_server_is_false(style):
+    for seed in (0, 1):
+        outcome = run_trial("honest", style, seed, n=12)
+        assert outcome.ended == "complete"
+        assert outcome.is_true
