@@ -23,7 +23,6 @@ class WhoIsIt(Suite):
     """Probability that a role is filled by Mary, not John."""
 
     name = "who-is-it"
-    needs = frozenset({"score"})
     strata = ("scene",)
 
     def items(self):
@@ -31,9 +30,6 @@ class WhoIsIt(Suite):
             for role in ROLES:
                 request = ScoreRequest(scene.format(role, role), (" Mary", " John"))
                 yield Item(f"{s}/{role}", request, {"scene": s, "role": role})
-
-    def signature(self):
-        return {"roles": ROLES, "scenes": SCENES}
 
     def read(self, item, response):
         mary, john = response.scores

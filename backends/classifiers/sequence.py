@@ -72,9 +72,10 @@ class SequenceClassifier(TextClassifier):
         from backends.transformers.placement import check_device
 
         check_device(str(self.device))
-        config = self._config()
-        if (folder := self._folder or self._snapshot()) is not None:
-            self._check_files(folder, config)
+        self._config()
+        if self._folder is not None and not has_tokenizer(self._folder):  # transformers would make an empty one
+            hint = "Copy tokenizer.json and tokenizer_config.json from the model that it was made of"
+            raise ConfigError("classifier.model", self.model, "a folder without a tokenizer", hint)
 
     def label_names(self) -> list[str]:
         """The names of its labels, from its configuration alone. Raises `ConfigError` where there is none."""
@@ -140,42 +141,13 @@ class SequenceClassifier(TextClassifier):
         hint = "Give a whole classifier of transformers"
         return loading("classifier.model", self.model, what, hint, instead=_EMBEDDED)
 
-    def _snapshot(self) -> Path | None:
-        """The folder of a hub id's files in the cache, where these are all there is; None otherwise."""
-        from backends.transformers.hub import snapshot_of
-
-        if self._commit is None or not self._commit.offline:
-            return None
-        return snapshot_of(self.model, self._commit.commit)
-
-    def _check_files(self, folder: Path, config: Any) -> None:
-        """Raise `ConfigError` for a folder that cannot be loaded, as its files show before its weights are read."""
-        from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
-        from backends.transformers.quiet import quiet
-        from backends.transformers.weight_files import check_weight_files
-        from backends.transformers.weights_fit import loaded_without_content
-
-        if not has_tokenizer(folder):
-            hint = "Copy tokenizer.json and tokenizer_config.json from the model that it was made of"
-            raise ConfigError("classifier.model", self.model, "a folder without a tokenizer", hint)
-        try:
-            files = check_weight_files(folder, config)
-        except ConfigError as error:
-            raise error.within("classifier") from None
-        with self._loading("its tokenizer"), quiet():  # not only once a model has written all its texts
-            AutoTokenizer.from_pretrained(folder)
-        if not files or getattr(config, "quantization_config", None) is not None:
-            return
-        loaded = loaded_without_content(AutoModelForSequenceClassification, config, files)
-        if loaded is not None:
-            self._check_weights(*loaded)
-
     def _check_weights(self, model: Any, found: dict[str, Any]) -> None:
         """Raise `ConfigError` for missing weights, which transformers would draw at random: so would be the labels."""
+        from backends.transformers.hub import snapshot_of
         from backends.transformers.weights_fit import misfit_of_weights
 
-        if (misfit := misfit_of_weights(model, found)) is not None:
+        folder = self._folder or snapshot_of(self.model, str(self._options()["revision"]))
+        if (misfit := misfit_of_weights(model, found, folder)) is not None:
             problem, hint = misfit
             whole = "Give a whole classifier, its head included" if "would be random" in problem else hint
             raise ConfigError("classifier.model", self.model, problem, f"{whole}, or {_EMBEDDED}")

@@ -19,9 +19,7 @@ from backends.local.encoder import TextEncoder
 from backends.local.fingerprint import file_sha256, files_sha256, package_version
 from backends.local.generation import TextGenerator
 from backends.local.gguf_header import (
-    Value,
     check_causal,
-    check_whole,
     gguf_parts,
     is_gguf,
     longrope_cells,
@@ -32,8 +30,6 @@ from backends.options import OnError, checked_options
 
 #: Raise it when a change of the computation may change log-probabilities.
 SCORING_VERSION = 1
-#: Raise it when a change may tokenise the same request differently. Files that were never affected have no version.
-TEXT_VERSION = 2
 
 DeviceNames = Annotated[
     list[Annotated[str, Field(min_length=1)]] | None,
@@ -82,7 +78,7 @@ class LlamaCppBackend(CausalBackend):
             "context",
             "llama_cpp_python",
             "scoring_version",
-            "text_version",
+            "sampler",
         }
     )
 
@@ -120,8 +116,7 @@ class LlamaCppBackend(CausalBackend):
         if not is_gguf(self.model):
             raise ConfigError("model", str(self.model), "not a GGUF file", "Give a GGUF file, or use HFBackend")
         header = read_gguf_header(self.model)
-        for part in gguf_parts(self.model, header):
-            check_whole(part, header)
+        gguf_parts(self.model, header)
         check_causal(self.model, header)
         if self.n_gpu_layers and not _llama_has_gpu():
             raise ConfigError(
@@ -130,23 +125,20 @@ class LlamaCppBackend(CausalBackend):
         self._check_devices()
 
     def _check_devices(self) -> None:
-        for name in ("devices", "tensor_split"):
-            if (given := getattr(self, name)) is not None and self.n_gpu_layers == 0:
-                raise ConfigError(name, given, "without effect on the CPU", "Give n_gpu_layers too, such as -1")
         if self.devices is None and self.tensor_split is None:
             return
+        if self.n_gpu_layers == 0:
+            name, given = ("devices", self.devices) if self.devices else ("tensor_split", self.tensor_split)
+            raise ConfigError(name, given, "without effect on the CPU", "Give n_gpu_layers too, such as -1")
         from backends.llamacpp.devices import device_names
 
         known = device_names()
         if missing := sorted(set(self.devices or ()) - set(known)):
             raise ConfigError("devices", self.devices, f"no {', '.join(missing)} here", f"Give of {', '.join(known)}")
-        if self.devices is not None and len(set(self.devices)) < len(self.devices):
-            raise ConfigError("devices", self.devices, "a device is named twice", "Name each once")
         count = len(self.devices) if self.devices is not None else len([name for name in known if name != "CPU"])
         if self.tensor_split is not None and (len(self.tensor_split) != count or not any(self.tensor_split)):
-            raise ConfigError(
-                "tensor_split", self.tensor_split, f"not a share for each of {count} devices", "Give as many, not all 0"
-            )
+            problem = f"not a share for each of {count} devices"
+            raise ConfigError("tensor_split", self.tensor_split, problem, "Give as many, not all 0")
 
     def describe_blocking(self) -> Description:
         header = read_gguf_header(self.model)
@@ -165,11 +157,10 @@ class LlamaCppBackend(CausalBackend):
             "context": self.context,
             "llama_cpp_python": package_version("llama-cpp-python"),
             "scoring_version": SCORING_VERSION,
+            "sampler": "llama.cpp",
         }
         if self.devices is not None:  # where the layers lie changes no number, what kind of device computes does
             fingerprint["devices"] = " ".join(sorted({name.rstrip("0123456789") for name in self.devices}))
-        if _has_text_version(header):
-            fingerprint["text_version"] = TEXT_VERSION
         notes: dict[str, str] = {
             "model": str(header.get("general.name", self.model.name)),
             "file": str(self.model),
@@ -216,17 +207,6 @@ class LlamaCppBackend(CausalBackend):
             engine.close()
 
         return LoadedModel(engine, engine, scorer, TextGenerator(LlamaGeneration(engine)), close=close)
-
-
-def _has_text_version(header: dict[str, Value]) -> bool:
-    """Whether requests to this file may be tokenised differently than before there was a `TEXT_VERSION`."""
-    # Tokenizers other than byte-level ones may put a space after a special token, which was not scored before.
-    byte_level = header.get("tokenizer.ggml.model") == "gpt2"
-    spaced = not byte_level and header.get("tokenizer.ggml.add_space_prefix") is not False
-    # Chats had no BOS unless their template wrote it, and tools and documents were undefined in templates.
-    adds_bos = header.get("tokenizer.ggml.add_bos_token") is not False
-    template = str(header.get("tokenizer.chat_template", ""))
-    return spaced or (template != "" and (adds_bos or "tools" in template or "documents" in template))
 
 
 def _torch_name(device: str) -> str:

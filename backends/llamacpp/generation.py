@@ -1,4 +1,4 @@
-"""Text generation on llama.cpp: continuous batching through its low-level batch.
+"""Texts on llama.cpp, many at once through its low-level batch, drawn by llama.cpp's own seeded samplers.
 
 Each running text has a slot, a sequence of its own in the engine. Every step decodes one token of each running
 text, together with the prompts that have just joined. A finished text frees its slot at once. A new prompt copies
@@ -8,7 +8,7 @@ chat template) is computed once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,21 +18,24 @@ import numpy as np
 from backends.base import Prompt
 from backends.errors import BackendError
 from backends.llamacpp.engine import LlamaEngine
-from backends.local.generation import NoRoomError, Text, slot_count
-from backends.local.sampling import Logits, StopStringDecoder
+from backends.local.generation import NoRoomError, Tell, Text, no_distribution
 from backends.local.trie import common_start
 
+SLOTS = 32  # measured on two cores: 64 are at most 4 % faster and take twice the memory
 BATCH_TOKENS = 2048
 MIN_SAVED_TOKENS = 8  # a prompt waits a step if another text of the batch then computes this many more of its tokens
 MOST_CACHE_BYTES = 2 << 30
+_RANDOM_SEED = 0xFFFFFFFF  # llama.cpp would replace it by one of its own
 
 
 class LlamaGeneration:
-    """`GenerationEngine` over a model loaded by llama.cpp.
+    """`backends.local.generation.TextEngine` over a model loaded by llama.cpp.
 
     Memory: slots × the longest (prompt + max_tokens) cells of the model's cache; fewer slots are used if that would
     exceed 2 GiB.
     """
+
+    route = ""
 
     def __init__(self, engine: LlamaEngine) -> None:
         self._engine = engine
@@ -40,54 +43,52 @@ class LlamaGeneration:
         self.vocabulary: int = llama_cpp.llama_vocab_n_tokens(engine.vocab)
 
     def render(self, prompt: Prompt) -> list[int]:
+        """Tokens of a prompt."""
         return self._engine.render(prompt)
 
-    def decoder(self, prompt: Sequence[int], stop: tuple[str, ...]) -> StopStringDecoder:
-        return StopStringDecoder(stop, self._engine.token_bytes)
+    def groups(self, texts: list[Text], most: int) -> Iterator[list[Text]]:
+        """All texts together: as one ends, the next takes its slot."""
+        if texts:
+            yield texts
 
-    def ends_text(self, token: int) -> bool:
-        return bool(llama_cpp.llama_vocab_is_eog(self._engine.vocab, token))
-
-    @property
-    def route(self) -> str:
-        return ""
-
-    def prepare(self) -> None:
-        return None
-
-    def open_slots(self, texts: list[Text], halvings: int) -> _Sequences:
-        return _Sequences(self._engine, texts, halvings)
-
-    def within_memory(self, work: Callable[[], None]) -> None:
-        work()
+    def write(self, texts: list[Text], most: int, tell: Tell, is_stopped: Callable[[], bool]) -> None:
+        """As in `backends.local.generation.TextEngine`."""
+        slots = _Slots(self._engine, texts, min(most, SLOTS))
+        try:
+            while slots.are_needed() and not is_stopped():
+                for text in slots.step():
+                    tell(text)
+        finally:
+            slots.close()
 
 
 @dataclass
 class _Slot:
-    """A sequence of the engine: the tokens in its cells, and those waiting to be decoded."""
+    """A sequence of the engine: the tokens in its cells, those waiting to be decoded, and the text so far."""
 
     sequence: int
     cells: list[int] = field(default_factory=list)
     waiting: list[int] = field(default_factory=list)
     text: Text | None = None
+    sampler: Any = None
+    written: bytearray = field(default_factory=bytearray)
 
 
-class _Sequences:
-    """`Slots` as sequences of one llama.cpp context."""
+class _Slots:
+    """The texts of one call, those waiting and those running, in one llama.cpp context."""
 
-    def __init__(self, engine: LlamaEngine, texts: list[Text], halvings: int) -> None:
+    def __init__(self, engine: LlamaEngine, texts: list[Text], most: int) -> None:
+        self._engine = engine
+        self._vocabulary = llama_cpp.llama_vocab_n_tokens(engine.vocab)
         # Sorted, so that prompts with a common prefix are adjacent.
         self._queue = sorted(texts, key=lambda t: t.prompt, reverse=True)
-        cells = max(len(t.prompt) + t.request.sampling.max_tokens for t in texts)
-        cells = -(-cells // 256) * 256  # llama.cpp rounds a sequence's cells up to this
-        most = max(1, MOST_CACHE_BYTES // (cells * _bytes_per_cell(engine.model)))
-        slots = min(slot_count(len(texts), halvings), most)
-        self._slots = [_Slot(sequence) for sequence in range(slots)]
-        self._n_vocab = llama_cpp.llama_vocab_n_tokens(engine.vocab)
-        self._shares = engine.shares_cells
+        cells = -(-max(text.most_tokens for text in texts) // 256) * 256  # llama.cpp rounds them up to this
+        room = MOST_CACHE_BYTES // (cells * _bytes_per_cell(engine.model))
+        count = max(1, min(len(texts), most, room))
+        self._slots = [_Slot(sequence) for sequence in range(count)]
         params = llama_cpp.llama_context_default_params()
-        params.n_ctx = cells * slots
-        params.n_seq_max = slots
+        params.n_ctx = cells * count
+        params.n_seq_max = count
         params.n_batch = BATCH_TOKENS
         params.n_threads = params.n_threads_batch = engine.threads
         params.kv_unified = False  # one stream per sequence: attention reads only its own cells
@@ -97,26 +98,30 @@ class _Sequences:
         self._memory = llama_cpp.llama_get_memory(self._context)
         self._batch = llama_cpp.llama_batch_init(BATCH_TOKENS, 0, 1)
 
-    def __enter__(self) -> _Sequences:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Free the context."""
+        for slot in self._slots:
+            if slot.sampler is not None:
+                llama_cpp.llama_sampler_free(slot.sampler)
         llama_cpp.llama_batch_free(self._batch)
         llama_cpp.llama_free(self._context)
 
-    def step(self) -> list[tuple[Text, Logits | int]]:
+    def are_needed(self) -> bool:
+        """Whether any text waits or runs."""
+        return bool(self._queue) or any(slot.text for slot in self._slots)
+
+    def step(self) -> Iterator[Text]:
+        """Decode once; gives the texts that this ends."""
         self._admit()
         self._compact()
-        return self._decode()
-
-    def settle(self) -> None:
-        for slot in self._slots:
-            if slot.text is None:
-                continue
-            if slot.text.answer is not None:
-                slot.text = None
-            elif not slot.waiting:
-                slot.waiting.append(slot.text.drawn[-1])
+        for slot, place in self._decode():
+            text = slot.text
+            assert text is not None
+            self._advance(slot, text, place)
+            if text.answer is not None:
+                llama_cpp.llama_sampler_free(slot.sampler)
+                slot.text = slot.sampler = None
+                yield text
 
     def _admit(self) -> None:
         """Give free slots to the next texts, each with the longest prefix that some slot has computed."""
@@ -125,11 +130,9 @@ class _Sequences:
                 continue
             text = self._queue[-1]
             source, shared = slot, 0
-            if self._shares:
-                for other in self._slots:
-                    length = common_start(other.cells, text.prompt)
-                    if length > shared or (length == shared and other is slot):
-                        source, shared = other, length
+            if self._engine.shares_cells:
+                source = max(self._slots, key=lambda other: (common_start(other.cells, text.prompt), other is slot))
+                shared = common_start(source.cells, text.prompt)
                 coming = max((common_start(s.cells + s.waiting, text.prompt) for s in self._slots if s.text), default=0)
                 if coming >= shared + MIN_SAVED_TOKENS:
                     return  # this step computes more of its prefix
@@ -137,9 +140,8 @@ class _Sequences:
             # The last prompt token is always decoded: its logits are needed.
             shared = min(shared, len(text.prompt) - 1)
             self._copy_cells(slot, source, shared)
-            slot.cells = text.prompt[:shared]
-            slot.waiting = text.prompt[shared:]
-            slot.text = text
+            slot.cells, slot.waiting = text.prompt[:shared], text.prompt[shared:]
+            slot.text, slot.sampler, slot.written = text, _sampler(text, self._vocabulary), bytearray()
 
     def _compact(self) -> None:
         """Move texts from the last slots into free ones before them.
@@ -154,8 +156,9 @@ class _Sequences:
             if last is None:
                 return
             self._copy_cells(slot, last, len(last.cells))
-            slot.cells, slot.waiting, slot.text = list(last.cells), last.waiting, last.text
-            last.waiting, last.text = [], None
+            slot.cells, slot.waiting, slot.written = list(last.cells), last.waiting, last.written
+            slot.text, slot.sampler = last.text, last.sampler
+            last.waiting, last.text, last.sampler = [], None, None
 
     def _copy_cells(self, slot: _Slot, source: _Slot, shared: int) -> None:
         """Make a slot hold just the first ``shared`` cells of ``source``, which may be the slot itself."""
@@ -169,10 +172,10 @@ class _Sequences:
         if not llama_cpp.llama_memory_seq_rm(self._memory, slot.sequence, shared, -1):
             raise BackendError("internal", "llama.cpp could not shorten a sequence", hint="report the model's name")
 
-    def _decode(self) -> list[tuple[Text, Logits | int]]:
-        """Decode waiting tokens, as many as fit in a batch; logits of the texts that have none left."""
+    def _decode(self) -> list[tuple[_Slot, int]]:
+        """Decode waiting tokens, as many as fit in a batch; the slots that have none left, with their logits' place."""
         batch, place = self._batch, 0
-        outputs: list[tuple[Text, int]] = []
+        outputs: list[tuple[_Slot, int]] = []
         for slot in self._slots:
             if slot.text is None:
                 continue
@@ -188,15 +191,57 @@ class _Sequences:
                 place += 1
             if taken and not slot.waiting:
                 batch.logits[place - 1] = 1
-                outputs.append((slot.text, place - 1))
+                outputs.append((slot, place - 1))
         batch.n_tokens = place
         if (code := llama_cpp.llama_decode(self._context, batch)) != 0:
             raise BackendError("internal", f"llama_decode returned {code}", retryable=code == 1)
-        return [(text, self._logits(at)) for text, at in outputs]
+        return outputs
 
-    def _logits(self, place: int) -> Logits:
-        pointer = llama_cpp.llama_get_logits_ith(self._context, place)
-        return np.ctypeslib.as_array(pointer, shape=(self._n_vocab,))
+    def _advance(self, slot: _Slot, text: Text, place: int) -> None:
+        """Draw a text's next token, and finish the text if this ends it."""
+        logits = np.ctypeslib.as_array(
+            llama_cpp.llama_get_logits_ith(self._context, place),
+            shape=(self._vocabulary,),
+        )
+        if not np.isfinite(peak := logits.max()):
+            text.answer = no_distribution(float(peak))
+            return
+        token = llama_cpp.llama_sampler_sample(slot.sampler, self._context, place)
+        ends = bool(llama_cpp.llama_vocab_is_eog(self._engine.vocab, token))
+        if not ends:
+            text.drawn.append(token)
+            slot.waiting.append(token)
+            slot.written += self._engine.token_bytes(token)  # a token may hold a part of a character
+        found = [at for stop in text.request.sampling.stop if (at := slot.written.find(stop.encode())) >= 0]
+        del slot.written[min(found, default=len(slot.written)) :]
+        if ends or found or len(text.drawn) == text.request.sampling.max_tokens:
+            text.finish(slot.written.decode("utf-8", "replace"), "stop" if ends or found else "length")
+
+
+def _sampler(text: Text, vocabulary: int) -> Any:
+    """llama.cpp's samplers for one text, in the order of `backends.base.Sampling`."""
+    sampling = text.request.sampling
+    chain = llama_cpp.llama_sampler_chain_init(llama_cpp.llama_sampler_chain_default_params())
+    steps = []
+    if sampling.repetition_penalty != 1:
+        steps.append(
+            llama_cpp.llama_sampler_init_penalties(vocabulary, text.most_tokens, sampling.repetition_penalty, 0.0, 0.0)
+        )
+    if sampling.temperature == 0:
+        steps.append(llama_cpp.llama_sampler_init_greedy())
+    else:
+        steps.append(llama_cpp.llama_sampler_init_temp(sampling.temperature))
+        if sampling.top_k:
+            steps.append(llama_cpp.llama_sampler_init_top_k(sampling.top_k))
+        if sampling.top_p < 1:
+            steps.append(llama_cpp.llama_sampler_init_top_p(sampling.top_p, 1))
+        steps.append(llama_cpp.llama_sampler_init_dist(text.key % _RANDOM_SEED))
+    for step in steps:
+        llama_cpp.llama_sampler_chain_add(chain, step)
+    if sampling.repetition_penalty != 1:  # it applies to the prompt too
+        for token in text.prompt:
+            llama_cpp.llama_sampler_accept(chain, token)
+    return chain
 
 
 def _bytes_per_cell(model: Any) -> int:

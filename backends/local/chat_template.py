@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
@@ -19,22 +18,11 @@ import jinja2.sandbox
 
 from backends.base import Message
 from backends.errors import BackendError
-from backends.local.fingerprint import text_sha256
 
 # Templates that print today's date get this one: the same request must be the same text tomorrow.
 FIXED_DATE = datetime.datetime(2024, 7, 26)
 # Marks where an assistant prefill ends, by a private-use character that does not occur in prompts.
 _END_OF_PREFILL = "\uf8ffend of prefill\uf8ff"
-
-
-def template_sha256(template: str) -> str:
-    """What identifies a template in a fingerprint.
-
-    Earlier versions left out all named tokens but BOS and EOS: answers to a template that may write others are not
-    those of the text that it becomes now.
-    """
-    others = sorted(set(re.findall(r"\b\w+_token\b", template)) - {"bos_token", "eos_token"})
-    return text_sha256("\n".join([template, *others]))
 
 
 def render_chat(

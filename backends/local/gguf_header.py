@@ -1,15 +1,14 @@
 """Read the metadata at the head of a GGUF file, without its tensors (versions 2 and 3 of the specification).
 
 The gguf package's reader is not used: it builds arrays of the whole vocabulary, which takes 8 seconds for 262,144
-tokens, and it does not detect truncation. This one skips arrays.
+tokens. This one skips arrays.
 """
 
 from __future__ import annotations
 
-import math
 import struct
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from backends.errors import ConfigError
 
@@ -33,13 +32,6 @@ FILE_TYPES = {
 }  # fmt: skip
 
 
-#: Weights of a block, and its bytes, by the number of a tensor's type.
-_BLOCKS = {
-    0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 10: (256, 84),
-    11: (256, 110), 12: (256, 144), 13: (256, 176), 14: (256, 210), 30: (1, 2),
-}  # fmt: skip
-
-
 def is_gguf(path: Path) -> bool:
     """Whether the file starts with GGUF's magic number."""
     with path.open("rb") as file:
@@ -54,24 +46,12 @@ def read_gguf_header(path: Path) -> dict[str, Value]:
     ConfigError
         When the file is damaged, truncated, or of another version.
     """
-    return _read(path, tensors=False)[0]
+    return _read(path)[0]
 
 
 def read_gguf_tensors(path: Path) -> set[str]:
     """The names of the tensors in this file. Raises `ConfigError`, as `read_gguf_header` does."""
-    return set(_read(path, tensors=True)[1])
-
-
-def check_whole(path: Path, header: dict[str, Value]) -> None:
-    """Raise `ConfigError` for a file that ends before its tensors do."""
-    tensors, start = _read(path, tensors=True)[1:]
-    alignment = int(header.get("general.alignment", 32)) or 32
-    start += -start % alignment
-    needed = start + max((one.offset + one.size for one in tensors.values()), default=0)
-    if (size := path.stat().st_size) < needed:
-        raise ConfigError(
-            "model", str(path), f"cut off: {size:,} of {needed:,} bytes are there", "Fetch or copy it again"
-        )
+    return _read(path, tensors=True)[1]
 
 
 def check_causal(path: Path, header: dict[str, Value]) -> None:
@@ -122,20 +102,13 @@ def longrope_cells(path: Path, header: dict[str, Value]) -> int | None:
     first = header.get(f"{header.get('general.architecture')}.rope.scaling.original_context_length")
     if first is None:
         return None
-    if not any("rope_factors_long.weight" in _read(part, tensors=True)[1] for part in gguf_parts(path, header)):
+    if not any("rope_factors_long.weight" in read_gguf_tensors(part) for part in gguf_parts(path, header)):
         return None
     return int(first) // 256 * 256  # llama.cpp rounds a context up to a multiple of 256
 
 
-class _Tensor(NamedTuple):
-    """Where a tensor begins behind the header, and its bytes; 1 where its type's size is not known."""
-
-    offset: int
-    size: int
-
-
-def _read(path: Path, *, tensors: bool) -> tuple[dict[str, Value], dict[str, _Tensor], int]:
-    """The header; with ``tensors`` also these by name, and the place at which their list ends."""
+def _read(path: Path, *, tensors: bool = False) -> tuple[dict[str, Value], set[str]]:
+    """The header, and if asked for the names of the tensors."""
     try:
         with path.open("rb") as file:
             magic, version = file.read(4), _scalar(file, 4)
@@ -151,8 +124,7 @@ def _read(path: Path, *, tensors: bool) -> tuple[dict[str, Value], dict[str, _Te
                 else:
                     header[key] = _string(file) if kind == _STRING else _scalar(file, kind)
             _check_numbers(header)
-            found = dict(_tensor(file) for _ in range(count)) if tensors else {}
-            return header, found, file.tell()
+            return header, {_tensor(file) for _ in range(count)} if tensors else set()
     except (ValueError, KeyError, struct.error, OSError, MemoryError, OverflowError, RecursionError) as error:
         reason = str(error) or type(error).__name__
         raise ConfigError(
@@ -189,15 +161,15 @@ def _string(file: BinaryIO) -> str:
     return data.decode("utf-8")
 
 
-def _tensor(file: BinaryIO) -> tuple[str, _Tensor]:
+def _tensor(file: BinaryIO) -> str:
+    """The name of the next tensor; its axes, type and place are passed over."""
     name = _string(file)
     axes = int(_scalar(file, 4))
     if axes > _MOST_AXES:
         raise ValueError(f"{name} has {axes} axes")
-    weights = math.prod(int(_scalar(file, 10)) for _ in range(axes))
-    kind, offset = int(_scalar(file, 4)), int(_scalar(file, 10))
-    of_block, size = _BLOCKS.get(kind, (1, 0))
-    return name, _Tensor(offset, max(weights // of_block * size, 1))
+    for kind in (*[10] * axes, 4, 10):
+        _scalar(file, kind)
+    return name
 
 
 def _skip_array(file: BinaryIO) -> None:

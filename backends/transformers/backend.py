@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from backends.base import Answer, Description, ModelPart, OnResponse, Request, Scalar
+from backends.base import Description, ModelPart, Scalar
 from backends.embedded import resolve_embedded
-from backends.errors import AuditError, BackendError
-from backends.local.backend import OptionalCount, discard_response, need_package
+from backends.errors import BackendError
+from backends.local.backend import OptionalCount, need_package
 from backends.local.causal import CausalBackend, LoadedModel
 from backends.local.encoder import TextEncoder
 from backends.local.fingerprint import package_version, text_sha256
@@ -24,6 +24,7 @@ from backends.transformers.placement import (
     MaxMemory,
     OptionalQuantization,
     Placement,
+    TensorParallel,
     check_device,
     describe_places,
     input_device,
@@ -32,19 +33,20 @@ from backends.transformers.placement import (
 )
 from backends.transformers.source import ModelSource, text_decoder
 
-if TYPE_CHECKING:
-    from backends.transformers.tensor_parallel import Ranks
-
 DType = Literal["auto", "float32", "bfloat16", "float16"]
 
 #: Raise it when a change of the computation may change log-probabilities.
-SCORING_VERSION = 3
+SCORING_VERSION = 4
 #: What is added to it for 16-bit models on a CPU, whose attention alone was changed since.
 SCORING_CHANGES_OF_16_BITS = 1
+#: How texts are drawn: the rule of `backends.transformers.draw`. Raise it when the same logits may give another text.
+SAMPLER = "gumbel-max, squares 1"
 #: Tokens of one forward pass, halved when memory runs out. On a CPU, more tokens are not faster.
-PACK_TOKENS = {"cpu": 512, "mps": 2048, "cuda": 8192}
+PACK_TOKENS = {"cpu": 512, "mps": 2048, "cuda": 16384}
 #: Times as many where a pass brings weights from the disk or the CPU's memory first.
 OFFLOADED = 8
+#: Requests of one call on CUDA, where the pauses between two calls are longer than a pass.
+CUDA_BATCH = 2048
 
 
 class HFBackend(CausalBackend):
@@ -78,9 +80,8 @@ class HFBackend(CausalBackend):
     attn_implementation : str, optional
         The attention of transformers that writes texts, and scores models without the tree: ``eager``, ``sdpa``,
         ``flash_attention_2``, ``flash_attention_3`` or ``flex_attention``.
-    tensor_parallel : int, optional
-        Divide each layer over this many processes, one for each CUDA device of this machine (or on the CPU), by
-        transformers' own plan for the model. The other processes are started and ended with the model.
+    tensor_parallel
+        Withdrawn: `VLLMBackend` divides layers over devices.
     threads : int, optional
         CPU threads of a process; default: all cores this process may use, or ``OMP_NUM_THREADS`` if that is fewer.
     enable_thinking : bool, optional
@@ -100,7 +101,7 @@ class HFBackend(CausalBackend):
             "scoring_version",
             "attention",
             "quantiser",
-            "tensor_parallel",
+            "sampler",
         }
     )
 
@@ -123,7 +124,7 @@ class HFBackend(CausalBackend):
         offload_folder: str | Path | None = None,
         quantization: OptionalQuantization = None,
         attn_implementation: Attention | None = None,
-        tensor_parallel: Annotated[int, Field(ge=2)] | None = None,
+        tensor_parallel: TensorParallel = None,
         threads: OptionalCount = None,
         enable_thinking: bool | None = None,
         reasoning_tokens: OptionalCount = None,
@@ -133,16 +134,7 @@ class HFBackend(CausalBackend):
             str(resolve_embedded(model)), revision, None if adapter is None else str(adapter), trust_remote_code
         )
         folder = None if offload_folder is None else str(Path(offload_folder).expanduser())
-        self.placement = Placement(device_map, max_memory, folder, quantization, attn_implementation, tensor_parallel)
-        #: Of the other processes of a divided model; they load a file of the same name, and nothing is spread further.
-        self._options = {
-            "model": str(model), "dtype": dtype, "device": device, "revision": revision,
-            "trust_remote_code": trust_remote_code, "attn_implementation": attn_implementation,
-            "tensor_parallel": tensor_parallel, "threads": threads, "enable_thinking": enable_thinking,
-            "reasoning_tokens": reasoning_tokens,
-        }  # fmt: skip
-        self._ranks: Ranks | None = None
-        self.follows = False  # whether this process is one of those others
+        self.placement = Placement(device_map, max_memory, folder, quantization, attn_implementation)
         self._dtype_option, self._device_option = dtype, device
         self._device: str | None = None
         self._tokenizer: Any = None
@@ -164,13 +156,9 @@ class HFBackend(CausalBackend):
     def check(self) -> None:
         for module in ("torch", "transformers"):
             need_package("model", module, "hf", given=self.source.model)
-        for device in (self._device_option, *self.placement.devices):
-            check_device(device)
+        check_device(self._device_option)
         self.placement.check(self._device_option, self.source.path, self.source.adapter)
         self.source.check()
-        self.source.check_files()
-        if self.source.path.is_dir():
-            self.source.check_parts(self.placement)
 
     def _scoring_version(self) -> int:
         is_changed = self.dtype != "float32" and self.device == "cpu"
@@ -178,6 +166,8 @@ class HFBackend(CausalBackend):
 
     def describe_blocking(self) -> Description:
         self._load_tokenizer()
+        if self.device.startswith("cuda"):
+            self.batch_size = CUDA_BATCH
         template = self._tokenizer.chat_template
         identity, kind = self.source.weights()
         kind = self.placement.quantised_as(kind)
@@ -192,6 +182,7 @@ class HFBackend(CausalBackend):
             "torch": package_version("torch"),
             "transformers": package_version("transformers"),
             "scoring_version": self._scoring_version(),
+            "sampler": SAMPLER,
             **self.placement.fingerprint(),
             **quantiser(kind),
         }
@@ -224,39 +215,11 @@ class HFBackend(CausalBackend):
     def load(self) -> LoadedModel:
         import torch
 
-        shared = self.placement.tensor_parallel if self.threads is None else None
-        torch.set_num_threads(max(1, self.thread_count // (shared or 1)))
+        torch.set_num_threads(self.thread_count)
         return super().load()
-
-    def is_stopped(self) -> bool:
-        """As in `backends.local.backend.LocalBackend`; of a divided model all parts ask this together."""
-        if self.placement.tensor_parallel is None or self._loaded is None:
-            return super().is_stopped()
-        from backends.transformers.tensor_parallel import as_first_rank
-
-        return as_first_rank(super().is_stopped(), str(input_device(self._loaded.model)))
-
-    def run_blocking(self, batch: Sequence[Request], on_response: OnResponse = discard_response) -> list[Answer]:
-        if self.placement.tensor_parallel is None or self.follows:
-            return super().run_blocking(batch, on_response)
-        known = BackendError.of_loading
-        try:
-            self.load()
-            known = BackendError.of
-            assert self._ranks is not None
-            return self._ranks.run(batch, lambda: CausalBackend.run_blocking(self, batch, on_response))
-        except AuditError as error:  # the group has ended, or never began
-            self._loaded, self._ranks, self._refusal = None, None, error.with_traceback(None)
-            return [known(error)] * len(batch)
-        except BaseException:  # abandoned: the other processes were ended in the middle of the batch
-            self._loaded = self._ranks = None
-            raise
 
     def close_blocking(self) -> None:
         super().close_blocking()
-        if self._ranks is not None:
-            self._ranks.close()
-            self._ranks = None
         self._tokenizer = None
         self.source.forget()
         if self.device.startswith("cuda"):
@@ -276,20 +239,6 @@ class HFBackend(CausalBackend):
         return self._load_tokenizer(), lambda: None
 
     def _load_model(self) -> LoadedModel:
-        size = self.placement.tensor_parallel
-        if size is None or self.follows:
-            return self._load_here()
-        from backends.transformers.tensor_parallel import Ranks
-
-        self.source.tensor_plan(size)  # refused before any process is started
-        self._ranks = Ranks(size, {**self._options, "revision": self.source.commit()})  # one commit for all of them
-        return self._ranks.run(None, self._load_here)
-
-    def _places(self, model: Any) -> str:
-        size = self.placement.tensor_parallel
-        return describe_places(model) if size is None else f"each layer over {size} processes"
-
-    def _load_here(self) -> LoadedModel:
         from backends.transformers.generation import HFGeneration
         from backends.transformers.memory import within_memory
         from backends.transformers.scoring.scorer import SequenceScorer
@@ -306,7 +255,6 @@ class HFBackend(CausalBackend):
                 model,
                 lambda start: encoder.vocabulary.beginning_with(start),
                 pack_tokens=PACK_TOKENS[device.partition(":")[0]] * (OFFLOADED if is_offloaded(model) else 1),
-                threads=1 if self.placement.tensor_parallel else self.thread_count,
             )
             scorer = within_memory(make_scorer, self.device)
         except NoRoomError:
@@ -315,7 +263,7 @@ class HFBackend(CausalBackend):
             engine = HFGeneration(model, self._tokenizer, device=device, render=encoder.render)
             engine.context = scorer.context  # what it found may be less than the config says
             route = f"{scorer.route}: {scorer.route_reason}"
-            return LoadedModel(model, encoder, scorer, TextGenerator(engine), route, self._places(model))
+            return LoadedModel(model, encoder, scorer, TextGenerator(engine), route, describe_places(model))
         raise BackendError(
             "out_of_memory",
             f"the model does not fit in the memory of {self.device}",

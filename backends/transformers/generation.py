@@ -1,165 +1,293 @@
-"""What generation needs from a loaded transformers model, and a test of how the model can be asked.
+"""Texts by transformers' own ``generate``, many at once, with the draw of `backends.transformers.draw`.
 
-Models that ignore the cache, the mask or the positions would generate different texts in a batch than alone. So
-each model is tested once, before its first text: many texts at once, one at a time with the model's own cache,
-or one at a time without any.
+A batch holds texts of the same sampling options, the shorter prompts padded in front. Models that count padding write
+texts of equally long prompts together; models whose cache changes their numbers write without one. Which of these a
+model needs is tried once, before its first text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+import inspect
+import logging
+import math
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import partial
+from itertools import groupby
+from typing import Any, Literal
 
 import numpy as np
+import psutil
 import torch
+from transformers import GenerationConfig, LogitsProcessor, StoppingCriteria
 from transformers.cache_utils import DummyLayer, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
-from backends.base import GenerateRequest, GenerateResponse, Prompt, Sampling
+from backends.base import Prompt
 from backends.errors import BackendError, one_line
-from backends.local.generation import NoRoomError, Slots, Text, text_too_large
+from backends.local.generation import NoRoomError, Tell, Text, no_distribution, text_too_large
 from backends.transformers.context import alike_places, context_length, vocabulary_size
+from backends.transformers.draw import KeyedDraw
 from backends.transformers.memory import is_out_of_memory, within_memory
-from backends.transformers.one_text import OneText
 from backends.transformers.precision import ROUNDING_OF_16_BITS, computes_in_float32
-from backends.transformers.rows import RowBlock, columns_of
 
-_Way = Callable[[Any, str, list[Text], int], RowBlock | OneText]
+#: Texts of any lengths; of equally long prompts; one at a time and without a cache.
+Way = Literal["together", "equal", "alone"]
 
+MOST_ROWS_ON_CPU = 64  # on two cores more rows are no faster
+MANY_TEXTS = 200  # on CUDA, reports then name the faster engine
 TRIAL_PROMPTS, TRIAL_STEPS = (9, 4), 3  # prompt tokens of the trial's sequences, and the steps that follow
-CACHES = DynamicCache.__module__  # where transformers defines the kinds of caches that many models share
 UNREADABLE = "\ufffd"  # stands for bytes that are no character
 CONTEXT_TOKENS = 4  # prompt tokens decoded together with a text, so that its leading space is kept
 
 
 class HFGeneration:
-    """`GenerationEngine` over a loaded model.
+    """`backends.local.generation.TextEngine` over a loaded model.
 
     Parameters
     ----------
     model, tokenizer
         A causal language model in eval mode, and its tokenizer.
     device : str
-        Where ``model`` is.
+        Where ``model`` takes its input.
     render : callable
         The tokens of a prompt.
     """
 
     def __init__(self, model: Any, tokenizer: Any, *, device: str, render: Callable[[Prompt], list[int]]) -> None:
-        self._model, self._tokenizer, self._device, self._render = model, tokenizer, device, render
+        self._model, self._tokenizer, self._render = model, tokenizer, render
+        self._device = torch.device(device)
         self.context, _ = context_length(model.config)
         self.vocabulary = vocabulary_size(model)
-        self._end_tokens = _end_tokens(model, tokenizer)
+        self._ends = _end_tokens(model, tokenizer)
         self._alike = alike_places(model.config)
-        self._way: _Way = _together
-        self._reason = ""
+        self._takes_mask = "attention_mask" in inspect.signature(type(model).forward).parameters
+        self._way: Way = "together"
+        self.route = ""
+        # What a model's own file sets for texts (a penalty, tokens that are left out) is not what a request asks for.
+        model.generation_config = GenerationConfig()
+        logging.getLogger("transformers.generation").setLevel(logging.ERROR)  # it remarks on that
 
     def render(self, prompt: Prompt) -> list[int]:
+        """Tokens of a prompt."""
         return self._render(prompt)
 
-    def decoder(self, prompt: Sequence[int], stop: tuple[str, ...]) -> _TokenizerDecoder:
-        return _TokenizerDecoder(self._tokenizer, prompt, stop)
+    def groups(self, texts: list[Text], most: int) -> Iterator[list[Text]]:
+        """Texts of the same sampling options, of lengths that are near to each other, as many as memory has room for.
 
-    def ends_text(self, token: int) -> bool:
-        return token in self._end_tokens
-
-    def open_slots(self, texts: list[Text], halvings: int) -> AbstractContextManager[Slots]:
-        is_far = self._alike is not None and columns_of(texts) > self._alike
-        way = _alone if is_far and self._way is _together else self._way
-        return nullcontext(way(self._model, self._device, texts, halvings))
-
-    def within_memory(self, work: Callable[[], None]) -> None:
-        with torch.inference_mode():
-            within_memory(work, self._device)
-
-    def prepare(self) -> BackendError | None:
-        """Choose how this model writes texts. Returns an error only if memory runs out."""
-        if not self._reason:
-            try:
-                with torch.inference_mode():
-                    self._way, self._reason = within_memory(self._choose_way, self._device)
-            except NoRoomError:
-                return text_too_large()
-        return None
-
-    @property
-    def route(self) -> str:
-        return self._reason
-
-    def _choose_way(self) -> tuple[_Way, str]:
-        """The first way of three that gives the log-probabilities of plain passes, and why."""
-        unusual = _unusual_cache(self._model)
-        wrong = (unusual and f"a layer of this model keeps a {unusual.__name__}, not keys and values") or (
-            self._what_is_wrong_with(_together)
-        )
-        if not wrong:
-            return _together, "many at once"
-        # A kind of cache of the model's own may forget tokens later than a trial can see.
-        if not (unusual and unusual.__module__ != CACHES) and not self._what_is_wrong_with(_alone):
-            return _alone, f"one at a time: {wrong}"
-        return _anew, f"one at a time, each read anew for every token: {wrong}"
-
-    def _what_is_wrong_with(self, way: _Way) -> str:
-        """Compare two sequences of unequal length, continued this way, with a plain pass over each.
-
-        Returns what is wrong; empty if nothing is. Compares the logits of every step, since a wrong position may
-        leave the likeliest token unchanged.
+        Raises `BackendError` if the model writes no texts.
         """
-        model = self._model
+        if not texts:
+            return
+        self._prepare(len(texts))
+        for _, alike in groupby(sorted(texts, key=_order), key=lambda text: self._kind(text)):
+            waiting = list(alike)
+            while waiting:
+                rows = 1 if self._way == "alone" else self._room(waiting[-1].most_tokens, most)
+                yield waiting[-rows:]
+                del waiting[-rows:]
+
+    def write(self, texts: list[Text], most: int, tell: Tell, is_stopped: Callable[[], bool]) -> None:
+        """As in `backends.local.generation.TextEngine`; the texts are a group."""
+        width = max(len(text.prompt) for text in texts)
+        rows, cache = texts, None
+        while rows and not is_stopped():
+            draw = KeyedDraw(rows[0].request.sampling, [text.key for text in rows], width, self._device)
+            decoders = [_TokenizerDecoder(self._tokenizer, text.prompt, text.request.sampling.stop) for text in rows]
+            batch = _Batch(rows, decoders, draw, self._ends, tell, is_stopped)
+            lines = [[*text.prompt, *text.drawn] for text in rows]
+            steps = max(text.request.sampling.max_tokens - len(text.drawn) for text in rows)
+            with torch.inference_mode():
+                call = partial(self._call, lines, width + len(rows[0].drawn), steps, draw, batch, cache=cache)
+                cache = within_memory(call, str(self._device))
+                kept = [at for at, text in enumerate(rows) if text.answer is None]
+                rows, cache = [rows[at] for at in kept], _selected(cache, kept)
+
+    def _kind(self, text: Text) -> Hashable:
+        """Texts are written together if this is equal."""
+        sampling = text.request.sampling
+        options = (sampling.temperature, sampling.top_p, sampling.top_k, sampling.repetition_penalty)
+        # The penalty of transformers counts padding as said.
+        is_padded = self._way == "together" and sampling.repetition_penalty == 1
+        is_far = self._alike is not None and text.most_tokens > self._alike
+        return (*options, 0 if is_padded and not is_far else len(text.prompt))
+
+    def _room(self, tokens: int, most: int) -> int:
+        """How many texts of so many tokens have room: their keys and values take half of the free memory at most."""
+        config = self._model.config.get_text_config()
+        # As many keys as the width of a layer: at most what is needed, and known of every kind of model.
+        sizes = (getattr(config, name, 0) for name in ("num_hidden_layers", "hidden_size"))
+        size = 2 * max(1, math.prod(sizes)) * self._model.dtype.itemsize
+        if self._device.type == "cuda":
+            free = torch.cuda.mem_get_info(self._device)[0]
+        else:
+            free, most = psutil.virtual_memory().available, min(most, MOST_ROWS_ON_CPU)
+        return max(1, min(most, free // 2 // (size * tokens)))
+
+    def _call(
+        self,
+        lines: Sequence[Sequence[int]],
+        length: int,
+        steps: int,
+        processor: LogitsProcessor,
+        criterion: StoppingCriteria | None = None,
+        *,
+        cache: Any = None,
+    ) -> Any:
+        """``generate`` for these sequences, padded to a length, for at most so many steps. Returns its cache."""
+        ids = torch.zeros((len(lines), length), dtype=torch.long)
+        mask = torch.zeros_like(ids)
+        for row, line in enumerate(lines):
+            ids[row, length - len(line) :] = torch.tensor(line)
+            mask[row, length - len(line) :] = 1
+        given: dict[str, Any] = {} if cache is None else {"past_key_values": cache}
+        if self._takes_mask:  # else token 0 of a text would count as padding
+            given["attention_mask"] = mask.to(self._device)
+        config = GenerationConfig(
+            do_sample=False,  # the processor has drawn
+            max_new_tokens=steps,
+            use_cache=self._way != "alone",
+            pad_token_id=0,
+            return_dict_in_generate=True,
+        )
+        out = self._model.generate(
+            ids.to(self._device),
+            generation_config=config,
+            logits_processor=[processor],
+            stopping_criteria=[] if criterion is None else [criterion],
+            **given,
+        )
+        return getattr(out, "past_key_values", None)
+
+    # -- the trial ------------------------------------------------------------------------------
+
+    def _prepare(self, count: int) -> None:
+        """Choose once how this model writes texts."""
+        if not self.route:
+            if not callable(getattr(self._model, "generate", None)):
+                raise BackendError("unsupported", f"{type(self._model).__name__} writes no texts in transformers")
+            try:
+                self._way, self.route = within_memory(self._choose_way, str(self._device))
+            except NoRoomError:
+                raise text_too_large() from None
+        if self._device.type == "cuda" and count >= MANY_TEXTS and "VLLMBackend" not in self.route:
+            self.route += "; on a GPU, VLLMBackend is made for many texts"
+
+    def _choose_way(self) -> tuple[Way, str]:
+        """The first way that gives the log-probabilities of plain passes, and why."""
+        if not (wrong := self._what_is_wrong_with("together")):
+            return "together", "many at once"
+        if not self._what_is_wrong_with("equal"):
+            return "equal", f"many at once, of prompts of equal length: {wrong}"
+        return "alone", f"one at a time, each read anew for every token: {wrong}"
+
+    def _what_is_wrong_with(self, way: Way) -> str:
+        """Compare two sequences, continued this way, with a plain pass over each; empty if nothing is wrong.
+
+        Compares the logits of every step, since a wrong position may leave the likeliest token unchanged.
+        """
+        self._way = way
         random = np.random.default_rng(2)
-        vocabulary = min(model.config.get_text_config().vocab_size, 1000)
-        lines = [random.integers(3, vocabulary, n + TRIAL_STEPS).tolist() for n in TRIAL_PROMPTS]
-        is_precise = computes_in_float32(model)
+        most = min(self._model.config.get_text_config().vocab_size, 1000)
+        lengths = TRIAL_PROMPTS if way == "together" else TRIAL_PROMPTS[:1] * 2
+        lines = [random.integers(3, most, n + TRIAL_STEPS).tolist() for n in lengths]
+        is_precise = computes_in_float32(self._model)
         moved = 0.0
-        try:
-            continued = self._continue_lines(lines, way)
-        except (TypeError, AttributeError, ValueError, LookupError, RuntimeError) as error:
-            if is_out_of_memory(error):
-                raise
-            return f"it cannot continue several texts in one batch ({one_line(error)})"
-        for line, steps in zip(lines, continued, strict=True):
-            ids = torch.tensor([line], device=self._device)
-            plain = model(input_ids=ids, use_cache=False).logits[0, -len(steps) :].float().log_softmax(-1)
-            distances = (torch.stack(steps).float().log_softmax(-1) - plain).abs()
-            distances = distances.where(distances.isfinite(), 0)  # excluded tokens; overflow is reported with its text
-            # In 16 bits rounding may route a token to another expert: the worst step but one.
-            *_, second, worst = sorted(distances.mean(-1).tolist())
-            moved = max(moved, worst if is_precise else second)
-        if moved > (1e-3 if is_precise else ROUNDING_OF_16_BITS):
+        forced = _Forced([line[-TRIAL_STEPS:] for line in lines])
+        with torch.inference_mode():
+            try:
+                cache = self._call([line[:-TRIAL_STEPS] for line in lines], max(lengths), TRIAL_STEPS, forced)
+            except (TypeError, AttributeError, ValueError, LookupError, RuntimeError) as error:
+                if is_out_of_memory(error):
+                    raise
+                return f"it cannot continue several texts in one batch ({one_line(error)})"
+            # A kind of cache of the model's own may forget tokens later than a trial can see.
+            for layer in (cache, *getattr(cache, "layers", ())):
+                if cache is not None and type(layer).__module__ != DynamicCache.__module__:
+                    return f"a layer of this model keeps a {type(layer).__name__}, not keys and values"
+            for row, line in enumerate(lines):
+                ids = torch.tensor([line], device=self._device)
+                plain = self._model(input_ids=ids, use_cache=False).logits[0, -TRIAL_STEPS - 1 : -1]
+                steps = torch.stack([seen[row] for seen in forced.seen])
+                distances = (steps.log_softmax(-1) - plain.float().log_softmax(-1)).abs()
+                distances = distances.where(distances.isfinite(), 0)  # excluded tokens; overflow is told with its text
+                # In 16 bits rounding may route a token to another expert: the worst step but one.
+                *_, second, worst = sorted(distances.mean(-1).tolist())
+                moved = max(moved, worst if is_precise else second)
+        if not moved <= (1e-3 if is_precise else ROUNDING_OF_16_BITS):
             return f"its log-probabilities change by {moved:.2g} nats when the batch holds texts of other lengths"
         return ""
 
-    def _continue_lines(self, lines: list[list[int]], way: _Way) -> list[list[torch.Tensor]]:
-        """For each sequence its logits after the prompt and after each later token."""
-        request = GenerateRequest("", Sampling(max_tokens=TRIAL_STEPS))
-        texts = [Text(at, request, line[:-TRIAL_STEPS], self.decoder((), ())) for at, line in enumerate(lines)]
-        seen: list[list[torch.Tensor]] = [[] for _ in lines]
-        slots = way(self._model, self._device, texts, 0)
-        while any(text.answer is None for text in texts):
-            for text, logits in zip(*slots.forward(), strict=True):
-                seen[text.index].append(logits)
-                if len(text.drawn) == TRIAL_STEPS:
-                    text.answer = GenerateResponse("", "length")
-                else:
-                    text.drawn.append(lines[text.index][text.length])
-            slots.settle()
-        return seen
+
+def _selected(cache: Any, rows: Sequence[int]) -> Any:
+    """A cache with these rows alone; None for one that cannot drop rows."""
+    if type(cache) is not DynamicCache or any(type(layer) not in _SELECTED for layer in cache.layers):
+        return None
+    for layer in cache.layers:
+        layer.batch_select_indices(torch.tensor(rows, device=getattr(layer.keys, "device", None), dtype=torch.long))
+    return cache
 
 
-def _together(model: Any, device: str, texts: list[Text], halvings: int) -> RowBlock:
-    return RowBlock(model, device, texts, halvings)
+_SELECTED = (DynamicLayer, DynamicSlidingWindowLayer, DummyLayer)
 
 
-def _alone(model: Any, device: str, texts: list[Text], halvings: int) -> OneText:
-    return OneText(model, device, texts, with_cache=True)
+class _Batch(StoppingCriteria):  # type: ignore[misc]
+    """Follows the rows of one call of ``generate``: takes their tokens, and ends the rows and the call.
+
+    Where half of the rows have ended, the call ends too: the others go on in a smaller batch.
+    """
+
+    def __init__(
+        self,
+        texts: Sequence[Text],
+        decoders: Sequence[_TokenizerDecoder],
+        draw: KeyedDraw,
+        ends: frozenset[int],
+        tell: Tell,
+        is_stopped: Callable[[], bool],
+    ) -> None:
+        self.texts, self._decoders, self._draw = texts, decoders, draw
+        self._ends, self._tell, self._is_stopped = ends, tell, is_stopped
+        self._least = len(texts) // 2
+
+    def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
+        peaks = self._draw.peaks.double()
+        newest: list[list[float]] = torch.stack([input_ids[:, -1].double(), peaks]).T.tolist()  # one transfer for both
+        for text, decoder, (token, peak) in zip(self.texts, self._decoders, newest, strict=True):
+            if text.answer is None:
+                self._advance(text, decoder, int(token), peak)
+        running = sum(text.answer is None for text in self.texts)
+        ends_all = running <= self._least or self._is_stopped()
+        return torch.tensor([ends_all or text.answer is not None for text in self.texts], device=input_ids.device)
+
+    def _advance(self, text: Text, decoder: _TokenizerDecoder, token: int, peak: float) -> None:
+        """Take a text's next token, and finish the text if this ends it."""
+        if not np.isfinite(peak):
+            text.answer = no_distribution(peak)
+        elif token in self._ends:
+            text.finish(decoder.text(text.drawn), "stop")
+        else:
+            text.drawn.append(token)
+            if decoder.has_stopped(text.drawn):
+                text.finish(decoder.text(text.drawn), "stop")
+            elif len(text.drawn) == text.request.sampling.max_tokens:
+                text.finish(decoder.text(text.drawn), "length")
+        if text.answer is not None:
+            self._tell(text)
 
 
-def _anew(model: Any, device: str, texts: list[Text], halvings: int) -> OneText:
-    return OneText(model, device, texts, with_cache=False)
+class _Forced(LogitsProcessor):  # type: ignore[misc]
+    """Makes each row go on with given tokens, and keeps the logits (rows, vocabulary) of each step."""
+
+    def __init__(self, tokens: list[list[int]]) -> None:
+        self._tokens, self.seen = tokens, list[torch.Tensor]()
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        chosen = torch.tensor([row[len(self.seen)] for row in self._tokens], device=scores.device)
+        self.seen.append(scores.float())
+        return torch.zeros_like(scores).scatter_(1, chosen.unsqueeze(1), 1.0)
 
 
 class _TokenizerDecoder:
-    """`TextDecoder` over a transformers tokenizer.
+    """The text of a growing sequence of tokens, cut at the first stop string.
 
     Some tokenizers drop a leading space when they decode: a few prompt tokens are decoded in front, and cut
     off again. Where the prompt has no text, those of a letter are.
@@ -168,8 +296,7 @@ class _TokenizerDecoder:
     def __init__(self, tokenizer: Any, prompt: Sequence[int], stop: tuple[str, ...]) -> None:
         self._tokenizer, self._stop = tokenizer, stop
         self._before = self._end_of(prompt)
-        self._tokens: list[int] = []
-        self._stopped: str | None = None
+        self._head = self._decode(self._before)
 
     def _end_of(self, prompt: Sequence[int]) -> list[int]:
         """The prompt's last tokens, from a whole character on: decoders give up all bytes beside a part of one."""
@@ -183,35 +310,32 @@ class _TokenizerDecoder:
         encode = getattr(self._tokenizer, "encode", None)
         return [] if encode is None else list(encode("a", add_special_tokens=False))
 
-    def add(self, token: int) -> bool:
-        self._tokens.append(token)
-        if self._stop:
-            text = self.text
-            ends = [at for stop in self._stop if (at := text.find(stop)) >= 0]
-            if ends:
-                self._stopped = text[: min(ends)]
-        return self._stopped is not None
+    def has_stopped(self, tokens: Sequence[int]) -> bool:
+        """Whether the text of these tokens holds a stop string."""
+        return bool(self._stop) and self._cut(self._whole(tokens)) is not None
 
-    @property
-    def text(self) -> str:
-        if self._stopped is not None:
-            return self._stopped
-        head, whole = self._decode(self._before), self._decode(self._before + self._tokens)
-        return whole[len(head) :] if head and whole.startswith(head) else self._decode(self._tokens)
+    def text(self, tokens: Sequence[int]) -> str:
+        """The text of these tokens, up to the first stop string."""
+        whole = self._whole(tokens)
+        cut = self._cut(whole)
+        return whole if cut is None else whole[:cut]
+
+    def _cut(self, text: str) -> int | None:
+        return min((at for stop in self._stop if (at := text.find(stop)) >= 0), default=None)
+
+    def _whole(self, tokens: Sequence[int]) -> str:
+        whole = self._decode([*self._before, *tokens])
+        return whole[len(self._head) :] if self._head and whole.startswith(self._head) else self._decode(list(tokens))
 
     def _decode(self, tokens: list[int]) -> str:
         return str(self._tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
 
-def _unusual_cache(model: Any) -> type | None:
-    """The first kind of layer in a model's cache that keeps other than keys and values. A state has no rows to move.
-
-    Dummy layers are ignored: they use the cache of another layer.
-    """
-    for layer in DynamicCache(config=model.config).layers:
-        if type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer, DummyLayer):
-            return type(layer)
-    return None
+def _order(text: Text) -> tuple[Any, ...]:
+    """Texts that are written together lie together, and among them those that end at the same time."""
+    sampling = text.request.sampling
+    options = (sampling.temperature, sampling.top_p, sampling.top_k, sampling.repetition_penalty)
+    return (*options, len(text.prompt), sampling.max_tokens, text.index)
 
 
 def _end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:

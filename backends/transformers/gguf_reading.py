@@ -6,7 +6,6 @@ import contextlib
 import functools
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 _lock = threading.RLock()
 
@@ -21,28 +20,9 @@ def gguf_read_once() -> Iterator[None]:
 
     with _lock:
         reader, table = gguf.GGUFReader, gguf.get_tensor_name_map
-        gguf.GGUFReader = functools.cache(_quick_reader())  # for as long as this lasts: it holds the parsed fields
+        gguf.GGUFReader = functools.cache(reader)  # for as long as this lasts: it holds the parsed fields
         gguf.get_tensor_name_map = functools.cache(table)
         try:
             yield
         finally:
             gguf.GGUFReader, gguf.get_tensor_name_map = reader, table
-
-
-def _quick_reader() -> type[Any]:
-    from gguf.gguf_reader import GGUFReader
-
-    class QuickReader(GGUFReader):  # type: ignore[misc]  # gguf has no types
-        """Slices of a mapped file take NumPy three times as long as those of a plain view of the same bytes."""
-
-        @property
-        def data(self) -> Any:
-            return self._bytes
-
-        @data.setter
-        def data(self, mapped: Any) -> None:
-            import numpy as np
-
-            self._bytes = mapped.view(np.ndarray)
-
-    return QuickReader

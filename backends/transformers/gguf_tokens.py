@@ -17,16 +17,6 @@ _CONTRACTED = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
 _SIGNS = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _LLAMA3 = rf"{_CONTRACTED}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,3}}|{_SIGNS}"
 _QWEN2 = rf"{_CONTRACTED}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}|{_SIGNS}"
-_DEEPSEEK3 = (
-    r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
-    r"""| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"""
-)
-# Words by case, as llama.cpp writes them: only the letters of ASCII have one.
-_LOWER_LAST = r"[^\r\n\p{L}\p{N}]?((?=[\p{L}])([^a-z]))*((?=[\p{L}])([^A-Z]))+"
-_UPPER_FIRST = r"[^\r\n\p{L}\p{N}]?((?=[\p{L}])([^a-z]))+((?=[\p{L}])([^A-Z]))*"
-_SLASHED_SIGNS = r" ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-_TEKKEN = rf"{_LOWER_LAST}|{_UPPER_FIRST}|\p{{N}}|{_SLASHED_SIGNS}"
-_GPT4O = rf"{_LOWER_LAST}{_CONTRACTED}?|{_UPPER_FIRST}{_CONTRACTED}?|\p{{N}}{{1,3}}|{_SLASHED_SIGNS}"
 
 #: Split as GPT-2 does, which is how transformers reads every byte-level file; the latter, after each digit.
 _GPT2_NAMES = ("gpt-2", "phi-2", "mpt", "olmo")
@@ -35,15 +25,11 @@ _DIGITS_APART = ("smollm", "starcoder", "refact", "command-r")
 _SPLITS: Mapping[str, tuple[str, ...]] = {
     "default": (r"[\p{P}\$\+<=>\^~\|]+", _GPT2, r"\p{N}+", r"[0-9][0-9][0-9]"),
     **dict.fromkeys(("llama-bpe", "llama3", "llama-v3", "pixtral", "falcon3", "dbrx", "smaug-bpe"), (_LLAMA3,)),
-    "falcon": (r"[\p{P}\$\+<=>\^~\|`]+", _GPT2, r"[0-9][0-9][0-9]"),
-    "deepseek-v3": (r"\p{N}{1,3}", "[一-龥\u3040-ゟ゠-ヿ]+", _DEEPSEEK3),
-    "tekken": (_TEKKEN,),
-    **dict.fromkeys(("gpt-4o", "llama4"), (_GPT4O,)),
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "stablelm2", "megrez"), (_QWEN2,)),
 }
 COMPARED = (*_GPT2_NAMES, *_DIGITS_APART, *_SPLITS)
 #: A whole piece that is a token is that token, whatever the merges make of it; and BOS unless the file says otherwise.
-_WHOLE_PIECES = {"llama-bpe", "llama3", "llama-v3", "pixtral", "falcon3", "tekken"}
+_WHOLE_PIECES = {"llama-bpe", "llama3", "llama-v3", "pixtral", "falcon3"}
 
 
 def as_in_llamacpp(tokenizer: Any, header: Mapping[str, Any]) -> None:

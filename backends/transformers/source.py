@@ -1,21 +1,28 @@
-"""Where a transformers model comes from: a hub id, a folder, or a GGUF file."""
+"""Where a transformers model comes from: a hub id, a folder, or a GGUF file.
+
+What is refused here is what transformers and PEFT would load and compute wrong numbers with. What they refuse by
+themselves is told where it is loaded, in one line (`loading`).
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import re
+import shutil
+import tempfile
+import weakref
 from collections import Counter
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from backends.errors import ConfigError, one_line
+from backends.errors import ConfigError
 from backends.local.backend import check_named, check_path, need_package
 from backends.local.fingerprint import SMALL_FILES, choosing_indexes, file_sha256, files_sha256, folder_weights
 from backends.local.gguf_header import (
     check_causal,
-    check_whole,
     is_gguf,
     longrope_cells,
     quantisation,
@@ -23,21 +30,13 @@ from backends.local.gguf_header import (
     read_gguf_tensors,
 )
 from backends.local.hints import has_tokenizer, model_within, of_id
-from backends.transformers.adapter_fit import (
-    base_of_adapter,
-    check_adapter_files,
-    misfit,
-    other_size,
-)
 from backends.transformers.gguf_fields import check_fields, check_tensors
 from backends.transformers.gguf_reading import gguf_read_once
 from backends.transformers.hub import HubCommit, find_commit, options_of_weights, snapshot_of
 from backends.transformers.loading import loading, one_load
-from backends.transformers.offload import OwnFolder
-from backends.transformers.placement import Placement, check_adapter, check_parts, settings
+from backends.transformers.placement import Placement, is_offloaded
 from backends.transformers.quiet import quiet
-from backends.transformers.weight_files import check_weight_files, safetensors_shapes
-from backends.transformers.weights_fit import ENCODERS, is_encoder, loaded_without_content, misfit_of_weights, some
+from backends.transformers.weights_fit import ENCODERS, is_encoder, misfit_of_weights, some
 
 #: Raised when other weights come of merging an adapter; part of its identity.
 MERGING = 2
@@ -77,66 +76,17 @@ class ModelSource:
     def check(self) -> None:
         """Raise `ConfigError` for every mistake that can be found without loading anything."""
         check_named("model", self.model, "Give a folder, a GGUF file or a hub id")
-        if self.revision is not None:
-            check_named("revision", self.revision, "Leave it out, or give a branch, tag or commit")
         check_path("model", self.path)
         self._check_model()
-        if self.adapter is not None:
-            need_package("adapter", "peft", "hf", given=self.adapter)
-            check_named("adapter", self.adapter, "Leave it out, or give a PEFT adapter's folder or hub id")
-            check_path("adapter", self._adapter_path)
-            folder = self._adapter_path
-            is_path = _looks_like_path(self.adapter) or folder.exists()
-            if is_path and not (folder / _ADAPTER_FILE).is_file():
-                problem = "no such folder" if not folder.exists() else f"no {_ADAPTER_FILE} there"
-                is_model = (folder / _CONFIG_FILE).is_file()
-                raise ConfigError(
-                    "adapter",
-                    self.adapter,
-                    "a whole model, not an adapter" if is_model else problem,
-                    "Give it as model, or a PEFT adapter's folder" if is_model else "Give a PEFT adapter's folder",
-                )
-            if is_path and not folder_weights(folder):
-                raise ConfigError("adapter", self.adapter, "a folder without weights", "Put the weights there")
-
-    def check_files(self) -> None:
-        """Raise `ConfigError` for a folder that transformers cannot load, as its files show without being read."""
-        if self.adapter is not None and self._adapter_path.is_dir():
-            check_adapter_files(str(self.adapter), self._adapter_path)
-        if self.path.is_dir():
-            config = self.config()
-            self._check_weights_of(self.path, config)
-            _check_quantiser(self.model, config)
-            if self.adapter is not None and self._adapter_path.is_dir():
-                self._check_adapter_fits(config)
-
-    def _check_weights_of(self, folder: Path, config: Any) -> None:
-        """Raise `ConfigError` for weights that are missing, damaged, or not those that a config.json describes."""
-        files = check_weight_files(folder, config)
-        is_of_transformers = not (self.trust_remote_code and getattr(config, "auto_map", None))
-        if not files or not is_of_transformers or _quantisation_method(config) or config.model_type in WRITING_PARTS:
+        if self.adapter is None:
             return
-        loaded = loaded_without_content(model_class(config), config, files)
-        if loaded is not None:
-            self._check_weights(*loaded)
-
-    def _check_adapter_fits(self, config: Any) -> None:
-        """Raise `ConfigError` for an adapter of another model: of layers or widths that this one has not."""
-        folder = self._adapter_path
-        try:
-            wholes = [safetensors_shapes(file) for file in folder.glob("adapter_model.safetensors")]
-            empty = self._empty_model(config, _BY_ITSELF, is_quantised=False)
-        except Exception:  # foreign code and files: what is wrong with them is told where they are loaded
-            return
-        shapes = {name: shape for whole in wholes for name, shape in whole.items()}
-        if problem := misfit(shapes, empty, folder):
-            raise self._misfit_of_adapter(problem, folder)
-
-    def _misfit_of_adapter(self, problem: str, folder: Path) -> ConfigError:
-        base = base_of_adapter(folder)
-        trained_on = f", and says that it was trained on {base}" if base else ""
-        said = f"it does not fit this model: {problem}{trained_on}"
-        return ConfigError("adapter", self.adapter, said, "Give the model that it was trained on")
+        need_package("adapter", "peft", "hf", given=self.adapter)
+        check_named("adapter", self.adapter, "Leave it out, or give a PEFT adapter's folder or hub id")
+        check_path("adapter", self._adapter_path)
+        is_path = _looks_like_path(self.adapter) or self._adapter_path.exists()
+        if is_path and not (self._adapter_path / _ADAPTER_FILE).is_file():
+            hint = "Give a PEFT adapter's folder; a whole model is given as model"
+            raise ConfigError("adapter", self.adapter, f"no {_ADAPTER_FILE} there", hint)
 
     def _check_model(self) -> None:
         path = self.path
@@ -144,27 +94,28 @@ class ModelSource:
             if _looks_like_path(self.model):
                 hint = of_id(self.model) or "Give a path that exists, or a hub id"
                 raise self._error("no such file or folder", hint)
-            return
-        if self.revision is not None:
+        elif self.revision is not None:
             raise ConfigError("revision", self.revision, "a local model has no revisions", "Leave it out")
-        if path.is_dir():
-            if not (path / "config.json").is_file():
-                if (path / "adapter_config.json").is_file():
-                    raise self._error(
-                        "an adapter, not a model", f"Give the model it belongs to, and adapter={str(path)!r}"
-                    )
-                raise self._error("a folder without config.json", model_within(path))
-            self._check_no_adapter((path / "adapter_config.json").is_file())
-            if not folder_weights(path):
-                raise self._error("a folder without weights", "Put the model's weights there")
-            if not has_tokenizer(path):
-                hint = "Copy tokenizer.json and tokenizer_config.json from the model that it was made of"
-                raise self._error("a folder without a tokenizer", hint)
-            return
+        elif path.is_dir():
+            self._check_folder(path)
+        else:
+            self._check_file(path)
+
+    def _check_folder(self, path: Path) -> None:
+        has_adapter = (path / _ADAPTER_FILE).is_file()
+        if not (path / _CONFIG_FILE).is_file():
+            if has_adapter:
+                raise self._error("an adapter, not a model", f"Give the model it belongs to, and adapter={str(path)!r}")
+            raise self._error(f"a folder without {_CONFIG_FILE}", model_within(path))
+        self._check_no_adapter(has_adapter)
+        if not has_tokenizer(path):  # transformers would make an empty one
+            hint = "Copy tokenizer.json and tokenizer_config.json from the model that it was made of"
+            raise self._error("a folder without a tokenizer", hint)
+
+    def _check_file(self, path: Path) -> None:
         if not is_gguf(path):
-            if (path.parent / _CONFIG_FILE).is_file():
-                raise self._error("a file of a model's folder", f"Give that folder: {str(path.parent)!r}")
-            raise self._error("not a GGUF file", "Give a folder, a GGUF file or a hub id")
+            folder = f"Give its folder: {str(path.parent)!r}" if (path.parent / _CONFIG_FILE).is_file() else ""
+            raise self._error("not a GGUF file", folder or "Give a folder, a GGUF file or a hub id")
         for module in ("gguf", "accelerate"):
             need_package("model", module, "hf", given=self.model)
         header = read_gguf_header(path)
@@ -173,7 +124,6 @@ class ModelSource:
                 f"one of {parts} parts of a model, and transformers reads only this one",
                 "Merge them with llama-gguf-split --merge, or use LlamaCppBackend",
             )
-        check_whole(path, header)
         check_causal(path, header)
         if longrope_cells(path, header) is not None:
             raise self._error(
@@ -186,7 +136,7 @@ class ModelSource:
         """Raise `ConfigError` for a model with an adapter that transformers would apply, named by nothing."""
         if has_one:
             raise self._error(
-                "an adapter lies beside the model (adapter_config.json), which would be applied unnamed",
+                f"an adapter lies beside the model ({_ADAPTER_FILE}), which would be applied unnamed",
                 "Give the model that it was trained on, and the adapter's own folder by adapter=",
             )
 
@@ -223,7 +173,7 @@ class ModelSource:
             for name, found in self._commits.items()
             if found.statement
         )
-        base = base_of_adapter(self._adapter_path) if self.adapter else ""
+        base = _base_of_adapter(self._adapter_path) if self.adapter else ""
         if base and Path(base).name.lower() != Path(self.model).name.lower():
             found += (f"its adapter says that it was trained on {base}, and is applied to {self.model}",)
         return found
@@ -258,9 +208,6 @@ class ModelSource:
     def _loading(self, what: str) -> AbstractContextManager[None]:
         return loading("model", self.model, what, "Check its files, or fetch it again: one may be damaged")
 
-    def _loading_adapter(self) -> AbstractContextManager[None]:
-        return loading("adapter", str(self.adapter), "the adapter", "Give an adapter of this model, saved by PEFT")
-
     def _source(self) -> tuple[str, dict[str, Any]]:
         """The arguments for ``from_pretrained``."""
         path = self.path
@@ -282,7 +229,7 @@ class ModelSource:
         return config
 
     def _check_class(self, config: Any) -> None:
-        """Raise `ConfigError` for a model that transformers would refuse only after fetching its weights."""
+        """Raise `ConfigError` for an encoder, and for a model that would be refused after fetching its weights."""
         if is_encoder(config):
             problem = f"an encoder ({config.model_type}), which reads a text in both directions"
             decoder = "; of one that was trained as a decoder, set is_decoder in config.json"
@@ -306,9 +253,7 @@ class ModelSource:
 
         source, options = self._source()
         if "gguf_file" not in options:
-            config = self.config()  # it is read for the tokenizer too: its own faults are told as such
-            if (folder := self.snapshot()) is not None:  # without a hub the rest cannot be fetched
-                self._check_weights_of(folder, config)
+            self.config()  # it is read for the tokenizer too: its own faults are told as such
         once = gguf_read_once() if "gguf_file" in options else contextlib.nullcontext()
         with self._loading("its tokenizer"), once:
             tokenizer = AutoTokenizer.from_pretrained(source, **options)
@@ -319,28 +264,12 @@ class ModelSource:
     def load(self, dtype: str, device: str, placement: Placement = _BY_ITSELF) -> Any:
         """The model with its adapter, where ``placement`` says or else on a device, ready to compute."""
         import torch
-        from transformers import AutoModelForCausalLM, GgufConfig
 
-        self.check_parts(placement)
         source, options = self._source()
-        loader = AutoModelForCausalLM
-        placed = placement.arguments(getattr(torch, dtype))
-        if "gguf_file" not in options:  # reading its config would read the whole GGUF file
-            loader = model_class(self.config()) or AutoModelForCausalLM
-        else:  # where `kernels` is installed, transformers would fetch code, and compute otherwise without a word
-            placed["quantization_config"] = GgufConfig(dequantize=True)
-        if placement.quantization is not None and placement.device_map is None:
-            placed["device_map"] = {"": device}  # what is quantised may not be moved
-        if placement.tensor_parallel is not None:
-            from transformers.distributed import DistributedConfig
-
-            plan = self.tensor_plan(placement.tensor_parallel)
-            placed["distributed_config"] = DistributedConfig(tp_size=placement.tensor_parallel, tp_plan=plan or None)
-        once = gguf_read_once() if "gguf_file" in options else contextlib.nullcontext()
-        folder = OwnFolder(placement.offload_folder)
-        with one_load, self._loading("the model"), quiet(watched=True), once, folder as place:
-            if place.path is not None:
-                placed["offload_folder"] = str(place.path)
+        is_gguf = "gguf_file" in options
+        loader, placed = self._loader(getattr(torch, dtype), device, placement)
+        once = gguf_read_once() if is_gguf else contextlib.nullcontext()
+        with one_load, self._loading("the model"), quiet(watched=True), once:
             model, found = loader.from_pretrained(
                 source,
                 dtype=getattr(torch, dtype),
@@ -349,90 +278,55 @@ class ModelSource:
                 **placed,
                 **options_of_weights(options),
             )
-            place.keep_for(model)
+        if "offload_folder" in placed:
+            weakref.finalize(model, shutil.rmtree, placed["offload_folder"], ignore_errors=True)
         self._check_no_adapter(getattr(model, "_hf_peft_config_loaded", False))  # of a hub id
-        is_gguf = "gguf_file" in options
-        is_quantised = is_gguf or placement.quantization is not None or bool(_quantisation_method(self.config()))
-        self._check_weights(model, found, is_quantised=is_quantised)
-        check_parts(placement.device_map, model)
-        if "gguf_file" in options:
+        if is_gguf:
             architecture = str(read_gguf_header(self.path).get("general.architecture"))
             check_tensors(self.path, model, architecture, read_gguf_tensors(self.path))
+        self._check_weights(model, found, is_gguf or placement.quantization is not None)
         _check_dtype(model, dtype)
         if self.adapter is not None:
-            check_adapter(self.adapter, getattr(model, "hf_device_map", None) or {})
             model = self._with_adapter(model)
-        is_placed = "device_map" in placed or "distributed_config" in placed
-        return model.eval() if is_placed else model.to(device).eval()
+        return model.eval() if "device_map" in placed else model.to(device).eval()
 
-    def check_parts(self, placement: Placement) -> None:
-        """Raise `ConfigError` for a map of other parts than the model's, before its weights are read.
+    def _loader(self, dtype: Any, device: str, placement: Placement) -> tuple[Any, dict[str, Any]]:
+        """The class that loads the model, and the arguments that say where it goes."""
+        from transformers import AutoModelForCausalLM, GgufConfig
 
-        Its parts are those of an empty model, whose layers are replaced where they are quantised.
-        """
-        if placement.device_map is None or isinstance(placement.device_map, str):
-            return
-        config = self.config()
-        is_gguf_file = self.path.is_file()  # its weights are no longer quantised once they are loaded
-        kind = None if is_gguf_file else placement.quantised_as(_quantisation_method(config))
-        try:
-            empty = self._empty_model(config, placement, is_quantised=kind is not None)
-        except Exception:  # foreign code: why a model cannot be made is told where it is loaded
-            return
-        check_parts(placement.device_map, empty)
+        placed = placement.arguments(dtype)
+        if placement.quantization is not None:
+            placed.setdefault("device_map", {"": device})  # what is quantised may not be moved
+        if placement.offload_folder is not None:
+            # Its files are named after the parts alone: two models in one folder would read each other's weights.
+            Path(placement.offload_folder).mkdir(parents=True, exist_ok=True)
+            placed["offload_folder"] = tempfile.mkdtemp(prefix="bias-audit.", dir=placement.offload_folder)
+        if not self.path.is_file():
+            return model_class(self.config()) or AutoModelForCausalLM, placed
+        # Where `kernels` is installed, transformers would fetch code, and compute otherwise without a word. Reading
+        # the config would read the whole file.
+        return AutoModelForCausalLM, {**placed, "quantization_config": GgufConfig(dequantize=True)}
 
-    def _empty_model(self, config: Any, placement: Placement, *, is_quantised: bool) -> Any:
-        """The model as `load` makes it, before any weights are read."""
-        import torch
-        from transformers import AutoModelForCausalLM
-        from transformers.quantizers import AutoHfQuantizer
-
-        loader = model_class(config) or AutoModelForCausalLM
-        with one_load, torch.device("meta"):
-            if config.model_type in WRITING_PARTS:
-                empty = loader(config.thinker_config)
-            else:
-                empty = loader.from_config(config, trust_remote_code=self.trust_remote_code)
-            if is_quantised:
-                given = placement.quantization  # None: it comes quantised
-                how = config.quantization_config if given is None else settings(given, torch.float32)
-                quantiser = AutoHfQuantizer.from_config(how, pre_quantized=given is None)
-                quantiser.preprocess_model(model=empty, device_map=placement.device_map)
-        return empty
-
-    def tensor_plan(self, size: int) -> dict[str, str]:
-        """What `tensor_parallel.plan` says for this model. Raises `ConfigError`, as it does."""
-        from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
-
-        from backends.transformers.tensor_parallel import plan
-
-        config = self.config()
-        if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING or text_decoder(config):
-            raise ConfigError(
-                "tensor_parallel", size, "only models of transformers for text alone are divided", "Give device_map"
-            )
-        return plan(config, MODEL_FOR_CAUSAL_LM_MAPPING[type(config)].base_model_prefix, size)
-
-    def _check_weights(self, model: Any, found: dict[str, Any], *, is_quantised: bool = False) -> None:
-        """Raise `ConfigError` for missing weights: transformers initialises them at random at each load."""
-        if (misfit := misfit_of_weights(model, found, is_quantised=is_quantised)) is not None:
+    def _check_weights(self, model: Any, found: dict[str, Any], is_quantised: bool) -> None:
+        """Raise `ConfigError` for missing weights, which transformers draws at random, and others that do not fit."""
+        is_quantised = is_quantised or bool(_quantisation_method(self.config()))
+        folder = self.path if self.path.exists() else snapshot_of(self.model, self._model_commit().commit)
+        if (misfit := misfit_of_weights(model, found, folder, is_quantised=is_quantised)) is not None:
             raise self._error(*misfit)
 
-    def _fetched_adapter(self) -> Path:
+    def _fetched_adapter(self) -> str:
         """The folder that holds the adapter of a hub id: the commit that is in the fingerprint."""
         from huggingface_hub import hf_hub_download
         from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
         name, options = str(self.adapter), self._adapter_commit().options
-        with self._loading_adapter():
-            folder = Path(hf_hub_download(name, _ADAPTER_FILE, **options)).parent
-            try:
-                hf_hub_download(name, "adapter_model.safetensors", **options)
-            except EntryNotFoundError as error:
-                if isinstance(error, LocalEntryNotFoundError) and not options.get("local_files_only"):
-                    raise  # the network, not a repository of the older format
-                hf_hub_download(name, "adapter_model.bin", **options)
-        return folder
+        try:
+            hf_hub_download(name, "adapter_model.safetensors", **options)
+        except EntryNotFoundError as error:
+            if isinstance(error, LocalEntryNotFoundError) and not options.get("local_files_only"):
+                raise  # the network, not a repository of the older format
+            hf_hub_download(name, "adapter_model.bin", **options)
+        return str(Path(hf_hub_download(name, _ADAPTER_FILE, **options)).parent)
 
     def _with_adapter(self, model: Any) -> Any:
         """The model with the adapter merged into its weights."""
@@ -440,34 +334,25 @@ class ModelSource:
 
         from backends.transformers.merged_adapter import MergeError, merged
 
-        source = str(self._adapter_path if self._adapter_path.exists() else self._fetched_adapter())
-        check_adapter_files(str(self.adapter), Path(source))
-        try:
-            with one_load, self._loading_adapter(), quiet():
-                try:
-                    adapted = PeftModel.from_pretrained(model, source)
-                except RuntimeError as error:
-                    if problem := other_size(error):
-                        raise self._misfit_of_adapter(problem, Path(source)) from None
-                    raise
-                # Loaded a second time: only this reports weights that match nothing and would have no effect.
-                found = adapted.load_adapter(source, "default")
+        hint = "Give an adapter of this model, saved by PEFT, that can be merged; or a server that applies it"
+        if is_offloaded(model):
+            problem = "PEFT leaves it out of parts on the disk, or on the CPU beside another device"
+            hint = "Save the model with the adapter merged, and spread that"
+            raise ConfigError("adapter", self.adapter, problem, hint)
+        source = str(self._adapter_path)
+        with one_load, loading("adapter", str(self.adapter), "the adapter", hint), quiet():
+            if not self._adapter_path.exists():
+                source = self._fetched_adapter()
+            adapted = PeftModel.from_pretrained(model, source)
+            # Loaded a second time: only this reports weights that match nothing and would have no effect.
+            found = adapted.load_adapter(source, "default")
             if unused := sorted({*found.missing_keys, *found.unexpected_keys}):
-                raise ConfigError(
-                    "adapter",
-                    self.adapter,
-                    f"its weights do not match its config for this model ({some(unused)})",
-                    "Give an adapter of this model, saved by PEFT",
-                )
-            with one_load, quiet():
+                problem = f"its weights do not match its config for this model ({some(unused)})"
+                raise ConfigError("adapter", self.adapter, problem, hint)
+            try:
                 return merged(adapted)
-        except MergeError as error:
-            raise ConfigError(
-                "adapter",
-                self.adapter,
-                str(error),
-                "Give one that can be merged, or a server that applies it",
-            ) from None
+            except MergeError as error:
+                raise ConfigError("adapter", self.adapter, str(error), hint) from None
 
 
 def model_class(config: Any) -> Any:
@@ -513,20 +398,13 @@ def _check_dtype(model: Any, dtype: str) -> None:
         raise ConfigError("dtype", dtype, f"the model was loaded in {loaded}", f'Give dtype = "{loaded}"')
 
 
-def _check_quantiser(model: str, config: Any) -> None:
-    """Raise `ConfigError` for a quantised model whose library is not installed."""
-    from transformers.quantizers import AutoHfQuantizer
-
-    method = _quantisation_method(config)
-    if method is None:
-        return
+def _base_of_adapter(folder: Path) -> str:
+    """The model that an adapter says it was trained on; empty if it does not."""
     try:
-        AutoHfQuantizer.from_config(config.quantization_config, pre_quantized=True).validate_environment()
-    except ImportError as error:
-        problem = f"its weights are quantised by {method}, whose library is not installed ({one_line(error)})"
-        raise ConfigError("model", model, problem, "Install what this names, or give the model unquantised") from None
-    except Exception:  # foreign code: whether it can be loaded here shows where it is
-        return
+        base = json.loads((folder / _ADAPTER_FILE).read_text())["base_model_name_or_path"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return ""
+    return base if isinstance(base, str) else ""
 
 
 def _looks_like_path(name: str) -> bool:

@@ -1,7 +1,6 @@
-"""Whether weights fit the model that a config.json describes: before they are read, and once they are loaded.
+"""Whether the weights that transformers has loaded are those of the model that a config.json describes.
 
-What is asked before is transformers' own loading, of tensors that have shapes and no content: no rule of its own could
-say how it renames, joins and ties the weights of each kind of model.
+It says of weights that are missing, of another shape, or left over no more than a warning, and draws some at random.
 """
 
 from __future__ import annotations
@@ -10,10 +9,6 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-from backends.transformers.loading import one_load
-from backends.transformers.quiet import quiet
-from backends.transformers.weight_files import safetensors_header
 
 #: Kinds that read a text in both directions unless their config.json says `is_decoder`.
 ENCODERS = frozenset(
@@ -32,7 +27,7 @@ _UNSCALED = (
     "read by vLLM: VLLMBackend, or a server"
 )
 _WHOLE = "Give a whole causal language model, its output head included"
-_OF_LAYERS = "Give the number of layers in config.json that the weights have"
+_OF_ONE = "Give the config.json and the weights of one model"
 
 
 def is_encoder(config: Any) -> bool:
@@ -45,76 +40,50 @@ def is_encoder(config: Any) -> bool:
     return kind in ENCODERS and not getattr(config, "is_decoder", False)
 
 
-def loaded_without_content(loader: Any, config: Any, files: Sequence[Path]) -> tuple[Any, dict[str, Any]] | None:
-    """A model as transformers loads it from the headers of these files, and what it says of them.
+def _whole_numbers(model: Any, folder: Path) -> list[str]:
+    """The weights that a folder's files hold as whole numbers. Masks, which older files hold so, are no weights."""
+    from safetensors import safe_open
 
-    ``loader`` is its Auto class. None where that cannot be known: it is found out where the model is loaded.
-    """
-    import torch
-
-    if any(file.suffix != ".safetensors" for file in files):
-        return None
-    try:
-        header = {name: tensor for file in files for name, tensor in safetensors_header(file).items()}
-        empty = {name: torch.empty(shape, device="meta") for name, (_, shape) in header.items()}
-        with one_load, quiet():
-            loaded: tuple[Any, dict[str, Any]] = _class_of(config, loader).from_pretrained(
-                None,
-                config=config,
-                state_dict=empty,
-                device_map="meta",
-                dtype=torch.float32,
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,
-            )
-    except Exception:  # foreign code: why a model cannot be made is told where it is loaded
-        return None
-    loaded[1]["whole_numbers"] = _of_whole_numbers(loaded[0], header)
-    return loaded
-
-
-def _of_whole_numbers(model: Any, header: dict[str, tuple[str, list[int]]]) -> set[str]:
-    """The weights that a file holds as whole numbers. Masks, which older files hold so, are no weights."""
     weights = {name for name, _ in model.named_parameters(remove_duplicate=False)}
-    stored = {name for name, (dtype, shape) in header.items() if dtype in _WHOLE_NUMBERS and len(shape) > 1}
-    return {name for name in stored if name in weights or name.endswith(".weight")}
+    found = []
+    for file in folder.glob("*.safetensors"):
+        with safe_open(str(file), "pt") as stored:
+            for name in stored.keys():  # noqa: SIM118 - no mapping
+                if name in weights or name.endswith(".weight"):
+                    part = stored.get_slice(name)
+                    if part.get_dtype() in _WHOLE_NUMBERS and len(part.get_shape()) > 1:
+                        found.append(name)
+    return sorted(found)
 
 
-def _class_of(config: Any, loader: Any) -> Any:
-    """The class that an Auto class would load: some kinds have several, of which the config names one."""
-    found = loader._model_mapping[type(config)]
-    several = {one.__name__: one for one in found} if isinstance(found, list | tuple) else {"": found}
-    named = [several[name] for name in config.architectures or () if name in several]
-    return (named or [*several.values()])[0]
-
-
-def misfit_of_weights(model: Any, found: dict[str, Any], *, is_quantised: bool = False) -> tuple[str, str] | None:
+def misfit_of_weights(
+    model: Any, found: dict[str, Any], folder: Path | None, *, is_quantised: bool = False
+) -> tuple[str, str] | None:
     """What is wrong with a model's weights, and what to do; ``found`` is what transformers says of their loading.
 
-    ``is_quantised``: a library has read the scales, also where the loaded model's config no longer says so.
+    ``folder``: where the files are, if known. ``is_quantised``: a library has read the scales, also where the loaded
+    model's config no longer says so.
 
     Weights that are missing it draws at random, others at each load.
     """
-    if not is_quantised and (quantised := _left_unscaled(model, found)):
+    if not is_quantised and (quantised := _left_unscaled(model, found, folder)):
         problem = f"its weights are quantised, and its config.json has no quantization_config: {quantised}"
         return problem, _UNSCALED
     # Missing buffers are not random: the model's code gives them the same value at each load.
     drawn = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     if others := sorted(found["mismatched_keys"]):
-        return _of_another_shape(model, others)
+        name, there, here = others[0]
+        shapes = f"{list(there)} in the weights, and {list(here)} by config.json"
+        return f"its config.json does not fit its weights: {name} is {shapes}", _OF_ONE
     if missing := sorted(drawn & set(found["missing_keys"])):
-        if _are_whole_layers(model, missing, drawn):
-            return f"its config.json has more layers than its weights ({some(missing)} are missing)", _OF_LAYERS
         return f"weights of the model are missing ({some(missing)}) and would be random", _WHOLE
     if beyond := sorted(name for name in found["unexpected_keys"] if _is_of_a_further_layer(model, name)):
-        return (
-            f"its config.json has fewer layers than its weights ({some(beyond)}), which would not be used",
-            _OF_LAYERS,
-        )
+        problem = f"its config.json has fewer layers than its weights ({some(beyond)}), which would not be used"
+        return problem, _OF_ONE
     return None
 
 
-def _left_unscaled(model: Any, found: dict[str, Any]) -> str:
+def _left_unscaled(model: Any, found: dict[str, Any], folder: Path | None) -> str:
     """What shows that a model's weights are taken for numbers that they are not; empty where nothing does.
 
     transformers casts them to floats, and leaves out the scales that it does not know.
@@ -123,7 +92,7 @@ def _left_unscaled(model: Any, found: dict[str, Any]) -> str:
         return ""  # its library reads the scales
     if scales := sorted(name for name in found["unexpected_keys"] if _SCALE.search(name)):
         return f"their scales would be left out ({some(scales)})"
-    if whole := sorted(found.get("whole_numbers", ())):
+    if folder is not None and (whole := _whole_numbers(model, folder)):
         return f"some are whole numbers ({some(whole)})"
     return ""
 
@@ -131,37 +100,6 @@ def _left_unscaled(model: Any, found: dict[str, Any]) -> str:
 def some(names: Sequence[str]) -> str:
     """The first three names, and how many more there are."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
-def _of_another_shape(model: Any, others: Sequence[tuple[str, Any, Any]]) -> tuple[str, str]:
-    name, there, here = others[0]
-    shapes = f"{_product(there)} in the weights, and {_product(here)} by config.json"
-    problem = f"its config.json does not fit its weights: {name} is {shapes}"
-    differing = {pair for _, a, b in others for pair in zip(a, b, strict=False) if pair[0] != pair[1]}
-    vocabulary = getattr(model.config.get_text_config(), "vocab_size", None)
-    if len(differing) == 1 and (pair := differing.pop())[1] == vocabulary:
-        return problem, f"Give vocab_size = {pair[0]} in config.json, or the weights that belong to it"
-    more = f" and {len(others) - 1} more" if len(others) > 1 else ""
-    return f"{problem}{more}", "Give the config.json and the weights of one model"
-
-
-def _product(shape: Sequence[int]) -> str:
-    return " x ".join(map(str, shape)) or "a number"
-
-
-def _are_whole_layers(model: Any, missing: Sequence[str], drawn: set[str]) -> bool:
-    """Whether what is missing is all of the last layers, and nothing else."""
-    import torch
-
-    layers = [f"{part}." for part, module in model.named_modules() if isinstance(module, torch.nn.ModuleList)]
-    wholes = set()
-    for name in missing:
-        lists = [part for part in layers if name.startswith(part)]
-        if not lists:
-            return False
-        outer = min(lists, key=len)
-        wholes.add(f"{outer}{name.removeprefix(outer).partition('.')[0]}.")
-    return {name for name in drawn if name.startswith(tuple(wholes))} == set(missing)
 
 
 def _is_of_a_further_layer(model: Any, name: str) -> bool:

@@ -17,6 +17,7 @@ from backends.local.backend import OptionalCount, need_package
 from backends.local.causal import CausalBackend, LoadedModel
 from backends.local.encoder import TextEncoder
 from backends.local.fingerprint import package_version, text_sha256
+from backends.local.generation import TextGenerator
 from backends.options import OnError, checked_options
 from backends.transformers.source import ModelSource
 
@@ -71,7 +72,18 @@ class VLLMBackend(CausalBackend):
     """
 
     engine_fields = frozenset(
-        {"backend", "dtype", "device", "engine", "context", "torch", "transformers", "vllm", "scoring_version"}
+        {
+            "backend",
+            "dtype",
+            "device",
+            "engine",
+            "context",
+            "torch",
+            "transformers",
+            "vllm",
+            "scoring_version",
+            "sampler",
+        }
     )
 
     @checked_options
@@ -139,6 +151,7 @@ class VLLMBackend(CausalBackend):
             "transformers": package_version("transformers"),
             "vllm": _version(),
             "scoring_version": SCORING_VERSION,
+            "sampler": "vllm",
         }
         notes = {
             "model": self.source.model,
@@ -196,14 +209,13 @@ class VLLMBackend(CausalBackend):
             hint = "Check its files and the options in `engine`"
             with loading("model", self.source.model, "the model on vLLM", hint):
                 engine = make()
-        except MemoryError as error:
-            raise _no_room() from error
-        except RuntimeError as error:
+        except (MemoryError, RuntimeError) as error:
             from backends.transformers.memory import is_out_of_memory
 
             if not is_out_of_memory(error):
                 raise
-            raise _no_room() from None
+            hint = "give a smaller context, dtype or model, or tensor_parallel_size in engine"
+            raise BackendError("out_of_memory", "the model does not fit in memory on vLLM", hint=hint) from None
         scorer = NextTokenScorer(
             engine,
             lambda start: encoder.vocabulary.beginning_with(start),
@@ -211,15 +223,8 @@ class VLLMBackend(CausalBackend):
         )
         noise = measure_noise(engine, scorer, is_precise=engine.computes_in_float32)
         route = f"{scorer.route}: {noise.describe()}"
-        return LoadedModel(engine, encoder, scorer, VLLMTexts(engine, encoder.render), route, close=engine.close)
-
-
-def _no_room() -> BackendError:
-    return BackendError(
-        "out_of_memory",
-        "the model does not fit in memory on vLLM",
-        hint="give a smaller context, dtype or model, or tensor_parallel_size in engine",
-    )
+        texts = TextGenerator(VLLMTexts(engine, encoder.render))
+        return LoadedModel(engine, encoder, scorer, texts, route, close=engine.close)
 
 
 def _is_cpu_build() -> bool:

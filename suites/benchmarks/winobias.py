@@ -31,7 +31,7 @@ from suites.common.contrasts import contrast
 from suites.common.data_files import PinnedFile, content_sha256, load
 from suites.common.published_files import Folder, read_lines
 from suites.kinds.sentences import LikelierSentence, SentenceSet, by_level, share
-from suites.presentation import Chart, Drafts, Meaning, TableColumn, TableLayout
+from suites.presentation import Chart, Drafts, Meaning
 
 _BASE = (
     "https://raw.githubusercontent.com/uclanlp/corefBias/0bce984dd081bbc10b0622f326727a024c607895/WinoBias/wino/data/"
@@ -136,18 +136,6 @@ class WinoBias(LikelierSentence):
             by_type.append(accuracy)
         for figure in by_type if len(self.types) > 1 else ():
             yield from by_level(figure, rows, "type")
-
-    def tables(self) -> Sequence[TableLayout]:
-        columns = [
-            TableColumn("pro", "accuracy", {"kind": "reference", "direction": "pro"}, "accuracy"),
-            TableColumn("anti", "accuracy", {"kind": "reference", "direction": "anti"}, "accuracy"),
-            TableColumn("difference", "accuracy_gap", {"kind": "gap"}, "accuracy"),
-            TableColumn("pro likelier", "stereotype_score", {"kind": "pair"}),
-        ]
-        levels: list[tuple[str, Mapping[str, Factor]]] = [("all", {})]
-        if len(self.types) > 1:
-            levels += [(type_, {"type": type_}) for type_ in self.types]
-        return [_DRAFTS.table("winobias", columns, levels)]
 
     def charts(self) -> Sequence[Chart]:
         return [_DRAFTS.chart("accuracy_gap"), _DRAFTS.chart("pro_likelier")]

@@ -86,50 +86,18 @@ def _of_builder(path: Path, loaded: Any) -> DataRows:
 
 #: What the package says of a split or slice without rows.
 _NO_ROWS = "corresponds to no data"
-#: What the package says → field, problem and hint; without a hint, the choices that the package lists.
-_CAUSES = (
-    (r"Revision '.*' doesn't exist", "revision", "no such branch, tag or commit", "Fix it, or leave it out"),
-    (
-        r"is a gated dataset",
-        "dataset",
-        "gated: its owner decides who may read it",
-        "Ask for access on its page, and give your token as HF_TOKEN",
-    ),
-    (
-        r"doesn't exist on the Hub or cannot be accessed",
-        "dataset",
-        "no such data set on the Hub, or a private one",
-        "Fix owner/name; for a private one, give your token as HF_TOKEN",
-    ),
-    (
-        r"Couldn't reach|offline mode is enabled|ConnectError|Timeout|50[0-9] Server Error|429",
-        "dataset",
-        "the Hub does not answer, and no copy is in the cache",
-        "Check the network, HF_ENDPOINT and HF_HUB_OFFLINE, or give a file",
-    ),
-    (
-        r"No \(supported\) data files|doesn't contain any data files",
-        "dataset",
-        "holds no file of rows",
-        "Name a data set with .csv, .jsonl or .parquet files",
-    ),
-    (_NO_ROWS, "split", "holds no rows", "Name another split"),
-    (r"Unknown split", "split", "no such split", ""),
-    (r"BuilderConfig .* not found|Config name is missing", "config", "no such configuration", ""),
-)
 
 
 def _cause(error: Exception) -> tuple[str, str, str]:
-    """The field that an error is about, the problem, and a hint."""
+    """The field that an error is about, the problem in the package's words, and a hint."""
     if isinstance(error, _OtherVersionError):
         problem = "the Hub does not answer, and the copy in the cache may be of another revision"
         return "revision", problem, "Connect, or give the 40 digits of the commit that is in the cache"
     said = f"{type(error).__name__}: {_said(error)}"
-    for pattern, field, problem, hint in _CAUSES:
-        if re.search(pattern, said):
-            choices = re.search(r"\[.*\]", said)
-            return field, problem, hint or f"Give one of {choices[0] if choices else 'those it has'}"
-    return "dataset", f"cannot be loaded: {said}", "Fix the name, the split or the files"
+    fields = {"split": "split|no data", "revision": "Revision", "config": "BuilderConfig|Config name"}
+    field = next((name for name, words in fields.items() if re.search(words, said)), "dataset")
+    hint = "Fix the name, the split or the files; for a private or gated one, give your token as HF_TOKEN"
+    return field, f"cannot be loaded: {said}", hint
 
 
 def _said(error: Exception) -> str:

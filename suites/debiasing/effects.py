@@ -7,13 +7,10 @@ from dataclasses import replace
 
 from suites.base import Factor, Row
 from suites.common.contrasts import DIFFERENCE, contrast, effect_row, effects_of
-from suites.common.gender_figures import CLUSTERS
 from suites.common.groups.design import GroupDesign
 from suites.debiasing.material import REFERENCE
+from suites.debiasing.parts import split_effect
 from suites.debiasing.positions import WITHOUT_DIALOGUE
-from suites.debiasing.shares import by_levels, split_effect, via, with_share
-
-_OF_ONE = ("bias", "instruction", "placebo", "versus")
 
 
 def attenuations_of(groups: GroupDesign) -> dict[str, str]:
@@ -30,21 +27,8 @@ def derived_rows(rows: Sequence[Row], groups: GroupDesign) -> list[Row]:
     ``effect_attenuation…``    the effect at a position (factor ``under``) minus the effect without
                                dialogue: positive where the gap is reduced less
     """
-    effects, through = list(_effects(rows, groups)), via(groups)
-    shared = effects
-    if through is not None:
-        part, share = f"effect_via_{through}", f"share_via_{through}"
-        shared = [
-            row
-            for of_one in by_levels(effects, (*_OF_ONE, "position"))
-            for row in with_share(of_one, part, "effect", share, CLUSTERS)
-        ]
-    attenuations = [
-        row
-        for of_one in by_levels(list(_attenuations(effects, groups)), (*_OF_ONE, "under"))
-        for row in with_share(of_one, "effect_attenuation", "reduction_without_dialogue", "share_attenuated", CLUSTERS)
-    ]
-    return [*shared, *attenuations]
+    effects = list(_effects(rows, groups))
+    return [*effects, *_attenuations(effects, groups)]
 
 
 def _effects(rows: Sequence[Row], groups: GroupDesign) -> Iterator[Row]:
@@ -91,11 +75,7 @@ def _attenuations(effects: Sequence[Row], groups: GroupDesign) -> Iterator[Row]:
         if reference is None or reference is row:
             continue
         factors = {**row.factors, "position": DIFFERENCE, "under": row.factors["position"], "degree": None}
-        attenuation = contrast(f"{row.item_id}/attenuation", row, reference, names, factors)
-        if attenuation.missing is None and "effect" in reference.values:
-            reduction = {"reduction_without_dialogue": -reference.values["effect"]}
-            attenuation = replace(attenuation, values={**attenuation.values, **reduction})
-        yield attenuation
+        yield contrast(f"{row.item_id}/attenuation", row, reference, names, factors)
 
 
 def _pair(row: Row) -> tuple[Factor, ...]:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from suites.base import Factor, MeasureSpec
-from suites.common.gender_figures import CLUSTERS, contrast_figures, figure, population
+from suites.common.gender_figures import contrast_figures, figure, population
 from suites.common.groups.design import NEUTRAL, GroupDesign
 from suites.debiasing.material import REFERENCE, DebiasingPrompt
+from suites.debiasing.parts import via
 from suites.debiasing.positions import WITHOUT_DIALOGUE
-from suites.debiasing.shares import via
 
 #: Figures derived from the gap: occupations without a stereotype have none.
 _OF_THE_GAP = ("stereotype_gap", "effect", "placebo_effect", "effect_attenuation")
@@ -124,8 +124,6 @@ class Measures:
                     yield self._over_groups(measure, of_degree, f"{family}, by abstraction")
             for p in controlled:
                 here = {**where, "instruction": p.id, "versus": versus}
-                if self.stereotyped and (through := via(self.groups)) is not None:
-                    yield _share_spec(f"share_via_{through}", here)
                 family = f"effect_{{}}, {where['bias']}, {where['position']}, versus {versus}"
                 yield from contrast_figures(self.groups, here, family, "effect_{}")
         for p in self._controlled("placebo") if self.stereotyped else ():
@@ -150,8 +148,6 @@ class Measures:
                     yield self._over_groups(measure, {**where, "instruction": p.id, "versus": versus}, family)
             for p in self._controlled(versus):
                 here = {**where, "instruction": p.id, "versus": versus}
-                if self.stereotyped:
-                    yield _share_spec("share_attenuated", here)
                 family = f"effect_attenuation_{{}}, {where['bias']}, {where['under']}, versus {versus}"
                 yield from contrast_figures(self.groups, here, family, "effect_attenuation_{}")
 
@@ -176,16 +172,3 @@ class Measures:
 
 def _is_of_the_gap(measure: str) -> bool:
     return measure in _OF_THE_GAP or measure.startswith("effect_via_")
-
-
-def _share_spec(measure: str, where: Mapping[str, Factor]) -> MeasureSpec:
-    """A share of an effect. It has no neutral value: a share of 0 is as much a finding as a share of 1."""
-    return MeasureSpec(
-        measure,
-        measure,
-        where,
-        clusters=CLUSTERS,
-        unit="share of the effect",
-        family=measure,
-        population=population(CLUSTERS),
-    )

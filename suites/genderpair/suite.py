@@ -294,7 +294,8 @@ class GenderPair(Suite):
             yield Item(f"{item.id}#{name}", base.ClassifyRequest(text), {**factors, "kind": name}, name)
 
     def most_follow_ups(self, item: Item) -> Iterable[Item]:
-        assert isinstance(item.request, base.GenerateRequest)
+        if not isinstance(item.request, base.GenerateRequest):
+            return
         if self.design.asks_preference:
             yield Item(f"{item.id}#preference", self._preference(item), item.factors)
         if self.design.asks_bare_words:

@@ -136,7 +136,8 @@ class ContinuedTexts(Suite):
             yield from self._readings(item, response.text)
 
     def most_follow_ups(self, item: Item) -> Iterable[Item]:
-        yield from self._readings(item, "word " * self.sampling.max_tokens)
+        if isinstance(item.request, base.GenerateRequest):
+            yield from self._readings(item, "word " * self.sampling.max_tokens)
 
     def _readings(self, item: Item, text: str) -> Iterator[Item]:
         for name in self.text_scorers:

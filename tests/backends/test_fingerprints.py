@@ -141,7 +141,6 @@ HF_FIELDS = [
     Field("quantisation", "how the weights are rounded", hf_quantised),
     Field("quantiser", "the library that multiplies quantised weights", hf_quantised),
     Field("attention", "texts are written by it", lambda path, _: hf(path, attn_implementation="eager")),
-    Field("tensor_parallel", "sums of parts in another order", lambda path, _: hf(path, tensor_parallel=2)),
     Field("adapter", "weights added to the model's own", hf_with_an_adapter, shown=True),
     Field("device", "kernels of other devices sum in other orders", lambda path, _: hf(path, device="mps")),
     Field("torch", "its kernels", with_version(hf_backend, "torch", hf)),
@@ -163,10 +162,10 @@ def test_hf_field_follows_its_cause(
     check(field, hf(saved_folder), folder, monkeypatch)
 
 
-HF_EXPLAINED = {field.name for field in HF_FIELDS} | {"backend"}  # engines sum in different orders
+HF_EXPLAINED = {field.name for field in HF_FIELDS} | {"backend", "sampler"}  # engines sum and draw differently
 
 
-HF_OPTIONAL = {"quantiser", "attention", "tensor_parallel"}  # only of models with such an option
+HF_OPTIONAL = {"quantiser", "attention"}  # only of models with such an option
 
 
 def test_hf_fields_are_all_explained(saved_folder: Path) -> None:
@@ -208,7 +207,6 @@ LLAMA_FIELDS = [
     Field(
         "scoring_version", "this project's computation", with_next(llamacpp_backend, "SCORING_VERSION", LlamaCppBackend)
     ),
-    Field("text_version", "special tokens once became other tokens", changed_gguf(prefix_space=True), shown=True),
     Field(
         "most_cells",
         "a larger context takes other angles of LongRoPE",
@@ -224,10 +222,10 @@ def test_llamacpp_field_follows_its_cause(field: Field, tmp_path: Path, monkeypa
 
 
 def test_llamacpp_fields_are_all_explained(tmp_path: Path) -> None:
-    explained = {field.name for field in LLAMA_FIELDS} | {"backend"}  # engines sum in different orders
+    explained = {field.name for field in LLAMA_FIELDS} | {"backend", "sampler"}  # engines sum and draw differently
     # "adapter" is always None: it stands for what HFBackend says there, and can never change.
     backend = LlamaCppBackend(save_tiny_llama_gguf(tmp_path / "llama.gguf"))
-    assert set(fingerprint(backend)) == (explained | {"adapter"}) - {"text_version", "most_cells"}
+    assert set(fingerprint(backend)) == (explained | {"adapter"}) - {"most_cells"}
     assert fingerprint(backend)["adapter"] is None
 
 

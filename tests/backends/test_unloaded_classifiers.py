@@ -64,62 +64,37 @@ def as_pickle(damage: Callable[[Path], Any]) -> Callable[[Path], Any]:
     return damaged
 
 
-def without_tokenizer(folder: Path) -> None:
-    for file in (*folder.glob("*token*"), *folder.glob("vocab*")):
-        file.unlink()
-
-
 #: What was done to a folder → what is told of it.
-BEFORE: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "no head": (without_head, r"weights of the model are missing \(classifier.bias, classifier.weight\)"),
-    "more layers in config.json": (with_config(num_hidden_layers=3), "more layers than its weights"),
+DAMAGED: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "no head": (without_head, "weights of the model are missing (classifier.bias, classifier.weight)"),
     "fewer layers in config.json": (with_config(num_hidden_layers=1), "fewer layers than its weights"),
-    "another size": (with_config(hidden_size=32), "in the weights, and 32 by config.json"),
-    "cut off": (lambda folder: (folder / "model.safetensors").write_bytes(b"\x10"), "has only 1 bytes"),
-    "a pointer": (lambda folder: (folder / "model.safetensors").write_text("version https://git-lfs"), "git lfs pull"),
-    "a damaged tokenizer": (
-        lambda folder: (folder / "tokenizer.json").write_text("{"),
-        "its tokenizer cannot be loaded",
-    ),
+    "another size": (with_config(hidden_size=32), "by config.json"),
+    "cut off": (lambda folder: (folder / "model.safetensors").write_bytes(b"\x10"), "the classifier cannot be loaded"),
     "in eight bits": (in_eight_bits, "are quantised, and its config"),
-    "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "no weights under a name"),
-    "no tokenizer": (without_tokenizer, "a folder without a tokenizer"),
+    "no head in a pickle": (as_pickle(without_head), "weights of the model are missing"),
 }
 
 
-@pytest.mark.parametrize("done", BEFORE)
-def test_what_a_classifiers_files_show_is_told_at_once(done: str, whole: Path, tmp_path: Path) -> None:
-    damage, says = BEFORE[done]
-    damage(Path(shutil.copytree(whole, tmp_path / "model")))
-    with pytest.raises(ConfigError, match=says) as caught:
-        SequenceClassifier(str(tmp_path / "model")).check()
-    assert caught.value.field == "classifier.model"
-
-
-def test_a_classifier_of_the_cache_is_looked_at_too(
-    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    repository = tmp_path / "models--org--name"
-    without_head(Path(shutil.copytree(whole, repository / "snapshots" / ("a" * 40))))
-    (repository / "refs").mkdir()
-    (repository / "refs" / "main").write_text("a" * 40)
-    with pytest.raises(ConfigError, match="weights of the model are missing"):
-        SequenceClassifier("org/name").check()
-
-
-@pytest.mark.parametrize("done", ["no head", "fewer layers in config.json", "another size"])
+@pytest.mark.parametrize("done", DAMAGED)
 async def test_labels_are_never_those_of_random_weights(done: str, whole: Path, tmp_path: Path) -> None:
-    """transformers draws what a pickle lacks, and says so in a report that nobody reads."""
-    damage, says = BEFORE[done]
-    as_pickle(damage)(Path(shutil.copytree(whole, tmp_path / "model")))
+    """transformers draws what is missing, and says so in a report that nobody reads."""
+    damage, says = DAMAGED[done]
+    damage(Path(shutil.copytree(whole, tmp_path / "model")))
     classifier = SequenceClassifier(str(tmp_path / "model"))
     classifier.check()
     answers = await classifier.run([ClassifyRequest("the man"), ClassifyRequest("kind")])
     await classifier.close()
     assert [type(answer) for answer in answers] == [BackendError, BackendError]
-    assert says.split("\\")[0] in str(answers[0])
+    assert says in str(answers[0])
+
+
+def test_a_folder_without_a_tokenizer_is_told_at_once(whole: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(whole, tmp_path / "model"))
+    for file in (*folder.glob("*token*"), *folder.glob("vocab*")):
+        file.unlink()
+    with pytest.raises(ConfigError, match="a folder without a tokenizer") as caught:
+        SequenceClassifier(str(folder)).check()
+    assert caught.value.field == "classifier.model"
 
 
 async def test_an_unloaded_classifier_is_tried_once(
@@ -146,7 +121,7 @@ def test_a_device_that_is_not_there_is_told_before(whole: Path) -> None:
     with pytest.raises(ConfigError, match="no such device"):
         SequenceClassifier(str(whole), device="gpu")
     if not torch.cuda.is_available():
-        with pytest.raises(ConfigError, match="torch finds no CUDA device"):
+        with pytest.raises(ConfigError, match="torch finds 0 such devices"):
             SequenceClassifier(str(whole), device="cuda:0").check()
 
 

@@ -82,6 +82,11 @@ async def test_a_config_of_the_page_fills_its_table(config: str, table: str) -> 
     suite = suite_of(config)
     rows = await rows_of(suite)
     layouts = {layout.name: layout for layout in suite.tables()}
+    if table == "figures" and not layouts:  # its tables hold all figures, see `audit.report.tables`
+        specs = list(suite.measures(rows))
+        measures = measure_table(Table.of(rows), specs, model="m", suite="s", signature={})
+        assert any(m.value is not None for m in measures)
+        return
     assert table in layouts, f"{config} has the tables {', '.join(layouts)}"
     layout = layouts[table]
     cells = [(c.measure, {**where, **c.where}) for _, where in layout.rows or (("", {}),) for c in layout.columns]

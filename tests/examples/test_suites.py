@@ -12,6 +12,7 @@ import pytest
 from audit import load_audit
 from audit.prepare.rehearsal.check import check_items
 from suites import from_file, suite_schema
+from suites.common.data_files import PinnedFile
 from tests.suites.benchmarks.invented import figures, value
 from tests.suites.custom.test_pairs import logprob
 
@@ -49,3 +50,17 @@ def test_ten_pairs_as_a_class_give_the_same_figure():
     assert value(plain, "stereotype_score") == value(figures(of_file, logprob), "stereotype_score")
     (node,) = [n for n in ast.parse(source.read_text("utf-8")).body if isinstance(n, ast.ClassDef)]
     assert node.end_lineno - node.lineno + 1 <= 25
+
+
+def test_a_published_benchmark_is_a_class_of_sixty_lines(tmp_path, monkeypatch):
+    """With a few sentences in the form of WinoGender's file: the occupation's pronoun is likelier in one of two."""
+    said = {"male": "he", "female": "she"}
+    rows = [f"{job}.guest.0.{sex}.txt\tThe {job} said {said[sex]} left." for job in ("nurse", "pilot") for sex in said]
+    (tmp_path / "all_sentences.tsv").write_text("\n".join(["sentid\tsentence", *rows]), "utf-8")
+    (tmp_path / "occupations-stats.tsv").write_text("occupation\tbls_pct_female\nnurse\t90\npilot\t7\n", "utf-8")
+    monkeypatch.setattr(PinnedFile, "path", lambda self, folder, *, field: tmp_path / self.name)
+    source = EXAMPLES / "winogender.py"
+    (suite,) = load_audit(source).suites.values()
+    found = figures(suite, lambda prompt, text: -1.0 if "she" in text else -2.0)
+    assert value(found, "stereotype_score") == 0.5
+    assert len(source.read_text("utf-8").splitlines()) <= 60

@@ -15,8 +15,10 @@ from backends.openai.scoring.top_logprobs import TopLogprobs
 LEVEL = 5e-5
 #: The least probability of all other words: values are rounded, and several tokens share a string.
 _LEAST_OTHER = 1e-4
-#: Those of the likelihood ratios that are tried: each bound counts as many times, since each could have been the best.
-_EXPONENTS = np.array([-0.95, -0.7, -0.45, -0.2, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0])
+#: Exponents that are tried with the words' log-probabilities (likelihood ratios of temperatures) and with whether a
+#: word has one of these ranks; each bound counts as many times, since each could have been the lowest.
+_OF_LOGS = (-0.95, -0.7, -0.45, -0.2, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
+_OF_RANKS, _RANKS = (-2.0, -1.0, -0.4, 0.4, 1.0, 2.0), ((0, 1), (1, 2), (2, 5), (5, 10))
 
 
 @dataclass(frozen=True)
@@ -39,13 +41,15 @@ class Place:
         return cls({w: p for w, p in listed.items() if _is_word(w)}, tuple(w.strip(" Ġ▁") for w in drawn))
 
     def logs(self) -> np.ndarray:
-        """Log-probabilities (words + 1,) of the listed words and, last, of all others."""
-        known = list(self.listed.values())
+        """Log-probabilities (words + 1,) of the listed words, likeliest first, and last of all others."""
+        known = sorted(self.listed.values(), reverse=True)
         return np.log(np.array([*known, max(1 - math.fsum(known), _LEAST_OTHER)]))
 
-    def log_of(self, word: str) -> float:
-        """The log-probability of a drawn word."""
-        return math.log(self.listed[word]) if word in self.listed else float(self.logs()[-1])
+    def ranks(self) -> np.ndarray:
+        """The place (draws,) of each drawn word in `logs`."""
+        words = sorted(self.listed, key=lambda word: -self.listed[word])
+        place = {word: at for at, word in enumerate(words)}
+        return np.array([place.get(word, len(words)) for word in self.drawn])
 
 
 def _is_word(text: str) -> bool:
@@ -56,15 +60,26 @@ def _is_word(text: str) -> bool:
 def surprise(places: Sequence[Place]) -> tuple[float, bool]:
     """The most that chance can be behind these draws, and whether they are too likely rather than too unlikely.
 
-    The sum of the drawn words' log-probabilities is compared with its distribution by Chernoff's bound (Annals of
-    Mathematical Statistics 23, 1952), which holds for any number of draws, also where one decides what is drawn after.
+    Sums over the drawn words are compared with their distribution by Chernoff's bound (Annals of Mathematical
+    Statistics 23, 1952), which holds for any number of draws, also where one decides what is drawn after: of their
+    log-probabilities, and of how many have certain ranks.
     """
-    total = math.fsum(place.log_of(word) for place in places for word in place.drawn)
-    cumulants = np.zeros_like(_EXPONENTS)
+    tried = [(0, exponent) for exponent in _OF_LOGS]
+    tried += [(at, exponent) for at in range(1, 1 + len(_RANKS)) for exponent in _OF_RANKS]
+    bounds = np.zeros(len(tried))
+    excess = 0.0
     for place in places:
-        logs = place.logs()
-        each = np.logaddexp.reduce(np.outer(1 + _EXPONENTS, logs), axis=1) - np.logaddexp.reduce(logs)
-        cumulants += len(place.drawn) * each
-    bounds = cumulants - _EXPONENTS * total
-    at = int(np.argmin(bounds))
-    return min(1.0, len(bounds) * math.exp(min(float(bounds[at]), 0.0))), bool(_EXPONENTS[at] > 0)
+        logs, drawn = place.logs(), place.ranks()
+        features = [logs, *(_between(len(logs), *ranks) for ranks in _RANKS)]
+        excess += float(logs[drawn].sum() - len(drawn) * (np.exp(logs) @ logs) / np.exp(logs).sum())
+        for at, (feature, exponent) in enumerate(tried):
+            values = exponent * features[feature]
+            cumulant = np.logaddexp.reduce(logs + values) - np.logaddexp.reduce(logs)
+            bounds[at] += len(drawn) * cumulant - values[drawn].sum()
+    return min(1.0, len(tried) * math.exp(min(float(bounds.min()), 0.0))), excess > 0
+
+
+def _between(n: int, low: int, high: int) -> np.ndarray:
+    """1 for the listed words (n - 1,) of these ranks, 0 for others (n,)."""
+    at = np.arange(n)
+    return np.where((at >= low) & (at < high) & (at < n - 1), 1.0, 0.0)

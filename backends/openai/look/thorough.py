@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
-from backends.base import Message, ScoreRequest
+from backends.base import GenerateRequest, Message, Sampling, ScoreRequest
 from backends.errors import BackendError
+from backends.openai.generation import draws
 from backends.openai.look.copied import CHAT, TEXT, rewritten
 from backends.openai.look.draw_test import LEVEL, Place, surprise
 from backends.openai.look.record import Look
@@ -187,39 +188,23 @@ async def _rows(look: Looking, kind: Kind) -> Outcome:
 
 
 async def _drawn(look: Looking, kind: Kind) -> Outcome:
-    places, choices = [], min(look.found.choices, 20)
+    places, count = list[Place](), _DRAWS if look.found.choices > 1 else _ONE_BY_ONE
     for name in _PLACES:
         prompt = _PLACE.format(name)
         top = await _list(look, kind, prompt)
         if isinstance(top, BackendError):
             continue
-        words: list[str] = []
-        for seed in range(_DRAWS // choices if choices > 1 else _ONE_BY_ONE):
-            words += await _words(look, kind, prompt, choices, seed)
-        places.append(Place.of(top, words))
+        asked = prompt if kind == "text" else (Message("user", prompt),)
+        request = GenerateRequest(asked, Sampling(temperature=1.0, max_tokens=1))
+        drawn = await look.ask(draws, look.api, look.found, request, count)
+        if not isinstance(drawn, BackendError):
+            places.append(Place.of(top, [one.text for one in drawn if one is not None]))
     n = sum(len(place.drawn) for place in places)
     if not n:
         return None, "it draws no single words"
     chance, too_likely = surprise(places)
     fit = "fit its lists" if chance > LEVEL else f"are too {'likely' if too_likely else 'unlikely'} by its lists"
     return chance > LEVEL, f"{n} words drawn without lists {fit}"
-
-
-async def _words(look: Looking, kind: Kind, prompt: str, choices: int, seed: int) -> list[str]:
-    """The first words of some answers, drawn without a list."""
-    options: dict[str, Any] = {"max_tokens": 1, "temperature": 1.0, "top_p": 1.0}
-    options |= {"n": choices} if choices > 1 else {}
-    options |= {"seed": 1000 + seed} if look.found.seed_works else {}
-    if look.found.family is not None:
-        options |= {"top_k": 0 if look.found.family != "sglang" else -1, "min_p": 0.0}
-    path, body = "completions", {"prompt": prompt, **options}
-    if kind == "chat":
-        path, body = "chat/completions", {"messages": [{"role": "user", "content": prompt}], **options}
-    answer = await look.ask(look.api.experiment, path, body)
-    if isinstance(answer, BackendError):
-        return []
-    message = [one.get("message") or {"content": one.get("text")} for one in answer.get("choices", [])]
-    return [str(one.get("content") or "") for one in message]
 
 
 async def _counts(look: Looking, kind: Kind) -> Outcome:

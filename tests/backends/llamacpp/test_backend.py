@@ -234,20 +234,6 @@ def test_a_chat_has_bos_where_llama_cpps_own_server_has_it(tmp_path: Path, templ
     assert usage["prompt_tokens"] == len(tokens)
 
 
-def test_only_files_read_differently_have_a_text_version(tmp_path: Path) -> None:
-    def version(file: Path) -> Any:
-        return LlamaCppBackend(file).describe_blocking().fingerprint.get("text_version")
-
-    assert version(smollm2_path()) is version(gemma3_path()) is None
-    assert version(save_tiny_llama_gguf(tmp_path / "spaced.gguf", prefix_space=True)) == 2
-    for name, template, adds_bos, expected in (
-        ("bos", TURN, True, 2),
-        ("no_bos", TURN, False, None),
-        ("tools", "{% if tools is not none %}x{% endif %}" + TURN, False, 2),
-    ):
-        assert version(save_tiny_chat_gguf(tmp_path / f"{name}.gguf", template, adds_bos)) == expected
-
-
 def test_a_space_put_behind_a_special_token_is_scored(tmp_path: Path) -> None:
     backend = LlamaCppBackend(save_tiny_llama_gguf(tmp_path / "spaced.gguf", prefix_space=True))
     engine = backend.load().model

@@ -41,7 +41,6 @@ def test_llamacpp_names_its_devices() -> None:
         ({"devices": ["CUDA0"]}, "without effect on the CPU"),
         ({"tensor_split": [1.0]}, "without effect on the CPU"),
         ({"n_gpu_layers": -1, "devices": ["CUDA0", "CUDA7"]}, "no CUDA7 here. Give of CUDA0, CUDA1, CPU"),
-        ({"n_gpu_layers": -1, "devices": ["CUDA1", "CUDA1"]}, "named twice"),
         ({"n_gpu_layers": -1, "tensor_split": [1.0]}, "not a share for each of 2 devices"),
         ({"n_gpu_layers": -1, "tensor_split": [0.0, 0.0]}, "not a share for each of 2 devices"),
         ({"n_gpu_layers": -1, "devices": ["CUDA1"], "tensor_split": [1.0, 1.0]}, "each of 1 devices"),

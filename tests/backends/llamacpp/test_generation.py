@@ -5,7 +5,6 @@ import pytest
 from backends.base import GenerateRequest, Message, Sampling
 from backends.embedded import smollm2_path
 from backends.errors import BackendError
-from backends.local import generation as local_generation
 from backends.local.generation import TextGenerator
 
 llama_cpp = pytest.importorskip("llama_cpp")
@@ -30,15 +29,14 @@ def ask(engine, requests):
 
     streamed = []
     answers = TextGenerator(LlamaGeneration(engine)).generate(requests, lambda *one: streamed.append(one))
-    # Each once: the texts, and the errors that were met while writing.
-    begun = [(place, a) for place, a in enumerate(answers) if not isinstance(a, BackendError) or a.kind == "internal"]
-    assert sorted(streamed, key=lambda one: one[0]) == begun
+    assert len(dict(streamed)) == len(streamed), "each once"
+    assert all(answers[place] is answer for place, answer in streamed)
     return answers
 
 
 @pytest.mark.parametrize("slots", [3, 32])
 def test_greedy_texts_are_those_of_create_completion(engine, monkeypatch, slots):
-    monkeypatch.setattr(local_generation, "SLOTS", slots)  # 3: texts finish, move and join at all times
+    monkeypatch.setattr("backends.llamacpp.generation.SLOTS", slots)  # 3: texts finish, move and join at all times
     lengths = [4 + 3 * (i % 5) for i in range(len(PROMPTS))]
     answers = ask(engine, [GenerateRequest(p, Sampling(max_tokens=n)) for p, n in zip(PROMPTS, lengths, strict=True)])
     theirs = llama_cpp.Llama(str(smollm2_path()), n_ctx=512, n_threads=2, flash_attn=True, verbose=False)
@@ -57,6 +55,30 @@ def test_same_requests_give_same_texts_and_repeats_differ(engine):
     first = ask(engine, requests)
     assert ask(engine, requests) == first
     assert len({a.text for a in first}) == 4
+
+
+def test_a_text_depends_on_its_own_request_alone(engine):
+    """llama.cpp's own samplers, seeded by request; its kernels round alike for one row and for several here."""
+    samplings = [
+        Sampling(temperature=1.0, max_tokens=8),
+        Sampling(temperature=0.7, top_p=0.9, max_tokens=8),
+        Sampling(temperature=1.3, top_k=20, repetition_penalty=1.3, max_tokens=8),
+    ]
+    requests = [GenerateRequest(p, samplings[i % 3], seed=i // 2, repeat=i % 2) for i, p in enumerate(PROMPTS)]
+    together = ask(engine, requests)
+    alone = [ask(engine, [request])[0] for request in requests]
+    assert sum(a != b for a, b in zip(together, alone, strict=True)) <= 1, "near ties"
+    assert ask(engine, requests[::-1])[::-1] == together
+
+
+def test_a_penalty_counts_the_prompt(engine):
+    """Of a prompt that repeats one word, the word is not said again."""
+    plain, penalised = (
+        ask(engine, [GenerateRequest("nurse nurse nurse nurse nurse nurse", Sampling(max_tokens=4, **options))])[0]
+        for options in ({}, {"repetition_penalty": 3.0})
+    )
+    assert "nurse" in plain.text
+    assert "nurse" not in penalised.text
 
 
 def test_a_common_start_is_computed_once(engine, monkeypatch):

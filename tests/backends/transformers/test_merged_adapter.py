@@ -92,8 +92,8 @@ def test_an_adapter_whose_numbers_change_is_refused(tmp_path: Path, monkeypatch:
     ("config", "reason"),
     [
         (lora("q_proj", alora_invocation_tokens=[5]), "PEFT cannot merge it .*aLoRA does not support"),
-        (peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=4), "PROMPT_TUNING is no change of the"),
-        (peft.PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=4), "PREFIX_TUNING is no change of the"),
+        (peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=4), "its weights do not match"),
+        (peft.PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=4), "its weights do not match"),
     ],
     ids=["alora", "prompt", "prefix"],
 )
@@ -108,13 +108,8 @@ TWO = {"target_modules": ["q_proj", "o_proj"]}
 #: Kinds of PEFT beside LoRA that change weights.
 KINDS = {
     "HRA": lambda: peft.HRAConfig(r=4, **TWO),
-    "LN_TUNING": lambda: peft.LNTuningConfig(target_modules=["input_layernorm"]),
-    "MISS": lambda: peft.MissConfig(r=4, **TWO),
-    "RANDLORA": lambda: peft.RandLoraConfig(r=4, **TWO),
     "IA3": lambda: peft.IA3Config(target_modules=["q_proj", "down_proj"], feedforward_modules=["down_proj"]),
-    "OFT": lambda: peft.OFTConfig(oft_block_size=4, r=0, **TWO),
     "VERA": lambda: peft.VeraConfig(r=4, **TWO),
-    "ADALORA": lambda: peft.AdaLoraConfig(total_step=10, **TWO),
 }
 
 
@@ -129,11 +124,10 @@ def test_every_kind_has_pefts_numbers_or_is_refused(kind: str, tmp_path: Path) -
     assert scores(backend, [ScoreRequest("the police said that", (" she",))]) == pytest.approx([expected], abs=1e-4)
     wider = {**GROUPED, "hidden_size": 64, "head_dim": 16}
     other = save_model_of(lambda v: transformers.LlamaConfig(**wider, vocab_size=v), tmp_path / "wider")
-    says = r"it does not fit this model: model\.layers\.0.* there, and .* here"
-    with pytest.raises(ConfigError, match=says) as error:
-        HFBackend(other, adapter=adapter, threads=1).check()
+    with pytest.raises(ConfigError, match="the adapter cannot be loaded") as error:
+        HFBackend(other, adapter=adapter, threads=1).load()
     assert error.value.field == "adapter"
-    assert len(str(error.value)) < 500
+    assert "\n" not in str(error.value)
 
 
 def test_answers_merged_otherwise_are_asked_again(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_weights_of_another_shape_are_not_drawn_at_random(tmp_path: Path) -> Non
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     backend = HFBackend(folder, threads=1)
     with pytest.raises(
-        ConfigError, match=r"lm_head\.weight is 279 x 32 in the weights, and 280 x 32 by config"
+        ConfigError, match=r"lm_head\.weight is \[279, 32\] in the weights, and \[280, 32\] by config"
     ) as error:
         backend.load()
     assert error.value.field == "model"

@@ -12,8 +12,6 @@ from transformers import PreTrainedTokenizerFast
 from backends import HFBackend
 from backends.base import Message, ScoreRequest, ScoreResponse
 from backends.errors import BackendError
-from backends.local.chat_template import template_sha256
-from backends.local.fingerprint import text_sha256
 from backends.transformers.text import HFTextEncoder
 from tests.backends.local.tiny_models import (
     FAMILIES,
@@ -168,19 +166,3 @@ def test_bos_is_found_without_a_letter_a() -> None:
     rust.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
     encoder = HFTextEncoder(PreTrainedTokenizerFast(tokenizer_object=rust, bos_token="<s>"))
     assert encoder.encode(["她"], chat=False) == [[0, 1]]
-
-
-@pytest.mark.parametrize("name", ["sep_token", "pad_token", "cls_token", "unk_token", "eos_token"])
-def test_a_template_has_all_of_the_named_tokens(name: str) -> None:
-    """A template that writes one got nothing in its place, without a word."""
-    tokenizer = byte_level_tokenizer()
-    tokenizer.add_special_tokens({name: "<named>"})
-    tokenizer.chat_template = "{% for m in messages %}{{ m.content }}{{ " + name + " }}{% endfor %}"
-    expected = tokenizer.apply_chat_template([{"role": "user", "content": "Hi"}], tokenize=False)
-    assert HFTextEncoder(tokenizer).text((Message("user", "Hi"),)) == expected == "Hi<named>"
-
-
-def test_a_template_of_more_tokens_is_named_anew() -> None:
-    plain, more = "{{ bos_token }}{{ eos_token }}", "{{ bos_token }}{{ sep_token }}"
-    assert template_sha256(plain) == text_sha256(plain)
-    assert template_sha256(more) != text_sha256(more)

@@ -48,14 +48,14 @@ def test_parquet_and_a_data_set_give_a_tables_questions(folder):
     [
         ('\ndata = {dataset = "pairs"}', "m.toml:3: data.split", "missing"),
         ('data = {dataset = "pairs", split = "test", revison = "x"}', "m.toml:2: data.revison", "'revision'"),
-        ('data = {dataset = "pairs", split = "dev"}', "m.toml:2: data.split", "no such split"),
-        ('data = {dataset = "no/such", split = "test"}', "m.toml:2: data.dataset", "the Hub does not answer"),
+        ('data = {dataset = "pairs", split = "dev"}', "m.toml:2: data.split", "cannot be loaded"),
+        ('data = {dataset = "no/such", split = "test"}', "m.toml:2: data.dataset", "cannot be loaded"),
         (
             'data = {dataset = "pairs", split = "test"}\ncolumns = {stereotype = "sent"}',
             "m.toml:3: columns.stereotype",
             "no such column",
         ),
-        ('data = {dataset = "pairs", split = "test[:0]"}', "m.toml:2: data.split", "no rows"),
+        ('data = {dataset = "pairs", split = "test[:0]"}', "m.toml:2: data.split", "no data"),
     ],
 )
 def test_a_data_set_that_cannot_be_read_is_told(text, place, said, folder, monkeypatch):

@@ -1,12 +1,9 @@
 import itertools
 import math
-from collections import Counter
 
 import numpy as np
 import pytest
 
-from audit.analysis.measures import measure_table
-from audit.analysis.table import Table
 from backends.base import ContinuationScore, ScoreResponse
 from backends.stand_ins.fake import FakeBackend, PlantedBias
 from suites import DebiasingPositions
@@ -37,12 +34,10 @@ def test_planted_effects_and_attenuation_come_back():
         assert figure(found, "effect_attenuation_p_diverse", **here, under="with_dialogue").value == pytest.approx(
             -0.05
         )
-        assert figure(found, "share_attenuated", **here, under="with_dialogue").value == pytest.approx(0.5, abs=1e-9)
         # by hand: the lean falls from 0.6/0.9 to 0.3/0.8; mass to diverse takes 0.1 · their mean off the gap
         via_diverse = -0.1 * (0.6 / 0.9 + 0.3 / 0.8) / 2
         assert figure(found, "effect_via_diverse", **at_best).value == pytest.approx(via_diverse, abs=1e-9)
         assert figure(found, "effect_via_balance", **at_best).value == pytest.approx(-0.3 - via_diverse, abs=1e-9)
-        assert figure(found, "share_via_diverse", **at_best).value == pytest.approx(via_diverse / -0.3, abs=1e-9)
         degree = {"bias": bias, "position": "without_dialogue", "degree": "high", "versus": versus}
         assert figure(found, "effect", **degree).value == pytest.approx(-0.3, abs=1e-9)
     for bias in ("explicit", "implicit"):
@@ -64,15 +59,6 @@ def test_against_the_placebo_only_what_the_words_do_is_left():
     assert figure(found, "effect", **here, instruction=1, versus="none").value == pytest.approx(-0.3, abs=1e-9)
     assert figure(found, "effect", **here, instruction=1, versus="placebo").value == pytest.approx(-0.2, abs=1e-9)
     assert figure(found, "placebo_effect", **here, placebo=1, versus="none").value == pytest.approx(-0.1, abs=1e-9)
-
-
-def test_a_negligible_effect_has_no_share():
-    planted = {None: (0.6, 0.1), "placebo-1": (0.6, 0.1), 1: (0.599, 0.1)}
-    suite = DebiasingPositions(prompts=[PROMPT], positions=["without_dialogue"])
-    found = figures(suite, rows_of(suite, lambda item: planted[item.factors["debiasing"]]))
-    where = {"bias": "implicit", "position": "without_dialogue", "instruction": 1, "versus": "none"}
-    assert figure(found, "share_via_diverse", **where).value is None
-    assert figure(found, "effect", **where).value == pytest.approx(-0.001, abs=1e-9)
 
 
 async def test_a_planted_backend_is_read_like_a_real_one():
@@ -178,61 +164,3 @@ def test_effects_of_bounded_answers_are_bounded():
     assert (effect.values["effect"].low, effect.values["effect"].high) == pytest.approx(
         (gap[0] - gap[1], gap[1] - gap[0])
     )
-    assert "share_via_diverse" not in effect.values
-
-
-@pytest.mark.simulation
-@pytest.mark.battery
-@pytest.mark.parametrize("design", ["paper", "occugender"])
-def test_intervals_cover_planted_effects_in_200_audits(design):
-    """Occupations and templates vary in the gap, in how far the prompt moves it, and in how much of that is lost."""
-    suite = DebiasingPositions(design, prompts=[PROMPT], positions=["without_dialogue", "with_dialogue"])
-    items = [i for i in suite.items() if i.factors["bias"] == "implicit"]
-    templates = {name: n for n, name in enumerate(dict.fromkeys(i.factors["template"] for i in items))}
-    n = len(templates)
-    assert n == {"paper": 3, "occugender": 5}[design]
-    occupations = {o.name: n for n, o in enumerate(suite.occupations)}
-    effect, kept = -0.25, 0.4
-    truths = {
-        ("effect", "position", "without_dialogue"): effect,
-        ("effect", "position", "with_dialogue"): kept * effect,
-        ("effect_attenuation", "under", "with_dialogue"): (kept - 1) * effect,
-        ("share_attenuated", "under", "with_dialogue"): 1 - kept,
-    }
-    specs = [s for s in suite.measures([]) if s.where["bias"] == "implicit" and s.where.get("instruction") == 1]
-    covered, reported = Counter(), Counter()
-    placebo_found = 0
-    placebo_spec = [s for s in suite.measures([]) if s.measure == "placebo_effect" and s.where["bias"] == "implicit"]
-    rng = np.random.default_rng(2024)
-    audits = 200
-    for _ in range(audits):
-        shift = effect + rng.normal(0, 0.05, 40)[:, None] + rng.normal(0, 0.04, n) + rng.normal(0, 0.05, (40, n))
-        left = kept + rng.normal(0, 0.1, 40)[:, None] + rng.normal(0, 0.05, n)
-        level = 0.45 + rng.normal(0, 0.05, 40)[:, None] + rng.normal(0, 0.05, n)
-        rows = []
-        for item in items:
-            cell = occupations[item.factors["occupation"]], templates[item.factors["template"]]
-            part = 1.0 if item.factors["position"] == "without_dialogue" else left[cell]
-            gap = level[cell] + (part * shift[cell] if item.factors["debiasing"] == 1 else 0) + rng.normal(0, 0.02)
-            rows.append(suite.read(item, scored(item, suite, shares_of(gap, 0.08, item.factors["dominated_by"]))))
-        measured = measure_table(
-            Table.of(suite.derive(rows)), [*specs, *placebo_spec], model="m", suite="s", signature={}
-        )
-        for m in measured:
-            for (measure, factor, name), truth in truths.items():
-                if m.measure == measure and m.where.get(factor) == name:
-                    if m.low is None:
-                        assert measure == "share_attenuated", "the only one that is left out where the whole may be 0"
-                        continue
-                    reported[measure, name, m.where["versus"]] += 1
-                    covered[measure, name, m.where["versus"]] += m.low <= truth <= m.high
-            if m.measure == "placebo_effect":
-                placebo_found += not m.low <= 0 <= m.high
-    assert min(reported.values()) > 0.8 * audits, reported
-    rates = {key: count / reported[key] for key, count in covered.items()}
-    assert len(rates) == 8
-    # Above 97 %: they allow for kinds of templates that were not asked, and none of these differ.
-    assert 0.93 <= np.mean(list(rates.values())) <= 0.995, rates
-    luck = 2 * math.sqrt(0.05 * 0.95 / audits)  # of a single rate over 200 audits: 3 %
-    assert all(0.93 - luck <= rate for rate in rates.values()), rates
-    assert placebo_found <= 0.08 * 2 * audits

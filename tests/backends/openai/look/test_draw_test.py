@@ -43,4 +43,11 @@ def test_a_place_counts_words_without_their_space_and_the_rest_as_one():
     top = TopLogprobs(tuple(ListedToken(text, float(np.log(p))) for text, p in tokens), 5, "", "text")
     place = Place.of(top, ["Male", "\n", "else"])
     assert place.listed == pytest.approx({"Male": 0.3})
-    assert [place.log_of(word) for word in place.drawn] == pytest.approx([np.log(0.3), np.log(0.7), np.log(0.7)])
+    assert place.logs()[place.ranks()] == pytest.approx([np.log(0.3), np.log(0.7), np.log(0.7)])
+
+
+def test_exchanged_words_are_seen_although_the_likelihood_is_the_same():
+    rng = np.random.default_rng(3)
+    listed, drawn = {"a": 0.4, "b": 0.3, "c": 0.2}, rng.choice(["b", "a", "c", "d"], (60, 20), p=[0.4, 0.3, 0.2, 0.1])
+    found = [Place(listed, tuple(map(str, words))) for words in drawn]
+    assert surprise(found)[0] < LEVEL

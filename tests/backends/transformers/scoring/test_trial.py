@@ -1,0 +1,183 @@
+"""Which route a model takes, and which models are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from backends import BackendError, HFBackend
+from backends.base import GenerateRequest, Sampling, ScoreRequest
+from backends.embedded import gemma3_path
+from backends.transformers import source
+from backends.transformers.scoring import attention, trial
+from backends.transformers.scoring.tiny import tiny_model
+from tests.backends.local.tiny_models import BASE, FAMILIES, GROUPED, log_probabilities, save_model_of
+from tests.backends.transformers.reference import REQUESTS, plain_model, scores
+
+NOT_TREES: dict[str, Any] = {
+    "recurrent_gemma": lambda v: transformers.RecurrentGemmaConfig(
+        hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4, lru_width=32,
+        attention_window_size=6, vocab_size=v,
+    ),
+    "lfm2": lambda v: transformers.Lfm2Config(
+        **{k: x for k, x in GROUPED.items() if k not in ("head_dim", "initializer_range")}, vocab_size=v,
+        layer_types=["conv", "full_attention", "conv"],
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Architectures are tried anew in each test."""
+    monkeypatch.setattr(trial, "_kept", {})
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_sixteen_bit_models_take_the_tree_and_stay_near_float32(dtype: Any, folders: dict[str, Path]) -> None:
+    exact = scores(HFBackend(folders["llama"], threads=1), REQUESTS)
+    backend = HFBackend(folders["llama"], dtype=dtype, threads=1)
+    assert scores(backend, REQUESTS) == pytest.approx(exact, rel=0.05, abs=0.5)
+    assert backend.load().scorer.route == "tree"
+    assert backend.describe_blocking().fingerprint["dtype"] == dtype
+
+
+def test_a_model_that_rounds_much_takes_the_tree_and_is_no_farther_from_float32() -> None:
+    """Random weights of 16 layers, the head scaled by 4, in bfloat16: against one pass a text."""
+    from backends.local.scoring import logprobs
+    from backends.local.trie import Path as TokenPath
+    from backends.transformers.scoring.scorer import SequenceScorer
+
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        hidden_size=256, intermediate_size=512, num_hidden_layers=16, num_attention_heads=8, num_key_value_heads=4,
+        vocab_size=2000,
+    )  # fmt: skip
+    exact = transformers.LlamaForCausalLM(config).eval()
+    with torch.no_grad():
+        exact.lm_head.weight.mul_(4)
+    model = transformers.LlamaForCausalLM(config).eval()
+    model.load_state_dict(exact.state_dict())
+    model = model.bfloat16()
+    scorer = SequenceScorer(model, lambda _: np.arange(0), pack_tokens=512)
+    assert scorer.route == "tree"
+    random = np.random.default_rng(0)
+    stem = tuple(random.integers(0, 2000, 20).tolist())
+    lines = [stem + tuple(random.integers(0, 2000, 8).tolist()) for _ in range(60)]
+    found = np.concatenate(list(logprobs(scorer, [TokenPath(line, 20) for line in lines])))  # type: ignore[arg-type]
+    ways = {m: np.concatenate([log_probabilities(m, list(line))[-8:] for line in lines]) for m in (exact, model)}
+    apart, usual = (np.abs(values - ways[exact]).mean() for values in (found, ways[model]))
+    assert usual > 0.01, "it does round"
+    assert apart < 1.15 * usual  # of 480 values, each with the rounding of another order of sums
+
+
+@pytest.mark.parametrize("wrong_in", [torch.float32, torch.bfloat16])
+def test_a_wrong_tree_is_found(wrong_in: torch.dtype, folders: dict[str, Path]) -> None:
+    """Where the architecture is wrong, and where it is so on the loaded model's own dtype alone."""
+    usual = attention._tree_attention
+
+    def wrong(module: Any, query: Any, *rest: Any, **options: Any) -> Any:
+        out, weights = usual(module, query, *rest, **options)
+        return (out.flip(1) if query.dtype == wrong_in else out), weights
+
+    transformers.AttentionInterface.register(attention.ATTENTION, wrong)
+    try:
+        scorer: Any = HFBackend(folders["llama"], dtype="bfloat16", device="cpu", threads=1).load().scorer
+    finally:
+        transformers.AttentionInterface.register(attention.ATTENTION, usual)
+    assert scorer.route == "rows"
+    assert "with the tree its log-probabilities change by" in scorer.route_reason
+
+
+def test_an_architecture_is_tried_once(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    tried, made = trial._tried, []
+    monkeypatch.setattr(trial, "_tried", lambda model: made.append(1) or tried(model))
+    for dtype in ("float32", "bfloat16", "float32"):
+        HFBackend(folders["gemma3"], dtype=dtype, threads=1).load()
+    assert len(made) == 1
+
+
+def test_the_tiny_copy_of_a_large_config_has_every_kind_of_layer_and_short_windows() -> None:
+    config = transformers.Gemma3TextConfig()
+    with torch.device("meta"):
+        model = transformers.Gemma3ForCausalLM(config)
+    made = tiny_model(model)
+    assert set(made.config.layer_types) == set(config.layer_types)
+    assert made.config.sliding_window < trial.TRIAL_TOKENS
+    assert sum(weight.numel() for weight in made.parameters()) < 200_000
+    assert {weight.dtype for weight in made.parameters()} == {torch.float32}
+
+
+@pytest.mark.models
+def test_gemma_in_bfloat16_takes_the_tree() -> None:
+    """Its log-probabilities of random tokens round by 0.15 nats by the tree, and by 0.18 in plain passes."""
+    assert HFBackend(gemma3_path(), dtype="bfloat16", device="cpu", threads=1).load().scorer.route == "tree"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("family", sorted(NOT_TREES))
+def test_models_with_other_layers_take_rows(family: str, dtype: Any, tmp_path: Path) -> None:
+    backend = HFBackend(save_model_of(NOT_TREES[family], tmp_path), dtype=dtype, threads=1)
+    assert backend.load().scorer.route == "rows"
+    if dtype == "float32":
+        model, tokenizer = plain_model(tmp_path)
+        request = ScoreRequest(REQUESTS[0].prompt, (" he",))
+        tokens = tokenizer(request.prompt + " he")["input_ids"]
+        assert scores(backend, [request]) == pytest.approx(log_probabilities(model, tokens)[-1:], abs=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_model_that_sees_later_tokens_is_refused(dtype: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one whose kind is not known to be an encoder's."""
+    monkeypatch.setattr(source, "is_encoder", lambda config: False)
+    sizes = {**BASE, "pad_token_id": 1}
+    folder = save_model_of(lambda v: transformers.RobertaConfig(**sizes, vocab_size=v), tmp_path)
+    backend = HFBackend(folder, dtype=dtype, threads=1)
+    answers = backend.run_blocking([*REQUESTS, GenerateRequest("the man", Sampling(max_tokens=3))])
+    assert [a.kind for a in answers if isinstance(a, BackendError)] == ["unsupported"] * (len(REQUESTS) + 1)
+    assert "sees later tokens" in answers[0].message
+    decoder = save_model_of(lambda v: transformers.RobertaConfig(**sizes, vocab_size=v, is_decoder=True), tmp_path)
+    assert len(scores(HFBackend(decoder, dtype=dtype, threads=1), REQUESTS)) == 13
+
+
+@pytest.mark.parametrize(("most", "said"), [("padding", "rows of equal length"), ("rows", "read alone")])
+def test_rows_that_move_each_other_are_read_alone(
+    most: str, said: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By hand: padding, or any neighbour, moves each row."""
+    model, tokenizer = plain_model(folders["falcon"])
+    forward = transformers.FalconForCausalLM.forward
+    most_rows = []
+
+    def moved(self: Any, ids: torch.Tensor, attention_mask: Any = None, **options: Any) -> Any:
+        out = forward(self, ids, attention_mask=attention_mask, **options)
+        padded = attention_mask is not None and not attention_mask.all()
+        if padded or (most == "rows" and len(ids) > 1):
+            out.logits[..., 5] += 3
+        most_rows.append(len(ids))
+        return out
+
+    monkeypatch.setattr(transformers.FalconForCausalLM, "forward", moved)
+    backend = HFBackend(folders["falcon"], threads=1)
+    backend.load()
+    assert said in backend.describe_blocking().notes["route"]
+    most_rows.clear()
+    requests = [ScoreRequest(f"the man said {n}", (" he", " she was", " is")) for n in range(8)]
+    found = scores(backend, requests)
+    assert max(most_rows) == (1 if most == "rows" else 8)
+    expected = [
+        sum(log_probabilities(model, tokenizer(r.prompt + c)["input_ids"])[-len(tokenizer(c)["input_ids"]) :])
+        for r in requests
+        for c in r.continuations
+    ]
+    assert found == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_every_family_has_a_tiny_copy(family: str, folders: dict[str, Path]) -> None:
+    model, _ = plain_model(folders[family])
+    assert type(tiny_model(model)) is type(model)
