@@ -9,7 +9,7 @@ from typing import Any
 from backends.errors import BackendError
 from backends.openai.look.copied import TEXT as COPIED
 from backends.openai.look.copied import rewritten
-from backends.openai.look.session import SAME, Looking, apart, are_equal
+from backends.openai.look.session import FILTERED, SAME, Looking, apart, are_equal, holds_all
 from backends.openai.scoring.chosen_tokens import chosen_by_completions, chosen_by_score
 from backends.openai.scoring.next_tokens import next_tokens
 from backends.openai.scoring.prompt_logprobs import echoed, prompt_logprobs
@@ -136,13 +136,16 @@ async def _uncached(look: Looking, k: int) -> None:
 async def _twins(look: Looking, top: TopLogprobs) -> None:
     """Prompts that differ at one end must get other lists."""
     k = min(look.found.largest_k, COMPARED)
-    alike = []
+    alike, filtered = [], holds_all(top)
     for place, text in _TWINS.items():
         other = await look.ask(next_tokens, look.api, text, k)
         if isinstance(other, TopLogprobs):
             alike += [place] * are_equal(_cut(top, k), _cut(other, k), look.noise)
+            filtered = filtered and holds_all(other)
             look.prompts += 1
     look.prompts += 1
+    if filtered:
+        look.distrust("text", FILTERED)
     if alike:
         look.distrust(
             "text",
