@@ -135,7 +135,12 @@ class HttpClient:
         """The JSON object that answers ``payload``; ``accept`` raises `BackendError` for one that cannot be its."""
         content = json.dumps(payload).encode()
         answer = await self._json("POST", path, content, {"Content-Type": "application/json"})
-        accept(answer)
+        try:
+            accept(answer)
+        except BackendError as error:
+            if error.kind == "inconsistent":
+                await self.close()  # its connection may be out of step: the next answer on it would be another's too
+            raise
         return answer
 
     async def get(self, path: str) -> dict[str, Any]:
@@ -183,7 +188,8 @@ class HttpClient:
     ) -> AsyncIterator[httpx.Response]:
         """One request, its failures as `BackendError`, `_RefusedKeyError` among them."""
         url = f"{self._root}{path}" if path.startswith("/") else f"{self.base_url}/{path}"
-        client, key = self._connected(), None
+        key: str | None = None
+        self._connected()
         try:
             async with self._slots:  # waiting for one's turn is no delay of the server's
                 # Read now: a token may end during the wait.
@@ -193,7 +199,7 @@ class HttpClient:
                 query = dict(self._options.query) or None
                 async with (
                     asyncio.timeout(self._timeout),
-                    client.stream(method, url, content=content, params=query, headers=sent) as response,
+                    self._connected().stream(method, url, content=content, params=query, headers=sent) as response,
                 ):
                     yield response
         except BackendError as error:
@@ -245,7 +251,8 @@ class HttpClient:
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:
             most = self._max_connections
-            self._loop, self._slots = loop, asyncio.Semaphore(most)
+            if self._loop is not loop:
+                self._loop, self._slots = loop, asyncio.Semaphore(most)
             self._client = httpx.AsyncClient(
                 timeout=httpx.Timeout(self._timeout, connect=min(self._timeout, _CONNECTED_WITHIN)),
                 limits=httpx.Limits(max_connections=most, max_keepalive_connections=most),

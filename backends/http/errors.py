@@ -7,7 +7,6 @@ import os
 import re
 import ssl
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 import httpx
@@ -38,8 +37,6 @@ _CODES = re.compile(r"^(?:[a-z]+(?:_[a-z]+)+ )+(?=[A-Z`'])")
 #: Environment variables that commonly hold a proxy.
 _PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "HTTP_PROXY", "http_proxy")
 
-#: Long enough for a secret, in the alphabets of base64, hex and URLs.
-_WORD = re.compile(r"[A-Za-z0-9+/_=%~.-]{20,}")
 #: Money that is used up, which Anthropic and OpenAI say by a 400 (continuedev/continue #5499).
 _NO_CREDIT = re.compile(r"credit balance is too low|billing.{0,6}hard.{0,6}limit|insufficient.{0,6}balance", re.I)
 _QUOTA = re.compile(r"insufficient_quota|quota|billing|credit|balance", re.I)
@@ -125,7 +122,7 @@ def _hint_of_connection() -> str:
 
 def from_status(status: int, headers: Mapping[str, str], text: str) -> BackendError:
     """The error for an HTTP response other than 200. ``text`` is its body, as `message_of` returns it."""
-    shown = _CODES.sub("", without_opaque_words(text))[:MAX_MESSAGE_CHARS]
+    shown = _CODES.sub("", text)[:MAX_MESSAGE_CHARS]
     message = f"HTTP {status}" + (f": {shown}" if shown else "")
     wait = seconds_to_wait(headers)
     if wait is None and (retry_in := _RETRY_IN.search(text)):
@@ -192,8 +189,7 @@ def from_error_body(body: Mapping[str, Any], headers: Mapping[str, str]) -> Back
     ):
         if re.search(pattern, codes, re.I):
             return from_status(status, headers, text)
-    shown = without_opaque_words(text)[:MAX_MESSAGE_CHARS]
-    return BackendError("server", f"an error with HTTP 200: {shown}", retryable=True)
+    return BackendError("server", f"an error with HTTP 200: {text[:MAX_MESSAGE_CHARS]}", retryable=True)
 
 
 def message_of(body: bytes | Mapping[str, Any], *, longest: int = MAX_MESSAGE_CHARS) -> str:
@@ -216,15 +212,3 @@ def message_of(body: bytes | Mapping[str, Any], *, longest: int = MAX_MESSAGE_CH
             content = str(error)
     line = "".join(c if c.isprintable() else " " for c in str(content))
     return " ".join(line.split())[:longest]
-
-
-def without_opaque_words(text: str) -> str:
-    """The text without long words that look like a key or a dump: they may be secret."""
-    return _WORD.sub(lambda word: "[…]" if _is_opaque(word[0]) else word[0], text)
-
-
-def _is_opaque(word: str) -> bool:
-    """Whether lower case, upper case and digits (if any) alternate as in a random string, not as in a model's name."""
-    kinds = [0 if c.islower() else 1 if c.isupper() else 2 if c.isdigit() else None for c in word]
-    changes = sum(a is not None and b is not None and a != b and (a, b) != (1, 0) for a, b in pairwise(kinds))
-    return changes >= len(word) / (6 if 2 in kinds else 5)

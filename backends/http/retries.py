@@ -18,41 +18,27 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _TRANSIENT = ("rate_limited", "timeout", "connection", "server", "malformed")
-_ATTEMPTS = 4
-#: A busy server refuses some requests of each question: those say nothing against it, and are limited on their own.
-_REFUSED_ATTEMPTS, _REFUSED_SECONDS = 40, 60.0
+#: A busy server refuses some requests of each question: those say nothing against it.
+_ATTEMPTS, _RATE_LIMITED_ATTEMPTS = 4, 12
 _LONGEST_PAUSE = 10.0
-_LOGGED_FROM_SECONDS = 5.0
 _DOWN = re.compile(r"HTTP 50[234]\b")
 
 log = logging.getLogger(__name__)
 
 
 async def with_retries(ask: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> T:
-    """Await ``ask(*args, **options)``; on a transient failure retry, up to four attempts in all.
+    """Await ``ask(*args, **options)``; on a transient failure retry, up to four attempts, or twelve if it is busy.
 
-    Those that a rate limit refuses are not counted among the four: they go on for a minute of pauses, but
-    forty times at most, and four at least.
     The pause is what the server asks for, or short. Raises the last `BackendError`.
     """
-    paused, refused = 0.0, 0
-
-    def is_given_up(state: tenacity.RetryCallState) -> bool:
-        nonlocal paused, refused
-        error = state.outcome.exception() if state.outcome else None
-        if not isinstance(error, BackendError) or error.kind != "rate_limited":
-            return state.attempt_number - refused >= _ATTEMPTS
-        refused += 1
-        paused += state.upcoming_sleep
-        return refused >= _REFUSED_ATTEMPTS or (refused >= _ATTEMPTS and paused > _REFUSED_SECONDS)
-
-    async for attempt in tenacity.AsyncRetrying(
+    retrying = tenacity.AsyncRetrying(
         retry=tenacity.retry_if_exception(_is_transient),
-        stop=is_given_up,
+        stop=_is_given_up,
         wait=_pause,
-        before_sleep=_log_long_pause,
+        before_sleep=tenacity.before_sleep_log(log, logging.INFO),
         reraise=True,
-    ):
+    )
+    async for attempt in retrying:
         with attempt:
             return await ask(*args, **options)
     raise AssertionError("tenacity either returns or raises")
@@ -71,8 +57,7 @@ def seconds_to_wait(headers: Mapping[str, str], *, now: Callable[[], float] = ti
     is 0. Values that are negative, not finite or not a number are ignored.
     """
     for name in ("retry-after-ms", "x-ms-retry-after-ms"):
-        milliseconds = _duration(headers.get(name))
-        if milliseconds is not None:
+        if (milliseconds := _duration(headers.get(name))) is not None:
             return milliseconds / 1000
     value = headers.get("retry-after")
     seconds = _duration(value)
@@ -84,10 +69,15 @@ def seconds_to_wait(headers: Mapping[str, str], *, now: Callable[[], float] = ti
         return None
 
 
-def _log_long_pause(state: tenacity.RetryCallState) -> None:
-    """Log a long pause: nothing else shows that the audit is not hanging."""
-    if state.outcome and state.next_action and state.next_action.sleep >= _LOGGED_FROM_SECONDS:
-        log.warning("%s: retrying in %.0f s", state.outcome.exception(), state.next_action.sleep)
+def _error_of(state: tenacity.RetryCallState) -> BackendError | None:
+    error = state.outcome.exception() if state.outcome else None
+    return error if isinstance(error, BackendError) else None
+
+
+def _is_given_up(state: tenacity.RetryCallState) -> bool:
+    error = _error_of(state)
+    busy = error is not None and error.kind == "rate_limited"
+    return state.attempt_number >= (_RATE_LIMITED_ATTEMPTS if busy else _ATTEMPTS)
 
 
 def _is_transient(error: BaseException) -> bool:
@@ -97,8 +87,8 @@ def _is_transient(error: BaseException) -> bool:
 
 
 def _pause(state: tenacity.RetryCallState) -> float:
-    error = state.outcome.exception() if state.outcome else None
-    requested = error.retry_after if isinstance(error, BackendError) else None
+    error = _error_of(state)
+    requested = error.retry_after if error is not None else None
     return requested if requested is not None else min(0.2 * 2.0**state.attempt_number, _LONGEST_PAUSE)
 
 

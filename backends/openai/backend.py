@@ -184,6 +184,8 @@ class OpenAIBackend(HttpBackend):
     def _use(self, look: Look) -> None:
         self._look, found = look, look.capabilities
         self.api.configure(found)
+        if self._several is not None:
+            self.api.response_ids.unique = False  # two servers may give the same ids
         self._tokenizer = RemoteTokenizer(self.client, self.model, found.family) if found.family is not None else None
         self._checks = RunChecks(self.api, look, self._tokenizer, self.options.tokenizer)
 

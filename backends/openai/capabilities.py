@@ -70,6 +70,8 @@ class ServerCapabilities(BaseModel):
         The fewest tokens that a request may ask for: of a longer answer, the first token's list is read.
     tokens_per_character, template_tokens : float
         Of its prompts, and around the turns of a chat, by its own counts; 0 if it gives none.
+    answer_tokens : float
+        Of an answer, its thought included, on average; 0 if unknown.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -100,6 +102,7 @@ class ServerCapabilities(BaseModel):
     min_tokens: int = 1
     tokens_per_character: float = 0.0
     template_tokens: float = 0.0
+    answer_tokens: float = 0.0
 
     @property
     def always_sent(self) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from backends.openai.scoring import tokens_drawn
 _PIECE = re.compile(r"\s?[^\W\d_]{1,12}|\s?\d{1,3}|\s?[^\w\s]+|\s+|_+")
 #: What is assumed before anything was asked.
 _CHARACTERS_PER_TOKEN, _TEMPLATE_TOKENS, _CHARACTERS_PER_PIECE = 2.0, 64, 2
+#: Entries of a list that holds the likeliest tokens alone.
+_SHORT_LIST = 100
 ASSUMED = (
     f"at most, as nothing was asked: {_CHARACTERS_PER_TOKEN:g} characters a token, {_TEMPLATE_TOKENS} tokens of a "
     "chat's template, and a model that does not reason unless the options say so"
@@ -36,13 +38,16 @@ def cost_of(
     continuations = request.continuations
     whole = sum(map(len, continuations))
     if route == "sampled":
-        return _of_draws(continuations, samples or 1, choices_of_a_request(found), max(extra, least - 1))
+        drawn = _of_draws(continuations, samples or 1, choices_of_a_request(found), max(extra, least - 1))
+        expected = round((samples or 1) * (found.answer_tokens or drawn.generated_tokens))
+        return drawn._replace(generated_tokens=min(drawn.generated_tokens, expected))
     if route in ("echo", "prompt_logprobs"):
         calls = len(continuations) + (route == "echo" and not has_tokenizer)
         return RequestCost(calls, whole, calls * least)
-    starts = _starts(continuations)
-    if route == "chat_first":
+    is_short = not has_tokenizer and found.largest_k <= _SHORT_LIST and found.largest_chat_k <= _SHORT_LIST
+    if route == "chat_first" or is_short:  # of a split continuation few first tokens are listed, and followed
         return RequestCost(1, 0, least)
+    starts = _starts(continuations)
     if route == "score_endpoint":
         return RequestCost(1, sum(map(len, starts)), 0)
     return RequestCost(len(starts), sum(map(len, starts)), len(starts) * least)

@@ -8,6 +8,7 @@ model needs is tried once, before its first text.
 from __future__ import annotations
 
 import inspect
+import logging
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
@@ -27,7 +28,6 @@ from backends.transformers.context import alike_places, context_length, vocabula
 from backends.transformers.draw import KeyedDraw
 from backends.transformers.memory import is_out_of_memory, within_memory
 from backends.transformers.precision import ROUNDING_OF_16_BITS, computes_in_float32
-from backends.transformers.quiet import quiet
 
 #: Texts of any lengths; of equally long prompts; one at a time and without a cache.
 Way = Literal["together", "equal", "alone"]
@@ -64,6 +64,7 @@ class HFGeneration:
         self.route = ""
         # What a model's own file sets for texts (a penalty, tokens that are left out) is not what a request asks for.
         model.generation_config = GenerationConfig()
+        logging.getLogger("transformers.generation").setLevel(logging.ERROR)  # it remarks on that
 
     def render(self, prompt: Prompt) -> list[int]:
         """Tokens of a prompt."""
@@ -147,14 +148,13 @@ class HFGeneration:
             pad_token_id=0,
             return_dict_in_generate=True,
         )
-        with quiet():
-            out = self._model.generate(
-                ids.to(self._device),
-                generation_config=config,
-                logits_processor=[processor],
-                stopping_criteria=[] if criterion is None else [criterion],
-                **given,
-            )
+        out = self._model.generate(
+            ids.to(self._device),
+            generation_config=config,
+            logits_processor=[processor],
+            stopping_criteria=[] if criterion is None else [criterion],
+            **given,
+        )
         return getattr(out, "past_key_values", None)
 
     # -- the trial ------------------------------------------------------------------------------

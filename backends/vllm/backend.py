@@ -209,14 +209,13 @@ class VLLMBackend(CausalBackend):
             hint = "Check its files and the options in `engine`"
             with loading("model", self.source.model, "the model on vLLM", hint):
                 engine = make()
-        except MemoryError as error:
-            raise _no_room() from error
-        except RuntimeError as error:
+        except (MemoryError, RuntimeError) as error:
             from backends.transformers.memory import is_out_of_memory
 
             if not is_out_of_memory(error):
                 raise
-            raise _no_room() from None
+            hint = "give a smaller context, dtype or model, or tensor_parallel_size in engine"
+            raise BackendError("out_of_memory", "the model does not fit in memory on vLLM", hint=hint) from None
         scorer = NextTokenScorer(
             engine,
             lambda start: encoder.vocabulary.beginning_with(start),
@@ -226,14 +225,6 @@ class VLLMBackend(CausalBackend):
         route = f"{scorer.route}: {noise.describe()}"
         texts = TextGenerator(VLLMTexts(engine, encoder.render))
         return LoadedModel(engine, encoder, scorer, texts, route, close=engine.close)
-
-
-def _no_room() -> BackendError:
-    return BackendError(
-        "out_of_memory",
-        "the model does not fit in memory on vLLM",
-        hint="give a smaller context, dtype or model, or tensor_parallel_size in engine",
-    )
 
 
 def _is_cpu_build() -> bool:

@@ -255,7 +255,8 @@ async def _chosen(look: Looking, tokenizer: RemoteTokenizer | None, word: str) -
     if both[:-1] != before:
         return None
     ask = chosen_by_score if look.found.family == "sglang" else chosen_by_completions
-    return (await ask(look.api, {tuple(before): [both[-1]]}))[tuple(before)][both[-1]]
+    # Two, one of them unlikely: who ignores the choice, as vLLM does unknown fields, lists the likeliest alone.
+    return (await ask(look.api, {tuple(before): [both[-1], before[0]]}))[tuple(before)][both[-1]]
 
 
 async def _last_of_ids(look: Looking, tokenizer: RemoteTokenizer | None, word: str) -> float | None:

@@ -7,18 +7,19 @@ seen before, consistent token counts, a single choice.
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from backends.base import GenerateRequest, Message, Request
 from backends.errors import BackendError
 from backends.http.backend import MAY_BE_CHARGED
 from backends.http.client import HttpClient
 from backends.http.errors import UnsentError, inconsistent
-from backends.http.usage import Usage
+from backends.http.usage import Usage, generated_tokens
 from backends.openai.batches import PRICE, BatchedClient
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.options import RequestExtras
@@ -31,8 +32,8 @@ from backends.reading.reasoning import UnfinishedThoughtError
 
 #: A list longer than this is too large to keep (megabytes).
 _LONGEST_CACHED_LIST = 2000
-#: Prompts whose tokens are compared with their characters.
-_COUNTED = 200
+#: Requests whose tokens are compared with their characters; and from how many tokens on one asks for an answer.
+_MOST_COUNTED, _FEWEST_TOKENS = 200, 4
 
 
 class ServerApi:
@@ -62,7 +63,7 @@ class ServerApi:
         self.always_sent: dict[str, Any] = {}
         self.response_ids, self.lists = ResponseIdTracker(), ListTracker()
         self.parameters = Parameters(extra_tokens=self.extras.thinking_budget)
-        self._counted: list[tuple[bool, int, int]] = []  # whether a chat, its characters, and the server's tokens
+        self._counted: list[_Counted] = []
         self._replay_cache: dict[str, dict[str, Any]] | None = None
         self._request: Request | None = None
         self._sample_index = 0
@@ -121,18 +122,21 @@ class ServerApi:
             self.parameters.limit = NEW_LIMIT
 
     def token_rates(self) -> dict[str, float]:
-        """``tokens_per_character`` and ``template_tokens`` by the prompts that the server counted; empty if none."""
-        counted = [one for one in self._counted if one[1]]
-        chats = [(length, tokens) for is_chat, length, tokens in counted if is_chat]
-        texts = [(length, tokens) for is_chat, length, tokens in counted if not is_chat]
-        if texts:
-            rate = sum(tokens for _, tokens in texts) / sum(length for length, _ in texts)
-        elif len({length for length, _ in chats}) > 1:
-            rate = statistics.linear_regression(*zip(*chats, strict=True)).slope
-        else:
+        """How the server counted prompts and answers so far, as fields of `ServerCapabilities`; empty if it did not.
+
+        Medians, as some prompts of a look are odd on purpose (Theil and Sen's slope for chats, whose template counts).
+        """
+        counted = [one for one in self._counted if one.characters]
+        chats = [(one.characters, one.tokens) for one in counted if one.is_chat]
+        rates = [one.tokens / one.characters for one in counted if not one.is_chat]
+        slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in itertools.combinations(chats, 2) if a[0] != b[0]]
+        if not rates and not slopes:
             return {}
-        template = statistics.fmean(tokens - rate * length for length, tokens in chats) if chats else 0.0
-        return {"tokens_per_character": max(rate, 0.0), "template_tokens": max(template, 0.0)}
+        rate = max(statistics.median(rates or slopes), 0.0)
+        template = statistics.median(tokens - rate * length for length, tokens in chats) if chats else 0.0
+        answers = [one.answer for one in self._counted if one.answer is not None]
+        mean = statistics.fmean(answers) if answers else 0.0
+        return {"tokens_per_character": rate, "template_tokens": max(template, 0.0), "answer_tokens": mean}
 
     async def experiment(self, path: str, payload: dict[str, Any]) -> dict[str, Any]:
         """Send any request. Its cost is recorded; the response is not checked."""
@@ -224,19 +228,33 @@ class ServerApi:
             raise
         finally:
             counted = self.usage.settle(reserved, response, charged=charged, factor=factor)
-        if counted is not None and len(self._counted) < _COUNTED:
-            self._counted.append(_with_length(payload, counted))
+        if counted is not None and len(self._counted) < _MOST_COUNTED:
+            self._counted.append(_counted(payload, counted, response))
         if prompt_tokens is not None and counted not in (None, prompt_tokens):
             raise inconsistent(f"the server counts {counted} prompt tokens where {prompt_tokens} were sent")
         return response
 
 
-def _with_length(payload: Mapping[str, Any], tokens: int) -> tuple[bool, int, int]:
-    """Whether a request is a chat, its characters (0 for token ids), and its tokens."""
+class _Counted(NamedTuple):
+    """The characters of a request's prompt (0 for token ids), the server's tokens, and those of each answer.
+
+    ``answer`` is None where the request asked for few tokens, as a list does.
+    """
+
+    is_chat: bool
+    characters: int
+    tokens: int
+    answer: float | None
+
+
+def _counted(payload: Mapping[str, Any], tokens: int, response: Mapping[str, Any]) -> _Counted:
+    limit = payload.get("max_tokens", payload.get("max_completion_tokens", 0))
+    written = generated_tokens(response.get("usage")) if limit >= _FEWEST_TOKENS else None
+    answer = None if written is None else written / payload.get("n", 1)
     if "messages" in payload:
-        return True, sum(len(turn["content"]) for turn in payload["messages"]), tokens
+        return _Counted(True, sum(len(turn["content"]) for turn in payload["messages"]), tokens, answer)
     prompt = payload.get("prompt")
-    return False, len(prompt) if isinstance(prompt, str) else 0, tokens
+    return _Counted(False, len(prompt) if isinstance(prompt, str) else 0, tokens, answer)
 
 
 def single_choice(response: Mapping[str, Any]) -> Mapping[str, Any]:

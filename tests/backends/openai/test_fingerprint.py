@@ -38,6 +38,7 @@ LEFT_OUT: dict[str, tuple[Any, str]] = {
     "choices": (100, "how many draws a request of a check gives; no answer is made from those"),
     "tokens_per_character": (0.3, "for estimates"),
     "template_tokens": (9.0, "for estimates"),
+    "answer_tokens": (9.0, "for estimates"),
     "unique_response_ids": (True, "repeated responses are refused; what is accepted stays the same"),
 }
 #: What is there in another form, and only where it is so: `test_parameters.py` and its neighbours.

@@ -1,0 +1,88 @@
+"""Several servers of one model: the work is shared, another model is refused, one that is down is skipped."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backends.base import Message, ScoreRequest, ScoreResponse
+from backends.errors import BackendError, ConfigError
+from backends.http import several
+from backends.openai import OpenAIBackend
+from tests.backends.openai.lying_server import MODEL, ChatLiar
+from tests.backends.openai.raw_server import Reply
+
+ASKED = [ScoreRequest((Message("user", f"Question {at}?"),), ("Male", "Female")) for at in range(24)]
+
+
+class Mortal(ChatLiar):
+    """May be down: its gateway says so."""
+
+    down = False
+
+    def after(self, question: str) -> dict[str, float]:
+        known = super().after(question)
+        if self.weights == "one":
+            return known
+        total = math.fsum(math.exp(4 * value) for value in known.values())
+        return {word: 4 * value - math.log(total) for word, value in known.items()}  # a surer model
+
+    def reply(self, path: str, sent: dict[str, Any]) -> Reply:
+        return Reply({"error": "no upstream"}, 503) if self.down else super().reply(path, sent)
+
+
+def backend_of(servers: tuple[Mortal, Mortal], folder: Path) -> OpenAIBackend:
+    urls = [server.base_url for server in servers]
+    return OpenAIBackend(urls=urls, model=MODEL, api_key_env=None, probe_folder=folder, max_in_flight=3)
+
+
+async def asked_together(backend: OpenAIBackend) -> list[Any]:
+    answers = await asyncio.gather(*(backend.run([request]) for request in ASKED))
+    return [answer for (answer,) in answers]
+
+
+async def test_the_work_is_shared_and_a_server_that_is_down_is_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(several, "_PAUSE", 0.2)
+    async with Mortal().running() as one, Mortal().running() as other:
+        backend = backend_of((one, other), tmp_path)
+        await backend.describe()
+        before = one.requests, other.requests
+        answers = await asked_together(backend)
+        shares = one.requests - before[0], other.requests - before[1]
+        other.down = True
+        failed = [answer for answer in await asked_together(backend) if isinstance(answer, BackendError)]
+        later = await asked_together(backend)
+        other.down = False
+        await asyncio.sleep(0.3)
+        at = other.requests
+        back = await asked_together(backend)
+        is_asked_again = other.requests > at
+        await backend.close()
+    assert all(isinstance(answer, ScoreResponse) for answer in [*answers, *later, *back])
+    assert min(shares) >= 6, shares
+    assert all(error.retryable for error in failed)
+    assert is_asked_again
+    assert backend.max_in_flight == 6
+
+
+async def test_a_server_of_another_model_is_refused(tmp_path: Path) -> None:
+    async with Mortal().running() as one, Mortal().running() as other:
+        other.weights = "two"
+        backend = backend_of((one, other), tmp_path)
+        with pytest.raises(BackendError, match="does not serve the model"):
+            await backend.describe()
+        await backend.close()
+
+
+def test_urls_are_two_or_more_and_different() -> None:
+    for urls in (["http://a/v1"], ["http://a/v1", "http://a/v1"]):
+        with pytest.raises(ConfigError, match="urls"):
+            OpenAIBackend(urls=urls, model="m", api_key_env=None)
+    with pytest.raises(ConfigError, match="one of base_url and urls"):
+        OpenAIBackend("http://a/v1", urls=["http://a/v1", "http://b/v1"], model="m", api_key_env=None)

@@ -1,0 +1,112 @@
+"""What a dry run says of requests and money, and what the run then takes: near with a look, never above without."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from audit.prepare.forecast.estimate import count_requests
+from audit.store import Store
+from backends.base import ScoreRequest, ScoreResponse
+from backends.openai import OpenAIBackend, PriceTable
+from suites import OccuGender
+from suites.base import Item
+from tests.backends.openai.lying_server import MODEL, ChatLiar, IdLiar, Liar
+from tests.backends.openai.raw_server import RawServer, Reply
+from tests.backends.openai.strict_server import DEPRECATED, StrictServer, refusal, varied
+
+PRICES = PriceTable(prompt=2.0, completion=8.0)
+#: A chat's answer has no space before it.
+CHATS = {"prompt_format": "chat"}
+
+
+class WithoutEcho(Liar):
+    """Lists after texts alone, so that a continuation of several tokens takes several requests."""
+
+    def honest(self, path: str, sent: dict[str, Any]) -> Reply:
+        return refusal(400, "echo is not supported") if sent.get("echo") else super().honest(path, sent)
+
+
+class OneAlone(ChatLiar):
+    """Takes a temperature of 1 alone."""
+
+    def reply(self, path: str, sent: dict[str, Any]) -> Reply:
+        if sent.get("temperature", 1) != 1:
+            return refusal(400, "'temperature' does not support 0 with this model. Only the default (1) value")
+        return super().reply(path, sent)
+
+
+def drawing() -> StrictServer:
+    server = StrictServer(DEPRECATED, varied)
+    server.model = MODEL
+    return server
+
+
+KINDS: dict[str, tuple[Callable[[], RawServer], dict[str, Any], dict[str, Any]]] = {
+    "echo": (Liar, {}, {}),
+    "completion lists": (WithoutEcho, {}, {}),
+    "prompt_logprobs": (IdLiar, {}, {}),
+    "chat lists": (ChatLiar, CHATS, {}),
+    "chat at temperature 1": (OneAlone, CHATS, {}),
+    "draws": (drawing, CHATS, {"samples": 10}),
+}
+
+
+def is_prefill(item: Item) -> bool:
+    """Whether a question begins the answer, which these servers do not continue."""
+    prompt = item.request.prompt if isinstance(item.request, ScoreRequest) else ""
+    return not isinstance(prompt, str) and prompt[-1].role == "assistant"
+
+
+def backend_of(server: Any, folder: Path, options: dict[str, Any]) -> OpenAIBackend:
+    return OpenAIBackend(
+        server.base_url, model=MODEL, api_key_env=None, probe_folder=folder / "looks", prices=PRICES, **options
+    )
+
+
+def estimate(backend: OpenAIBackend, items: list[Item], folder: Path) -> tuple[int, float]:
+    """The requests and the money that these items take at most, by what is known of the server."""
+    with Store.open(folder / "empty.db") as store:
+        found = count_requests(items, "none", backend, store)
+    cost = backend.highest_cost(found.prompt_tokens(backend)[0], found.generated_tokens)
+    assert cost is not None
+    return found.calls, cost
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_estimate_is_near_with_a_look_and_a_bound_without(kind: str, tmp_path: Path) -> None:
+    serve, of_suite, options = KINDS[kind]
+    server: Any = serve()
+    asked = (item for item in OccuGender(**of_suite).items() if not is_prefill(item))
+    items = list(itertools.islice(asked, 0, 1200, 30))
+    async with server.running():
+        unasked = backend_of(server, tmp_path, options)
+        assert unasked.describe_unasked().fingerprint["unasked"]
+        most_calls, most_cost = estimate(unasked, items, tmp_path)
+        assert not server.bodies, "a dry run sends nothing"
+        backend = backend_of(server, tmp_path, options)
+        await backend.describe()
+        calls, cost = estimate(backend, items, tmp_path)
+        known = backend_of(server, tmp_path, options)
+        known.describe_unasked()
+        assert estimate(known, items, tmp_path) == (calls, cost), "a stored look is enough"
+        backend._checks = None  # their draws are counted by themselves
+        before, paid = backend.usage.requests, backend.spent() or 0.0
+        answers = await backend.run([item.request for item in items])
+        sent, spent = backend.usage.requests - before, (backend.spent() or 0.0) - paid
+        await backend.close()
+    failed = [answer for answer in answers if not isinstance(answer, ScoreResponse)]
+    assert not failed, failed[0]
+    print(
+        f"{kind}: {calls} requests said, {sent} sent; {cost:.5f} said, {spent:.5f} spent; "
+        f"unasked at most {most_calls}, {most_cost:.5f}"
+    )
+    assert calls == pytest.approx(sent, rel=0.10)
+    # The words of this toy are tokens: those of a look's chats are shorter than a suite's, by more than a real model's.
+    assert cost == pytest.approx(spent, rel=0.25)
+    assert sent <= most_calls
+    assert spent <= most_cost
