@@ -61,6 +61,8 @@ class Looking:
         Nats by which a list moved when it was asked for again.
     without_lists : str
         Why there are none.
+    copies : str
+        Why drawn answers do not count; empty if they vary.
     refusal : BackendError or None
         Why not even the plainest request is answered.
     """
@@ -73,7 +75,7 @@ class Looking:
         self.notes: list[str] = []
         self.lists: dict[Kind, TopLogprobs] = {}
         self.prompts, self.noise = 0, 0.0
-        self.without_lists = ""
+        self.without_lists = self.copies = ""
         self.refusal: BackendError | None = None
 
     @property

@@ -270,8 +270,8 @@ async def _last_echoed(look: Looking, word: str) -> float | None:
 
 
 async def draws_together(look: Looking) -> None:
-    """How many answers one request gives by ``n``, and whether a seed determines them; of llama.cpp's that is known."""
-    if look.found.family in ("llama.cpp", "llama-cpp-python"):
+    """How many answers one request gives by ``n``, whether a seed determines them, and whether they vary at all."""
+    if look.found.family in ("llama.cpp", "llama-cpp-python"):  # of these it is known
         look.update(seed_works=True)
         return
     first = await _drawn(look, 7, _CHOICES) if look.has_room(2) else []
@@ -281,9 +281,10 @@ async def draws_together(look: Looking) -> None:
         first, n = await _drawn(look, 7, 1), 1
     if not first or not look.has_room(2):
         return
-    again = await _drawn(look, 7, n)
-    varies = len({*first}) > 1 if n > 1 else await _drawn(look, 8, 1) not in ([], first)
-    look.update(seed_works=again == first and varies)
+    again, other = await _drawn(look, 7, n), await _drawn(look, 8, n)
+    if other == first or len({*first, *again, *other}) == 1:
+        look.copies = "drawn answers to one question are all the same: a cache answers, or the likeliest word is taken"
+    look.update(seed_works=again == first != other)
 
 
 async def _drawn(look: Looking, seed: int, n: int) -> list[str]:
