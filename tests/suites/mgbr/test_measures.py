@@ -9,7 +9,8 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from audit.analysis.correlations import correlation_interval
+from audit.analysis.estimators.correlations import Correlated, correlation
+from audit.analysis.estimators.design import Design
 from audit.collect.sample import Sample
 from backends.base import (
     ContinuationScore,
@@ -92,7 +93,8 @@ def test_occupations_that_share_lists_keep_the_error_level() -> None:
     wrong = 0
     for _ in range(400):
         scores = rng.choice([-1, 0, 1], p=[0.2, 0.5, 0.3], size=len(lists))  # no occupation misleads more than another
-        low, high = correlation_interval(adds.T @ scores / adds.sum(axis=0), shares, 0.95)
+        means, own = adds.T @ scores / adds.sum(axis=0), np.arange(len(shares))
+        low, high = correlation(Correlated(means, own, shares), Design(len(own), {"occupation": own})).interval(0.95)
         wrong += not low <= 0 <= high
     assert wrong / 400 < 0.08
 
