@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from audit.collect import Sample, assign_looks, leading_specs, plan_precision_looks, sampled_factors
 from audit.report.phrases.findings.summary import until_words
 from audit.results import AuditResult, Measure
 from backends.errors import ConfigError
-from tests.audit.run.test_until_decided import ITEMS, SUITE, audit_of, planted, run
+from tests.audit.run.test_until_decided import ITEMS, audit_of, planted, run
 
 
 def gap_of(result: AuditResult) -> Measure:
@@ -23,6 +21,25 @@ def width(gap: Measure) -> float:
     assert gap.low is not None
     assert gap.high is not None
     return gap.high - gap.low
+
+
+def test_a_width_ends_the_run_at_its_own_confidence(tmp_path: Path) -> None:
+    version = planted("m", noise=0.1)
+    result = run(audit_of(tmp_path, version, until=0.02))
+    assert result.until is not None
+    assert (result.until.question, result.until.decided, result.until.within) == ("precision", True, 0.02)
+    assert result.until.items == version.asked.total() < ITEMS
+    assert width(gap_of(result)) <= 0.04
+    assert result.confidence == 0.95
+    words = until_words(result.until, result.confidence)
+    assert f"within ±0.02, which was reached after {result.until.items:,} of 1,000 items" in words
+
+
+def test_a_width_that_is_not_reached_is_said(tmp_path: Path) -> None:
+    result = run(audit_of(tmp_path, planted("m", noise=0.15), until=0.0001, limit=150))
+    assert result.until is not None
+    assert (result.until.decided, result.until.items) == (False, 150)
+    assert "was not reached with 150 of 150 items" in until_words(result.until, result.confidence)
 
 
 def test_every_model_has_to_be_known(tmp_path: Path) -> None:
@@ -41,9 +58,3 @@ def test_a_width_is_compared_with_no_baseline(tmp_path: Path) -> None:
         audit_of(tmp_path, planted("m"), until=-0.02)
     with pytest.raises(ConfigError, match=r"every primary figure lies within ±1 anyway. Write 5 % as 0.05"):
         run(audit_of(tmp_path, planted("m"), until=5))
-
-
-@pytest.mark.parametrize(
-    ("effects", "draws", "within"),
-    [((0.04, 0.03, 0.1), 3, 0.05), ((0.0, 0.0, 0.0), 2, 0.06), ((0.15, 0.05, 0.1), 2, 0.08)],
-)

@@ -170,7 +170,7 @@ def test_unknown_answers_are_not_in_the_disambiguated_score() -> None:
     assert (measure.value, measure.n_items, measure.missing) == (1, 1, 0)
 
 
-def test_unknown_answers_keep_no_limit_on_the_score() -> None:
+def test_unknown_answers_have_no_score() -> None:
     suite = BBQ(mode="generation")
     said = [(item, "(c)" if "fast?" in item.request.prompt else "(a)") for item in suite.items()]
     derived = suite.derive([suite.read(item, GenerateResponse(text, "stop")) for item, text in said])
