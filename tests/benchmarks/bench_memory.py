@@ -76,10 +76,8 @@ def main() -> None:
     (clock, cpu, _) = max(entry for entry in times if not entry[2])
     (clock_after, cpu_after, _) = times[-1]
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(
-        f"{n:,} prompts: {most:.2f} GiB at most, {n / (asked[-1] - first):,.0f} stored a second, {whole:.0f} s in all,"
-    )
-    print(f"{stored / n:,.0f} bytes a prompt on the disk")
+    print(f"{n:,} prompts: {most:.2f} GiB at most, {whole:.0f} s in all, {stored / n:,.0f} bytes a prompt on the disk")
+    print(f"stored: {n / (clock_after - clock):,.0f} a second, {n / (cpu_after - cpu):,.0f} a second of this process")
 
 
 if __name__ == "__main__":
