@@ -178,17 +178,3 @@ async def _ask(path, folder, url, retired=None):
         result = await Audit({"m": backend}, [Pronouns(range(14))], db=path, out=folder / "out").run()
         assert not [body for body in server.bodies if "Q: Who is number" in str(body.get("prompt"))]
     return result
-
-
-def test_a_doubt_goes_with_the_answers_of_a_model(tmp_path):
-    """It stayed under the id that the model had: figures of its answers were exact where they must be bounds."""
-    with Store.open(tmp_path / "audit.db") as store:
-        earlier = store.fingerprints.resolve({"name": "m", "retired": 1})
-        store.runs.record_doubt(earlier, 0.02)
-        kept = store.fingerprints.resolve({"name": "m"}, frozenset({"retired"}))
-        store.fingerprints.resolve({"name": "n"}, frozenset({"retired"}))
-        doubts = store.runs.doubts()
-        assert {doubts[name] for name in (earlier, kept)} == {0.02}
-        assert store.runs.doubts().keys() <= {earlier, kept}
-        other = store.fingerprints.resolve({"name": "m", "retired": 2}, frozenset({"retired"}))
-        assert doubts[other] == 0.02
