@@ -98,7 +98,7 @@ class Asked:
     @property
     def answered(self) -> NDArray[np.bool_]:
         """Questions (n,) answered in every run."""
-        return np.isfinite(self.low).all(axis=0)
+        return np.asarray(np.isfinite(self.low).all(axis=0))
 
     def within(self, limits: Bounds) -> tuple[Floats, Floats]:
         """Bounds (n,) of the mean of the runs, a missing answer taken to be anything within ``limits``."""

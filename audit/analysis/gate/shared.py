@@ -57,7 +57,9 @@ class Shared:
         """The same of the questions that both runs answered; None if a stratum has none."""
         kept = np.flatnonzero(self.answered)
         figure = self.figure.of(kept) if kept.size else None
-        return figure and replace(self, figure=figure, before=self.before.of(kept), now=self.now.of(kept))
+        if figure is None:
+            return None
+        return replace(self, figure=figure, before=self.before.of(kept), now=self.now.of(kept))
 
     @property
     def is_enough(self) -> bool:
