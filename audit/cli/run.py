@@ -281,6 +281,8 @@ def _run(audit: Audit, store: Path, baseline: str | None, again: str, *, as_json
     """Run, report, and return the exit code; ``again`` is how an interrupted run is resumed."""
     from audit.collect.progress import Display
     from audit.report import write_report
+    from audit.report.exports.json import report_data
+    from audit.report.phrases import problems_of
     from audit.report.terminal import print_result
     from audit.run import run_audit
 
@@ -290,7 +292,7 @@ def _run(audit: Audit, store: Path, baseline: str | None, again: str, *, as_json
     has_figures = audit.shard is None and not result.is_cut_off and not result.is_unloaded
     paths = write_report(result, audit.out) if has_figures else {}
     if as_json:
-        say_json(result.model_dump(mode="json"))
+        say_json(report_data(result))
     elif not has_figures:
         for line in _without_report(audit, result):
             say(line)
@@ -302,7 +304,7 @@ def _run(audit: Audit, store: Path, baseline: str | None, again: str, *, as_json
     if result.interrupted:
         say(_interrupted(result, again), to_stderr=True)
         return INTERRUPTED
-    for problem in result.problems:
+    for problem in problems_of(result):
         say(f"Problem: {problem}", to_stderr=True)
     return OK if result.complete else FAILED
 

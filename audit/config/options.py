@@ -17,8 +17,6 @@ from backends.base import Backend
 from backends.errors import ConfigError
 from backends.options import AS_TUPLE, OnError, checked_options, refused, refused_at
 from suites.base import Suite
-from suites.own_attributes import refuse_attributes
-from suites.own_code import items_of
 
 if TYPE_CHECKING:
     from audit.collect.executors import Executor
@@ -58,7 +56,6 @@ def _name_suites(suites: Any) -> dict[str, Suite]:
             raise refused_at(
                 (place,), suite, "not a suite", "Use one of the package `suites`, `suites.from_file`, or your own"
             )
-        refuse_attributes(suite)
         name = suite.name if isinstance(place, int) else place
         if not isinstance(name, str) or not _SUITE_NAME.fullmatch(name):
             raise refused(f"{name!r} is not a valid suite name", "Use letters, digits and . _ + -")
@@ -186,7 +183,7 @@ class AuditConfig:
         """Raise `ConfigError` for anything that is wrong and can be detected without loading a model."""
         self.check_models()
         for name, suite in self.suites.items():
-            if next(items_of(suite), None) is None:
+            if next(iter(suite.items()), None) is None:
                 raise ConfigError(f"suites.{name}", type(suite).__name__, "the suite has no items", "Widen its options")
 
     def check_models(self) -> None:

@@ -100,7 +100,7 @@ def test_answers_of_another_model_are_seen_quarantined_and_asked_again(foreign, 
     assert check.contradicted
     assert not result.complete
     assert all(m.value is None for m in result.measures)
-    assert f"{check.disagreed} of {check.asked_again} questions asked a second time" in " ".join(result.problems)
+    assert f"{check.disagreed} of {check.asked_again} questions asked a second time" in " ".join(result.problems())
     assert "We checked" not in cautions(result)
     honest = MixedBackend()
     later = audited(honest, tmp_path)
@@ -116,7 +116,7 @@ def test_a_failed_check_of_the_backend_is_said_and_nothing_counts(tmp_path):
 
     result = audited(Contradicted(), tmp_path)
     figures = Figures(result)
-    said = " ".join([cautions(result), *result.problems, *next_steps(figures)])
+    said = " ".join([cautions(result), *result.problems(), *next_steps(figures)])
     assert result.self_checks[0].contradicted
     assert not result.complete
     assert "the words drawn do not fit its lists; what was stored" in said

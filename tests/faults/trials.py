@@ -216,12 +216,12 @@ def flipped_byte(lab: Lab, name: str) -> Verdict:
     spec = lab.spec("none", f"flipped-{name}")
     assert lab.run(spec) == 0
     with Store.open(spec.db, read_only=True) as store, store._database.read() as db:
-        rows = db.execute("SELECT body FROM answers ORDER BY key").fetchall()
+        rows = db.execute("SELECT value FROM answers ORDER BY id").fetchall()
     body = random.Random(name).choice(rows)[0]
     data = bytearray(spec.db.read_bytes())
     place = data.find(body)
     assert place > 0
-    data[place + 14] ^= 1
+    data[place + 20] ^= 1
     spec.db.write_bytes(data)
     before = lab.asked(spec.prompts)
     assert lab.run(spec) == 0
@@ -307,6 +307,6 @@ def campaign(lab: Lab, answers: int, kills: int, seed: int = 0) -> tuple[Verdict
 
 
 def _wait_for_acknowledged(process: BaseProcess, spec: Spec, count: float) -> None:
-    line = len(f"a1-{40 * '0'}\tGenerateResponse\n")
+    line = len(f"a2-{48 * '0'}\tGenerateResponse\n")
     while process.exitcode is None and (not spec.acks.exists() or spec.acks.stat().st_size < count * line):
         time.sleep(0.005)

@@ -10,8 +10,18 @@ from typing import Any
 
 from audit.report.formatting import encodable
 from audit.results import AuditResult
-from audit.store import Store, StoredRow
-from backends.base import Answer, ClassifyResponse, ContinuationScore, GenerateResponse, ScoreResponse
+from audit.store import Answered, Store, StoredRow
+from backends.base import (
+    ClassifyRequest,
+    ClassifyResponse,
+    ContinuationScore,
+    GenerateResponse,
+    Request,
+    Response,
+    ScoreRequest,
+    ScoreResponse,
+    prompt_to_json,
+)
 from backends.errors import ConfigError
 from backends.files import atomic_lines, replacing
 
@@ -126,22 +136,23 @@ def _columns(records: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
     return {name: [cell(record, name) for record in records] for name in _COLUMNS}
 
 
-def _asked(store: Store, rows: Iterable[StoredRow]) -> dict[str, tuple[Any, Any, Answer]]:
-    """(prompt, the part of it that the key is of, answer) under each key of the rows."""
-    return store.answers.read_with_prompts(key for stored in rows for key in stored.keys)
+def _asked(store: Store, rows: Iterable[StoredRow]) -> dict[str, Answered]:
+    """The question and answer under each key of the rows."""
+    return store.answers.by_keys(key for stored in rows for key in stored.keys)
 
 
-def _texts(stored: StoredRow, asked: Mapping[str, tuple[Any, Any, Answer]]) -> dict[str, Any]:
+def _texts(stored: StoredRow, asked: Mapping[str, Answered]) -> dict[str, Any]:
     """The prompts and answers; an answer that cannot be read any more has its place, and says so."""
     by_prompt: dict[str, dict[str, Any]] = {}
-    for prompt, part, answer in (asked[key] for key in stored.keys if key in asked):
+    for request, answer, _ in (asked[key] for key in stored.keys if key in asked):
+        prompt = request.text if isinstance(request, ClassifyRequest) else prompt_to_json(request.prompt)
         same = by_prompt.setdefault(_same(prompt), {"prompt": prompt, "answers": []})
-        same["answers"].append(_answer(part, answer))
+        same["answers"] += _answers(request, answer)
     several = list(by_prompt.values())
     if len(several) != 1:
         return {"prompt": None, "answers": [], "asked": several}
-    found = [_LOST if (one := asked.get(key)) is None else _answer(*one[1:]) for key in stored.keys]
-    return {"prompt": several[0]["prompt"], "answers": found, "asked": []}
+    lost = [_LOST for key in stored.keys if key not in asked]
+    return {"prompt": several[0]["prompt"], "answers": several[0]["answers"] + lost, "asked": []}
 
 
 def _same(prompt: Any) -> str:
@@ -149,16 +160,17 @@ def _same(prompt: Any) -> str:
     return json.dumps(prompt, ensure_ascii=False, default=str)
 
 
-def _answer(part: Any, answer: Answer) -> dict[str, Any]:
+def _answers(request: Request, answer: Response) -> list[dict[str, Any]]:
     match answer:
         case ScoreResponse(scores):
-            return {"continuation": part, **_score(scores[0])}
+            assert isinstance(request, ScoreRequest)
+            pairs = zip(request.continuations, scores, strict=True)
+            return [{"continuation": text, **_score(score)} for text, score in pairs]
         case GenerateResponse(text, finish_reason):
             thought = {"thought": answer.thought} if answer.thought else {}
-            return {"text": text, "finish_reason": finish_reason, **thought}
+            return [{"text": text, "finish_reason": finish_reason, **thought}]
         case ClassifyResponse(labels):
-            return {"labels": dict(labels)}
-    return {"error": str(answer)}
+            return [{"labels": dict(labels)}]
 
 
 def _score(score: ContinuationScore) -> dict[str, Any]:

@@ -176,7 +176,7 @@ async def test_an_audit_outlives_tokens_throttles_and_failures(tmp_path: Path) -
         )
         result = await audit.run()
         answered_by = account.signed
-    assert result.complete, result.problems
+    assert result.complete, result.problems()
     assert (result.models[0].asked, result.models[0].failed) == (100, 0)
     assert answered_by > 1, "tokens ended meanwhile"
     written = await asyncio.to_thread(lambda: [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()])
