@@ -98,8 +98,8 @@ def _cautions(figures: Figures) -> Iterator[str]:
     yield from self_check_sentences(result.self_checks)
     if result.asked_once and len(result.models) > 1:
         yield (
-            f"{enumeration(map(one_line, result.asked_once))}: asked in one run. A server may move all its answers from "
-            "run to run, which no comparison here shows; `runs=3` would."
+            f"{enumeration(map(one_line, result.asked_once))}: asked in one run. A server may move all its answers "
+            "from run to run, which no comparison here shows; `runs=3` would."
         )
     for info in result.suites:
         yield from cautions(figures, info.name)
