@@ -144,6 +144,9 @@ class AuditConfig:
         limits: Mapping[str, Bounds] | None = None,
         same_weights: Annotated[tuple[Group, ...], AS_TUPLE] = (),
         ladder: Annotated[tuple[Group, ...], AS_TUPLE] = (),
+        runs: Annotated[
+            Annotated[int, Field(ge=1, le=20)], OnError("not a number of runs", "Give 1 to 20, e.g. 3")
+        ] = 1,
         small_sample: bool = False,
         until: Annotated[
             Literal["decided"] | Annotated[float, Field(gt=0, allow_inf_nan=False)] | None,
@@ -168,7 +171,7 @@ class AuditConfig:
         self.seed, self.limit, self.confidence = seed, limit, confidence
         self.margins, self.limits = margins, dict(limits or {})
         self.same_weights, self.ladder = same_weights, ladder
-        self.small_sample, self.until = small_sample, until
+        self.runs, self.small_sample, self.until = runs, small_sample, until
         self.shard = shard
         self.executor: Executor | None = executor
         self.store_shards = store_shards
@@ -212,7 +215,7 @@ class AuditConfig:
         """The same audit restricted to the named models and suites (all if none are named), with changed options."""
         kept = _pick("--models", self.models, models)
         names: tuple[str, ...] = ("title", "db", "out", "seed", "limit", "confidence", "margins", "limits")
-        names += ("small_sample", "until", "shard", "executor", "store_shards")
+        names += ("runs", "small_sample", "until", "shard", "executor", "store_shards")
         options = {name: getattr(self, name) for name in names} | changes
         groups: dict[str, Any] = {
             option: tuple(tuple(name for name in group if name in kept) for group in getattr(self, option))

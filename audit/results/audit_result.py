@@ -67,6 +67,8 @@ class AuditResult(Reported):
     ``unanswered`` counts the questions without an answer. ``refused_rules``: margins and limits that name no figure.
     ``scorers``: the suites' own models, and what asking them took. ``is_cut_off``: it was interrupted with so many
     questions left that it ended without figures, to end at once.
+
+    ``runs``: how often each question was asked afresh.
     """
 
     run_id: str
@@ -77,6 +79,7 @@ class AuditResult(Reported):
     interrupted: bool
     seed: int
     limit: int | None
+    runs: int = 1
     confidence: float
     versions: dict[str, str]
     models: list[ModelInfo]
@@ -125,6 +128,11 @@ class AuditResult(Reported):
     def is_unloaded(self) -> bool:
         """Whether none of its models could be loaded: there is nothing to report."""
         return bool(self.models) and all(model.unloaded for model in self.models)
+
+    @property
+    def asked_once(self) -> list[str]:
+        """Models of servers, whose numbers may move from run to run, of which there is one run alone."""
+        return [] if self.runs > 1 else [check.model for check in self.self_checks]
 
     @property
     def contradicted(self) -> list[str]:

@@ -159,7 +159,7 @@ class _Run:
         descriptions = {name: model.description for name, model in resolved.models.items()}
         self._engines = engine_pairs(descriptions, audit.same_weights)
         self._ladder = Ladder(model_steps(descriptions, audit.ladder), asking_steps(audit.suites))
-        self._walk = Walk(resolved, audit.suites, store, run_id=run_id, runs=getattr(audit, "runs", 1), seed=audit.seed)
+        self._walk = Walk(resolved, audit.suites, store, run_id=run_id, runs=audit.runs, seed=audit.seed)
         self._outcomes: dict[str, list[Outcome]] = {}
         self._look = 1
         self._until: UntilDecided | None = None
@@ -365,6 +365,7 @@ class _Run:
             interrupted=interrupted,
             seed=audit.seed,
             limit=audit.limit,
+            runs=audit.runs,
             shard=audit.shard,
             source=audit_source(audit),
             confidence=self._confidence,

@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from audit.analysis.answers import Answered, SuiteAnswers, of_runs, read_answers
+from audit.collect.items import of_run
 from audit.collect.jobs import Ask, Job
 from audit.collect.repeated_questions import RepeatedQuestions
 from audit.prepare.resolve import DescribedBackend, ResolvedAudit
 from audit.results import NOT_ASKED
 from audit.store import Keyed, Partly, Store, Stored, keyed
-from backends.base import GenerateRequest, Request, Response, ScoreRequest, SupportsSecondAnswers
+from backends.base import Request, Response, ScoreRequest, SupportsSecondAnswers
 from suites.base import Item, Suite
 
 CHUNK = 512  # items that are looked up at a time
-_NEXT_RUN = 1_000_003  # between the seeds of two runs' draws
 
 
 class Visited(NamedTuple):
@@ -69,9 +69,7 @@ class Walk:
 
     def _look_up(self, model: str, suite: str, items: Sequence[Item], run: int) -> Iterator[Visited]:
         asked = [self._resolved.backend_for(model, suite, item.scorer) for item in items]
-        keys = [
-            keyed(_of_run(item.request, run), of.fingerprint_id, run) for item, of in zip(items, asked, strict=True)
-        ]
+        keys = [keyed(of_run(item.request, run), of.fingerprint_id, run) for item, of in zip(items, asked, strict=True)]
         follows = _follows(self._suites[suite])
         for visited in map(Visited, items, keys, asked, self._store.answers.read(keys)):
             yield visited
@@ -152,13 +150,6 @@ class _Missing:
             scored = sum(isinstance(ask.request, ScoreRequest) for ask in asks)
             second = RepeatedQuestions(backend, seed, scored)
         return Job(self._of.name, backend, asks, self._cached, self._done, second)
-
-
-def _of_run(request: Request, run: int) -> Request:
-    """A request as a run asks it: draws have a seed of their own in each."""
-    if run == 1 or not isinstance(request, GenerateRequest):
-        return request
-    return dataclasses.replace(request, seed=request.seed + (run - 1) * _NEXT_RUN)
 
 
 def _follows(suite: Suite) -> bool:

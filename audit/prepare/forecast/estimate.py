@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from pydantic import BaseModel
 
-from audit.collect.items import CHARACTERS_PER_TOKEN, prompt_text, shared_length
+from audit.collect.items import CHARACTERS_PER_TOKEN, of_run, prompt_text, shared_length
 from audit.collect.repeated_questions import EvenSample, part_to_repeat
 from audit.config import AuditConfig
 from audit.prepare.forecast.request_timing import estimate_seconds, measure_timings, timed_tokens
@@ -147,11 +147,19 @@ def _estimate(
         isinstance(item.request, ScoreRequest) for name in resolved.items for item in resolved.asked(name, looks)
     )
     counted, again = RequestCounts(), EvenSample(number_to_repeat(scored), scored, audit.seed)
-    for name, suite in audit.suites.items():
+    for (name, suite), run in itertools.product(audit.suites.items(), range(1, audit.runs + 1)):
         items = resolved.asked(name, looks)
         scorers = {scorer: d.fingerprint_id for (of, scorer), d in resolved.scorers.items() if of == name}
         count_requests(
-            items, model.fingerprint_id, model.backend, store, again, suite=suite, scorers=scorers, counts=counted
+            items,
+            model.fingerprint_id,
+            model.backend,
+            store,
+            again,
+            suite=suite,
+            scorers=scorers,
+            counts=counted,
+            run=run,
         )
     prompt_tokens, tokens_by = counted.prompt_tokens(model.backend)
     timings = measure_timings(timed, model.fingerprint_id)
@@ -267,11 +275,12 @@ def count_requests(
     suite: Suite | None = None,
     scorers: Mapping[str, str] = MappingProxyType({}),
     counts: RequestCounts | None = None,
+    run: int = 1,
 ) -> RequestCounts:
     """Count what is unanswered under a fingerprint and, given ``suite``, what may follow. Asks nothing.
 
     ``again`` selects the questions that are asked a second time, if the backend supports that. ``scorers`` are the
-    fingerprint ids of the suite's scorers by name. The counts are added to ``counts``.
+    fingerprint ids of the suite's scorers by name. The counts are added to ``counts``. ``run``: which of several runs.
     """
     counts, draw, source = counts or RequestCounts(), random.Random(0), iter(items)
     seen: set[str] = set()  # follow-ups that many items share
@@ -280,7 +289,7 @@ def count_requests(
         counts.items += len(taken)
         own = [item for item in taken if item.scorer is None]
         following = [item for item in taken if item.scorer is not None]  # asked of a scorer from the start
-        keys = [keyed(item.request, fingerprint) for item in own]
+        keys = [keyed(of_run(item.request, run), fingerprint, run) for item in own]
         for item, key, found in zip(own, keys, store.answers.read(keys), strict=True):
             if isinstance(found, Stored):
                 following += suite.follow_ups(item, found.answer) if suite is not None else ()

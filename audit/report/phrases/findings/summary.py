@@ -96,6 +96,11 @@ def _cautions(figures: Figures) -> Iterator[str]:
     for model in result.models:
         yield from (f"{one_line(model.name)}: {one_line(statement)}." for statement in model.statements)
     yield from self_check_sentences(result.self_checks)
+    if result.asked_once and len(result.models) > 1:
+        yield (
+            f"{enumeration(map(one_line, result.asked_once))}: asked in one run. A server may move all its answers "
+            "from run to run, which no comparison here shows; `runs=3` would."
+        )
     for info in result.suites:
         yield from cautions(figures, info.name)
 
