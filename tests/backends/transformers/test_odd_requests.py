@@ -82,8 +82,10 @@ def test_a_pass_that_fails_for_one_request_spares_the_others(
         assert [s.logprob for s in answer.scores] == pytest.approx([s.logprob for s in expected.scores], abs=1e-5)
 
 
-async def test_scores_are_told_a_few_at_a_time(folders: dict[str, Path]) -> None:
+async def test_scores_are_told_pass_by_pass(folders: dict[str, Path]) -> None:
     backend = HFBackend(folders["llama"], threads=1)
+    scorer: Any = backend.load().scorer
+    scorer.size.most_tokens = 64
     told: list[int] = []
 
     def on_response(place: int, answer: Answer) -> None:
