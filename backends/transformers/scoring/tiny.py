@@ -130,7 +130,8 @@ def _shrink(given: dict[str, Any]) -> None:
         given["num_key_value_heads"] = given["num_attention_heads"]
     _shrink_rope(given)
     given |= _OF_KINDS.get(given.get("model_type", ""), {})
-    given.pop("model_type", None)
+    for name in ("model_type", "dtype", "_name_or_path"):
+        given.pop(name, None)
 
 
 def _shrink_rope(given: dict[str, Any]) -> None:

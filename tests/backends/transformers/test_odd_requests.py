@@ -107,13 +107,13 @@ async def test_texts_that_nobody_waits_for_are_not_written_again(
     """What ends such a batch is no odd request, for which the others would be tried again in halves."""
     backend = HFBackend(folders["llama"], threads=1)
     generator: Any = backend.load().generator
-    run, runs = type(generator)._run, []
+    run, runs = type(generator)._write, []
 
     def counted(self: Any, texts: Any, *rest: Any) -> None:
         runs.append(len(texts))
         run(self, texts, *rest)
 
-    monkeypatch.setattr(type(generator), "_run", counted)
+    monkeypatch.setattr(type(generator), "_write", counted)
     told = asyncio.Event()
     wanted = [GenerateRequest("the man said", Sampling(max_tokens=4 + 4 * i)) for i in range(8)]
     running = asyncio.create_task(backend.run_streaming(wanted, lambda *_: told.set()))
