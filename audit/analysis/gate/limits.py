@@ -104,12 +104,14 @@ def _limited(table: Table, spec: MeasureSpec, name: str) -> _Limited:
             spec, quantity=mass, kind="probability", range=None, is_count=False, estimator="mean", covariate=None
         )
     quantity, has = table.quantity(spec.quantity), usable(table, spec)
-    missing, without = about & table.missing, about & table.answered & ~has
+    missing, without = about & table.missing & ~has, about & table.answered & ~has
     if name != COVERAGE:
         missing |= without
     least, most = range_of_missing(spec, [Completed(quantity, has, missing)])
-    columns = zip((math.nan, least, most), quantity[:3], strict=True)
-    bounded = Quantity(*(np.where(missing, end, column) for end, column in columns), quantity.draw_variance)
+    value, low, high = (
+        np.where(missing, end, of) for end, of in zip((math.nan, least, most), quantity[:3], strict=True)
+    )
+    bounded = Quantity(value, low, high, quantity.draw_variance)
     used = has | missing
     if name == COVERAGE:
         spec = _as_asked(table, spec, used)
