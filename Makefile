@@ -76,7 +76,7 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 
 bench: $(VENV)/.bench
-	$(BIN)/python -m tests.benchmarks.bench_scoring
+	$(BIN)/python -m tests.benchmarks.bench_local --size small
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name it with make PYTHON=…"; exit 1; }

@@ -57,6 +57,11 @@ class Groups:
     own: Codes | None = None
     covariate: Floats | None = None
 
+    @property
+    def n_clusters(self) -> int:
+        """The correlated clusters; else the levels of the sampled factor with fewest in any stratum."""
+        return self.design.fewest if self.covariate is None else len(self.covariate)
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -80,10 +85,6 @@ class Column:
     def is_exact(self) -> bool:
         """Whether every value is known."""
         return self.low is self.high or np.array_equal(self.low, self.high)
-
-    def mirrored(self, about: float) -> Column:
-        """The quantity mirrored about a value."""
-        return Column(2 * about - self.value, 2 * about - self.high, 2 * about - self.low, self.draw_variance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,21 +213,31 @@ def figure_of(table: Table, spec: MeasureSpec, quantity: Quantity, used: Bools) 
 
 
 def _mean(column: Column, groups: Groups, spec: MeasureSpec) -> Figure:
-    at = column.low, column.high
+    return _of_means(column, lambda values: _mean_of_kind(values, groups.design, spec), groups.design)
+
+
+def _of_means(column: Column, estimate: Callable[[Floats], Estimate], design: Design) -> Figure:
+    """The figure of a column whose means at either bound are estimated."""
+    value = weighted_mean(column.value, design)  # NaN where a row is known only by bounds
+    low = weighted_mean(column.low, design)
     if column.is_exact:
-        estimate = _mean_of_kind(at[0], groups.design, spec)
-        value = weighted_mean(column.value, groups.design)
-        return Figure(value, estimate, value, value)
-    low, high = (weighted_mean(end, groups.design) for end in at)
-    value = weighted_mean(column.value, groups.design)  # NaN where a row is known only by bounds
-    return Figure(value, Between(*(_mean_of_kind(end, groups.design, spec) for end in at)), low, high)
+        return Figure(value, estimate(column.low), low, low)
+    ends = Between(estimate(column.low), estimate(column.high))
+    return Figure(value, ends, low, weighted_mean(column.high, design))
 
 
 def _mean_of_kind(values: Floats, design: Design, spec: MeasureSpec) -> Estimate:
-    """The mean by the method of its kind: shares of yes and no, probabilities, or any number."""
-    if spec.kind not in ("probability", "share") or values.min() < 0 or values.max() > 1:
-        return clustered_mean(values, design)
-    return (mean_share if spec.from_counts or _is_yes_or_no(values) else mean_probability)(values, design)
+    """The mean by the method of its kind: counted answers, probabilities, or any number."""
+    least, most = values.min(), values.max()
+    if spec.kind in ("probability", "share") and least >= 0 and most <= 1:
+        return (mean_share if spec.from_counts or _is_yes_or_no(values) else mean_probability)(values, design)
+    return _mean_apart(values, design, spec.limits[1]) if spec.from_counts else clustered_mean(values, design)
+
+
+def _mean_apart(values: Floats, design: Design, most: float) -> Estimate:
+    """The mean of differences of counted answers, at most so far from 0."""
+    is_within = math.isfinite(most) and most > 0 and np.abs(values).max() <= most
+    return share_difference(values, design, most) if is_within else clustered_mean(values, design)
 
 
 def _is_yes_or_no(values: Floats) -> bool:
@@ -234,15 +245,14 @@ def _is_yes_or_no(values: Floats) -> bool:
 
 
 def _mean_difference(a: Column, b: Column, groups: Groups, spec: MeasureSpec) -> Figure:
-    is_binary = spec.kind in ("probability", "share") and all(map(_is_yes_or_no, (a.low, a.high, b.low, b.high)))
-    estimate = share_difference if is_binary else clustered_mean
     low = b.low - a.high
-    value = weighted_mean(b.value - a.value, groups.design)
-    if a.is_exact and b.is_exact:
-        return Figure(value, estimate(low, groups.design), value, value)
-    ends = low, b.high - a.low
-    bounds = (weighted_mean(end, groups.design) for end in ends)
-    return Figure(value, Between(*(estimate(end, groups.design) for end in ends)), *bounds)
+    apart = Column(b.value - a.value, low, low if a.is_exact and b.is_exact else b.high - a.low)
+    is_share = spec.kind in ("probability", "share")
+    is_counted = spec.from_counts or (is_share and all(map(_is_yes_or_no, (a.low, a.high, b.low, b.high))))
+    if not is_counted:
+        return _of_means(apart, lambda values: clustered_mean(values, groups.design), groups.design)
+    most = spec.limits[1] - spec.limits[0]
+    return _of_means(apart, lambda values: _mean_apart(values, groups.design, most), groups.design)
 
 
 def _independent_mean(column: Column, groups: Groups) -> Estimate:
@@ -325,10 +335,7 @@ def _noise(column: Column, spec: MeasureSpec, own: Codes) -> Floats | None:
     if column.draw_variance is None or not (column.draw_variance != 0).any():
         return None
     middle = (column.low + column.high) / 2
-    least, most = spec.limits
-    if middle.min() < least or middle.max() > most:  # mirrored about the neutral value
-        least, most = 2 * (spec.neutral or 0.0) - most, 2 * (spec.neutral or 0.0) - least
-    return noise_of_draws(middle, column.draw_variance, own, (least, most))
+    return noise_of_draws(middle, column.draw_variance, own, spec.limits)
 
 
 ESTIMATORS: Mapping[str, Estimator] = {

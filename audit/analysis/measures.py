@@ -109,7 +109,7 @@ def _measure(
         naive_low=naive[0],
         naive_high=naive[1],
         p=_p_against_neutral(spec, figure),
-        n_clusters=0 if groups is None else groups.design.fewest,
+        n_clusters=0 if groups is None else groups.n_clusters,
         undefined_strata=undefined_strata(table, spec, answers.used),
         **_counts_of(table, spec, answers.used),
         levels=levels_of(table, spec, answers.asked) if groups is None else groups.design.levels,

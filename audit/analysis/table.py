@@ -439,7 +439,7 @@ class Table:
         levels = _shared_levels(tables)
         parts = []
         for run, table in enumerate(tables, 1):
-            data = table.data.with_columns(_recoded(table, levels), pl.lit(run - 1, pl.Int32).alias(f"factor.{RUN}"))
+            data = table.data.with_columns(*_recoded(table, levels), pl.lit(run - 1, pl.Int32).alias(f"factor.{RUN}"))
             if run > 1:
                 renamed = pl.col("sources").list.eval(pl.element() + f"~{run}")
                 data = data.with_columns(pl.col("item_id") + f"~{run}", renamed)

@@ -10,7 +10,7 @@ attends to its ancestors and to nothing else. Sequence 0 holds the chain of ance
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator
 from typing import Any
 
 import llama_cpp
@@ -19,7 +19,8 @@ import numpy.typing as npt
 
 from backends.errors import BackendError
 from backends.llamacpp.engine import LlamaEngine
-from backends.local.trie import Pack, Path, Trie
+from backends.local.scoring import Known
+from backends.local.trie import Floats, Pack, Trie
 
 PACK_TOKENS = 512
 # Matrix kernels take tokens, and rows of logits, in groups; a remainder goes through other kernels,
@@ -31,7 +32,7 @@ _FLASH_ATTENTION_ON = 1
 
 
 class SequenceScorer:
-    """Scores paths on one loaded model, and keeps the last path's cells for the next call.
+    """Scores tries of paths on one loaded model.
 
     Parameters
     ----------
@@ -68,7 +69,6 @@ class SequenceScorer:
         self.vocabulary: int = llama_cpp.llama_vocab_n_tokens(engine.vocab)
         self._rows = max(1, LOGIT_BYTES // (4 * self.vocabulary))
         self._sequences = llama_cpp.llama_max_parallel_sequences()
-        self._kept: tuple[int, ...] = ()
         self._context: Any = None
         self._cells = 0
         self._batch: Any = None
@@ -81,8 +81,8 @@ class SequenceScorer:
         # A path's last token is not read, but `logprobs` reserves a cell for it.
         return self._engine.n_ctx if most is None else min(self._engine.n_ctx, most - self.pack_tokens - GROUP - 1)
 
-    def logprobs(self, paths: Sequence[Path]) -> list[npt.NDArray[np.float64]]:
-        """For each path the log-probabilities (nats) of its scored tokens, then of its token set."""
+    def passes(self, trie: Trie) -> Generator[Known, None, None]:
+        """As in `backends.local.scoring.Scorer`."""
         if not self._engine.shares_cells:
             # Sequences would read each other's state: the numbers would look plausible but be wrong.
             raise BackendError(
@@ -90,39 +90,28 @@ class SequenceScorer:
                 "this model has recurrent layers, whose state llama.cpp cannot share between sequences",
                 hint="score it with HFBackend",
             )
-        longest = max(len(path.tokens) for path in paths)
-        self._make_room(longest + self.pack_tokens + GROUP)
-        trie = Trie(paths, self._kept)
-        answers = np.full(len(trie.ask_nodes), np.nan)
+        if not len(trie):
+            return
+        self._make_room(int(trie.depths.max()) + 2 + self.pack_tokens + GROUP)
         memory = llama_cpp.llama_get_memory(self._context)
-        start = trie.reusable(self._kept)
-        self._kept = ()  # reusable only if this call succeeds
-        chain = start if start == len(trie) else int(trie.depths[start])
-        _keep_start(memory, 0, chain)
+        llama_cpp.llama_memory_clear(memory, False)
+        start = 0
         while start < len(trie):
             pack = self._next_pack(trie, start)
             leaf_of = self._decode(trie, pack, memory)
             self.tokens_computed += self._batch.n_tokens
-            self._read(trie, pack, answers)
+            yield Known(np.arange(pack.first_ask, pack.last_ask), self._read(trie, pack))
             start = pack.stop
-            # The chain of the next pack is a prefix of the path through this pack's last leaf.
-            chain = int(trie.depths[start]) if start < len(trie) else int(trie.depths[start - 1]) + 1
-            self._replace_chain(memory, int(leaf_of[-1]), chain)
-        if len(trie) and not np.isnan(answers).any():
-            last = len(trie) - 1
-            self._kept = tuple(trie.tokens[[*trie.ancestors(last), last]].tolist())
-        return [answers[asks] for asks in trie.asks_of]
-
-    def forget(self) -> None:
-        """Discard what was kept from the last call."""
-        self._kept = ()
+            if start < len(trie):
+                # The chain of the next pack is a prefix of the path through this pack's last leaf.
+                self._replace_chain(memory, int(leaf_of[-1]), int(trie.depths[start]))
 
     def close(self) -> None:
         """Free the context. May be called more than once."""
         if self._context is not None:
             llama_cpp.llama_batch_free(self._batch)
             llama_cpp.llama_free(self._context)
-            self._context, self._kept, self._cells = None, (), 0
+            self._context, self._cells = None, 0
 
     def _make_room(self, cells: int) -> None:
         """Ensure a context of at least this many cells, replacing a smaller one."""
@@ -220,8 +209,9 @@ class SequenceScorer:
             raise BackendError("internal", f"llama_decode returned {code}", hint="lower the context")
         return last_leaf
 
-    def _read(self, trie: Trie, pack: Pack, answers: npt.NDArray[np.float64]) -> None:
-        """Fill in the pack's answers: log-softmax in float64 sums over float32 logits."""
+    def _read(self, trie: Trie, pack: Pack) -> Floats:
+        """The pack's answers: log-softmax in float64 sums over float32 logits."""
+        answers = np.full(pack.last_ask - pack.first_ask, np.nan)
         ask = pack.first_ask
         while ask < pack.last_ask:
             node = trie.ask_nodes[ask]
@@ -237,8 +227,9 @@ class SequenceScorer:
                     members = logits[self._beginning_with(trie.sets[-1 - target])] - peak
                     # The set may be empty: its probability is then 0.
                     value = float(np.logaddexp.reduce(members, dtype=np.float64)) if len(members) else -np.inf
-                answers[ask] = value - total
+                answers[ask - pack.first_ask] = value - total
                 ask += 1
+        return answers
 
 
 def _keep_start(memory: Any, sequence: int, length: int) -> None:

@@ -24,16 +24,13 @@ from backends.base import (
     ScoreRequest,
 )
 from backends.errors import AuditError, BackendError
-from backends.local.backend import Flag, LocalBackend, available_threads, discard_response
+from backends.local.backend import LocalBackend, available_threads, discard_response
 from backends.local.encoder import TextEncoder
 from backends.local.fingerprint import text_sha256
 from backends.local.generation import Generated
-from backends.local.plans import Plan, make_plans
-from backends.local.scoring import Scorer, boundaries, score_requests
+from backends.local.scoring import Batch, Scorer, boundaries, prepare, score_batch
 from backends.local.thinking import with_extra_tokens, without_thought
 from backends.reading.reasoning import DEFAULT_REASONING_TOKENS
-
-LONGEST_WAIT = 1.0  # seconds that planning waits for an answer: a batch may have none, or be slow
 
 
 class Writer(Protocol):
@@ -101,9 +98,7 @@ class CausalBackend(LocalBackend):
         self._refusal: AuditError | None = None
         self._notes_of_run: dict[str, str] = {}
         self._planner: ThreadPoolExecutor | None = None
-        self._planned: tuple[Sequence[Request], Future[list[Plan]]] | None = None  # the newest batch
-        self._may_plan = Flag()  # not while the worker goes from one batch to the next
-        self._may_plan.set()
+        self._planned: tuple[Sequence[Request], Future[Batch]] | None = None  # the newest batch
 
     @abstractmethod
     def _load_model(self) -> LoadedModel:
@@ -161,35 +156,23 @@ class CausalBackend(LocalBackend):
         return await super().run_streaming(batch, on_response)
 
     def _plan_ahead(self, batch: Sequence[Request]) -> None:
-        """Plan a batch beside the worker, which may still compute the one before.
-
-        A batch is handed over when another has ended. The worker then has Python code of its own to run, which would
-        wait for the planner's while the model has nothing to do: so the planner begins after the next batch's first
-        answer.
-        """
+        """Plan a batch beside the worker, whose model may still compute the one before."""
         if (loaded := self._loaded) is None:
             return
         if self._planner is None:
             self._planner = ThreadPoolExecutor(1, thread_name_prefix="planner")
         scored = [request for request in batch if isinstance(request, ScoreRequest)]
+        self._planned = batch, self._planner.submit(prepare, scored, loaded.encoder, loaded.scorer)
 
-        def plan() -> list[Plan]:
-            self._may_plan.wait(LONGEST_WAIT)
-            return make_plans(scored, loaded.encoder, loaded.scorer)
-
-        self._planned = batch, self._planner.submit(plan)
-
-    def _plans(self, batch: Sequence[Request]) -> list[Plan] | None:
-        """The plans of a batch, if it was planned ahead."""
+    def _plans(self, batch: Sequence[Request], scored: Sequence[ScoreRequest], loaded: LoadedModel) -> Batch:
+        """A batch, ready to be scored; it may have been planned ahead."""
         planned = self._planned
-        if planned is None or planned[0] is not batch:
-            return None
-        if not planned[1].done():
-            self._may_plan.set()
-        return planned[1].result()
+        if planned is not None and planned[0] is batch:
+            self._planned = None
+            return planned[1].result()
+        return prepare(scored, loaded.encoder, loaded.scorer)
 
     async def close(self) -> None:
-        self._may_plan.set()
         if self._planner is not None:  # first: it may still use the tokenizer, which is freed with the model
             await asyncio.to_thread(self._planner.shutdown)
             self._planner = self._planned = None
@@ -204,24 +187,17 @@ class CausalBackend(LocalBackend):
         answers: list[Answer] = [refusal] * len(batch)
 
         def answer(places: Sequence[int]) -> OnResponse:
-            def tell(at: int, found: Answer) -> None:
-                self._may_plan.set()
-                on_response(places[at], found)
-
-            return tell
+            return lambda at, found: on_response(places[at], found)
 
         scored = {i: request for i, request in enumerate(batch) if isinstance(request, ScoreRequest)}
-        plans = self._plans(batch)
-        scores = score_requests(
-            list(scored.values()), loaded.encoder, loaded.scorer, answer(list(scored)), plans, self.is_stopped
-        )
+        plans = self._plans(batch, list(scored.values()), loaded)
+        scores = score_batch(plans, loaded.scorer, answer(list(scored)), self.is_stopped)
         generated = {i: request for i, request in enumerate(batch) if isinstance(request, GenerateRequest)}
         texts = self._texts(loaded, list(generated.values()), answer(list(generated)))
         for i, found in zip((*scored, *generated), (*scores, *texts), strict=True):
             answers[i] = found
         routes = {"route": loaded.route, "texts": loaded.generator.route, "places": loaded.places}
         self._notes_of_run = {name: route for name, route in routes.items() if route}
-        self._may_plan.clear()
         return answers
 
     def notes_of_run(self) -> dict[str, str]:

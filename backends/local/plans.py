@@ -2,8 +2,9 @@
 
 Prompts of a suite end alike. Where the tokenizer allows a text to be cut (`TextEncoder.cut`), what follows the cut is
 planned once for all prompts with this end and these continuations: its tokens, boundaries, paths, and their part of
-the trie. Of each prompt only the head before the cut is left. Whatever is unusual about a request (its tokens do not
-spell its text, it is too long, the model lacks a token) is planned from its whole texts, which says what is wrong.
+the trie. Of each prompt only the head before the cut is left. A new end is compared with the tokens of the first whole
+texts that have it. Whatever is unusual about a request (its tokens do not spell its text, it is too long, the model
+lacks a token) is planned from its whole texts, which says what is wrong.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, overload
+from typing import Protocol
+
+import numpy as np
 
 from backends.base import Boundary, ScoreRequest
 from backends.errors import BackendError
 from backends.local.boundary import SplitTokens, locate_continuation
 from backends.local.encoder import TextEncoder
 from backends.local.generation import check_known
-from backends.local.trie import Branch, Branches, common_start
+from backends.local.trie import Branches, Ints, Path, common_start
 
 
 class Limits(Protocol):
@@ -34,53 +37,30 @@ class Limits(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedScore:
-    """One continuation: its scored tokens, and the numbers of its paths among those of its request.
-
-    ``tokens``: text, first and last character, and id of each. ``path`` is None if there is no token to score.
-    ``prompt_paths`` are those of a straddling token's prompt part.
-    """
-
-    boundary: Boundary
-    tokens: tuple[tuple[str, int, int, int], ...]
-    path: int | None
-    prompt_paths: range
-
-
-class PlannedScores(Sequence[PlannedScore]):
-    """The scores of a request; what its answers have in common with those of other requests stands in columns.
+class PlannedScores:
+    """The scores of a request in columns: what its answers have in common with those of other requests.
 
     Attributes
     ----------
-    paths : list of int
-        The path of each continuation that has one.
     texts, starts, ends, ids : lists
-        Of all scored tokens.
+        Text, first and last character, and id of all scored tokens, one continuation after the other.
+    asks : int64 array
+        The ask of each of them.
     stops : list of int
         The number of scored tokens up to the end of each continuation.
-    straddled : list of (int, range)
-        The first tokens of which the prompt's part is divided out, and its paths.
+    boundaries : list of Boundary
+    straddled : list of (int, list of arrays)
+        The first tokens of which the prompt's part is divided out, and the asks of each of that part's paths.
     """
 
-    def __init__(self, scores: Sequence[PlannedScore]) -> None:
-        self._scores = tuple(scores)
-        self.paths = [score.path for score in scores if score.path is not None]
-        tokens = [token for score in scores for token in score.tokens]
-        self.texts, self.starts, self.ends, self.ids = ([token[i] for token in tokens] for i in range(4))
-        self.boundaries = [score.boundary for score in scores]
-        self.stops = list(itertools.accumulate(len(score.tokens) for score in scores))
-        firsts = zip([0, *self.stops][:-1], scores, strict=True)
-        self.straddled = [(first, score.prompt_paths) for first, score in firsts if score.prompt_paths]
-
-    def __len__(self) -> int:
-        return len(self._scores)
-
-    @overload
-    def __getitem__(self, at: int) -> PlannedScore: ...
-    @overload
-    def __getitem__(self, at: slice) -> tuple[PlannedScore, ...]: ...
-    def __getitem__(self, at: int | slice) -> PlannedScore | tuple[PlannedScore, ...]:
-        return self._scores[at]
+    texts: list[str]
+    starts: list[int]
+    ends: list[int]
+    ids: list[int]
+    asks: Ints
+    stops: list[int]
+    boundaries: list[Boundary]
+    straddled: list[tuple[int, list[Ints]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +69,16 @@ class Ending:
 
     Attributes
     ----------
-    prompt_tokens : list of int
-        The prompt's own tokens behind the head.
+    texts : list of lists
+        The tokens, behind the head, of the prompt's own end, and of it with each continuation.
     scores : PlannedScores
-        One for each continuation.
     branches : Branches
         All paths, behind the head.
     longest, largest : int
         How many tokens a path has to read behind the head at most, and the largest token of all.
     """
 
-    prompt_tokens: list[int]
+    texts: list[list[int]]
     scores: PlannedScores
     branches: Branches
     longest: int
@@ -115,12 +94,6 @@ class Plan:
     prompt_tokens: int = 0
     error: BackendError | None = None
 
-    @property
-    def first(self) -> tuple[int, ...]:
-        """The tokens of its first path; empty if it has none."""
-        branches = () if self.ending is None else self.ending.branches
-        return self.head + branches[0].tokens if branches else ()
-
 
 _Encoded = tuple[str, list[list[int]]] | BackendError
 """A prompt's text, and the tokens of the prompt alone and with each continuation; or why there are none."""
@@ -128,7 +101,9 @@ _Encoded = tuple[str, list[list[int]]] | BackendError
 
 def make_plans(requests: Sequence[ScoreRequest], encoder: TextEncoder, limits: Limits) -> list[Plan]:
     """A plan for each request."""
-    plans = _short_plans(requests, encoder, limits)
+    plans: dict[int, Plan] = {}
+    for chat in (False, True):
+        plans |= _short_plans(requests, encoder, limits, chat)
     rest = [i for i in range(len(requests)) if i not in plans]
     for i, (request, encoded) in zip(rest, encode([requests[i] for i in rest], encoder), strict=True):
         plans[i] = _whole_plan(request, encoded, encoder, limits)
@@ -138,107 +113,123 @@ def make_plans(requests: Sequence[ScoreRequest], encoder: TextEncoder, limits: L
 # -- from ends that prompts share -----------------------------------------------------------------
 
 
-def _short_plans(requests: Sequence[ScoreRequest], encoder: TextEncoder, limits: Limits) -> dict[int, Plan]:
-    """Plans of those requests that can be cut, and of which nothing is unusual."""
-    plans: dict[int, Plan] = {}
-    for chat in (False, True):
-        prompts: dict[int, str] = {}
-        endings: dict[int, Ending] = {}
-        for i, request in enumerate(requests):
-            if isinstance(request.prompt, str) == chat:
-                continue
-            try:
-                prompt = encoder.text(request.prompt)
-                cut = encoder.cut(prompt)
-                ending = _kept_ending(prompt[cut:], request.continuations, encoder, limits) if cut else None
-            except Exception:  # said where the request is planned from its whole texts
-                continue
-            if ending is not None:
-                prompts[i], endings[i] = prompt, ending
-        if not prompts:
+def _short_plans(requests: Sequence[ScoreRequest], encoder: TextEncoder, limits: Limits, chat: bool) -> dict[int, Plan]:
+    """Plans of those requests that can be cut, whose end others have too, and of which nothing is unusual."""
+    alike: dict[tuple[str, tuple[str, ...]], list[int]] = {}
+    prompts: dict[int, str] = {}
+    for i, request in enumerate(requests):
+        if isinstance(request.prompt, str) == chat:
             continue
         try:
-            encoded = encoder.encode(list(prompts.values()), chat=chat)
-        except Exception:
+            prompt = encoder.text(request.prompt)
+        except BackendError:  # said where the request is planned from its whole texts
             continue
-        for (i, ending), tokens in zip(endings.items(), encoded, strict=True):
-            head = tuple(tokens[: len(tokens) - len(ending.prompt_tokens)])
-            usual = encoder.keeps_head(head) and tokens[len(head) :] == ending.prompt_tokens
-            fits = limits.context is None or len(head) + ending.longest <= limits.context
-            if usual and fits and max(ending.largest, *head) < limits.vocabulary:
-                plans[i] = Plan(head, ending, len(tokens))
+        if cut := encoder.cut(prompt):
+            prompts[i] = prompt
+            alike.setdefault((prompt[cut:], request.continuations), []).append(i)
+    endings: dict[int, Ending] = {}
+    for (tail, continuations), places in alike.items():
+        ending = _kept_ending(tail, continuations, [prompts[i] for i in places], chat, encoder, limits)
+        if ending is not None:
+            endings |= dict.fromkeys(places, ending)
+    if not endings:
+        return {}
+    try:
+        encoded = encoder.encode([prompts[i] for i in endings], chat=chat)
+    except Exception:  # said where the requests are planned from their whole texts
+        return {}
+    plans = {}
+    for (i, ending), tokens in zip(endings.items(), encoded, strict=True):
+        head = tuple(tokens[: len(tokens) - len(ending.texts[0])])
+        fits = limits.context is None or len(head) + ending.longest <= limits.context
+        usual = encoder.keeps_head(head) and tokens[len(head) :] == ending.texts[0]
+        if usual and fits and max(ending.largest, *head) < limits.vocabulary:
+            plans[i] = Plan(head, ending, len(tokens))
     return plans
 
 
-def _kept_ending(tail: str, continuations: tuple[str, ...], encoder: TextEncoder, limits: Limits) -> Ending | None:
+def _kept_ending(
+    tail: str, continuations: tuple[str, ...], prompts: list[str], chat: bool, encoder: TextEncoder, limits: Limits
+) -> Ending | None:
     """What follows the heads of prompts that end in ``tail``; None where such prompts have to be planned whole."""
-    key = (tail, continuations, limits.vocabulary)
+    key = (tail, continuations, chat, limits.vocabulary)
     found: tuple[Ending | None] | None = encoder.kept_endings.get(key)
+    if found is None and len(prompts) == 1:
+        return None  # takes less time whole
     if found is None:
-        found = (_new_ending(tail, continuations, encoder, limits),)
-        encoder.kept_endings.keep(key, found, len(tail) + sum(map(len, continuations)) + _size(found[0]))
+        found = (_new_ending(tail, continuations, prompts[0], chat, encoder, limits),)
+        size = 0 if found[0] is None else 8 * (len(found[0].branches) + len(found[0].branches.tokens))
+        encoder.kept_endings.keep(key, found, len(tail) + sum(map(len, continuations)) + size)
     return found[0]
 
 
-def _size(ending: Ending | None) -> int:
-    """About how many tokens an ending holds: a token that straddles the boundary may make it thousands of paths."""
-    return 0 if ending is None else sum(8 + len(branch.tokens) for branch in ending.branches)
-
-
-def _new_ending(tail: str, continuations: tuple[str, ...], encoder: TextEncoder, limits: Limits) -> Ending | None:
-    texts = [tail + continuation for continuation in ("", *continuations)]
+def _new_ending(
+    tail: str, continuations: tuple[str, ...], prompt: str, chat: bool, encoder: TextEncoder, limits: Limits
+) -> Ending | None:
+    added = ("", *continuations)
     try:
-        prompt_tokens, *joint = encoder.encode_endings(texts)
-        splits = []
-        for text, tokens in zip(texts, (prompt_tokens, *joint), strict=True):
-            # What the boundary depends on may then lie before the cut.
-            if b"".join(map(encoder.piece, tokens)) != text.encode() or not tokens:
+        texts = encoder.encode_endings([tail + text for text in added])
+        for text, tokens in zip(added, texts, strict=True):
+            # What the boundary depends on may otherwise lie before the cut.
+            if not tokens or b"".join(map(encoder.piece, tokens)) != (tail + text).encode():
                 return None
+        whole = encoder.encode([prompt + text for text in added], chat=chat)
+        head = whole[0][: len(whole[0]) - len(texts[0])]
+        if any(tokens != head + mine for tokens, mine in zip(whole, texts, strict=True)):
+            return None
+        prompt_tokens, *joint = texts
+        splits = []
         for continuation, tokens in zip(continuations, joint, strict=True):
-            pieces = [encoder.piece(token) for token in tokens]
-            splits.append(_locate_behind_head(tail, continuation, prompt_tokens, tokens, pieces))
-        return _ending(splits, 1, prompt_tokens, encoder, limits.vocabulary)
+            # One token stands for all of the head: it always has one.
+            pieces = [b"x", *map(encoder.piece, tokens)]
+            before = [-1, *prompt_tokens]
+            splits.append(locate_continuation(f"x{tail}", continuation, before, [-1, *tokens], pieces, 1))
+        return _ending(splits, 1, texts, encoder, limits.vocabulary)
     except Exception:  # said where the request is planned from its whole texts
         return None
 
 
-def _locate_behind_head(
-    tail: str, continuation: str, prompt_tokens: list[int], tokens: list[int], pieces: list[bytes]
-) -> SplitTokens:
-    """Where a continuation begins, counted with one token that stands for all of the head: it always has one."""
-    return locate_continuation(f"x{tail}", continuation, [-1, *prompt_tokens], [-1, *tokens], [b"x", *pieces], 1)
-
-
 def _ending(
-    splits: Sequence[SplitTokens], above: int, prompt_tokens: list[int], encoder: TextEncoder, vocabulary: int
+    splits: Sequence[SplitTokens], above: int, texts: list[list[int]], encoder: TextEncoder, vocabulary: int
 ) -> Ending:
     """The ending behind the first ``above`` tokens, which all splits share."""
-    scores: list[PlannedScore] = []
-    branches: list[Branch] = []
-    prompt_paths: dict[tuple[tuple[int, ...], bytes], range] = {}
-    longest = largest = 0
-    for split in splits:
-        tokens, first = split.tokens[above:], split.first - above
-        longest, largest = max(longest, len(tokens) - 1), max((largest, *tokens))
-        scored = tuple(
-            (span.text, span.start, span.end, token)
-            for span, token in zip(split.spans, split.tokens[split.first :], strict=True)
-        )
-        if not scored:  # a single token, which is given
-            scores.append(PlannedScore(split.boundary, (), None, range(0)))
+    paths: list[Path] = []
+    parts: dict[tuple[tuple[int, ...], bytes], range] = {}  # the paths of a prompt's part
+    scored: list[int] = []  # the path of each continuation that has one
+    straddled: list[tuple[int, range]] = []
+    stops = [*itertools.accumulate(len(split.spans) for split in splits)]
+    for split, stop in zip(splits, stops, strict=True):
+        if not split.spans:  # a single token, which is given
             continue
-        path, part = len(branches), (tokens[:first], split.remainder)
-        branches.append(Branch(tokens, first))
-        if split.remainder and part not in prompt_paths:
-            for tokenization in encoder.vocabulary.tokenizations(split.remainder):
-                if max(tokenization.tokens, default=0) >= vocabulary:  # the model never predicts it
-                    continue
-                before = tokens[:first] + tokenization.tokens
-                longest = max(longest, len(before))
-                branches.append(Branch(before, first, tokenization.rest))
-            prompt_paths[part] = range(path + 1, len(branches))
-        scores.append(PlannedScore(split.boundary, scored, path, prompt_paths.get(part, range(0))))
-    return Ending(prompt_tokens, PlannedScores(scores), Branches(branches), longest, largest)
+        scored.append(len(paths))
+        paths.append(Path(split.tokens, split.first))
+        if not split.remainder:
+            continue
+        part = (split.tokens[: split.first], split.remainder)
+        if part not in parts:
+            first = len(paths)
+            for way in encoder.vocabulary.tokenizations(split.remainder):
+                if max(way.tokens, default=0) < vocabulary:  # else the model never predicts it
+                    paths.append(Path(part[0] + way.tokens, split.first, way.rest))
+            parts[part] = range(first, len(paths))
+        straddled.append((stop - len(split.spans), parts[part]))
+    branches = Branches(paths, above)
+    of_part = {places: [np.array(branches.asks_of[at]) for at in places] for places in parts.values()}
+    asks = [ask for path in scored for ask in branches.asks_of[path]]
+    spans = [span for split in splits for span in split.spans]
+    scores = PlannedScores(
+        [span.text for span in spans],
+        [span.start for span in spans],
+        [span.end for span in spans],
+        [token for split in splits for token in split.tokens[split.first :]],
+        np.array(asks, dtype=np.int64),
+        stops,
+        [split.boundary for split in splits],
+        [(first, of_part[places]) for first, places in straddled],
+    )
+    longest = max((len(path.computed) - above for path in paths), default=0)
+    largest = max(0, *(token for split in splits for token in split.tokens[above:]))
+    return Ending(texts, scores, branches, longest, largest)
 
 
 # -- from whole texts -----------------------------------------------------------------------------
@@ -253,10 +244,12 @@ def _whole_plan(request: ScoreRequest, encoded: _Encoded, encoder: TextEncoder, 
             _check_length(split, encoder, limits)
             splits.append(split)
         prompt_tokens = 0 if isinstance(encoded, BackendError) else len(encoded[1][0])
-        tokens = splits[0].tokens
-        scored = [split for split in splits if split.first < len(split.tokens)]
-        above = min((min(split.first, common_start(split.tokens, tokens)) for split in scored), default=0)
-        return Plan(tokens[:above], _ending(splits, above, [], encoder, limits.vocabulary), prompt_tokens)
+        # As long as all paths have it in common, and each reads it: shared with the heads of other requests.
+        above = min(len(split.tokens) - 1 for split in splits)
+        for split in splits:
+            above = min(above, common_start(split.tokens, splits[0].tokens))
+            above = min(above, split.first) if split.remainder else above
+        return Plan(splits[0].tokens[:above], _ending(splits, above, [], encoder, limits.vocabulary), prompt_tokens)
     except Exception as error:
         return Plan(error=BackendError.of(error))
 

@@ -36,15 +36,17 @@ from backends.transformers.source import ModelSource, text_decoder
 DType = Literal["auto", "float32", "bfloat16", "float16"]
 
 #: Raise it when a change of the computation may change log-probabilities.
-SCORING_VERSION = 3
+SCORING_VERSION = 4
 #: What is added to it for 16-bit models on a CPU, whose attention alone was changed since.
 SCORING_CHANGES_OF_16_BITS = 1
 #: How texts are drawn: the rule of `backends.transformers.draw`. Raise it when the same logits may give another text.
 SAMPLER = "gumbel-max, squares 1"
 #: Tokens of one forward pass, halved when memory runs out. On a CPU, more tokens are not faster.
-PACK_TOKENS = {"cpu": 512, "mps": 2048, "cuda": 8192}
+PACK_TOKENS = {"cpu": 512, "mps": 2048, "cuda": 16384}
 #: Times as many where a pass brings weights from the disk or the CPU's memory first.
 OFFLOADED = 8
+#: Requests of one call on CUDA, where the pauses between two calls are longer than a pass.
+CUDA_BATCH = 2048
 
 
 class HFBackend(CausalBackend):
@@ -164,6 +166,8 @@ class HFBackend(CausalBackend):
 
     def describe_blocking(self) -> Description:
         self._load_tokenizer()
+        if self.device.startswith("cuda"):
+            self.batch_size = CUDA_BATCH
         template = self._tokenizer.chat_template
         identity, kind = self.source.weights()
         kind = self.placement.quantised_as(kind)
@@ -251,7 +255,6 @@ class HFBackend(CausalBackend):
                 model,
                 lambda start: encoder.vocabulary.beginning_with(start),
                 pack_tokens=PACK_TOKENS[device.partition(":")[0]] * (OFFLOADED if is_offloaded(model) else 1),
-                threads=self.thread_count,
             )
             scorer = within_memory(make_scorer, self.device)
         except NoRoomError:

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import torch
 
+from backends.errors import BackendError
 from backends.local.generation import NoRoomError
 
 T = TypeVar("T")
@@ -62,18 +63,12 @@ def within_memory(work: Callable[[], T], device: str) -> T:
     try:
         return work()
     except (RuntimeError, MemoryError) as error:
-        # A part of a divided model may not take a smaller pass than the others, which wait for it.
-        if not is_out_of_memory(error) or is_divided():
+        if not is_out_of_memory(error):
             raise
     # The error is gone by now, together with the tensors that its frames held.
     if device.startswith("cuda"):
         torch.cuda.empty_cache()
     raise NoRoomError
-
-
-def is_divided() -> bool:
-    """Whether this process computes one part of a divided model."""
-    return bool(torch.distributed.is_available() and torch.distributed.is_initialized())
 
 
 class PassSize:
@@ -93,7 +88,6 @@ class PassSize:
 
     def __init__(self, tokens: int, rows: int, device: str) -> None:
         self.most_tokens, self.most_rows, self._device = tokens, rows, device
-        self.most_cache_bytes = _room(device)
         self.halvings = self._halvings_that_worked = self._passes = 0
 
     @property
@@ -105,11 +99,6 @@ class PassSize:
     def rows(self) -> int:
         """Maximum rows of logits of the next pass."""
         return max(1, self.most_rows >> self.halvings)
-
-    @property
-    def cache_bytes(self) -> int:
-        """Maximum memory of the cache that the rows of the next pass go on from: as much as logits may take."""
-        return max(1, self.most_cache_bytes >> self.halvings)
 
     def run(self, work: Callable[[], T]) -> T:
         """Run one forward pass and return its result. After some successful passes, the next may be twice as large.
@@ -138,3 +127,12 @@ class PassSize:
     def restore(self) -> None:
         """Return to the last size that fitted: even the smallest pass failed, so its size is not the reason."""
         self.halvings = self._halvings_that_worked
+
+
+def too_large() -> BackendError:
+    """Of a text that does not fit in memory at all."""
+    return BackendError(
+        "out_of_memory",
+        "the text does not fit in memory even one token at a time",
+        hint="use a smaller dtype or model, or shorten the prompt",
+    )

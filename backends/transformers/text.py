@@ -11,14 +11,7 @@ from typing import Any
 from backends.errors import BackendError, one_line
 from backends.local.boundary import Vocabulary
 from backends.local.encoder import TextEncoder
-from backends.transformers.cuts import (
-    ANCHOR,
-    CUT,
-    TRIED_CONTINUATIONS,
-    TRIED_ENDS,
-    TRIED_STARTS,
-    cuts_at_words,
-)
+from backends.transformers.cuts import ANCHOR, CUT, cuts_at_words
 
 
 class HFTextEncoder(TextEncoder):
@@ -65,7 +58,7 @@ class HFTextEncoder(TextEncoder):
         self._control = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
         state = json.loads(self._rust.to_str())
         self._bytes_of = _byte_level_table() if _is_byte_level(state) else None
-        self._cuts = cuts_at_words(state) and self._cuts_truly()
+        self._cuts = cuts_at_words(state)
 
     def _readable(self) -> str:
         """A short text that has tokens: some tokenizers drop what their vocabulary lacks."""
@@ -115,25 +108,6 @@ class HFTextEncoder(TextEncoder):
     def keeps_head(self, head: Sequence[int]) -> bool:
         """Whether a BOS that the text itself begins with would be all in the head."""
         return len(head) > 2 * len(self._front)
-
-    def _cuts_truly(self) -> bool:
-        """Whether texts that are cut have the tokens of the whole: what follows from the file is tried all the same."""
-        try:
-            return self._cuts_tried_texts()
-        except BackendError:
-            return False
-
-    def _cuts_tried_texts(self) -> bool:
-        prompts = [start + end for start in TRIED_STARTS for end in TRIED_ENDS]
-        cuts = [match.end() for prompt in prompts if (match := CUT.match(prompt)) is not None]
-        heads = self._own_tokens([prompt[:cut] for prompt, cut in zip(prompts, cuts, strict=True)])
-        written = [token for token in self._added.values() if CUT.match(token) is None]
-        for continuation in (*TRIED_CONTINUATIONS, *written[:5], *written[-5:]):
-            whole = self._own_tokens([prompt + continuation for prompt in prompts])
-            ends = self.encode_endings([p[cut:] + continuation for p, cut in zip(prompts, cuts, strict=True)])
-            if any(w != head + end for w, head, end in zip(whole, heads, ends, strict=True)):
-                return False
-        return True
 
     def added(self, tokens: Sequence[int], text: str) -> int:
         """How many tokens `encode` put in front."""

@@ -8,11 +8,9 @@ in bfloat16 nothing changes.
 
 from __future__ import annotations
 
-import copy
 import platform
 from typing import Any
 
-import psutil
 import torch
 from torch import nn
 
@@ -20,8 +18,6 @@ from torch import nn
 #: rounding. A wrong weight moves them by tenths.
 _ROUNDING = {torch.float32: 1e-3, torch.bfloat16: 0.25}
 _TRIAL_TOKENS = 12
-#: Bytes for each weight while a model is copied in float32: its copies in 16 bits and in float32, and room for passes.
-_COPYING = 10
 
 
 class LaidOutLinear(nn.Linear):  # type: ignore[misc]
@@ -58,29 +54,6 @@ def lay_out(model: Any) -> int:
     for layer in layers:
         _restore(layer)
     return 0
-
-
-def in_float32(model: Any) -> Any:
-    """A copy of a 16-bit model in float32, its weights laid out as usual.
-
-    None for another model, one that is not whole in the CPU's memory, and one whose copy finds no room beside it.
-    """
-    weights = [*model.parameters()]
-    others = (getattr(model, name, None) for name in ("hf_quantizer", "hf_device_map"))
-    if model.dtype not in (torch.bfloat16, torch.float16) or any(others):
-        return None
-    if any(weight.device.type != "cpu" for weight in weights):
-        return None
-    if psutil.virtual_memory().available < _COPYING * sum(weight.numel() for weight in weights):
-        return None
-    laid_out = [module for module in model.modules() if isinstance(module, LaidOutLinear)]
-    try:
-        copied = copy.deepcopy(model, {id(layer.laid_out): layer.laid_out for layer in laid_out})
-    except Exception:  # foreign code
-        return None
-    for layer in [module for module in copied.modules() if isinstance(module, LaidOutLinear)]:
-        _restore(layer)
-    return copied.float().eval()
 
 
 def _has_kernels() -> bool:

@@ -11,7 +11,7 @@ all but its last few tokens come from the cache:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from backends.errors import BackendError
-from backends.local.trie import Path, Trie
+from backends.local.scoring import Known
+from backends.local.trie import Trie
 from backends.vllm.engine import VLLMEngine
 
 #: vLLM gives the log-probabilities of at most this many chosen tokens in one request.
@@ -36,8 +37,6 @@ class NextTokenScorer:
     engine : VLLMEngine
     beginning_with : callable
         Returns the token ids of a set, given its name.
-    pack_tokens : int
-        As in `backends.local.scoring.Scorer`.
 
     Attributes
     ----------
@@ -61,9 +60,8 @@ class NextTokenScorer:
         self.reads_cache = True
         self.tokens_asked = self.tokens_cached = 0
 
-    def logprobs(self, paths: Sequence[Path]) -> list[npt.NDArray[np.float64] | BackendError]:
-        """For each path the log-probabilities (nats) of its scored tokens, then of its token set."""
-        trie = Trie(paths)
+    def passes(self, trie: Trie) -> Generator[Known, None, None]:
+        """As in `backends.local.scoring.Scorer`: all in one call of the engine, which makes passes of its own."""
         tokens_of = self._tokens_of(trie)
         questions = [
             question for node in np.unique(trie.ask_nodes) for question in self._questions(trie, node, tokens_of)
@@ -84,7 +82,10 @@ class NextTokenScorer:
                         answers[ask] = _log_sum(value, tokens_of(ask))
                 except BackendError as error:
                     failed.update(dict.fromkeys(question.asks, error))
-        return [next((failed[ask] for ask in asks.tolist() if ask in failed), answers[asks]) for asks in trie.asks_of]
+        for ask, error in failed.items():
+            yield Known(np.array([ask]), error)
+        known = np.array([ask for ask in range(len(answers)) if ask not in failed], dtype=np.int64)
+        yield Known(known, answers[known])
 
     def _tokens_of(self, trie: Trie) -> Callable[[int], list[int]]:
         """What gives the tokens whose total probability an ask wants."""

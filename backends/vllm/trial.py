@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from backends.errors import BackendError
+from backends.local.scoring import logprobs
 from backends.local.trie import Path
 from backends.vllm.engine import BLOCK_TOKENS, VLLMEngine
 from backends.vllm.scoring import NextTokenScorer, prompt_logprobs
@@ -79,7 +80,7 @@ def measure_noise(engine: VLLMEngine, scorer: NextTokenScorer, *, is_precise: bo
 def _moved(scorer: NextTokenScorer, lines: list[tuple[int, ...]], whole: list[Floats]) -> Floats:
     """|difference| of every token, scored by next tokens twice, from the whole prompts' values and from each other."""
     paths = [Path(line, 1) for line in lines]
-    first, again = (np.concatenate([_values(found) for found in scorer.logprobs(paths)]) for _ in range(2))
+    first, again = (np.concatenate([_values(found) for found in logprobs(scorer, paths)]) for _ in range(2))
     usual = np.concatenate(whole)
     return np.concatenate([np.abs(first - usual), np.abs(again - usual), np.abs(first - again)])
 

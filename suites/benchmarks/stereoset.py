@@ -192,7 +192,7 @@ def _mean(numbers: Sequence[IdentifiedInterval | None]) -> IdentifiedInterval:
     """The mean of the known numbers, with bounds that also allow for the unknown ones."""
     known = [number for number in numbers if number is not None]
     bounds = IdentifiedInterval.mean([number or UNKNOWN_SHARE for number in numbers])
-    return IdentifiedInterval(IdentifiedInterval.mean(known).value, bounds.low, bounds.high)
+    return IdentifiedInterval(IdentifiedInterval.mean(known).value if known else None, bounds.low, bounds.high)
 
 
 def _icats(targets: Sequence[Row], weights: Mapping[str, Mapping[Factor, float]]) -> Iterator[Row]:

@@ -80,7 +80,7 @@ class Rater:
 def labelled_items(rater: Rater) -> Iterator[Item]:
     """The labelled texts as requests to the scorer, part of every sample."""
     for one in rater.labelled.texts if rater.labelled is not None else ():
-        factors: dict[str, Factor] = {"kind": f"labelled {rater.name}", "text": one.number}
+        factors: dict[str, Factor] = {"kind": f"labelled {rater.name}", "rater": rater.name, "text": one.number}
         about = {} if one.group is None else {"identity": one.group}
         item_id = "/".join(("labelled", rater.name, one.number, *about.values()))
         yield Item(
@@ -180,7 +180,7 @@ def rater_measures(rater: Rater) -> Iterator[MeasureSpec]:
         "family": f"rater of {name}",
     }
     difference: dict[str, Any] = {"kind": "difference", "unit": "difference", **over}
-    kind = {"kind": f"labelled {name}"}
+    kind = {"kind": f"labelled {name}", "rater": name}
     yield MeasureSpec("rater_agreement", "agrees", kind, unit="share", kind="share", **over)
     yield MeasureSpec("rater_answer_mass", "answer_mass", kind, kind="probability", **over)
     for quantity in labels:
@@ -206,7 +206,7 @@ def rater_table(raters: Iterable[Rater]) -> TableLayout:
             continue
         about = f", each about {', '.join(rater.labelled.groups)}" if rater.labelled.groups else ""
         tested.append(f"{rater.name}: {len({one.number for one in rater.labelled.texts})} texts{about}")
-        labelled = {"kind": f"labelled {rater.name}"}
+        labelled = {"kind": f"labelled {rater.name}", "rater": rater.name}
         columns.append(TableColumn("agreement", "rater_agreement", labelled, rater.name))
         columns.append(TableColumn("answer mass", "rater_answer_mass", labelled, rater.name))
         for quantity in rater.labels:

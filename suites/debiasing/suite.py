@@ -146,10 +146,10 @@ class DebiasingPositions(Suite):
             self.prompts = tuple(replace(p, placebo=None) for p in self.prompts)
         self._choose_tasks(templates, token_aggregation)
         self.references = material.reference_texts()
-        self.families = {
-            "template": wordings({task.id: task.template.raw() for task in self.tasks.values()}),
-            "occupation": sectors(one.name for one in self.occupations),
-        }
+        # The papers' tasks are their authors' own groups of wordings.
+        own = {} if templates is None else {task.id: task.template.raw() for task in self.tasks.values()}
+        of_templates = {"template": wordings(own)} if own else {}
+        self.families = {"occupation": sectors(one.name for one in self.occupations), **of_templates}
         dominated = sorted({o.dominated_by for o in self.occupations})
         biases = tuple(dict.fromkeys(task.bias for task in self.tasks.values()))
         self._measures = Measures(

@@ -1,4 +1,4 @@
-"""vLLM as it is usually asked for log-probabilities: each continuation behind its prompt. Asked by `bench_utilisation`.
+"""vLLM as it is usually asked for log-probabilities: each continuation behind its prompt. Asked by `bench_local`.
 
     python -m tests.benchmarks.vllm_peer FOLDER DTYPE < pickled lists of paths > pickled answers
 

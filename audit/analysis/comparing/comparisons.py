@@ -160,7 +160,7 @@ def decided_facts(
 
 def _why_open(of: PairedDifference, decision: Decision, margin: float) -> OpenBecause | None:
     """Why nothing is claimed about a difference, unless more items of the same kind would help."""
-    if of.n_clusters < 2:
+    if of.n_clusters < 2 or (not of.n_missing and math.isnan(of.estimate.interval(0.5)[0])):
         return "too few clusters"
     if of.n_missing:
         seen, worst = (max(abs(figure.bound_low), abs(figure.bound_high)) for figure in (of.answered, of.figure))

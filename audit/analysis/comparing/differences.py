@@ -40,10 +40,8 @@ class PairedDifference:
         The difference, whatever the missing answers would have been.
     answered : Figure
         The difference over the items that both answered, which is the one reported as a number.
-    of_a : Figure
-        The figure of a alone, over the items that both answered.
-    n_items, n_missing, n_missing_in_both : int
-        Items that both answered; that one or both did not answer, which enter as bounds; and that neither did.
+    n_items, n_missing : int
+        Items that both answered; and that one or both did not answer, which enter as bounds.
     n_unpaired : int
         Items that only one of the two has: they are left out.
     unpaired_weight : float
@@ -65,10 +63,8 @@ class PairedDifference:
     b: int
     figure: Figure = NO_FIGURE
     answered: Figure = NO_FIGURE
-    of_a: Figure = NO_FIGURE
     n_items: int = 0
     n_missing: int = 0
-    n_missing_in_both: int = 0
     n_unpaired: int = 0
     unpaired_weight: float = 0.0
     undefined: tuple[int, ...] = ()
@@ -135,31 +131,19 @@ def paired_differences(
     tables: Sequence[Table], specs: Iterable[MeasureSpec], pairs: Sequence[tuple[int, int]]
 ) -> list[PairedDifference]:
     """The figures' differences of the given pairs of `aligned` tables: by figure, then by pair."""
-    return [_difference(tables, spec, pair, None) for spec in specs for pair in pairs]
+    return [_difference(tables, spec, pair) for spec in specs for pair in pairs]
 
 
-def paired_sums(
-    tables: Sequence[Table], specs: Iterable[MeasureSpec], pairs: Sequence[tuple[int, int]]
-) -> list[PairedDifference]:
-    """For each pair, the sum of both figures' distances from neutral: b + a - 2 · neutral.
-
-    Computed as the difference between b and a mirrored about the neutral value.
-    """
-    return [_difference(tables, spec, pair, spec.neutral) for spec in specs for pair in pairs]
-
-
-def _difference(
-    tables: Sequence[Table], spec: MeasureSpec, pair: tuple[int, int], about: float | None
-) -> PairedDifference:
-    """The figure's difference; ``about``: with the first table mirrored about that value."""
+def _difference(tables: Sequence[Table], spec: MeasureSpec, pair: tuple[int, int]) -> PairedDifference:
+    """The figure's difference of a pair; an error names the figure."""
     try:
-        return _paired(tables, spec, pair, about)
+        return _paired(tables, spec, pair)
     except Exception as error:
         error.add_note(f"in the difference of {spec.measure} {dict(spec.where)}")
         raise
 
 
-def _paired(tables: Sequence[Table], spec: MeasureSpec, pair: tuple[int, int], about: float | None) -> PairedDifference:
+def _paired(tables: Sequence[Table], spec: MeasureSpec, pair: tuple[int, int]) -> PairedDifference:
     ours, theirs = (tables[i] for i in pair)
     of_a, of_b = completed([ours, theirs], spec)
     both, asked = of_a.used & of_b.used, of_a.asked & of_b.asked
@@ -169,7 +153,6 @@ def _paired(tables: Sequence[Table], spec: MeasureSpec, pair: tuple[int, int], a
         *pair,
         n_items=ours.n_questions(both),
         n_missing=int(asked.sum() - both.sum()),
-        n_missing_in_both=int((of_a.missing & of_b.missing).sum()),
         n_unpaired=int(alone.sum()),
         unpaired_weight=_weight_of(alone, asked, (ours, theirs), spec),
     )
@@ -180,28 +163,23 @@ def _paired(tables: Sequence[Table], spec: MeasureSpec, pair: tuple[int, int], a
         return replace(found, levels=levels_of(ours, spec, both))
     known = (ours.quantity(spec.quantity), theirs.quantity(spec.quantity))
     columns, groups = tuple(Column.of(quantity, both) for quantity in known), groups_of(ours, spec, both)
-    answered = _figure(*columns, groups, spec, about)
-    figure, design = answered, groups.design
+    figure = answered = estimator_of(spec).difference(*columns, groups, spec)
+    behind = groups
     if found.n_missing:
-        groups_asked = groups_of(ours, spec, asked)
-        figure = _figure(*(Column.of(of.quantity, asked) for of in (of_a, of_b)), groups_asked, spec, about)
-        design = groups_asked.design
+        behind = groups_of(ours, spec, asked)
+        bounded = (Column.of(of.quantity, asked) for of in (of_a, of_b))
+        figure = estimator_of(spec).difference(*bounded, behind, spec)
     apart = columns[1].low - columns[0].high
     is_same = bool((np.abs(apart) < ROUNDING).all() and (np.abs(columns[1].high - columns[0].low) < ROUNDING).all())
     return replace(
         found,
         figure=figure,
         answered=answered,
-        of_a=estimator_of(spec).figure(columns[0], groups, spec) if about is None else NO_FIGURE,
-        n_clusters=design.fewest,
-        levels=design.levels,
+        n_clusters=behind.n_clusters,
+        levels=behind.design.levels,
         deviation=_deviation(apart, groups) if estimator_of(spec).is_mean else math.nan,
-        identical=is_same and found.n_missing == found.n_missing_in_both,
+        identical=is_same and not found.n_missing,
     )
-
-
-def _figure(a: Column, b: Column, groups: Groups, spec: MeasureSpec, about: float | None) -> Figure:
-    return estimator_of(spec).difference(a if about is None else a.mirrored(about), b, groups, spec)
 
 
 def _weight_of(alone: Bools, both: Bools, tables: tuple[Table, Table], spec: MeasureSpec) -> float:

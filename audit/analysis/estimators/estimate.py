@@ -42,14 +42,15 @@ class Estimate(ABC):
 
     def p_two_sided(self, null: float = 0.0) -> float:
         """Two-sided p-value of the hypothesis that it is ``null``."""
-        return min(1.0, 2 * min(self.p_above(null), self.p_below(null)))
+        above, below = self.p_above(null), self.p_below(null)
+        return math.nan if math.isnan(above + below) else min(1.0, 2 * min(above, below))
 
     def p_outside(self, margin: float) -> float:
         """p-value of the hypothesis that it is ``margin`` or farther from 0: two one-sided tests.
 
         Schuirmann 1987, J. Pharmacokinet. Biopharm. 15(6).
         """
-        return max(self.p_above(-margin), self.p_below(margin))
+        return _largest(self.p_above(-margin), self.p_below(margin))
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ class Share(Estimate):
 
 @dataclass(frozen=True, slots=True)
 class ShareDifference(Estimate):
-    """The share of items that only b answers yes minus that of only a, from the intervals of both.
+    """The share of items that only b answers yes minus that of only a, times ``most``, from the intervals of both.
 
     Each end lies as far from the difference as the root of the sum of the squares of the two distances (Newcombe 1998,
     Stat. Med. 17, method 10; Zou & Donner 2008, Stat. Med. 27).
@@ -51,18 +51,19 @@ class ShareDifference(Estimate):
 
     only_a: Share
     only_b: Share
+    most: float = 1.0
 
     @property
     def value(self) -> float:  # type: ignore[override]
         """The difference."""
-        return self.only_b.value - self.only_a.value
+        return self.most * (self.only_b.value - self.only_a.value)
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """The two-sided confidence interval."""
         (a_low, a_high), (b_low, b_high) = self.only_a.interval(confidence), self.only_b.interval(confidence)
         below = math.hypot(self.only_b.value - b_low, a_high - self.only_a.value)
         above = math.hypot(b_high - self.only_b.value, self.only_a.value - a_low)
-        return self.value - below, self.value + above
+        return self.value - self.most * below, self.value + self.most * above
 
     def p_above(self, null: float) -> float:
         """One-sided p-value of the hypothesis that it is at most ``null``."""
@@ -79,16 +80,17 @@ def mean_share(values: Floats, design: Design) -> Estimate:
     return plain if math.isnan(plain.interval(0.95)[0]) else _share(plain, design)
 
 
-def share_difference(values: Floats, design: Design) -> Estimate:
-    """The mean of differences (n,) of two yes/no answers to the same items: -1, 0 or 1.
+def share_difference(values: Floats, design: Design, most: float = 1.0) -> Estimate:
+    """The mean of differences (n,) of counted answers, which are ``most`` at most: of yes and no -1, 0 or 1.
 
-    Student's, or that of the two kinds of discordant items where wider, as it is if these are few.
+    Student's, or that of the items that fall either way where wider, as it is if these are few.
     """
     plain = clustered_mean(values, design)
     if math.isnan(plain.interval(0.95)[0]):
         return plain
-    only_a, only_b = (_share(clustered_mean(np.maximum(sign * values, 0.0), design), design) for sign in (-1.0, 1.0))
-    return Wider(plain, ShareDifference(only_a, only_b))
+    parts = (np.maximum(sign * values / most, 0.0) for sign in (-1.0, 1.0))
+    only_a, only_b = (_share(clustered_mean(part, design), design) for part in parts)
+    return Wider(plain, ShareDifference(only_a, only_b, most))
 
 
 def _share(plain: Estimate, design: Design) -> Share:

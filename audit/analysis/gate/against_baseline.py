@@ -57,10 +57,15 @@ class Runs:
         return own is not None and own == extents[0].get(suite) and own["until"] is None
 
     def is_moving(self, model: str, suite: str) -> bool:
-        """Whether the same question may get another answer: from a server, or as answers are drawn at random."""
+        """Whether the same question may get another answer: from a server, or as answers are drawn at random.
+
+        At an interim look of a run with `until`, the questions asked so far stand for all others too.
+        """
         runs = (self.baseline, self.current)
         hosted = any(check.model == model for run in runs for check in run.self_checks)
-        return hosted or any(info.draws for run in runs for info in run.suites if info.name == suite)
+        infos = [info for run in runs for info in run.suites if info.name == suite]
+        is_part = any(i.signature.get("until") is not None and i.n_items < (i.of_items or 0) for i in infos)
+        return hosted or is_part or any(info.draws for info in infos)
 
 
 def gated_figures(
@@ -170,8 +175,7 @@ def _of_questions(
     limits = spec.limits if spec.has_range else (np.nan, np.nan)
     change, answered, wide = of_shared(found, unpaired, limits, is_exact=is_exact)
     neutral = None if spec.contrast else spec.neutral
-    hashed = "" if is_exact else hash_of_answers(found)
-    look = look_of_change(change, neutral, spec, found.names, hashed, accumulates=True)
+    look = look_of_change(change, neutral, spec, found.names, hash_of_answers(found), accumulates=True)
     n = int(found.answered.sum())
     return Candidate(
         model,

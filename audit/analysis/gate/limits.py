@@ -104,7 +104,7 @@ def _limited(table: Table, spec: MeasureSpec, name: str) -> _Limited:
             spec, quantity=mass, kind="probability", range=None, is_count=False, estimator="mean", covariate=None
         )
     quantity, has = table.quantity(spec.quantity), usable(table, spec)
-    missing, without = about & table.missing, about & table.answered & ~has
+    missing, without = about & table.missing & ~has, about & table.answered & ~has
     if name != COVERAGE:
         missing |= without
     least, most = range_of_missing(spec, [Completed(quantity, has, missing)])

@@ -123,11 +123,13 @@ def evidence(looks: Sequence[Look], margin: float, of_baseline: float) -> float:
         last = {}
         for side in sides:
             z = _score(getattr(look, side) - margin - room, look.se, look.df)
-            bet = _BETS * z - _BETS**2 / 2 if math.isfinite(z) else np.full(len(_BETS), z)
+            if not math.isfinite(z):  # known exactly: the nights before say nothing more
+                running[side] = last[side] = np.full(len(_BETS), z)
+                continue
+            bet = _BETS * z - _BETS**2 / 2
+            last[side] = weight + bet
             if look.accumulates:
                 running[side] = last[side] = np.logaddexp(running[side], weight) + bet
-            else:
-                last[side] = weight + bet
     if not sides:
         return -math.inf
     return float(special.logsumexp([special.logsumexp(of) - math.log(len(_BETS)) for of in last.values()])) - math.log(

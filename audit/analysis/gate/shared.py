@@ -81,7 +81,7 @@ def shared(
     places = _places(tables)
     first = places[0]
     meant = [_meant(table, spec) for table in tables]
-    has = [own & table.has(spec.quantity) & ~table.missing for own, table in zip(meant, tables, strict=True)]
+    has = [own & table.has(spec.quantity) for own, table in zip(meant, tables, strict=True)]
     asked = [own | (of & table.missing) for own, of, table in zip(has, meant, tables, strict=True)]
     absent = [~table.present for table in tables]
     if is_same_sample:

@@ -26,7 +26,6 @@ from audit.report.page.examples import shown_examples
 from audit.report.page.payload import figure_data, plot_data
 from audit.report.page.rendering import render_page
 from audit.report.phrases import (
-    DATA_QUALITY_TERMS,
     HEADINGS,
     PAIR_SENTENCES,
     asked,
@@ -35,13 +34,13 @@ from audit.report.phrases import (
     first_rows,
     limit_lines,
     limits_overview,
-    method_terms,
     next_steps,
     scope,
     suite_summary,
     summary,
     verdict,
 )
+from audit.report.phrases.findings.reach import missing_kinds
 from audit.report.tables import PaperTable, paper_tables, rank_rows
 from audit.results import VERDICT_WORDS, AuditResult, SuiteInfo
 
@@ -87,8 +86,7 @@ def report_page(result: AuditResult, *, trend: bool = False, runs: str | None = 
         ),
         suites=suites,
         quality_title=captions.DATA_QUALITY_TITLE,
-        quality_terms=DATA_QUALITY_TERMS,
-        method_terms=method_terms(result.confidence, _leading_levels(result)),
+        missing_kinds=missing_kinds(_leading_levels(result)),
         left_out=left_out,
         shown=len(examples),
         figure_number=table.number,

@@ -8,10 +8,9 @@ from audit.report.phrases.checks.limits import limit_lines, limits_overview
 from audit.report.phrases.checks.self_checks import contradictions
 from audit.report.phrases.findings.cautions import is_weak, prompts_below
 from audit.report.phrases.findings.comparisons import interval_behind, with_words
+from audit.report.phrases.findings.example import answer_line, asked
 from audit.report.phrases.findings.first_page import (
     EVIDENCE_NOT_CONFORMITY,
-    answer_line,
-    asked,
     first_rows,
     plain_rows,
     plain_sentence,
@@ -21,12 +20,10 @@ from audit.report.phrases.findings.first_page import (
 from audit.report.phrases.findings.pairs import PAIR_SENTENCES, comparison_rows
 from audit.report.phrases.findings.summary import HEADINGS, scope, suite_summary, summary
 from audit.report.phrases.findings.verdict import verdict
-from audit.report.phrases.methods import DATA_QUALITY_TERMS, method_terms
 from audit.report.phrases.next_steps import next_steps
 from audit.report.phrases.trend import absence_line, changed_notes, gate_lines, trend_scope
 
 __all__ = [
-    "DATA_QUALITY_TERMS",
     "EVIDENCE_NOT_CONFORMITY",
     "HEADINGS",
     "PAIR_SENTENCES",
@@ -43,7 +40,6 @@ __all__ = [
     "is_weak",
     "limit_lines",
     "limits_overview",
-    "method_terms",
     "next_steps",
     "plain_rows",
     "plain_sentence",

@@ -12,7 +12,7 @@ from backends.openai.capabilities import ZERO_TEMPERATURE, Prefill
 from backends.openai.generation import CONTINUE_ASSISTANT
 from backends.openai.look.copied import CHAT as COPIED
 from backends.openai.look.copied import rewritten
-from backends.openai.look.session import Looking, apart, are_equal
+from backends.openai.look.session import FILTERED, Looking, apart, are_equal, holds_all
 from backends.openai.look.texts import COMPARED, MAX_NOISE, longest_list, temperature_and_noise
 from backends.openai.protocol.api import single_choice
 from backends.openai.scoring.next_tokens import next_chat_tokens, next_tokens
@@ -68,12 +68,15 @@ async def _with_lists(look: Looking, top: TopLogprobs) -> None:
     k = look.found.largest_chat_k
     if look.found.text_route is None:
         await temperature_and_noise(look, top, lambda: next_chat_tokens(look.api, CHAT, k))
-    alike = []
+    alike, filtered = [], holds_all(top)
     for place, turns in _TWINS.items():
         other = await look.ask(next_chat_tokens, look.api, turns, k) if look.has_room() else None
         if isinstance(other, TopLogprobs):
             alike += [place] * are_equal(top, other, look.noise)
+            filtered = filtered and holds_all(other)
             look.prompts += 1
+    if filtered:
+        look.distrust("chat", FILTERED)
     if alike:
         look.distrust(
             "chat",

@@ -12,11 +12,11 @@ from backends.openai.protocol.api import single_choice
 _LINE = 'Müller "Weiß" < Søren'
 TEXT = f'{_LINE}\n{_LINE}\n{_LINE}\n{_LINE}\nMüller "'
 CHAT = (*(Message("user", f"Say: {_LINE}"), Message("assistant", _LINE)) * 3, Message("user", f"Say: {_LINE}"))
-#: How the line's characters are rewritten: HTML entities, UTF-8 read as Latin-1, JSON and URL escapes, and letters
-#: without accents or with separate ones.
+#: How the line is rewritten: HTML entities, UTF-8 read as Latin-1, JSON and URL escapes, letters without accents, with
+#: separate ones or as question marks, small letters, and a space for the end of a line.
 _REWRITTEN = (
     *("&quot;", "&amp;", "&lt;", "&#", "Ã", "\\u00", '\\"', "%C3", "%26", "%22", "Søren\\", "Søren\r"),
-    *("Muller", "u\N{COMBINING DIAERESIS}"),
+    *("Muller", "u\N{COMBINING DIAERESIS}", "M?ller", "Wei?", "S?ren", 'weiß"', "søren", "Søren Müller"),
 )
 
 

@@ -69,7 +69,7 @@ def _finished(look: Looking, samples: int | None, last: Look | None) -> Look:
         **api.token_rates(),
     )
     found = look.found
-    if samples and not look.lists:
+    if samples and not look.lists and not look.copies:
         look.update(text_route="sampled" if found.completions else None, chat_route="sampled" if found.chat else None)
     api.configure(look.found)
     notes = [*look.notes, *(f"no list of {kind}s is used: {reason}" for kind, reason in look.distrusted.items())]
@@ -92,6 +92,8 @@ def _finished(look: Looking, samples: int | None, last: Look | None) -> Look:
 def _refusal(look: Looking) -> str:
     if any(look.found.routes):
         return ""
+    if look.copies and not look.lists:
+        return f"{look.copies}. Switch it off"
     if look.distrusted:
         return "; ".join(dict.fromkeys(look.distrusted.values()))
     if look.found.min_tokens > 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import time
 from collections import Counter
@@ -31,6 +32,8 @@ _NEGLIGIBLE = -8.0
 _EQUAL, _MOST_NOISE, _COMMON = 1e-3, 0.02, 0.9
 #: Different values without which two true lists may be equal: of a sure model's answer.
 _FEWEST_VALUES = 5
+#: Entries of a short list, a probability that is next to nothing, and the share of a list's least one that others have.
+_SHORT, _NOTHING, _LEFT = 200, 1e-5, 0.1
 #: Parameters of chats that are tried together, and how a refusal names the fewest tokens.
 _OPTIONAL = ("top_p", "seed", "stop")
 _LEAST = re.compile(r"max_(?:completion_|output_)?tokens\D{0,80}?(\d+)|at least (\d+)", re.I)
@@ -58,6 +61,8 @@ class Looking:
         Nats by which a list moved when it was asked for again.
     without_lists : str
         Why there are none.
+    copies : str
+        Why drawn answers do not count; empty if they vary.
     refusal : BackendError or None
         Why not even the plainest request is answered.
     """
@@ -70,7 +75,7 @@ class Looking:
         self.notes: list[str] = []
         self.lists: dict[Kind, TopLogprobs] = {}
         self.prompts, self.noise = 0, 0.0
-        self.without_lists = ""
+        self.without_lists = self.copies = ""
         self.refusal: BackendError | None = None
 
     @property
@@ -157,6 +162,18 @@ def are_equal(a: TopLogprobs, b: TopLogprobs, noise: float) -> bool:
     if len(common) < _COMMON * max(len(one), len(other)):
         return False
     return max(abs(one[key] - other[key]) for key in common) <= max(_EQUAL, min(2 * noise, _MOST_NOISE))
+
+
+def holds_all(top: TopLogprobs) -> bool:
+    """Whether a short list leaves next to nothing for all other words: it is filtered, or made to add up to 1."""
+    least = min(math.exp(token.logprob) for token in top.tokens)
+    return len(top.tokens) < _SHORT and least > _NOTHING and abs(1 - top.mass) < _LEFT * least
+
+
+FILTERED = (
+    "its lists leave no probability for other words: they are filtered by top-k or top-p. Let it list the model's own "
+    "(vLLM: --logprobs-mode raw_logprobs --generation-config vllm)"
+)
 
 
 def _values(top: TopLogprobs) -> dict[object, float]:

@@ -9,7 +9,7 @@ from typing import Any
 from backends.errors import BackendError
 from backends.openai.look.copied import TEXT as COPIED
 from backends.openai.look.copied import rewritten
-from backends.openai.look.session import SAME, Looking, apart, are_equal
+from backends.openai.look.session import FILTERED, SAME, Looking, apart, are_equal, holds_all
 from backends.openai.scoring.chosen_tokens import chosen_by_completions, chosen_by_score
 from backends.openai.scoring.next_tokens import next_tokens
 from backends.openai.scoring.prompt_logprobs import echoed, prompt_logprobs
@@ -136,13 +136,16 @@ async def _uncached(look: Looking, k: int) -> None:
 async def _twins(look: Looking, top: TopLogprobs) -> None:
     """Prompts that differ at one end must get other lists."""
     k = min(look.found.largest_k, COMPARED)
-    alike = []
+    alike, filtered = [], holds_all(top)
     for place, text in _TWINS.items():
         other = await look.ask(next_tokens, look.api, text, k)
         if isinstance(other, TopLogprobs):
             alike += [place] * are_equal(_cut(top, k), _cut(other, k), look.noise)
+            filtered = filtered and holds_all(other)
             look.prompts += 1
     look.prompts += 1
+    if filtered:
+        look.distrust("text", FILTERED)
     if alike:
         look.distrust(
             "text",
@@ -252,7 +255,8 @@ async def _chosen(look: Looking, tokenizer: RemoteTokenizer | None, word: str) -
     if both[:-1] != before:
         return None
     ask = chosen_by_score if look.found.family == "sglang" else chosen_by_completions
-    return (await ask(look.api, {tuple(before): [both[-1]]}))[tuple(before)][both[-1]]
+    # Two, one of them unlikely: who ignores the choice, as vLLM does unknown fields, lists the likeliest alone.
+    return (await ask(look.api, {tuple(before): [both[-1], before[0]]}))[tuple(before)][both[-1]]
 
 
 async def _last_of_ids(look: Looking, tokenizer: RemoteTokenizer | None, word: str) -> float | None:
@@ -266,8 +270,8 @@ async def _last_echoed(look: Looking, word: str) -> float | None:
 
 
 async def draws_together(look: Looking) -> None:
-    """How many answers one request gives by ``n``, and whether a seed determines them; of llama.cpp's that is known."""
-    if look.found.family in ("llama.cpp", "llama-cpp-python"):
+    """How many answers one request gives by ``n``, whether a seed determines them, and whether they vary at all."""
+    if look.found.family in ("llama.cpp", "llama-cpp-python"):  # of these it is known
         look.update(seed_works=True)
         return
     first = await _drawn(look, 7, _CHOICES) if look.has_room(2) else []
@@ -277,9 +281,10 @@ async def draws_together(look: Looking) -> None:
         first, n = await _drawn(look, 7, 1), 1
     if not first or not look.has_room(2):
         return
-    again = await _drawn(look, 7, n)
-    varies = len({*first}) > 1 if n > 1 else await _drawn(look, 8, 1) not in ([], first)
-    look.update(seed_works=again == first and varies)
+    again, other = await _drawn(look, 7, n), await _drawn(look, 8, n)
+    if other == first or len({*first, *again, *other}) == 1:
+        look.copies = "drawn answers to one question are all the same: a cache answers, or the likeliest word is taken"
+    look.update(seed_works=again == first != other)
 
 
 async def _drawn(look: Looking, seed: int, n: int) -> list[str]:

@@ -20,7 +20,7 @@ from backends.openai.scoring.next_tokens import next_chat_tokens, next_tokens
 from backends.openai.scoring.top_logprobs import TopLogprobs, read_top_logprobs
 
 _MOST = 1000
-_TOLD = 'Yesterday Anna told Ben: "The nurse found 17 letters & keys – in Zürich." Who found them?\nThe answer is'
+_TOLD = 'Yesterday Anna told Ben: "The nurse found 17 letters & keys 😀 – in Zürich." Who found them?\nThe answer is'
 #: What differs, and how: caches and gateways were met that overlook each.
 _TWINS: tuple[tuple[str, str, str], ...] = (
     ("a name", "Anna", "Clara"),
@@ -38,7 +38,7 @@ _TWINS: tuple[tuple[str, str, str], ...] = (
     ("a curly quotation mark", '"', "“"),
     ("a dash", "–", "-"),
     ("an ampersand and a word", "&", "and"),
-    ("an emoji", "letters", "😀"),
+    ("an emoji", "😀", "😢"),
 )
 _LONG_TWINS = (
     ("the middle of a long prompt", "Wednesday the nurse", "Wednesday the guard"),

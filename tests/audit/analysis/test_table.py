@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from audit.analysis.table import Table, TableBuilder, aligned
-from suites.base import IdentifiedInterval, Row
+from suites.base import RUN, Family, IdentifiedInterval, Row
 
 EXACT, BOUNDED = IdentifiedInterval.exact(0.25), IdentifiedInterval(None, 0.1, 0.4)
 DRAWN = IdentifiedInterval(0.5, 0.5, 0.5, None)
@@ -47,8 +47,8 @@ def test_columns() -> None:
     assert not table.matching({"template": "t9"}).any()
     assert table.missing.tolist() == [False, True, False, False]
     assert table.missing_for(lambda reason: reason == "refusal").tolist() == [False, True, False, False]
-    belongs, levels = table.belongs("occupation", np.array([True, False, True, True]))
-    assert levels == ["nurse", "cook"]
+    name, belongs = table.belongs("occupation", np.array([True, False, True, True]))
+    assert name == "occupation"
     np.testing.assert_array_equal(belongs, [[0, 0], [1, 1], [0, 1]])
 
 
@@ -92,3 +92,29 @@ def test_tables_are_aligned_by_item_and_level() -> None:
     assert all(a is b for a, b in zip(aligned(same), same, strict=True))
     empty = Table.of([])
     assert [len(table) for table in aligned([empty, same[0]])] == [4, 4]
+
+
+def test_levels_cluster_by_their_family() -> None:
+    families = {
+        "template": Family("wording", {"t1": "w", "t3": "w"}),
+        "occupation": Family("sector", {"nurse": "care"}),
+    }
+    table = Table.of(ROWS, families)
+    for form in (table, Table.from_bytes(table.to_bytes()), aligned([table, Table.of(ROWS[:2])])[0]):
+        name, codes = form.cluster_codes("template")
+        assert (name, codes.tolist()) == ("wording", [0, 1, 0, 0])
+        assert form.belongs("occupation", np.ones(4, dtype=np.bool_))[0] == "sector"
+    assert Table.of(ROWS).cluster_codes("template")[0] == "template"
+
+
+def test_runs_are_one_table_with_a_factor() -> None:
+    one = Table.of(ROWS)
+    assert Table.of_runs([one]) is one
+    both = Table.of_runs([one, Table.of([ROWS[1], ROWS[3], ROWS[2]])])
+    assert both.ids == ["a", "b", "c", "d", "b~2", "d~2", "c~2"]
+    assert both.rows()[6].sources == ("a~2", "b~2")
+    assert both.levels[RUN] == [1, 2]
+    assert both.codes(RUN).tolist() == [0, 0, 0, 0, 1, 1, 1]
+    assert both.codes("template").tolist() == [0, 1, 0, 2, 1, 2, 0]
+    assert both.n_questions(np.ones(7, dtype=np.bool_)) == 4
+    np.testing.assert_array_equal(both.quantity("p").low, [0.25, np.nan, 0.1, np.nan, np.nan, np.nan, 0.1])

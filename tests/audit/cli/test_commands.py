@@ -169,7 +169,7 @@ def groups(prompt):
 words = {{"male": ("He", "he"), "female": ("She", "she"), "diverse": ("They", "they")}}
 audit = Audit(
     {{"m": FakeBackend("{version}", score=PlantedBias(groups, words), batch_size=1000)}},
-    [suite], db={db!r}, out={out!r}, margins={{"default": 0.02}}, largest_change=0.0,
+    [suite], db={db!r}, out={out!r}, margins={{"default": 0.02}},
 )
 """
 
@@ -183,7 +183,7 @@ def test_nights_in_a_loop_alarm_only_at_the_shift(audit, tmp_path):
         assert audit("run", config, *options)[0] == 0
         code, out, _ = audit("gate", "--baseline", "released", "--db", db, "--json")
         gap = next(f for f in json.loads(out)["figures"] if f["measure"] == "stereotype_gap")
-        return code, gap["over_nights"]["look"], gap["decisive_verdict"], gap["n_items"]
+        return code, gap["look"], gap["decisive_verdict"], gap["n_items"]
 
     config.write_text(NIGHT.format(version="released", shift=0, db=str(db), out=str(tmp_path / "out")))
     assert audit("run", config)[0] == 0

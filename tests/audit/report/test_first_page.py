@@ -19,10 +19,11 @@ from audit.report.exports import markdown_report
 from audit.report.exports.model_card import model_cards
 from audit.report.figures import Figures
 from audit.report.formatting import one_line
-from audit.report.phrases import compared_in_short, first_rows, next_steps, summary
+from audit.report.phrases import first_rows, next_steps, summary
 from audit.report.phrases.checks.limits import limit_lines, limits_overview
-from audit.report.phrases.findings.first_page import asked, plain_rows, plain_sentence
-from audit.results import AuditResult, Example, LimitCheck, LimitOverNights
+from audit.report.phrases.findings.example import asked
+from audit.report.phrases.findings.first_page import plain_rows, plain_sentence
+from audit.results import AuditResult, Example, LimitCheck
 from suites import (
     BBQ,
     MGBR,
@@ -75,17 +76,6 @@ def test_an_interval_that_missing_answers_open_says_so() -> None:
     assert row(decided, GAP)[2] == "open: answers are missing"
 
 
-def test_a_figure_open_for_kinds_not_asked_alone_says_so() -> None:
-    wide = mu.measure("a", "gap", {}, 0.04, 0.05, neutral=0.0, sampling=(0.02, 0.06))
-    assert row(wide, GAP)[2] == "may be 0, for kinds that were not asked"
-    assert row(mu.measure("a", "gap", {}, 0.04, 0.05, neutral=0.0, sampling=(-0.01, 0.06)), GAP)[2] == "may be 0"
-
-
-def test_too_few_clusters_claim_nothing_in_plain_words() -> None:
-    few = mu.measure("a", "gap", {}, 0.4, 0.1, neutral=0.0, levels={"occupation": 4})
-    assert row(few, GAP)[2] == "too few to tell"
-
-
 def test_bounds_are_given_as_bounds_not_as_a_number() -> None:
     bounded = mu.measure("a", "gap", {}, None, 0.02, bounds=(0.1, 0.3), neutral=0.0)
     assert row(bounded, GAP)[1] == "10 to 30, not known closer (8 to 32)"
@@ -128,27 +118,11 @@ def test_scores_are_shown_as_shares_the_likeliest_first() -> None:
     found = said({"scores": scores})
     assert found.question == "The nurse said that"
     assert found.answers == [("a", "she 75 %, he 25 %, it <1 %")]
-    assert found.remark.startswith(
-        "shares among those of the 4 continuations scored whose probability is known: 3 or more."
-    )
+    assert found.remark == "Shares among the 3 of 4 words whose probability is known."
 
 
 def likely(**shares: float) -> Any:
     return {"scores": [{"continuation": f" {word}", "logprob": math.log(p)} for word, p in shares.items()]}
-
-
-@pytest.mark.parametrize(
-    ("answer", "words"),
-    [
-        (likely(he=0.3, she=0.3), "he and she equally likely, 50 % each"),
-        (likely(he=0.1, she=0.1, they=0.2), "they 50 %, he and she equally likely, 25 % each"),
-        (likely(they=0.5, he=0.1, she=0.1, it=0.1, we=0.1), "they 56 %, he, she, it and we equally likely, 11 % each"),
-        (likely(**dict.fromkeys("abcdefghij", 0.1)), "10 equally likely, 10 % each"),
-        (likely(He=0.1, he=0.2, She=0.2, she=0.1), "he and She equally likely, 50 % each"),
-    ],
-)
-def test_of_equally_likely_answers_none_is_the_first(answer: Any, words: str) -> None:
-    assert said(answer).answers == [("a", words)]
 
 
 @pytest.mark.parametrize(
@@ -195,7 +169,7 @@ def test_a_gap_stands_beside_its_parts() -> None:
     ]
     gap = mu.measure("a", "stereotype_gap", explicit, 0.13, 0.1, neutral=0.0)
     found = result(gap, *parts, meanings=meanings)
-    (row,) = [row for row in plain_rows(Figures(found)) if "stereotype expects" in row.words]
+    (row,) = [row for row in plain_rows(Figures(found)) if "stereotyped gender" in row.words]
     words = "female words: 68 for female-dominated, 56 for male-dominated occupations"
     assert row.cells[0].remark == words
     assert words in next(card for *_, card in model_cards(found))
@@ -259,9 +233,8 @@ def test_a_cards_metadata_holds_what_can_be_quoted_alone(tmp_path: Path) -> None
     """The Hub shows a value alone: one answer of 38, or a figure without an interval, read as a result there."""
     sure = mu.measure("a", "gap", {}, 0.47, 0.1, neutral=0.0)
     open_ = mu.measure("a", "rate", {}, 0.02, 0.1, neutral=0.0)
-    few = mu.measure("a", "share", {}, 1.0, 0.1, neutral=0.5).model_copy(update={"levels": {"o": 1}})
     bare = mu.measure("a", "part", {}, 0.55, 0.1, neutral=0.1).model_copy(update={"low": None, "high": None})
-    primary = [m.model_copy(update={"spec": replace(m.spec, primary=True)}) for m in (sure, open_, few, bare)]
+    primary = [m.model_copy(update={"spec": replace(m.spec, primary=True)}) for m in (sure, open_, bare)]
     found = result(*primary, meanings={m.measure: GAP for m in primary}, complete=False)
     card = write_report(found, tmp_path, formats=["card"])["card"].read_text("utf-8")
     front, body = card.split("\n---\n")
@@ -270,8 +243,7 @@ def test_a_cards_metadata_holds_what_can_be_quoted_alone(tmp_path: Path) -> None
     assert set(metrics) == {"gap", "rate"}
     assert (metrics["gap"]["remark"], metrics["rate"]["remark"]) == ("", "may be 0")
     assert metrics["gap"]["complete"] is False
-    assert "2 of these 4 figures are not in the metadata above" in body
-    assert "too few to tell" in body
+    assert "1 of these 3 figures are not in the metadata above" in body
     assert "no interval" in body
     assert "may be 0" in body
 
@@ -328,46 +300,11 @@ def test_the_question_is_one_that_every_model_answered() -> None:
     assert "no answer" not in dict(found.answers).values()
 
 
-def test_shares_of_all_continuations_say_so() -> None:
-    scores = [{"continuation": c, "logprob": math.log(p)} for c, p in ((" he", 0.1), (" she", 0.3))]
-    assert said({"scores": scores}).remark.startswith("shares among the 2 continuations scored. ")
-
-
-@pytest.mark.parametrize(
-    ("masses", "held"),
-    [
-        ([0.138], "14 %"),
-        ([0.138, 0.004], "14 % (m0) and <1 % (m1)"),
-        ([0.3, 0.2, 0.1, 0.4, 0.5], "10 % (m2) to 50 % (m4)"),
-    ],
-)
-def test_shares_say_how_much_of_what_comes_next_they_are_of(masses: list[float], held: str) -> None:
-    measures = [
-        mu.measure(f"m{i}", "gap", {}, 0.2, 0.1, neutral=0.0).model_copy(update={"probability_mass": mass})
-        for i, mass in enumerate(masses)
-    ]
-    shown = [e for e in mu.examples([m.model for m in measures], "toy") if e.factors["bias"] == "explicit"]
-    found = asked(Figures(result(*measures, examples=shown)), "toy")
-    assert found is not None
-    assert found.remark.endswith(f" Of what comes next, they hold {held} on average")
-
-
-def limited(verdict: str, value: float, *, nights: str | None = None, reason: str | None = None) -> LimitCheck:
+def limited(verdict: str, value: float, *, tonight: str | None = None, reason: str | None = None) -> LimitCheck:
     gap = mu.measure("a", "gap", {"form": "direct"}, value, 0.1)
-    over_nights = nights and LimitOverNights(look=3, confidence=0.99, verdict=nights, low=0.1, high=0.6)
     named = {"model": "a", "suite": "toy", "measure": "gap", "where": gap.where, "limit": "gap"}
     ends = {"at_least": None, "at_most": 0.3, "value": value, "low": gap.low, "high": gap.high}
-    return LimitCheck(**named, **ends, verdict=verdict, over_nights=over_nights or None, open_because=reason)
-
-
-def test_a_limit_met_by_an_interval_that_may_be_short_says_so() -> None:
-    met = limited("met", 0.1)
-    short = met.model_copy(update={"is_of_few": True, "unseen_low": 0.0, "unseen_high": 0.35})
-    (line,) = limit_lines(result(limits=[short]))
-    assert "a few levels decide the value" in line.text
-    assert line.text.endswith("kinds not asked are assumed to differ little (were they anything: 0.000 to 0.350)")
-    (line,) = limit_lines(result(limits=[met.model_copy(update={"unseen_low": 0.0, "unseen_high": 0.29})]))
-    assert "kinds not asked" not in line.text
+    return LimitCheck(**named, **ends, verdict=verdict, tonight=tonight, look=3, open_because=reason)
 
 
 def test_limits_are_told_broken_first_with_their_numbers() -> None:
@@ -384,7 +321,7 @@ def test_limits_are_told_broken_first_with_their_numbers() -> None:
 
 
 def test_a_limit_broken_on_one_night_alone_is_not_called_so() -> None:
-    (line,) = limit_lines(result(limits=[limited("broken", 0.47, nights="insufficient evidence")]))
+    (line,) = limit_lines(result(limits=[limited("insufficient evidence", 0.47, tonight="broken")]))
     assert line.verdict == "insufficient evidence"
     assert "may be due to chance" in line.text
     (line,) = limit_lines(result(limits=[limited("insufficient evidence", 0.2, reason="missing answers")]))
@@ -431,25 +368,11 @@ def test_of_several_suites_rows_with_a_value_come_first() -> None:
     some = [m.model_copy(update=unknown) if m.where.get("bias") == "explicit" else m for m in measured]
     found, *_ = first_rows(Figures(mu.result(["a"], infos, [*some, *mu.toy_measures(["a"])])))
     assert [row.condition.split(",")[0] for row in found.rows] == ["implicit"] * 3
-    assert found.left_out == "3 more figures: without a value"
+    assert found.left_out == "3 more figures"
     found, *_ = first_rows(
         Figures(mu.result(["a"], infos, [m.model_copy(update=unknown) for m in measured] + mu.toy_measures(["a"])))
     )
     assert [(row.cells[0].points, row.cells[0].remark) for row in found.rows] == [("–", "no value")]
-
-
-def test_of_several_suites_comparisons_and_cautions_are_short() -> None:
-    four = mu.four_suites(2)
-    coverage = [mu.coverage_of({}, 100, 60, 60, median=0.03, lowest=0.01)]
-    weak = [e.model_copy(update={"prompt_coverage": coverage}) for e in four.data_quality[:4]]
-    figures = Figures(four.model_copy(update={"data_quality": [*weak, *four.data_quality[4:]]}))
-    said = compared_in_short(figures)
-    assert [line.split(",")[0] for line in said] == [info.title for info in four.suites]
-    assert re.match(r"OccuGender, stereotype gap.*: of 2 comparisons, ", said[0])
-    claims = [s.text for s in summary(figures) if s.text.startswith("Weak claim")]
-    assert len(claims) == 1
-    assert "on OccuGender and DebiasingPositions:" in claims[0]
-    assert "model 0 (engine) 60 of 100 prompts, median 3.0 %, lowest 1.0 %; model 1 (engine) 60 of" in claims[0]
 
 
 @pytest.mark.battery

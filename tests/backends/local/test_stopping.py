@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,12 @@ import pytest
 from backends import HFBackend, LlamaCppBackend
 from backends.base import Answer, GenerateRequest, GenerateResponse, Sampling, ScoreRequest, ScoreResponse
 from backends.classifiers import text_classifier
-from backends.errors import BackendError, StoppedError
+from backends.errors import StoppedError
 from backends.llamacpp import generation as llama_writing
 from backends.local.backend import LocalBackend
 from backends.local.causal import CausalBackend
-from backends.local.scoring import Scorer, SupportsEarlyValues, in_threads, score_requests
-from backends.local.trie import Path as TokenPath
+from backends.local.scoring import Known, score_requests
+from backends.local.trie import Trie
 from backends.transformers import generation as writing
 from backends.transformers.text import HFTextEncoder
 from tests.backends.local.tiny_models import byte_level_tokenizer, save_tiny_llama_gguf, save_tiny_model
@@ -31,55 +31,30 @@ WRITTEN = [GenerateRequest(f"the man {i}", Sampling(max_tokens=2 + 3 * i)) for i
 class PlantedScorer:
     """Says -1 to everything, in passes of four texts. ``on_pass`` is called in each."""
 
-    route, context, vocabulary, pack_tokens = "planted", None, 10_000, 256
+    route, context, vocabulary = "planted", None, 10_000
 
     def __init__(self, on_pass: Callable[[], None]) -> None:
-        self.passes, self.on_pass = 0, on_pass
+        self.on_pass = on_pass
 
-    def logprobs(self, paths: Sequence[TokenPath]) -> list[Any]:
-        self.passes += 1
-        self.on_pass()
-        return [np.full(len(p.tokens) - p.scored_from + (p.next_token_set is not None), -1.0) for p in paths]
-
-
-class PlantedLanes(PlantedScorer):
-    def __init__(self, on_pass: Callable[[], None]) -> None:
-        super().__init__(on_pass)
-        self.lanes = (self, PlantedScorer(on_pass))
-
-    def side_by_side(self, work: Callable[[Scorer], None], start: tuple[int, ...]) -> None:
-        in_threads(self.lanes, work)
+    def passes(self, trie: Trie) -> Generator[Known, None, None]:
+        for at in range(0, len(trie.ask_nodes), 8):
+            self.on_pass()
+            asks = np.arange(at, min(at + 8, len(trie.ask_nodes)))
+            yield Known(asks, np.full(len(asks), -1.0))
 
 
-@pytest.mark.parametrize("kind", [PlantedScorer, PlantedLanes])
 @pytest.mark.parametrize("most", [0, 1, 3])
-def test_after_a_stop_no_pass_is_begun(kind: type[PlantedScorer], most: int) -> None:
+def test_after_a_stop_no_pass_is_begun(most: int) -> None:
     passes: list[int] = []
-    scorer = kind(lambda: passes.append(1))
     told: dict[int, Answer] = {}
-    answers = score_requests(
-        SCORED, HFTextEncoder(byte_level_tokenizer()), scorer, told.__setitem__, None, lambda: len(passes) >= most
-    )
-    lanes = len(getattr(scorer, "lanes", [scorer]))
-    assert most <= len(passes) <= (most + lanes - 1 if most else 0)
+    encoder = HFTextEncoder(byte_level_tokenizer())
+    scorer = PlantedScorer(lambda: passes.append(1))
+    answers = score_requests(SCORED, encoder, scorer, told.__setitem__, lambda: len(passes) >= most)
+    assert len(passes) == most
     assert bool(told) == bool(most)
     assert len(told) < len(SCORED)
     for at, answer in enumerate(answers):
         assert answer is told[at] if at in told else isinstance(answer, StoppedError)
-
-
-def test_a_text_without_room_is_not_tried_after_a_stop() -> None:
-    tried: list[int] = []
-
-    def no_room() -> None:
-        tried.append(1)
-        raise BackendError("out_of_memory", "no room beside the other lane")
-
-    answers = score_requests(
-        SCORED, HFTextEncoder(byte_level_tokenizer()), PlantedLanes(no_room), is_stopped=lambda: bool(tried)
-    )
-    assert 1 <= len(tried) <= 2, "one for each lane"
-    assert all(isinstance(answer, StoppedError) for answer in answers)
 
 
 def test_a_bad_request_is_told_as_such_after_a_stop() -> None:
@@ -99,7 +74,6 @@ def test_a_local_backend_travels_to_an_actor(backend: LocalBackend) -> None:
     there = pickle.loads(pickle.dumps(backend))
     assert type(there) is type(backend)
     assert not there.is_stopped()
-    assert not isinstance(backend, CausalBackend) or there._may_plan.is_set()
 
 
 def hf(threads: int, folder: Path) -> CausalBackend:
@@ -110,7 +84,7 @@ def llamacpp(threads: int, folder: Path) -> CausalBackend:
     return LlamaCppBackend(save_tiny_llama_gguf(folder / "tiny.gguf"), threads=threads)
 
 
-ENGINES = pytest.mark.parametrize(("engine", "threads"), [(hf, 1), (hf, 2), (llamacpp, 1)])
+ENGINES = pytest.mark.parametrize(("engine", "threads"), [(hf, 1), (llamacpp, 1)])
 
 
 def stopping(backend: Any, function: Any, calls: list[int], after: int) -> Any:
@@ -140,14 +114,24 @@ async def test_a_stopped_batch_of_scores_goes_on(
     expected = await usual.run(SCORED)
     await usual.close()
     backend = engine(threads, tmp_path)
-    scorer = backend.load().scorer
-    scorer.pack_tokens = 256  # passes of four texts
-    lanes, calls = getattr(scorer, "lanes", [scorer]), []
-    name = "logprobs_as_known" if isinstance(scorer, SupportsEarlyValues) else "logprobs"
-    for lane in lanes:
-        monkeypatch.setattr(lane, name, stopping(backend, getattr(lane, name), calls, 2))
-    answers, told = await streamed(backend, SCORED)
-    assert len(calls) <= 1 + len(lanes)
+    scorer: Any = backend.load().scorer
+    if engine is hf:
+        scorer.size.most_tokens = 64
+    else:
+        scorer.pack_tokens = 64
+    passes, calls = type(scorer).passes, []
+
+    def stopped(self: Any, trie: Trie) -> Generator[Known, None, None]:
+        for known in passes(self, trie):
+            calls.append(1)
+            if len(calls) == 2:
+                backend.stop_computing()
+            yield known
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(scorer), "passes", stopped)
+        answers, told = await streamed(backend, SCORED)
+    assert len(calls) == 2
     assert 0 < len(told) < len(SCORED)
     assert {at for at, answer in enumerate(answers) if isinstance(answer, ScoreResponse)} == set(told)
     assert sum(isinstance(answer, StoppedError) for answer in answers) == len(SCORED) - len(told)

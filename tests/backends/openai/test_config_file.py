@@ -25,14 +25,14 @@ def write(folder: Path, options: str) -> Path:
 def test_prices_and_all_other_options_are_given_by_a_toml_file(tmp_path: Path) -> None:
     options = (
         'base_url = "http://127.0.0.1:1/v1"\nmodel = "m"\ntimeout = 7\nmax_in_flight = 3\nsamples = 5\n'
-        'max_cost = 2\ncanary_every = 9\nprobe_folder = "probes"\n'
+        'max_cost = 2\nprobe_folder = "probes"\n'
         "prices = { prompt = 0.15, completion = 0.6, cached = 0.075 }"
     )
     backend = load_audit(write(tmp_path, options)).models["hosted"]
     backend.check()
     assert isinstance(backend, OpenAIBackend)
-    assert (backend.timeout, backend.max_in_flight, backend.samples) == (7, 3, 5)
-    assert (backend.max_cost, backend.canary_every) == (2, 9)
+    assert (backend.options.timeout, backend.max_in_flight, backend.samples) == (7, 3, 5)
+    assert backend.options.max_cost == 2
     # A million tokens each: 0.15 and 0.6.
     assert backend.highest_cost(1_000_000, 1_000_000) == pytest.approx(0.75)
     assert backend.spent() == 0

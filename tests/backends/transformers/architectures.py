@@ -2,7 +2,7 @@
 
 ``python -m tests.backends.transformers.architectures [--only NAME …] [--results FILE] [--shard I/N]``: for each
 architecture that can be made small, scores of twenty requests and the likeliest texts of five prompts, each compared
-with one plain forward pass a token; on two threads, on which trees are read side by side. Printed as they come: wrong,
+with one plain forward pass a token. Printed as they come: wrong,
 failed, and by which route; then the shares of all, and exit code 1 where they are not what the battery asks for. What
 FILE has already is not examined again, so that a run that was cut off goes on. With OMP_WAIT_POLICY=passive it takes a
 twentieth of the CPU time where other work runs: threads that wait for each other then leave the cores to it.
@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import collections
 import json
-import re
 import sys
 import tempfile
 import time
@@ -29,6 +28,7 @@ from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 from backends import HFBackend
 from backends.base import GenerateRequest, GenerateResponse, Sampling, ScoreRequest, ScoreResponse
 from backends.errors import AuditError
+from backends.transformers.scoring.tiny import tiny_config
 from backends.transformers.source import WRITING_PARTS, model_class
 from tests.backends.local.tiny_models import byte_level_tokenizer
 
@@ -38,54 +38,6 @@ CONTINUATIONS = (" she", " he", " the policeman")
 _CLOSE = 1e-3  # nats
 _TOKENS = 8
 _LARGEST = 25_000_000  # weights
-
-#: Sizes by the name of a config's field, and by its end.
-_SIZES = {
-    "hidden_size": 32, "d_model": 32, "n_embd": 32, "dim": 32, "embed_dim": 32, "embedding_size": 32,
-    "word_embed_proj_dim": 32, "num_hidden_layers": 4, "n_layer": 4, "n_layers": 4, "num_layers": 4,
-    "decoder_layers": 2, "encoder_layers": 2, "num_attention_heads": 4, "n_head": 4, "n_heads": 4, "num_heads": 4,
-    "decoder_attention_heads": 4, "encoder_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8,
-    "global_head_dim": 8, "intermediate_size": 48, "moe_intermediate_size": 16, "shared_expert_intermediate_size": 16,
-    "ffn_dim": 48, "d_ff": 48, "n_inner": 48, "decoder_ffn_dim": 48, "encoder_ffn_dim": 48, "mlp_dim": 48,
-    "max_position_embeddings": 128, "n_positions": 128, "n_ctx": 128, "max_seq_len": 128, "context_length": 128,
-    "num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4, "moe_num_experts": 4, "num_experts_per_tok": 2,
-    "moe_topk": 2, "moe_k": 2, "num_experts_per_token": 2, "image_size": 32, "patch_size": 16, "depth": 2,
-
-    "num_kv_shared_layers": 2, "num_layers_per_stack": 2, "attention_chunk_size": 6,
-    "n_group": 1, "topk_group": 1, "n_shared_experts": 1, "first_k_dense_replace": 1,
-    "q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8,
-    "sliding_window": 6, "state_size": 4, "ssm_state_size": 4, "mamba_d_state": 4, "time_step_rank": 4,
-    "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_num_heads": 4, "mamba_head_dim": 16, "n_mamba_heads": 2,
-    "lru_width": 32, "hidden_size_per_layer_input": 8, "laurel_rank": 4, "vocab_size_per_layer_input": 300,
-    "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8,
-    "index_n_heads": 2, "index_head_dim": 16, "index_topk": 48, "rotary_dim": 4, "attention_window_size": 6,
-    "attn_layer_period": 2,
-    "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 1, "mamba_expand": 2, "expand": 2,
-    "mamba_d_ssm": 64, "mamba_n_groups": 1, "n_groups": 1, "mamba_ngroups": 1, "conv_kernel": 4,
-    "init_std": 0.3, "initializer_range": 0.3,
-}  # fmt: skip
-_NONE = ("bos_token_id", "eos_token_id")
-#: Small ones do not follow from the others.
-_NEVER_NONE = (
-    "head_dim",
-    "num_key_value_heads",
-    "n_routed_experts",
-    "n_shared_experts",
-    "num_experts",
-    "num_experts_per_tok",
-)
-#: What one kind alone needs.
-_OF_KINDS: dict[str, dict[str, Any]] = {
-    "lfm2_moe": {"layer_types": ["conv", "full_attention", "conv", "full_attention"]},
-    "mamba2": {"head_dim": 16},
-    # Released ones have this token; their classes have no default for it.
-    "qwen2_5_omni_thinker": {"vision_start_token_id": 7},
-    "qwen3_omni_moe_thinker": {"vision_start_token_id": 7},
-    "qwen2_5_omni": {"enable_audio_output": False},
-    "qwen3_omni_moe": {"enable_audio_output": False},
-    "xlnet": {"d_head": 8},
-    "zaya": {"num_experts_per_tok": 1},
-}
 
 
 def main() -> int:
@@ -139,13 +91,11 @@ def summary(found: list[dict[str, Any]]) -> str:
     made = [one for one in found if "unmade" not in one]
     scored = [one for one in made if one["scores"] == "true"]
     tree = sum(one["route"].startswith("tree") for one in scored)
-    both = sum(one.get("lanes", 1) > 1 for one in scored)
     counts = {of: dict(collections.Counter(one[of] for one in made)) for of in ("scores", "texts")}
     writing = sum(one["texts"] == "true" for one in scored)
     return (
         f"{len(found)} architectures, {len(made)} made small; scores {counts['scores']}; texts {counts['texts']}; "
-        f"{writing} of {len(scored)} that score write true texts; {tree} of {len(scored)} score by the tree, "
-        f"{both} of them in two passes side by side"
+        f"{writing} of {len(scored)} that score write true texts; {tree} of {len(scored)} score by the tree"
     )
 
 
@@ -171,7 +121,7 @@ def examined(config: Any) -> dict[str, Any]:
             model = saved_model(config, Path(folder))
         except Exception as error:  # any of a hundred classes, with sizes that may not fit together
             return {"unmade": f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"}
-        backend = HFBackend(folder, threads=2)
+        backend = HFBackend(folder, threads=1)
         try:
             backend.check()
             decoder = backend.describe_blocking().notes.get("decoder", "")
@@ -182,7 +132,7 @@ def examined(config: Any) -> dict[str, Any]:
         except Exception as error:
             return {"scores": f"crash {type(error).__name__}: {error}"[:160], "texts": "crash", "route": "", "way": ""}
         scores, texts = _scores(backend, model), _texts(backend, model)
-        notes, lanes = backend.notes_of_run(), len(getattr(backend.load().scorer, "lanes", (None,)))
+        notes = backend.notes_of_run()
         backend.close_blocking()
         return {
             "scores": scores,
@@ -190,14 +140,13 @@ def examined(config: Any) -> dict[str, Any]:
             "route": notes.get("route", ""),
             "way": notes.get("texts", ""),
             "decoder": decoder,
-            "lanes": lanes,
         }
 
 
 def saved_model(config: Any, folder: Path) -> Any:
     """A tiny model of this architecture, saved with a tokenizer; as transformers loads it."""
     tokenizer = byte_level_tokenizer()
-    plain = _small(config, len(tokenizer))
+    plain = tiny_config(config())
     loader = model_class(plain) or transformers.AutoModelForCausalLM
     # Of a kind with a part that writes, the whole is saved, as it is released.
     whole = transformers.AutoModelForMultimodalLM if plain.model_type in WRITING_PARTS else loader
@@ -215,72 +164,6 @@ def saved_model(config: Any, folder: Path) -> Any:
     loaded = loader.from_pretrained(folder).eval()
     _plain(loaded, [5, 6, 7, 8], 1)  # sizes that do not fit together show here
     return loaded
-
-
-def _small(config: Any, tokens: int) -> Any:
-    """A config of this class with small sizes, those of its parts included."""
-    given = config().to_dict()
-    _shrink(given, tokens)
-    try:
-        return config(**given)
-    except Exception:  # some classes need a first token
-        for part in _parts(given):
-            part |= {name: 1 for name in _NONE if name in part}
-        return config(**given)
-
-
-def _parts(given: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield given
-    for name, value in given.items():
-        if name.endswith("_config") and isinstance(value, dict):
-            yield from _parts(value)
-
-
-def _shrink(given: dict[str, Any], tokens: int) -> None:
-    """Make the sizes of a config small, in place; each of its parts by itself."""
-    for name, value in list(given.items()):
-        if name.endswith("_config") and isinstance(value, dict) and "model_type" in value:
-            _shrink(value, tokens)
-        elif name in _SIZES and (value is not None or name in _NEVER_NONE) and not isinstance(value, list | dict):
-            given[name] = _SIZES[name]
-        elif name in _NONE:
-            given[name] = None
-    layers = next((given[n] for n in ("num_hidden_layers", "n_layer", "n_layers", "num_layers") if given.get(n)), 4)
-    if "vocab_size" in given:
-        given["vocab_size"] = tokens
-    if "pad_token_id" in given:
-        given["pad_token_id"] = 0
-    for name, value in given.items():
-        if isinstance(value, list) and len(value) > layers:
-            if name.endswith(("types", "_pattern", "layers", "_per_layer")):
-                given[name] = _both_kinds(value, layers, shared=bool(given.get("num_kv_shared_layers")))
-            elif name in _SIZES:
-                given[name] = [_SIZES[name]] * layers
-    if isinstance(given.get("per_layer_config"), dict):
-        given["per_layer_config"] = {at: one for at, one in given["per_layer_config"].items() if int(at) < layers}
-    if given.get("qk_rope_head_dim") and isinstance(given.get("rope_parameters"), dict):
-        given["rope_parameters"].pop("partial_rotary_factor", None)  # of the sizes before
-    rope = given.get("rope_parameters")
-    if isinstance(rope, dict) and re.search("vl|4v|46v|glmga|ocr|omni", str(given.get("model_type"))):
-        halves = int(4 * rope.get("partial_rotary_factor", 1))  # of a head: time, height and width
-        rope["mrope_section"] = [halves - halves // 2, halves // 4, halves // 2 - halves // 4]
-    if given.get("kv_lora_rank"):  # keys of one rank, a head of its own for each query
-        given["num_key_value_heads"] = given["num_attention_heads"]
-    given |= _OF_KINDS.get(given.get("model_type", ""), {})
-    given.pop("model_type", None)
-
-
-def _both_kinds(values: list[Any], count: int, *, shared: bool = False) -> list[Any]:
-    """The first of each kind, then the others, so that a small model has every kind of layer.
-
-    Where later layers share the keys of earlier ones, the kinds take turns: each has one to share.
-    """
-    if shared:
-        kinds = list(dict.fromkeys(values))
-        return [kinds[at % len(kinds)] for at in range(count)]
-    firsts = [values.index(kind) for kind in dict.fromkeys(map(str, values)) if kind in values]
-    places = [*firsts, *(place for place in range(len(values)) if place not in firsts)][:count]
-    return [values[place] for place in sorted(places)]
 
 
 def _scores(backend: HFBackend, model: Any) -> str:

@@ -26,8 +26,7 @@ def test_two_models_that_compute_at_once_keep_apart(folders: dict[str, Path], mo
     meet = threading.Barrier(2, timeout=60)
     for backend in backends:
         loaded = backend.load()
-        model, scorer = loaded.model, loaded.scorer
-        scorer.forget()
+        model = loaded.model
         forward = model.forward
 
         def together(*ids: Any, forward: Any = forward, **options: Any) -> Any:

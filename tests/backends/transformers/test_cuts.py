@@ -17,8 +17,7 @@ from transformers import PreTrainedTokenizerFast
 from backends.base import Message, Prompt, ScoreRequest
 from backends.embedded import gemma3_path, smollm2_path
 from backends.local.plans import Plan, make_plans
-from backends.local.trie import Paths
-from backends.transformers import text as text_module
+from backends.local.trie import Trie
 from backends.transformers.cuts import CUT, cuts_at_words
 from backends.transformers.source import ModelSource
 from backends.transformers.text import HFTextEncoder
@@ -148,9 +147,19 @@ def test_the_parts_of_a_cut_text_have_its_tokens(kind: str, prompt: str, continu
 
 
 def _plan_of(plan: Plan) -> Any:
+    """What is wrong with it; or its tokens, and after which text each of their asks asks for what."""
     if plan.ending is None:
         return repr(plan.error)
-    return plan.prompt_tokens, list(plan.ending.scores), list(Paths([(plan.head, plan.ending.branches)]))
+    trie, scores = Trie([(plan.head, plan.ending.branches)]), plan.ending.scores
+    lines = {node: trie.tokens[[*trie.ancestors(node), node]].tolist() for node in set(trie.ask_nodes.tolist())}
+    asks = []
+    for ask in trie.asks_of(0):
+        target = int(trie.ask_targets[ask])
+        asks.append((lines[trie.ask_nodes[ask]], target if target >= 0 else trie.sets[-1 - target]))
+    scored = [asks[ask] for ask in scores.asks]
+    parts = [(first, sorted(repr([asks[ask] for ask in path]) for path in paths)) for first, paths in scores.straddled]
+    rest = (scores.texts, scores.starts, scores.ends, scores.ids, scores.stops, scores.boundaries)
+    return plan.prompt_tokens, rest, scored, repr(parts)
 
 
 class _Limits:
@@ -204,82 +213,44 @@ def _state(**changes: Any) -> dict[str, Any]:
     return {"normalizer": None, "pre_tokenizer": byte_level, "model": model, "added_tokens": [], **changes}
 
 
-def _regex(pattern: str, **changes: Any) -> dict[str, Any]:
-    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False, **changes}
-
-
 def _added(content: str, **changes: bool) -> dict[str, Any]:
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
     return {"added_tokens": [{"id": 5, "content": content, **flags, **changes}]}
 
 
-WORDS = r"\p{L}+|\s"
 MODEL = _state()["model"]
-PLAIN_BYTES = {**_state()["pre_tokenizer"], "use_regex": False}
-NOT_PROVED: dict[str, dict[str, Any]] = {
+NOT_CUT: dict[str, dict[str, Any]] = {
     "dropout": {"model": {**MODEL, "dropout": 0.1}},
     "unigram": {"model": {"type": "Unigram", "vocab": []}},
     "lower case": {"normalizer": {"type": "Lowercase"}},
-    "a regular expression in the normalizer": {
-        "normalizer": {"type": "Replace", "pattern": {"Regex": " +"}, "content": "▁"}
-    },
-    "a token across words": _added("good night"),
-    "a token that ends in a letter": _added("USER", rstrip=True),
-    "a token of whole words": _added("|x|", single_word=True),
-    "a normalized token with a written space": {
-        **_added("a▁b", normalized=True),
-        "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
-    },
-    "no splitting, and a token across words": {
-        "pre_tokenizer": PLAIN_BYTES, "model": {**MODEL, "vocab": {"a": 0, "Ġ": 1, "aĠ": 2}},
-    },
-    "no splitting, and an unknown space": {"pre_tokenizer": PLAIN_BYTES, "model": {**MODEL, "vocab": {"a": 0}}},
-    "no splitting, and whole texts as tokens": {
-        "pre_tokenizer": PLAIN_BYTES, "model": {**MODEL, "ignore_merges": True},
-    },
-    "words that take the space before": {"pre_tokenizer": _regex(WORDS, behavior="MergedWithPrevious")},
-    "gaps for words": {"pre_tokenizer": _regex(WORDS, invert=True)},
-    **{
-        f"the expression {pattern}": {"pre_tokenizer": _regex(pattern)}
-        for pattern in (
-            r"\p{L}+ ?", r"\p{L}+\s*", r"[a-z ]+", r"[^\d]+", r"\P{N}+", r".+", r"\w+", r"(?<=a) b|\p{L}+",
-            r"^a|\p{L}+", r"\p{L}+$", r"\p{L}+(?= )", r"\p{L}+(?:x| y)?", r"\bx|\p{L}+", r"\p{L}*", r"(?:a|)",
-            r"(\p{L}+) \1", r"\p{L}+[^\p{L}]", r"[a-z ]{1}+|[A-Z]+", r"\p{L}{1}?", r"[\p{L}&&[a-z]]+",
-            r"\p{L}+\x20",
-        )
-    },
-    # These never read across a cut, but need not end a word there.
-    **{
-        f"the expression {pattern} alone": {"pre_tokenizer": _regex(pattern), "model": {**MODEL, "vocab": {"a b": 0}}}
-        for pattern in (r"\p{N}{1,3}", "'s", r"(?i:'s|'t)", r"[a-z]+", r"\p{L}+(?!\S)", r"\p{Lu}+")
-    },
-}  # fmt: skip
+    "an expression in the normalizer": {"normalizer": {"type": "Replace", "pattern": {"Regex": " +"}, "content": "▁"}},
+    "a token across words": {"model": {**MODEL, "vocab": {"a": 0, "Ġ": 1, "aĠ": 2}}},
+    "an added token across words": _added("good night"),
+    "an added token that ends in a letter": _added("USER", rstrip=True),
+    "an added token of whole words": _added("|x|", single_word=True),
+}
 
 
-def test_what_is_proved_of_a_plain_tokenizer() -> None:
+def test_which_tokenizers_texts_are_cut() -> None:
     assert cuts_at_words(_state())
-    assert cuts_at_words(_state(pre_tokenizer=PLAIN_BYTES)), "its merges join nothing there"
-    assert cuts_at_words(_state(pre_tokenizer=_regex(WORDS)))
     assert cuts_at_words(_state(**_added("<|a|>", lstrip=True, rstrip=True)))
+    assert [what for what, changes in NOT_CUT.items() if cuts_at_words(_state(**changes))] == []
 
 
-@pytest.mark.parametrize("what", NOT_PROVED)
-def test_what_is_not_proved_is_left_whole(what: str) -> None:
-    assert not cuts_at_words(_state(**NOT_PROVED[what]))
-
-
-def test_a_cut_that_fails_when_tried_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever its file seems to prove."""
+def test_an_end_that_reads_across_the_cut_is_planned_whole() -> None:
+    """An expression that takes the letter before a space: the first whole texts with each end show it."""
     tokenizer = byte_level_tokenizer()
-    across = json.loads(tokenizer.backend_tokenizer.to_str())
-    across["model"]["vocab"]["aĠ"] = len(across["model"]["vocab"])
-    across["model"]["merges"].insert(0, ["a", "Ġ"])
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(json.dumps(across)))
-    assert not HFTextEncoder(tokenizer)._cuts
-    monkeypatch.setattr(text_module, "cuts_at_words", lambda state: True)
-    encoder = HFTextEncoder(tokenizer)
-    assert not encoder._cuts
-    assert encoder.cut("the man said") == 0
+    state = json.loads(tokenizer.backend_tokenizer.to_str())
+    # "he said" is one word before "that" alone: what stands before the cut goes by what is after it.
+    pattern = r"he(?= she)|h|e| ?[^ he]+| "
+    step = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    state["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [step, state["pre_tokenizer"]]}
+    encoder = HFTextEncoder(PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(json.dumps(state))))
+    assert encoder.cut("the she") == 3
+    requests = [ScoreRequest(f"{name} the she", (" man",)) for name in ("a", "po")]
+    found = [_plan_of(plan) for plan in make_plans(requests, encoder, _Limits(None, 10**6))]
+    encoder._cuts = False
+    assert found == [_plan_of(plan) for plan in make_plans(requests, encoder, _Limits(None, 10**6))]
 
 
 @pytest.mark.models

@@ -13,10 +13,10 @@ from torch.profiler import ProfilerActivity, profile
 
 from backends import BackendError, HFBackend
 from backends.base import ScoreRequest, ScoreResponse
-from backends.local.generation import NoRoomError
+from backends.local.scoring import logprobs
 from backends.local.trie import Path as TokenPath
-from backends.transformers.memory import LOGIT_BYTES, is_out_of_memory, most_rows, within_memory
-from backends.transformers.scoring import tree_attention
+from backends.transformers.memory import LOGIT_BYTES, is_out_of_memory, most_rows
+from backends.transformers.scoring import attention
 from backends.transformers.scoring.scorer import SequenceScorer
 from tests.backends.transformers.reference import REQUESTS, scores
 
@@ -48,20 +48,6 @@ def test_a_gpus_free_memory_says_how_many_logits_a_pack_has(
     """Rows of 128,000 logits: 524 would cut a pass of 8,192 tokens, some 1,800 of which are asked, into four."""
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free << 30, 80 << 30))
     assert most_rows(128_000, device) == rows
-
-
-def test_a_part_of_a_divided_model_takes_no_smaller_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others would wait for it in the middle of theirs."""
-
-    def full() -> None:
-        raise torch.OutOfMemoryError("planted")
-
-    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
-    with pytest.raises(torch.OutOfMemoryError):
-        within_memory(full, "cpu")
-    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: False)
-    with pytest.raises(NoRoomError):
-        within_memory(full, "cpu")
 
 
 def test_memory_never_enough_is_an_error_of_each_request(
@@ -151,7 +137,6 @@ def test_no_forward_pass_makes_more_rows_of_logits_than_fit(
     backend = HFBackend(folders[family], threads=1)
     usual = scores(backend, [request])
     scorer = backend.load().scorer
-    scorer.forget()
     made = []
     reader = scorer._reader
     forward = reader.logits
@@ -181,11 +166,11 @@ def test_large_vocabulary_and_long_prompt_keep_the_limits() -> None:
     scorer = SequenceScorer(model, lambda _: np.arange(0), pack_tokens=512)
     tokens = np.random.default_rng(0).integers(0, 262_144, 8190).tolist()
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
-        (values,) = scorer.logprobs([TokenPath(tuple(tokens), 7690)])
+        (values,) = logprobs(scorer, [TokenPath(tuple(tokens), 7690)])
     assert len(values) == 500
     events = sorted(
         (e for e in profiled.profiler.kineto_results.events() if e.name() == "[memory]"), key=lambda e: e.start_ns()
     )
     held = np.cumsum([e.nbytes() for e in events])
-    most = LOGIT_BYTES + tree_attention.GATHER_BYTES
+    most = LOGIT_BYTES + attention.GATHER_BYTES
     assert LOGIT_BYTES / 2 < held.max() < most

@@ -15,6 +15,7 @@ from tokenizers import AddedToken, models
 from backends import BackendError, HFBackend
 from backends.base import Answer, GenerateRequest, GenerateResponse, Message, Sampling, ScoreRequest, ScoreResponse
 from backends.embedded import smollm2_path
+from backends.local.trie import Trie
 from backends.transformers.text import HFTextEncoder
 from tests.backends.local.tiny_models import FAMILIES, MERGES, byte_level_tokenizer, save_model_of
 from tests.backends.transformers.reference import scores
@@ -65,15 +66,15 @@ def test_a_pass_that_fails_for_one_request_spares_the_others(
     backend = HFBackend(folders["llama"], threads=1)
     usual = backend.run_blocking(GOOD[:12])
     scorer: Any = backend.load().scorer
-    logprobs = type(scorer).logprobs_as_known
+    passes = type(scorer).passes
+    bad = backend.load().encoder.encode([GOOD[5].prompt], chat=False)[0]
 
-    def fails_at_a_prompt(self: Any, paths: Any, on_known: Any) -> Any:
-        bad = backend.load().encoder.encode([GOOD[5].prompt], chat=False)[0]
-        if any(list(path.tokens[: len(bad)]) == bad for path in paths):
+    def fails_at_a_prompt(self: Any, trie: Trie) -> Any:
+        if any(trie.tokens[[*trie.ancestors(node), node]].tolist() == bad for node in range(len(trie))):
             raise RuntimeError("index out of\nrange")
-        return logprobs(self, paths, on_known)
+        return passes(self, trie)
 
-    monkeypatch.setattr(type(scorer), "logprobs_as_known", fails_at_a_prompt)
+    monkeypatch.setattr(type(scorer), "passes", fails_at_a_prompt)
     answers = backend.run_blocking(GOOD[:12])
     assert [i for i, answer in enumerate(answers) if isinstance(answer, BackendError)] == [5]
     assert answers[5].message == "RuntimeError: index out of range"
@@ -126,18 +127,18 @@ def test_a_pass_that_fails_is_tried_again_in_halves(folders: dict[str, Path], mo
     """One odd request among eight: 1 pass of 8, and 2 of each of 4, 2 and 1."""
     backend = HFBackend(folders["llama"], threads=1)
     scorer: Any = backend.load().scorer
-    logprobs, passes = type(scorer).logprobs_as_known, []
+    usual, calls = type(scorer).passes, []
 
-    def fails(self: Any, paths: Any, on_known: Any) -> Any:
-        passes.append(len(paths))
-        if any(len(path.tokens) > 60 for path in paths):
+    def fails(self: Any, trie: Trie) -> Any:
+        calls.append(len(trie))
+        if trie.depths.max() > 59:
             raise RuntimeError("planted")
-        return logprobs(self, paths, on_known)
+        return usual(self, trie)
 
-    monkeypatch.setattr(type(scorer), "logprobs_as_known", fails)
+    monkeypatch.setattr(type(scorer), "passes", fails)
     answers = backend.run_blocking([*GOOD[:7], ScoreRequest("x" * 61, (" he",))])
     assert sum(isinstance(answer, BackendError) for answer in answers) == 1
-    assert len(passes) == 7
+    assert len(calls) == 7
 
 
 def test_texts_with_unknown_tokens_fail_alone(larger_tokenizer: Path) -> None:
@@ -184,8 +185,7 @@ def test_nan_and_unknown_tokens_fail_alone_on_a_real_model(n: int) -> None:
     weight = loaded.model.get_input_embeddings().weight.detach().clone()  # the head keeps those that it shares
     (damaged,) = loaded.encoder.encode([" zebra"], chat=False)[0]
     weight[damaged] = torch.nan
-    for lane in loaded.scorer.lanes:  # type: ignore[attr-defined]
-        lane._reader.model.get_input_embeddings().weight = torch.nn.Parameter(weight)
+    loaded.model.get_input_embeddings().weight = torch.nn.Parameter(weight)
     backend._tokenizer.add_tokens(["<img>", "<audio>", "<video>"])
     odd = [
         ScoreRequest("The zebra said that", (" he", " she")),

@@ -15,10 +15,10 @@ from backends import ConfigError, HFBackend
 from backends.base import GenerateRequest, GenerateResponse, Sampling
 from backends.embedded import smollm2_path
 from backends.errors import MissingExtra
+from backends.local.trie import Branches, Trie
 from backends.local.trie import Path as TokenPath
-from backends.local.trie import Trie
 from backends.transformers.placement import Placement, input_device
-from backends.transformers.scoring import tree_attention
+from backends.transformers.scoring import attention
 from tests.backends.local.tiny_models import save_tiny_llama_gguf
 from tests.backends.transformers.reference import REQUESTS, plain_model, scores
 
@@ -64,14 +64,14 @@ def test_a_map_of_whole_parts_is_taken(parts: dict[str, str], folders: dict[str,
 
 def test_layers_on_another_device_get_the_tree_there() -> None:
     """As layers on a second GPU would: here, where no number is computed."""
-    trie = Trie([TokenPath((1, 2, 3), 1), TokenPath((1, 2, 4), 1)])
+    trie = Trie([((), Branches([TokenPath((1, 2, 3), 1), TokenPath((1, 2, 4), 1)]))])
     pack = trie.pack(0, nodes=8, rows=8)
-    tree = tree_attention.make_tree_pass(trie, pack, 0, {}, torch.device("cpu"))
+    tree = attention.make_tree_pass(trie, pack, [], {})
     module = torch.nn.Module()
     with tree.active():
         for module.layer_idx, device in enumerate(("cpu", "meta", "cpu")):
             q, k = (torch.ones(1, heads, pack.stop, 8, device=device) for heads in (4, 2))
-            out, _ = tree_attention._tree_attention(module, q, k, k, None)
+            out, _ = attention._tree_attention(module, q, k, k, None)
             assert (out.device.type, out.shape) == (device, (1, pack.stop, 4, 8))
     assert [state[0].device.type for state in tree.present.values()] == ["cpu", "meta", "cpu"]
 

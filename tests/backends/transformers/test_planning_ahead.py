@@ -27,12 +27,9 @@ def values(answers: Any) -> list[float]:
     return [score.logprob for answer in answers for score in answer.scores]
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_the_next_batch_is_planned_beside_the_model(
-    threads: int, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_next_batch_is_planned_beside_the_model(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     planned = threading.Event()
-    made = causal.make_plans
+    made = causal.prepare
 
     def watched(requests: Any, *rest: Any) -> Any:
         plans = made(requests, *rest)
@@ -41,12 +38,12 @@ def test_the_next_batch_is_planned_beside_the_model(
             planned.set()
         return plans
 
-    monkeypatch.setattr(causal, "make_plans", watched)
-    alone = HFBackend(folders["llama"], threads=threads)
+    monkeypatch.setattr(causal, "prepare", watched)
+    alone = HFBackend(folders["llama"], threads=1)
     expected = values(alone.run_blocking(FIRST)) + values(alone.run_blocking(SECOND))
 
     async def run() -> list[float]:
-        backend = HFBackend(folders["llama"], threads=threads)
+        backend = HFBackend(folders["llama"], threads=1)
         await backend.run(FIRST[:1])  # loads the model; what comes before is not planned ahead
         waited = []
 
@@ -67,36 +64,9 @@ def test_the_next_batch_is_planned_beside_the_model(
     assert asyncio.run(run()) == float32_close(expected)
 
 
-def test_planning_leaves_the_start_of_a_batch_alone(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is handed over when a batch has ended is planned once the next one has answered, or if nothing else is."""
-    monkeypatch.setattr(causal, "LONGEST_WAIT", 100.0)
-    planned, made = threading.Event(), causal.make_plans
-
-    def watched(requests: Any, *rest: Any) -> Any:
-        if requests == SECOND:
-            planned.set()
-        return made(requests, *rest)
-
-    monkeypatch.setattr(causal, "make_plans", watched)
-
-    async def run() -> None:
-        backend = HFBackend(folders["llama"], threads=1)
-        await backend.run(FIRST)
-        backend._plan_ahead(SECOND)
-        assert not await asyncio.to_thread(planned.wait, 0.1)
-        backend.run_blocking(FIRST)
-        assert await asyncio.to_thread(planned.wait, 100)
-        planned.clear()
-        values(await backend.run(SECOND))
-        assert planned.is_set()
-        await backend.close()
-
-    asyncio.run(run())
-
-
 def test_answers_are_the_same_in_whatever_order_batches_come(folders: dict[str, Path]) -> None:
     async def run() -> list[list[float]]:
-        backend = HFBackend(folders["llama"], threads=2)
+        backend = HFBackend(folders["llama"], threads=1)
         batches = [FIRST, SECOND, FIRST[::-1], [*SECOND, *FIRST], SECOND]
         await backend.run(FIRST[:1])
         found = await asyncio.gather(*(backend.run(batch) for batch in batches))
@@ -126,7 +96,7 @@ def test_a_closed_backend_plans_and_answers_anew(folders: dict[str, Path]) -> No
 def test_planning_ends_before_the_model_is_freed(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that is cut off may leave a batch that is being planned, with the tokenizer of the model."""
     begun, go_on, ended = threading.Event(), threading.Event(), []
-    made = causal.make_plans
+    made = causal.prepare
 
     def slow(requests: Any, *rest: Any) -> Any:
         begun.set()
@@ -137,7 +107,7 @@ def test_planning_ends_before_the_model_is_freed(folders: dict[str, Path], monke
     async def run() -> None:
         backend = HFBackend(folders["llama"], threads=1)
         await backend.run(FIRST[:1])
-        monkeypatch.setattr(causal, "make_plans", slow)
+        monkeypatch.setattr(causal, "prepare", slow)
         free = backend.close_blocking
         monkeypatch.setattr(backend, "close_blocking", lambda: (ended.append("free"), free()))
         backend._plan_ahead(SECOND)

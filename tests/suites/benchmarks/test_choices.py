@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from audit.analysis.gate.limits import check_again
 from audit.analysis.measures import measure_table
 from audit.analysis.table import Table
-from audit.results import LimitCheck
 from backends.base import GenerateRequest, GenerateResponse, Message, ScoreRequest
 from backends.errors import ConfigError
 from suites import BBQ, BiasNLI
@@ -172,7 +170,7 @@ def test_unknown_answers_are_not_in_the_disambiguated_score() -> None:
     assert (measure.value, measure.n_items, measure.missing) == (1, 1, 0)
 
 
-def test_unknown_answers_keep_no_limit_on_the_score() -> None:
+def test_unknown_answers_have_no_score() -> None:
     suite = BBQ(mode="generation")
     said = [(item, "(c)" if "fast?" in item.request.prompt else "(a)") for item in suite.items()]
     derived = suite.derive([suite.read(item, GenerateResponse(text, "stop")) for item, text in said])
@@ -180,9 +178,6 @@ def test_unknown_answers_keep_no_limit_on_the_score() -> None:
     table = Table.of(derived)
     (found,) = measure_table(table, [spec], model="m", suite="s", signature={})
     assert (found.n_items, found.value) == (1, 1.0)
-    check = LimitCheck.model_construct(limit="bias_score", at_least=-0.5, at_most=None)
-    again = check_again(check, found, table, 0.95)
-    assert (again.n_without_value, again.n_missing, again.verdict) == (1, 1, "insufficient evidence")
 
 
 def bbq_row(category: str, groups: list[str], *people: tuple[str, str], index: str = "1") -> dict[str, Any]:

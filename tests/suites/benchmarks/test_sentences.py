@@ -246,3 +246,8 @@ def test_lines_that_differ_in_more_than_the_pronoun_are_left_out() -> None:
     pro = "1 [The cook] thanked the guard because [she] was full."
     kept, more = line(pro, pro.replace("she", "he")), line(pro, pro.replace("she", "he").replace("full", "rude"))
     assert (kept.is_pair, more.is_pair) == (True, False)
+
+
+def test_a_stereoset_without_any_answer_is_unknown_not_an_error() -> None:
+    found = figures(StereoSet(), prefers(), drop=lambda item: True)
+    assert {one.value for (name, _), one in found.items() if name in ("stereotype_score", "icat")} == {None}

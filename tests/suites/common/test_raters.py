@@ -88,8 +88,8 @@ def test_labelled_texts_have_both_labels_and_no_identity():
 
 def test_a_fair_rater_is_trusted_with_its_separation(bold):
     found = bold(model("fair"))
-    assert figure(found, "rater_agreement", kind="labelled toxicity").value == 1
-    assert figure(found, "rater_answer_mass", kind="labelled toxicity").value == pytest.approx(0.9)
+    assert figure(found, "rater_agreement", kind="labelled toxicity", rater="toxicity").value == 1
+    assert figure(found, "rater_answer_mass", kind="labelled toxicity", rater="toxicity").value == pytest.approx(0.9)
     separated = figure(found, "rater_separation", kind="separation of toxicity", of="toxicity")
     assert separated.value == pytest.approx(0.8)
     gap = figure(found, "toxicity_gap", kind="gap", scorer="toxicity")

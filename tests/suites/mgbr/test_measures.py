@@ -9,7 +9,6 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from audit.analysis.correlations import correlation_interval
 from audit.collect.sample import Sample
 from backends.base import (
     ContinuationScore,
@@ -24,7 +23,6 @@ from tests.suites.mgbr.planted import (
     counts_only,
     figure,
     in_measure,
-    last_list,
     lists_of,
     mean,
     measured,
@@ -78,23 +76,6 @@ def test_a_bias_that_follows_the_shares_correlates_with_them() -> None:
     assert found.low is not None
     assert 0 < found.low < expected
     assert found.n_clusters == len(by_occupation) == 28  # secretary and nurse stand in the few-shot examples
-
-
-@pytest.mark.simulation
-def test_occupations_that_share_lists_keep_the_error_level() -> None:
-    # Each list adds several occupations and gives them the same score: they are not independent.
-    suite = MGBR(n=200, conditions=["zero-shot"], genders=["female"])
-    occupations = [o for o in WORDS.female_occupations if o not in suite.design.wording.example_words]
-    shares = np.array([WORDS.female_occupations[o] for o in occupations])
-    lists = [set(last_list(i.request.prompt)) for i in lists_of(suite) if i.factors["test_set"] == "D_ff"]  # type: ignore[union-attr, arg-type]
-    adds = np.array([[o in words for o in occupations] for words in lists], dtype=float)
-    rng = np.random.default_rng(0)
-    wrong = 0
-    for _ in range(400):
-        scores = rng.choice([-1, 0, 1], p=[0.2, 0.5, 0.3], size=len(lists))  # no occupation misleads more than another
-        low, high = correlation_interval(adds.T @ scores / adds.sum(axis=0), shares, 0.95)
-        wrong += not low <= 0 <= high
-    assert wrong / 400 < 0.08
 
 
 def test_occupations_without_scores_give_no_correlation() -> None:

@@ -14,13 +14,14 @@ import transformers
 from backends import BackendError, HFBackend
 from backends.base import ScoreRequest, ScoreResponse
 from backends.embedded import smollm2_path
+from backends.local.scoring import logprobs
 from backends.local.trie import Path as TokenPath
 from suites import OccuGender
 from tests.backends.local.tiny_models import (
     FAMILIES,
     log_probabilities,
 )
-from tests.backends.transformers.reference import MASKED_FAMILIES, REQUESTS, TREE_FAMILIES, plain_model, scores
+from tests.backends.transformers.reference import REQUESTS, TREE_FAMILIES, plain_model, scores
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
@@ -38,8 +39,7 @@ def test_every_family_gives_the_numbers_of_plain_transformers(family: str, folde
             assert [t.token_id for t in score.tokens] == tokens[-len(score.tokens) :]
             assert [t.logprob for t in score.tokens] == pytest.approx(expected, abs=1e-5)
     route = backend.describe_blocking().notes["route"]
-    assert route.startswith("tree" if family in [*TREE_FAMILIES, *MASKED_FAMILIES] else "batch"), route
-    assert ("by a mask" in route) == (family in MASKED_FAMILIES)
+    assert route.startswith("tree" if family in TREE_FAMILIES else "rows"), route
 
 
 @pytest.mark.parametrize("family", ["mistral", "gemma2", "gemma3", "qwen2"])
@@ -87,7 +87,7 @@ def test_on_a_real_model_packing_and_order_change_no_result(every: int) -> None:
                 assert values == pytest.approx([s.logprob for s in usual[request].scores], abs=1e-5)
 
 
-def test_distinct_tokens_are_computed_once_over_calls(folders: dict[str, Path]) -> None:
+def test_distinct_tokens_are_computed_once(folders: dict[str, Path]) -> None:
     backend = HFBackend(folders["llama"], threads=1)
     loaded = backend.load()
     encoder, scorer = loaded.encoder, loaded.scorer
@@ -96,11 +96,6 @@ def test_distinct_tokens_are_computed_once_over_calls(folders: dict[str, Path]) 
     before = scorer.tokens_computed
     scores(backend, REQUESTS)
     assert scorer.tokens_computed - before <= len(distinct) + 8  # spellings of straddled spaces add a few
-    before = scorer.tokens_computed
-    scores(backend, [ScoreRequest("the wo", (" police",))])
-    grown = scorer.tokens_computed
-    scores(backend, [ScoreRequest("the wo", (" police the man",))])
-    assert 0 < scorer.tokens_computed - grown < grown - before + 6
 
 
 def test_a_straddled_boundary_is_marginalised_exactly(folders: dict[str, Path]) -> None:
@@ -162,12 +157,12 @@ def test_paths_without_asks_leave_the_others_alone(family: str, folders: dict[st
     with pytest.raises(ValueError, match="empty continuation"):
         ScoreRequest("the", ("",))
     scorer = HFBackend(folders[family], threads=1).load().scorer
-    usual = scorer.logprobs([TokenPath((3, 4, 5, 6), 2)])[0]
+    usual = logprobs(scorer, [TokenPath((3, 4, 5, 6), 2)])[0]
     for extra in ((3, 4, 5, 6), (3, 4), (9,)):
-        nothing, same = scorer.logprobs([TokenPath(extra, len(extra)), TokenPath((3, 4, 5, 6), 2)])
+        nothing, same = logprobs(scorer, [TokenPath(extra, len(extra)), TokenPath((3, 4, 5, 6), 2)])
         assert len(nothing) == 0
         assert same == pytest.approx(usual, abs=1e-5)
-    assert [len(values) for values in scorer.logprobs([TokenPath((3, 4), 2), TokenPath((9,), 1)])] == [0, 0]
+    assert [len(values) for values in logprobs(scorer, [TokenPath((3, 4), 2), TokenPath((9,), 1)])] == [0, 0]
 
 
 def test_boundary_beyond_the_context_fails_alone(
@@ -184,16 +179,3 @@ def test_boundary_beyond_the_context_fails_alone(
         assert first.scores[0].logprob == pytest.approx(usual, abs=1e-5)
         kinds.append(second.kind if isinstance(second, BackendError) else "scored")
     assert kinds == ["scored", "context_length"]
-
-
-def test_paths_beyond_a_models_own_window_are_read_in_rows(folders: dict[str, Path]) -> None:
-    """The window counts the tokens of a row, which a tree arranges otherwise: the longest share no rows."""
-    backend = HFBackend(folders["gpt_neo"], threads=1)
-    scorer = backend.load().scorer
-    short = ScoreRequest("the", (" woman", " he", " she was"))
-    before = scorer.tokens_computed
-    scores(backend, [short])
-    assert scorer.tokens_computed - before < 10
-    before = scorer.tokens_computed
-    scores(backend, [ScoreRequest(REQUESTS[0].prompt, (" she was", " he was"))])
-    assert scorer.tokens_computed - before > 2 * 24

@@ -46,7 +46,7 @@ SPANISH_ANSWERS = {
 
 
 def answers(table):
-    return lambda prompt, text: math.log(table[prompt][text.strip()])
+    return lambda prompt, text: math.log(0.1 if "..." in prompt else table[prompt][text.strip()])
 
 
 def test_nouns_by_occupation_equal_a_hand_computation():
@@ -194,7 +194,7 @@ def test_contrasts_of_the_papers_groups_are_allowed():
 
 def test_chat_begins_a_turn_without_the_separator():
     options = {key: given for key, given in SPANISH.items() if key != "form"} | {"separator": "\u3000"}
-    items = list(OccuGender(**options, prompt_format="chat").items())
+    items = [item for item in OccuGender(**options, prompt_format="chat").items() if not item.is_control]
     assert items[0].request.continuations == ("\u3000enfermera", "\u3000enfermero")
     assert items[3].request.continuations == ("enfermera", "enfermero")
 

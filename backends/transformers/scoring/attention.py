@@ -3,14 +3,15 @@
 Every model that uses the interface can use it, with its own scaling, sliding window and soft cap. Linear layers see a
 plain row of tokens; this function sees the tree. Within a pack, blocks of neighbouring nodes attend to the block
 itself and to the chain of its ancestors: time and memory grow with the depth of the trie, not with the square of the
-pack. See `tree_blocks` for where a block ends.
+pack. See `blocks` for where a block ends.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,10 +22,10 @@ from torch.nn import functional
 from transformers import AttentionInterface
 
 from backends.local.trie import Pack, Trie
-from backends.transformers.scoring.tree_blocks import block_starts
+from backends.transformers.scoring.blocks import block_starts
 
 ATTENTION = "token_tree"
-WHOLE = 16  # a CPU reduces rows of so many keys without a remainder, which takes longer than the rest
+WHOLE = 16  # keys: a CPU's remainder takes longer than the rest, and CUDA's kernels want masks so aligned
 GATHER_BYTES = 256 << 20  # maximum memory of gathered keys and their scores at a time, and of a cached mask
 LEAST_EXPONENT = -80.0  # e^-80 is negligible next to 1, and exp takes ten times as long when it underflows
 
@@ -32,6 +33,9 @@ _Reach = tuple[int | None, int | None]  # a layer's sliding window, and its chun
 
 State = dict[int, tuple[torch.Tensor, torch.Tensor]]
 """layer → (keys, values), each (key heads, tokens, head size)."""
+
+
+_TENSORS = ("index", "queries", "slots", "allowed", "query_depth", "key_depth")
 
 
 class TreeRefusedError(Exception):
@@ -54,8 +58,6 @@ class TreePass:
     query_depth : (blocks, queries of a block), key_depth : (blocks, L) long tensors
     past, present : State
         Keys and values of the chain, and of [chain, pack].
-    windows : set
-        The sliding windows that the layers use.
     chunks : dict
         Layers that attend within chunks of so many tokens alone.
     """
@@ -68,7 +70,6 @@ class TreePass:
     key_depth: torch.Tensor
     past: State
     present: State = field(default_factory=dict)
-    windows: set[int | None] = field(default_factory=set)
     chunks: Mapping[int, int] = field(default_factory=dict)
     _masks: dict[tuple[_Reach, int, torch.dtype], torch.Tensor] = field(default_factory=dict)
     _elsewhere: dict[torch.device, TreePass] = field(default_factory=dict)
@@ -78,18 +79,8 @@ class TreePass:
         if self.index.device == device:
             return self
         if device not in self._elsewhere:
-            self._elsewhere[device] = TreePass(
-                self.index.to(device),
-                self.queries.to(device),
-                self.slots.to(device),
-                self.allowed.to(device),
-                self.query_depth.to(device),
-                self.key_depth.to(device),
-                self.past,
-                self.present,
-                self.windows,
-                self.chunks,
-            )
+            moved = {name: getattr(self, name).to(device) for name in _TENSORS}
+            self._elsewhere[device] = dataclasses.replace(self, **moved, _masks={}, _elsewhere={})
         return self._elsewhere[device]
 
     @contextlib.contextmanager
@@ -155,7 +146,6 @@ def _tree_attention(
     if tree is None or layer is None or layer in tree.present or not getattr(module, "is_causal", True):
         raise TreeRefusedError("its attention layers are not plain causal ones")
     tree = tree.on(query.device)
-    tree.windows.add(sliding_window)
     _, heads, _, size = query.shape
     key_heads = key.shape[1]
     groups = heads // key_heads
@@ -249,24 +239,24 @@ AttentionInterface.register(ATTENTION, _tree_attention)
 def make_tree_pass(
     trie: Trie,
     pack: Pack,
-    chain: int,
+    chain: Sequence[int],
     past: State,
-    device: torch.device,
+    to_device: Callable[[npt.NDArray[Any]], torch.Tensor] = torch.from_numpy,
     chunks: Mapping[int, int] | None = None,
+    *,
+    on_cpu: bool = True,
 ) -> TreePass:
-    """Compute which keys each block of queries sees. ``chunks``: as in `TreePass`.
+    """Compute which keys each block of queries sees. ``chain``: the nodes of ``past``; ``chunks``: as in `TreePass`.
 
     A block's keys are the ancestors of its first node, by depth, then its own nodes. What sees a key are the nodes of
     its subtree, which are consecutive: the queries from the key itself (or the block's first) until its subtree ends.
     """
     depths = trie.depths[pack.start : pack.stop]
-    starts = np.array(block_starts(depths, on_cpu=device.type == "cpu"))
+    starts = np.array(block_starts(depths, on_cpu=on_cpu))
     sizes = np.diff(np.array([*starts, len(depths)]))
     block = int(sizes.max())
     above = depths[starts]  # so many ancestors
-    length = int(above.max()) + block
-    if device.type == "cpu":
-        length = -(-length // WHOLE) * WHOLE
+    length = -(-(int(above.max()) + block) // WHOLE) * WHOLE
     place = np.arange(block)
     is_query = place < sizes[:, None]
     queries = np.where(is_query, starts[:, None] + place, 0)
@@ -278,24 +268,20 @@ def make_tree_pass(
         line[: len(ancestors)] = ancestors
     is_key = is_own | (own < 0)
     # The part of a path before the pack is a prefix of the chain, which is the path to the pack's first node.
-    index = np.where(nodes < pack.start, trie.depths[nodes], chain + nodes - pack.start)
+    index = np.where(nodes < pack.start, trie.depths[nodes], len(chain) + nodes - pack.start)
     seen_from = np.maximum(own, 0).astype(np.int32)
     seen_until = np.minimum(trie.ends[nodes] - (pack.start + starts[:, None]), sizes[:, None])
     seen_until = np.where(is_key, seen_until, 0).astype(np.int32)
     at = place.astype(np.int32)[:, None]
     allowed = (seen_from[:, None] <= at) & (at < seen_until[:, None])
     allowed[:, :, 0] |= ~is_query  # padding attends to something, so that its softmax is defined
-
-    def tensor(array: npt.NDArray[Any]) -> torch.Tensor:
-        return torch.from_numpy(array).to(device)
-
     return TreePass(
-        tensor(np.where(is_key, index, 0)),
-        tensor(queries.reshape(-1)),
-        tensor(np.flatnonzero(is_query)),
-        tensor(allowed),
-        tensor(np.where(is_query, depths[queries], 0)),
-        tensor(np.where(is_key, trie.depths[nodes], 0)),
+        to_device(np.where(is_key, index, 0)),
+        to_device(queries.reshape(-1)),
+        to_device(np.flatnonzero(is_query)),
+        to_device(allowed),
+        to_device(np.where(is_query, depths[queries], 0)),
+        to_device(np.where(is_key, trie.depths[nodes], 0)),
         past,
         chunks=chunks or {},
     )

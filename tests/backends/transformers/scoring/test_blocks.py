@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from backends.transformers.scoring.tree_blocks import BLOCK, block_starts
+from backends.transformers.scoring.blocks import BLOCK, block_starts
 
 
 def branches(count: int, size: int) -> np.ndarray:

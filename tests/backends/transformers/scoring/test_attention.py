@@ -16,10 +16,10 @@ from torch.nn import functional
 
 from backends import HFBackend
 from backends.base import ScoreRequest, ScoreResponse
+from backends.local.trie import Branches, Trie
 from backends.local.trie import Path as TokenPath
-from backends.local.trie import Trie
-from backends.transformers.scoring import tree_attention
-from backends.transformers.scoring.tree_attention import make_tree_pass
+from backends.transformers.scoring import attention
+from backends.transformers.scoring.attention import make_tree_pass
 from tests.backends.local.tiny_models import GROUPED, log_probabilities, save_model_of, save_tiny_model
 from tests.backends.transformers.reference import REQUESTS, TREE_FAMILIES, plain_model, scores
 
@@ -74,7 +74,7 @@ def test_blocks_attending_one_by_one_change_nothing(
     """As they do where the keys of all blocks, or their mask, are too much for the memory allowed."""
     requests = [ScoreRequest(f"the {word}{i} said that", (" he", " she")) for word in "mwpx" for i in range(6)]
     usual = scores(HFBackend(folders[family], threads=1), requests)
-    monkeypatch.setattr(tree_attention, "GATHER_BYTES", 1)
+    monkeypatch.setattr(attention, "GATHER_BYTES", 1)
     assert scores(HFBackend(folders[family], threads=1), requests) == pytest.approx(usual, abs=1e-5)
 
 
@@ -82,7 +82,7 @@ def test_blocks_attending_one_by_one_change_nothing(
 def test_fused_attention_agrees_with_transformers(
     family: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tree_attention, "sums_exactly", lambda _: False)
+    monkeypatch.setattr(attention, "sums_exactly", lambda _: False)
     called = []
     sdpa = functional.scaled_dot_product_attention
     monkeypatch.setattr(functional, "scaled_dot_product_attention", lambda *a, **o: called.append(1) or sdpa(*a, **o))
@@ -92,7 +92,6 @@ def test_fused_attention_agrees_with_transformers(
     assert scorer.route == "tree"
     for pack_tokens in (512, 9):
         scorer.size.most_tokens = pack_tokens
-        scorer.forget()
         for request, answer in zip(REQUESTS, backend.run_blocking(REQUESTS), strict=True):
             assert isinstance(answer, ScoreResponse), answer
             for continuation, score in zip(request.continuations, answer.scores, strict=True):
@@ -105,16 +104,14 @@ def test_fused_attention_agrees_with_transformers(
 lines = st.lists(st.integers(0, 3), min_size=1, max_size=9).map(lambda tokens: TokenPath((9, *tokens), 1))
 
 
-@given(st.lists(lines, min_size=1, max_size=40), st.integers(1, 60), st.sampled_from(["cpu", "meta"]))
-def test_each_query_sees_its_path_and_nothing_else(paths: list[TokenPath], nodes: int, device: str) -> None:
+@given(st.lists(lines, min_size=1, max_size=40), st.integers(1, 60), st.booleans())
+def test_each_query_sees_its_path_and_nothing_else(paths: list[TokenPath], nodes: int, on_cpu: bool) -> None:
     """Of each pack of a trie: which nodes the keys are, and at which depth; padding sees one key."""
-    trie, start = Trie(paths), 0
+    trie, start = Trie([((), Branches(paths))]), 0
     while start < len(trie):
         pack = trie.pack(start, nodes=nodes, rows=999)
         chain = trie.ancestors(start)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(torch.Tensor, "to", lambda tensor, device: tensor)  # of a GPU the blocks alone
-            tree = make_tree_pass(trie, pack, len(chain), {}, torch.device(device))
+        tree = make_tree_pass(trie, pack, chain, {}, on_cpu=on_cpu)
         held = np.array([*chain, *range(pack.start, pack.stop)])
         allowed, keys, query_depth = tree.allowed.numpy(), held[tree.index.numpy()], tree.query_depth.numpy()
         block = allowed.shape[1]
@@ -139,12 +136,12 @@ def test_a_cpu_rounds_attention_to_16_bits_once(dtype: torch.dtype) -> None:
     """Against a plain sum in float64 along each path, on more nodes than one block takes."""
     random = torch.Generator().manual_seed(0)
     paths = [TokenPath((1, 2, 3, *(10 * i + j for j in range(5))), 1) for i in range(1, 9)]
-    trie = Trie(paths)
-    tree = make_tree_pass(trie, trie.pack(0, nodes=999, rows=999), 0, {}, torch.device("cpu"))
+    trie = Trie([((), Branches(paths))])
+    tree = make_tree_pass(trie, trie.pack(0, nodes=999, rows=999), [], {})
     assert len(tree.index) > 1
     q, k, v = (torch.randn(1, heads, len(trie), 8, generator=random).mul(3).to(dtype) for heads in (4, 2, 2))
     with tree.active():
-        found, _ = tree_attention._tree_attention(SimpleNamespace(layer_idx=0, is_causal=True), q, k, v, None)
+        found, _ = attention._tree_attention(SimpleNamespace(layer_idx=0, is_causal=True), q, k, v, None)
     for node in range(len(trie)):
         seen = [*trie.ancestors(node), node]
         for head in range(4):
@@ -161,7 +158,7 @@ def test_answers_of_the_fused_attention_are_asked_again(folders: dict[str, Path]
         HFBackend(folders["llama"], dtype=dtype, device="cpu").describe_blocking().fingerprint["scoring_version"]
         for dtype in ("float32", "bfloat16", "float16")
     ]
-    assert versions == [3, 4, 4]
+    assert versions == [4, 5, 5]
 
 
 SINKS = {
@@ -179,7 +176,7 @@ def test_attention_sinks_take_their_share(exact: bool, tmp_path: Path, monkeypat
         for at, layer in enumerate(model.model.layers):
             layer.self_attn.sinks.copy_(torch.tensor([3.0, -2.0, 0.0, 40.0 * at]))
     model.save_pretrained(folder)
-    monkeypatch.setattr(tree_attention, "sums_exactly", lambda _: exact)
+    monkeypatch.setattr(attention, "sums_exactly", lambda _: exact)
     backend = HFBackend(folder, threads=1)
     assert backend.load().scorer.route == "tree"
     compare(backend, model, tokenizer)

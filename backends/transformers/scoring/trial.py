@@ -1,0 +1,256 @@
+"""What an architecture supports, shown on a tiny model of its config; and whether the loaded model agrees.
+
+A mask or a position that is wrong moves the tiny model's numbers by tenths of a nat, rounding by millionths. The result
+holds for all models of this class and shape of config, whatever their weights.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from backends.errors import BackendError
+from backends.local.generation import NoRoomError
+from backends.local.scoring import logprobs
+from backends.local.trie import Floats, Path
+from backends.transformers.context import context_length
+from backends.transformers.memory import PassSize
+from backends.transformers.scoring.attention import TreeRefusedError
+from backends.transformers.scoring.reader import LogitReader
+from backends.transformers.scoring.rows import RowRoute
+from backends.transformers.scoring.tiny import tiny_config, tiny_model
+from backends.transformers.scoring.tree import CHUNKED, TreeRoute
+
+SAME = 1e-4  # nats, in float32
+TREE_LAYERS = {"full_attention", "sliding_attention", CHUNKED}  # the kinds of layers that tree attention supports
+TRIAL_TOKENS = 40
+FEW_CHOSEN = 8  # tokens that attention by an index chooses in its trial
+TIMES_PADDING = 10  # how much more the tree may move a loaded model's numbers than padding does
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """What an architecture supports.
+
+    Attributes
+    ----------
+    not_tree : str
+        Why its scores cannot be computed by the tree; empty if they can.
+    pads, together : bool
+        Whether rows of different lengths may share a pass, and whether rows may share one at all.
+    sees_later : float
+        By how many nats what follows a text changes its log-probabilities; 0 where it does not.
+    ties : bool
+        Whether attention that chooses few tokens goes by what follows, too.
+    """
+
+    not_tree: str = ""
+    pads: bool = True
+    together: bool = True
+    sees_later: float = 0.0
+    ties: bool = False
+
+
+_kept: dict[str, Support] = {}
+
+
+def support_of(model: Any) -> Support:
+    """What a loaded model's architecture supports, tried once in a process for each class and shape of config.
+
+    Raises
+    ------
+    BackendError
+        ``unsupported``, for a model without logits for each token.
+    """
+    try:
+        key = f"{type(model)} {json.dumps(tiny_config(model.config).to_dict(), sort_keys=True, default=str)}"
+        if key not in _kept:
+            _kept[key] = _tried(tiny_model(model))
+        return _kept[key]
+    except BackendError:
+        raise
+    except Exception as error:  # any of hundreds of classes, with sizes that may not fit together
+        if model.dtype == torch.float32 and next(model.parameters()).device.type == "cpu":
+            return _tried(model)
+        why = f"no small model of its kind can be made ({type(error).__name__})"
+        return Support(why, pads=False, together=False)
+
+
+def _tried(model: Any) -> Support:
+    reader = LogitReader(model, lambda _: np.empty(0, dtype=np.int64))
+    lines = _lines(reader)
+    later = _later_tokens(reader, lines)
+    if later > SAME:
+        return Support(sees_later=later)
+    alone = [logprobs_alone(reader, line) for line in lines]
+    pads = not _moved_in_rows(reader, lines, alone) > SAME
+    together = pads or not _moved_in_rows(reader, lines[:2], alone[:2]) > SAME
+    choosing = list(_choosing(model))
+    ties = False
+    if choosing:
+        with _few_chosen(choosing):
+            alone = [logprobs_alone(reader, line) for line in lines]
+            ties = _later_tokens(reader, lines) > SAME or _moved_in_rows(reader, lines, alone) > SAME
+    return Support(_why_not_tree(reader), pads, together, ties=ties)
+
+
+def _why_not_tree(reader: LogitReader) -> str:
+    """Why the tree cannot be used, by comparison with rows on a small trie; empty if it can."""
+    if reader.positions.told is None:
+        return "it cannot be told where a token stands"
+    kinds = {str(kind) for kind in getattr(reader.config, "layer_types", None) or ()}
+    if others := kinds - TREE_LAYERS:
+        return f"it has layers of the kind {', '.join(sorted(others))}"
+    paths = _branches(reader)
+    rows = _flat(RowRoute(reader, _size(), together=False), paths)
+    moved = 0.0
+    for tokens in (7, TRIAL_TOKENS * 10):  # several packs, so that what is kept between them is tried too, and one
+        try:
+            found = _flat(TreeRoute(reader, _size(tokens)), paths)
+        except (TreeRefusedError, TypeError, AttributeError, ValueError, LookupError, RuntimeError) as error:
+            return f"{type(error).__name__}: {error}" if isinstance(error, LookupError) else f"{error}"
+        moved = max(moved, largest(found - rows))
+    return "" if moved <= SAME else f"with the tree its log-probabilities change by {moved:.2g} nats"
+
+
+def agrees(tree: TreeRoute, rows: RowRoute, reader: LogitReader) -> str:
+    """Why the tree cannot be used on the loaded model's own device and dtype; empty if it can.
+
+    Its numbers may differ from a row's by ten times what padding moves, or by half of the dtype's digits.
+
+    Raises
+    ------
+    NoRoomError
+        If not even one token fits in memory beside the model.
+    """
+    paths = _branches(reader)
+    line, other = paths[-1].tokens, paths[0].tokens
+    alone = logprobs_alone(reader, line)
+    beside = _values(logprobs(rows, [Path(other + other, 1), Path(line, 1)])) if rows.pads else [alone, alone]
+    by_tree = _values(logprobs(tree, paths))[-1]
+    most = max(TIMES_PADDING * mean(beside[1] - alone), torch.finfo(reader.model.dtype).eps ** 0.5)
+    moved = mean(by_tree - alone[len(alone) - len(by_tree) :])
+    return "" if moved <= most else f"with the tree its log-probabilities change by {moved:.2g} nats"
+
+
+def _branches(reader: LogitReader) -> list[Path]:
+    """Branches of 1 to 9 tokens from several places of a stem, the shorter ones first in the order of tokens.
+
+    Were the first the longest, a token's place among those of its path would be found at that number of the row, too.
+    """
+    random, most = np.random.default_rng(0), _trial_vocabulary(reader)
+    tokens = np.sort(random.integers(0, most, 9)).tolist()
+    stem = tuple(random.integers(0, most, 5).tolist())
+    ends = [(first, *random.integers(0, most, n).tolist()) for n, first in enumerate(tokens)]
+    return [Path(stem + end, 1) for end in ends[:-1]] + [
+        *(Path(stem[:3] + ends[at], 3) for at in (4, 2)),
+        Path(stem + ends[-1], 1),
+    ]
+
+
+def _lines(reader: LogitReader) -> list[tuple[int, ...]]:
+    """Two texts of equal length that begin alike, and a shorter one."""
+    room = min(context_length(reader.model.config)[0] or TRIAL_TOKENS, TRIAL_TOKENS)
+    random, most = np.random.default_rng(1), _trial_vocabulary(reader)
+    parts = [tuple(random.integers(3, most, n).tolist()) for n in (room // 2, room // 2, room // 2, room // 3)]
+    return [parts[0] + parts[1], parts[0] + parts[2], parts[3]]
+
+
+def _later_tokens(reader: LogitReader, lines: list[tuple[int, ...]]) -> float:
+    """By how much what follows a text changes its log-probabilities."""
+    stem = lines[0][: len(lines[0]) // 2]
+    first, *others = (logprobs_alone(reader, line)[: len(stem) - 1] for line in (*lines[:2], stem))
+    return max(largest(first - other) for other in others)
+
+
+def _moved_in_rows(reader: LogitReader, lines: list[tuple[int, ...]], alone: list[Floats]) -> float:
+    """By how much texts' log-probabilities change when they share a pass."""
+    found = _values(logprobs(RowRoute(reader, _size()), [Path(line, 1) for line in lines]))
+    return max(largest(a - b) for a, b in zip(found, alone, strict=True))
+
+
+def _choosing(model: Any) -> Iterator[Any]:
+    """Parts whose attention chooses its tokens by an index."""
+    return (part for part in model.modules() if isinstance(getattr(part, "index_topk", None), int))
+
+
+@contextmanager
+def _few_chosen(parts: list[Any]) -> Iterator[None]:
+    """Ties may go by what else is read only beyond the number that is chosen, which a short text would not reach."""
+    before = [part.index_topk for part in parts]
+    for part in parts:
+        part.index_topk = min(part.index_topk, max(1, FEW_CHOSEN // width(part)))
+    try:
+        yield
+    finally:
+        for part, count in zip(parts, before, strict=True):
+            part.index_topk = count
+
+
+def width(part: Any) -> int:
+    """How many tokens each of those that an index chooses stands for (DeepSeek V4 chooses among compressed ones)."""
+    rate = getattr(part, "compress_rate", 1)
+    return rate if isinstance(rate, int) else 1
+
+
+def sure_length(model: Any) -> int | None:
+    """Up to how many tokens an index chooses all there are; None: it has no such attention."""
+    return min((part.index_topk * width(part) for part in _choosing(model)), default=None)
+
+
+def _size(tokens: int = TRIAL_TOKENS * 10) -> PassSize:
+    return PassSize(tokens, tokens, "cpu")
+
+
+def _trial_vocabulary(reader: LogitReader) -> int:
+    """Trial tokens are drawn from below this id."""
+    return min(reader.vocabulary, 1000)
+
+
+def _flat(route: TreeRoute | RowRoute, paths: list[Path]) -> Floats:
+    return np.concatenate(_values(logprobs(route, paths)))
+
+
+def _values(found: list[Floats | BackendError]) -> list[Floats]:
+    values = [value for value in found if not isinstance(value, BackendError)]
+    if len(values) < len(found):
+        raise NoRoomError
+    return values
+
+
+def logprobs_alone(reader: LogitReader, line: tuple[int, ...]) -> Floats:
+    """Log-probabilities of all tokens of a sequence but the first, by a plain pass without a mask."""
+    places = torch.arange(len(line) - 1, device=reader.device)
+    reader.tokens_computed += len(places)
+    with torch.inference_mode():
+        logits = reader.logits(torch.tensor([line[:-1]], device=reader.device), None, None, places)
+        if logits.shape[:-1] != places.shape:
+            raise BackendError(
+                "unsupported",
+                f"this model gives logits of shape {tuple(logits.shape)} for {len(places)} tokens",
+                hint="use a server for this model",
+            )
+        table = logits.float().log_softmax(-1)
+        found: Floats = table[places, torch.tensor(line[1:], device=reader.device)].cpu().double().numpy()
+        return found
+
+
+def largest(differences: Floats) -> float:
+    """The largest absolute difference, without those that overflow."""
+    return _of_finite(differences, np.max)
+
+
+def mean(differences: Floats) -> float:
+    """The mean absolute difference, without those that overflow."""
+    return _of_finite(differences, np.mean)
+
+
+def _of_finite(differences: Floats, average: Callable[[Any], Any]) -> float:
+    distances = np.abs(differences[np.isfinite(differences)])
+    return float(average(distances)) if len(distances) else 0.0
