@@ -78,7 +78,10 @@ def run_log(folder: Path, run_id: str, *, verbose: bool = False) -> Iterator[Pat
     finally:
         for handler in handlers:
             _ROOT.removeHandler(handler)
-            handler.close()
+            try:
+                handler.close()
+            except OSError as error:  # the disk may be full: the answers are what counts
+                print(f"The log {path} is not complete: {error.strerror}.", file=sys.stderr)
         _ROOT.setLevel(level)
 
 

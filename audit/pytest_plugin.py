@@ -180,7 +180,7 @@ class AuditFixture:
         asked = Audit({"model": backend}, [load_suite(suite) if isinstance(suite, str) else suite], **given)
         result = asked.run_sync()
         if not result.complete:
-            return "\n".join(result.problems)
+            return "\n".join(result.problems())
         # Tests run again on kept answers are no further nights; in a store that is named they may be.
         return TestedAudit(result, Path(given["db"]), counts_nights="db" in options)
 

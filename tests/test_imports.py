@@ -21,10 +21,9 @@ FILES = {name: path for package in (*PACKAGES, "tests") for name, path in module
 LAYERS = {
     "logs": (),
     "results": (),
-    "store": ("results",),
-    "spool": (),
-    "collect": ("logs", "spool", "store"),
-    "analysis": ("results", "spool", "store"),
+    "store": ("analysis", "results"),
+    "collect": ("logs", "store"),
+    "analysis": ("results", "store"),
     "report": ("analysis", "collect", "prepare.forecast", "prepare.rehearsal", "results", "store"),
     "config": ("collect",),
     "prepare": (),
@@ -43,7 +42,6 @@ LAYERS = {
         "logs",
         "prepare.rehearsal",
         "prepare.resolve",
-        "report",
         "results",
         "store",
     ),
@@ -72,7 +70,7 @@ def part(module: str) -> str:
 
 
 #: Factors whose names are plain words, or keys of chart specifications, a model card or other tools' formats too.
-PLAIN = {"aspect", "condition", "form", "group", "kind", "other", "p", "q", "r", "target", "task", "type"}
+PLAIN = {"aspect", "condition", "form", "group", "kind", "other", "p", "prompt", "q", "r", "target", "task", "type"}
 
 
 def project_imports(file: Path) -> set[str]:
@@ -143,10 +141,7 @@ def test_audit_imports_no_concrete_suite_or_backend():
     allowed = (
         "suites",
         "suites.base",
-        "suites.own_attributes",
-        "suites.own_code",
         "suites.presentation",
-        "suites.renamed_measures",
         "backends",
         "backends.base",
         "backends.checked_fields",

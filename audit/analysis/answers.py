@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
-from audit.analysis.table import Floats, Table
-from suites.base import Suite
+import numpy as np
+from numpy.typing import NDArray
+
+from audit.analysis.table import Table, TableBuilder
+from audit.results import writable
+from audit.store import Stored
+from backends.base import Response, ScoreResponse
+from suites.base import Item, Row, Suite
 
 
 @dataclass
@@ -17,11 +24,16 @@ class SuiteAnswers:
     Attributes
     ----------
     table : Table
-        A row for each item, and those that the suite derives.
-    items : mapping of str to bytes
-        The items asked, in the order in which they are shown, and the keys of their answers in the store.
+        A row for each item, in the suite's order, with what follows from its answer behind it; then, or in their place,
+        those that the suite derives.
+    items : dict of str to bytes
+        The items asked, and the keys of their answers in the store.
     failures : Counter
         Items without an answer, by reason.
+    given : Counter
+        Answers by the run that asked for them.
+    since, until : float
+        When the first and the last of them was given, in seconds since the epoch.
     merged, straddled, straddled_in_part : int
         Items with such a boundary; of the straddled, those with other continuations that are not.
     logprobs : dict of str to array (k,)
@@ -30,9 +42,85 @@ class SuiteAnswers:
 
     suite: Suite
     table: Table
-    items: dict[str, Any]
+    items: dict[str, bytes]
     failures: Counter[str] = field(default_factory=Counter)
+    given: Counter[str] = field(default_factory=Counter)
+    since: float = math.inf
+    until: float = -math.inf
     merged: int = 0
     straddled: int = 0
     straddled_in_part: int = 0
-    logprobs: dict[str, Floats] = field(default_factory=dict)
+    logprobs: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+
+
+#: An item, the key of its answer, and the answer, or why there is none.
+Answered = tuple[Item, bytes, Stored | str]
+
+
+def read_answers(
+    suite: Suite, answered: Iterable[Answered], *, seen: Callable[[Response], Response], keep_logprobs: bool = False
+) -> SuiteAnswers:
+    """Read answers into rows.
+
+    Parameters
+    ----------
+    answered : iterable
+        Each item once, in the order of the rows.
+    seen : callable
+        The answer as it is read: with its scores as intervals where the model's numbers vary.
+    keep_logprobs : bool
+        Whether to keep the continuations' log-probabilities, to compare engines.
+    """
+    builder = TableBuilder(families=suite.families)
+    found = SuiteAnswers(suite, None, {})  # type: ignore[arg-type]
+    for item, key, stored in answered:
+        found.items[item.id] = key
+        if isinstance(stored, str):
+            found.failures[stored] += 1
+            builder.add(Row(item.id, item.factors, {}, missing=stored))
+            continue
+        answer = stored.answer
+        found.given[stored.run] += 1
+        found.since, found.until = min(found.since, stored.at), max(found.until, stored.at)
+        builder.add(_writable(suite.read(item, seen(answer))))
+        if isinstance(answer, ScoreResponse):
+            boundaries = {score.boundary for score in answer.scores}
+            found.merged += "merged" in boundaries
+            found.straddled += "straddled" in boundaries
+            found.straddled_in_part += "straddled" in boundaries and len(boundaries) > 1
+            if keep_logprobs:
+                found.logprobs[item.id] = exact_logprobs(answer)
+    found.table = builder.build()
+    if type(suite).derive is not Suite.derive:
+        found.table = Table.of(suite.derive(found.table.rows()), suite.families)
+    return found
+
+
+def of_runs(runs: Sequence[SuiteAnswers]) -> SuiteAnswers:
+    """The answers of a model that was asked several times, as one; those of a single run as they are."""
+    if len(runs) == 1:
+        return runs[0]
+    first, *others = runs
+    return SuiteAnswers(
+        first.suite,
+        Table.of_runs([run.table for run in runs]),
+        first.items | {f"{item}~{n}": key for n, run in enumerate(others, 2) for item, key in run.items.items()},
+        sum((run.failures for run in runs), Counter()),
+        sum((run.given for run in runs), Counter()),
+        min(run.since for run in runs),
+        max(run.until for run in runs),
+        *(sum(getattr(run, name) for run in runs) for name in ("merged", "straddled", "straddled_in_part")),
+        first.logprobs,
+    )
+
+
+def exact_logprobs(response: ScoreResponse) -> NDArray[np.float64]:
+    """Natural log-probabilities (k,) of the continuations; NaN if only bounded."""
+    return np.array([math.nan if s.exactness != "exact" or s.logprob is None else s.logprob for s in response.scores])
+
+
+def _writable(row: Row) -> Row:
+    """The row; why it is missing may quote the model, which may write half a character that no file can hold."""
+    if row.missing is None or row.missing.isascii():
+        return row
+    return replace(row, missing=writable(row.missing))

@@ -47,6 +47,9 @@ class Audit(config.AuditConfig):
         Chains of models in which each was made from the one before, e.g. ``[("original", "quantised")]``. An adapter
         on the same weights, and raw against chat, are detected automatically. The effect of each step is reported
         item by item, with a decision of its own.
+    runs : int
+        How often each question is asked afresh. A server may answer all questions a little differently from run to run:
+        three runs estimate by how much, and every interval, limit and gate allows for it.
     small_sample : bool
         Accept a ``limit`` that leaves too few occupations, templates… to decide anything.
     until : "decided" or float, optional

@@ -36,6 +36,12 @@ class StoredResult(AuditResult):
         stored._db, stored._out = db, out
         return stored
 
+    def problems(self) -> list[str]:
+        """What went wrong in the run, in words; empty if nothing did."""
+        from audit.report.phrases import problems_of
+
+        return list(problems_of(self))
+
     def write(self, out: str | Path | None = None, *, formats: Sequence[Format] | None = None) -> dict[str, Path]:
         """Write the report, as `audit report` does. Returns the paths by format.
 

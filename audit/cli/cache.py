@@ -26,10 +26,7 @@ def stats(db: Db = DEFAULT_DB, as_json: Json = False) -> None:
     models = counts.pop("models")
     for name, value in counts.items():
         say(f"{name:12} {value:,}")
-    say("A scored question has one answer per continuation.")
-    print_rows(
-        [{"fingerprint": m["fingerprint_id"], "kind": m["kind"], "answers": m["answers"]} for m in models], False
-    )
+    print_rows([{"fingerprint": model["fingerprint_id"], "answers": model["answers"]} for model in models], False)
 
 
 @cache.command()
@@ -37,15 +34,13 @@ def verify(db: Db = DEFAULT_DB) -> None:
     """Read every row, check its checksum and hash its key again. Damaged rows are quarantined."""
     with open_store(db) as store:
         found = store.answers.verify()
-    if found.damaged or found.found_again:  # opened for writing only now, since a damaged file may be read-only
+    if found.damaged:  # opened for writing only now, since a damaged file may be read-only
         with open_store(db, read_only=False) as store:
             found = store.answers.verify()
     say(
         f"{found.answers:,} answers read, {len(found.damaged)} damaged and quarantined, "
         f"{len(found.file_problems)} file problems"
     )
-    if found.found_again:
-        say(f"rows that their keys did not lead to, found again: {found.found_again:,}")
     for key in found.damaged:
         say(f"damaged: {key} (will be asked again)", to_stderr=True)
     for problem in found.file_problems:
@@ -99,14 +94,14 @@ def merge(
         for source in stores:
             found = into.merge(source)
             damaged += len(found.damaged)
-            known = found.answers - found.new - len(found.damaged)
+            known = found.answers - found.new
             say(
                 f"{source.path}: {found.answers:,} answers, {found.new:,} new, {known:,} known, "
                 f"{len(found.damaged):,} damaged"
             )
             if found.others:
                 apart = f"; scores by up to {found.apart:.2g} nats" if found.apart else ""
-                say(f"known here with another answer, which counts: {found.others:,}{apart}", to_stderr=True)
+                say(f"known here with another answer, which counts: {len(found.others):,}{apart}", to_stderr=True)
             for key in found.damaged:
                 say(f"damaged: {key} (not merged, will be asked again)", to_stderr=True)
         for number, of, status in lacking_parts((store.runs.parts() for store in stores), into.runs.parts()):

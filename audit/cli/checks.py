@@ -42,10 +42,13 @@ def check(
                 "suite": one.suite,
                 "questions": one.n_items,
                 "rater_tests": dict(one.rater_tests),
-                "figures": one.n_figures,
+                "figures": len(one.specs),
                 "levels": one.levels,
                 "unreadable": dict(one.unreadable),
-                "recovered": [recovered.model_dump(mode="json") for recovered in one.recovered],
+                "planted": [
+                    {"without": without.model_dump(mode="json"), "with": biased.model_dump(mode="json")}
+                    for without, biased in one.pairs
+                ],
             }
             for one in found
         ]

@@ -53,7 +53,7 @@ def compare(
 ) -> None:
     """Show how B differs from A, measure by measure, on the same items."""
     from audit.analysis.comparing.comparisons import swapped
-    from audit.report.phrases import with_words
+    from audit.report.phrases import describe
     from audit.report.terminal import print_comparisons
 
     with open_store(db) as store:
@@ -65,12 +65,12 @@ def compare(
         if name not in names:
             raise ConfigError("model", name, "not in this run", f"Known: {', '.join(names)}")
     chosen = [
-        comparison if comparison.a == a else with_words([swapped(comparison)])[0]
+        comparison if comparison.a == a else swapped(comparison)
         for comparison in result.comparisons
         if {comparison.a, comparison.b} == {a, b} and (details or not comparison.is_subgroup)
     ]
     if as_json:
-        say_json([comparison.model_dump() for comparison in chosen])
+        say_json([{**comparison.model_dump(), "words": describe(comparison)} for comparison in chosen])
     else:
         print_comparisons(chosen)
 
@@ -93,7 +93,7 @@ def show(
 
 def export(
     file: Annotated[
-        Path, typer.Argument(help="The file to write: .jsonl, or .parquet (extra `frames`); with --for a folder.")
+        Path, typer.Argument(help="The file to write: .jsonl, .csv or .parquet (extra `frames`); with --for a folder.")
     ],
     run_id: RunName = "last",
     db: Db = DEFAULT_DB,

@@ -281,6 +281,8 @@ def _run(audit: Audit, store: Path, baseline: str | None, again: str, *, as_json
     """Run, report, and return the exit code; ``again`` is how an interrupted run is resumed."""
     from audit.collect.progress import Display
     from audit.report import write_report
+    from audit.report.exports.json import report_data
+    from audit.report.phrases import problems_of
     from audit.report.terminal import print_result
     from audit.run import run_audit
 
@@ -288,23 +290,40 @@ def _run(audit: Audit, store: Path, baseline: str | None, again: str, *, as_json
     with Display(as_json=as_json, verbose=verbose) as display:
         result = asyncio.run(run_audit(audit, baseline=baseline, on_event=display, verbose=verbose))
     has_figures = audit.shard is None and not result.is_cut_off and not result.is_unloaded
+    replaced = _replaced(audit.out, result) if has_figures else ""
     paths = write_report(result, audit.out) if has_figures else {}
     if as_json:
-        say_json(result.model_dump(mode="json"))
+        say_json(report_data(result))
     elif not has_figures:
         for line in _without_report(audit, result):
             say(line)
     else:
         print_result(result)
-        say(f"\nReport: {paths['html']}")
+        say(f"\nReport: {paths['html']}{replaced}")
         for line in () if result.interrupted or not result.has_answers else _follow_ups(result, store):
             say(line)
     if result.interrupted:
         say(_interrupted(result, again), to_stderr=True)
         return INTERRUPTED
-    for problem in result.problems:
+    for problem in problems_of(result):
         say(f"Problem: {problem}", to_stderr=True)
     return OK if result.complete else FAILED
+
+
+def _replaced(out: Path, result: AuditResult) -> str:
+    """Which other models' or suites' report lay in the folder, and how it is written again; empty if none did."""
+    from audit.results import AuditResult
+
+    try:
+        earlier = AuditResult.from_report((out / "report.json").read_bytes())
+    except (OSError, ValueError):
+        return ""
+    asked = [sorted(model.name for model in one.models) for one in (earlier, result)]
+    suites = [sorted(info.name for info in one.suites) for one in (earlier, result)]
+    if (asked[0], suites[0]) == (asked[1], suites[1]) or earlier.source is None:
+        return ""
+    again = shlex.join(["audit", "report", earlier.run_id, "--db", earlier.source.db, "--out", "FOLDER"])
+    return f"\nIt took the place of the report of {', '.join(asked[0])}, which this writes again: {again}"
 
 
 def _interrupted(result: AuditResult, again: str) -> str:
@@ -337,10 +356,10 @@ def _follow_ups(result: AuditResult, store: Path) -> Iterator[str]:
 
     yield "Next:"
     if len(names) > 1:
-        yield f"  audit compare {names[0]} {names[1]} {of_store}"
+        yield f"  audit compare {names[0]} {names[1]} {of_store} --run {result.run_id}"
     shown = next((m for m in result.measures if m.spec.primary and m.value is not None), None)
     if shown is not None:
-        yield f"  audit show {shown.id} {of_store}"
+        yield f"  audit show {shown.id} {of_store} --run {result.run_id}"
     if baseline := judged_against(result):
         yield f"  audit gate --baseline {shlex.quote(baseline)} {of_store}"
     else:

@@ -1,30 +1,28 @@
-"""One job in progress: its plan is split into batches, and each batch is asked until it is answered or given up."""
+"""One job in progress: its questions are leased and asked in batches, each until it is answered or given up."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import math
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
 
 import tenacity
 
-from audit.collect.executors import Pool
-from audit.collect.jobs import Job, OnEvent, Outcome, Progress, RetryPolicy
-from audit.collect.plan import CHUNK, Chunk, Plan, PlannedRequest
-from audit.collect.rate_limiter import CircuitBreaker, Limiter, usable_wait
-from audit.collect.shutdown import ShutdownRequest
-from audit.collect.worker_times import WorkerTimes
+from audit.collect.executors.base import Executor
+from audit.collect.jobs import Ask, Job, OnEvent, Outcome, Progress, RetryPolicy
+from audit.collect.limiter import CircuitBreaker, Halted, Limiter, usable_wait
 from audit.logs import logger
-from audit.store import AnswerPair, Entry, KeyedRequest, Store, StoreError, answer_keys, matches_request
+from audit.store import AnswerPair, Partly, Store, StoreError, keyed, matches_request
 from backends.base import (
     Answer,
-    Backend,
     ClassifyResponse,
     GenerateResponse,
     OnResponse,
+    Response,
     SupportsIdentityCheck,
     SupportsPrices,
     SupportsStopping,
@@ -33,250 +31,148 @@ from backends.errors import LONGEST_ASKED_PAUSE, BackendError, StoppedError
 
 log = logger("scheduler")
 
+CHUNK = 256  # questions that are leased at a time
 PROGRESS_SECONDS = 0.1
-_ACTORS_SECONDS = 1.0
 FIRST_POLL_SECONDS, LONGEST_POLL_SECONDS = 0.05, 2.0  # between look-ups of questions that other audits are asking
-MAX_AMBIGUOUS_PASSES = 3  # answers still ambiguous after this many passes stay missing until the next run
 
-_Batches = asyncio.Queue[list[PlannedRequest] | None]
+_Batches = Callable[[], Awaitable[Sequence[Ask]]]
 
 
 class JobRun:
-    """One job in progress."""
+    """One job in progress. ``run_id`` is stored with each answer; ``grace``: seconds that a stop waits for requests."""
 
     def __init__(
-        self,
-        job: Job,
-        pool: Pool,
-        store: Store,
-        stop: ShutdownRequest,
-        on_event: OnEvent,
-        retry: RetryPolicy,
-        limiter: Limiter,
-    ) -> None:
-        self.job, self.pool, self.store, self.limiter = job, pool, store, limiter
-        self.outcome = Outcome(job.name)
-        self._stop, self._on_event, self._retry = stop, on_event, retry
+        self, job: Job, executor: Executor, store: Store, limiter: Limiter, on_event: OnEvent, retry: RetryPolicy,
+        *, run_id: str, grace: float,
+    ) -> None:  # fmt: skip
+        self.job, self._executor, self._store, self._limiter = job, executor, store, limiter
+        self._on_event, self._retry, self._run_id, self._grace = on_event, retry, run_id, grace
+        self.outcome = outcome_of(job)
+        self._halted = asyncio.get_running_loop().create_future()
+        self._deadline: asyncio.Timeout | None = None
+        self._planning = asyncio.Lock()
+        self._ready: deque[Ask] = deque()  # leased
+        self._left = iter(job.asks)
+        self._deferred: list[Ask] = []  # another audit is asking these
+        self._poll = FIRST_POLL_SECONDS
+        self._breaker = CircuitBreaker()
         self._backoff = tenacity.wait_exponential_jitter(
             multiplier=retry.first_wait, max=retry.longest_wait, jitter=retry.first_wait
         )
-        self._breaker = CircuitBreaker()
-        self._idle: set[asyncio.Task[Any]] = set()  # tasks that have nothing in flight
-        self._failed: dict[str, BackendError] = {}  # by key, of this run
-        self._leased: dict[tuple[str, ...], KeyedRequest] = {}  # what this job holds a lease on, by its keys
-        self._all_planned = False
-        self._ended = False
         self._refusing_since = math.inf  # when the endpoint began to return nothing but 429
         self._reported = -math.inf
-        self._work_asked = 0
-        self._work_left = job.plan.total_work
-        # A local model computes the next batch while the last one is being stored.
-        self._n_workers = pool.max_in_flight + (0 if job.backend.device is None else 1)
-        self._times = WorkerTimes(pool.max_in_flight)
-
-    @property
-    def halted(self) -> bool:
-        """Whether no new requests are sent."""
-        return self.outcome.stopped is not None
-
-    @property
-    def ends_by_itself(self) -> bool:
-        """Whether what is in flight at a stop ends after one step: a local model in this process."""
-        backend = self.job.backend
-        return backend.device is not None and isinstance(backend, SupportsStopping) and self.pool.actors() is None
 
     def halt(self, reason: str) -> None:
-        """Send no new requests. Those in flight continue; a local model ends after the step that it computes.
-
-        A job that has ended stays what it is.
-        """
-        if not self.halted and not self._ended:
-            self.outcome.stopped = reason
-            self.pool.stop_computing()
-            log.warning("halted", model=self.job.name, reason=reason)
-            for task in self._idle:
-                task.cancel()
+        """Send no new requests. Those in flight may end; a local model ends after the step that it computes."""
+        if self._halted.done():
+            return
+        self._halted.set_result(None)
+        self.outcome.stopped = reason
+        log.warning("halted", model=self.job.name, reason=reason)
+        backend = self.job.backend
+        if isinstance(backend, SupportsStopping):
+            backend.stop_computing()
+        ends_by_itself = backend.device is not None and self._executor.is_local
+        if self._deadline is not None and not ends_by_itself:
+            self._deadline.reschedule(asyncio.get_running_loop().time() + self._grace)
 
     async def run(self) -> None:
         """Ask until nothing is missing, or the job is halted."""
-        if self.halted:
+        if self._halted.done():
             return
-        started, watching = time.monotonic(), asyncio.create_task(self._watch_actors())
+        started = time.monotonic()
+        self._report(now=True)
         try:
-            await self._passes()
-        except asyncio.CancelledError:
-            if not self.halted:
-                raise
+            async with asyncio.timeout(None) as self._deadline:
+                await self._work_through(self._next_questions)
+                if self.job.second is not None:  # once all first answers are there
+                    repeats = deque(self.job.second.rest())
+                    await self._work_through(lambda: self._next_repeats(repeats))
+        except TimeoutError:
+            log.warning("cut off", model=self.job.name)
         finally:
-            watching.cancel()
-            with contextlib.suppress(StoreError):  # the store's first failure is reported anyway
-                self._quarantine_ambiguous()  # also after a stop: this is the last chance
             out = self.outcome
-            if out.stopped is not None and self._all_planned and out.answered + out.failed + out.cached == out.items:
-                out.stopped = None  # the stop came when nothing was left to ask
-            self._ended = True
-            out.notes = dict(self.pool.notes_of_run())
+            if self.job.done + out.answered + out.failed + out.cached == out.items:
+                out.stopped = None if not out.failed else out.stopped  # the stop came when nothing was left to ask
+            out.notes = dict(self._executor.notes(self.job.backend))
             out.seconds = time.monotonic() - started
-            log.info("ended", **{name: getattr(out, name) for name in Outcome.__slots__})
+            log.info("ended", **{name: getattr(out, name) for name in Outcome.__slots__ if name != "failed_by_key"})
             self._report(now=True)
-            if self._leased:  # halted: another audit may be waiting for these questions, and can ask them now
+            if self._halted.done():  # another audit may be waiting for these questions, and can ask them now
                 with contextlib.suppress(StoreError):
-                    await self.store.leases.release(self._leased.values())
+                    await self._store.leases.release(ask.keyed for ask in self.job.asks)
 
-    async def _passes(self) -> None:
-        """Work through the plan, and then again for questions whose answers may belong to another request."""
-        await self._walk(self.job.plan)
-        out = self.outcome
-        for _ in range(MAX_AMBIGUOUS_PASSES):
-            keys = await asyncio.to_thread(self._quarantine_ambiguous)
-            if not keys or self.halted:
-                return
-            items, cached = out.items, out.cached
-            await self._walk(self.job.plan.restricted_to(keys))
-            out.items, out.cached = items, cached if self.halted else items - out.answered - out.failed
-
-    def _quarantine_ambiguous(self) -> list[str]:
-        """Quarantine answers that may belong to another request, so that they are asked again. Returns their keys."""
-        backend, quarantined = self.job.backend, []
-        for request in backend.drain_ambiguous() if isinstance(backend, SupportsIdentityCheck) else ():
-            keys = answer_keys(request, self.job.plan.fingerprint_id)
-            if found := self.store.answers.quarantine(keys, "perhaps another question's answer"):
-                self.outcome.answered -= 1
-                quarantined += found
-                self.store.second_answers.remove(found)
-        if quarantined:
-            self.job.on_retract(quarantined)
-        return quarantined
-
-    async def _walk(self, plan: Plan) -> None:
-        batches: _Batches = asyncio.Queue(2 * self._n_workers)
-        producer = asyncio.create_task(self._produce(plan, batches))
-        workers = [asyncio.create_task(self._work(batches)) for _ in range(self._n_workers)]
-        tasks: list[asyncio.Task[Any]] = [producer, *workers]
+    async def _work_through(self, batches: _Batches) -> None:
+        # A local model computes the next batch while the last one is being stored.
+        is_local = self.job.backend.device is not None
         try:
-            await asyncio.gather(*tasks)
-        except Exception as error:
-            self.halt(f"{type(error).__name__}: {error}")
-            await asyncio.wait(tasks, timeout=self._stop.grace)  # requests in flight may still be stored
-            raise
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    # -- from the plan to batches ----------------------------------------------------------
-
-    async def _produce(self, plan: Plan, batches: _Batches) -> None:
-        """Fill the queue until each question of the plan is answered, sent or has failed."""
-        size = self.job.backend.batch_size
-        deferred: list[PlannedRequest] = []  # another audit is asking these
-        batch: list[PlannedRequest] = []
-        wait = FIRST_POLL_SECONDS
-        try:
-            while True:
-                with self._interruptible():
-                    questions = [planned.question for planned in deferred]
-                    chunk = await asyncio.to_thread(plan.next_chunk, self.store, max(CHUNK, size), questions)
-                self._count(chunk)
-                granted, deferred = await self._lease(chunk.missing)
-                self._report()
-                for planned in granted:
-                    for request in (planned, *(self.job.second.sent(planned) if self.job.second else ())):
-                        batch.append(request)
-                        if len(batch) == size:
-                            with self._interruptible():
-                                await batches.put(batch)
-                            batch = []
-                if not chunk.is_last:
-                    continue
-                with self._interruptible():
-                    if batch:
-                        await batches.put(batch)
-                        batch = []
-                    self._all_planned = not deferred
-                    if not deferred:
-                        self._times.no_more_questions()
-                        break
-                    await batches.join()  # this job itself may be asking them
-                    if not granted:
-                        self._report("waiting for another audit that asks the same questions", now=True)
-                        await asyncio.sleep(wait)
-                        wait = min(2 * wait, LONGEST_POLL_SECONDS)
-            await self._ask_rest_again(batches, size)
-            with self._interruptible():
-                for _ in range(self._n_workers):
-                    await batches.put(None)
-        except asyncio.CancelledError:
-            if not self.halted:
-                raise
-
-    async def _ask_rest_again(self, batches: _Batches, size: int) -> None:
-        """Once all first answers are there, repeat the remaining questions."""
-        second = self.job.second
-        if second is None:
-            return
-        with self._interruptible():
-            await batches.join()
-            together = second.rest()
-            for start in range(0, len(together), size):
-                await batches.put(together[start : start + size])
-
-    def _count(self, chunk: Chunk) -> None:
-        self.outcome.items += chunk.items
-        self.outcome.cached += len(chunk.cached)
-        self._work_left -= chunk.cached_work
-
-    async def _lease(self, missing: Sequence[PlannedRequest]) -> tuple[list[PlannedRequest], list[PlannedRequest]]:
-        """Requests to ask now, and those that another audit is asking. Those that failed in this run are in neither."""
-        wanted = []
-        for planned in missing:
-            if (error := self._failed.get(planned.part.keys[0])) is not None:
-                self._fail(planned, error)
-            else:
-                wanted.append(planned)
-        if not wanted:
-            return [], []
-        # `halt` must not cancel this: granted leases would be unknown, and could not be released.
-        is_free = await self.store.leases.take([planned.part for planned in wanted])
-        granted = [planned for planned, free in zip(wanted, is_free, strict=True) if free]
-        self._leased.update((planned.part.keys, planned.part) for planned in granted)
-        return granted, [planned for planned, free in zip(wanted, is_free, strict=True) if not free]
-
-    # -- asking ----------------------------------------------------------------------------
+            async with asyncio.TaskGroup() as group:
+                for _ in range(self._executor.slots(self.job.backend) + is_local):
+                    group.create_task(self._work(batches))
+        except* Exception as errors:
+            raise errors.exceptions[0] from None
 
     async def _work(self, batches: _Batches) -> None:
-        try:
-            while not self.halted:
-                with self._interruptible(), self._times.spent("questions"):
-                    batch = await batches.get()
-                if batch is None:
-                    return
-                try:
-                    await self._ask(batch)
-                finally:
-                    batches.task_done()
-        except asyncio.CancelledError:
-            if not self.halted:
-                raise
+        with contextlib.suppress(Halted):
+            while not self._halted.done() and (batch := await batches()):
+                await self._ask(batch)
 
-    async def _ask(self, batch: list[PlannedRequest]) -> None:
+    # -- from the questions to batches -------------------------------------------------------
+
+    async def _next_questions(self) -> Sequence[Ask]:
+        """The next batch; empty once every question is answered, sent or has failed."""
+        async with self._planning:
+            while not self._ready and not self._halted.done():
+                chunk = list(itertools.islice(self._left, CHUNK))
+                if not chunk:
+                    if not self._deferred:
+                        return ()
+                    chunk = await self._asked_elsewhere()
+                is_free = await self._store.leases.take([ask.keyed for ask in chunk])
+                self._ready += [ask for ask, free in zip(chunk, is_free, strict=True) if free]
+                self._deferred += [ask for ask, free in zip(chunk, is_free, strict=True) if not free]
+            size = self.job.backend.batch_size
+            batch = [self._ready.popleft() for _ in range(min(size, len(self._ready)))]
+            for ask in batch if self.job.second is not None else ():
+                self._ready += self.job.second.sent(ask)  # type: ignore[union-attr]
+        return batch
+
+    async def _next_repeats(self, repeats: deque[Ask]) -> Sequence[Ask]:
+        return [repeats.popleft() for _ in range(min(self.job.backend.batch_size, len(repeats)))]
+
+    async def _asked_elsewhere(self) -> list[Ask]:
+        """Wait a little, and look up again what another audit was asking. Returns what is still not answered."""
+        deferred, self._deferred = self._deferred, []
+        found = await asyncio.to_thread(self._store.answers.read, [ask.keyed for ask in deferred])
+        missing = []
+        for ask, stored in zip(deferred, found, strict=True):
+            if stored is None or isinstance(stored, Partly):
+                missing.append(ask)
+            else:
+                self.outcome.cached += ask.items
+        if len(missing) == len(deferred):
+            self._report("waiting for another audit that asks the same questions", now=True)
+            await self._sleep(self._poll)
+            self._poll = min(2 * self._poll, LONGEST_POLL_SECONDS)
+        return missing
+
+    # -- asking ------------------------------------------------------------------------------
+
+    async def _ask(self, batch: Sequence[Ask]) -> None:
         """Ask a batch, retrying temporary failures, until each request is answered or has failed for good."""
         pending = batch
         counted = 0  # attempts that ended in something other than 429
 
         async def attempt() -> list[BackendError]:
             nonlocal pending, counted
-            ended = await self._attempt(pending, again=pending is not batch)
-            left = [(planned, answer) for planned, answer in ended if _may_retry(answer)]
-            errors = [answer for _, answer in left if isinstance(answer, BackendError)]
-            counted += any(error.kind != "rate_limited" for error in errors)
-            if errors and self._is_given_up(counted):
-                left, errors = [], []
-            later = {id(planned) for planned, _ in left}
-            with self._times.spent("store"):
-                await self._keep([(planned, answer) for planned, answer in ended if id(planned) not in later])
-            pending = [planned for planned, _ in left]
-            return errors
+            answers = await self._attempt(pending, again=pending is not batch)
+            errors = [answer for _, answer in answers if _may_retry(answer)]
+            counted += any(error.kind != "rate_limited" for error in errors)  # type: ignore[union-attr]
+            refused = time.monotonic() - self._refusing_since > self._retry.max_wait
+            is_given_up = counted >= self._retry.attempts or refused or self._halted.done()
+            await self._keep([one for one in answers if is_given_up or not _may_retry(one[1])])
+            pending = [] if is_given_up else [ask for ask, answer in answers if _may_retry(answer)]
+            return [] if is_given_up else errors  # type: ignore[return-value]
 
         def wait(state: tenacity.RetryCallState) -> float:
             self.outcome.retried += len(pending)
@@ -284,34 +180,31 @@ class JobRun:
             for error in errors:
                 log.info("asking again", model=self.job.name, attempt=state.attempt_number, error=str(error))
             # If the server asks for a wait, or refused for its rate, the limiter delays all requests: no backoff here.
-            paced = all(error.kind == "rate_limited" or usable_wait(error) is not None for error in errors)
-            return 0.0 if paced else self._backoff(state)
+            is_paced = all(error.kind == "rate_limited" or usable_wait(error) is not None for error in errors)
+            return 0.0 if is_paced else self._backoff(state)
 
         await tenacity.AsyncRetrying(
             retry=tenacity.retry_if_result(bool), wait=wait, stop=tenacity.stop_never, sleep=self._sleep
         )(attempt)
 
-    async def _attempt(self, pending: Sequence[PlannedRequest], again: bool) -> list[tuple[PlannedRequest, Answer]]:
+    async def _attempt(self, pending: Sequence[Ask], again: bool) -> list[tuple[Ask, Answer]]:
         """Call the backend once; its own time limit starts after the limiter's wait.
 
-        Answers that it reports early are stored at once. Returns those not stored yet, without requests that a stop
-        came before.
+        Answers that it reports early are stored at once. Returns the others, without those that a stop came before.
         """
-        with self._interruptible(), self._times.spent("rate"):
-            ticket = await self.limiter.enter(again)
-        verdict: BackendError | None = _UNFINISHED
+        turn = await self._limiter.enter(self._halted, again)
+        verdict: BackendError | None = BackendError("internal", "the call did not end")
         early: dict[int, asyncio.Task[None]] = {}
 
         def on_response(place: int, answer: Answer) -> None:
-            if matches_request(pending[place].part.request, answer) and not isinstance(answer, BackendError):
-                early[place] = asyncio.create_task(self._keep([(pending[place], _as_stored(answer))]))
+            if not isinstance(answer, BackendError) and matches_request(pending[place].request, answer):
+                early[place] = asyncio.create_task(self._keep([(pending[place], answer)]))
 
         try:
-            with self._times.spent("model"):
-                answers = await _answers(self.pool, self.job.backend, pending, on_response)
+            answers = await self._answers(pending, on_response)
             verdict = _for_limiter(answers)
         finally:
-            self.limiter.leave(ticket, verdict)
+            self._limiter.leave(turn, verdict)
             await asyncio.gather(*early.values(), return_exceptions=True)
         for task in early.values():
             task.result()  # re-raises the store's errors
@@ -320,155 +213,111 @@ class JobRun:
         else:
             self._refusing_since = min(self._refusing_since, time.monotonic())
         return [
-            (planned, answer)
-            for place, (planned, answer) in enumerate(zip(pending, answers, strict=True))
+            (ask, answer)
+            for place, (ask, answer) in enumerate(zip(pending, answers, strict=True))
             if place not in early and not isinstance(answer, StoppedError)
         ]
 
-    def _is_given_up(self, attempts: int) -> bool:
-        return attempts >= self._retry.attempts or time.monotonic() - self._refusing_since > self._retry.max_wait
+    async def _answers(self, pending: Sequence[Ask], on_response: OnResponse) -> list[Answer]:
+        """The model's answers, made complete: one of the right type for each request."""
+        backend, batch = self.job.backend, [ask.request for ask in pending]
+        try:
+            answers = await self._executor.submit(backend, batch, on_response)
+        except Exception as error:
+            # A backend with an endpoint has a key, which the text of an unknown exception may contain.
+            text = f": {error}" if backend.endpoint is None else ""
+            failed = BackendError("internal", f"{type(backend).__name__}.run raised {type(error).__name__}{text}")
+            return [failed] * len(pending)
+        if len(answers) != len(pending):
+            return [BackendError("malformed", f"requests: {len(pending)}, answers: {len(answers)}")] * len(pending)
+        return [
+            answer
+            if matches_request(request, answer)
+            else BackendError("malformed", f"{type(answer).__name__} does not match its request")
+            for request, answer in zip(batch, answers, strict=True)
+        ]
 
     async def _sleep(self, seconds: float) -> None:
-        with self._interruptible():
-            await asyncio.sleep(seconds)
+        """Wait, or raise `Halted`."""
+        await asyncio.wait((self._halted,), timeout=seconds)
+        if self._halted.done():
+            raise Halted
 
-    async def _keep(self, ended: Sequence[tuple[PlannedRequest, Answer]]) -> None:
-        """Store finished requests, then deliver and count them. The breaker is checked before the slow write."""
-        if not ended:
-            return
+    # -- storing -----------------------------------------------------------------------------
+
+    async def _keep(self, ended: Sequence[tuple[Ask, Answer]]) -> None:
+        """Store finished requests, then count them. The breaker is checked before the slow write."""
         for _, answer in ended:
             if reason := self._breaker.update(answer if isinstance(answer, BackendError) else None):
                 self.halt(reason)
-        second = [(planned, answer) for planned, answer in ended if planned.first is not None]
-        await self._keep_second(second)
-        ended = [(planned, answer) for planned, answer in ended if planned.first is None]
-        ended = await self._store_answers(ended)
-        out = self.outcome
-        for planned, answer in ended:
-            self._work_asked += planned.question.work
-            if isinstance(answer, BackendError):
-                self._failed.update(dict.fromkeys(planned.part.keys, answer))
-                log.warning("failed", model=self.job.name, item=planned.question.item.id, error=str(answer))
-                self._fail(planned, answer)
-                continue
-            self._work_left -= planned.question.work
-            out.answered += 1
-            if not isinstance(answer, ClassifyResponse):
-                out.prompt_tokens += answer.prompt_tokens
-            if isinstance(answer, GenerateResponse):
-                out.completion_tokens += answer.completion_tokens
-            planned.deliver(answer)
+        answered: list[tuple[Ask, Response]] = []
+        for ask, answer in ended:
+            if ask.first is not None:
+                await self._keep_second(ask, answer)
+            elif isinstance(answer, BackendError):
+                await self._fail(ask, answer)
+            else:
+                answered.append((ask, answer))
+        if answered:
+            await self._store.answers.write([(ask.keyed, ask.whole(said)) for ask, said in answered], self._run_id)
+        for ask, said in answered:
+            self.outcome.answered += ask.items
+            self._count_tokens(said)
             if self.job.second is not None:
-                self.job.second.answered(planned, answer)
+                self.job.second.answered(ask, said)
         self._report()
 
-    async def _store_answers(
-        self, ended: Sequence[tuple[PlannedRequest, Answer]]
-    ) -> list[tuple[PlannedRequest, Answer]]:
-        """Store answers, and return those that count: another audit's, where a lease ran out and it was first."""
-        counts = await self.store.answers.write([Entry(planned.part, answer) for planned, answer in ended])
-        for planned, _ in ended:
-            self._leased.pop(planned.part.keys, None)
-        later = [planned.part for (planned, _), is_first in zip(ended, counts, strict=True) if not is_first]
-        if not later:
-            return list(ended)
-        first = await asyncio.to_thread(self.store.answers.read, later)
-        return [
-            (planned, answer if is_first else first.answer(planned.part) or answer)
-            for (planned, answer), is_first in zip(ended, counts, strict=True)
-        ]
+    async def _fail(self, ask: Ask, error: BackendError) -> None:
+        log.warning("failed", model=self.job.name, key=ask.keyed.key, error=str(error))
+        out = self.outcome
+        out.failed += ask.items
+        out.failed_by_key[ask.keyed.prompt + ask.keyed.part] = error.kind
+        out.failures[error.kind] += ask.items
+        out.reasons.setdefault(error.kind, str(error))
+        out.for_good += ask.items * (not error.retryable)
+        if error.unloaded and out.unloaded is None:
+            out.unloaded = ". ".join(filter(None, (error.message, error.hint)))
+        await self._store.answers.fail(ask.keyed, error)
 
-    async def _keep_second(self, ended: Sequence[tuple[PlannedRequest, Answer]]) -> None:
-        """Store second answers beside the first ones. Those that failed are counted."""
-        for planned, answer in ended:
-            assert planned.first is not None
-            if isinstance(answer, BackendError):
-                log.warning("no second answer", model=self.job.name, error=str(answer))
-                self.outcome.unanswered_again += 1
-                continue
-            part = planned.part
-            await self.store.second_answers.write(AnswerPair(part.fingerprint, part.keys, planned.first, answer))
-            self.outcome.asked_again += 1
-            if not isinstance(answer, ClassifyResponse):
-                self.outcome.prompt_tokens += answer.prompt_tokens
+    async def _keep_second(self, ask: Ask, answer: Answer) -> None:
+        """Store a second answer beside the first one. One that failed is forgotten."""
+        assert ask.first is not None
+        if isinstance(answer, BackendError):
+            log.warning("no second answer", model=self.job.name, error=str(answer))
+            self.outcome.unanswered_again += 1
+            return
+        pair = AnswerPair(ask.keyed.fingerprint, ask.keyed.key, ask.request, ask.first, answer)
+        await self._store.second_answers.write(pair)
+        self.outcome.asked_again += 1
+        self._count_tokens(answer)
 
-    def _fail(self, planned: PlannedRequest, error: BackendError) -> None:
-        """Count a question that failed, or whose identical twin did."""
-        self._work_left -= planned.question.work
-        self.outcome.failed += 1
-        self.outcome.failures[error.kind] += 1
-        self.outcome.reasons.setdefault(error.kind, str(error))
-        self.outcome.for_good += not error.retryable
-        if error.unloaded and self.outcome.unloaded is None:
-            self.outcome.unloaded = ". ".join(filter(None, (error.message, error.hint)))
-        planned.deliver(error)
-
-    # -- waiting and reporting -------------------------------------------------------------
-
-    @contextlib.contextmanager
-    def _interruptible(self) -> Iterator[None]:
-        """Mark a wait during which this task has nothing in flight, so that `halt` may cancel it."""
-        if self.halted:
-            raise asyncio.CancelledError
-        task = asyncio.current_task()
-        assert task is not None
-        self._idle.add(task)
-        try:
-            yield
-        finally:
-            self._idle.discard(task)
-
-    async def _watch_actors(self) -> None:
-        """Report how many actors are ready until one answers: they load their models, and nothing else changes."""
-        while self.pool.actors() is not None and not self.outcome.answered:
-            self._report()
-            await asyncio.sleep(_ACTORS_SECONDS)
+    def _count_tokens(self, answer: Response) -> None:
+        if not isinstance(answer, ClassifyResponse):
+            self.outcome.prompt_tokens += answer.prompt_tokens
+        if isinstance(answer, GenerateResponse):
+            self.outcome.completion_tokens += answer.completion_tokens
 
     def _report(self, note: str = "", now: bool = False) -> None:
         if now or time.monotonic() - self._reported >= PROGRESS_SECONDS:
             self._reported = time.monotonic()
-            out = self.outcome
+            out, backend = self.outcome, self.job.backend
             note = note or ("it could not be loaded" if out.unloaded else "")
-            done = out.cached + out.answered + out.failed
-            work = self._work_asked, max(self._work_left, 0)
-            backend = self.job.backend
+            done = self.job.done + out.cached + out.answered + out.failed
             cost = backend.spent() if isinstance(backend, SupportsPrices) else None
-            counts = out.cached, out.retried, out.failed
-            actors, limit = self.pool.actors(), self._times.limit()
-            self._on_event(
-                Progress(self.job.name, done, self.job.plan.total, *counts, note, *work, cost, actors, limit)
-            )
+            self._on_event(Progress(out.name, done, out.items, out.cached, out.retried, out.failed, note, cost))
 
 
-_UNFINISHED = BackendError("internal", "the call did not end")
+def outcome_of(job: Job) -> Outcome:
+    """The outcome of a job of which nothing has been asked yet."""
+    return Outcome(job.name, items=job.cached + job.done + sum(ask.items for ask in job.asks), cached=job.cached)
 
 
-async def _answers(
-    pool: Pool, backend: Backend, pending: Sequence[PlannedRequest], on_response: OnResponse
-) -> list[Answer]:
-    """The pool's answers, made complete: one answer of the right type for each request."""
-    try:
-        batch = [planned.part.request for planned in pending]
-        answers = await pool.run(batch, on_response)
-    except Exception as error:
-        # A backend with an endpoint has a key, which the text of an unknown exception may contain.
-        text = f": {error}" if backend.endpoint is None else ""
-        failed = BackendError("internal", f"{type(backend).__name__}.run raised {type(error).__name__}{text}")
-        return [failed] * len(pending)
-    if len(answers) != len(pending):
-        wrong = BackendError("malformed", f"requests: {len(pending)}, answers: {len(answers)}")
-        return [wrong] * len(pending)
-    return [
-        _as_stored(answer)
-        if matches_request(request, answer)
-        else BackendError("malformed", f"{type(answer).__name__} does not match its request")
-        for request, answer in zip(batch, answers, strict=True)
-    ]
-
-
-def _as_stored(answer: Answer) -> Answer:
-    """An answer as the store would return it: labels in alphabetical order."""
-    return ClassifyResponse(dict(sorted(answer.labels.items()))) if isinstance(answer, ClassifyResponse) else answer
+def set_ambiguous_aside(job: Job, store: Store) -> list[str]:
+    """Quarantine answers that may belong to another request, so that they are asked again. Returns their keys."""
+    drained = job.backend.drain_ambiguous() if isinstance(job.backend, SupportsIdentityCheck) else []
+    whole = {(ask.keyed.fingerprint, ask.keyed.run) for ask in job.asks} if drained else ()
+    keys = [keyed(request, *of_model).key for request in drained for of_model in whole]
+    return store.answers.quarantine(keys, "perhaps another question's answer")
 
 
 def _may_retry(answer: Answer) -> bool:

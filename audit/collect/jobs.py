@@ -1,33 +1,62 @@
-"""The scheduler's input and output: jobs, their progress and their outcome."""
+"""The scheduler's input and output: what is to be asked of a model, how far that is, and what became of it."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from audit.collect.plan import Plan
 from audit.collect.repeated_questions import RepeatedQuestions
-from audit.collect.worker_times import Stage
-from backends.base import Backend
+from audit.store import Keyed, Partly
+from backends.base import Backend, Request, Response, ScoreRequest, ScoreResponse
 
 
-def _ignore_retraction(keys: Collection[str]) -> None:
-    """Default `Job.on_retract`: no answers were kept."""
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A question that is to be asked.
+
+    Attributes
+    ----------
+    keyed : Keyed
+        The whole question, with the key that its answer will have.
+    request : Request
+        What of it is sent: the continuations whose scores are not stored.
+    partly : Partly, optional
+        The scores that are.
+    items : int
+        The items that ask it.
+    first : Response, optional
+        The first answer, where the question is asked a second time to compare the two.
+    """
+
+    keyed: Keyed
+    request: Request
+    partly: Partly | None = None
+    items: int = 1
+    first: Response | None = None
+
+    def whole(self, answer: Response) -> Response:
+        """The answer to the whole question, given that to ``request``."""
+        if self.partly is None:
+            return answer
+        assert isinstance(self.keyed.request, ScoreRequest)
+        assert isinstance(answer, ScoreResponse)
+        return self.partly.joined(self.keyed.request, answer)
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One model and the questions to ask it.
+    """One model and what to ask it.
 
-    ``on_retract`` is called with the keys of answers that were delivered but turned out not to count. ``second``
-    selects the questions that are asked twice; None if none are.
+    ``cached`` and ``done``: items whose answers are stored, by earlier runs and by this one. ``second``: what is asked
+    twice.
     """
 
     name: str
     backend: Backend
-    plan: Plan
-    on_retract: Callable[[Collection[str]], None] = _ignore_retraction
+    asks: list[Ask]
+    cached: int = 0
+    done: int = 0
     second: RepeatedQuestions | None = None
 
 
@@ -48,12 +77,9 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a job has got.
+    """How far a job has got, in items; ``note`` says what it waits for.
 
-    ``total`` is None if unknown; ``note`` says what the job is waiting for. ``work_asked`` (in this run) and
-    ``work_left`` are both 0 if all items take the same time. ``cost`` so far, in the currency of the backend's prices;
-    None where it has none. ``actors``: how many of the model's actors live, of those that it should have; None where it
-    computes in this process. ``limit``: what the job waits for most; None at first.
+    ``total`` is None if unknown. ``cost`` so far, in the currency of the backend's prices; None where it has none.
     """
 
     job: str
@@ -63,11 +89,7 @@ class Progress:
     retried: int
     failed: int
     note: str = ""
-    work_asked: int = 0
-    work_left: int = 0
     cost: float | None = None
-    actors: tuple[int, int] | None = None
-    limit: Stage | None = None
 
 
 @dataclass(slots=True)
@@ -75,10 +97,11 @@ class Outcome:
     """The outcome of a job, counted in items; ``retried`` counts attempts after the first.
 
     ``asked_again`` counts repeated questions that got a second answer, ``unanswered_again`` those that did not.
-    ``reasons`` has the message of the first failure of each kind, ``for_good`` counts failures that a retry would not
-    fix. ``stopped`` says why not everything was asked; None if everything was. ``notes`` is what the model's pool knew
-    at the end, as `backends.base.SupportsRunNotes` says. ``unloaded`` says why the model could not be loaded, and what
-    helps; None if it was, or nothing was asked of it.
+    ``failed_by_key`` has the last error of each question that failed; ``reasons`` the message of the first failure of
+    each kind, ``for_good`` counts failures that a retry would not fix. ``stopped`` says why not everything was asked;
+    None if everything was. ``notes`` is what the backend knew at the end, as `backends.base.SupportsRunNotes` says.
+    ``unloaded`` says why the model could not be loaded, and what helps; None if it was, or nothing was asked of it.
+    ``set_aside``: keys of answers that may belong to another request, and are quarantined.
     """
 
     name: str
@@ -92,12 +115,14 @@ class Outcome:
     seconds: float = 0.0
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    failed_by_key: dict[bytes, str] = field(default_factory=dict)
     failures: Counter[str] = field(default_factory=Counter)
     reasons: dict[str, str] = field(default_factory=dict)
     for_good: int = 0
     stopped: str | None = None
     unloaded: str | None = None
     notes: dict[str, str] = field(default_factory=dict)
+    set_aside: list[str] = field(default_factory=list)
 
 
 OnEvent = Callable[[Progress], None]

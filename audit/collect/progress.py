@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import math
 import sys
 import time
-from collections.abc import Mapping
 from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from audit.collect.jobs import Progress as JobProgress
-from audit.collect.worker_times import Stage
 
 _LINE_SECONDS = 10.0  # between two lines; the first ones come sooner
 _FEW = 10  # first answers that say nothing of the speed
-
 #: Loading can take minutes, in which nothing else changes.
 _NO_ANSWER_YET = ", no answer yet (a local model is loaded and tried first)"
-_NO_ACTOR_YET = ", no answer yet ({} of {} actors ready: each loads the model first)"
-#: What limits a job, by the stage in which its workers wait.
-_LIMITS: Mapping[Stage, str] = {
-    "model": "the model",
-    "rate": "the server's rate",
-    "store": "the store",
-    "questions": "looking questions up",
-}
 
 
 def _number(rate: float) -> str:
@@ -41,6 +31,19 @@ def duration(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+
+
+@dataclasses.dataclass
+class _Job:
+    """What is known of a job: when it began, from when and how many answers on its speed is counted, what was said."""
+
+    began: float
+    since: float = 0.0
+    before: int = -1  # items asked then; -1: none yet
+    printed: float = -math.inf
+    line: str = ""
+    note: str = ""
+    task: TaskID | None = None
 
 
 class Display:
@@ -69,11 +72,7 @@ class Display:
             if console.is_terminal and not as_json
             else None
         )
-        self._tasks: dict[tuple[str, int | None], TaskID] = {}
-        self._printed: dict[str, float] = {}
-        self._began: dict[tuple[str, int | None], float] = {}
-        self._first: dict[tuple[str, int | None], tuple[float, int, float]] = {}
-        self._last: dict[str, str] = {}
+        self._jobs: dict[str, _Job] = {}
 
     def __enter__(self) -> Display:
         if self._bars:
@@ -91,90 +90,44 @@ class Display:
     def __call__(self, event: JobProgress) -> None:
         """Show an event. A closed stderr (``2>&1 | head``) does not fail the run."""
         with contextlib.suppress(OSError):
-            self._show(event)
+            self._show(event, time.monotonic())
 
-    def _show(self, event: JobProgress) -> None:
-        now = time.monotonic()
-        self._began.setdefault((event.job, event.total), now)  # follow-up questions are timed on their own
-        counts = f"{self._rate(event, now)}{event.cached} cached, {event.retried} retried, {event.failed} failed"
-        if event.cost is not None:
-            counts += f", cost {event.cost:.4f}"
-        if event.note:
-            counts += f" ({event.note})"
-        elif event.total is not None and event.done == event.cached < event.total:
-            counts += _NO_ANSWER_YET if event.actors is None else _NO_ACTOR_YET.format(*event.actors)
-        elif event.limit is not None:  # of a model that is still being loaded it would name what waits for it
-            counts += f", limited by {_LIMITS[event.limit]}"
+    def _show(self, event: JobProgress, now: float) -> None:
+        job = self._jobs.setdefault(event.job, _Job(now))
+        asked = event.done - event.cached
+        if job.before < 0 < asked:  # if few answers come first, they waited for a model to load
+            job.since, job.before = (now, asked) if asked < _FEW else (job.began, 0)
+        speed = (asked - job.before) / (now - job.since) if job.before >= 0 and now > job.since else 0.0
+        counts = self._counts(event, speed)
         if self._bars:
-            task = self._tasks.get((event.job, event.total))
-            if task is None:
-                follows = any(job == event.job for job, _ in self._tasks)
-                name = f"{event.job}, follow-up questions" if follows else event.job
-                task = self._bars.add_task(name, total=event.total, counts="", items="")
-                self._tasks[event.job, event.total] = task
+            if job.task is None:
+                job.task = self._bars.add_task(event.job, total=event.total, counts="", items="")
             items = f"{event.done}/{event.total or '?'}"
-            self._bars.update(task, completed=_completed(event), total=event.total, counts=counts, items=items)
+            self._bars.update(job.task, completed=event.done, total=event.total, counts=counts, items=items)
             return
-        finished = event.total is not None and event.done >= event.total
-        is_told = event.note in self._last.get(event.job, "")
-        if (
-            not finished
-            and is_told
-            and not self._verbose
-            and now - self._printed.get(event.job, -math.inf) < self._pause(event, now)
-        ):
+        is_finished = event.total is not None and event.done >= event.total
+        pause = min(_LINE_SECONDS, max(1.0, (now - job.began) / 2))  # the first lines follow at 1, 2, 4 and 8 seconds
+        if not is_finished and event.note == job.note and not self._verbose and now - job.printed < pause:
             return
-        self._printed[event.job] = now
+        job.printed, job.note = now, event.note
         if self._json:
-            fields = ("job", "done", "total", "cached", "retried", "failed", "note", "cost", "actors", "limit")
-            line = json.dumps({"progress": {name: getattr(event, name) for name in fields}})
+            line = json.dumps({"progress": dataclasses.asdict(event)})
         else:
-            line = f"{event.job}: {event.done}/{event.total or '?'}{self._eta(event, now)}, {counts}"
-        if line != self._last.get(event.job):  # the end of a job is reported twice
-            self._last[event.job] = line
+            left = (event.total or 0) - event.done
+            eta = f", {duration(left / speed)} left" if speed and left > 0 else ""
+            line = f"{event.job}: {event.done}/{event.total or '?'}{eta}, {counts}"
+        if line != job.line:  # the end of a job is reported twice
+            job.line = line
             print(line, file=sys.stderr, flush=True)
 
-    def _since(self, event: JobProgress, now: float) -> tuple[float, int, float]:
-        """Seconds, items asked and their work, from which the speed is computed.
-
-        If few answers come first they waited for a model to load: time then counts from there.
-        """
-        job, asked = (event.job, event.total), event.done - event.cached
-        if job not in self._first and asked > 0:
-            few = asked < _FEW
-            self._first[job] = (now, asked, event.work_asked) if few else (self._began[job], 0, 0)
-        began, before, work = self._first.get(job, (now, 0, 0))
-        return now - began, asked - before, event.work_asked - work
-
-    def _rate(self, event: JobProgress, now: float) -> str:
-        """Items a second, those from the store apart; nothing before the first answers."""
-        seconds, asked, _ = self._since(event, now)
-        if asked <= 0 or seconds <= 0:
-            return ""
-        rate = asked / seconds
-        if event.actors is None:
-            return f"{_number(rate)} a second, "
-        living, wanted = event.actors
-        each = f", {_number(rate / living)} each" if living > 1 else ""
-        return f"{_number(rate)} a second by {living} of {wanted} actors{each}, "
-
-    def _eta(self, event: JobProgress, now: float) -> str:
-        seconds, asked, work = self._since(event, now)
-        if event.total is None or asked <= 0 or seconds <= 0:
-            return ""
-        left: float = event.total - event.done
-        if event.work_asked and work > 0:
-            return f", {duration(event.work_left * seconds / work)} left"
-        return f", {duration(left * seconds / asked)} left"
-
-    def _pause(self, event: JobProgress, now: float) -> float:
-        """Seconds between two lines: a job's first ones follow at 1, 2, 4 and 8 seconds."""
-        return min(_LINE_SECONDS, max(1.0, (now - self._began[event.job, event.total]) / 2))
-
-
-def _completed(event: JobProgress) -> float:
-    """Items done, weighted by their work if it is known. Cached items took no time."""
-    asked_and_left = event.work_asked + event.work_left
-    if event.total is None or not asked_and_left:
-        return event.done
-    return event.cached + (event.total - event.cached) * event.work_asked / asked_and_left
+    def _counts(self, event: JobProgress, speed: float) -> str:
+        """Items a second, those from the store apart, and what else is counted."""
+        said = f"{_number(speed)} a second, " if speed else ""
+        said += f"{event.cached} cached, {event.retried} retried, {event.failed} failed"
+        if event.cost is not None:
+            said += f", cost {event.cost:.4f}"
+        if event.note:
+            said += f" ({event.note})"
+        elif event.total is not None and event.done == event.cached < event.total:
+            said += _NO_ANSWER_YET
+        return said

@@ -11,11 +11,14 @@ import dataclasses
 import heapq
 import itertools
 import random
+from typing import TYPE_CHECKING
 
-from audit.collect.plan import PlannedRequest
-from audit.store import COMPARED_WITHIN, KeyedRequest, join_answers, split_response
+from audit.store import COMPARED_WITHIN
 from backends.base import Request, Response, ScoreRequest, ScoreResponse, SupportsSecondAnswers
 from backends.checking import number_to_repeat
+
+if TYPE_CHECKING:
+    from audit.collect.jobs import Ask
 
 
 def part_to_repeat(backend: SupportsSecondAnswers, request: Request) -> Request:
@@ -65,43 +68,44 @@ class RepeatedQuestions:
         self._sample = EvenSample(number_to_repeat(scored), scored, seed)
         self._draw = random.Random(seed)
         self._chosen: set[str] = set()
-        self._later: list[tuple[int, int, PlannedRequest]] = []  # heap, ordered by the number of requests sent before
+        self._later: list[tuple[int, int, Ask]] = []  # heap, ordered by the number of requests sent before
         self._numbers = itertools.count()
         self._sent = 0
 
-    def sent(self, planned: PlannedRequest) -> list[PlannedRequest]:
+    def sent(self, ask: Ask) -> list[Ask]:
         """Count a question as sent, and decide whether to repeat it. Returns the repeats that are due."""
         self._sent += 1
-        if self._backend.repeats_itself(planned.part.request) and self._sample.takes_next():
-            self._chosen.add(planned.part.keys[0])
+        if self._backend.repeats_itself(ask.request) and self._sample.takes_next():
+            self._chosen.add(ask.keyed.key)
         due = []
         while self._later and self._later[0][0] <= self._sent:
             due.append(heapq.heappop(self._later)[2])
         return due
 
-    def answered(self, planned: PlannedRequest, first: Response) -> None:
+    def answered(self, ask: Ask, first: Response) -> None:
         """Schedule the repeat of a question, if it is chosen, at a random time in the rest of the job."""
-        if planned.part.keys[0] not in self._chosen:
+        if ask.keyed.key not in self._chosen:
             return
-        self._chosen.discard(planned.part.keys[0])
-        part, first = self._part_to_repeat(planned.part, first)
-        again = dataclasses.replace(planned, part=part, first=first)
+        self._chosen.discard(ask.keyed.key)
         when = self._sent + self._draw.randint(1, max(self._total - self._sent, 1))
-        heapq.heappush(self._later, (when, next(self._numbers), again))
+        heapq.heappush(self._later, (when, next(self._numbers), self._again(ask, first)))
 
-    def rest(self) -> list[PlannedRequest]:
+    def rest(self) -> list[Ask]:
         """The remaining repeats, once all first questions are answered."""
-        left, self._later = [planned for _, _, planned in sorted(self._later)], []
+        left, self._later = [ask for _, _, ask in sorted(self._later, key=lambda one: one[:2])], []
         return left
 
-    def _part_to_repeat(self, part: KeyedRequest, first: Response) -> tuple[KeyedRequest, Response]:
-        """What of this part is asked again, with its first answer: of several requests one whose answer matters."""
-        if not isinstance(first, ScoreResponse) or part_to_repeat(self._backend, part.request) == part.request:
-            return part, first
+    def _again(self, ask: Ask, first: Response) -> Ask:
+        """What is asked again, with its first answer: of several requests one whose answer matters."""
+        request = ask.request
+        if (
+            not isinstance(request, ScoreRequest)
+            or not isinstance(first, ScoreResponse)
+            or part_to_repeat(self._backend, request) == request
+        ):
+            return dataclasses.replace(ask, first=first)
         least = max(score.high for score in first.scores) - COMPARED_WITHIN
-        near = [key for key, score in zip(part.keys, first.scores, strict=True) if score.high >= least]
-        key = self._draw.choice(near)
-        left = part.without(set(part.keys) - {key})
-        answer = join_answers(left.request, left.keys, dict(zip(part.keys, split_response(first), strict=True)))
-        assert isinstance(answer, ScoreResponse)
-        return left, answer
+        near = [place for place, score in enumerate(first.scores) if score.high >= least]
+        place = self._draw.choice(near)
+        one = dataclasses.replace(request, continuations=(request.continuations[place],))
+        return dataclasses.replace(ask, request=one, first=ScoreResponse((first.scores[place],), first.prompt_tokens))

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from suites.base import Factor, Family, Item, MeasureSpec, Suite
-from suites.own_code import raised
 
 #: The levels of each factor that a sample should have: two to four decide only what is large (t with one to three
 #: degrees of freedom).
@@ -16,10 +15,7 @@ LEAST_LEVELS = 5
 
 def leading_specs(suite: Suite) -> list[MeasureSpec]:
     """The figures that a sample must support: the suite's primary ones, or else all that are not of a single level."""
-    try:
-        specs = [spec for spec in suite.measures(()) if not spec.is_subgroup]
-    except Exception as error:  # the suite's own code, which may take it for granted that there are rows
-        raise raised(suite, error, "measures") from error
+    specs = [spec for spec in suite.measures(()) if not spec.is_subgroup]
     return [spec for spec in specs if spec.primary] or specs
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from audit.store.keys import prompt_id, split_request
+from audit.store.keys import prompt_json, text_id
 from suites.base import Item
 
 
@@ -20,5 +20,4 @@ def in_part(items: Iterable[Item], part: tuple[int, int]) -> bytearray:
 
 
 def _number(item: Item, of: int) -> int:
-    _, prompt, _ = split_request(item.request)
-    return int(prompt_id(prompt).removeprefix("p1-"), 16) % of + 1
+    return int.from_bytes(text_id(prompt_json(item.request))) % of + 1

@@ -17,8 +17,6 @@ from backends.base import Backend
 from backends.errors import ConfigError
 from backends.options import AS_TUPLE, OnError, checked_options, refused, refused_at
 from suites.base import Suite
-from suites.own_attributes import refuse_attributes
-from suites.own_code import items_of
 
 if TYPE_CHECKING:
     from audit.collect.executors import Executor
@@ -58,7 +56,6 @@ def _name_suites(suites: Any) -> dict[str, Suite]:
             raise refused_at(
                 (place,), suite, "not a suite", "Use one of the package `suites`, `suites.from_file`, or your own"
             )
-        refuse_attributes(suite)
         name = suite.name if isinstance(place, int) else place
         if not isinstance(name, str) or not _SUITE_NAME.fullmatch(name):
             raise refused(f"{name!r} is not a valid suite name", "Use letters, digits and . _ + -")
@@ -147,6 +144,9 @@ class AuditConfig:
         limits: Mapping[str, Bounds] | None = None,
         same_weights: Annotated[tuple[Group, ...], AS_TUPLE] = (),
         ladder: Annotated[tuple[Group, ...], AS_TUPLE] = (),
+        runs: Annotated[
+            Annotated[int, Field(ge=1, le=20)], OnError("not a number of runs", "Give 1 to 20, e.g. 3")
+        ] = 1,
         small_sample: bool = False,
         until: Annotated[
             Literal["decided"] | Annotated[float, Field(gt=0, allow_inf_nan=False)] | None,
@@ -171,7 +171,7 @@ class AuditConfig:
         self.seed, self.limit, self.confidence = seed, limit, confidence
         self.margins, self.limits = margins, dict(limits or {})
         self.same_weights, self.ladder = same_weights, ladder
-        self.small_sample, self.until = small_sample, until
+        self.runs, self.small_sample, self.until = runs, small_sample, until
         self.shard = shard
         self.executor: Executor | None = executor
         self.store_shards = store_shards
@@ -186,7 +186,7 @@ class AuditConfig:
         """Raise `ConfigError` for anything that is wrong and can be detected without loading a model."""
         self.check_models()
         for name, suite in self.suites.items():
-            if next(items_of(suite), None) is None:
+            if next(iter(suite.items()), None) is None:
                 raise ConfigError(f"suites.{name}", type(suite).__name__, "the suite has no items", "Widen its options")
 
     def check_models(self) -> None:
@@ -215,7 +215,7 @@ class AuditConfig:
         """The same audit restricted to the named models and suites (all if none are named), with changed options."""
         kept = _pick("--models", self.models, models)
         names: tuple[str, ...] = ("title", "db", "out", "seed", "limit", "confidence", "margins", "limits")
-        names += ("small_sample", "until", "shard", "executor", "store_shards")
+        names += ("runs", "small_sample", "until", "shard", "executor", "store_shards")
         options = {name: getattr(self, name) for name in names} | changes
         groups: dict[str, Any] = {
             option: tuple(tuple(name for name in group if name in kept) for group in getattr(self, option))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import math
+import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,6 @@ from typing import get_args
 from audit.collect import (
     ALL_AT_ONCE,
     InterimLook,
-    PackedItems,
     Requirement,
     Sample,
     assign_looks,
@@ -25,11 +23,10 @@ from audit.collect import (
 )
 from audit.config import AuditConfig
 from audit.results import FigureName
-from audit.store import Store, canonical_json, to_bytes
+from audit.store import Store
 from backends.base import Backend, Capability, ClassifyRequest, Description, Form, ScoreRequest, describe
 from backends.errors import BackendError, ConfigError, ErrorKind
 from suites.base import Item, Suite
-from suites.own_code import items_of
 
 
 @dataclass(frozen=True)
@@ -50,6 +47,8 @@ class ResolvedAudit:
     ----------
     scorers : mapping
         By (suite, scorer name).
+    items, of_items : mapping
+        For each suite the items of the sample, each one object for all models, and how many it was taken from.
     looks : tuple of InterimLook
         When the run evaluates its answers.
     look_of : mapping
@@ -59,16 +58,17 @@ class ResolvedAudit:
 
     models: Mapping[str, DescribedBackend]
     scorers: Mapping[tuple[str, str], DescribedBackend]
-    items: Mapping[str, PackedItems]
+    items: Mapping[str, Sequence[Item]]
+    of_items: Mapping[str, int]
     looks: tuple[InterimLook, ...] = ALL_AT_ONCE
     look_of: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
-    def asked(self, suite: str, looks: range) -> Iterator[tuple[int, Item]]:
-        """The items that are asked in these looks, with their positions in the suite."""
-        of_items = self.look_of.get(suite)
-        for place, item in enumerate(self.items[suite]):
-            if of_items is None or of_items[place] in looks:
-                yield place, item
+    def asked(self, suite: str, looks: range) -> Iterator[Item]:
+        """The items that are asked in these looks."""
+        of_items, items = self.look_of.get(suite), self.items[suite]
+        if of_items is None:
+            return iter(items)
+        return (item for item, look in zip(items, of_items, strict=True) if look in looks)
 
     def places(self, suite: str, looks: range) -> Sequence[int]:
         """The positions of the items that are asked in these looks."""
@@ -107,7 +107,9 @@ async def resolve_audit(audit: AuditConfig, store: Store, *, ask: bool = True) -
     """
     audit.check_models()
     audit.check_scorers()
-    items = {name: await asyncio.to_thread(suite_items, name, suite, audit) for name, suite in audit.suites.items()}
+    items, of_items = {}, {}
+    for name, suite in audit.suites.items():
+        items[name], of_items[name] = await asyncio.to_thread(suite_items, name, suite, audit)
     models = {name: await _describe(name, backend, store, ask) for name, backend in audit.models.items()}
     scorers = {}
     for suite_name, suite in audit.suites.items():
@@ -116,30 +118,36 @@ async def resolve_audit(audit: AuditConfig, store: Store, *, ask: bool = True) -
             await asyncio.to_thread(_check_forms, model, suite_name, suite, items[suite_name])
         for scorer, backend in suite.scorers.items():
             scorers[suite_name, scorer] = await _describe(f"{suite_name}: {scorer}", backend, store, ask)
+    resolved = ResolvedAudit(models, scorers, items, of_items)
     if audit.shard is not None:
         parts = {name: await asyncio.to_thread(in_part, items[name], audit.shard) for name in items}
-        return ResolvedAudit(models, scorers, items, look_of=parts)
+        return dataclasses.replace(resolved, look_of=parts)
     if audit.until is None:
-        return ResolvedAudit(models, scorers, items)
+        return resolved
     looks = (plan_looks if audit.until == "decided" else plan_precision_looks)(map(len, items.values()))
     look_of = {
-        name: await asyncio.to_thread(_assign_looks, suite, items[name], audit, looks, store)
+        name: await asyncio.to_thread(_assign_looks, suite, items[name], audit, looks)
         for name, suite in audit.suites.items()
     }
-    return ResolvedAudit(models, scorers, items, looks, look_of)
+    return dataclasses.replace(resolved, looks=looks, look_of=look_of)
 
 
-def suite_items(name: str, suite: Suite, audit: AuditConfig) -> PackedItems:
-    """The items of a suite that an audit asks. Raises `ConfigError` if there are none, or the sample is too small."""
-    try:
-        items = PackedItems(items_of(suite))
-    except (AttributeError, TypeError):  # a field that cannot be packed: it is told by its name
-        list(items_of(suite, checked=math.inf))
-        raise
+def suite_items(name: str, suite: Suite, audit: AuditConfig) -> tuple[list[Item], int]:
+    """The items of a suite that an audit asks, and how many the suite has.
+
+    Raises
+    ------
+    ConfigError
+        If there are none, two have one id, or the sample is too small.
+    """
+    items = list(suite.items())
     if not items:
         raise ConfigError(f"suites.{name}", type(suite).__name__, "the suite has no items", "Widen its options")
+    if len({item.id for item in items}) < len(items):
+        ((twice, _),) = Counter(item.id for item in items).most_common(1)
+        raise ConfigError(f"suites.{name}", twice, "two items have this id", "Give each item an id of its own")
     if audit.limit is None:
-        return items
+        return items, len(items)
     specs = leading_specs(suite)
     sample = Sample(items, suite.strata, audit.seed, suite.sampled_together, sampled_factors(specs))
     requirement = Requirement(items, specs)
@@ -149,7 +157,7 @@ def suite_items(name: str, suite: Suite, audit: AuditConfig) -> PackedItems:
     taken = sample.take(audit.limit)
     if not audit.small_sample and len(taken) < len(items):
         _check_useful(name, audit.limit, sample, taken, requirement)
-    return PackedItems(taken, len(items))
+    return taken, len(items)
 
 
 def _check_useful(name: str, limit: int, sample: Sample, taken: Sequence[Item], requirement: Requirement) -> None:
@@ -175,26 +183,10 @@ def _check_useful(name: str, limit: int, sample: Sample, taken: Sequence[Item], 
     )
 
 
-def _assign_looks(
-    suite: Suite, items: PackedItems, audit: AuditConfig, looks: tuple[InterimLook, ...], store: Store
-) -> list[int]:
-    """By which look each item is asked. The order is read from the store, or else written there."""
-    depends_on = [suite.name, suite.version, dict(suite.signature()), audit.seed, audit.limit]
-    order_id = hashlib.sha256(to_bytes(canonical_json(depends_on))).hexdigest()[:32]
+def _assign_looks(suite: Suite, items: Sequence[Item], audit: AuditConfig, looks: tuple[InterimLook, ...]) -> list[int]:
+    """By which look each item is asked, in a random order that the seed fixes."""
     crossed = sampled_factors(leading_specs(suite))
-    units, of_item = Sample(items, suite.strata, audit.seed, suite.sampled_together, crossed).order()
-    ids = [item.id for item in items]
-    kept = store.orders.read(order_id)
-    if kept is not None and set(kept) == set(ids):
-        place = {item: number for number, item in enumerate(kept)}
-        first = dict(zip(reversed(of_item), (place[item] for item in reversed(ids)), strict=True))
-        units = sorted(units, key=first.__getitem__)
-    else:
-        members: dict[int, list[str]] = {}
-        for unit, item in zip(of_item, ids, strict=True):
-            members.setdefault(unit, []).append(item)
-        store.orders.write(order_id, [item for unit in units for item in members[unit]])
-    return assign_looks(units, of_item, looks)
+    return assign_looks(*Sample(items, suite.strata, audit.seed, suite.sampled_together, crossed).order(), looks)
 
 
 def _check_capabilities(model: DescribedBackend, suite_name: str, suite: Suite) -> None:
@@ -222,7 +214,7 @@ def _check_capabilities(model: DescribedBackend, suite_name: str, suite: Suite) 
         )
 
 
-def _check_forms(model: DescribedBackend, suite_name: str, suite: Suite, items: PackedItems) -> None:
+def _check_forms(model: DescribedBackend, suite_name: str, suite: Suite, items: Sequence[Item]) -> None:
     """Refuse a suite whose questions, or those that may follow them, have a form that the model cannot answer."""
     absent = model.description.absent
     if not {*get_args(Form)} & {*absent}:
@@ -282,7 +274,7 @@ async def _describe(name: str, backend: Backend, store: Store, ask: bool) -> Des
         problem = f"describing it raised {type(error).__name__}: {first}"
         raise ConfigError(f"models.{name}", type(backend).__name__, problem, "Check its name and its files") from error
     try:
-        identity = await asyncio.to_thread(store.fingerprints.resolve, description.fingerprint, description.retired)
+        identity = await asyncio.to_thread(store.know, description.fingerprint)
     except (TypeError, AttributeError) as error:
         problem = f"its description cannot be stored: {error}"
         raise ConfigError(f"models.{name}", type(backend).__name__, problem, "Use texts and numbers") from error

@@ -6,10 +6,9 @@ import itertools
 from typing import Any
 
 from audit.report import formatting
-from audit.results import AuditResult, Measure, renamed_quantities, where_key
-from audit.store import Store, answer_from_json
-from backends.base import ClassifyResponse, ContinuationScore, GenerateResponse, ScoreResponse
-from backends.errors import BackendError, ConfigError
+from audit.results import AuditResult, Measure, where_key
+from audit.store import Store
+from backends.errors import ConfigError
 
 
 def provenance(store: Store, result: AuditResult, figure_id: str, limit: int) -> dict[str, Any]:
@@ -21,13 +20,12 @@ def provenance(store: Store, result: AuditResult, figure_id: str, limit: int) ->
         If no figure of the run has this id.
     """
     measure = _figure(result, figure_id)
-    where, renamed = where_key(measure.where), renamed_quantities(result).get(measure.suite, {})
-    quantities = {measure.spec.quantity, *(old for old, new in renamed.items() if new == measure.spec.quantity)}
+    where, quantity = where_key(measure.where), measure.spec.quantity
     behind = (
         stored
         for stored in store.runs.read_rows(result.run_id, measure.model, measure.suite)
         if where <= where_key(stored.row.factors)
-        and (stored.row.missing or not quantities.isdisjoint(stored.row.values))
+        and (stored.row.missing or quantity in stored.row.values)
         and stored.keys
     )
     items = [
@@ -66,8 +64,8 @@ def provenance_text(behind: dict[str, Any]) -> str:
             if answer.get("prompt") is not None and answer["prompt"] != prompt:
                 prompt = answer["prompt"]
                 lines.append(f"  prompt: {prompt!r}")
-            lines.append(f"  {answer.get('detail')!r}  key {answer['key']}")
-            lines.append(f"    {_answer_text(answer)}")
+            lines.append(f"  key {answer['key']}" + (f", given {answer['stored']}" if "stored" in answer else ""))
+            lines += [f"    {line}" for line in _answer_lines(answer)]
     return "\n".join(lines)
 
 
@@ -86,31 +84,29 @@ def _identified(low: float, value: float | None, high: float) -> str:
     return f"{value:.6g}" if value is not None else f"between {low:.6g} and {high:.6g}"
 
 
-def _answer_text(stored: dict[str, Any]) -> str:
+def _answer_lines(stored: dict[str, Any]) -> list[str]:
     if not stored.get("answered"):
-        return f"no answer; failures: {stored.get('failures') or 'none'}"
-    try:
-        answer = answer_from_json(stored["answer"])
-    except (TypeError, ValueError):
-        return f"cannot be read: {stored['answer']}"  # damaged; `audit cache verify` quarantines it
-    match answer:
-        case ScoreResponse(scores):
-            return "; ".join(map(_score_text, scores))
-        case GenerateResponse(text, finish_reason):
-            thought = f"; after the thought {answer.thought!r}" if answer.thought else ""
-            return f"text, ended by {finish_reason}: {text!r}{thought}"
-        case ClassifyResponse(labels):
-            return ", ".join(f"{label} {p:.6g}" for label, p in labels.items())
-        case BackendError():
-            return str(answer)
+        return [f"no answer; failures: {stored.get('failures') or 'none'}"]
+    answer = stored["answer"]
+    if answer is None:
+        return ["damaged; `audit cache verify` quarantines it"]
+    if "scores" in answer:
+        return [f"{score['continuation']!r}: {_score_text(score)}" for score in answer["scores"]]
+    if "text" in answer:
+        thought = f"; after the thought {answer['thought']!r}" if answer["thought"] else ""
+        return [f"text, ended by {answer['finish_reason']}: {answer['text']!r}{thought}"]
+    return [", ".join(f"{label} {p:.6g}" for label, p in answer["labels"].items())]
 
 
-def _score_text(score: ContinuationScore) -> str:
+def _score_text(score: dict[str, Any]) -> str:
     """A log-probability with its exactness, and the tokens that it sums over."""
-    if score.logprob is not None:
-        value = f"{score.logprob:.6g} nats"
+    if score["logprob"] is not None:
+        value = f"{score['logprob']:.6g} nats"
     else:
-        value = f"{'at most' if score.low is None else f'{score.low:.6g} to'} {score.high:.6g} nats"
-    tokens = ", ".join(f"{t.text!r} {'' if t.exact else 'at most '}{t.logprob:.6g}" for t in score.tokens)
-    notes = ", ".join(note for note in (score.exactness, f"boundary {score.boundary}", score.route) if note)
+        low = "at most" if score["low"] is None else f"{score['low']:.6g} to"
+        value = f"{low} {score['high']:.6g} nats"
+    tokens = ", ".join(
+        f"{text!r} {'' if exact else 'at most '}{logprob:.6g}" for text, logprob, exact in score["tokens"]
+    )
+    notes = ", ".join(note for note in (score["exactness"], f"boundary {score['boundary']}", score["route"]) if note)
     return f"log P {value} ({notes})" + (f"; tokens {tokens}" if tokens else "")

@@ -10,12 +10,13 @@ from audit.results.answers import (
     NOT_ASKED,
     DataQuality,
     Example,
+    IdentityProblem,
     ModelInfo,
     PromptCoverage,
     SelfCheck,
     SuiteInfo,
 )
-from audit.results.audit_result import AuditResult, AuditSource, UntilDecided, renamed_quantities
+from audit.results.audit_result import AuditResult, AuditSource, UntilDecided
 from audit.results.comparisons import VERDICT_WORDS, Comparison, Decided, OpenBecause, Rank, Ranking, Verdict
 from audit.results.figures import (
     REPORT_KEYS,
@@ -34,7 +35,6 @@ from audit.results.limits import (
     LimitVerdict,
 )
 from audit.results.measures import Agreement, Measure, Reproduction, VarianceComponents
-from audit.results.older import renamed_row
 from audit.results.steps import AttributionStep, EngineDrift, ItemChange, PromptDrift, Rung
 from audit.results.writable import writable
 
@@ -56,6 +56,7 @@ __all__ = [
     "Example",
     "FigureKey",
     "FigureName",
+    "IdentityProblem",
     "ItemChange",
     "LimitCheck",
     "LimitVerdict",
@@ -77,8 +78,6 @@ __all__ = [
     "Verdict",
     "Where",
     "level_key",
-    "renamed_quantities",
-    "renamed_row",
     "where_key",
     "writable",
 ]

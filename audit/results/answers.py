@@ -11,7 +11,8 @@ from backends.base import Scalar
 class ModelInfo(Reported):
     """An audited model, and the effort of asking it.
 
-    ``failed_for_good``: of the failed, those that would fail again in the same way; 0 in results of older versions.
+    ``failed_for_good``: of the failed, those that would fail again in the same way. ``failures`` counts the failed by
+    kind of error, and ``reasons`` has the message of the first of each. ``stopped``: why not everything was asked.
     ``unloaded``: why the model could not be loaded, where it therefore has no answer; empty otherwise.
     ``statements``: the backend's main statements about its numbers; ``limits``: what cannot be known about them.
     """
@@ -30,9 +31,26 @@ class ModelInfo(Reported):
     prompt_tokens: int
     completion_tokens: int
     cost: float | None = None
+    failures: dict[str, int] = {}
+    reasons: dict[str, str] = {}
+    stopped: str = ""
     unloaded: str = ""
     statements: list[str] = []
     limits: list[str] = []
+
+
+class IdentityProblem(Reported):
+    """A model whose answers may be another model's.
+
+    ``reason``: what was noticed, so that ``quarantined`` answers were set aside; or ``unchecked``: why nothing could be
+    checked, which ``is_whole`` if it says all that there is to say.
+    """
+
+    model: str
+    reason: str = ""
+    quarantined: int = 0
+    unchecked: str = ""
+    is_whole: bool = False
 
 
 #: Why an item has no answer that was not asked for one; other reasons are kinds of errors, or the suites' own.

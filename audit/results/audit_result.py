@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
 from typing import Any, Literal
 
-from pydantic import model_validator
-
-from audit.results.answers import DataQuality, Example, ModelInfo, SelfCheck, SuiteInfo
+from audit.results.answers import DataQuality, Example, IdentityProblem, ModelInfo, SelfCheck, SuiteInfo
 from audit.results.comparisons import Comparison, Ranking
 from audit.results.figures import Reported
 from audit.results.limits import LimitCheck
 from audit.results.measures import Measure, Reproduction, VarianceComponents
-from audit.results.older import upgraded
 from audit.results.steps import AttributionStep, EngineDrift
-from suites.renamed_measures import RENAMED_MEASURES
 
 
 class UntilDecided(Reported):
@@ -66,9 +62,13 @@ class AuditSource(Reported):
 
 
 class AuditResult(Reported):
-    """The complete result of a run. ``source`` is None in results of older versions.
+    """The complete result of a run.
 
-    ``is_cut_off``: it was interrupted with so many questions left that it ended without figures, to end at once.
+    ``unanswered`` counts the questions without an answer. ``refused_rules``: margins and limits that name no figure.
+    ``scorers``: the suites' own models, and what asking them took. ``is_cut_off``: it was interrupted with so many
+    questions left that it ended without figures, to end at once.
+
+    ``runs``: how often each question was asked afresh.
     """
 
     run_id: str
@@ -79,6 +79,7 @@ class AuditResult(Reported):
     interrupted: bool
     seed: int
     limit: int | None
+    runs: int = 1
     confidence: float
     versions: dict[str, str]
     models: list[ModelInfo]
@@ -87,7 +88,10 @@ class AuditResult(Reported):
     comparisons: list[Comparison]
     data_quality: list[DataQuality]
     examples: list[Example] = []
-    problems: list[str] = []
+    unanswered: int = 0
+    scorers: list[ModelInfo] = []
+    identity: list[IdentityProblem] = []
+    refused_rules: list[str] = []
     rankings: list[Ranking] = []
     drift: list[EngineDrift] = []
     reproductions: list[Reproduction] = []
@@ -100,22 +104,35 @@ class AuditResult(Reported):
     is_cut_off: bool = False
     source: AuditSource | None = None
 
+    @classmethod
+    def from_report(cls, report: bytes) -> AuditResult:
+        """A result from a report.json, without the sentences that the report adds."""
+        data = json.loads(report)
+        if isinstance(data, dict):
+            data.pop("problems", None)
+            for comparison in data.get("comparisons", ()):
+                comparison.pop("words", None)
+        return cls.model_validate(data)
+
     @property
     def asked_everything(self) -> bool:
-        """Whether every question of every suite was asked; older results know their limit alone."""
-        if all(info.of_items is None for info in self.suites):
-            return self.limit is None
+        """Whether every question of every suite was asked."""
         return all(info.n_items == info.of_items for info in self.suites)
 
     @property
     def has_answers(self) -> bool:
-        """Whether any question has a readable answer; older results may not know."""
+        """Whether any question has a readable answer."""
         return not self.data_quality or any(entry.answered > 0 for entry in self.data_quality)
 
     @property
     def is_unloaded(self) -> bool:
         """Whether none of its models could be loaded: there is nothing to report."""
         return bool(self.models) and all(model.unloaded for model in self.models)
+
+    @property
+    def asked_once(self) -> list[str]:
+        """Models of servers, whose numbers may move from run to run, of which there is one run alone."""
+        return [] if self.runs > 1 else [check.model for check in self.self_checks]
 
     @property
     def contradicted(self) -> list[str]:
@@ -131,13 +148,3 @@ class AuditResult(Reported):
         return f"<{type(self).__name__} {self.run_id}: {models} on {suites}; {found}, {state}>"
 
     __str__ = __repr__
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_older(cls, data: Any) -> Any:
-        return upgraded(data) if isinstance(data, dict) else data
-
-
-def renamed_quantities(result: AuditResult) -> dict[str, Mapping[str, str]]:
-    """For each suite of a result, the current names of quantities that have older names in its stored rows."""
-    return {info.name: RENAMED_MEASURES.get(info.signature.get("suite", ""), {}) for info in result.suites}

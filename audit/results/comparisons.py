@@ -103,8 +103,6 @@ class Comparison(Decided):
         The smallest difference that this design detects with 80 % power.
     engine_noise : float or None
         The largest difference of this figure between engines with the same weights.
-    words : str
-        The comparison in a few sentences.
     """
 
     a: str
@@ -118,7 +116,6 @@ class Comparison(Decided):
     verdict: Verdict
     test: str
     family: str
-    words: str = ""
     engine_noise: float | None = None
     is_subgroup: bool = False
     identical: bool = False

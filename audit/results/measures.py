@@ -8,7 +8,6 @@ from typing import Any, Literal
 from pydantic import field_serializer, field_validator
 
 from audit.results.figures import OfFigure, Reported
-from audit.results.older import quantity_by_unit
 from backends.base import Scalar
 from suites.base import MeasureSpec
 
@@ -54,8 +53,7 @@ class Measure(OfFigure, Reported):
     signature : str
         ``key:value|key:value…``: everything needed to reproduce the figure, except the model.
     spec : MeasureSpec
-        The suite's specification. Its JSON omits default values, except for the kind: results of older versions have
-        none.
+        The suite's specification. Its JSON omits default values.
     """
 
     id: str
@@ -93,7 +91,7 @@ class Measure(OfFigure, Reported):
     @field_serializer("spec")
     def _without_defaults(self, spec: MeasureSpec) -> dict[str, Any]:
         values = ((field, getattr(spec, field.name)) for field in dataclasses.fields(spec))
-        stored = {field.name: value for field, value in values if value != field.default or field.name == "kind"}
+        stored = {field.name: value for field, value in values if value != field.default}
         if spec.weights is not None:  # as pairs, since keys of a JSON object are strings, and levels need not be
             stored["weights"] = list(spec.weights.items())
         return stored
@@ -103,9 +101,7 @@ class Measure(OfFigure, Reported):
     def _from_stored(cls, spec: Any) -> Any:
         if not isinstance(spec, dict):
             return spec
-        by_unit = {} if "kind" in spec else quantity_by_unit(spec.get("unit", "probability"))
-        weights = {} if spec.get("weights") is None else {"weights": dict(spec["weights"])}
-        return {**spec, **by_unit, **weights}
+        return spec if spec.get("weights") is None else {**spec, "weights": dict(spec["weights"])}
 
 
 class VarianceComponents(OfFigure, Reported):

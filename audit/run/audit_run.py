@@ -1,4 +1,4 @@
-"""One run from start to end: resolve the audit, ask what is missing, verify the models, evaluate, store the result.
+"""One run from start to end: resolve the audit, ask what is missing, check the answers, evaluate, store the result.
 
 Order matters: bad input is found before a model is loaded, and the store is opened before the first request.
 """
@@ -13,9 +13,7 @@ import itertools
 import json
 import secrets
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from audit.analysis.answers import SuiteAnswers
 from audit.analysis.comparing.attribution import Ladder, asking_steps, engine_pairs, model_steps
@@ -25,29 +23,18 @@ from audit.analysis.components import suite_components
 from audit.analysis.evaluate import EvaluationOptions, SuiteResult, evaluate_suite
 from audit.analysis.gate.rules import GateRules, check_rules
 from audit.analysis.gate.stored import check_run, find_baseline, stored_tables
-from audit.analysis.rows.examples import read_examples
-from audit.analysis.rows.responses import ParsedResponses, Responses
-from audit.analysis.self_check import EXACT_WITHIN, FOREIGN, move, self_check
-from audit.analysis.table import Table
-from audit.collect import OnEvent, Outcome, ShutdownRequest, stop_on_signals
+from audit.analysis.self_check import EXACT_WITHIN, within_noise
+from audit.collect import Job, OnEvent, Outcome, ShutdownRequest, run_jobs, stop_on_signals
 from audit.collect.executors import Executor, LocalExecutor
+from audit.collect.job_run import outcome_of
 from audit.collect.jobs import Progress
 from audit.config import AuditConfig
 from audit.logs import run_log
 from audit.prepare.rehearsal import refuse_mistakes
 from audit.prepare.resolve import ResolvedAudit, resolve_audit
-from audit.report.phrases import contradictions, with_words
-from audit.report.phrases.checks.problems import failed_requests, identity_in_doubt, identity_unchecked
-from audit.results import (
-    AuditResult,
-    Example,
-    LimitCheck,
-    Measure,
-    SelfCheck,
-    UntilDecided,
-    VarianceComponents,
-)
-from audit.run.answer_collector import AnswerCollector, SuiteQuestions
+from audit.results import AuditResult, Example, LimitCheck, SelfCheck, UntilDecided, VarianceComponents
+from audit.run.checks import check_answers, verify_identities
+from audit.run.examples import read_examples
 from audit.run.facts import audit_source, config_json, model_info, suite_info, suite_signature, versions
 from audit.run.stopping_rule import (
     StoppingQuestion,
@@ -56,13 +43,16 @@ from audit.run.stopping_rule import (
     precision_answer,
     stopping_question,
 )
-from audit.store import Store, StoredRow, StoreError
-from backends.base import (
-    SupportsIdentityCheck,
-    SupportsSecondAnswers,
-)
-from backends.errors import BackendError, ConfigError
-from suites.base import Suite
+from audit.run.walk import Walk
+from audit.store import Store, StoreError
+from backends.base import Response
+from backends.errors import ConfigError
+
+#: A stopped run of more questions than this ends without figures: to evaluate it all takes a minute for 100,000 of
+#: them, and who stops a run (Slurm, systemd) waits for seconds.
+MOST_AFTER_STOP = 50_000
+#: Answers that may belong to another request are asked again so often; then they stay missing until the next run.
+MOST_AMBIGUOUS_ROUNDS = 3
 
 
 def _ignore(_: object) -> None:
@@ -114,21 +104,19 @@ async def run_audit(
     ):
         before = None if baseline is None else find_baseline(store, baseline)
         resolved = await resolve_audit(audit, store)
-        others = () if before is None else tuple(measure.measure for measure in before.measures)
-        await asyncio.to_thread(refuse_mistakes, audit, resolved.items, others)
+        await asyncio.to_thread(refuse_mistakes, audit, resolved.items)
         store.runs.start(run_id, audit.title, json.dumps(config_json(audit)), started)
         stop.waits_for = _waited_for(resolved, stop)
         stop.on_exit = functools.partial(store.runs.end_at_once, run_id)
-        executor = audit.executor or LocalExecutor()
+        executor: Executor = audit.executor or LocalExecutor()
         run = _Run(audit, resolved, store, executor, run_id, started)
         try:
-            await executor.own(store)
-            outcomes = await run.ask(question, before, stop, _recording_actors(store, run_id, resolved, on_event))
-            problems = await run.verify_identities()
-            checks = await asyncio.to_thread(run.check_itself, outcomes)
-            has_figures = audit.shard is None and not run.collector.is_cut_off
-            end = run.evaluate if has_figures else run.end_without_figures
-            result = await asyncio.to_thread(end, outcomes, problems, checks, stop.requested)
+            if hasattr(executor, "write_shards"):
+                await asyncio.to_thread(executor.write_shards, store)
+            await run.ask(question, before, stop, on_event)
+            await run.check()
+            end = run.evaluate if audit.shard is None and not run.is_cut_off else run.end_without_figures
+            result = await asyncio.to_thread(end, stop.requested)
         except BaseException as error:
             with contextlib.suppress(StoreError):  # the store itself may be what failed
                 store.runs.end(run_id, f"failed: {type(error).__name__}", None)
@@ -142,22 +130,6 @@ async def run_audit(
         else:
             store.runs.end_part(run_id, audit.shard, status)
     return result
-
-
-def _recording_actors(store: Store, run_id: str, resolved: ResolvedAudit, on_event: OnEvent) -> OnEvent:
-    """``on_event``, which also keeps how many actors answered at most: later forecasts go by it."""
-    fingerprints = {described.name: described.fingerprint_id for described in resolved.backends()}
-    most: dict[str, int] = {}
-
-    def recording(event: Progress) -> None:
-        living = 1 if event.actors is None else event.actors[0]
-        fingerprint = fingerprints[event.job]
-        if event.done > event.cached and living > most.get(fingerprint, 0):
-            most[fingerprint] = living
-            store.runs.record_actors(run_id, most)
-        on_event(event)
-
-    return recording
 
 
 def _stoppable(stop: ShutdownRequest) -> contextlib.AbstractContextManager[None]:
@@ -176,53 +148,43 @@ def _waited_for(resolved: ResolvedAudit, stop: ShutdownRequest) -> str:
     return f"{step}, and {stop.waits_for}" if True in is_local else stop.waits_for
 
 
-def _is_stopped(outcomes: Mapping[str, Sequence[Outcome]]) -> bool:
-    """Whether a model is asked no more; one that could not be loaded does not keep the others from their next look."""
-    rounds = [outcome for of_model in outcomes.values() for outcome in of_model]
-    return any(outcome.stopped and not outcome.unloaded for outcome in rounds) or all(o.unloaded for o in rounds)
-
-
-@dataclass(frozen=True)
-class _SuiteOutcome:
-    """A suite's figures, with example items and variance components."""
-
-    result: SuiteResult
-    examples: list[Example]
-    components: list[VarianceComponents]
-
-
 class _Run:
     """A run in progress."""
 
     def __init__(
         self, audit: AuditConfig, resolved: ResolvedAudit, store: Store, executor: Executor, run_id: str, started: str
     ) -> None:
-        self._audit, self._resolved, self._store = audit, resolved, store
-        self._run_id, self._started, self._began = run_id, started, time.time()
+        self._audit, self._resolved, self._store, self._executor = audit, resolved, store, executor
+        self._run_id, self._started = run_id, started
         descriptions = {name: model.description for name, model in resolved.models.items()}
         self._engines = engine_pairs(descriptions, audit.same_weights)
         self._ladder = Ladder(model_steps(descriptions, audit.ladder), asking_steps(audit.suites))
-        compared = set(itertools.chain.from_iterable(self._engines))
-        questions = {
-            (model, name): SuiteQuestions(resolved, model, name, Responses(suite, keep_logprobs=model in compared))
-            for model in resolved.models
-            for name, suite in audit.suites.items()
-        }
-        self.collector = AnswerCollector(resolved, questions, store, audit.seed, executor)
+        self._walk = Walk(resolved, audit.suites, store, run_id=run_id, runs=audit.runs, seed=audit.seed)
+        self._outcomes: dict[str, list[Outcome]] = {}
+        self._look = 1
         self._until: UntilDecided | None = None
         self._confidence = audit.confidence
+        self._checks: list[SelfCheck] = []
+        self._problems: dict[str, object] = {}
+        self.is_cut_off = False
+
+    @property
+    def _looks(self) -> range:
+        """The looks so far."""
+        return range(1, self._look + 1)
+
+    # -- ask -----------------------------------------------------------------------------------
 
     async def ask(
         self, question: StoppingQuestion | None, before: AuditResult | None, stop: ShutdownRequest, on_event: OnEvent
-    ) -> dict[str, list[Outcome]]:
-        """Ask look by look until ``question`` is decided or nothing is left. Returns the outcomes by backend name."""
-        outcomes: dict[str, list[Outcome]] = {}
+    ) -> None:
+        """Ask look by look until ``question`` is decided or nothing is left."""
         looks = self._resolved.looks
         for look in looks:
-            for name, of_look in (await self.collector.ask(look.number, stop, on_event)).items():
-                outcomes.setdefault(name, []).extend(of_look)
+            self._look = look.number
+            await self._ask_look(stop, on_event)
             self._confidence = 1 - (1 - self._audit.confidence) * look.error
-            if question is None or self.collector.is_cut_off:
+            if question is None or self.is_cut_off:
                 break
             answer = await asyncio.to_thread(self._answer, question, before)
             self._until = UntilDecided(
@@ -230,29 +192,62 @@ class _Run:
                 decided=answer,
                 look=look.number,
                 looks=len(looks),
-                items=sum(len(self._asked(suite)) for suite in self._audit.suites),
+                items=sum(map(self._n_asked, self._audit.suites)),
                 of_items=sum(map(len, self._resolved.items.values())),
                 confidence=self._audit.confidence,
                 within=self._audit.until if isinstance(self._audit.until, float) else None,
             )
-            if answer or stop.requested or _is_stopped(outcomes):
+            if answer or stop.requested or self._is_stopped:
                 break
-        return outcomes
 
-    def _asked(self, suite: str) -> Sequence[int]:
-        """The positions of the items asked so far."""
-        return self._resolved.places(suite, range(1, self.collector.look + 1))
+    async def _ask_look(self, stop: ShutdownRequest, on_event: OnEvent) -> None:
+        """Ask what is missing, then what follows from the answers, until nothing does."""
+        ambiguous = 0
+        while not stop.requested:
+            jobs = await asyncio.to_thread(self._missing, on_event)
+            self._take_in({job.name: outcome_of(job) for job in jobs if not job.asks})
+            if not (missing := [job for job in jobs if job.asks]):
+                break
+            asked = await run_jobs(
+                missing, self._store, self._executor, run_id=self._run_id, stop=stop, on_event=on_event
+            )
+            self._take_in(asked)
+            if aside := [key for outcome in asked.values() for key in outcome.set_aside]:
+                self._store.second_answers.remove(aside)
+                ambiguous += 1
+            if not (self._walk.follows or aside) or ambiguous > MOST_AMBIGUOUS_ROUNDS:
+                break
+            if all(outcome.stopped for outcome in asked.values()):
+                break
+        most = sum(map(len, self._resolved.items.values())) * len(self._resolved.models)
+        is_left = any(outcome.stopped for rounds in self._outcomes.values() for outcome in rounds)
+        self.is_cut_off = stop.requested and is_left and most > MOST_AFTER_STOP
+
+    def _missing(self, on_event: OnEvent) -> list[Job]:
+        for model in self._resolved.models:
+            on_event(Progress(model, 0, None, 0, 0, 0, "looking up what is stored"))
+        return self._walk.jobs(self._looks)
+
+    def _take_in(self, asked: Mapping[str, Outcome]) -> None:
+        for name, outcome in asked.items():
+            self._outcomes.setdefault(name, []).append(outcome)
+            self._walk.failed |= outcome.failed_by_key
+
+    @property
+    def _is_stopped(self) -> bool:
+        """Whether a model is asked no more; one that could not be loaded does not keep the others from their look."""
+        rounds = [outcome for of_model in self._outcomes.values() for outcome in of_model]
+        if not rounds:
+            return False
+        return any(o.stopped and not o.unloaded for o in rounds) or all(o.unloaded for o in rounds)
+
+    def _n_asked(self, suite: str) -> int:
+        return len(self._resolved.places(suite, self._looks))
 
     def _answer(self, question: StoppingQuestion, before: AuditResult | None) -> bool:
         """Whether the answers so far decide the question, at this look's share of the error."""
-        answers = {
-            name: {model: _answers(suite, parsed) for model, parsed in self.collector.parsed(name).items()}
-            for name, suite in self._audit.suites.items()
-        }
-        results = [
-            evaluate_suite(name, self._audit.suites[name], of, self._options(name)) for name, of in answers.items()
-        ]
-        result = self._result(results, {}, complete=True, interrupted=False)
+        answers = {name: self._read(name) for name in self._audit.suites}
+        result = self._result([self._evaluate(name, answers[name]) for name in answers], False)
         if isinstance(self._audit.until, float):
             return precision_answer(self._audit.until, result)
         if question == "comparison":
@@ -264,157 +259,32 @@ class _Run:
             return False
         return gate_answer(report, result)
 
-    async def verify_identities(self) -> list[str]:
-        """Quarantine answers that cannot be attributed to the audited model; the next run asks them again."""
-        problems = []
-        for described in self._resolved.backends():
-            if not isinstance(described.backend, SupportsIdentityCheck):
-                continue
-            try:
-                await described.backend.verify_identity()
-            except BackendError as error:
-                problems.append(identity_unchecked(described.name, error))
-            since = described.backend.unverified_since
-            if since is not None:
-                keys = await asyncio.to_thread(
-                    self._store.answers.quarantine_since, described.fingerprint_id, since, "model changed"
-                )
-                self.collector.retract(keys)
-                problems.append(identity_in_doubt(described.name, described.backend.unverified_reason, len(keys)))
-        return problems
+    # -- check ---------------------------------------------------------------------------------
 
-    def check_itself(self, outcomes: Mapping[str, Sequence[Outcome]]) -> list[SelfCheck]:
-        """Compare the answers to questions that were asked twice.
-
-        If some contradict each other, all answers of this run are quarantined: which of them are the model's is
-        unknown. If scores vary, all are read again as intervals.
-        """
-        checks = []
-        for described in self._resolved.models.values():
-            backend = described.backend
-            if not isinstance(backend, SupportsSecondAnswers):
-                continue
-            stored = self._store.second_answers.read(described.fingerprint_id)
-            held = self.collector.held({pair.keys[0] for pair in stored})
-            pairs = [pair for pair in stored if pair.keys[0] in held]
-            unanswered = sum(outcome.unanswered_again for outcome in outcomes.get(described.name, ()))
-            check = self_check(described.name, pairs, unanswered, backend.checks_made())
-            if check.contradicted:
-                since = min(self._began, *(pair.at for pair in pairs if move(pair.first, pair.second) > FOREIGN))
-                keys = self._store.answers.quarantine_since(described.fingerprint_id, since, "asked again, it differed")
-                self.collector.retract(keys)
-                self._store.second_answers.remove(pair.keys[0] for pair in pairs)
-            elif check.noise > EXACT_WITHIN:
-                self.collector.read_again(described.name, check.noise)
-            if isinstance(backend, SupportsIdentityCheck) and backend.unverified_since is not None:
-                check = check.model_copy(update={"contradicted": True})
-            checks.append(check)
-        return checks
-
-    def evaluate(
-        self,
-        outcomes: Mapping[str, Sequence[Outcome]],
-        problems: Sequence[str],
-        checks: Sequence[SelfCheck],
-        interrupted: bool,
-    ) -> AuditResult:
-        """All figures, from the collected answers."""
-        audit = self._audit
-        suites = [self._evaluate_suite(name) for name in audit.suites]
-        results = [suite.result for suite in suites]
-        compare = functools.partial(
-            compare_models,
-            margins=audit.margins,
-            confidence=self._confidence,
-        )
-        steps = self._ladder.evaluate(compare)
-        unanswered = sum(result.unanswered for result in results)
-        result = self._result(results, outcomes, complete=unanswered == 0, interrupted=interrupted)
-        return result.model_copy(
-            update={
-                "limits": self._limits(result),
-                "ladder": [step.model_copy(update={"comparisons": with_words(step.comparisons)}) for step in steps],
-                "components": [one for suite in suites for one in suite.components],
-                "reproductions": reproductions(result.suites, result.models, result.measures),
-                "self_checks": list(checks),
-                "examples": [example for suite in suites for example in suite.examples],
-                "problems": [
-                    *problems,
-                    *contradictions(checks),
-                    *failed_requests(outcomes, unanswered, [check.model for check in checks if check.contradicted]),
-                    *_refused_rules(audit, result.measures),
-                ],
-            }
+    async def check(self) -> None:
+        """Set aside what is not the audited models' answers, and measure by how much the others vary."""
+        self._problems = {"identity": await verify_identities(self._resolved, self._store)}
+        self._checks = await asyncio.to_thread(
+            check_answers, self._resolved, self._store, self._outcomes, datetime.datetime.fromisoformat(self._started)
         )
 
-    def end_without_figures(
-        self,
-        outcomes: Mapping[str, Sequence[Outcome]],
-        problems: Sequence[str],
-        checks: Sequence[SelfCheck],
-        interrupted: bool,
-    ) -> AuditResult:
-        """What was asked of a part of the audit, or until it was stopped.
+    def _seen(self, model: str) -> functools.partial[Response]:
+        noise = max((check.noise for check in self._checks if check.model == model), default=0.0)
+        return functools.partial(within_noise, noise=noise if noise > EXACT_WITHIN else 0.0)
 
-        A part's figures could be read as the whole audit's. Those of a run that was cut off would lack the questions
-        that were not looked up.
-        """
-        unanswered, is_cut_off = self.collector.unanswered, self.collector.is_cut_off
-        complete = unanswered == 0 and not is_cut_off
-        result = self._result([], outcomes, complete=complete, interrupted=interrupted)
-        told = [*problems, *contradictions(checks), *failed_requests(outcomes, 0 if is_cut_off else unanswered)]
-        return result.model_copy(update={"self_checks": list(checks), "problems": told, "is_cut_off": is_cut_off})
+    # -- evaluate ------------------------------------------------------------------------------
 
-    def _limits(self, result: AuditResult) -> list[LimitCheck]:
-        """The config's limits on these figures, as a gate would decide them; one that names no figure is a problem."""
-        if not self._audit.limits:
-            return []
-        rules = GateRules(limits=self._audit.limits)
-        try:
-            return check_run(self._store, result, stored_tables(self._store, result), None, rules).limits
-        except ConfigError:
-            return []
+    def _read(self, suite: str) -> dict[str, SuiteAnswers]:
+        """Each model's stored answers to a suite, as rows."""
+        compared = set(itertools.chain.from_iterable(self._engines))
+        return {
+            model: self._walk.read(model, suite, self._looks, self._seen(model), keep_logprobs=model in compared)
+            for model in self._resolved.models
+        }
 
-    def _result(
-        self,
-        results: Sequence[SuiteResult],
-        outcomes: Mapping[str, Sequence[Outcome]],
-        *,
-        complete: bool,
-        interrupted: bool,
-    ) -> AuditResult:
-        """The result so far: the suites' figures, and the facts about the run."""
+    def _evaluate(self, name: str, answers: Mapping[str, SuiteAnswers]) -> SuiteResult:
         audit = self._audit
-        return AuditResult(
-            run_id=self._run_id,
-            title=audit.title,
-            started=self._started,
-            finished=_now(),
-            complete=complete,
-            interrupted=interrupted,
-            seed=audit.seed,
-            limit=audit.limit,
-            shard=audit.shard,
-            source=audit_source(audit),
-            confidence=self._confidence,
-            versions=versions(),
-            models=[model_info(model, outcomes.get(model.name, ())) for model in self._resolved.models.values()],
-            suites=[
-                suite_info(name, suite, audit, self._resolved).model_copy(update={"n_items": len(self._asked(name))})
-                for name, suite in audit.suites.items()
-            ],
-            measures=[measure for result in results for measure in result.measures],
-            comparisons=with_words(c for result in results for c in result.comparisons),
-            rankings=[r for result in results for r in result.rankings],
-            drift=[d for result in results for d in result.drift],
-            data_quality=[d for result in results for d in result.data_quality],
-            until=self._until,
-        )
-
-    def _options(self, name: str) -> EvaluationOptions:
-        """How `evaluate_suite` computes one suite's figures."""
-        audit = self._audit
-        return EvaluationOptions(
+        options = EvaluationOptions(
             signature=suite_signature(audit, audit.suites[name]),
             margins=audit.margins,
             engines=self._engines,
@@ -422,53 +292,101 @@ class _Run:
             confidence=self._confidence,
             seed=audit.seed,
         )
+        return evaluate_suite(name, audit.suites[name], answers, options)
 
-    def _evaluate_suite(self, name: str) -> _SuiteOutcome:
-        by_model = self.collector.release(name)
-        suite = self._audit.suites[name]
-        answers = {model: _answers(suite, parsed) for model, parsed in by_model.items()}
-        result = evaluate_suite(name, suite, answers, self._options(name))
-        tables = {model: of.table for model, of in answers.items()}
-        self._ladder.add(name, tables, result.specs)
+    def evaluate(self, interrupted: bool) -> AuditResult:
+        """All figures, from the stored answers."""
+        audit = self._audit
+        results: list[SuiteResult] = []
         examples: list[Example] = []
-        for model, parsed in by_model.items():
-            self._store.runs.write_rows(self._run_id, model, name, _stored_rows(parsed))
-            items, figures = self._resolved.items[name], result.examples[model]
-            examples += read_examples(self._store, name, model, items, parsed, figures)
-        return _SuiteOutcome(result, examples, suite_components(name, tables, result.specs, self._engines))
+        components: list[VarianceComponents] = []
+        for name in audit.suites:
+            answers = self._read(name)
+            found = self._evaluate(name, answers)
+            tables = {model: own.table for model, own in answers.items()}
+            self._ladder.add(name, tables, found.specs)
+            components += suite_components(name, tables, found.specs, self._engines)
+            items = {item.id: item for item in self._resolved.items[name]}
+            for model, own in answers.items():
+                self._store.runs.write_table(self._run_id, model, name, own.table, own.items)
+                examples += read_examples(self._store, name, model, own, items, found.examples[model])
+            results.append(found)
+        compare = functools.partial(compare_models, margins=audit.margins, confidence=self._confidence)
+        result = self._result(results, interrupted)
+        return result.model_copy(
+            update={
+                "limits": self._limits(result),
+                "ladder": self._ladder.evaluate(compare),
+                "components": components,
+                "reproductions": reproductions(result.suites, result.models, result.measures),
+                "examples": examples,
+                "refused_rules": list(self._refused_rules(result)),
+            }
+        )
 
+    def end_without_figures(self, interrupted: bool) -> AuditResult:
+        """What was asked of a part of the audit, or until it was stopped.
 
-def _answers(suite: Suite, parsed: ParsedResponses) -> SuiteAnswers:
-    in_order = sorted(parsed.by_item, key=lambda item: (len(parsed.place(item)), parsed.place(item)))
-    return SuiteAnswers(
-        suite,
-        Table.of(parsed.rows, suite.families),
-        dict.fromkeys(in_order),
-        parsed.failures,
-        parsed.merged,
-        parsed.straddled,
-        parsed.straddled_in_part,
-        parsed.logprobs(),
-    )
+        A part's figures could be read as the whole audit's. Those of a run that was cut off would lack the questions
+        that were not looked up.
+        """
+        unanswered = 0 if self.is_cut_off else self._walk.unanswered(self._looks)
+        result = self._result([], interrupted)
+        complete = unanswered == 0 and not self.is_cut_off
+        return result.model_copy(update={"is_cut_off": self.is_cut_off, "complete": complete, "unanswered": unanswered})
 
+    def _limits(self, result: AuditResult) -> list[LimitCheck]:
+        """The config's limits on these figures, as a gate would decide them."""
+        if not self._audit.limits:
+            return []
+        rules = GateRules(limits=self._audit.limits)
+        with contextlib.suppress(ConfigError):  # one that names no figure: see `_refused_rules`
+            return check_run(self._store, result, stored_tables(self._store, result), None, rules).limits
+        return []
 
-def _stored_rows(parsed: ParsedResponses) -> Iterator[StoredRow]:
-    rows = {row.item_id for row in parsed.rows}
-    for row in parsed.rows:
-        behind = [parsed.keys(item) for item in row.items if item in parsed.by_item]
-        # A missing row without sources stands for an item that could not be asked, as what follows a lost answer.
-        is_lost = row.missing is not None and not row.sources
-        is_own = row.item_id in parsed.by_item
-        derived = not is_own and not is_lost and all(item in rows for item in row.items)
-        yield StoredRow(row, tuple(dict.fromkeys(itertools.chain.from_iterable(behind))), derived)
+    def _refused_rules(self, result: AuditResult) -> Iterator[str]:
+        """A margin or limit that names no figure."""
+        try:
+            check_rules([measure.spec for measure in result.measures], self._audit.margins, self._audit.limits)
+        except ConfigError as error:
+            yield str(self._audit.located(error))
 
-
-def _refused_rules(audit: AuditConfig, measures: Sequence[Measure]) -> Iterator[str]:
-    """A margin or limit that names no figure."""
-    try:
-        check_rules([measure.spec for measure in measures], audit.margins, audit.limits)
-    except ConfigError as error:
-        yield str(audit.located(error))
+    def _result(self, results: Sequence[SuiteResult], interrupted: bool) -> AuditResult:
+        """The result so far: the suites' figures, and the facts about the run."""
+        audit = self._audit
+        unanswered = sum(result.unanswered for result in results)
+        return AuditResult(
+            run_id=self._run_id,
+            title=audit.title,
+            started=self._started,
+            finished=_now(),
+            complete=unanswered == 0,
+            unanswered=unanswered,
+            interrupted=interrupted,
+            seed=audit.seed,
+            limit=audit.limit,
+            runs=audit.runs,
+            shard=audit.shard,
+            source=audit_source(audit),
+            confidence=self._confidence,
+            versions=versions(),
+            models=[model_info(model, self._outcomes.get(model.name, ())) for model in self._resolved.models.values()],
+            scorers=[
+                model_info(scorer, self._outcomes.get(scorer.name, ())) for scorer in self._resolved.scorers.values()
+            ],
+            suites=[
+                suite_info(name, suite, audit, self._resolved, self._n_asked(name))
+                for name, suite in audit.suites.items()
+            ],
+            measures=[measure for result in results for measure in result.measures],
+            comparisons=[c for result in results for c in result.comparisons],
+            rankings=[r for result in results for r in result.rankings],
+            drift=[d for result in results for d in result.drift],
+            data_quality=[d for result in results for d in result.data_quality],
+            until=self._until,
+            self_checks=self._checks,
+            **self._problems,
+        )
 
 
 def _now() -> str:

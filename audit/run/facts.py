@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.metadata
-import itertools
 import platform
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,9 @@ from audit.results import AuditSource, ModelInfo, SuiteInfo, writable
 from backends.base import GenerateRequest, Request, SupportsPrices, count_tokens
 from suites.base import Suite
 
-#: Items of a suite that are looked at for how its texts are drawn.
-_LOOKED_AT = 1000
 _PACKAGES = ("bias-audit", "numpy", "scipy", "torch", "transformers", "llama-cpp-python", "httpx")
+#: Counts of an outcome that its model's are the sums of.
+_SUMMED = ("failed", "retried", "seconds", "prompt_tokens", "completion_tokens")
 
 
 def suite_signature(audit: AuditConfig, suite: Suite) -> dict[str, Any]:
@@ -37,16 +37,11 @@ def suite_signature(audit: AuditConfig, suite: Suite) -> dict[str, Any]:
 
 def config_json(audit: AuditConfig) -> dict[str, Any]:
     """The config as the store keeps it with a run."""
+    names = ("seed", "limit", "until", "shard", "confidence", "margins", "limits")
     return {
         "models": {name: type(backend).__name__ for name, backend in audit.models.items()},
         "suites": {name: suite_signature(audit, suite) for name, suite in audit.suites.items()},
-        "seed": audit.seed,
-        "limit": audit.limit,
-        "until": audit.until,
-        "shard": audit.shard,
-        "confidence": audit.confidence,
-        "margins": audit.margins,
-        "limits": audit.limits,
+        **{name: getattr(audit, name) for name in names},
     }
 
 
@@ -64,46 +59,35 @@ def audit_source(audit: AuditConfig) -> AuditSource:
 
 def model_info(described: DescribedBackend, rounds: Sequence[Outcome]) -> ModelInfo:
     """A model's identity, and what asking it took."""
-    backend = described.backend
+    backend, description = described.backend, described.description
+    notes = {**description.notes, **{name: note for outcome in rounds for name, note in outcome.notes.items()}}
+    has_any = any(outcome.answered or outcome.cached for outcome in rounds)
     return ModelInfo(
         name=described.name,
         backend=type(backend).__name__,
-        fingerprint=writable(dict(described.description.fingerprint)),
+        fingerprint=writable(dict(description.fingerprint)),
         fingerprint_id=described.fingerprint_id,
-        notes=writable(
-            {
-                **described.description.notes,
-                **{name: note for outcome in rounds for name, note in outcome.notes.items()},
-            }
-        ),
-        statements=writable(list(described.description.statements)),
-        limits=writable(list(described.description.limits)),
+        notes=writable(notes),
+        statements=writable(list(description.statements)),
+        limits=writable(list(description.limits)),
         asked=sum(outcome.answered for outcome in rounds),
-        cached=sum(outcome.cached for outcome in rounds),
-        failed=sum(outcome.failed for outcome in rounds),
+        cached=rounds[-1].cached if rounds else 0,
+        **{name: sum(getattr(outcome, name) for outcome in rounds) for name in _SUMMED},
         failed_for_good=sum(outcome.for_good for outcome in rounds),
-        retried=sum(outcome.retried for outcome in rounds),
-        seconds=sum(outcome.seconds for outcome in rounds),
-        prompt_tokens=sum(outcome.prompt_tokens for outcome in rounds),
-        completion_tokens=sum(outcome.completion_tokens for outcome in rounds),
+        failures=dict(sum((outcome.failures for outcome in rounds), Counter())),
+        reasons={kind: text for outcome in reversed(rounds) for kind, text in outcome.reasons.items()},
+        stopped=next((outcome.stopped for outcome in rounds if outcome.stopped), ""),
         cost=backend.spent() if isinstance(backend, SupportsPrices) else None,
-        unloaded=_unloaded(rounds),
+        unloaded="" if has_any else next((outcome.unloaded for outcome in rounds if outcome.unloaded), ""),
     )
-
-
-def _unloaded(rounds: Sequence[Outcome]) -> str:
-    """Why a model without any answer could not be loaded; empty otherwise."""
-    if any(outcome.answered or outcome.cached for outcome in rounds):
-        return ""
-    return next((outcome.unloaded for outcome in rounds if outcome.unloaded), "")
 
 
 def _is_sampled(request: Request) -> bool:
     return isinstance(request, GenerateRequest) and request.sampling.temperature > 0
 
 
-def suite_info(name: str, suite: Suite, audit: AuditConfig, resolved: ResolvedAudit) -> SuiteInfo:
-    """What a suite says of itself, for the report."""
+def suite_info(name: str, suite: Suite, audit: AuditConfig, resolved: ResolvedAudit, n_items: int) -> SuiteInfo:
+    """What a suite says of itself, for the report; ``n_items`` of its items were asked."""
     texts = suite.texts()
     lengths: dict[str, dict[str, int]] = {text: {} for text in texts}
     for model, described in resolved.models.items():
@@ -115,9 +99,9 @@ def suite_info(name: str, suite: Suite, audit: AuditConfig, resolved: ResolvedAu
     return SuiteInfo(
         name=name,
         title=kind if is_only_one else f"{kind} ({name})",
-        n_items=len(resolved.items[name]),
-        of_items=resolved.items[name].of,
-        draws=any(_is_sampled(item.request) for item in itertools.islice(resolved.items[name], _LOOKED_AT)),
+        n_items=n_items,
+        of_items=resolved.of_items[name],
+        draws=any(_is_sampled(item.request) for item in resolved.items[name]),
         signature=suite_signature(audit, suite),
         tables=[dataclasses.asdict(table) for table in suite.tables()],
         charts=[dataclasses.asdict(chart) for chart in suite.charts()],

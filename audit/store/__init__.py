@@ -6,30 +6,30 @@ says what is unanswered, and lets several audits share the file without asking a
 
 from __future__ import annotations
 
-from audit.store.answers import Entry, StoredAnswer
-from audit.store.codecs import StoredRow, answer_from_json, join_answers, matches_request, split_response
-from audit.store.keys import KeyedRequest, answer_keys, canonical_json, keyed_request, to_bytes
+from audit.store.answers import Answered, Partly, Stored, answer_json
+from audit.store.codecs import matches_request
+from audit.store.database import StoreError
+from audit.store.keys import Keyed, canonical_json, keyed, to_bytes
 from audit.store.nights import Night
+from audit.store.runs import StoredRow, StoredTable
 from audit.store.second_answers import COMPARED_WITHIN, AnswerPair
-from audit.store.sqlite.database import StoreError
 from audit.store.store import Store
 
 __all__ = [
     "COMPARED_WITHIN",
     "AnswerPair",
-    "Entry",
-    "KeyedRequest",
+    "Answered",
+    "Keyed",
     "Night",
+    "Partly",
     "Store",
     "StoreError",
-    "StoredAnswer",
+    "Stored",
     "StoredRow",
-    "answer_from_json",
-    "answer_keys",
+    "StoredTable",
+    "answer_json",
     "canonical_json",
-    "join_answers",
-    "keyed_request",
+    "keyed",
     "matches_request",
-    "split_response",
     "to_bytes",
 ]

@@ -21,8 +21,8 @@ def new_client() -> str:
 def is_gone(client: str) -> bool:
     """Whether the client's process has certainly ended: it would be visible from here, and is not."""
     namespace, pid, start, *rest = client.split(":")
-    boot, _, namespace = namespace.rpartition("/")  # earlier versions knew no boot, and one machine alone
-    if len(rest) != 1 or boot not in ("", _boot()) or namespace != _process_namespace():
+    boot, _, namespace = namespace.rpartition("/")
+    if len(rest) != 1 or boot != _boot() or namespace != _process_namespace():
         return False
     found = _start_since_boot(int(pid))
     return found is None or abs(found - float(start)) > _START_TOLERANCE

@@ -1,15 +1,26 @@
-"""JSON forms of answers and rows, exact to the last bit."""
+"""An answer as one value of bytes, exact to the last bit.
+
+    version, run, prompt tokens, length    a byte, 2 bytes, 8 and 4, little-endian
+    layout      JSON: what was asked besides the prompt, and all of the answer but the numbers of scores; compressed
+                where it is of scores, since it is mostly one and the same for a suite's prompts
+    numbers     log-probabilities of 8 bytes each, in the order in which the layout counts them
+
+A number that repeats another, as the bounds of an exact score do, is written once.
+"""
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Mapping, Sequence
+import math
+import struct
+import zlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
-from audit.store.keys import from_bytes, to_bytes
+from audit.store.keys import details, from_bytes, to_bytes
 from backends.base import (
     Answer,
     ClassifyRequest,
@@ -24,12 +35,22 @@ from backends.base import (
     TokenLogprob,
 )
 from backends.errors import BackendError
-from suites.base import IdentifiedInterval, Row
 
-ROWS_A_CHUNK = 2000  # few enough for memory, enough to compress well
+_HEAD = struct.Struct("<BHqI")
+_ORJSON, _JSON, _PLAIN = 1, 2, 3  # versions: scores with a layout by either writer, and all other answers
+_LAYOUTS = 64  # kept at once
+
+#: How a score's numbers are written. Exact, of one token: the token's alone. Exact: its own, and its tokens'. Any
+#: other: ``high``, then its own and ``low`` where it has them, then its tokens'.
+_ONE_TOKEN, _EXACT, _OTHER, _HAS_LOGPROB, _HAS_LOW = 0, 1, 2, 1, 2
 
 
-# -- answers -----------------------------------------------------------------------------------
+class Decoded(NamedTuple):
+    """A stored value: what was asked besides the prompt (`audit.store.keys.details`), in which run, and the answer."""
+
+    details: list[Any]
+    run: int
+    answer: Response
 
 
 def matches_request(request: Request, answer: Answer) -> bool:
@@ -46,161 +67,136 @@ def matches_request(request: Request, answer: Answer) -> bool:
     return False
 
 
-def split_response(response: Response) -> list[Response]:
-    """Split a response into one piece for each key of its request."""
-    if isinstance(response, ScoreResponse):
-        return [ScoreResponse((score,), response.prompt_tokens) for score in response.scores]
-    return [response]
+def encode(request: Request, run: int, answer: Response) -> bytes:
+    """An answer with what it answers. Raises ValueError if a number is not finite, or the two do not match."""
+    if isinstance(answer, ScoreResponse):
+        if not isinstance(request, ScoreRequest) or len(answer.scores) != len(request.continuations):
+            raise ValueError(f"{len(answer.scores)} scores do not answer {type(request).__name__}")
+        return _encode_scores(request, run, answer)
+    said: list[Any]
+    if isinstance(answer, GenerateResponse):
+        thoughts = [answer.thought, answer.thought_tokens]
+        said = [answer.text, answer.finish_reason, answer.prompt_tokens, answer.completion_tokens, *thoughts]
+    else:
+        said = [dict(answer.labels)]
+    layout = to_bytes(json.dumps([details(request), said], ensure_ascii=False, allow_nan=False, separators=(",", ":")))
+    return _HEAD.pack(_PLAIN, run, 0, len(layout)) + layout
 
 
-def join_answers(request: Request, keys: Sequence[str], stored: Mapping[str, Answer]) -> Answer | None:
-    """Assemble the answer to ``request`` from what is stored under its ``keys``.
-
-    Returns
-    -------
-    Answer or None
-        None if a key is not stored. The failure of any continuation is the answer to the whole
-        request: a sum over expressions that omits one of them would be wrong.
-    """
-    pieces = [stored.get(key) for key in keys]
-    for piece in pieces:
-        if isinstance(piece, BackendError):
-            return piece
-    if None in pieces:
-        return None
-    if not isinstance(request, ScoreRequest):
-        return pieces[0]
-    scored = [piece for piece in pieces if isinstance(piece, ScoreResponse)]
-    return ScoreResponse(
-        tuple(score for piece in scored for score in piece.scores), max(piece.prompt_tokens for piece in scored)
-    )
+def decode(value: bytes) -> Decoded:
+    """Read back what `encode` wrote. Raises ValueError, TypeError, KeyError or struct.error for anything else."""
+    version, run, prompt_tokens, length = _HEAD.unpack_from(value)
+    start = _HEAD.size + length
+    if version != _PLAIN:
+        layout = _read_layout(version, value[_HEAD.size : start])
+        numbers = struct.unpack(f"<{layout.n_numbers}d", value[start:])
+        return Decoded(layout.details, run, ScoreResponse(_scores(layout, numbers), prompt_tokens))
+    if len(value) != start:
+        raise ValueError("bytes follow the layout")
+    asked, said = json.loads(from_bytes(value[_HEAD.size :]))
+    answer = GenerateResponse(*said) if asked[0] == "generate" else ClassifyResponse(said[0])
+    return Decoded(asked, run, answer)
 
 
-def answer_to_json(answer: Answer) -> Any:
-    """Compact JSON form of an answer; `answer_from_json` restores it to the last bit."""
-    match answer:
-        case ScoreResponse(scores, prompt_tokens):
-            return ["score", [_score_to_json(s) for s in scores], prompt_tokens]
-        case GenerateResponse(text, finish_reason, prompt_tokens, completion_tokens, thought, thought_tokens):
-            thoughts = [thought, thought_tokens] if thought or thought_tokens else []
-            return ["generate", text, finish_reason, prompt_tokens, completion_tokens, *thoughts]
-        case ClassifyResponse(labels):
-            return ["classify", dict(labels)]
-        case BackendError():
-            return ["error", answer.to_json()]
+# -- scores ------------------------------------------------------------------------------------
 
 
-def answer_from_json(data: Any) -> Answer:
-    """Read back what `answer_to_json` wrote. Raises ValueError for anything else."""
-    kind, *rest = data
-    match kind:
-        case "score":
-            scores, prompt_tokens = rest
-            return ScoreResponse(tuple([_score_from_json(s) for s in scores]), prompt_tokens)
-        case "generate":
-            return GenerateResponse(*rest)
-        case "classify":
-            return ClassifyResponse(rest[0])
-        case "error":
-            return BackendError.from_json(rest[0])
-    raise ValueError(f"unknown kind of answer {kind!r}")
-
-
-def _score_to_json(score: ContinuationScore) -> list[Any]:
-    tokens = [[t.text, t.start, t.end, t.logprob, t.token_id, t.exact] for t in score.tokens]
-    return [
-        score.logprob,
-        score.low,
-        score.high,
-        score.exactness,
-        score.boundary,
-        tokens,
-        score.route,
-        score.samples,
+def _encode_scores(request: ScoreRequest, run: int, answer: ScoreResponse) -> bytes:
+    scores = answer.scores
+    forms: list[int] = []
+    numbers: list[float] = []
+    tokens: list[TokenLogprob] = []
+    for score in scores:
+        value, low, high, own = score.logprob, score.low, score.high, score.tokens
+        tokens += own
+        if value and value == low == high:  # not for 0, which may have either sign
+            is_single = len(own) == 1 and own[0].logprob == value
+            forms.append(_ONE_TOKEN if is_single else _EXACT)
+            numbers.append(value)
+            if is_single:
+                continue
+        else:
+            forms.append(_OTHER + _HAS_LOGPROB * (value is not None) + _HAS_LOW * (low is not None))
+            numbers += [number for number in (high, value, low) if number is not None]
+        numbers += [token.logprob for token in own]
+    if not all(map(math.isfinite, numbers)):
+        raise ValueError("a log-probability is not a finite number")
+    layout = [
+        details(request),
+        forms,
+        [score.exactness for score in scores],
+        [score.boundary for score in scores],
+        [score.route for score in scores],
+        [score.samples for score in scores],
+        [len(score.tokens) for score in scores],
+        [token.text for token in tokens],
+        [token.start for token in tokens],
+        [token.end for token in tokens],
+        [token.token_id for token in tokens],
+        [token.exact for token in tokens],
     ]
+    try:
+        version, text = _ORJSON, orjson.dumps(layout)
+    except orjson.JSONEncodeError:  # lone surrogates, and whole numbers of more than 64 bits
+        version, text = _JSON, to_bytes(json.dumps(layout, ensure_ascii=False, separators=(",", ":")))
+    compressed = _compress(text)
+    head = _HEAD.pack(version, run, answer.prompt_tokens, len(compressed))
+    return head + compressed + struct.pack(f"<{len(numbers)}d", *numbers)
 
 
-def _score_from_json(data: list[Any]) -> ContinuationScore:
-    logprob, low, high, exactness, boundary, tokens, route, samples = data
-    return ContinuationScore(
-        logprob, low, high, exactness, boundary, tuple([TokenLogprob(*t) for t in tokens]), route, samples
-    )
-
-
-# -- rows --------------------------------------------------------------------------------------
+@functools.lru_cache(_LAYOUTS)
+def _compress(layout: bytes) -> bytes:
+    return zlib.compress(layout, 6)
 
 
 @dataclass(frozen=True, slots=True)
-class StoredRow:
-    """A suite's row, with the keys of the answers it was read from.
+class _Layout:
+    """``scores``: of each its form, exactness, boundary, route, samples, and all of its tokens but the numbers."""
 
-    ``derived``: whether it is computed from items that have rows of their own; None in runs of versions that did not
-    store it.
-    """
-
-    row: Row
-    keys: tuple[str, ...]
-    derived: bool | None = None
+    details: list[Any]
+    scores: tuple[tuple[Any, ...], ...]
+    n_numbers: int
 
 
-#: Between a row's item and factors where the json module wrote it: lone surrogates, and numbers that orjson would read
-#: as floats.
-_BY_JSON = b", {"
-
-
-def write_chunk(rows: Sequence[StoredRow]) -> bytes:
-    """Rows as JSON: ``[item, factors, quantities, missing, keys, memberships, derived]`` each.
-
-    A quantity is a single number if it equals its bounds, else ``[value or null, low, high]``, with the variance of its
-    draws as a fourth if it was counted from drawn answers; it is never NaN
-    (`IdentifiedInterval` ensures that). A factor that is NaN becomes null, since JSON has no NaN.
-    """
-    written = [
-        [
-            stored.row.item_id,
-            dict(stored.row.factors),
-            {
-                name: _numbers(n) if n.draw_variance == 0 else [n.value, n.low, n.high, n.draw_variance]
-                for name, n in stored.row.values.items()
-            },
-            stored.row.missing,
-            stored.keys,
-            dict(stored.row.memberships),
-            stored.derived,
-        ]
-        for stored in rows
-    ]
+@functools.lru_cache(_LAYOUTS)
+def _read_layout(version: int, compressed: bytes) -> _Layout:
     try:
-        return orjson.dumps(written)
-    except orjson.JSONEncodeError:  # lone surrogates, and whole numbers of more than 64 bits
-        return to_bytes(json.dumps(written, ensure_ascii=False, allow_nan=False))
+        text = zlib.decompress(compressed)
+    except zlib.error as error:
+        raise ValueError(str(error)) from None
+    layout = orjson.loads(text) if version == _ORJSON else json.loads(from_bytes(text))
+    asked, forms, exactness, boundaries, routes, samples, lengths, *columns = layout
+    tokens = iter(zip(*columns, strict=True))
+    of_scores = [tuple(next(tokens) for _ in range(length)) for length in lengths]
+    scores = tuple(zip(forms, exactness, boundaries, routes, samples, of_scores, strict=True))
+    if len(asked[1]) != len(scores):
+        raise ValueError("continuations and scores differ in number")
+    n_numbers = sum(
+        1 if form == _ONE_TOKEN else length + 1 + (0 if form == _EXACT else (form - _OTHER).bit_count())
+        for form, length in zip(forms, lengths, strict=True)
+    )
+    return _Layout(asked, scores, n_numbers)
 
 
-def _numbers(n: IdentifiedInterval) -> float | list[float | None] | None:
-    return n.value if n.value == n.low == n.high else [n.value, n.low, n.high]
-
-
-def read_chunk(text: bytes, *, derived: bool = True) -> list[StoredRow]:
-    """Read back what `write_chunk` wrote; without ``derived``, not the rows known to be."""
-    return [
-        StoredRow(
-            Row(
-                item,
-                factors,
-                {
-                    name: IdentifiedInterval(*number) if isinstance(number, list) else IdentifiedInterval.exact(number)
-                    for name, number in quantities.items()
-                },
-                missing,
-                memberships={factor: tuple(levels) for factor, levels in more[0].items()} if more else {},
-            ),
-            tuple(keys),
-            more[1] if len(more) > 1 else None,
-        )
-        for item, factors, quantities, missing, keys, *more in _load_rows(text)
-        if derived or len(more) < 2 or not more[1]
-    ]
-
-
-def _load_rows(text: bytes) -> list[list[Any]]:
-    return list(json.loads(from_bytes(text)) if _BY_JSON in text else orjson.loads(text))
+def _scores(layout: _Layout, numbers: tuple[float, ...]) -> tuple[ContinuationScore, ...]:
+    scores, place = [], 0
+    for form, exactness, boundary, route, samples, tokens in layout.scores:
+        value = numbers[place]
+        place += 1
+        if form == _ONE_TOKEN:
+            text, first, end, token_id, exact = tokens[0]
+            token = TokenLogprob(text, first, end, value, token_id, exact)
+            scores.append(ContinuationScore(value, value, value, exactness, boundary, (token,), route, samples))
+            continue
+        logprob: float | None = value
+        low: float | None = value
+        if form != _EXACT:
+            logprob, place = (numbers[place], place + 1) if (form - _OTHER) & _HAS_LOGPROB else (None, place)
+            low, place = (numbers[place], place + 1) if (form - _OTHER) & _HAS_LOW else (None, place)
+        scored = [
+            TokenLogprob(text, first, end, numbers[place + i], token_id, exact)
+            for i, (text, first, end, token_id, exact) in enumerate(tokens)
+        ]
+        place += len(scored)
+        scores.append(ContinuationScore(logprob, low, value, exactness, boundary, tuple(scored), route, samples))
+    return tuple(scores)

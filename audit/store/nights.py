@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from audit.store.database import Database, chunked, placeholders
 from audit.store.keys import from_bytes, to_bytes
-from audit.store.sqlite.database import Database, chunked, placeholders
 
 #: The data of a look: figure id → hash of the answers behind the figure.
 FigureData = Mapping[str, str]
@@ -37,7 +37,7 @@ class Nights:
         Data seen before keep their number: a repeated run is not a new look.
         """
         with self._database.read() as db:
-            return _look_numbers(db, baseline, data) if _has_tables(db) else dict.fromkeys(data, 1)
+            return _look_numbers(db, baseline, data)
 
     def record_looks(self, baseline: str, data: FigureData) -> dict[str, int]:
         """Like `looks`, but record them, in one transaction: concurrent gates never share a number by mistake."""
@@ -65,18 +65,11 @@ class Nights:
         """The nights of one or all baselines, in the order in which they were first gated."""
         of_one = "WHERE baseline = ? " if baseline is not None else ""
         with self._database.read() as db:
-            if not _has_tables(db):
-                return []
             rows = db.execute(
                 f"SELECT baseline, run, body FROM gate_nights {of_one}ORDER BY id",
                 () if baseline is None else (baseline,),
             ).fetchall()
         return [Night(of, run, json.loads(from_bytes(zlib.decompress(body)))) for of, run, body in rows]
-
-
-def _has_tables(db: sqlite3.Connection) -> bool:
-    """Whether the store has these tables: an older one that was only read since does not."""
-    return db.execute("SELECT 1 FROM sqlite_master WHERE name = 'gate_nights'").fetchone() is not None
 
 
 def _look_numbers(db: sqlite3.Connection, baseline: str, data: FigureData) -> dict[str, int]:

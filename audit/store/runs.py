@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
-import json
+import hashlib
 import sqlite3
-import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from audit.results import AuditResult
 from audit.store.clients import is_gone, new_client
-from audit.store.codecs import ROWS_A_CHUNK, StoredRow, read_chunk, write_chunk
-from audit.store.keys import from_bytes, to_bytes
+from audit.store.database import Database, StoreError
+from audit.store.keys import PART_BYTES, PROMPT_BYTES, from_bytes, from_json_bytes, key_text, to_bytes, to_json_bytes
 from audit.store.parts import PART, Parts, add_parts, ended_parts, read_parts
-from audit.store.sqlite.database import Database, StoreError, chunked
 from backends.errors import ConfigError
+from suites.base import Row
 
-#: The status of a run in progress, followed by its owner (not in earlier versions).
+if TYPE_CHECKING:
+    from audit.analysis.table import Table
+
+#: The status of a run in progress, followed by its owner.
 _RUNNING = "running"
 _KILLED = "killed"
 _INTERRUPTED = "interrupted"
 LOCKED_SECONDS = 0.5  # that a process which is to exit at once waits for a locked file
-#: In a run's config: how many actors answered for each model.
-_ACTORS = "actors"
+_KEY = PROMPT_BYTES + PART_BYTES
+#: In place of the key of a row that is computed from others.
+_NO_KEY = bytes(_KEY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,58 @@ class Baseline:
     earlier: tuple[str, ...]
 
 
+class StoredRow(NamedTuple):
+    """A row, the keys of the answers that it was read from, and whether it is computed from items that have rows."""
+
+    row: Row
+    keys: tuple[str, ...]
+    derived: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTable:
+    """The rows of one model and suite in a run, and the keys of the answers behind them.
+
+    ``keys`` has a key for each row, then as JSON those of items without a row of their own.
+    """
+
+    table: Table
+    keys: bytes
+    others: Mapping[str, str]
+
+    def key(self, item_id: str) -> str | None:
+        """The key of an item's answer; None for a row that is computed from others."""
+        at = self.table.index.get(item_id)
+        if at is None:
+            return self.others.get(item_id)
+        key = self.keys[at * _KEY : (at + 1) * _KEY]
+        return None if key == _NO_KEY else key_text(key)
+
+    @classmethod
+    def of(cls, table: Table, keys: Mapping[str, bytes]) -> StoredTable:
+        """A table with the keys of its items' answers."""
+        others = {item: key_text(key) for item, key in keys.items() if item not in table.index}
+        of_rows = b"".join(keys.get(item, _NO_KEY) for item in table.index)
+        return cls(table, of_rows + to_json_bytes(others), others)
+
+    def rows(self) -> Iterator[StoredRow]:
+        """The rows in order."""
+        for row in self.table.rows():
+            yield StoredRow(row, self.behind(row), self.is_derived(row))
+
+    def behind(self, row: Row) -> tuple[str, ...]:
+        """The keys of the answers that a row was read or computed from."""
+        return tuple(dict.fromkeys(key for item in row.items if (key := self.key(item)) is not None))
+
+    def is_derived(self, row: Row) -> bool:
+        """Whether a row is computed from items that have rows of their own."""
+        if self.key(row.item_id) is not None:
+            return False
+        # A missing row without sources stands for an item that could not be asked, as what follows a lost answer.
+        is_lost = row.missing is not None and not row.sources
+        return not is_lost and all(item in self.table.index or item in self.others for item in row.items)
+
+
 class Runs:
     """The runs of one open store."""
 
@@ -66,28 +120,6 @@ class Runs:
             "INSERT INTO runs (id, title, config, status, started) VALUES (?, ?, ?, ?, ?)",
             (run_id, title, to_bytes(config), f"{_RUNNING} {new_client()}", started or _now()),
         )
-
-    def record_actors(self, run_id: str, actors: Mapping[str, int]) -> None:
-        """Keep how many actors answered, by the model's fingerprint id: without it a run's speed says little."""
-
-        def update(db: sqlite3.Connection) -> None:
-            (config,) = db.execute("SELECT config FROM runs WHERE id = ?", (run_id,)).fetchone()
-            changed = json.dumps({**json.loads(from_bytes(config)), _ACTORS: dict(actors)})
-            db.execute("UPDATE runs SET config = ? WHERE id = ?", (to_bytes(changed), run_id))
-
-        self._database.submit(update).result()
-
-    def actors_of(self, fingerprint_id: str, since: float) -> int | None:
-        """The most actors that answered for a model since a time; None if no run says so, as after a merge of stores.
-
-        ``since``: seconds since the epoch.
-        """
-        began = datetime.fromtimestamp(since, UTC).isoformat(timespec="milliseconds")
-        with self._database.read() as db:
-            sql = "SELECT config FROM runs WHERE finished IS NULL OR finished >= ?"
-            configs = db.execute(sql, (began,)).fetchall()
-        counts = (json.loads(from_bytes(config)).get(_ACTORS, {}).get(fingerprint_id) for (config,) in configs)
-        return max((count for count in counts if isinstance(count, int)), default=None)
 
     def end(self, run_id: str, status: str, result: AuditResult | None) -> None:
         """Record the final status of a run, and its result."""
@@ -167,8 +199,6 @@ class Runs:
     def finished_result(self, run_id: str) -> AuditResult:
         """A run's result. Raises ConfigError if the run has not finished."""
         result = self.result(run_id)
-        if result is not None and result.shard is not None:  # of a version that evaluated parts
-            raise part_without_figures(run_id, "part {} of {}".format(*result.shard))
         if result is None:
             with self._database.read() as db:
                 (status,) = db.execute("SELECT status FROM runs WHERE id = ?", (run_id,)).fetchone() or ("",)
@@ -183,45 +213,38 @@ class Runs:
 
     # -- rows --------------------------------------------------------------------------------
 
-    def write_rows(self, run_id: str, model: str, suite: str, rows: Iterable[StoredRow]) -> int:
-        """Store the numeric rows of one model and suite, replacing earlier ones. Returns their number."""
-        self._database.write("DELETE FROM row_chunks WHERE run = ? AND model = ? AND suite = ?", (run_id, model, suite))
-        count = 0
-        writing: concurrent.futures.Future[Any] | None = None
-        for chunk in chunked(rows, ROWS_A_CHUNK):
-            text = write_chunk(chunk)  # while the writer compresses and stores the previous one
-            if writing is not None:
-                writing.result()
-            writing = self._database.submit(lambda db, text=text: _insert_chunk(db, run_id, model, suite, text))  # type: ignore[misc]
-            count += len(chunk)
-        if writing is not None:
-            writing.result()
-        return count
+    def write_table(self, run_id: str, model: str, suite: str, table: Table, keys: Mapping[str, bytes]) -> None:
+        """Store the rows of one model and suite, replacing earlier ones, with the keys of items' answers."""
+        body, of_rows = table.to_bytes(), StoredTable.of(table, keys).keys
+        values = (run_id, model, suite, body, of_rows, _checksum(body, of_rows))
+        self._database.write("INSERT OR REPLACE INTO row_tables VALUES (?, ?, ?, ?, ?, ?)", values)
 
-    def read_rows(self, run_id: str, model: str, suite: str, *, derived: bool = True) -> Iterator[StoredRow]:
-        """The rows that `write_rows` stored, in the order they were written; without ``derived``, those of items.
+    def read_table(self, run_id: str, model: str, suite: str) -> StoredTable | None:
+        """What `write_table` stored; None if nothing is.
 
         Raises
         ------
         StoreError
-            If they are damaged.
+            If it is damaged.
         """
-        last = 0
-        while True:
-            with self._database.read() as db:
-                found = db.execute(
-                    "SELECT id, body FROM row_chunks WHERE run = ? AND model = ? AND suite = ? AND id > ? "
-                    "ORDER BY id LIMIT 1",
-                    (run_id, model, suite, last),
-                ).fetchone()
-            if found is None:
-                return
-            last, body = found
-            try:
-                rows = read_chunk(zlib.decompress(body), derived=derived)
-            except (zlib.error, ValueError, TypeError) as error:
-                raise StoreError(self._database.path, "damaged", f"rows of run {run_id}: {error}") from None
-            yield from rows
+        with self._database.read() as db:
+            sql = "SELECT body, keys, checksum FROM row_tables WHERE run = ? AND model = ? AND suite = ?"
+            found = db.execute(sql, (run_id, model, suite)).fetchone()
+        if found is None:
+            return None
+        body, keys, checksum = found
+        if _checksum(body, keys) != checksum:
+            raise StoreError(self._database.path, "damaged", f"rows of run {run_id}: wrong checksum")
+        from audit.analysis.table import Table
+
+        table = Table.from_bytes(body)
+        return StoredTable(table, keys, from_json_bytes(keys[len(table) * _KEY :]))
+
+    def read_rows(self, run_id: str, model: str, suite: str, *, derived: bool = True) -> Iterator[StoredRow]:
+        """The rows of `read_table`, none if nothing is stored; without ``derived``, those of items."""
+        found = self.read_table(run_id, model, suite)
+        rows = () if found is None else found.rows()
+        return (stored for stored in rows if derived or not stored.derived)
 
     # -- baselines ---------------------------------------------------------------------------
 
@@ -266,9 +289,8 @@ def cut_off_without_figures(run_id: str, how: str = _INTERRUPTED) -> ConfigError
     return ConfigError("run", run_id, f"it was {how}, and has no figures", hint)
 
 
-def _insert_chunk(db: sqlite3.Connection, run_id: str, model: str, suite: str, text: bytes) -> None:
-    body = zlib.compress(text, 1)  # to about a tenth: rows repeat their factors
-    db.execute("INSERT INTO row_chunks (run, model, suite, body) VALUES (?, ?, ?, ?)", (run_id, model, suite, body))
+def _checksum(body: bytes, keys: bytes) -> bytes:
+    return hashlib.sha256(b"%d " % len(body) + body + keys).digest()[:16]
 
 
 def _now() -> str:

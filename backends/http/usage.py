@@ -77,9 +77,10 @@ class Usage:
         if self._max_cost is not None and self._spent + self._reserved + highest > self._max_cost:
             raise BackendError(
                 "quota",
-                f"the cost limit of {self._max_cost:g} could be exceeded: {self._spent:.6g} spent, "
-                f"{self._reserved:.6g} in flight, the next request costs up to {highest:.6g}",
-                hint="Raise max_cost to continue",
+                f"the cost limit of {self._max_cost:g} could be exceeded: {self._spent:.6g} spent "
+                f"({self._spent / max(self.requests, 1):.3g} a request), {self._reserved:.6g} in flight, the next "
+                f"request costs up to {highest:.6g}",
+                hint="What was answered is kept; --dry-run says what the rest takes: raise max_cost by that",
             )
 
     def settle(

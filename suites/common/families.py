@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-from suites.base import Family
+from suites.base import Factor, Family
 from suites.common.data_files import load
 
 #: Two templates are of one wording if at most this share of their words differs. At .4 the 25 explicit templates of
@@ -42,12 +42,12 @@ def wordings(templates: Mapping[str, str]) -> Family:
         Texts by the level of the factor.
     """
     words = {name: re.findall(r"[\w'\[\]]+", _FRAME.sub(" ", text).lower()) for name, text in templates.items()}
-    family: dict[str, str] = {}
+    family: dict[Factor, str] = {}
     for name, own in words.items():
-        like = {family[other] for other in family if _is_like(own, words[other])}
+        like = {family[other] for other in family if _is_like(own, words[str(other)])}
         first = min(like, key=list(words).index, default=name)
         family = {other: first if found in like else found for other, found in family.items()} | {name: first}
-    return Family("wording", family)
+    return Family("wording", {**family})
 
 
 def _is_like(a: list[str], b: list[str]) -> bool:

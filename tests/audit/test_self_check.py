@@ -7,11 +7,9 @@ import asyncio
 import pytest
 
 from audit import Audit
-from audit.collect import Outcome
 from audit.prepare.forecast.estimate import dry_run_audit
 from audit.report.figures import Figures
 from audit.report.phrases import next_steps, summary
-from audit.report.phrases.checks.problems import failed_requests
 from audit.store import Store
 from backends.base import ChecksMade
 from suites import OccuGender
@@ -100,7 +98,7 @@ def test_answers_of_another_model_are_seen_quarantined_and_asked_again(foreign, 
     assert check.contradicted
     assert not result.complete
     assert all(m.value is None for m in result.measures)
-    assert f"{check.disagreed} of {check.asked_again} questions asked a second time" in " ".join(result.problems)
+    assert f"{check.disagreed} of {check.asked_again} questions asked a second time" in " ".join(result.problems())
     assert "We checked" not in cautions(result)
     honest = MixedBackend()
     later = audited(honest, tmp_path)
@@ -116,7 +114,7 @@ def test_a_failed_check_of_the_backend_is_said_and_nothing_counts(tmp_path):
 
     result = audited(Contradicted(), tmp_path)
     figures = Figures(result)
-    said = " ".join([cautions(result), *result.problems, *next_steps(figures)])
+    said = " ".join([cautions(result), *result.problems(), *next_steps(figures)])
     assert result.self_checks[0].contradicted
     assert not result.complete
     assert "the words drawn do not fit its lists; what was stored" in said
@@ -131,15 +129,3 @@ def test_pairs_of_a_store_are_complete(tmp_path):
         pairs = store.second_answers.read(result.models[0].fingerprint_id)
     assert len(pairs) == result.self_checks[0].asked_again
     assert all(pair.first == pair.second for pair in pairs)
-
-
-def test_others_may_be_asked_again_beside_a_quarantined_model():
-    outcomes = {
-        "liar": [Outcome("liar", items=400, answered=400)],
-        "late": [Outcome("late", items=400, cached=100, answered=250, failed=50)],
-    }
-    first, second = failed_requests(outcomes, 450, ["liar"])
-    assert first.startswith("400 questions have no answer that counts: find out why those of liar are quarantined")
-    assert second == (
-        "50 questions of late have no answer; run the same command again for these models alone to ask them"
-    )

@@ -15,21 +15,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from audit.collect import job_run
+from audit.collect.executors import LocalExecutor
 from audit.collect.jobs import Job, RetryPolicy
 from audit.collect.scheduler import run_jobs
 from audit.collect.shutdown import INTERRUPTED, ShutdownRequest, stop_on_signals
 from audit.schedule.journal import Journal
 from audit.schedule.slots import RunOutcome, Slots
-from audit.store import Entry, Store, StoreError
+from audit.store import Keyed, Store, StoreError, database, schema
 from audit.store.answers import Answers
 from audit.store.leases import Leases
-from audit.store.sqlite import database, migrations
 from backends import OpenAIBackend
 from backends.base import GenerateRequest, Request, ScoreRequest
 from backends.errors import ConfigError
-from suites.base import Item
-from tests.audit.collect.plans import plan_of
+from tests.audit.store.entries import asks_of
 from tests.backends.openai.lying_server import MODEL as SCORED_MODEL
 from tests.faults.faults import CONTINUATIONS, Fate
 
@@ -110,16 +108,15 @@ def _plant(kill: _Killer, acks: int) -> None:
 
     real_connect = sqlite3.connect
     database.sqlite3.connect = lambda *a, **k: real_connect(*a, **{"factory": Connection, **k})  # type: ignore[assignment]
-    last = migrations.migrations._migrations[-1]
-    real_step = last.fn
+    real_tables = schema._has_tables
 
-    def step(db: Any) -> None:
-        real_step(db)
+    def has_tables(db: Any) -> bool:
         kill("migrating")
+        return real_tables(db)
 
-    last.fn = step
+    schema._has_tables = has_tables
     real_lease, real_write, real_release = Leases.take, Answers.write, Leases.release_all
-    real_answers = job_run._answers
+    real_fail, real_answers = Answers.fail, LocalExecutor.submit
 
     async def lease(self: Leases, wanted: Any) -> Any:
         kill("leasing")
@@ -127,13 +124,17 @@ def _plant(kill: _Killer, acks: int) -> None:
         kill("leased")
         return granted
 
-    async def write(self: Answers, entries: Sequence[Entry]) -> list[bool]:
-        first = await real_write(self, entries)
-        for entry in entries:
-            for key in entry.question.keys:
-                os.write(acks, f"{key}\t{type(entry.answer).__name__}\n".encode())
+    async def write(self: Answers, entries: Sequence[tuple[Keyed, Any]], run: str) -> list[bool]:
+        first = await real_write(self, entries, run)
+        for question, answer in entries:
+            os.write(acks, f"{question.key}\t{type(answer).__name__}\n".encode())
         kill("acknowledged")
         return first
+
+    async def fail(self: Answers, question: Keyed, error: Any) -> None:
+        await real_fail(self, question, error)
+        os.write(acks, f"{question.key}\t{type(error).__name__}\n".encode())
+        kill("acknowledged")
 
     async def release(self: Leases) -> None:
         kill("finishing")
@@ -146,7 +147,7 @@ def _plant(kill: _Killer, acks: int) -> None:
         return got
 
     Leases.take, Answers.write, Leases.release_all = lease, write, release  # type: ignore[method-assign]
-    job_run._answers = answers
+    Answers.fail, LocalExecutor.submit = fail, answers  # type: ignore[method-assign]
 
 
 def live(spec: Spec) -> None:
@@ -196,20 +197,21 @@ async def _audit(spec: Spec, kill: _Killer) -> int:
         if spec.page_limit is not None:
             limit = spec.page_limit
             opened._database.submit(lambda db: db.execute(f"PRAGMA max_page_count={limit}")).result()
-        items = [Item(prompt, request, {}) for prompt, request in zip(spec.prompts, spec.requests, strict=True)]
         backend = OpenAIBackend(
             f"http://127.0.0.1:{spec.port}/v1",
-            model=SCORED_MODEL if isinstance(items[0].request, ScoreRequest) else "lab",
+            model=SCORED_MODEL if isinstance(spec.requests[0], ScoreRequest) else "lab",
             api_key_env=None,
             timeout=spec.timeout,
             max_in_flight=spec.in_flight,
             probe_folder=spec.db.parent / "probes",
         )
-        plan = plan_of(lambda: items, FINGERPRINT)
+        asks, cached = asks_of(opened, spec.requests, FINGERPRINT)
         retry = RetryPolicy(attempts=4, first_wait=spec.first_wait, longest_wait=0.2)
         before = _most_memory(reset=True)
         try:
-            outcome = (await run_jobs([Job("lab", backend, plan)], opened, stop=stop, retry=retry))["lab"]
+            job = Job("lab", backend, asks, cached)
+            done = await run_jobs([job], opened, LocalExecutor(), run_id="lab", stop=stop, retry=retry)
+            outcome = done["lab"]
         finally:
             await backend.close()
             with contextlib.suppress(OSError):  # a full disk is what some trials are about

@@ -17,9 +17,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
-from audit.store import Store, keyed_request
+from audit.store import Store, Stored, keyed
 from backends.base import Answer, GenerateResponse, ScoreResponse
-from backends.errors import BackendError, ConfigError
+from backends.errors import ConfigError
 from tests.audit.store.entries import answers_by_key
 from tests.faults.child import FINGERPRINT, Spec, live, live_scheduled
 from tests.faults.faults import CONTINUATIONS, Fate
@@ -156,21 +156,21 @@ class Lab:
 
     def check(self, spec: Spec) -> Verdict:
         """Compare the server's record, the acknowledgements and the store."""
-        asked = [keyed_request(request, FINGERPRINT) for request in spec.requests]
+        asked = [keyed(request, FINGERPRINT) for request in spec.requests]
         with Store.open(spec.db, read_only=True) as store:
             found = store.answers.read(asked)
+            failed = {key.key for key in asked if (store.answers.inspect(key.key) or {}).get("failures")}
         sent = [prompt + c for prompt in spec.prompts for c in ("", *CONTINUATIONS)]
         verdict = Verdict(asked=self.asked(sent), struck=sum(self._struck[text] for text in sent))
-        for prompt, request in zip(spec.prompts, asked, strict=True):
-            answer = found.answer(request)
-            if answer is None:
-                verdict.unresolved += 1
-            elif isinstance(answer, BackendError):
+        for prompt, key, stored in zip(spec.prompts, asked, found, strict=True):
+            if isinstance(stored, Stored):
+                verdict.answered += 1
+                verdict.wrong += not _is_true(stored.answer, Fate.of(prompt))
+            elif key.key in failed:
                 verdict.failed += 1
             else:
-                verdict.answered += 1
-                verdict.wrong += not _is_true(answer, Fate.of(prompt))
-        kept = found.answered()
+                verdict.unresolved += 1
+        kept = {key.key for key, stored in zip(asked, found, strict=True) if isinstance(stored, Stored)}
         for key in acknowledged(spec):
             verdict.lost += key not in kept
         verdict.paid_twice = self.paid_twice(sent)

@@ -8,14 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from audit.collect.executors import LocalExecutor
 from audit.collect.jobs import Job, RetryPolicy
 from audit.collect.scheduler import run_jobs
 from audit.collect.shutdown import ShutdownRequest
 from audit.store import Store
 from backends import OpenAIBackend
 from backends.base import GenerateRequest
-from suites.base import Item
-from tests.audit.collect.plans import plan_of
+from tests.audit.store.entries import asks_of
 from tests.faults.faults import REFUSED_FOR_GOOD, Fate
 from tests.faults.lab import Lab
 from tests.faults.trials import TRIALS, campaign
@@ -56,15 +56,14 @@ def ask(lab, folder, prompts, **options):
     backend = OpenAIBackend(
         f"http://127.0.0.1:{lab.port}/v1", model="lab", api_key_env=None, probe_folder=folder, **options
     )
-    plan = plan_of(lambda: (Item(p, GenerateRequest(p), {}) for p in prompts), "fp1-lab")
 
     async def run():
         await backend.describe()
         started = time.monotonic()
         with Store.open(folder / "audit.db") as store:
-            done = await run_jobs(
-                [Job("lab", backend, plan)], store, stop=ShutdownRequest(), retry=RetryPolicy(attempts=1)
-            )
+            job = Job("lab", backend, asks_of(store, map(GenerateRequest, prompts))[0])
+            stop, retry = ShutdownRequest(), RetryPolicy(attempts=1)
+            done = await run_jobs([job], store, LocalExecutor(), run_id="lab", stop=stop, retry=retry)
         await backend.close()
         return done["lab"], time.monotonic() - started
 

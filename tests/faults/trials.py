@@ -17,6 +17,7 @@ from pathlib import Path
 from audit.schedule.journal import Journal
 from audit.store import Store
 from backends.base import ScoreRequest
+from backends.checking import drawn_early, drawn_late
 from tests.faults.child import KILL_POINTS, Spec
 from tests.faults.faults import CONTINUATIONS, MAY_FAIL, SERVER_FAULTS, SLOW
 from tests.faults.lab import Lab, Verdict, acknowledged
@@ -65,7 +66,9 @@ def killed_at(point: str, fault: str = "none") -> Callable[[Lab, str], Verdict]:
         spec = lab.spec(fault, f"{point}-{name}")
         assert lab.run(replace(spec, kill_at=point, kill_after=after)) == -signal.SIGKILL
         requests_a_call = 1 + len(CONTINUATIONS) if isinstance(spec.requests[0], ScoreRequest) else 1
-        return _after_death(lab, spec, in_flight=requests_a_call * spec.in_flight)
+        scored = len(spec.prompts) if isinstance(spec.requests[0], ScoreRequest) else 0
+        draws = drawn_early(scored) + drawn_late(scored)  # which check the answers, again in the second life
+        return _after_death(lab, spec, in_flight=requests_a_call * spec.in_flight + draws)
 
     return trial
 
@@ -216,12 +219,12 @@ def flipped_byte(lab: Lab, name: str) -> Verdict:
     spec = lab.spec("none", f"flipped-{name}")
     assert lab.run(spec) == 0
     with Store.open(spec.db, read_only=True) as store, store._database.read() as db:
-        rows = db.execute("SELECT body FROM answers ORDER BY key").fetchall()
+        rows = db.execute("SELECT value FROM answers ORDER BY id").fetchall()
     body = random.Random(name).choice(rows)[0]
     data = bytearray(spec.db.read_bytes())
     place = data.find(body)
     assert place > 0
-    data[place + 14] ^= 1
+    data[place + 20] ^= 1
     spec.db.write_bytes(data)
     before = lab.asked(spec.prompts)
     assert lab.run(spec) == 0
@@ -307,6 +310,6 @@ def campaign(lab: Lab, answers: int, kills: int, seed: int = 0) -> tuple[Verdict
 
 
 def _wait_for_acknowledged(process: BaseProcess, spec: Spec, count: float) -> None:
-    line = len(f"a1-{40 * '0'}\tGenerateResponse\n")
+    line = len(f"a2-{48 * '0'}\tGenerateResponse\n")
     while process.exitcode is None and (not spec.acks.exists() or spec.acks.stat().st_size < count * line):
         time.sleep(0.005)

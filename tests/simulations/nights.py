@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from audit.analysis.gate.same_items import Asked, look_of
+from audit.analysis.gate.same_items import Asked, Figure, change_of, look_at
 from audit.analysis.gate.sequence import Look, shows
 
 ALPHA, MARGIN, NIGHTS = 0.05, 0.02, 60
@@ -66,13 +66,14 @@ def looks(scenario: Scenario, rng: np.random.Generator) -> Iterator[Look]:
             (values + rng.normal(0, scenario.noise, shape) + rng.normal(0, scenario.shift)).ravel()
             for _ in range(scenario.runs)
         ]
-        return Asked.of_values(np.concatenate(asked), np.repeat(np.arange(scenario.runs), level.size))
+        return Asked(np.array(asked), np.array(asked))
 
     baseline = ask(level)
+    figure = Figure(np.full(level.size, 1 / level.size), np.zeros(level.size, dtype=np.intp))
     for number in range(1, NIGHTS + 1):
         tonight = ask(level + moved if number >= scenario.since else level)
-        look = look_of(baseline, tonight, neutral=0.0, limits=(0.0, 1.0), is_exact=scenario.noise == 0)
-        yield replace(look, answers=str(number))
+        change = change_of(figure, baseline, tonight, (0.0, 1.0), is_exact=scenario.noise == 0)
+        yield look_at(change, 0.0, (0.0, 1.0), answers=str(number))
 
 
 def first_alarm(scenario: Scenario, rng: np.random.Generator) -> int | None:

@@ -241,7 +241,6 @@ def swapped(c: Comparison) -> Comparison:
             "difference": _minus(c.difference),
             "effect_size": _minus(c.effect_size),
             "verdict": opposite.get(c.verdict, c.verdict),
-            "words": "",
             **ends,
         }
     )

@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import special
 
 from audit.analysis.estimators.design import Cells, Design, LevelWeights, combined
 from audit.analysis.estimators.estimate import Estimate, Floats, Student, Wider, unknown
@@ -183,7 +184,12 @@ def _with_memberships(found: Sources, values: Floats, design: Design) -> Estimat
 
         ψ(o) = Σ_i w_i · (z_io - m_i/G) · (G - 1)/(G - m_i) · (y_i - mean of the items with as many levels).
 
-    G/(G - 1) Σ ψ² holds the items' own noise, as the cells' part is held in every V_k, and it is subtracted once.
+    G/(G - 1) Σ ψ² holds the items' own noise, many times its part in the mean, so that their difference is known badly.
+    The interval is the generalised one (Weerahandi 1993, J. Am. Stat. Assoc. 88) of
+
+        V = V_items + max(V_jackknife · (G - 1)/χ² - noise, 0),
+
+    as that of a Student's t of G - 1 degrees of freedom that reaches as far at 95 %.
     """
     assert design.membership is not None
     belongs = design.membership[1]
@@ -203,11 +209,20 @@ def _with_memberships(found: Sources, values: Floats, design: Design) -> Estimat
     np.add.at(of_units, unit, weight * residual[:, None])
     unbiased = levels / (levels - 1)
     jackknife, noise = unbiased * float((moved**2).sum()), unbiased * float((of_units**2).sum())
-    items, df = found.total()
-    variance = items + max(jackknife - noise, 0.0)
+    items, _ = found.total()
     third = sum(of.third for of in found.factors.values())
-    if jackknife > noise:
-        third += levels * unbiased / (levels - 2) * float((moved**3).sum())
-    uncertain = items**2 / df + jackknife**2 / (levels - 1)
-    df = variance**2 / uncertain if uncertain > 0 else levels - 1.0
-    return _student(found.mean, variance, max(df, 1.0), third, design)
+    reach = _reach(items, jackknife, noise, levels - 1)
+    se = max(reach / float(special.stdtrit(levels - 1, 0.975)), math.sqrt(items))
+    return _student(found.mean, se**2, levels - 1.0, third, design)
+
+
+def _reach(items: float, jackknife: float, noise: float, df: int) -> float:
+    """The 97.5 % quantile of a normal whose variance is items + max(jackknife · df/χ² - noise, 0)."""
+    scale = df / special.chdtri(df, (np.arange(200) + 0.5) / 200)
+    deviations = np.sqrt(items + np.maximum(jackknife * scale - noise, 0.0))
+    low, high = 0.0, float(special.ndtri(0.975) * deviations.max())
+    for _ in range(60):
+        middle = (low + high) / 2
+        short = high > 0 and special.ndtr(middle / np.maximum(deviations, 1e-300)).mean() < 0.975
+        low, high = (middle, high) if short else (low, middle)
+    return high

@@ -18,7 +18,7 @@ from scipy import special
 
 from audit.analysis.decisions import margin_of
 from audit.analysis.estimators.families import false_discovery, holm
-from audit.analysis.gate.changes import Candidate, Intervals, hash_of_answers, look_of_change, of_shared
+from audit.analysis.gate.changes import Candidate, change_of_intervals, hash_of_answers, look_of_change, of_shared
 from audit.analysis.gate.results import GatedFigure, Obstacle
 from audit.analysis.gate.rules import Margins
 from audit.analysis.gate.same_items import hash_of
@@ -197,7 +197,7 @@ def _of_questions(
 def _of_intervals(before: Measure, now: Measure, margin: float, runs: Runs) -> Candidate:
     """A figure whose runs share too few questions: by its two intervals over new questions."""
     z = float(special.ndtri((1 + runs.current.confidence) / 2))
-    change = Intervals(before, now, z).change
+    change = change_of_intervals(before, now, z)
     answers = hash_of(now.low, now.bound_low, now.bound_high, now.high)
     look = look_of_change(change, _neutral(now), now.spec, "", answers, accumulates=False)
     return Candidate(

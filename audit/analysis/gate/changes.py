@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 from scipy import special
@@ -29,27 +28,16 @@ from suites.base import MeasureSpec
 _UNKNOWN = (math.nan, math.nan)
 
 
-class Intervals(NamedTuple):
-    """A figure's change of which only the two runs' intervals are known, each with the half width of its error."""
-
-    before: Measure
-    now: Measure
-    z: float
-
-    @property
-    def change(self) -> Change:
-        """The change, as if the runs were independent."""
-        ends = [(m.bound_low, m.bound_high, m.low, m.high) for m in (self.before, self.now)]
-        if any(end is None for of_run in ends for end in of_run):
+def change_of_intervals(before: Measure, now: Measure, z: float) -> Change:
+    """The change of which only the two runs' intervals are known, as if these were independent; ``z``: their reach in
+    standard errors."""
+    ends = []
+    for of in (before, now):
+        if of.bound_low is None or of.bound_high is None or of.low is None or of.high is None:
             return Change(_UNKNOWN, _UNKNOWN, _UNKNOWN, math.inf, math.inf, math.inf)
-        (b_low, b_high, b_least, b_most), (c_low, c_high, c_least, c_most) = ends
-        errors = [
-            max(low - least, most - high) / self.z
-            for low, high, least, most in ((b_low, b_high, b_least, b_most), (c_low, c_high, c_least, c_most))
-        ]
-        return Change(
-            (b_low, b_high), (c_low, c_high), (c_low - b_high, c_high - b_low), errors[1], math.inf, errors[0]
-        )
+        ends.append(((of.bound_low, of.bound_high), max(of.bound_low - of.low, of.high - of.bound_high) / z))
+    (was, base_se), (is_now, se) = ends
+    return Change(was, is_now, (is_now[0] - was[1], is_now[1] - was[0]), se, math.inf, base_se)
 
 
 @dataclass(frozen=True)

@@ -108,8 +108,10 @@ def _limited(table: Table, spec: MeasureSpec, name: str) -> _Limited:
     if name != COVERAGE:
         missing |= without
     least, most = range_of_missing(spec, [Completed(quantity, has, missing)])
-    columns = zip((math.nan, least, most), quantity[:3], strict=True)
-    bounded = Quantity(*(np.where(missing, end, column) for end, column in columns), quantity.draw_variance)
+    value, low, high = (
+        np.where(missing, end, of) for end, of in zip((math.nan, least, most), quantity[:3], strict=True)
+    )
+    bounded = Quantity(value, low, high, quantity.draw_variance)
     used = has | missing
     if name == COVERAGE:
         spec = _as_asked(table, spec, used)

@@ -13,7 +13,6 @@ from audit.analysis.gate.results import OpenFails
 from audit.analysis.gate.unreadable import UNREADABLE_SHARE
 from backends.errors import ConfigError
 from suites.base import MeasureSpec
-from suites.renamed_measures import RENAMED_MEASURES
 
 Margins = Mapping[str, float] | float
 
@@ -67,14 +66,11 @@ def check_rules(
 
 
 def _check_names(field: str, given: Mapping[str, object], allowed: Collection[str]) -> None:
-    newer = {old: new for names in RENAMED_MEASURES.values() for old, new in names.items()}
     for name, value in given.items():
         if name in allowed:
             continue
         close = difflib.get_close_matches(name, allowed, n=1)
         hint = f"Did you mean {close[0]!r}?" if close else f"Use one of: {', '.join(sorted(allowed))}"
-        if newer.get(name) in allowed:
-            hint = f"It is now called {newer[name]}"
         raise ConfigError(f"{field}.{name}", value, "no figure has this name", hint)
 
 

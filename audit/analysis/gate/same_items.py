@@ -85,12 +85,6 @@ class Asked:
     high: Floats
     draw_variance: Floats | None = None
 
-    @classmethod
-    def of_values(cls, values: Floats, runs: NDArray[np.intp]) -> Asked:
-        """Exact values (runs · n,) in the same order of questions in each run."""
-        ordered = values[np.argsort(runs, kind="stable")].reshape(int(runs.max()) + 1, -1)
-        return cls(ordered, ordered)
-
     @property
     def runs(self) -> int:
         """How often each question was asked afresh."""
@@ -104,7 +98,7 @@ class Asked:
     @property
     def answered(self) -> NDArray[np.bool_]:
         """Questions (n,) answered in every run."""
-        return np.isfinite(self.low).all(axis=0)
+        return np.asarray(np.isfinite(self.low).all(axis=0))
 
     def within(self, limits: Bounds) -> tuple[Floats, Floats]:
         """Bounds (n,) of the mean of the runs, a missing answer taken to be anything within ``limits``."""
@@ -260,13 +254,6 @@ def look_at(found: Change, neutral: float | None, limits: Bounds, **names: Any) 
         base_runs=found.base_runs,
         **names,
     )
-
-
-def look_of(before: Asked, now: Asked, *, neutral: float | None, limits: Bounds, is_exact: bool, **names: Any) -> Look:
-    """The look of a plain mean."""
-    n = before.low.shape[1]
-    figure = Figure(np.full(n, 1 / n), np.zeros(n, dtype=np.intp))
-    return look_at(change_of(figure, before, now, limits, is_exact=is_exact), neutral, limits, **names)
 
 
 def hash_of(*parts: Any) -> str:

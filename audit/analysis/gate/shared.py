@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from audit.analysis.figures import meant
 from audit.analysis.gate.same_items import Asked, Figure, Floats, hash_of
 from audit.analysis.table import Table, aligned
 from suites.base import RUN, MeasureSpec
@@ -56,7 +57,9 @@ class Shared:
         """The same of the questions that both runs answered; None if a stratum has none."""
         kept = np.flatnonzero(self.answered)
         figure = self.figure.of(kept) if kept.size else None
-        return figure and replace(self, figure=figure, before=self.before.of(kept), now=self.now.of(kept))
+        if figure is None:
+            return None
+        return replace(self, figure=figure, before=self.before.of(kept), now=self.now.of(kept))
 
     @property
     def is_enough(self) -> bool:
@@ -80,9 +83,9 @@ def shared(
     tables = aligned([before, now])
     places = _places(tables)
     first = places[0]
-    meant = [_meant(table, spec) for table in tables]
-    has = [own & table.has(spec.quantity) for own, table in zip(meant, tables, strict=True)]
-    asked = [own | (of & table.missing) for own, of, table in zip(has, meant, tables, strict=True)]
+    about = [meant(table, spec) for table in tables]
+    has = [own & table.has(spec.quantity) for own, table in zip(about, tables, strict=True)]
+    asked = [own | (of & table.missing) for own, of, table in zip(has, about, tables, strict=True)]
     absent = [~table.present for table in tables]
     if is_same_sample:
         asked = [own | (lost & other) for own, lost, other in zip(asked, absent, asked[::-1], strict=True)]
@@ -115,17 +118,6 @@ def _places(tables: Sequence[Table]) -> Codes:
 def _is_of_later_run(name: str, index: object) -> bool:
     question, _, run = name.rpartition("~")
     return bool(question) and run.isdigit() and question in index  # type: ignore[operator]
-
-
-def _meant(table: Table, spec: MeasureSpec) -> Bools:
-    """Rows (n,) that a figure is about, answered or not: not those of strata without a weight."""
-    rows = table.matching(spec.where)
-    if spec.stratum is not None and spec.weights is not None:
-        codes = [table.find(spec.stratum, level) for level in spec.weights]
-        rows &= np.isin(table.codes(spec.stratum), [code for code in codes if code is not None])
-    if spec.estimator == "correlation":
-        rows &= np.isfinite(_covariate(table, spec))
-    return rows
 
 
 def _covariate(table: Table, spec: MeasureSpec) -> Floats:

@@ -156,8 +156,8 @@ def stored_tables(store: Store, result: AuditResult) -> TableOf:
     def table(model: str, suite: str) -> Table | None:
         if (model, suite) not in kept:
             kept.clear()
-            rows = [stored.row for stored in store.runs.read_rows(result.run_id, model, suite)]
-            kept[model, suite] = Table.of(rows) if rows else None
+            found = store.runs.read_table(result.run_id, model, suite)
+            kept[model, suite] = None if found is None else found.table
         return kept[model, suite]
 
     return table
@@ -176,7 +176,7 @@ def find_baseline(store: Store, name: str) -> AuditResult:
             return store.runs.finished_result(saved.run_id)
     if Path(name).is_file():
         try:
-            return AuditResult.model_validate_json(Path(name).read_bytes())
+            return AuditResult.from_report(Path(name).read_bytes())
         except ValidationError as error:
             problems = f"{error.error_count()} problem{'s' if error.error_count() > 1 else ''}"
             raise ConfigError(

@@ -1,11 +1,6 @@
-"""Where models compute. An executor takes a backend and gives a pool, to which the scheduler hands its batches.
+"""Where models compute: in this process (`LocalExecutor`), or on a Ray cluster (`audit.collect.executors.ray`)."""
 
-What is asked, retried, stored and counted is the scheduler's affair, and the same for all executors.
-"""
-
-from __future__ import annotations
-
-from audit.collect.executors.base import Executor, PlansResources, Pool, Resources
+from audit.collect.executors.base import Executor
 from audit.collect.executors.local import LocalExecutor
 
-__all__ = ["Executor", "LocalExecutor", "PlansResources", "Pool", "Resources"]
+__all__ = ["Executor", "LocalExecutor"]

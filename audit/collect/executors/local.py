@@ -4,49 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from audit.store import Store
-from backends.base import Answer, Backend, OnResponse, Request, SupportsRunNotes, SupportsStopping, SupportsStreaming
-
-
-class LocalPool:
-    """A backend, asked directly."""
-
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
-        self.max_in_flight = backend.max_in_flight
-
-    async def run(self, batch: Sequence[Request], on_response: OnResponse) -> list[Answer]:
-        """As in `audit.collect.executors.base.Pool`."""
-        if isinstance(self._backend, SupportsStreaming):
-            return await self._backend.run_streaming(batch, on_response)
-        return await self._backend.run(batch)
-
-    def notes_of_run(self) -> Mapping[str, str]:
-        """As in `audit.collect.executors.base.Pool`."""
-        return self._backend.notes_of_run() if isinstance(self._backend, SupportsRunNotes) else {}
-
-    def actors(self) -> None:
-        """As in `audit.collect.executors.base.Pool`."""
-
-    def stop_computing(self) -> None:
-        """As in `audit.collect.executors.base.Pool`."""
-        if isinstance(self._backend, SupportsStopping):
-            self._backend.stop_computing()
-
-    async def close(self) -> None:
-        """As in `audit.collect.executors.base.Pool`."""
-        await self._backend.close()
+from backends.base import Answer, Backend, OnResponse, Request, SupportsRunNotes, SupportsStreaming
 
 
 class LocalExecutor:
-    """The default."""
+    """The default. See `audit.collect.executors.base.Executor`."""
 
-    async def pool(self, backend: Backend) -> LocalPool:
-        """As in `audit.collect.executors.base.Executor`."""
-        return LocalPool(backend)
+    is_local = True
 
-    async def own(self, store: Store) -> None:
-        """A thread of this process writes each of the store's files as it is."""
+    def slots(self, backend: Backend) -> int:
+        """As many as the backend takes."""
+        return backend.max_in_flight
+
+    async def submit(self, backend: Backend, batch: Sequence[Request], on_response: OnResponse) -> list[Answer]:
+        """Ask the backend."""
+        if isinstance(backend, SupportsStreaming):
+            return await backend.run_streaming(batch, on_response)
+        return await backend.run(batch)
+
+    def notes(self, backend: Backend) -> Mapping[str, str]:
+        """The backend's own."""
+        return backend.notes_of_run() if isinstance(backend, SupportsRunNotes) else {}
 
     async def close(self) -> None:
         """Nothing was started."""

@@ -1,44 +1,38 @@
-"""Models compute in actors of a Ray cluster; this process alone asks and retries. Needs the extra ``ray``.
+"""Models compute in actors of a Ray cluster; this process alone asks, retries and packs answers. Extra: ``ray``.
 
-A model becomes a pool of actors. Each loads the model once and answers batches one after the other; a second batch
-waits at the actor, so that none is idle while an answer travels. The batch of a lost actor is asked of another one, and
-a new actor takes the lost one's place. Answers reach the store once, with the call that a batch waits for.
+A model becomes several actors. Each loads the model once and answers batches one after the other; a second batch waits
+at the actor, so that none is idle while an answer travels. Ray starts a lost actor again, and repeats its batch. A
+store of several files is written by an actor for each, on this process's node, whose disk holds them: what is repeated
+there changes nothing, since the first answer under a key stays.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import concurrent.futures
 import importlib.util
 import os
 import socket
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from audit.collect.executors.base import Pool, Resources
-from audit.collect.executors.local import LocalPool
-from audit.collect.executors.model_actor import ModelActor
-from audit.collect.executors.shard_owners import owner_writer
-from audit.logs import logger
+from audit.collect.executors.ray_actors import IN_FLIGHT, ModelActors, ShardWriter
 from audit.store import Store
-from backends.base import Answer, Backend, OnResponse, Request
-from backends.errors import BackendError, ConfigError, MissingExtra, StoppedError, one_line
+from audit.store.rows import Written
+from backends.base import Answer, Backend, OnResponse, Request, SupportsRunNotes, SupportsStreaming
+from backends.errors import ConfigError, MissingExtra
 from backends.options import OnError, checked_options
 
-log = logger("ray")
-
-#: Batches that are at one actor at a time: one computes, one waits.
-IN_FLIGHT = 2
-#: How often a batch is asked if its actors are lost, and how often an actor is started that does not come up.
-ATTEMPTS = 4
-#: Seconds within which a cluster's address takes a connection.
-_ANSWERS_WITHIN = 10.0
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_ANSWERS_WITHIN = 10.0  # seconds within which a cluster's address takes a connection
 
 _Amount = Annotated[
     Annotated[float, Field(ge=0)] | None, OnError("not an amount", "Give a number, 0 or more, or leave it out")
+]
+_Count = Annotated[
+    Annotated[int, Field(ge=1)] | None, OnError("not a number of actors", "Give 1 or more, or leave it out")
 ]
 
 
@@ -53,104 +47,105 @@ class RayExecutor:
         Actors of each model; as many as the cluster has room for, if there are fewer or none is given.
     cpus, gpus : float, optional
         What an actor reserves. Default: one GPU and one CPU for a model on CUDA, else all CPUs of the smallest node.
+
+    Raises
+    ------
+    ConfigError
+        When it is first used: if Ray is not installed, the cluster cannot be reached, or has no room for an actor.
     """
+
+    is_local = False
 
     @checked_options
     def __init__(
-        self,
-        *,
-        address: str | None = None,
-        actors: Annotated[
-            Annotated[int, Field(ge=1)] | None, OnError("not a number of actors", "Give 1 or more, or leave it out")
-        ] = None,
-        cpus: _Amount = None,
-        gpus: _Amount = None,
+        self, *, address: str | None = None, actors: _Count = None, cpus: _Amount = None, gpus: _Amount = None
     ) -> None:
         self.address, self.actors, self.cpus, self.gpus = address, actors, cpus, gpus
-        self._started = False
-        self._owned: Store | None = None
+        self._models: dict[Backend, ModelActors] = {}
+        self._writers: list[Any] = []
+        self._has_started = False
 
     def changed(self, **options: Any) -> RayExecutor:
         """The same, but for these options."""
-        return RayExecutor(
-            **{"address": self.address, "actors": self.actors, "cpus": self.cpus, "gpus": self.gpus, **options}
-        )
+        own = {"address": self.address, "actors": self.actors, "cpus": self.cpus, "gpus": self.gpus}
+        return RayExecutor(**{**own, **options})
 
-    async def pool(self, backend: Backend) -> Pool:
-        """As in `audit.collect.executors.base.Executor`. Connects to the cluster.
+    def slots(self, backend: Backend) -> int:
+        """Two for each actor; of a server as many as it takes."""
+        return backend.max_in_flight if backend.device is None else IN_FLIGHT * self._model(backend).actors
 
-        Raises
-        ------
-        ConfigError
-            If Ray is not installed, the cluster cannot be reached, or no node has room for an actor.
-        """
-        if backend.device is None:
-            return LocalPool(backend)
-        # In a thread Ray leaves the handlers of signals alone. This one lives as long as the loop: what Ray starts here
-        # ends with it.
-        await asyncio.to_thread(self._connect)
-        actors, cpus, gpus = await asyncio.to_thread(self._resources, backend.device)
-        return RayPool(backend, actors, cpus, gpus, asked_for=self.actors or actors)
+    async def submit(self, backend: Backend, batch: Sequence[Request], on_response: OnResponse) -> list[Answer]:
+        """As in `audit.collect.executors.base.Executor`."""
+        if backend.device is not None:
+            return await self._model(backend).submit(batch)
+        if isinstance(backend, SupportsStreaming):
+            return await backend.run_streaming(batch, on_response)
+        return await backend.run(batch)
 
-    def resources(self, backend: Backend) -> Resources | None:
-        """As in `audit.collect.executors.base.PlansResources`."""
-        return None if backend.device is None else Resources(self.actors, self._gpus(backend.device))
+    def notes(self, backend: Backend) -> Mapping[str, str]:
+        """As in `audit.collect.executors.base.Executor`."""
+        if backend.device is not None:
+            return self._model(backend).notes
+        return backend.notes_of_run() if isinstance(backend, SupportsRunNotes) else {}
 
-    async def own(self, store: Store) -> None:
-        """Give each of the store's shards an owner in the cluster, on this node. A store of one file is written here.
+    def write_shards(self, store: Store) -> None:
+        """Write each of the store's files by an actor of its own; a store of one file is written here."""
+        if store.n_shards == 1:
+            return
+        self._connect()
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        Raises
-        ------
-        ConfigError
-            If Ray is not installed, or the cluster cannot be reached.
-        """
-        if store.n_shards > 1:
-            await asyncio.to_thread(self._connect)
-            self._owned = store
-            await asyncio.to_thread(store.let_own, owner_writer)
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        options = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1, "max_concurrency": 16}
+        writer = ray.remote(ShardWriter).options(scheduling_strategy=here, **options)
+        self._writers = [writer.remote(str(file.path)) for file in store.files]
+        store.answers.write_through([partial(_write, actor) for actor in self._writers])
 
     async def close(self) -> None:
-        """Leave the cluster. One that was started here ends."""
-        if self._owned is not None:
-            await asyncio.to_thread(self._owned.own_itself)
-            self._owned = None
-        if self._started:
+        """End all actors."""
+        if self._has_started:
             import ray
 
-            await asyncio.to_thread(ray.shutdown)
-            self._started = False
+            actors = [actor for model in self._models.values() for actor in model.handles]
+            for actor in (*actors, *self._writers):
+                await asyncio.to_thread(ray.kill, actor)
+        self._models, self._writers = {}, []
+
+    def _model(self, backend: Backend) -> ModelActors:
+        if backend not in self._models:
+            self._connect()
+            self._models[backend] = ModelActors(backend, *self._resources(str(backend.device)))
+        return self._models[backend]
 
     def _connect(self) -> None:
+        if self._has_started:
+            return
         if importlib.util.find_spec("ray") is None:
-            raise MissingExtra("executor", "ray", "ray")
+            raise MissingExtra("RayExecutor", "ray", "ray")
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # an audit reports to nobody
-        address, own = self.address, {}
-        if address is None and "RAY_ADDRESS" not in os.environ:  # without "local" Ray joins any that runs here
-            address, own = "local", {"_node_ip_address": "127.0.0.1"}
-        else:  # Ray's 20 attempts at a cluster that does not answer take 14 minutes, in which Ctrl-C waits too
-            os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "2")
         import ray
 
-        if ray.is_initialized():
-            return
-        if address in (None, "auto"):  # as Ray does
-            address = os.environ.get("RAY_ADDRESS", "auto")
+        address = self.address or os.environ.get("RAY_ADDRESS", "local")
+        own = {"_node_ip_address": "127.0.0.1"} if address == "local" else {}
         try:
-            _check_listens(address)
-            ray.init(address, include_dashboard=False, log_to_driver=False, logging_level="ERROR", **own)
+            if not ray.is_initialized():
+                _check_listens(address)
+                ray.init(address, include_dashboard=False, log_to_driver=False, logging_level="ERROR", **own)
         except (ConnectionError, ValueError, RuntimeError) as error:
             hint = "Start a cluster with `ray start --head` and give its HOST:PORT, or leave the address out"
             raise ConfigError("address", address, f"no Ray cluster: {error}".rstrip("."), hint) from None
-        self._started = True
+        self._has_started = True
 
     def _resources(self, device: str) -> tuple[int, float, float]:
         """The number of actors, and the CPUs and GPUs of each."""
         import ray
 
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        on_gpu = device.startswith("cuda")
-        gpus = self._gpus(device)
-        cpus = self.cpus if self.cpus is not None else 1.0 if on_gpu else _cpus_of_smallest(nodes)
+        is_on_gpu = device.startswith("cuda")
+        gpus = self.gpus if self.gpus is not None else float(is_on_gpu)
+        smallest = min((node["CPU"] for node in nodes if node.get("CPU")), default=0.0)
+        cpus = self.cpus if self.cpus is not None else 1.0 if is_on_gpu else smallest
         reserved = {"cpus": cpus, "gpus": gpus}
         wanted = {name: amount for name, amount in (("CPU", cpus), ("GPU", gpus)) if amount > 0}
         if not wanted:
@@ -159,194 +154,19 @@ class RayExecutor:
         if room == 0:
             problem = f"no node has room for an actor of {cpus:g} CPUs and {gpus:g} GPUs"
             raise ConfigError("executor", reserved, problem, "Give smaller cpus and gpus, or add nodes")
-        actors = min(self.actors or room, room)
-        log.info("actors", actors=actors, asked_for=self.actors, room=room, cpus=cpus, gpus=gpus)
-        return actors, cpus, gpus
-
-    def _gpus(self, device: str) -> float:
-        return self.gpus if self.gpus is not None else float(device.startswith("cuda"))
+        return min(self.actors or room, room), cpus, gpus
 
 
 def _check_listens(address: str) -> None:
-    """Raise a ConnectionError if nothing listens where a cluster is said to be."""
+    """Raise a ConnectionError if nothing listens where a cluster is said to be: Ray would try for minutes."""
     host, _, port = address.rpartition("//")[2].rpartition(":")
-    if not port.isdigit():
-        return  # auto, local, or what Ray refuses by itself
-    hosts = [host.strip("[]")]
-    if hosts[0] in _LOOPBACK:  # which Ray takes for this node's own address
-        import ray
-
-        hosts.append(ray.util.get_node_ip_address())
-    problems = []
-    for host in hosts:
+    if port.isdigit():  # else auto, local, or what Ray refuses by itself
         try:
-            socket.create_connection((host, int(port)), _ANSWERS_WITHIN).close()
+            socket.create_connection((host.strip("[]"), int(port)), _ANSWERS_WITHIN).close()
         except (OSError, OverflowError) as error:
-            problems.append(str(error))
-        else:
-            return
-    raise ConnectionError(f"nothing listens there ({problems[0]})")
+            raise ConnectionError(f"nothing listens there ({error})") from None
 
 
-def _cpus_of_smallest(nodes: Sequence[Mapping[str, float]]) -> float:
-    """A head node may be there for other things and offer none."""
-    return min((node["CPU"] for node in nodes if node.get("CPU")), default=0.0)
-
-
-def _unusable(problem: str, *, is_lost: bool = False) -> BackendError:
-    """Why no actor can be used. If those were lost, the same command may do on a cluster that lives."""
-    message = f"no actor of the model can be used: {problem}"
-    return BackendError("connection" if is_lost else "internal", message, retryable=is_lost)
-
-
-class RayPool:
-    """One model in several actors. See `audit.collect.executors.base.Pool`."""
-
-    def __init__(self, backend: Backend, actors: int, cpus: float, gpus: float, *, asked_for: int) -> None:
-        self.max_in_flight = IN_FLIGHT * actors
-        self._backend, self._n_actors, self._asked_for = backend, actors, asked_for
-        self._options = {"num_cpus": cpus, "num_gpus": gpus, "max_concurrency": IN_FLIGHT + 1, "max_restarts": 0}
-        self._opening = asyncio.Lock()
-        self._fingerprint: Mapping[str, Any] | None = None
-        self._actors: set[Any] = set()  # those that live
-        self._starting: set[asyncio.Task[None]] = set()
-        self._free: asyncio.Queue[Any] = asyncio.Queue()  # each living actor once for each batch that it may take
-        self._refusal: BackendError | None = None  # why no actor can be used
-        self._is_stopped = False
-        self._notes: dict[str, str] = {}
-
-    async def run(self, batch: Sequence[Request], on_response: OnResponse) -> list[Answer]:
-        """As in `audit.collect.executors.base.Pool`."""
-        from ray.exceptions import RayError, RayTaskError
-
-        await self._open()
-        for _ in range(ATTEMPTS):
-            actor = await self._take()
-            if self._is_stopped:  # while it waited, or since its actor was lost
-                return [StoppedError() for _ in batch]
-            if actor is None:
-                assert self._refusal is not None
-                return [self._refusal] * len(batch)
-            try:
-                answers, notes = await actor.run.remote(list(batch))
-            except RayTaskError as error:
-                self._free.put_nowait(actor)
-                raise error.cause from None  # what the backend raised
-            except RayError as error:
-                self._replace(actor, error)
-                continue
-            except asyncio.CancelledError:
-                self._free.put_nowait(actor)
-                raise
-            self._free.put_nowait(actor)
-            self._notes |= notes
-            return list(answers)
-        hint = "look into the cluster's logs; with less memory in use it may stay"
-        return [BackendError("internal", f"{ATTEMPTS} actors were lost with this batch", hint=hint)] * len(batch)
-
-    def notes_of_run(self) -> Mapping[str, str]:
-        """As in `audit.collect.executors.base.Pool`."""
-        return self._notes
-
-    def stop_computing(self) -> None:
-        """As in `audit.collect.executors.base.Pool`."""
-        self._is_stopped = True
-        self._free.put_nowait(None)  # for a batch that waits for an actor
-        for actor in self._actors:
-            actor.stop_computing.remote()
-
-    def actors(self) -> tuple[int, int]:
-        """As in `audit.collect.executors.base.Pool`."""
-        return len(self._actors), self._asked_for
-
-    async def close(self) -> None:
-        """End all actors, and with them their models."""
-        import ray
-
-        for task in self._starting:
-            task.cancel()
-        await asyncio.gather(*self._starting, return_exceptions=True)
-        actors, self._actors = self._actors, set()
-        for actor in actors:
-            await asyncio.to_thread(ray.kill, actor)
-        self._starting, self._free = set(), asyncio.Queue()
-        self._fingerprint = self._refusal = None
-
-    async def _open(self) -> None:
-        """Start the actors at the first batch."""
-        async with self._opening:
-            if self._fingerprint is None:
-                description = await self._backend.describe()
-                await self._backend.close()  # it travels to the actors, without what describing it loaded
-                self._fingerprint = dict(description.fingerprint)
-                for _ in range(self._n_actors):
-                    self._start()
-
-    def _start(self) -> None:
-        task = asyncio.create_task(self._start_actor())
-        self._starting.add(task)
-        task.add_done_callback(self._starting.discard)
-
-    async def _start_actor(self) -> None:
-        """Add an actor once it answers, unless it is another model."""
-        try:
-            problem = await self._bring_up()
-        except Exception as error:  # the backend cannot travel; uncaught, its batches would wait for ever
-            problem = _unusable(one_line(error))
-        if problem is None:
-            return
-        log.warning("actor not used", problem=problem.message)
-        task = asyncio.current_task()
-        assert task is not None
-        self._starting.discard(task)  # before looking: another one may end at the same time
-        if not self._actors and not self._starting:  # this was the last that might have been
-            self._refusal = problem
-            self._free.put_nowait(None)
-
-    async def _bring_up(self) -> BackendError | None:
-        """Start an actor, several times if it does not come up. Returns why it cannot be used."""
-        from ray.exceptions import RayError
-
-        problem = _unusable("it could not be started")
-        for _ in range(ATTEMPTS):
-            actor = await asyncio.to_thread(self._create)
-            try:
-                differs = await actor.differs_from.remote(self._fingerprint)
-            except RayError as error:
-                # A traceback of the actor's, the error last. Without one the cluster has lost it, or has ended.
-                is_its_own = "creation task" in str(error)
-                problem = _unusable((str(error).strip() or one_line(error)).splitlines()[-1], is_lost=not is_its_own)
-                log.warning("actor did not start", error=problem.message)
-                continue
-            if differs is not None:
-                return _unusable(differs)
-            self._actors.add(actor)
-            for _ in range(IN_FLIGHT):
-                self._free.put_nowait(actor)
-            return None
-        return problem
-
-    def _create(self) -> Any:
-        import ray
-
-        return ray.remote(ModelActor).options(**self._options).remote(self._backend)
-
-    async def _take(self) -> Any:
-        """An actor that lives and may take a batch; None if none ever can, or after a stop."""
-        while self._refusal is None and not self._is_stopped:
-            actor = await self._free.get()
-            if actor in self._actors:
-                return actor
-        self._free.put_nowait(None)  # for the next one that waits
-        return None
-
-    def _replace(self, actor: Any, error: Exception) -> None:
-        if actor not in self._actors:
-            return  # its other batch has noticed
-        log.warning("actor lost", error=one_line(error))
-        self._actors.discard(actor)
-        with contextlib.suppress(Exception):  # it may live where it cannot be reached
-            import ray
-
-            ray.kill(actor)
-        self._start()
+def _write(actor: Any, rows: Sequence[Written]) -> concurrent.futures.Future[list[bool]]:
+    done: concurrent.futures.Future[list[bool]] = actor.write.remote(rows).future()
+    return done

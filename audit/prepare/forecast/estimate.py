@@ -12,18 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
 
 from pydantic import BaseModel
 
-from audit.collect import CHUNK
-from audit.collect.executors import PlansResources
-from audit.collect.items import CHARACTERS_PER_TOKEN, prompt_text, shared_length
+from audit.collect.items import CHARACTERS_PER_TOKEN, of_run, prompt_text, shared_length
 from audit.collect.repeated_questions import EvenSample, part_to_repeat
 from audit.config import AuditConfig
-from audit.prepare.forecast.request_timing import MOST_ANSWERS, estimate_seconds, measure_timings, timed_tokens
+from audit.prepare.forecast.request_timing import estimate_seconds, measure_timings, timed_tokens
 from audit.prepare.resolve import DescribedBackend, ResolvedAudit, resolve_audit
-from audit.store import Store, keyed_request
+from audit.store import Keyed, Partly, Store, Stored, keyed
 from backends.base import (
     Backend,
     ClassifyRequest,
@@ -39,10 +36,10 @@ from backends.base import (
     request_cost,
 )
 from backends.checking import number_to_repeat
-from backends.errors import BackendError
 from suites.base import Item, Suite
 
 TOKEN_SAMPLE = 200  # prompts that are tokenised
+_CHUNK = 256  # items that are looked up at a time
 _ASSUMED_SECONDS = 1.0  # of a request to a server that has answered nothing yet
 _KINDS: dict[type[Request], str] = {ScoreRequest: "score", GenerateRequest: "generate", ClassifyRequest: "classify"}
 
@@ -73,11 +70,6 @@ class ModelEstimate(BaseModel):
         What the estimate is based on.
     device : str, optional
         Of a local model. Those that share one take turns.
-    actors, measured_actors : int, optional
-        How many actors will answer, if the config says so, and how many gave the answers that show the speed: None if
-        the store does not know. ``seconds`` is for ``actors``, taken to share the work evenly, or else as measured.
-    gpu_hours : float, optional
-        The hours of all actors, times the GPUs of each; None without any, and where the measured number is unknown.
     cost : float, optional
         In the currency of the backend's price table, the look and the checks included, if each answer uses all its
         tokens. Failed requests are repeated beside it. `--max-cost` holds regardless.
@@ -104,9 +96,6 @@ class ModelEstimate(BaseModel):
     seconds: float | None
     seconds_by: str
     device: str | None = None
-    actors: int | None = None
-    measured_actors: int | None = None
-    gpu_hours: float | None = None
     cost: float | None
     is_bound: bool = False
     checking_requests: int = 0
@@ -155,14 +144,22 @@ def _estimate(
 ) -> ModelEstimate:
     looks = resolved.all_looks
     scored = sum(
-        resolved.items[name].scored[place] for name in resolved.items for place in resolved.places(name, looks)
+        isinstance(item.request, ScoreRequest) for name in resolved.items for item in resolved.asked(name, looks)
     )
     counted, again = RequestCounts(), EvenSample(number_to_repeat(scored), scored, audit.seed)
-    for name, suite in audit.suites.items():
-        items = (item for _, item in resolved.asked(name, looks))
+    for (name, suite), run in itertools.product(audit.suites.items(), range(1, audit.runs + 1)):
+        items = resolved.asked(name, looks)
         scorers = {scorer: d.fingerprint_id for (of, scorer), d in resolved.scorers.items() if of == name}
         count_requests(
-            items, model.fingerprint_id, model.backend, store, again, suite=suite, scorers=scorers, counts=counted
+            items,
+            model.fingerprint_id,
+            model.backend,
+            store,
+            again,
+            suite=suite,
+            scorers=scorers,
+            counts=counted,
+            run=run,
         )
     prompt_tokens, tokens_by = counted.prompt_tokens(model.backend)
     timings = measure_timings(timed, model.fingerprint_id)
@@ -177,7 +174,6 @@ def _estimate(
         seconds_by = "too few stored answers of this model to measure its speed"
     else:
         seconds_by = "; ".join(f"{kind}: {timings[kind].source}" for kind in counted.tokens_by_kind)
-    shared = _shared(audit, model, timed, seconds)
     checking, cost = _checking_requests(model.backend, counted), None
     if isinstance(model.backend, SupportsPrices):
         each = prompt_tokens / counted.calls if counted.calls else 0.0  # a check sends a prompt, and draws a token
@@ -196,43 +192,13 @@ def _estimate(
         prompt_tokens=prompt_tokens,
         tokens_by=tokens_by,
         most_generated_tokens=counted.generated_tokens,
-        seconds=shared.seconds,
+        seconds=seconds,
         seconds_by=seconds_by,
         device=model.backend.device,
-        actors=shared.actors,
-        measured_actors=shared.measured,
-        gpu_hours=shared.gpu_hours,
         cost=cost,
         is_bound=bool(model.description.fingerprint.get("unasked")),
         checking_requests=checking,
     )
-
-
-class _Shared(NamedTuple):
-    """A model's time, shared by its actors."""
-
-    seconds: float | None
-    actors: int | None = None
-    measured: int | None = None
-    gpu_hours: float | None = None
-
-
-def _shared(audit: AuditConfig, model: DescribedBackend, timed: Store, seconds: float | None) -> _Shared:
-    """The time of a model on the actors that it will have, from ``seconds`` on those that were measured."""
-    executor = audit.executor
-    resources = executor.resources(model.backend) if isinstance(executor, PlansResources) else None
-    if resources is None and model.backend.device is None:
-        return _Shared(seconds)
-    actors = 1 if resources is None else resources.actors
-    answers = timed.answers.latest(model.fingerprint_id, MOST_ANSWERS)
-    measured = timed.runs.actors_of(model.fingerprint_id, answers[0].at) if answers else None
-    if seconds is None or measured is None:
-        # By a store that does not know, the speed may be that of many: nothing is divided.
-        return _Shared(seconds, actors, measured)
-    hours_of_all = seconds * measured / 3600
-    gpus = 0.0 if resources is None else resources.gpus
-    on_actors = seconds if actors is None else seconds * measured / actors
-    return _Shared(on_actors, actors, measured, hours_of_all * gpus if gpus else None)
 
 
 def _checking_requests(backend: Backend, counts: RequestCounts) -> int:
@@ -309,45 +275,52 @@ def count_requests(
     suite: Suite | None = None,
     scorers: Mapping[str, str] = MappingProxyType({}),
     counts: RequestCounts | None = None,
+    run: int = 1,
 ) -> RequestCounts:
     """Count what is unanswered under a fingerprint and, given ``suite``, what may follow. Asks nothing.
 
     ``again`` selects the questions that are asked a second time, if the backend supports that. ``scorers`` are the
-    fingerprint ids of the suite's scorers by name. The counts are added to ``counts``.
+    fingerprint ids of the suite's scorers by name. The counts are added to ``counts``. ``run``: which of several runs.
     """
     counts, draw, source = counts or RequestCounts(), random.Random(0), iter(items)
     seen: set[str] = set()  # follow-ups that many items share
     alike: set[int] = set()  # requests that several items share: they are asked once
-    while taken := list(itertools.islice(source, CHUNK)):
+    while taken := list(itertools.islice(source, _CHUNK)):
         counts.items += len(taken)
-        chunk = [(item, keyed_request(item.request, fingerprint)) for item in taken if item.scorer is None]
-        stored = store.answers.read(keyed for _, keyed in chunk)
+        own = [item for item in taken if item.scorer is None]
         following = [item for item in taken if item.scorer is not None]  # asked of a scorer from the start
-        for item, keyed in chunk:
-            answer = stored.answer(keyed)
-            if answer is None or isinstance(answer, BackendError):
-                following += suite.most_follow_ups(item) if suite is not None else ()
-                if (asked := hash(tuple(keyed.keys))) in alike:
-                    counts.shared += 1
-                    continue
-                alike.add(asked)
+        keys = [keyed(of_run(item.request, run), fingerprint, run) for item in own]
+        for item, key, found in zip(own, keys, store.answers.read(keys), strict=True):
+            if isinstance(found, Stored):
+                following += suite.follow_ups(item, found.answer) if suite is not None else ()
+                continue
+            following += suite.most_follow_ups(item) if suite is not None else ()
+            if (asked := hash((key.prompt, key.part))) in alike:
+                counts.shared += 1
+                continue
+            alike.add(asked)
+            left = _left(key, found)
+            if left is not None:
                 counts.requests += 1
-                part = keyed.without(stored.parts(keyed))
-                is_checked = isinstance(backend, SupportsSecondAnswers) and backend.repeats_itself(part.request)
+                is_checked = isinstance(backend, SupportsSecondAnswers) and backend.repeats_itself(left)
                 is_twice = again is not None and is_checked and again.takes_next()
-                _count_request(counts, part.request, backend, draw, is_twice=is_twice)
-            elif suite is not None:
-                following += suite.follow_ups(item, answer)
+                _count_request(counts, left, backend, draw, is_twice=is_twice)
         _count_scored(counts, following, scorers, store)
         _count_following(counts, following, fingerprint, backend, store, seen, draw)
     return counts
 
 
+def _left(key: Keyed, found: Partly | None) -> Request | None:
+    """What of a question is still to be asked."""
+    if found is None or not isinstance(key.request, ScoreRequest):
+        return key.request
+    return found.left(key.request)
+
+
 def _count_scored(counts: RequestCounts, following: Sequence[Item], scorers: Mapping[str, str], store: Store) -> None:
     texts = [item for item in following if item.scorer is not None]
-    keyed = [keyed_request(i.request, scorers[i.scorer]) for i in texts if i.scorer and i.scorer in scorers]
-    answered = store.answers.answered(keyed)
-    counts.texts_to_score += len(texts) - sum(one.keys[0] in answered for one in keyed)
+    keys = [keyed(i.request, scorers[i.scorer]) for i in texts if i.scorer and i.scorer in scorers]
+    counts.texts_to_score += len(texts) - sum(isinstance(found, Stored) for found in store.answers.read(keys))
 
 
 def _count_following(
@@ -359,14 +332,12 @@ def _count_following(
     seen: set[str],
     draw: random.Random,
 ) -> None:
-    asked = [keyed_request(item.request, fingerprint) for item in following if item.scorer is None]
-    answered = store.answers.answered(asked) | seen
-    for keyed in asked:
-        if not answered.issuperset(keyed.keys):
-            answered.update(keyed.keys)
-            seen.update(keyed.keys)
+    asked = [keyed(item.request, fingerprint) for item in following if item.scorer is None]
+    for key, found in zip(asked, store.answers.read(asked), strict=True):
+        if not isinstance(found, Stored) and key.key not in seen:
+            seen.add(key.key)
             counts.follow_ups += 1
-            _count_request(counts, keyed.request, backend, draw)
+            _count_request(counts, key.request, backend, draw)
 
 
 def _count_request(

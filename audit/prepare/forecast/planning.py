@@ -128,7 +128,7 @@ def sample_power(audit: AuditConfig) -> list[FigurePlan]:
             results = (store.runs.result(run.id) for run in store.runs.all())
             last = next((result for result in results if result is not None and result.components), None)
             found = {} if last is None else _by_figure(last)
-    asked = {name: list(suite_items(name, suite, audit)) for name, suite in audit.suites.items()}
+    asked = {name: suite_items(name, suite, audit)[0] for name, suite in audit.suites.items()}
     return [
         _planned(
             one, asked[one.suite], found.get((one.suite, one.spec.measure, where_key(one.spec.where)), []), 0, None

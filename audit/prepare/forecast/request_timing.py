@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from audit.collect.items import CHARACTERS_PER_TOKEN, PROMPT_TOKENS_PER_GENERATED, prompt_text, shared_length
-from audit.store import Store, StoredAnswer
+from audit.store import Answered, Store
 from backends.base import GenerateRequest, GenerateResponse, Request, ScoreRequest
 
 MOST_ANSWERS = 4000  # only the latest answers are used
+_KINDS = {ScoreRequest: "score", GenerateRequest: "generate"}
 FEWEST_BATCHES = 3  # with fewer, loading the model may dominate
 _IDLE = 20  # a gap longer than this many median gaps is idle time: between two runs, or a pause
 _TOGETHER = 0.01  # seconds: answers of one batch are stored one after another, each with a time of its own
@@ -50,11 +51,12 @@ def measure_timings(store: Store, fingerprint: str) -> dict[str, RequestTiming]:
     """
     answers = store.answers.latest(fingerprint, MOST_ANSWERS)
     together = list(_batches(answers, _TOGETHER))
-    batches: dict[str, list[tuple[float, list[StoredAnswer]]]] = defaultdict(list)
+    batches: dict[str, list[tuple[float, list[Answered]]]] = defaultdict(list)
     # A fast model's batches may all lie that close: then only those of the very same time belong together.
     for seconds, batch in together if len(together) >= FEWEST_BATCHES else _batches(answers, 0.0):
-        if len({answer.request_kind for answer in batch}) == 1:
-            batches[batch[0].request_kind].append((seconds, batch))
+        kinds = {_KINDS.get(type(answer.request), "classify") for answer in batch}
+        if len(kinds) == 1:
+            batches[kinds.pop()].append((seconds, batch))
     timings = {kind: timing for kind, of_kind in batches.items() if (timing := _timing(of_kind)) is not None}
     for known, other, factor in (
         ("score", "generate", PROMPT_TOKENS_PER_GENERATED),
@@ -66,9 +68,9 @@ def measure_timings(store: Store, fingerprint: str) -> dict[str, RequestTiming]:
     return timings
 
 
-def _batches(answers: Sequence[StoredAnswer], together: float) -> Iterator[tuple[float, list[StoredAnswer]]]:
+def _batches(answers: Sequence[Answered], together: float) -> Iterator[tuple[float, list[Answered]]]:
     """Answers stored at most ``together`` seconds after one another, and the seconds since the batch before."""
-    batch: list[StoredAnswer] = []
+    batch: list[Answered] = []
     before: float | None = None
     for answer in answers:
         if batch and answer.at - batch[-1].at > together:
@@ -80,7 +82,7 @@ def _batches(answers: Sequence[StoredAnswer], together: float) -> Iterator[tuple
         yield batch[-1].at - before, batch
 
 
-def _timing(batches: Sequence[tuple[float, list[StoredAnswer]]]) -> RequestTiming | None:
+def _timing(batches: Sequence[tuple[float, list[Answered]]]) -> RequestTiming | None:
     if len(batches) < FEWEST_BATCHES:
         return None
     longest = _IDLE * statistics.median(gap for gap, _ in batches)
@@ -92,11 +94,11 @@ def _timing(batches: Sequence[tuple[float, list[StoredAnswer]]]) -> RequestTimin
     return RequestTiming(seconds / done, done / allowed, f"from its answers to {questions:,} questions")
 
 
-def _tokens(answers: Sequence[StoredAnswer]) -> tuple[float, float, int]:
+def _tokens(answers: Sequence[Answered]) -> tuple[float, float, int]:
     """Tokens that were read or generated, the most there could have been, and the questions that they answer."""
     done = allowed = 0.0
     questions = 0
-    previous, shared = "", ""
+    previous = ""
     for answer in answers:
         request = answer.request
         if isinstance(request, GenerateRequest) and isinstance(answer.answer, GenerateResponse):
@@ -105,12 +107,9 @@ def _tokens(answers: Sequence[StoredAnswer]) -> tuple[float, float, int]:
             allowed += request.sampling.max_tokens
         elif isinstance(request, ScoreRequest):
             text = prompt_text(request)
-            if text != previous:  # one row for each continuation of the same prompt
-                questions += 1
-                shared, previous = previous, text
-                tokens = timed_tokens(request, shared_length(shared, text))
-            else:
-                tokens = sum(map(len, request.continuations)) / CHARACTERS_PER_TOKEN
+            questions += 1
+            tokens = timed_tokens(request, shared_length(previous, text))
+            previous = text
             done, allowed = done + tokens, allowed + tokens
     return done, allowed, questions
 

@@ -1,273 +1,296 @@
-"""`audit check`, and the checks that every run makes before it asks."""
+"""The rehearsal: planted answers through the ordinary path, of a made-up model without bias and of one with it.
+
+What fails there, fails before a real model is paid. And a bias that was planted, and is not found in the figures, would
+not be found in a real model either.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import math
+import traceback
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from pathlib import Path
 
+from audit.analysis.answers import SuiteAnswers, read_answers
+from audit.analysis.evaluate import EvaluationOptions, evaluate_suite
 from audit.analysis.gate.rules import check_rules
-from audit.analysis.table import Table
-from audit.collect import levels_behind
+from audit.collect import Sample
 from audit.config import AuditConfig
-from audit.prepare.rehearsal import mistakes
-from audit.prepare.rehearsal.answers import plants, rehearse
 from audit.prepare.rehearsal.boundaries import BoundaryCheck, check_boundaries
-from audit.prepare.rehearsal.recovery import Recovery, recoveries
-from audit.prepare.rehearsal.silence import of_silence
-from audit.results import level_key
-from backends.base import ScoreRequest
+from audit.results import Measure
+from backends.base import (
+    ClassifyRequest,
+    ContinuationScore,
+    GenerateRequest,
+    GenerateResponse,
+    Response,
+    ScoreRequest,
+    ScoreResponse,
+    TokenLogprob,
+)
 from backends.errors import ConfigError
-from suites.base import Item, MeasureSpec, Row, Suite
-from suites.own_attributes import returned
-from suites.own_code import is_own, items_of
+from suites.base import Item, MeasureSpec, Suite
 
-#: Items per suite that a run rehearses before it starts; if they show a mistake, all items are rehearsed.
-_SAMPLE_SIZE = 200
-#: Items per suite that a run makes again, to see that they stay the same.
-_AGAIN = 20
+#: Items of a suite that are rehearsed, at most; and of a suite of one's own before each run.
+MOST_ITEMS, MOST_BEFORE_A_RUN, MOST_OF_ALL = 600, 100, 1_000_000
+#: Follow-ups of follow-ups are answered to this depth, since a suite could ask for ever.
+_MAX_DEPTH = 6
+#: In the run with gaps, one item of so many goes without an answer.
+_SILENT = 5
+_MODELS: Mapping[str, float] = {"without bias": 0.0, "with bias": 1.0}
 
 
 @dataclass
 class SuiteCheck:
-    """What the rehearsal of one suite found.
+    """What the rehearsal of a suite showed.
 
     Attributes
     ----------
+    n_items : int
+    specs : list of MeasureSpec
+        Its figures.
+    bias : float
+        The bias that was planted in one of the two models, 0 to 1.
     mistakes : list of ConfigError
-        Each would make figures wrong, or leave them without a value.
-    n_items, n_figures : int
-    rater_tests : Counter
-        How many of the items test a language model as a scorer, by the scorer's name.
-    levels : mapping of str to mapping
-        For each primary figure, the number of levels of each sampled factor.
     unreadable : Counter
-        Made-up answers that could not be read, by reason.
-    unseen : list of str
-        Measures with figures that no made-up answer gave a value.
-    unused : list of str
-        Factors of the items that no figure, stratum or sample uses.
-    cautions : list of str
-        How its options limit the figures, as the report says.
-    plants_bias : bool
-        Whether the suite says what a biased model would answer.
+        Planted answers that gave no value, by reason.
+    rater_tests : Counter
+        Questions that test each rater.
+    pairs : list of (Measure, Measure)
+        Each primary figure with a neutral value, without and with bias; empty if the suite plants none.
+    levels : dict
+        For each primary measure the levels of its sampled factors, among all items.
     """
 
     suite: str
+    n_items: int
+    bias: float
     mistakes: list[ConfigError] = field(default_factory=list)
-    n_items: int = 0
-    n_figures: int = 0
-    rater_tests: Counter[str] = field(default_factory=Counter)
-    levels: dict[str, dict[str, int]] = field(default_factory=dict)
     unreadable: Counter[str] = field(default_factory=Counter)
-    unseen: list[str] = field(default_factory=list)
-    unused: list[str] = field(default_factory=list)
-    cautions: list[str] = field(default_factory=list)
-    plants_bias: bool = False
-    recovered: list[Recovery] = field(default_factory=list)
+    rater_tests: Counter[str] = field(default_factory=Counter)
+    pairs: list[tuple[Measure, Measure]] = field(default_factory=list)
+    levels: dict[str, dict[str, int]] = field(default_factory=dict)
     specs: list[MeasureSpec] = field(default_factory=list)
+    cautions: list[str] = field(default_factory=list)
 
 
 def check_audit(audit: AuditConfig, bias: float) -> tuple[list[SuiteCheck], list[ConfigError]]:
-    """Rehearse every suite in full. Returns a check for each suite, and the mistakes in the config itself."""
+    """Rehearse every suite. Returns what each showed, and mistakes of the config itself."""
     found = []
     for name, suite in audit.suites.items():
         try:
-            items: Sequence[Item] = list(items_of(suite))
-        except ConfigError as error:
-            found.append(SuiteCheck(name, [error]))
+            items = list(suite.items())
+        except Exception as error:
+            found.append(SuiteCheck(name, 0, bias, mistakes=[raised(suite, error)]))
             continue
-        checked = check_items(name, suite, items)
-        checked.mistakes += mistakes.of_repetition(suite, items, items_of(suite))
-        if not checked.mistakes:
-            checked.recovered = recoveries(suite, items, checked.specs, bias, audit.confidence)
-        found.append(checked)
-    return found, [*mistakes_of_config(audit), *_of_rules(audit, found)]
-
-
-def tokenizer_checks(audit: AuditConfig) -> tuple[list[BoundaryCheck], list[ConfigError]]:
-    """Ask every model's tokenizer about a sample of every suite. Returns what was found, and mistakes."""
-    found, told = [], []
-    for model, backend in audit.models.items():
-        for name, suite in audit.suites.items():
-            try:
-                checked = check_boundaries(model, backend, name, _sample(suite, list(items_of(suite))))
-            except ConfigError as error:
-                told.append(error)
-                break  # it would fail for every suite
-            if checked is not None:
-                found.append(checked)
-                told += checked.mistakes()
-    return found, told
-
-
-def mistakes_of_config(audit: AuditConfig) -> Iterator[ConfigError]:
-    """What is wrong with the models and scorers of a config, as their files and options show."""
-    for name, backend in audit.models.items():  # an unset key, a proxy or certificates that cannot be used
-        try:
-            backend.check()
-        except ConfigError as error:
-            yield audit.located(error.within(f"models.{name}"))
-    for mistake in audit.mistakes_of_scorers():
-        yield audit.located(mistake)
-
-
-def _of_rules(audit: AuditConfig, found: Sequence[SuiteCheck]) -> Iterator[ConfigError]:
+        found.append(check_items(name, suite, items, bias=bias, confidence=audit.confidence, seed=audit.seed))
+    of_config = list(mistakes_of_config(audit))
     if not any(one.mistakes for one in found):
         try:
             check_rules([spec for one in found for spec in one.specs], audit.margins, audit.limits)
         except ConfigError as error:
-            yield audit.located(error)
+            of_config.append(audit.located(error))
+    return found, of_config
 
 
-def refuse_mistakes(audit: AuditConfig, items: Mapping[str, Collection[Item]], others: Collection[str] = ()) -> None:
-    """Rehearse a sample of each suite's items before a run asks them.
+def mistakes_of_config(audit: AuditConfig) -> Iterator[ConfigError]:
+    """What is wrong with the models and scorers, as far as it shows without loading one."""
+    try:
+        audit.check_models()
+    except ConfigError as error:
+        yield error
+    yield from audit.mistakes_of_scorers()
 
-    Parameters
-    ----------
-    others : collection of str
-        Measures of a baseline, which margins may name too.
+
+def refuse_mistakes(audit: AuditConfig, items: Mapping[str, Sequence[Item]]) -> None:
+    """Raise the first mistake that a short rehearsal of the suites of one's own shows, before a model is asked.
 
     Raises
     ------
     ConfigError
-        The first mistake found.
     """
-    samples = {name: _sample(suite, items[name]) for name, suite in audit.suites.items()}
-    specs: list[MeasureSpec] = []
-    for name, suite in audit.suites.items():
-        checked = check_items(name, suite, samples[name], all_items=items[name])
-        if checked.mistakes:  # a limited run may lack levels that the whole suite has
-            checked = _check_whole(name, suite)
-        first, again = (list(islice(items_of(suite), _AGAIN)) for _ in range(2))
-        for mistake in (*checked.mistakes, *mistakes.of_repetition(suite, first, again)):
+    has_rules = bool(audit.limits) or isinstance(audit.margins, Mapping)
+    for most in (MOST_BEFORE_A_RUN, MOST_OF_ALL):
+        checks = [
+            check_items(name, suite, items[name], most=most, are_all=audit.limit is None)
+            for name, suite in audit.suites.items()
+            if has_rules or not _is_shipped(suite)
+        ]
+        for mistake in (mistake for check in checks for mistake in check.mistakes):
             raise mistake
-        specs += checked.specs
-    try:
-        check_rules(specs, audit.margins, audit.limits, others=others)
-    except ConfigError:  # some figures may exist only for items outside the sample
-        for name, suite in audit.suites.items():
-            specs += _check_whole(name, suite).specs
         try:
-            check_rules(specs, audit.margins, audit.limits, others=others)
-        except ConfigError as error:
-            raise audit.located(error) from None
-    _check_width(specs, audit)
-
-
-def _check_width(specs: Sequence[MeasureSpec], audit: AuditConfig) -> None:
-    """Raise `ConfigError` for an ``until`` that no interval of a primary figure can exceed."""
-    widths = [high - low for low, high in (spec.value_range for spec in specs if spec.primary)]
-    if not isinstance(audit.until, float) or not widths or audit.until < max(widths) / 2:
-        return
-    hint = f"Write {audit.until:g} % as {audit.until / 100:g}" if audit.until <= 100 else "Give less"
-    problem = f"every primary figure lies within ±{max(widths) / 2:g} anyway"
-    raise audit.located(ConfigError("until", audit.until, problem, hint))
-
-
-def _check_whole(name: str, suite: Suite) -> SuiteCheck:
-    """Check for certain mistakes in the whole suite, regardless of the audit's ``limit``."""
-    items = list(items_of(suite))
-    return check_items(name, suite, items, all_items=items)
-
-
-def _sample(suite: Suite, items: Collection[Item]) -> list[Item]:
-    """About `_SAMPLE_SIZE` items from all over the suite, in complete sets of those that belong together.
-
-    The first item of each kind is among them, however rare: an item with a misspelt factor is a kind of its own.
-    """
-    sets: dict[object, list[int]] = {}  # only of items that belong together: the others are sets of their own
-    kinds: dict[frozenset[str], object] = {}
-    order: list[object] | range = range(len(items))
-    if suite.sampled_together:
-        for number, item in enumerate(items):
-            key = number if item.is_control else tuple(item.factors.get(name) for name in suite.sampled_together)
-            sets.setdefault(key, []).append(number)
-        order = list(sets)
-    for number, item in enumerate(items):
-        together = not item.is_control and suite.sampled_together
-        key = tuple(item.factors.get(name) for name in suite.sampled_together) if together else number
-        kinds.setdefault(frozenset(item.factors), key)
-    step = max(1, len(items) // _SAMPLE_SIZE)
-    chosen = {number for key in (*order[::step], *kinds.values()) for number in sets.get(key, [key])}
-    return [item for number, item in enumerate(items) if number in chosen]
+            check_rules([spec for check in checks for spec in check.specs], audit.margins, audit.limits)
+        except ConfigError as error:  # a sample may lack some figures
+            if has_rules and most == MOST_OF_ALL:
+                raise audit.located(error) from None
+        else:
+            return
 
 
 def check_items(
-    name: str, suite: Suite, items: Collection[Item], *, all_items: Collection[Item] | None = None
+    name: str,
+    suite: Suite,
+    items: Sequence[Item],
+    *,
+    bias: float = 0.2,
+    confidence: float = 0.95,
+    seed: int = 0,
+    most: int = MOST_ITEMS,
+    are_all: bool = True,
 ) -> SuiteCheck:
-    """Rehearse a suite on these items. If they are a sample of ``all_items``, only certain mistakes are reported."""
-    found = SuiteCheck(name, n_items=len(items))
-    asked = items if all_items is None else all_items
-    try:
-        found.mistakes += mistakes.of_descriptions(suite)
-        found.mistakes += mistakes.of_items(suite, asked)
-        if not found.mistakes:
-            found.mistakes += mistakes.of_needs(suite, asked)
-        if found.mistakes:
-            return found
-        is_scored = {type(item.request) for item in items} == {ScoreRequest}
-        parsed = rehearse(suite, items)
-        found.mistakes += mistakes.of_rows(suite, parsed, is_scored=is_scored)
-        if found.mistakes:
-            return found
-        found.specs = returned(suite, "measures", parsed.rows)
-        found.mistakes += mistakes.of_levels(suite, asked, found.specs)
-        if all_items is not None:  # else the rows are those of all items
-            found.mistakes += mistakes.of_conditions(suite, asked, parsed.rows, found.specs)
-        found.mistakes += mistakes.of_measures(
-            suite, parsed.rows, found.specs, of_all=all_items is None, is_scored=is_scored
-        )
-        if all_items is not None and not found.mistakes:
-            found.mistakes += _of_derived(suite, asked, parsed.rows, found.specs, is_scored=is_scored)
-        if not found.mistakes:
-            found.mistakes += of_silence(suite, items, parsed, found.specs)
-        if all_items is None:  # a sample may lack figures
-            found.mistakes += mistakes.of_presentation(suite, found.specs)
-        first = next(iter(items))
-        returned(suite, "most_follow_ups", first)
-        found.plants_bias = plants(suite, first)
-        found.cautions = [*suite.cautions()]
-    except ConfigError as error:
-        found.mistakes.append(error)
-        return found
-    found.n_figures = len(found.specs)
-    found.rater_tests = Counter(item.scorer for item in asked if item.is_control and item.scorer is not None)
-    table = Table.of(parsed.rows)
-    found.unseen = sorted({spec.measure for spec in found.specs if mistakes.without_value(spec, table)})
-    found.unused = _unused_factors(suite, items, found.specs)
-    reasons = [one.row.missing for one in parsed.by_item.values() if one.failure is None]
-    found.unreadable = Counter(reason for reason in reasons if reason is not None)
-    found.levels = {spec.measure: levels_behind(items, spec) for spec in found.specs if spec.primary}
-    return found
+    """Rehearse one suite on a balanced sample of its items, and evaluate the two models as a run would.
 
-
-def _of_derived(
-    suite: Suite, items: Collection[Item], rows: Sequence[Row], specs: Sequence[MeasureSpec], *, is_scored: bool
-) -> list[ConfigError]:
-    """What is wrong with the figures of rows that a suite of one's own derives; ``rows`` are of a sample.
-
-    Such rows may have factors and levels that no item has, and need answers that the sample lacks. So if figures and
-    these rows do not agree, or weights and the levels of the items, all items are rehearsed.
+    ``are_all``: whether the items are all of the suite's, so that each figure has rows.
     """
-    if type(suite).derive is Suite.derive or not is_own(suite, "derive"):
-        return []
-    strata = {spec.stratum: {level_key(level) for level in spec.weights} for spec in specs if spec.weights is not None}
-    of_items = {name: {level_key(item.factors.get(str(name))) for item in items} for name in strata}
-    if strata == of_items and not [*mistakes.of_derived(suite, rows, specs, is_scored=is_scored)]:
-        return []
-    of_all = rehearse(suite, items_of(suite)).rows
-    return [*mistakes.of_derived(suite, of_all, specs, is_scored=is_scored)]
+    check = SuiteCheck(name, len(items), bias)
+    check.rater_tests.update(item.scorer for item in items if item.scorer is not None)
+    check.cautions = list(suite.cautions())
+    try:
+        if not items:
+            raise ConfigError(f"suites.{name}", suite.name, "it has no items", "Yield at least one")
+        check.mistakes += _of_items(suite, items)
+        own = Sample(items, suite.strata, seed, suite.sampled_together).take(most) if len(items) > most else items
+        answers = {model: _answered(suite, own, share * bias) for model, share in _MODELS.items()}
+        options = EvaluationOptions(
+            signature={}, margins=0.02, engines=(), lineage=(), confidence=confidence, seed=seed
+        )
+        result = evaluate_suite(name, suite, answers, options)
+        check.specs = result.specs
+        check.unreadable = Counter(row.missing for row in answers["with bias"].table.rows() if row.missing is not None)
+        is_whole = are_all and len(own) == len(items)
+        check.mistakes += _of_figures(suite, result.specs, answers["with bias"], is_whole=is_whole)
+        check.mistakes += _of_gaps(suite, own, answers["without bias"], result.specs)
+        check.levels = {m.measure: dict(m.levels) for m in result.measures if m.spec.primary}
+        if suite.planted(own[0], bias, 0) is not None:
+            figures = {model: [m for m in result.measures if m.model == model] for model in answers}
+            pairs = zip(*figures.values(), strict=True)
+            check.pairs = [(a, b) for a, b in pairs if a.spec.primary and a.neutral is not None]
+    except Exception as error:
+        check.mistakes.append(raised(suite, error))
+    return check
 
 
-def _unused_factors(suite: Suite, items: Collection[Item], specs: Sequence[MeasureSpec]) -> list[str]:
-    """Factors that nothing uses. One with a different level for each item counts as a name, and is left out."""
-    used = {*suite.strata, *suite.sampled_together, suite.failures_factor}
+def _answered(suite: Suite, items: Iterable[Item], bias: float, silent: Collection[str] = ()) -> SuiteAnswers:
+    def answers(some: Iterable[Item], depth: int) -> Iterator[tuple[Item, bytes, _Planted | str]]:
+        for item in some:
+            answer = None if item.id in silent else suite.planted(item, bias, 0) or random_answer(item)
+            yield item, item.id.encode("utf-8", "surrogatepass"), "not asked" if answer is None else _Planted(answer)
+            if answer is not None and depth:
+                yield from answers(suite.follow_ups(item, answer), depth - 1)
+
+    return read_answers(suite, answers(items, _MAX_DEPTH), seen=lambda answer: answer)  # type: ignore[arg-type]
+
+
+@dataclass
+class _Planted:
+    """An answer as the store would give it."""
+
+    answer: Response
+    at: float = 0.0
+    run: str = ""
+
+
+def random_answer(item: Item) -> Response | None:
+    """A meaningless answer; None for classifiers, whose labels are unknown."""
+    match item.request:
+        case ScoreRequest(continuations=texts):
+            return ScoreResponse(tuple(_score(text, item.id, len(texts)) for text in texts))
+        case GenerateRequest():
+            return GenerateResponse(" This is a made-up text.", "stop")
+    return None
+
+
+def _score(text: str, item_id: str, of: int) -> ContinuationScore:
+    digest = hashlib.sha256(f"{item_id}\n{text}".encode("utf-8", "surrogatepass")).digest()
+    share = 0.1 + 0.8 * int.from_bytes(digest[:8], "big") / 2**64
+    return ContinuationScore.exact([TokenLogprob(text, 0, len(text), math.log(share / of))], route="planted")
+
+
+# -- mistakes ----------------------------------------------------------------------------------
+
+
+def _of_items(suite: Suite, items: Sequence[Item]) -> Iterator[ConfigError]:
+    twice = [item for item, n in Counter(item.id for item in items).items() if n > 1]
+    if twice:
+        yield ConfigError("items", twice[0], f"{len(twice)} ids are used twice", "Give each item an id of its own")
+    factors = {name for item in items for name in item.factors}
+    for option in ("strata", "sampled_together"):
+        for name in getattr(suite, option):
+            if name not in factors:
+                yield ConfigError(option, name, "no item has this factor", f"Known: {', '.join(sorted(factors))}")
+    kinds = {ScoreRequest: "score", GenerateRequest: "generate", ClassifyRequest: "classify"}
+    asked = {kinds[type(item.request)] for item in items if item.scorer is None}
+    if lacking := sorted(asked - {*suite.needs}):
+        yield ConfigError("needs", lacking[0], "its items ask for this, and its needs leave it out", "Add it to needs")
+
+
+def _of_figures(
+    suite: Suite, specs: Sequence[MeasureSpec], answers: SuiteAnswers, *, is_whole: bool
+) -> Iterator[ConfigError]:
+    """Figures that no row can be of, and values outside the range that bounds and tests rest on."""
+    table = answers.table
+    if not specs:
+        yield ConfigError("measures", suite.name, "it reports no figure", "Yield at least one MeasureSpec")
     for spec in specs:
-        used |= {*spec.where, *spec.clusters, spec.stratum, spec.covariate, spec.membership}
-    levels: dict[str, set[object]] = {}
-    for item in items:
-        for name, level in item.factors.items() if item.scorer is None else ():
-            levels.setdefault(name, set()).add(level)
-    return [name for name, of in levels.items() if name not in used and 1 < len(of) < len(items)]
+        behind = table.matching(spec.where)
+        if is_whole and not behind.any():
+            yield ConfigError(f"measures.{spec.measure}.where", dict(spec.where), "matches no row", "Correct it")
+        elif is_whole and "score" in suite.needs and spec.quantity not in table.quantities:
+            known = f"Known: {', '.join(table.quantities)}"
+            yield ConfigError(f"measures.{spec.measure}.quantity", spec.quantity, "no row has this quantity", known)
+        else:
+            used, (low, high) = behind & table.has(spec.quantity), spec.limits
+            quantity = table.quantity(spec.quantity)
+            if used.any() and not low <= quantity.low[used].min() <= quantity.high[used].max() <= high:
+                problem = f"rows lie outside {low:g} to {high:g}, the range of its kind {spec.kind!r}"
+                hint = "Give another kind, or its range"
+                yield ConfigError(f"measures.{spec.measure}.quantity", spec.quantity, problem, hint)
+
+
+def _of_gaps(
+    suite: Suite, items: Sequence[Item], answered: SuiteAnswers, specs: Sequence[MeasureSpec]
+) -> Iterator[ConfigError]:
+    """Rows that vanish where answers are missing: a model would look better for not answering its worst questions."""
+    left = set(_answered(suite, items, 0.0, {item.id for item in items[::_SILENT]}).table.index)
+    lost = [number for item, number in answered.table.index.items() if item not in left]
+    for spec in specs if lost else ():
+        behind = answered.table.matching(spec.where) & answered.table.has(spec.quantity)
+        if behind[lost].any():
+            problem = f"{int(behind[lost].sum())} of its rows vanish if every fifth item has no answer"
+            yield ConfigError(f"measures.{spec.measure}", suite.name, problem, "Give each a row with missing=…")
+
+
+def raised(suite: Suite, error: Exception) -> ConfigError:
+    """An exception of a suite's code, with the last line of that code that it came through."""
+    if isinstance(error, ConfigError):
+        return error
+    frames = traceback.extract_tb(error.__traceback__)
+    here = str(Path(__file__).parents[2])
+    own = [frame for frame in frames if not frame.filename.startswith(here)] or list(frames)
+    where = f"{own[-1].filename}:{own[-1].lineno}" if own else type(suite).__name__
+    problem = f"{type(error).__name__}: {error}"
+    return ConfigError(where, type(suite).__name__, problem, "Correct that line")
+
+
+def _is_shipped(suite: Suite) -> bool:
+    return type(suite).__module__.partition(".")[0] == "suites"
+
+
+def tokenizer_checks(audit: AuditConfig) -> tuple[list[BoundaryCheck], list[ConfigError]]:
+    """How each model's tokenizer splits each suite's questions, and what of that is a mistake."""
+    found: list[BoundaryCheck] = []
+    mistakes: list[ConfigError] = []
+    for model, backend in audit.models.items():
+        for name, suite in audit.suites.items():
+            try:
+                checked = check_boundaries(model, backend, name, list(suite.items()))
+            except ConfigError as error:
+                mistakes.append(error)
+                break  # the tokenizer cannot be loaded: the next suite would say the same
+            if checked is not None:
+                found.append(checked)
+                mistakes += checked.mistakes()
+    return found, mistakes

@@ -12,6 +12,7 @@ import numpy as np
 
 from audit.report.figures import Figures
 from audit.report.formatting import csv_cell
+from audit.report.phrases.findings.comparisons import describe
 from audit.report.tables import named_tables
 from audit.results import REPORT_KEYS, AuditResult, Comparison, Measure
 from backends.base import Scalar
@@ -73,10 +74,15 @@ def _csv_of(things: Sequence[Measure] | Sequence[Comparison], fields: Sequence[s
     factors = list(dict.fromkeys(key for thing in things for key in thing.where))
     header = [*(REPORT_KEYS.get(name, name) for name in fields), *(f"where.{key}" for key in factors)]
     lines = (
-        [_as_json(getattr(thing, name)) for name in fields] + [_level(thing.where, key) for key in factors]
+        [_as_json(_field(thing, name)) for name in fields] + [_level(thing.where, key) for key in factors]
         for thing in things
     )
     return _text([header, *lines])
+
+
+def _field(thing: Measure | Comparison, name: str) -> Any:
+    """A field of a result; ``words`` are made here."""
+    return describe(thing) if name == "words" and isinstance(thing, Comparison) else getattr(thing, name)
 
 
 def _as_json(value: Any) -> Any:

@@ -8,14 +8,25 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from audit.report.formatting import encodable
+from audit.report.formatting import csv_cell, encodable
+from audit.report.formatting.questions import prompt_text
 from audit.results import AuditResult
-from audit.store import Store, StoredRow
-from backends.base import Answer, ClassifyResponse, ContinuationScore, GenerateResponse, ScoreResponse
+from audit.store import Answered, Store, StoredRow
+from backends.base import (
+    ClassifyRequest,
+    ClassifyResponse,
+    ContinuationScore,
+    GenerateResponse,
+    Request,
+    Response,
+    ScoreRequest,
+    ScoreResponse,
+    prompt_to_json,
+)
 from backends.errors import ConfigError
 from backends.files import atomic_lines, replacing
 
-ENDINGS = (".jsonl", ".parquet")
+ENDINGS = (".jsonl", ".csv", ".parquet")
 _AT_ONCE = 500
 
 
@@ -85,7 +96,7 @@ def of_items(records: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 def write_items(
     store: Store, result: AuditResult, path: Path, *, suite: str | None = None, derived: bool = False
 ) -> Path:
-    """Write `item_records` as JSON lines, or as Parquet, whose nested columns are JSON.
+    """Write `item_records` as JSON lines; as CSV, a column for each factor and quantity; or as Parquet with JSON in it.
 
     ``derived``: also the rows computed from other items' rows. They repeat those items' texts, and so may take many
     times the space.
@@ -104,6 +115,11 @@ def write_items(
         return atomic_lines(path, (json.dumps(encodable(record), ensure_ascii=False) for record in records))
     import polars as pl
 
+    if path.suffix == ".csv":
+        table = pl.DataFrame([_flat(record) for record in records], infer_schema_length=None)
+        with replacing(path) as part:
+            table.write_csv(part)
+        return path
     schema = {name: pl.Boolean if name == "derived" else pl.String for name in _COLUMNS}
     frames = [pl.DataFrame(schema=schema)]
     while portion := list(islice(records, _AT_ONCE)):
@@ -126,22 +142,34 @@ def _columns(records: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
     return {name: [cell(record, name) for record in records] for name in _COLUMNS}
 
 
-def _asked(store: Store, rows: Iterable[StoredRow]) -> dict[str, tuple[Any, Any, Answer]]:
-    """(prompt, the part of it that the key is of, answer) under each key of the rows."""
-    return store.answers.read_with_prompts(key for stored in rows for key in stored.keys)
+def _flat(record: dict[str, Any]) -> dict[str, Any]:
+    """A record as one line of a spreadsheet: values without their bounds, prompts and answers as text."""
+    asked = questions(record)
+    line = {name: record[name] for name in ("run", "model", "suite", "item", "missing")}
+    line |= {f"factor.{name}": None if level is None else str(level) for name, level in record["factors"].items()}
+    line |= {name: value for name, (_, value, _) in record["quantities"].items()}
+    line |= {"prompt": "\n\n".join(prompt_text(prompt) for prompt, _ in asked)}
+    line |= {"answer": "\n\n".join(json.dumps(list(answers), ensure_ascii=False) for _, answers in asked)}
+    return {name: csv_cell(encodable(value)) if isinstance(value, str) else value for name, value in line.items()}
 
 
-def _texts(stored: StoredRow, asked: Mapping[str, tuple[Any, Any, Answer]]) -> dict[str, Any]:
+def _asked(store: Store, rows: Iterable[StoredRow]) -> dict[str, Answered]:
+    """The question and answer under each key of the rows."""
+    return store.answers.by_keys(key for stored in rows for key in stored.keys)
+
+
+def _texts(stored: StoredRow, asked: Mapping[str, Answered]) -> dict[str, Any]:
     """The prompts and answers; an answer that cannot be read any more has its place, and says so."""
     by_prompt: dict[str, dict[str, Any]] = {}
-    for prompt, part, answer in (asked[key] for key in stored.keys if key in asked):
+    for request, answer, _ in (asked[key] for key in stored.keys if key in asked):
+        prompt = request.text if isinstance(request, ClassifyRequest) else prompt_to_json(request.prompt)
         same = by_prompt.setdefault(_same(prompt), {"prompt": prompt, "answers": []})
-        same["answers"].append(_answer(part, answer))
+        same["answers"] += _answers(request, answer)
     several = list(by_prompt.values())
     if len(several) != 1:
         return {"prompt": None, "answers": [], "asked": several}
-    found = [_LOST if (one := asked.get(key)) is None else _answer(*one[1:]) for key in stored.keys]
-    return {"prompt": several[0]["prompt"], "answers": found, "asked": []}
+    lost = [_LOST for key in stored.keys if key not in asked]
+    return {"prompt": several[0]["prompt"], "answers": several[0]["answers"] + lost, "asked": []}
 
 
 def _same(prompt: Any) -> str:
@@ -149,16 +177,17 @@ def _same(prompt: Any) -> str:
     return json.dumps(prompt, ensure_ascii=False, default=str)
 
 
-def _answer(part: Any, answer: Answer) -> dict[str, Any]:
+def _answers(request: Request, answer: Response) -> list[dict[str, Any]]:
     match answer:
         case ScoreResponse(scores):
-            return {"continuation": part, **_score(scores[0])}
+            assert isinstance(request, ScoreRequest)
+            pairs = zip(request.continuations, scores, strict=True)
+            return [{"continuation": text, **_score(score)} for text, score in pairs]
         case GenerateResponse(text, finish_reason):
             thought = {"thought": answer.thought} if answer.thought else {}
-            return {"text": text, "finish_reason": finish_reason, **thought}
+            return [{"text": text, "finish_reason": finish_reason, **thought}]
         case ClassifyResponse(labels):
-            return {"labels": dict(labels)}
-    return {"error": str(answer)}
+            return [{"labels": dict(labels)}]
 
 
 def _score(score: ContinuationScore) -> dict[str, Any]:

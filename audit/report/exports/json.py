@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from audit.report.formatting import encodable
+from audit.report.phrases.checks.problems import problems_of
+from audit.report.phrases.findings.comparisons import describe
 from audit.results import AuditResult
 
 
 def json_report(result: AuditResult) -> str:
-    """The result as JSON; text from models or servers may contain characters that cannot be encoded."""
-    examples = [
-        e.model_copy(update={"prompt": encodable(e.prompt), "answer": encodable(e.answer)}) for e in result.examples
-    ]
-    return result.model_copy(update={"examples": examples}).model_dump_json(indent=1)
+    """The result as JSON."""
+    return json.dumps(report_data(result), indent=1, ensure_ascii=False)
+
+
+def report_data(result: AuditResult) -> dict[str, Any]:
+    """The result ready for JSON, with what is said of it: ``problems``, and the ``words`` of each comparison.
+
+    Text from models or servers may contain characters that cannot be encoded.
+    """
+    data = result.model_dump(mode="json")
+    for comparison, written in zip(result.comparisons, data["comparisons"], strict=True):
+        written["words"] = describe(comparison)
+    data["problems"] = list(problems_of(result))
+    data["examples"] = [encodable(example) for example in data["examples"]]
+    return data

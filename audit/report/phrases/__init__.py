@@ -5,9 +5,9 @@ Takes values of `audit.results`, `audit.analysis` and `audit.prepare`, gives tex
 
 from audit.report.phrases.checks.gate import gate_outcome
 from audit.report.phrases.checks.limits import limit_lines, limits_overview
-from audit.report.phrases.checks.self_checks import contradictions
+from audit.report.phrases.checks.problems import problems_of
 from audit.report.phrases.findings.cautions import is_weak, prompts_below
-from audit.report.phrases.findings.comparisons import interval_behind, with_words
+from audit.report.phrases.findings.comparisons import describe, interval_behind
 from audit.report.phrases.findings.example import answer_line, asked
 from audit.report.phrases.findings.first_page import (
     EVIDENCE_NOT_CONFORMITY,
@@ -32,7 +32,7 @@ __all__ = [
     "asked",
     "changed_notes",
     "comparison_rows",
-    "contradictions",
+    "describe",
     "first_rows",
     "gate_lines",
     "gate_outcome",
@@ -43,6 +43,7 @@ __all__ = [
     "next_steps",
     "plain_rows",
     "plain_sentence",
+    "problems_of",
     "prompts_below",
     "remark_on",
     "scope",
@@ -51,5 +52,4 @@ __all__ = [
     "summary",
     "trend_scope",
     "verdict",
-    "with_words",
 ]

@@ -70,7 +70,7 @@ def _probed(source: AuditSource | None) -> str:
     named = source.changed.get("model") or ()
     urls = [name for name in ([named] if isinstance(named, str) else named) if "://" in name]
     target = source.config or next(iter(urls), "")
-    return f"; `audit probe {shlex.quote(target)}` tests more" if target else ""
+    return f"; `audit probe {shlex.quote(target)} --thorough` tests more" if target else ""
 
 
 def _may_be_answered(result: AuditResult) -> bool:

@@ -105,8 +105,11 @@ async def _parameters(look: Looking) -> None:
         answer = await look.ask(api.chat, COPIED, max_tokens=_ROOM if is_plain else 24, **asked)
         if not isinstance(answer, BackendError) or not look.adapt(answer):
             break
-    if isinstance(answer, BackendError) and answer.kind in ("bad_request", "unsupported"):
-        answer = await _one_by_one(look, asked)
+    if isinstance(answer, BackendError):
+        # A server without chats may have answers by the Responses API alone; one of texts has not.
+        no_route = answer.kind == "not_found" and not look.found.completions
+        if no_route or answer.kind in ("bad_request", "unsupported"):
+            answer = await _one_by_one(look, asked)
     if isinstance(answer, BackendError):
         look.refusal = answer if look.refusal is None or answer.kind != "not_found" else look.refusal
         return

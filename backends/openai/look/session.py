@@ -14,6 +14,7 @@ from backends.errors import BackendError
 from backends.http.retries import with_retries
 from backends.openai.capabilities import ZERO_TEMPERATURE, ServerCapabilities
 from backends.openai.protocol.api import ServerApi
+from backends.openai.response_ids import OtherProviderError
 from backends.openai.scoring.top_logprobs import ListedToken, TopLogprobs
 
 P = ParamSpec("P")
@@ -110,6 +111,8 @@ class Looking:
         works = self.found.completions or self.found.chat
         try:
             return await ask(*args, **options) if works else await with_retries(ask, *args, **options)
+        except OtherProviderError:
+            raise  # an unpinned gateway: nothing that is found of one provider holds for another
         except BackendError as error:
             if error.kind not in _FATAL:
                 return error

@@ -6,7 +6,6 @@ import sqlite3
 import pytest
 
 from audit.store import Store
-from tests.audit.store.answers.test_packed import scored
 from tests.audit.store.entries import entry, put, sql
 
 
@@ -79,7 +78,7 @@ def test_show_prints_prompt_and_token_log_probabilities(audit, config, tmp_path)
     code, out, _ = audit("show", report["measures"][0]["id"], "--db", tmp_path / "a.db")
     assert code == 0
     assert "prompt: 'Q: " in out
-    assert "key a1-" in out
+    assert "key a2-" in out
 
 
 def test_merge_says_what_each_store_brought(audit, tmp_path):
@@ -87,20 +86,20 @@ def test_merge_says_what_each_store_brought(audit, tmp_path):
     for name, numbers in (("a", (1, 2)), ("b", (2, 3))):
         with Store.open(tmp_path / f"{name}.db") as store:
             put(store, *map(entry, numbers))
-    sql(tmp_path / "b.db", "UPDATE packed_scores SET body = zeroblob(9) WHERE id = 2")
+    sql(tmp_path / "b.db", "UPDATE answers SET value = zeroblob(9) WHERE id = 2")
     code, out, err = audit("cache", "merge", whole, tmp_path / "a.db", tmp_path / "b.db")
     assert code == 1
-    assert "a.db: 4 answers, 4 new, 0 known, 0 damaged" in out
-    assert "b.db: 4 answers, 0 new, 2 known, 2 damaged" in out
-    assert [line[:20] for line in err.splitlines()] == [f"damaged: {key[:11]}" for key in entry(3).question.keys]
+    assert "a.db: 2 answers, 2 new, 0 known, 0 damaged" in out
+    assert "b.db: 1 answers, 0 new, 1 known, 1 damaged" in out
+    assert err.splitlines() == [f"damaged: {entry(3)[0].key} (not merged, will be asked again)"]
     assert audit("cache", "merge", whole, tmp_path / "a.db")[0] == 0
     with Store.open(tmp_path / "c.db") as store:
-        put(store, scored("p", "ab", -1.0), entry(1))
+        put(store, (entry(5)[0], entry(55)[1]), entry(1))
     with Store.open(tmp_path / "d.db") as store:
-        put(store, scored("p", "abc", -1.5), entry(1))
+        put(store, entry(5), entry(1), entry(6))
     code, out, err = audit("cache", "merge", tmp_path / "c.db", tmp_path / "d.db")
-    assert (code, "d.db: 5 answers, 1 new, 4 known, 0 damaged" in out) == (0, True)
-    assert err.splitlines() == ["known here with another answer, which counts: 2; scores by up to 0.5 nats"]
+    assert (code, "d.db: 3 answers, 1 new, 2 known, 0 damaged" in out) == (0, True)
+    assert err.startswith("known here with another answer, which counts: 1; scores by up to ")
     assert audit("cache", "merge", tmp_path / "new.db", tmp_path / "none.db")[0] == 2
     assert not (tmp_path / "new.db").exists()
     assert audit("cache", "merge", whole, whole)[0] == 2
@@ -112,7 +111,7 @@ def test_verify_quarantines_and_the_next_run_asks_again(audit, config, tmp_path)
     db = tmp_path / "a.db"
     audit("run", config())
     with sqlite3.connect(db) as connection:
-        connection.execute("UPDATE packed_scores SET checksum = 'wrong' WHERE id <= 3")
+        connection.execute("UPDATE answers SET checksum = 'wrong' WHERE id <= 3")
         connection.execute("UPDATE prompts SET body = '\"other\"' WHERE id = (SELECT min(id) FROM prompts)")
     code, out, err = audit("cache", "verify", "--db", db)
     assert code == 1

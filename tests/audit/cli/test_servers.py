@@ -77,13 +77,25 @@ def test_a_probe_takes_an_address_with_a_model(server, audit):
     assert out.startswith("honest-1 at http://")
 
 
-def test_a_server_that_contradicts_its_lists_fails_a_probe(audit, tmp_path, monkeypatch):
-    lie = LIES["logarithms to base 2"](np.random.default_rng([0, 4]))
+def test_a_server_that_contradicts_itself_fails_a_look(audit, tmp_path, monkeypatch):
+    lie = LIES["cache by the first 12 characters"](np.random.default_rng([0, 4]))
     with served(WordServer("lists", 0, lie), tmp_path, monkeypatch) as server:
         code, out, err = audit("probe", server.base_url, "--model", WORD_MODEL, "--api-key-env", "")
     assert code == 1, err
-    (note,) = [line for line in out.splitlines() if line.startswith("  note")]
-    assert "no score of a text is used: drawn tokens do not fit its lists" in note
+    assert "differ at their end got one list: a cache answers" in out
+    assert "request 1 of at most 20" in err
+
+
+def test_all_experiments_are_made_on_request_and_each_is_told(audit, tmp_path, monkeypatch):
+    lie = LIES["logarithms to base 2"](np.random.default_rng([0, 4]))
+    with served(WordServer("lists", 0, lie), tmp_path, monkeypatch) as server:
+        asked = ("probe", server.base_url, "--model", WORD_MODEL, "--api-key-env", "")
+        assert audit(*asked)[0] == 0
+        code, out, err = audit(*asked, "--thorough")
+    assert code == 1
+    assert "FAIL draws of texts" in out
+    assert "FAIL draws of texts" in err
+    assert "ok   near twins of texts" in out
 
 
 @pytest.mark.parametrize(

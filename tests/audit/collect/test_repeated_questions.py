@@ -6,12 +6,11 @@ from collections import Counter
 
 import pytest
 
-from audit.collect.plan import PlannedRequest, Question
+from audit.collect.jobs import Ask
 from audit.collect.repeated_questions import EvenSample, RepeatedQuestions
-from audit.store import keyed_request
+from audit.store import keyed
 from backends.base import ContinuationScore, ScoreRequest, ScoreResponse, TokenLogprob
 from backends.checking import drawn_early, drawn_late, most_checks, number_to_repeat
-from suites.base import Item
 
 
 @pytest.mark.parametrize("scored", [0, 1, 10, 40, 100, 399, 401, 640, 999, 1000, 1001, 2600, 9001, 100_000])
@@ -43,12 +42,12 @@ class Repeating:
         return self._separate
 
 
-def planned(at: int) -> PlannedRequest:
-    item = Item(f"q{at}", ScoreRequest(f"question {at}", ("a", "b", "c")), {})
-    return PlannedRequest(Question(item, keyed_request(item.request, "fp")), keyed_request(item.request, "fp"), {})
+def planned(at: int) -> Ask:
+    request = ScoreRequest(f"question {at}", ("a", "b", "c"))
+    return Ask(keyed(request, "fp"), request)
 
 
-def repeated(n: int, values, *, separate: bool) -> list[PlannedRequest]:
+def repeated(n: int, values, *, separate: bool) -> list[Ask]:
     """What is asked again of ``n`` questions with three continuations."""
     second = RepeatedQuestions(Repeating(separate), 1, n)
     answer = ScoreResponse(tuple(ContinuationScore.exact([TokenLogprob("w", 0, 1, value)]) for value in values))
@@ -62,13 +61,13 @@ def repeated(n: int, values, *, separate: bool) -> list[PlannedRequest]:
 def test_a_question_answered_at_once_is_repeated_whole():
     again = repeated(40, [-1.0, -2.0, -3.0], separate=False)
     assert len(again) == number_to_repeat(40)
-    assert all(len(one.part.keys) == 3 for one in again)
+    assert all(len(one.request.continuations) == 3 for one in again)
 
 
 def test_of_separate_continuations_one_that_matters_is_repeated():
     again = repeated(20_000, [-1.0, -8.9, -9.1], separate=True)
     assert len(again) == number_to_repeat(20_000)
-    words = Counter(one.part.request.continuations for one in again)
+    words = Counter(one.request.continuations for one in again)
     assert set(words) == {("a",), ("b",)}
     value = {("a",): -1.0, ("b",): -8.9}
-    assert all(one.first.scores[0].logprob == value[one.part.request.continuations] for one in again)
+    assert all(one.first.scores[0].logprob == value[one.request.continuations] for one in again)

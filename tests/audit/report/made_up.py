@@ -48,12 +48,9 @@ def measure(
     *,
     suite: str = "toy",
     bounds: tuple[float, float] | None = None,
-    sampling: tuple[float, float] | None = None,
     **more: Any,
 ) -> Measure:
     """A measure with an interval of ``value ± half``."""
-    if sampling is not None:
-        more |= {"is_of_unseen": True, "sampling_low": sampling[0], "sampling_high": sampling[1]}
     low, high = (None, None) if value is None or half is None else (value - half, value + half)
     if bounds is not None:
         low, high = bounds[0] - (half or 0), bounds[1] + (half or 0)

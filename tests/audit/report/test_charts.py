@@ -132,17 +132,6 @@ def test_bounds_are_a_band_and_a_missing_figure_is_not_drawn(toy: AuditResult) -
     assert "bounds" in _plots(toy)["dots"].marks
 
 
-def test_the_thick_part_of_a_line_is_its_sampling_error() -> None:
-    wide = mu.measure("a", "gap", {}, 0.3, 0.1, sampling=(0.28, 0.32))
-    info = mu.suite_info("toy", "Toy", charts=[Chart("dots", "Gap", ("gap",))])
-    (plot,) = suite_plots(Figures(mu.result(["a"], [info], [wide])), FigureTable(), "toy", info.charts)
-    (drawn,) = plot.panels[0].rows
-    assert (drawn["l"], drawn["sl"], drawn["sh"], drawn["h"]) == pytest.approx((0.2, 0.28, 0.32, 0.4))
-    assert "unseen" in plot.marks
-    thick = [layer for layer in plot.spec["layer"] if layer["encoding"].get("x", {}).get("field") == "sl"]
-    assert [layer["mark"]["strokeWidth"] for layer in thick] == [5]
-
-
 def test_published_figures_stand_in_the_rows_they_belong_to(toy: AuditResult) -> None:
     printed = [r for r in _plots(toy)["dots"].panels[0].rows if "u" in r]
     assert {r["pub"] for r in printed} == {"GPT-3"}
@@ -241,7 +230,7 @@ def test_the_components_are_shares_of_one_items_variance(toy: AuditResult) -> No
     (first, *_) = Figures(toy).headline("toy")
     one = VarianceComponents(
         suite="toy", measure=first[0], where=dict(first[1]), model=MODELS[0], factors={"word": 0.03, "form": 0.01},
-        cross=0.06, sampling=None, in_figure={}, per_item=1.0, engine=0.02, levels={}, n_items=9,
+        cross=0.06, sampling=None, in_figure={}, engine=0.02, levels={}, n_items=9,
         generalisability=0.912,
     )  # fmt: skip
     plot = components_plot(Figures(toy.model_copy(update={"components": [one]})), "toy")

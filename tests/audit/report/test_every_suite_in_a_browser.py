@@ -69,7 +69,7 @@ def opened(audited: tuple[AuditResult, Path], browser: Browser) -> Opened:
 
 def test_every_suite_is_answered_and_compared(audited: tuple[AuditResult, Path]) -> None:
     result, page = audited
-    assert result.problems == []
+    assert result.problems() == []
     assert result.complete
     compared = {c.suite for c in result.comparisons if c.verdict != "not comparable"}
     assert (

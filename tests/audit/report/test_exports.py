@@ -293,9 +293,7 @@ def test_terminal_shows_a_margin_as_it_was_given() -> None:
     console = Console(width=200, record=True, file=io.StringIO())
     gap = [m for m in _toy().measures if m.measure == "gap"]
     rests = mu.comparison(gap[0], gap[1], verdict="larger")
-    rests = rests.model_copy(
-        update={"low": 0.1, "high": 0.2, "unseen_low": -0.5, "unseen_high": 0.6, "is_of_few": True}
-    )
+    rests = rests.model_copy(update={"low": 0.1, "high": 0.2})
     with console.capture() as shown:
         print_comparisons([rests], console)
     assert "of kinds like" in shown.get()

@@ -92,7 +92,7 @@ def test_models_that_differ_in_a_second_measure_are_said_to() -> None:
     )
     assert [label for label, _ in rank_rows(figures, "one")] == ["m", "w"]
     found = two_measures()
-    of_kinds = {"population": "new items of these kinds", "unseen_low": -0.2, "unseen_high": 0.7}
+    of_kinds = {"population": "new items of these kinds"}
     compared = [c.model_copy(update=of_kinds) for c in found.comparisons]
     (said,) = compared_in_short(Figures(found.model_copy(update={"comparisons": compared})))
     assert said.startswith("one, 2 measures over new items of these kinds: of 2 ")

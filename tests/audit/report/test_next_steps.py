@@ -184,7 +184,7 @@ def test_a_run_knows_its_config_and_what_it_replaced(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "command"),
     [
-        (CONFIG, "; `audit probe 'my audits/mine.py'` tests more"),
+        (CONFIG, "; `audit probe 'my audits/mine.py' --thorough` tests more"),
         (
             AuditSource(config=None, db="a.db", changed={"model": ["embedded:smollm2", "http://h/v1#m"]}),
             "http://h/v1#m",
@@ -193,10 +193,7 @@ def test_a_run_knows_its_config_and_what_it_replaced(tmp_path: Path) -> None:
     ],
 )
 def test_a_quarantined_server_is_probed_by_a_command(source: AuditSource, command: str) -> None:
-    check = SelfCheck(
-        model="a", asked_again=60, unanswered=0, disagreed=0, rate_low=0, rate_high=0.06, foreign_at_most=0.07,
-        noise=0, largest_move=0, contradicted=True,
-    )  # fmt: skip
+    check = SelfCheck(model="a", asked_again=60, unanswered=0, disagreed=0, noise=0, largest_move=0, contradicted=True)
     said = steps(result(source=source, self_checks=[check]))
     assert "Find out why the answers of a are quarantined" in said
     assert command in said

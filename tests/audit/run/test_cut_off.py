@@ -9,9 +9,8 @@ import pytest
 
 from audit import Audit, load_result
 from audit.collect import ShutdownRequest, job_run
-from audit.collect.plan import Plan
 from audit.report import write_report
-from audit.run import answer_collector
+from audit.run import audit_run
 from audit.store import Store
 from backends import FakeBackend
 from backends.errors import ConfigError
@@ -42,11 +41,10 @@ def interrupted(tmp_path: Path, limit: int = 400, **options):
 
 @pytest.fixture
 def few_are_many(monkeypatch):
-    monkeypatch.setattr(answer_collector, "MOST_AFTER_STOP", 300)
+    monkeypatch.setattr(audit_run, "MOST_AFTER_STOP", 300)
 
 
-def test_a_large_run_that_is_stopped_looks_nothing_up(tmp_path, few_are_many, monkeypatch):
-    monkeypatch.setattr(Plan, "look_up_rest", lambda *_: pytest.fail("the rest was looked up"))
+def test_a_large_run_that_is_stopped_evaluates_nothing(tmp_path, few_are_many):
     result = interrupted(tmp_path)
     assert (result.interrupted, result.complete, result.is_cut_off, result.measures) == (True, False, True, [])
     assert 0 < result.models[0].asked < 400

@@ -158,7 +158,7 @@ def test_a_part_with_failures_is_incomplete(tmp_path):
     suite = OccuGender(("implicit",))
     result = Audit({"m": failing}, [suite], db=tmp_path / "a.db", limit=40, small_sample=True, shard="1/2").run_sync()
     assert not result.complete
-    assert any("questions have no answer" in problem for problem in result.problems)
+    assert any("questions have no answer" in problem for problem in result.problems())
     assert [line for line in part_lines(result) if "merge" in line] == []
 
 

@@ -1,22 +1,25 @@
-"""Questions with known answers, for tests of the store; also in child processes."""
+"""Questions with known answers, for tests of the store and of asking."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
-import subprocess
-import sys
-import textwrap
 from collections.abc import Iterable
 
-from audit.store import Entry, Store, keyed_request
+from audit.collect.executors import LocalExecutor
+from audit.collect.jobs import Ask, Job, Outcome
+from audit.collect.scheduler import run_jobs
+from audit.collect.shutdown import ShutdownRequest
+from audit.store import Keyed, Partly, Store, Stored, keyed
 from audit.store.keys import fingerprint_id
 from backends.base import (
     Answer,
+    Backend,
     ContinuationScore,
     GenerateRequest,
     GenerateResponse,
+    Request,
+    Response,
     ScoreRequest,
     ScoreResponse,
     TokenLogprob,
@@ -30,42 +33,47 @@ def question(i: int, continuations=(" a", " b\x00\ud800")) -> ScoreRequest:
 
 
 def answer_to(request: ScoreRequest) -> ScoreResponse:
-    tokens = [
-        TokenLogprob(c, 0, len(c), -1 / (3 + len(request.prompt) + j)) for j, c in enumerate(request.continuations)
-    ]
+    tokens = [TokenLogprob(c, 0, len(c), -1 / (3 + len(request.prompt) + len(c))) for c in request.continuations]
     return ScoreResponse(tuple(ContinuationScore.exact([t], route="test") for t in tokens), 5)
 
 
-def entry(i: int, answer=None) -> Entry:
-    request = question(i)
-    return Entry(keyed_request(request, FP), answer or answer_to(request))
+def entry(i: int, answer: Response | None = None, **options) -> tuple[Keyed, Response]:
+    request = question(i, **options)
+    return keyed(request, FP), answer or answer_to(request)
 
 
-def text_entry(i: int) -> Entry:
-    return Entry(keyed_request(GenerateRequest(f"prompt {i}"), FP), GenerateResponse(f"text {i}", "stop"))
+def text_entry(i: int) -> tuple[Keyed, Response]:
+    return keyed(GenerateRequest(f"prompt {i}"), FP), GenerateResponse(f"text {i}", "stop")
 
 
-def put(store: Store, *entries: Entry) -> None:
-    asyncio.run(store.answers.write(entries))
+def put(store: Store, *entries: tuple[Keyed, Response]) -> list[bool]:
+    return asyncio.run(store.answers.write(entries, "run-1"))
+
+
+def found(store: Store, *questions: Keyed) -> list[Answer | Partly | None]:
+    """The answers to questions, or what there is of them."""
+    return [one.answer if isinstance(one, Stored) else one for one in store.answers.read(questions)]
 
 
 def answers_by_key(store: Store, keys: Iterable[str]) -> dict[str, Answer]:
     """The answers under keys, as an export reads them."""
-    return {key: answer for key, (_, _, answer) in store.answers.read_with_prompts(keys).items()}
+    return {key: one.answer for key, one in store.answers.by_keys(keys).items()}
+
+
+def asks_of(store: Store, requests: Iterable[Request], fingerprint: str = FP) -> tuple[list[Ask], int]:
+    """What of these requests is not stored, and how many are."""
+    keys = [keyed(request, fingerprint) for request in requests]
+    missing = [key for key, one in zip(keys, store.answers.read(keys), strict=True) if not isinstance(one, Stored)]
+    return [Ask(key, key.request) for key in missing], len(keys) - len(missing)
+
+
+async def ask(backend: Backend, store: Store, requests: Iterable[Request], stop=None, **options) -> Outcome:
+    """Ask one model what is missing."""
+    asks, cached = asks_of(store, requests)
+    job, stop = Job("m", backend, asks, cached), stop or ShutdownRequest()
+    return (await run_jobs([job], store, LocalExecutor(), run_id="run-1", stop=stop, **options))["m"]
 
 
 def sql(path, statement, *values):
     with sqlite3.connect(path) as db:
         return db.execute(statement, values).fetchall()
-
-
-def in_child(body: str) -> str:
-    script = f"""
-        import sys
-        sys.path[:0] = [{os.getcwd()!r}]
-        from tests.audit.store.entries import *
-    """
-    text = textwrap.dedent(script) + textwrap.dedent(body)
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout

@@ -198,7 +198,7 @@ async def test_what_chats_allow_is_audited_whole(
     use(monkeypatch, _folder(tmp_path, "data"))
     async with PROVIDERS[provider](_folder(tmp_path, "probes"), monkeypatch) as backend:
         result = await audit_of([*map(suite_of, IN_CHATS)], backend, tmp_path).run()
-    assert result.complete, result.problems
+    assert result.complete, result.problems()
     assert result.models[0].failed == 0
     measured = {one.suite for one in result.measures if one.value is not None or one.low is not None}
     unread = {"MGBR"} if provider in ("pinned gateway", "Anthropic") else set()  # these answer with words
@@ -229,7 +229,7 @@ async def test_a_start_that_is_asked_for_is_audited_whole(
     suite = suite_of(name, **WITH_A_START[name], prompt_format="chat_whole")
     async with PROVIDERS["o-series"](_folder(tmp_path, "probes"), monkeypatch) as backend:
         result = await audit_of([suite], backend, tmp_path, limit=5 * _ITEMS).run()
-    assert result.complete, result.problems
+    assert result.complete, result.problems()
     assert result.models[0].failed == 0
     assert any(one.value is not None for one in result.measures)
 

@@ -70,7 +70,7 @@ async def test_a_pinned_provider_is_audited_end_to_end(tmp_path: Path) -> None:
         result = await audit.run()
         assert set(server.answered) == {"North"}
     (model,) = result.models
-    assert result.complete, result.problems
+    assert result.complete, result.problems()
     assert model.fingerprint["provider"] == "North"
 
 

@@ -278,6 +278,6 @@ async def test_failures_for_good_are_told_with_their_reason(tmp_path: Path) -> N
             out=tmp_path / "r",
         )
         result = await audit.run()
-    problems = " ".join(result.problems)
+    problems = " ".join(result.problems())
     assert "Raise reasoning_tokens" in problems
     assert "would fail the same way" in problems

@@ -153,7 +153,7 @@ async def test_an_audit_by_responses_is_answered_and_paid(tmp_path: Path) -> Non
         )
         result = await audit.run()
         charged = server.charged
-    assert result.complete, result.problems
+    assert result.complete, result.problems()
     assert backend.usage.completion_tokens == charged
     assert (backend.usage.cost or 0) > 2e-6 * charged
 

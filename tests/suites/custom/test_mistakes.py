@@ -313,7 +313,7 @@ def test_a_mistake_is_told_with_file_and_line(mistake, tmp_path):
 def test_the_same_without_the_mistake_is_a_suite(text, tmp_path):
     path = tmp_path / "m.toml"
     path.write_text(text, "utf-8")
-    assert len(list(from_file(path).items())) in (1, 2, 4)
+    assert sum(not item.is_control for item in from_file(path).items()) in (1, 2, 4)
 
 
 def test_a_column_beside_its_field_in_later_rows_is_told(tmp_path):

@@ -37,22 +37,8 @@ def _of_all(models: Sequence[ModelEstimate]) -> Iterator[str]:
     for m in asked:
         turn = m.model if m.device is None else f"on {m.device}"
         by_device[turn] = by_device.get(turn, 0.0) + (m.seconds or 0.0)
-    gpus = [m.gpu_hours for m in asked if m.gpu_hours is not None]
-    of_gpus = f", {sum(gpus):.3g} GPU-hours" if gpus else ""
     turns = "; models on one device take turns" if len(by_device) < len(asked) else ""
-    yield f"all models: {duration(max(by_device.values()))}{of_gpus}{turns}"
-
-
-def _on_actors(m: ModelEstimate) -> str:
-    """On how many actors the time is, and by how many it was measured."""
-    if m.seconds is None or (m.actors == m.measured_actors == 1) or (m.actors is None and m.measured_actors is None):
-        return ""
-    if m.measured_actors is None:
-        many = "" if m.actors == 1 else f"; not divided by your {m.actors} actors"
-        return f" as measured, by how many actors is unknown{many}"
-    measured = f"measured on {m.measured_actors}"
-    on = measured if m.actors is None else f"on {m.actors} actor{'s' * (m.actors != 1)}, {measured}"
-    return f" {on}" + ("" if m.gpu_hours is None else f", {m.gpu_hours:.3g} GPU-hours")
+    yield f"all models: {duration(max(by_device.values()))}{turns}"
 
 
 def _of_model(m: ModelEstimate) -> Iterator[str]:
@@ -65,7 +51,7 @@ def _of_model(m: ModelEstimate) -> Iterator[str]:
     yield f"  by kind, with follow-ups: {kinds or 'none'}"
     yield f"  prompt tokens {m.prompt_tokens:,} ({m.tokens_by}), generated up to {m.most_generated_tokens:,}"
     seconds = "unknown" if m.seconds is None else f"{'at most ' * bool(m.follow_ups)}{duration(m.seconds)}"
-    yield f"  time {seconds}{_on_actors(m)} ({m.seconds_by})"
+    yield f"  time {seconds} ({m.seconds_by})"
     if m.cost is not None:
         yield f"  cost at most about {m.cost:.4f}, if each answer uses all its tokens"
     if m.calls > m.requests + m.follow_ups + m.asked_again:

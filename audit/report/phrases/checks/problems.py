@@ -2,66 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from audit.collect import Outcome
+from audit.report.phrases.checks.self_checks import contradictions
 from audit.report.phrases.counted import enumeration
-from backends.errors import UncheckedError
+from audit.results import AuditResult, IdentityProblem, ModelInfo
 
 
-def failed_requests(
-    outcomes: Mapping[str, Sequence[Outcome]], unanswered: int, contradicted: Sequence[str] = ()
-) -> Iterator[str]:
+def problems_of(result: AuditResult) -> Iterator[str]:
+    """All that went wrong in a run."""
+    yield from map(_identity, result.identity)
+    yield from contradictions(result.self_checks)
+    yield from failed_requests([*result.models, *result.scorers], result.unanswered, result.contradicted)
+    yield from result.refused_rules
+
+
+def failed_requests(models: Sequence[ModelInfo], unanswered: int, contradicted: Sequence[str] = ()) -> Iterator[str]:
     """Failures by model and reason, and whether the unanswered questions are worth asking again.
 
     ``contradicted``: models whose answers are quarantined, whose servers would be paid once more for the same.
     """
-    unloaded = {name: _unloaded(name, rounds) for name, rounds in outcomes.items() if any(o.unloaded for o in rounds)}
-    yield from unloaded.values()
-    for name, rounds in outcomes.items():
-        if name in unloaded:
+    unloaded = [model for model in models if model.unloaded]
+    for model in unloaded:
+        has_any = bool(model.asked or model.cached)
+        yield f"{model.name} could not be loaded{'' if has_any else ', and has no figures'}: {model.unloaded}"
+    for model in models:
+        if model.unloaded:
             continue
-        yield from (f"{name}: {outcome.stopped}" for outcome in rounds if outcome.stopped)
-        for outcome in rounds:
-            yield from (f"{name}: {outcome.failures[kind]} × {reason}" for kind, reason in outcome.reasons.items())
-    of_others = {name: rounds for name, rounds in outcomes.items() if name not in contradicted}
-    for_good = sum(outcome.for_good for rounds in of_others.values() for outcome in rounds)
-    whose, again = "", "the same command again"
-    if contradicted:
-        open_ = {name: n for name, rounds in of_others.items() if (n := sum(map(_unanswered, rounds)))}
+        if model.stopped:
+            yield f"{model.name}: {model.stopped}"
+        yield from (f"{model.name}: {model.failures[kind]} × {reason}" for kind, reason in model.reasons.items())
+    for_good = sum(model.failed_for_good for model in models if model.name not in contradicted)
+    again = "the same command again"
+    if contradicted and unanswered:
         yield (
-            f"{max(unanswered - sum(open_.values()), 0)} questions have no answer that counts: find out why those of "
+            f"{unanswered} questions have no answer that counts: find out why the answers of "
             f"{enumeration(contradicted)} are quarantined before you ask again, which costs the same once more"
         )
-        unanswered, whose = sum(open_.values()), f" of {enumeration(list(open_))}" if open_ else ""
-        again = "the same command again for these models alone"
-    if unloaded and unanswered:
+    elif unloaded and unanswered:
         again = "once that is fixed, run the same command again: it loads the model anew, and asks only these"
-        yield f"{unanswered} questions{whose} have no answer; {again}"
+        yield f"{unanswered} questions have no answer; {again}"
     elif unanswered > for_good:
-        yield f"{unanswered} questions{whose} have no answer; run {again} to ask them"
+        yield f"{unanswered} questions have no answer; run {again} to ask them"
     elif unanswered:
-        yield f"{unanswered} questions{whose} have no answer; asking them again unchanged would fail the same way"
+        yield f"{unanswered} questions have no answer; asking them again unchanged would fail the same way"
 
 
-def _unloaded(name: str, rounds: Sequence[Outcome]) -> str:
-    reason = next(outcome.unloaded for outcome in rounds if outcome.unloaded)
-    has_any = any(outcome.answered or outcome.cached for outcome in rounds)
-    return f"{name} could not be loaded{'' if has_any else ', and has no figures'}: {reason}"
-
-
-def _unanswered(outcome: Outcome) -> int:
-    return outcome.items - outcome.cached - outcome.answered
-
-
-def identity_unchecked(model: str, error: Exception) -> str:
-    if isinstance(error, UncheckedError):
-        return f"{model}: {error.message}"
-    return f"{model}: whether it is still the same model could not be checked: {error}"
+def _identity(problem: IdentityProblem) -> str:
+    if problem.unchecked:
+        said = "" if problem.is_whole else "whether it is still the same model could not be checked: "
+        return f"{problem.model}: {said}{problem.unchecked}"
+    return identity_in_doubt(problem.model, problem.reason, problem.quarantined)
 
 
 def identity_in_doubt(model: str, reason: str, quarantined: int) -> str:
-    return (
-        f"{model}: {reason}; what was stored since the run began is quarantined "
-        f"({quarantined:,} answers, of scored questions one for each continuation)"
-    )
+    return f"{model}: {reason}; what was stored since the run began is quarantined ({quarantined:,} answers)"

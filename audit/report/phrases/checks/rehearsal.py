@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from audit.analysis.estimators.design import FEW_LEVELS
-from audit.prepare.rehearsal import BoundaryCheck, Recovery, SuiteCheck
+from audit.collect.sample_requirement import LEAST_LEVELS
+from audit.prepare.rehearsal import BoundaryCheck, SuiteCheck
 from audit.report.phrases.findings.cautions import STRADDLED_IN_PART
+from audit.results import Measure
 from backends.errors import ConfigError
 
 
@@ -14,11 +15,11 @@ def rehearsal_lines(found: Sequence[SuiteCheck], of_config: Sequence[ConfigError
     """Each suite's mistakes, what its design can show, and how well a planted bias was recovered."""
     for one in found:
         tests = "".join(f", {n:,} of them to test the rater of {name}" for name, n in one.rater_tests.items())
-        yield f"{one.suite}: {one.n_items:,} questions{tests}, {one.n_figures:,} figures"
+        yield f"{one.suite}: {one.n_items:,} questions{tests}, {len(one.specs):,} figures"
         yield from (f"  Mistake: {mistake}" for mistake in one.mistakes)
         if not one.mistakes:
             yield from _design(one)
-            yield from map(_recovery, one.recovered)
+            yield from (_recovery(one.bias, *pair) for pair in one.pairs)
     yield from (f"Mistake: {mistake}" for mistake in of_config)
 
 
@@ -48,25 +49,31 @@ def _design(one: SuiteCheck) -> Iterator[str]:
         yield "  No measure is primary, so none is tested first: name one with `primary`."
     for measure, levels in one.levels.items():
         for factor, n in levels.items():
-            if n < FEW_LEVELS:
+            if n < LEAST_LEVELS:
                 yield f"  {measure} rests on {n} levels of {factor}: what they show of others is little."
     for reason, n in one.unreadable.most_common():
-        share = f"{n:,} of {one.n_items:,}"
-        yield f"  {share} made-up answers could not be read ({reason})."
-    if one.unseen:
-        yield f"  No made-up answer gave a value to some figures of {', '.join(one.unseen)}."
-    if one.unused:
-        yield f"  No figure uses {', '.join(one.unused)} (a suite's file does by `by`, `stratum` or `sampled`)."
+        yield f"  {n:,} planted answers gave no value ({reason})."
     yield from (f"  Caution: {caution}" for caution in one.cautions)
-    if not one.plants_bias:
+    if not one.pairs:
         yield "  It plants no bias (method `planted`), so only its form was tried."
 
 
-def _recovery(one: Recovery) -> str:
-    where = "".join(f", {factor} {level}" for factor, level in one.where.items())
-    means = ["no value" if value is None else f"{value:.3f}" for value in (one.with_bias, one.without)]
+def _recovery(bias: float, without: Measure, biased: Measure) -> str:
+    where = "".join(f", {factor} {level}" for factor, level in biased.where.items())
+    tells = "tells" if _differs(biased) else "does not tell"
+    false_alarm = "; it tells the model without bias from it, too" if _differs(without) else ""
     return (
-        f"  {one.measure}{where}: with a planted bias of {one.bias:g} it is {means[0]} on average, without {means[1]}; "
-        f"a report tells it from {one.neutral:g} in {one.found} of {one.draws} made-up models with bias, and in "
-        f"{one.false_alarms} of {one.draws} without."
+        f"  {biased.measure}{where}: {_value(biased)} with a planted bias of {bias:g}, {_value(without)} without; a "
+        f"report {tells} the biased model from {biased.neutral:g}{false_alarm}."
     )
+
+
+def _differs(measure: Measure) -> bool:
+    """Whether a report would say that the figure differs from its neutral value."""
+    if measure.low is None or measure.high is None or measure.neutral is None:
+        return False
+    return not measure.low <= measure.neutral <= measure.high
+
+
+def _value(measure: Measure) -> str:
+    return "no value" if measure.value is None else f"{measure.value:.3f}"

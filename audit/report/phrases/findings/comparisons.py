@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from audit.analysis.estimators.estimate import ROUNDING
@@ -11,11 +11,6 @@ from audit.analysis.power import POWER
 from audit.report.formatting import level, percent
 from audit.report.phrases.findings.reach import rests_on
 from audit.results import VERDICT_WORDS, Comparison, Decided, OpenBecause
-
-
-def with_words(comparisons: Iterable[Comparison]) -> list[Comparison]:
-    """The comparisons, each with its sentences."""
-    return [c.model_copy(update={"words": describe(c)}) for c in comparisons]
 
 
 def describe(c: Comparison) -> str:

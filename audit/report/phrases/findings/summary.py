@@ -8,6 +8,7 @@ from typing import Literal
 
 from audit.report.figures import Figures
 from audit.report.formatting import measure_label, one_line
+from audit.report.phrases.checks.problems import problems_of
 from audit.report.phrases.checks.self_checks import self_check_sentences
 from audit.report.phrases.counted import count, enumeration
 from audit.report.phrases.findings.cautions import cautions, weak_claims
@@ -91,10 +92,15 @@ def _cautions(figures: Figures) -> Iterator[str]:
     if not result.complete:
         yield "This run is incomplete: figures may change when it is finished."
     yield from weak_claims(figures, [info.name for info in result.suites])
-    yield from map(one_line, result.problems)
+    yield from map(one_line, problems_of(result))
     for model in result.models:
         yield from (f"{one_line(model.name)}: {one_line(statement)}." for statement in model.statements)
     yield from self_check_sentences(result.self_checks)
+    if result.asked_once and len(result.models) > 1:
+        yield (
+            f"{enumeration(map(one_line, result.asked_once))}: asked in one run. A server may move all its answers "
+            "from run to run, which no comparison here shows; `runs=3` would."
+        )
     for info in result.suites:
         yield from cautions(figures, info.name)
 

@@ -47,7 +47,7 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> tuple[AuditResult, Path]:
         out=folder / "out",
     )
     result = asyncio.run(run_audit(audit))
-    assert result.problems == []
+    assert result.problems() == []
     return result, audit.db
 
 

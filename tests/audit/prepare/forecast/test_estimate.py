@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import sqlite3
 
 import pytest
 
 from audit import Audit
-from audit.collect.executors import Resources
-from audit.collect.executors.local import LocalPool
-from audit.prepare.forecast.estimate import ModelEstimate, RunEstimate, count_requests, dry_run_audit
+from audit.prepare.forecast.estimate import count_requests, dry_run_audit
 from audit.prepare.forecast.request_timing import estimate_seconds, measure_timings
-from audit.report.phrases.checks.forecast import estimate_text
-from audit.store import Entry, Store, keyed_request
+from audit.store import Store, keyed
 from backends.base import (
     ContinuationScore,
     GenerateRequest,
@@ -29,8 +24,16 @@ from backends.stand_ins.fake import FakeBackend
 from suites.base import Item
 from suites.genderpair import GenderPair
 from suites.occugender import OccuGender
-from tests.audit.collect.plans import FP, answer, items
+from tests.audit.store.entries import FP, answer_to
 from tests.suites.genderpair.planted import SMALL
+
+
+def items(n, continuations=(" a", " b")):
+    return lambda: (Item(f"i{i}", ScoreRequest(f"prompt {i}", continuations), {}) for i in range(n))
+
+
+async def answer(store, request):
+    await store.answers.write([(keyed(request, FP), answer_to(request))], "run-1")
 
 
 @pytest.fixture
@@ -196,85 +199,8 @@ async def test_without_enough_answers_there_is_no_timing(store):
 
 
 def entry(request, response):
-    return Entry(keyed_request(request, FP), response)
+    return keyed(request, FP), response
 
 
 def scored():
     return ScoreResponse((ContinuationScore.exact([TokenLogprob("b", 0, 1, -1.0)]),))
-
-
-class Given:
-    """An executor that says what it gives to a model, and computes here."""
-
-    def __init__(self, actors: int | None, gpus: float) -> None:
-        self.given = Resources(actors, gpus)
-
-    def resources(self, backend):
-        return None if backend.device is None else self.given
-
-    async def pool(self, backend):
-        return PoolOf(backend, self.given.actors or 2)
-
-    async def own(self, store):
-        """Nothing."""
-
-    async def close(self):
-        """Nothing."""
-
-
-class PoolOf(LocalPool):
-    """A pool that says how many actors live."""
-
-    def __init__(self, backend, living):
-        super().__init__(backend)
-        self.living = living
-
-    def actors(self):
-        return self.living, self.living
-
-
-def measured_audit(tmp_path, executor, **options):
-    """An audit of which a part is answered, at 0.02 s a batch of four."""
-    models = {"m": FakeBackend("m", device="cuda", latency=0.02, batch_size=4)}
-    return Audit(models, [OccuGender(("implicit",))], db=tmp_path / "a.db", executor=executor, **options)
-
-
-def test_dry_run_shares_the_measured_hours_among_the_actors(tmp_path):
-    pilot = measured_audit(tmp_path, Given(2, 1.0), limit=40, small_sample=True)
-    pilot.run_sync()
-    as_measured, on_eight, here = (
-        asyncio.run(dry_run_audit(measured_audit(tmp_path, executor))).models[0]
-        for executor in (Given(2, 1.0), Given(8, 0.5), None)
-    )
-    assert (as_measured.measured_actors, on_eight.measured_actors, here.measured_actors) == (2, 2, 2)
-    assert on_eight.seconds == pytest.approx(as_measured.seconds / 4)
-    assert here.seconds == pytest.approx(2 * as_measured.seconds)
-    assert as_measured.gpu_hours == pytest.approx(2 * as_measured.seconds / 3600)
-    assert on_eight.gpu_hours == pytest.approx(as_measured.gpu_hours / 2)
-    assert here.gpu_hours is None
-    text = estimate_text(RunEstimate(models=[on_eight]))
-    assert f" on 8 actors, measured on 2, {on_eight.gpu_hours:.3g} GPU-hours (score: from its answers" in text
-
-
-def test_dry_run_divides_nothing_by_an_unknown_number(tmp_path):
-    measured_audit(tmp_path, None, limit=40, small_sample=True).run_sync()
-    with contextlib.closing(sqlite3.connect(tmp_path / "a.db")) as db, db:
-        db.execute("DELETE FROM runs")  # as in a store that others were merged into
-    estimate = asyncio.run(dry_run_audit(measured_audit(tmp_path, Given(8, 1.0)))).models[0]
-    assert (estimate.measured_actors, estimate.gpu_hours) == (None, None)
-    assert "by how many actors is unknown; not divided by your 8 actors" in estimate_text(
-        RunEstimate(models=[estimate])
-    )
-
-
-def test_dry_run_adds_up_models_that_take_turns(tmp_path):
-    tokens = {"prompt_tokens": 9, "tokens_by": "counted", "most_generated_tokens": 0}
-    counts = {"items": 9, "requests": 9, "asked_again": 0, "cached": 0, "seconds_by": "", "cost": None, **tokens}
-    models = [
-        ModelEstimate(model=name, seconds=seconds, device=device, gpu_hours=hours, **counts)
-        for name, seconds, device, hours in (("a", 3600, "cuda", 8), ("b", 7200, "cuda", 16), ("c", 3700, None, None))
-    ]
-    said = estimate_text(RunEstimate(models=models)).splitlines()[-1]
-    assert said == "all models: 3 h 0 min, 24 GPU-hours; models on one device take turns"
-    unknown = estimate_text(RunEstimate(models=[*models, models[0].model_copy(update={"seconds": None})]))
-    assert unknown.splitlines()[-1] == "all models: time unknown, as that of a is"

@@ -43,7 +43,7 @@ async def test_a_compatible_server_is_counted_as_it_can(
         result = await audit.run()
         found = (await backend.probe()).capabilities
         await backend.close()
-    assert result.complete, result.problems
+    assert result.complete, result.problems()
     assert result.models[0].failed == 0
     assert found.chat_route == "sampled", "no list of theirs holds the other tokens"
     assert choices_of_a_request(found) <= draws

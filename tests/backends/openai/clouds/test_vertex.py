@@ -94,7 +94,7 @@ async def test_a_quota_of_a_minute_does_not_end_the_run(tokens: Tokens, tmp_path
             out=tmp_path / "report",
         )
         result = await audit.run()
-    assert result.complete, result.problems
+    assert result.complete, result.problems()
     assert (result.models[0].asked, result.models[0].failed) == (100, 0)
 
 
