@@ -97,12 +97,8 @@ class IdentifiedInterval:
         except TypeError:
             is_valid = False
         if not is_valid:
-            wrong = wrong_field(self)
-            raise ValueError(
-                f"IdentifiedInterval({self.value!r}, {self.low!r}, {self.high!r}): needs finite low <= value <= high"
-                if wrong is None
-                else f"{wrong.place} = {wrong.value!r}: {wrong.problem}. {wrong.hint}"
-            )
+            given = f"({self.value!r}, {self.low!r}, {self.high!r})"
+            raise ValueError(f"IdentifiedInterval{given}: needs finite low <= value <= high, all numbers")
 
     @classmethod
     def exact(cls, value: float) -> IdentifiedInterval:
@@ -445,10 +441,6 @@ class Suite(ABC):
         ``draw`` is the seed: answers vary with it like those of different models. None: the suite cannot say.
         """
         return None
-
-    def may_lack(self, quantity: str) -> bool:
-        """Whether no row may have this quantity though nothing is wrong: a share of an effect that is not there."""
-        return False
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
         """Rows computed from other rows of the same model, e.g. paired differences.

@@ -93,7 +93,7 @@ def show(
 
 def export(
     file: Annotated[
-        Path, typer.Argument(help="The file to write: .jsonl, or .parquet (extra `frames`); with --for a folder.")
+        Path, typer.Argument(help="The file to write: .jsonl, .csv or .parquet (extra `frames`); with --for a folder.")
     ],
     run_id: RunName = "last",
     db: Db = DEFAULT_DB,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from audit.report.folder import check_same_run, write_files
 from audit.results import AuditResult
-from audit.store.runs import cut_off_without_figures, part_without_figures
 from backends.errors import ConfigError
 from backends.files import atomic_write
 
@@ -41,6 +40,8 @@ def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = 
         When there is no such format, or some formats alone would stand beside those of another run, or the run has no
         figures: it asked a part of an audit, or many questions were left when it was interrupted.
     """
+    from audit.store.runs import cut_off_without_figures, part_without_figures
+
     if result.shard is not None:
         raise part_without_figures(result.run_id, "part {} of {}".format(*result.shard))
     if result.is_cut_off:

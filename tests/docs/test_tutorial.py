@@ -42,12 +42,9 @@ def test_the_tutorial_quotes_what_its_report_says(folder: Path) -> None:
     page = (folder / "audit-out" / "fake" / "report.html").read_text("utf-8")
     page = re.sub(r"<(script|style).*?</\1>", "", page, flags=re.DOTALL)
     shown = " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
-    quoted = re.findall(r"(−?\d+ \(.+?\)) for `(\w+)`", TUTORIAL)
-    assert [model for _, model in quoted] == ["careful", "stereotyped"]
-    (row,) = re.findall(r"… more than the other explicit (.+?) implicit", shown)
-    (parts,) = re.findall(r'"(female words: .*?)"', TUTORIAL)
-    assert row == f"{quoted[0][0]} may be 0; {re.sub('81|5', '45', parts)} {quoted[1][0]} {parts}"
-    assert "the gender that the stereotype expects gets on average … more than the other" in shown
+    quotes = re.findall(r"^> (.+)$", TUTORIAL, re.MULTILINE)
+    assert len(quotes) == 3
+    assert [quote for quote in quotes if quote not in shown] == []
 
 
 def test_the_tutorials_gate_says_what_it_promises(folder: Path) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from audit.schedule.journal import Journal
 from audit.store import Store
 from backends.base import ScoreRequest
+from backends.checking import drawn_early, drawn_late
 from tests.faults.child import KILL_POINTS, Spec
 from tests.faults.faults import CONTINUATIONS, MAY_FAIL, SERVER_FAULTS, SLOW
 from tests.faults.lab import Lab, Verdict, acknowledged
@@ -65,7 +66,9 @@ def killed_at(point: str, fault: str = "none") -> Callable[[Lab, str], Verdict]:
         spec = lab.spec(fault, f"{point}-{name}")
         assert lab.run(replace(spec, kill_at=point, kill_after=after)) == -signal.SIGKILL
         requests_a_call = 1 + len(CONTINUATIONS) if isinstance(spec.requests[0], ScoreRequest) else 1
-        return _after_death(lab, spec, in_flight=requests_a_call * spec.in_flight)
+        scored = len(spec.prompts) if isinstance(spec.requests[0], ScoreRequest) else 0
+        draws = drawn_early(scored) + drawn_late(scored)  # which check the answers, again in the second life
+        return _after_death(lab, spec, in_flight=requests_a_call * spec.in_flight + draws)
 
     return trial
 

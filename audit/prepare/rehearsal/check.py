@@ -258,7 +258,7 @@ def _of_gaps(
     lost = [number for item, number in answered.table.index.items() if item not in left]
     for spec in specs if lost else ():
         behind = answered.table.matching(spec.where) & answered.table.has(spec.quantity)
-        if behind[lost].any() and not suite.may_lack(spec.quantity):
+        if behind[lost].any():
             problem = f"{int(behind[lost].sum())} of its rows vanish if every fifth item has no answer"
             yield ConfigError(f"measures.{spec.measure}", suite.name, problem, "Give each a row with missing=…")
 

@@ -8,7 +8,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from audit.report.formatting import encodable
+from audit.report.formatting import csv_cell, encodable
+from audit.report.formatting.questions import prompt_text
 from audit.results import AuditResult
 from audit.store import Answered, Store, StoredRow
 from backends.base import (
@@ -25,7 +26,7 @@ from backends.base import (
 from backends.errors import ConfigError
 from backends.files import atomic_lines, replacing
 
-ENDINGS = (".jsonl", ".parquet")
+ENDINGS = (".jsonl", ".csv", ".parquet")
 _AT_ONCE = 500
 
 
@@ -95,7 +96,7 @@ def of_items(records: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 def write_items(
     store: Store, result: AuditResult, path: Path, *, suite: str | None = None, derived: bool = False
 ) -> Path:
-    """Write `item_records` as JSON lines, or as Parquet, whose nested columns are JSON.
+    """Write `item_records` as JSON lines; as CSV, a column for each factor and quantity; or as Parquet with JSON in it.
 
     ``derived``: also the rows computed from other items' rows. They repeat those items' texts, and so may take many
     times the space.
@@ -114,6 +115,11 @@ def write_items(
         return atomic_lines(path, (json.dumps(encodable(record), ensure_ascii=False) for record in records))
     import polars as pl
 
+    if path.suffix == ".csv":
+        table = pl.DataFrame([_flat(record) for record in records], infer_schema_length=None)
+        with replacing(path) as part:
+            table.write_csv(part)
+        return path
     schema = {name: pl.Boolean if name == "derived" else pl.String for name in _COLUMNS}
     frames = [pl.DataFrame(schema=schema)]
     while portion := list(islice(records, _AT_ONCE)):
@@ -134,6 +140,17 @@ def _columns(records: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
         return json.dumps(value, ensure_ascii=False) if name in _NESTED and value is not None else value
 
     return {name: [cell(record, name) for record in records] for name in _COLUMNS}
+
+
+def _flat(record: dict[str, Any]) -> dict[str, Any]:
+    """A record as one line of a spreadsheet: values without their bounds, prompts and answers as text."""
+    asked = questions(record)
+    line = {name: record[name] for name in ("run", "model", "suite", "item", "missing")}
+    line |= {f"factor.{name}": None if level is None else str(level) for name, level in record["factors"].items()}
+    line |= {name: value for name, (_, value, _) in record["quantities"].items()}
+    line |= {"prompt": "\n\n".join(prompt_text(prompt) for prompt, _ in asked)}
+    line |= {"answer": "\n\n".join(json.dumps(list(answers), ensure_ascii=False) for _, answers in asked)}
+    return {name: csv_cell(encodable(value)) if isinstance(value, str) else value for name, value in line.items()}
 
 
 def _asked(store: Store, rows: Iterable[StoredRow]) -> dict[str, Answered]:

@@ -15,6 +15,7 @@ from audit import Audit
 from backends.base import GenerateResponse, Message, ScoreRequest, ScoreResponse
 from backends.errors import BackendError, ConfigError
 from backends.openai import OpenAIBackend
+from backends.openai.generation import choices_of_a_request
 from backends.openai.scoring.sampled import score_by_sampling
 from suites import GenderPair, OccuGender
 from suites.common.expressions import spellings
@@ -107,11 +108,12 @@ def strict_backend(server: StrictServer, folder: Path, **options: Any) -> OpenAI
 async def test_several_draws_of_one_request_are_used(tmp_path: Path) -> None:
     async with StrictServer(DEPRECATED, one_gender).running() as server:
         backend = strict_backend(server, tmp_path, samples=120)
-        await backend.describe()
+        each = choices_of_a_request((await backend.probe()).capabilities)
         before = server.requests
         answer, *_ = await backend.run([ScoreRequest((Message("user", "Which gender?"),), ("Female", "Male"))])
         await backend.close()
-        assert server.requests - before == 3, "50, 50 and 20"
+        assert each > 1
+        assert server.requests - before == -(-120 // each)
     assert isinstance(answer, ScoreResponse), answer
     assert [score.samples for score in answer.scores] == [120, 120]
     assert answer.scores[0].logprob is not None
@@ -233,13 +235,17 @@ async def test_answers_that_never_came_may_have_been_any() -> None:
     found = read_groups(scores, {"m": ("Male",), "f": ("Female",), "o": ("Other",)})
     assert found.normalised["m"].low == pytest.approx(12 / 20)
     assert found.normalised["m"].high == pytest.approx(14 / 20)
-    assert found.normalised["m"].value is None
+    assert found.normalised["m"].value == pytest.approx(12 / 18), "the share among the answers that are known"
 
     spelled = {"m": ("Male", "male", "A male"), "f": ("Female", "female", "A female"), "o": ("Other",)}
     scores = await score_by_sampling(draw, [word for words in spelled.values() for word in words], 20)
     for found in (read_groups(scores, spelled), group_probabilities(scores, spelled)):
         males, coverage = found.normalised["m"], found.probability_mass
-        assert (males.low, males.value, males.high) == (pytest.approx(12 / 20), None, pytest.approx(14 / 20))
+        assert (males.low, males.value, males.high) == (
+            pytest.approx(12 / 20),
+            pytest.approx(12 / 18),
+            pytest.approx(14 / 20),
+        )
         gap = found.contrast({"m": 1.0, "f": -1.0})
         assert (gap.low, gap.high) == (pytest.approx(4 / 20), pytest.approx(8 / 20)), "each is one word, of one group"
         assert (coverage.low, coverage.high) == (pytest.approx(18 / 20), pytest.approx(1.0))
