@@ -120,7 +120,7 @@ class HFGeneration:
             free = torch.cuda.mem_get_info(self._device)[0]
         else:
             free, most = psutil.virtual_memory().available, min(most, MOST_ROWS_ON_CPU)
-        return max(1, min(most, free // 2 // (size * tokens)))
+        return max(1, min(most, int(free // 2 // (size * tokens))))
 
     def _call(
         self,
