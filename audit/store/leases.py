@@ -38,7 +38,8 @@ class Leases:
         for file, places in self._files.split(range(len(questions)), lambda place: questions[place].prompt):
             keys = [(questions[place].prompt, questions[place].part) for place in places]
             taking: Future[list[bool]] = file.submit(partial(_take, client=self._client, keys=keys))
-            for place, is_free in zip(places, await asyncio.wrap_future(taking), strict=True):
+            free = await asyncio.wrap_future(taking)
+            for place, is_free in zip(places, free, strict=True):
                 granted[place] = is_free
         return granted
 
