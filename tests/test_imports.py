@@ -70,7 +70,8 @@ def part(module: str) -> str:
 
 
 #: Factors whose names are plain words, or keys of chart specifications, a model card or other tools' formats too.
-PLAIN = {"aspect", "condition", "form", "group", "kind", "other", "p", "q", "r", "target", "task", "type"}
+PLAIN = {"aspect", "condition", "form", "group", "identity", "kind", "other", "p", "prompt", "q", "question", "r"}
+PLAIN |= {"target", "task", "type"}
 
 
 def project_imports(file: Path) -> set[str]:

@@ -109,7 +109,9 @@ def of_runs(runs: Sequence[SuiteAnswers]) -> SuiteAnswers:
         sum((run.given for run in runs), Counter()),
         min(run.since for run in runs),
         max(run.until for run in runs),
-        *(sum(getattr(run, name) for run in runs) for name in ("merged", "straddled", "straddled_in_part")),
+        sum(run.merged for run in runs),
+        sum(run.straddled for run in runs),
+        sum(run.straddled_in_part for run in runs),
         first.logprobs,
     )
 

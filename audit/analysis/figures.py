@@ -144,7 +144,7 @@ def groups_of(table: Table, spec: MeasureSpec, used: Bools) -> Groups:
     """The clusters and strata of the used rows (n,), none of which may be of `undefined_strata`."""
     weights = None if spec.weights is None else tuple(spec.weights.items())
     key = (
-        hashlib.blake2b(used).digest(),
+        hashlib.blake2b(used.tobytes()).digest(),
         spec.clusters,
         spec.membership,
         spec.stratum,
@@ -303,9 +303,12 @@ def _correlation_difference(a: Column, b: Column, groups: Groups, spec: MeasureS
             estimate = unknown(0.0)  # the same counts: how other items would move the correlation has no bound
         return Figure(estimate.value, estimate, estimate.value, estimate.value)
     ends = []
-    for of_a, of_b in ((1, -1), (-1, 1)):
+    for signs in ((1, -1), (-1, 1)):
         bounds, items = zip(
-            *(extreme_items(column.low, column.high, covariate, own, sign) for column, sign in ((a, of_a), (b, of_b))),
+            *(
+                extreme_items(column.low, column.high, covariate, own, sign)
+                for column, sign in zip((a, b), signs, strict=True)
+            ),
             strict=True,
         )
         one, other = (Correlated(x, own, covariate, noise) for x, noise in zip(items, noises, strict=True))

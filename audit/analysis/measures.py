@@ -84,7 +84,8 @@ def _measure(
 ) -> Measure:
     (answers,) = completed([table], spec)
     figure, groups = figure_of(table, spec, table.quantity(spec.quantity), answers.used)
-    naive = unknown_ends = (None, None)
+    unknown_ends: tuple[float | None, float | None] = (None, None)
+    naive = unknown_ends
     if groups is not None:
         column = Column.of(table.quantity(spec.quantity), answers.used)
         naive = ends_of(spec, estimator_of(spec).as_if_independent(column, groups), confidence)

@@ -54,7 +54,8 @@ def completed(tables: Sequence[Table], spec: MeasureSpec) -> list[Completed]:
 
 def _bounded(of: Completed, least: float, most: float) -> Quantity:
     ends = (math.nan, of.quantity.value), (least, of.quantity.low), (most, of.quantity.high)
-    return Quantity(*(np.where(of.missing, end, column) for end, column in ends), of.quantity.draw_variance)
+    value, low, high = (np.where(of.missing, end, column) for end, column in ends)
+    return Quantity(value, low, high, of.quantity.draw_variance)
 
 
 def missing_rows(table: Table, spec: MeasureSpec) -> Bools:

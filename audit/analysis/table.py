@@ -349,14 +349,14 @@ class Table:
                     of_row[name] = levels[code]
         values: list[dict[str, IdentifiedInterval]] = [{} for _ in range(size)]
         for name in self.named("value"):
-            for of_row, number in zip(values, self._numbers(name, start, stop), strict=True):
+            for known, number in zip(values, self._numbers(name, start, stop), strict=True):
                 if number is not None:
-                    of_row[name] = number
+                    known[name] = number
         memberships: list[dict[str, tuple[str, ...]]] = [{} for _ in range(size)]
         for name in self.named("membership"):
-            for of_row, members in zip(memberships, part[f"membership.{name}"].to_list(), strict=True):
+            for belongs, members in zip(memberships, part[f"membership.{name}"].to_list(), strict=True):
                 if members is not None:
-                    of_row[name] = tuple(members)
+                    belongs[name] = tuple(members)
         ids, missing, sources = (part[name].to_list() for name in ("item_id", "missing", "sources"))
         return [
             Row(ids[at], factors[at], values[at], missing[at], tuple(sources[at] or ()), memberships[at])

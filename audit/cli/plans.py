@@ -38,8 +38,8 @@ def plan(
     from audit.report.phrases.checks.forecast import plan_text
 
     if within is not None or draws is not None:
-        given = ("--within", within) if within is not None else ("--draws", draws)
+        option, given = ("--within", within) if within is not None else ("--draws", draws)
         hint = "Run with --until 0.03: it asks until half of every primary interval is within 0.03"
-        raise ConfigError(*given, "is no longer planned for", hint)
+        raise ConfigError(option, given, "is no longer planned for", hint)
     planned = asyncio.run(plan_audit(load_audit(config), detect, run_id))
     say_json(planned.model_dump(mode="json"), indent=2) if as_json else say(plan_text(planned))

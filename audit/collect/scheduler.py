@@ -47,9 +47,10 @@ async def run_jobs(
         If the store cannot be written (disk full…).
     """
     limiters: dict[str, Limiter] = {}
-    common = {"run_id": run_id, "grace": stop.grace}
+    limits = [_limiter(job, executor, jobs, limiters) for job in jobs]
     runs = [
-        JobRun(job, executor, store, _limiter(job, executor, jobs, limiters), on_event, retry, **common) for job in jobs
+        JobRun(job, executor, store, limit, on_event, retry, run_id=run_id, grace=stop.grace)
+        for job, limit in zip(jobs, limits, strict=True)
     ]
     turns: dict[str, list[JobRun]] = {}
     for run in runs:

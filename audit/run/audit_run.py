@@ -32,7 +32,15 @@ from audit.config import AuditConfig
 from audit.logs import run_log
 from audit.prepare.rehearsal import refuse_mistakes
 from audit.prepare.resolve import ResolvedAudit, resolve_audit
-from audit.results import AuditResult, Example, LimitCheck, SelfCheck, UntilDecided, VarianceComponents
+from audit.results import (
+    AuditResult,
+    Example,
+    IdentityProblem,
+    LimitCheck,
+    SelfCheck,
+    UntilDecided,
+    VarianceComponents,
+)
 from audit.run.checks import check_answers, verify_identities
 from audit.run.examples import read_examples
 from audit.run.facts import audit_source, config_json, model_info, suite_info, suite_signature, versions
@@ -165,7 +173,7 @@ class _Run:
         self._until: UntilDecided | None = None
         self._confidence = audit.confidence
         self._checks: list[SelfCheck] = []
-        self._problems: dict[str, object] = {}
+        self._identity: list[IdentityProblem] = []
         self.is_cut_off = False
 
     @property
@@ -263,7 +271,7 @@ class _Run:
 
     async def check(self) -> None:
         """Set aside what is not the audited models' answers, and measure by how much the others vary."""
-        self._problems = {"identity": await verify_identities(self._resolved, self._store)}
+        self._identity = await verify_identities(self._resolved, self._store)
         self._checks = await asyncio.to_thread(
             check_answers, self._resolved, self._store, self._outcomes, datetime.datetime.fromisoformat(self._started)
         )
@@ -385,7 +393,7 @@ class _Run:
             data_quality=[d for result in results for d in result.data_quality],
             until=self._until,
             self_checks=self._checks,
-            **self._problems,
+            identity=self._identity,
         )
 
 

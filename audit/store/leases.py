@@ -10,6 +10,7 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
 from functools import partial
 
 from audit.store.clients import is_gone
@@ -36,8 +37,9 @@ class Leases:
         granted = [False] * len(questions)
         for file, places in self._files.split(range(len(questions)), lambda place: questions[place].prompt):
             keys = [(questions[place].prompt, questions[place].part) for place in places]
-            taking = file.submit(partial(_take, client=self._client, keys=keys))
-            for place, is_free in zip(places, await asyncio.wrap_future(taking), strict=True):
+            taking: Future[list[bool]] = file.submit(partial(_take, client=self._client, keys=keys))
+            free = await asyncio.wrap_future(taking)
+            for place, is_free in zip(places, free, strict=True):
                 granted[place] = is_free
         return granted
 

@@ -120,4 +120,4 @@ def _difference(a: Response, b: Response) -> float:
     pairs = [(getattr(x, n), getattr(y, n)) for x, y in zip(a.scores, b.scores, strict=True) for n in names]
     if any((one is None) != (other is None) for one, other in pairs):
         return math.inf
-    return max(abs(one - other) for one, other in pairs if one is not None)
+    return float(max(abs(one - other) for one, other in pairs if one is not None))

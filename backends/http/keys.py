@@ -32,6 +32,8 @@ NO_KEY_SENT_HINT = "Put the key into a variable, and name that by api_key_env, o
 _SHORTEST_KEY = 12
 #: Characters of a variable's name from which on one with small letters and digits is rather a key.
 _LONGEST_WITH_DIGITS = 20
+#: How often a token is renewed for one request: a new one may end before a slow machine has sent it.
+_RENEWALS = 3
 #: Sources of tokens by name: the module that each needs, the package that has it, its extra, and how to sign in.
 _NAMED = {
     "azure": (
@@ -205,7 +207,7 @@ class BearerToken(Credential):
         return self._last
 
     def has_another(self, value: str, error: BackendError, attempt: int) -> bool:
-        if error.kind != "auth" or attempt:
+        if error.kind != "auth" or attempt >= _RENEWALS:
             return False
         with self._renewing:  # of several requests that are refused together, one renews it
             if self._last == value:

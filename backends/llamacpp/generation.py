@@ -39,7 +39,7 @@ class LlamaGeneration:
 
     def __init__(self, engine: LlamaEngine) -> None:
         self._engine = engine
-        self.context = engine.n_ctx
+        self.context: int | None = engine.n_ctx
         self.vocabulary: int = llama_cpp.llama_vocab_n_tokens(engine.vocab)
 
     def render(self, prompt: Prompt) -> list[int]:

@@ -98,7 +98,8 @@ class CausalBackend(LocalBackend):
         self._refusal: AuditError | None = None
         self._notes_of_run: dict[str, str] = {}
         self._planner: ThreadPoolExecutor | None = None
-        self._planned: tuple[Sequence[Request], Future[Batch]] | None = None  # the newest batch
+        #: Batches that were planned ahead, by their identity.
+        self._planned: dict[int, tuple[Sequence[Request], Future[Batch]]] = {}
 
     @abstractmethod
     def _load_model(self) -> LoadedModel:
@@ -162,20 +163,18 @@ class CausalBackend(LocalBackend):
         if self._planner is None:
             self._planner = ThreadPoolExecutor(1, thread_name_prefix="planner")
         scored = [request for request in batch if isinstance(request, ScoreRequest)]
-        self._planned = batch, self._planner.submit(prepare, scored, loaded.encoder, loaded.scorer)
+        self._planned[id(batch)] = batch, self._planner.submit(prepare, scored, loaded.encoder, loaded.scorer)
 
     def _plans(self, batch: Sequence[Request], scored: Sequence[ScoreRequest], loaded: LoadedModel) -> Batch:
         """A batch, ready to be scored; it may have been planned ahead."""
-        planned = self._planned
-        if planned is not None and planned[0] is batch:
-            self._planned = None
+        if (planned := self._planned.pop(id(batch), None)) is not None:
             return planned[1].result()
         return prepare(scored, loaded.encoder, loaded.scorer)
 
     async def close(self) -> None:
         if self._planner is not None:  # first: it may still use the tokenizer, which is freed with the model
             await asyncio.to_thread(self._planner.shutdown)
-            self._planner = self._planned = None
+            self._planner, self._planned = None, {}
         await super().close()
 
     def run_blocking(self, batch: Sequence[Request], on_response: OnResponse = discard_response) -> list[Answer]:

@@ -69,21 +69,19 @@ Tell = Callable[[Text], None]
 
 
 class TextEngine(Protocol):
-    """A loaded model that writes texts.
+    """A loaded model that writes texts."""
 
-    Attributes
-    ----------
-    context : int or None
-        Maximum tokens of prompt and answer; None: no limit.
-    vocabulary : int
-        Number of tokens that the model can read.
-    route : str
-        How texts are written and why, for reports; empty where that is not known yet, or usual.
-    """
+    @property
+    def context(self) -> int | None:
+        """Maximum tokens of prompt and answer; None: no limit."""
 
-    context: int | None
-    vocabulary: int
-    route: str
+    @property
+    def vocabulary(self) -> int:
+        """Number of tokens that the model can read."""
+
+    @property
+    def route(self) -> str:
+        """How texts are written and why, for reports; empty where that is not known yet, or usual."""
 
     def render(self, prompt: Prompt) -> list[int]:
         """Tokens of a prompt."""

@@ -24,6 +24,7 @@ from backends.base import (
     Request,
     RequestCost,
     Response,
+    Scalar,
     ScoreRequest,
 )
 from backends.errors import BackendError, ConfigError
@@ -120,7 +121,12 @@ class OpenAIBackend(HttpBackend):
         if found is not None:
             self._use(found)
             return self._described(found)
-        unknown = {"backend": self.engine, "base_url": self.base_url, "model": self.model, "unasked": True}
+        unknown: dict[str, Scalar] = {
+            "backend": self.engine,
+            "base_url": self.base_url,
+            "model": self.model,
+            "unasked": True,
+        }
         basis = "nothing was asked: that it scores, generates and chats is assumed"
         return Description(unknown, frozenset(("score", "generate", "chat")), {"access": basis})
 

@@ -46,11 +46,6 @@ def alike_places(config: Any) -> int | None:
     return step - 1 if step is not None and getattr(config, "attn_temperature_tuning", False) else None
 
 
-def changes_with_length(config: Any) -> bool:
-    """Whether a token's place may be another one once more is read: LongRoPE and "dynamic" RoPE."""
-    return any(_is_longrope(rope) or rope.get("rope_type") == "dynamic" for rope in _ropes(config.get_text_config()))
-
-
 def vocabulary_size(model: Any) -> int:
     """How many tokens the loaded model knows: those with a row in its embedding and a logit.
 

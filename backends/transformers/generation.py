@@ -61,6 +61,7 @@ class HFGeneration:
         self._alike = alike_places(model.config)
         self._takes_mask = "attention_mask" in inspect.signature(type(model).forward).parameters
         self._way: Way = "together"
+        self._copies = True  # whether its cache's rows can be copied, as far as is known
         self.route = ""
         # What a model's own file sets for texts (a penalty, tokens that are left out) is not what a request asks for.
         model.generation_config = GenerationConfig()
@@ -88,7 +89,9 @@ class HFGeneration:
     def write(self, texts: list[Text], most: int, tell: Tell, is_stopped: Callable[[], bool]) -> None:
         """As in `backends.local.generation.TextEngine`; the texts are a group."""
         width = max(len(text.prompt) for text in texts)
-        rows, cache = texts, None
+        with torch.inference_mode():
+            cache = within_memory(partial(self._read_once, texts, width), str(self._device))
+        rows = texts
         while rows and not is_stopped():
             draw = KeyedDraw(rows[0].request.sampling, [text.key for text in rows], width, self._device)
             decoders = [_TokenizerDecoder(self._tokenizer, text.prompt, text.request.sampling.stop) for text in rows]
@@ -100,6 +103,16 @@ class HFGeneration:
                 cache = within_memory(call, str(self._device))
                 kept = [at for at, text in enumerate(rows) if text.answer is None]
                 rows, cache = [rows[at] for at in kept], _selected(cache, kept)
+
+    def _read_once(self, texts: list[Text], width: int) -> Any:
+        """The cache of all prompts but their last tokens where many are equal, each read once; None where few are."""
+        places = {prompt: at for at, prompt in enumerate(dict.fromkeys(tuple(text.prompt) for text in texts))}
+        if not self._copies or 4 * len(places) > 3 * len(texts) or min(map(len, places)) < 2:
+            return None
+        cache = self._call([prompt[:-1] for prompt in places], width - 1, 1, _Forced([[0]] * len(places)))
+        cache = _selected(cache, [places[tuple(text.prompt)] for text in texts])
+        self._copies = cache is not None
+        return cache
 
     def _kind(self, text: Text) -> Hashable:
         """Texts are written together if this is equal."""
@@ -120,7 +133,7 @@ class HFGeneration:
             free = torch.cuda.mem_get_info(self._device)[0]
         else:
             free, most = psutil.virtual_memory().available, min(most, MOST_ROWS_ON_CPU)
-        return max(1, min(most, free // 2 // (size * tokens)))
+        return int(max(1, min(most, free // 2 // (size * tokens))))
 
     def _call(
         self,

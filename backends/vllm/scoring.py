@@ -82,8 +82,8 @@ class NextTokenScorer:
                         answers[ask] = _log_sum(value, tokens_of(ask))
                 except BackendError as error:
                     failed.update(dict.fromkeys(question.asks, error))
-        for ask, error in failed.items():
-            yield Known(np.array([ask]), error)
+        for ask, reason in failed.items():
+            yield Known(np.array([ask]), reason)
         known = np.array([ask for ask in range(len(answers)) if ask not in failed], dtype=np.int64)
         yield Known(known, answers[known])
 

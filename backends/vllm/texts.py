@@ -23,7 +23,8 @@ class VLLMTexts:
 
     def __init__(self, engine: VLLMEngine, render: Callable[[Prompt], list[int]]) -> None:
         self._engine, self._render = engine, render
-        self.context, self.vocabulary = engine.context + 1, engine.vocabulary
+        self.context: int | None = engine.context + 1
+        self.vocabulary = engine.vocabulary
 
     def render(self, prompt: Prompt) -> list[int]:
         """Tokens of a prompt."""

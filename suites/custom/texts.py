@@ -28,7 +28,7 @@ from suites.common.raters import rater_cautions, rater_table
 from suites.common.text_scorer import TextScorer, model_rater, text_scorer
 from suites.custom.figures import Design
 from suites.custom.labelled import labelled_texts
-from suites.custom.schema import Rater, Texts
+from suites.custom.schema import PromptRow, Rater, Texts
 from suites.custom.source import Source, refuse_repeated
 from suites.kinds.texts import ContinuedTexts, Contrasts, Opening
 from suites.presentation import Chart, TableLayout
@@ -44,7 +44,8 @@ class TextsFromFile(ContinuedTexts):
 
     def declare(self, prompts: Sequence[Mapping[str, Any]], **options: Any) -> None:
         """Set up a published benchmark by its rows and the fields of `suites.custom.schema.Texts`."""
-        file = Texts(kind="texts", prompts=prompts, repeated=True, **options)
+        rows = tuple(PromptRow.model_validate(row) for row in prompts)
+        file = Texts(kind="texts", prompts=rows, repeated=True, **options)
         TextsFromFile.__init__(self, file, Source(Path(self.name), "prompts", {}))
 
     def __init__(self, file: Texts, source: Source) -> None:

@@ -36,7 +36,7 @@ from backends.base import GenerateRequest, GenerateResponse, Sampling, ScoreRequ
 from backends.embedded import smollm2_path
 from backends.local.scoring import Known, prepare, score_batch
 from backends.local.trie import Trie
-from backends.transformers.backend import PACK_TOKENS
+from backends.transformers.backend import CUDA_BATCH, PACK_TOKENS
 from backends.transformers.memory import PassSize, most_rows
 from backends.transformers.scoring.attention import make_tree_pass
 from backends.transformers.scoring.reader import LogitReader
@@ -139,6 +139,8 @@ class InMemory(HFBackend):
     def __init__(self, model: Any, tokenizer: Any, **options: Any) -> None:
         super().__init__("made-here", **options)
         self._tokenizer = tokenizer
+        if self.device.startswith("cuda"):
+            self.batch_size = CUDA_BATCH
         self.source: Any = SimpleNamespace(load=lambda *_: model, forget=lambda: None)
 
     def _load_tokenizer(self) -> Any:

@@ -162,15 +162,16 @@ def _paired(tables: Sequence[Table], spec: MeasureSpec, pair: tuple[int, int]) -
     if undefined_strata(ours, spec, both):
         return replace(found, levels=levels_of(ours, spec, both))
     known = (ours.quantity(spec.quantity), theirs.quantity(spec.quantity))
-    columns, groups = tuple(Column.of(quantity, both) for quantity in known), groups_of(ours, spec, both)
-    figure = answered = estimator_of(spec).difference(*columns, groups, spec)
+    one, other = (Column.of(quantity, both) for quantity in known)
+    groups = groups_of(ours, spec, both)
+    figure = answered = estimator_of(spec).difference(one, other, groups, spec)
     behind = groups
     if found.n_missing:
         behind = groups_of(ours, spec, asked)
-        bounded = (Column.of(of.quantity, asked) for of in (of_a, of_b))
-        figure = estimator_of(spec).difference(*bounded, behind, spec)
-    apart = columns[1].low - columns[0].high
-    is_same = bool((np.abs(apart) < ROUNDING).all() and (np.abs(columns[1].high - columns[0].low) < ROUNDING).all())
+        bounded = Column.of(of_a.quantity, asked), Column.of(of_b.quantity, asked)
+        figure = estimator_of(spec).difference(bounded[0], bounded[1], behind, spec)
+    apart = other.low - one.high
+    is_same = bool((np.abs(apart) < ROUNDING).all() and (np.abs(other.high - one.low) < ROUNDING).all())
     return replace(
         found,
         figure=figure,

@@ -90,7 +90,7 @@ class Design:
         if not self.crossed:
             return {"item": LevelWeights(self.item_weights, self.strata)}
         return {
-            name: LevelWeights(np.bincount(codes, self.item_weights), self.strata_of[name])
+            name: LevelWeights(_sums(codes, self.item_weights), self.strata_of[name])
             for name, codes in self.crossed.items()
         }
 
@@ -125,7 +125,7 @@ class Design:
         codes = combined([self.strata, *factors])
         first = np.zeros(int(codes.max()) + 1, dtype=np.intp)
         first[codes[::-1]] = np.arange(self.n)[::-1]
-        weights = np.bincount(codes, self.item_weights)
+        weights = _sums(codes, self.item_weights)
         return Cells(codes, self.strata[first], [of[first] for of in factors], weights, first)
 
 
@@ -193,7 +193,7 @@ class Cells:
     def in_strata(self) -> Sequence[tuple[Codes, Floats]]:
         """For each factor, the combination (C,) of its level with the stratum, and the items of each combination."""
         codes = [combined([self.strata, of]) for of in self.levels]
-        return [(of, np.bincount(of, self.counts)) for of in codes]
+        return [(of, _sums(of, self.counts)) for of in codes]
 
     @cached_property
     def is_balanced(self) -> bool:
@@ -201,6 +201,11 @@ class Cells:
         sizes = np.prod([int(of.max()) + 1 for of in self.levels])
         one_stratum = not self.strata.any()
         return len(self.levels) == 1 or bool(one_stratum and self.number == sizes and np.ptp(self.counts) == 0)
+
+
+def _sums(codes: Codes, of: Floats) -> Floats:
+    """The sum (G,) of values (n,) in each level."""
+    return np.asarray(np.bincount(codes, of), dtype=np.float64)
 
 
 def _additive_rank(factors: Sequence[Codes]) -> int:
@@ -229,12 +234,12 @@ def renumbered(codes: NDArray[np.integer]) -> Codes:
         return codes.astype(np.intp)
     lowest, highest = int(codes.min()), int(codes.max())
     if highest - lowest > 4 * codes.size + 1000:  # a table of all codes would be mostly empty
-        return np.unique(codes, return_inverse=True)[1].astype(np.intp)
+        return np.asarray(np.unique(codes, return_inverse=True)[1].astype(np.intp))
     occurs = np.zeros(highest - lowest + 1, dtype=np.bool_)
     occurs[codes - lowest] = True
     if lowest == 0 and occurs.all():
         return codes.astype(np.intp, copy=False)
-    return (np.cumsum(occurs) - 1)[codes - lowest]
+    return np.asarray((np.cumsum(occurs) - 1)[codes - lowest], dtype=np.intp)
 
 
 def combined(factors: Sequence[Codes]) -> Codes:

@@ -132,7 +132,7 @@ def sources(values: Floats, design: Design) -> Sources | None:
     weighted, mean = residual * design.item_weights, float(design.weights @ means)
     if not design.crossed:
         return Sources(mean, {"item": _of_levels(weighted, weights["item"])}, _NOTHING)
-    sums = {name: np.bincount(codes, weighted) for name, codes in design.crossed.items()}
+    sums = {name: np.asarray(np.bincount(codes, weighted), dtype=np.float64) for name, codes in design.crossed.items()}
     found = {name: _of_levels(added, weights[name]) for name, added in sums.items()}
     return Sources(mean, found, _of_cells(residual, design.cells))
 

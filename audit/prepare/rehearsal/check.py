@@ -238,8 +238,8 @@ def _of_figures(
         behind = table.matching(spec.where)
         if is_whole and not behind.any():
             yield ConfigError(f"measures.{spec.measure}.where", dict(spec.where), "matches no row", "Correct it")
-        elif is_whole and "score" in suite.needs and spec.quantity not in table.quantities:
-            known = f"Known: {', '.join(table.quantities)}"
+        elif is_whole and "score" in suite.needs and spec.quantity not in table.named("value"):
+            known = f"Known: {', '.join(table.named('value'))}"
             yield ConfigError(f"measures.{spec.measure}.quantity", spec.quantity, "no row has this quantity", known)
         else:
             used, (low, high) = behind & table.has(spec.quantity), spec.limits

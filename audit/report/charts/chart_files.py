@@ -22,9 +22,11 @@ def chart_files(result: AuditResult, endings: Collection[str]) -> Iterator[tuple
     for name, plot in _plots(figures):
         for number in range(len(plot.panels)):
             part = f"{name}-{number + 1}" if len(plot.panels) > 1 else name
-            for ending, content in zip(("svg", "pdf"), panel_files(plot, number, models), strict=True):
-                if ending in endings:
-                    yield ending, part, f"charts/{part}.{ending}", content
+            svg, pdf = panel_files(plot, number, models)
+            if "svg" in endings:
+                yield "svg", part, f"charts/{part}.svg", svg
+            if "pdf" in endings:
+                yield "pdf", part, f"charts/{part}.pdf", pdf
 
 
 def _plots(figures: Figures) -> Iterator[tuple[str, Plot]]:

@@ -25,6 +25,7 @@ from audit.report.phrases import first_rows, limit_lines, limits_overview, scope
 from audit.report.view.browse import PAGE, find_item, find_items
 from audit.results import AuditResult
 from audit.store import Store
+from audit.store.runs import RunRecord
 from backends.errors import ConfigError
 
 _RUNS = 100  # in the list
@@ -69,12 +70,12 @@ class _Pages:
         shown = runs[:_RUNS]
         return _page("runs", title="Runs", store=self._store.path.name, runs=shown, total=len(runs), search=search)
 
-    def _summary(self, run: Mapping[str, Any]) -> dict[str, Any]:
+    def _summary(self, run: RunRecord) -> dict[str, Any]:
         """A row of the list of runs."""
-        summary = {"id": run["id"], "title": run["title"], "started": run["started"], "status": run["status"]}
-        if not run["finished"] or run["status"].startswith(("failed", "part ")):
+        summary = {"id": run.id, "title": run.title, "started": run.started, "status": run.status}
+        if not run.finished or run.status.startswith(("failed", "part ")):
             return summary | {"models": [], "suites": [], "found": ""}
-        figures = Figures(result := self._result(run["id"]))
+        figures = Figures(result := self._result(run.id))
         titles = [info.title for info in result.suites]
         return summary | {"models": figures.models, "suites": titles, "found": " ".join(verdict(figures)[:1])}
 

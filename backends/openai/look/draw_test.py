@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from backends.openai.scoring.top_logprobs import TopLogprobs
 
@@ -40,10 +41,10 @@ class Place:
             listed[token.text.strip(" Ġ▁")] += math.exp(token.logprob)
         return cls({w: p for w, p in listed.items() if _is_word(w)}, tuple(w.strip(" Ġ▁") for w in drawn))
 
-    def logs(self) -> np.ndarray:
+    def logs(self) -> NDArray[np.float64]:
         """Log-probabilities (words + 1,) of the listed words, likeliest first, and last of all others."""
         known = sorted(self.listed.values(), reverse=True)
-        return np.log(np.array([*known, max(1 - math.fsum(known), _LEAST_OTHER)]))
+        return np.asarray(np.log(np.array([*known, max(1 - math.fsum(known), _LEAST_OTHER)])))
 
     def ranks(self) -> np.ndarray:
         """The place (draws,) of each drawn word in `logs`."""

@@ -74,7 +74,7 @@ def _finished(look: Looking, samples: int | None, last: Look | None) -> Look:
     api.configure(look.found)
     notes = [*look.notes, *(f"no list of {kind}s is used: {reason}" for kind, reason in look.distrusted.items())]
     refusal = _refusal(look)
-    lists = {kind: _kept(top) for kind, top in look.lists.items()}
+    lists: dict[str, dict[str, float]] = {kind: _kept(top) for kind, top in look.lists.items()}
     return Look(
         capabilities=look.found,
         lines=_lines(look, refusal, notes),

@@ -181,7 +181,7 @@ async def _tokenizer(look: Looking) -> RemoteTokenizer | None:
     """The server's tokenizer, by the dialect that answers."""
     client, model = look.api.client, look.api.model
     for dialect in ("llama.cpp", "vllm", "llama-cpp-python"):
-        tokenizer = RemoteTokenizer(client, model, dialect)  # type: ignore[arg-type]
+        tokenizer = RemoteTokenizer(client, model, dialect)
         ask = tokenizer.pieces if dialect == "llama.cpp" else tokenizer.ids
         found: Any = await look.ask(ask, BASE)
         if isinstance(found, BackendError):

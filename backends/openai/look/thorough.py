@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from backends.base import GenerateRequest, Message, Sampling, ScoreRequest
 from backends.errors import BackendError
@@ -78,7 +78,7 @@ async def thorough(api: ServerApi, look: Look, say: Callable[[str], None]) -> li
     looking = Looking(api, lambda _: None, _MOST)
     looking.found, looking.noise = look.capabilities, look.noise
     found: list[Experiment] = []
-    for kind in look.lists:
+    for kind in (kind for kind in get_args(Kind) if kind in look.lists):
         for name, make in _EXPERIMENTS:
             say(f"{kind}s, {name}: {looking.spent} requests so far")
             passed, message = await make(looking, kind)

@@ -30,7 +30,7 @@ _SIZES = {
     48: "intermediate_size ffn_dim d_ff n_inner decoder_ffn_dim encoder_ffn_dim mlp_dim index_topk",
     16: "moe_intermediate_size shared_expert_intermediate_size patch_size q_lora_rank kv_lora_rank mamba_d_head "
     "mamba_head_dim index_head_dim",
-    128: "max_position_embeddings n_positions n_ctx max_seq_len context_length",
+    128: "max_position_embeddings n_positions n_ctx max_seq_len context_length floor_scale",
     6: "attention_chunk_size sliding_window attention_window_size window_size local_attention",
     1: "n_group topk_group n_shared_experts first_k_dense_replace attn_layer_offset expert_layer_offset mamba_n_groups "
     "n_groups mamba_ngroups",
@@ -109,7 +109,8 @@ def _shrink(given: dict[str, Any]) -> None:
         if name.endswith("_config") and isinstance(value, dict) and "model_type" in value:
             _shrink(value)
         elif name in _SIZE_OF and (value is not None or name in _NEVER_NONE) and not isinstance(value, list | dict):
-            given[name] = _SIZE_OF[name]
+            is_count = name in _LAYERS and isinstance(value, int)  # lists of a small config have one entry a layer
+            given[name] = min(value, _SIZE_OF[name]) if is_count else _SIZE_OF[name]
         elif name in _WIDE and value is not None:
             given[name] = 0.3
         elif name in _TOKENS:
@@ -129,7 +130,8 @@ def _shrink(given: dict[str, Any]) -> None:
         given["num_key_value_heads"] = given["num_attention_heads"]
     _shrink_rope(given)
     given |= _OF_KINDS.get(given.get("model_type", ""), {})
-    given.pop("model_type", None)
+    for name in ("model_type", "dtype", "_name_or_path"):
+        given.pop(name, None)
 
 
 def _shrink_rope(given: dict[str, Any]) -> None:

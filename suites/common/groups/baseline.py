@@ -104,11 +104,11 @@ class Baseline:
 
     def measures(self, spec: MeasureSpec) -> Iterator[MeasureSpec]:
         """What stands beside the figure of a contrast."""
-        name, plain = spec.measure, {"primary": False, "family": "how common the words are"}
-        beside = replace(spec, measure=f"{name}_{BASELINE}", quantity=f"{name}_{BASELINE}", **plain)
+        name, plain = spec.measure, replace(spec, primary=False, family="how common the words are")
+        beside = replace(plain, measure=f"{name}_{BASELINE}", quantity=f"{name}_{BASELINE}")
         yield replace(beside, where={KIND: BASELINE}, clusters=(), stratum=None, weights=None, population="")
         if self.corrected:
-            yield replace(spec, measure=f"{name}_prior_corrected", quantity=f"{name}_prior_corrected", **plain)
+            yield replace(plain, measure=f"{name}_prior_corrected", quantity=f"{name}_prior_corrected")
 
 
 def _key(words: Expressions) -> tuple[tuple[str, tuple[str, ...]], ...]:

@@ -101,12 +101,12 @@ def test_the_same_run_again_asks_nothing_and_ends_alike(tmp_path: Path, released
     assert [m.value for m in first.measures] == [m.value for m in second.measures]
 
 
-def test_an_open_question_asks_everything(tmp_path: Path, released: str) -> None:
+def test_an_open_question_asks_everything_and_is_then_known_exactly(tmp_path: Path, released: str) -> None:
     result = run(nightly(tmp_path, planted("next", MARGIN), until="decided"), baseline=released)
     assert result.until is not None
-    assert (result.until.decided, result.until.items, result.until.look) == (False, ITEMS, result.until.looks)
+    assert (result.until.decided, result.until.items, result.until.look) == (True, ITEMS, result.until.looks)
     words = until_words(result.until, result.confidence)
-    assert "is still open after 1,000 of 1,000 items, at look 7 of 7" in words
+    assert "was decided after 1,000 of 1,000" in words
 
 
 def test_the_limit_is_the_most_that_is_asked(tmp_path: Path, released: str) -> None:

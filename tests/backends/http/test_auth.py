@@ -93,7 +93,7 @@ def test_a_token_is_renewed_once_where_it_is_refused() -> None:
     assert held.read() == "first"
     assert not held.has_another("first", BackendError("auth", "expired"), 0), "its source gives the same again"
     assert held.has_another("first", BackendError("auth", "expired"), 0)
-    assert not held.has_another("second", BackendError("auth", "expired"), 1)
+    assert not held.has_another("second", BackendError("auth", "expired"), 3), "it is not refused for its age"
     assert not held.has_another("second", BackendError("quota", "used up"), 0)
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.backends.transformers import architectures
 from tests.backends.transformers.architectures import configs, examined, recorded, shortcomings, summary
 
 #: Architecture → how it is scored, and how it writes.
@@ -15,13 +14,13 @@ FEW = {
     "llama": ("tree", "many at once"),
     "gpt_oss": ("tree", "many at once"),
     "gemma4": ("tree", "many at once"),
-    "falcon": ("tree", "many at once"),
+    "falcon": ("rows", "many at once"),
     "bart": ("tree", "many at once, of prompts of equal length"),
-    "gpt_neo": ("tree", "many at once"),
-    "mpt": ("tree", "many at once"),
+    "gpt_neo": ("rows", "many at once"),
+    "mpt": ("rows", "many at once"),
     "mamba": ("", "many at once"),
     "jamba": ("", "many at once"),
-    "openai-gpt": ("tree", "many at once"),
+    "openai-gpt": ("rows", "many at once"),
     "rwkv": ("", "one at a time"),
 }
 
@@ -39,7 +38,7 @@ def test_scores_and_texts_are_those_of_plain_passes(kind: str) -> None:
 MULTIMODAL = {
     "gemma3": "tree", "internvl": "tree", "kimi_k25": "tree", "llava": "tree", "mistral3": "tree",
     "qwen2_5_omni": "tree", "qwen2_5_omni_thinker": "tree", "qwen2_audio": "tree", "qwen2_vl": "tree",
-    "qwen3_omni_moe": "tree", "qwen3_omni_moe_thinker": "tree", "qwen3_vl": "tree", "unlimited_ocr": "batch",
+    "qwen3_omni_moe": "tree", "qwen3_omni_moe_thinker": "tree", "qwen3_vl": "tree", "unlimited_ocr": "rows",
 }  # fmt: skip
 
 
@@ -58,11 +57,10 @@ def test_a_cache_of_the_models_own_kind_is_not_used() -> None:
     assert "each read anew" in examined(config)["way"]
 
 
-def test_a_model_that_reads_how_much_follows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_beyond_a_choice_of_tokens_are_not_read() -> None:
     """Its attention keeps the tokens of highest index, chosen anew for each length of the text."""
-    monkeypatch.setitem(architectures._SIZES, "index_topk", 8)  # fewer than the trial's texts have
     _, config = next(configs(["hy_v4"]))
-    assert "this model sees later tokens" in examined(config)["scores"]
+    assert "beyond 48 tokens what else is read decides ties" in examined(config)["route"]
 
 
 @pytest.mark.parametrize(("kind", "said"), [("cpmant", "sees later tokens"), ("prophetnet", "gives logits of shape")])
@@ -83,7 +81,7 @@ def test_a_battery_says_what_is_lacking() -> None:
     good = {"kind": "good", "scores": "true", "texts": "true", "route": "tree: so"}
     assert shortcomings([good, {"kind": "encoder", "scores": "refused: x", "texts": "refused", "route": ""}]) == []
     assert shortcomings([good] * 40 + [{**good, "kind": "odd", "texts": "wrong"}]) == ["odd: wrong"]
-    assert shortcomings([good, {**good, "route": "batch"}]) == ["too few score by the tree"]
+    assert shortcomings([good, {**good, "route": "rows"}]) == ["too few score by the tree"]
     assert shortcomings([good, {**good, "texts": "refused: x"}]) == ["too few of those that score write true texts"]
 
 

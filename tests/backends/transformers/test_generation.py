@@ -148,6 +148,19 @@ def test_repeats_of_a_prompt_differ_and_come_back_the_same(model):
     assert ask(model, requests) == first
 
 
+def test_equal_prompts_are_read_once(model, monkeypatch):
+    asked = ["5 6 7 8 9", "9 8 7"]
+    requests = [GenerateRequest(p, Sampling(temperature=1.0, max_tokens=6), 2, r) for p in asked for r in range(6)]
+    expected = [ask(model, [request])[0] for request in requests]
+    ours, forward, read = generator(model), model.forward, []
+    ours.generate(requests[:1])  # tries the model
+    monkeypatch.setattr(
+        model, "forward", lambda input_ids, **o: read.append(input_ids.numel()) or forward(input_ids, **o)
+    )
+    assert ours.generate(requests) == expected
+    assert read[:2] == [8, 12], "two prompts but their last tokens, then a token of each text"
+
+
 def test_a_stop_string_ends_the_text_before_it(model):
     whole = ask(model, [GenerateRequest("5 6 7", Sampling(max_tokens=10))])[0].text
     stop = " " + whole.split()[4]

@@ -82,8 +82,10 @@ def test_a_pass_that_fails_for_one_request_spares_the_others(
         assert [s.logprob for s in answer.scores] == pytest.approx([s.logprob for s in expected.scores], abs=1e-5)
 
 
-async def test_scores_are_told_a_few_at_a_time(folders: dict[str, Path]) -> None:
+async def test_scores_are_told_pass_by_pass(folders: dict[str, Path]) -> None:
     backend = HFBackend(folders["llama"], threads=1)
+    scorer: Any = backend.load().scorer
+    scorer.size.most_tokens = 64
     told: list[int] = []
 
     def on_response(place: int, answer: Answer) -> None:
@@ -105,13 +107,13 @@ async def test_texts_that_nobody_waits_for_are_not_written_again(
     """What ends such a batch is no odd request, for which the others would be tried again in halves."""
     backend = HFBackend(folders["llama"], threads=1)
     generator: Any = backend.load().generator
-    run, runs = type(generator)._run, []
+    run, runs = type(generator)._write, []
 
     def counted(self: Any, texts: Any, *rest: Any) -> None:
         runs.append(len(texts))
         run(self, texts, *rest)
 
-    monkeypatch.setattr(type(generator), "_run", counted)
+    monkeypatch.setattr(type(generator), "_write", counted)
     told = asyncio.Event()
     wanted = [GenerateRequest("the man said", Sampling(max_tokens=4 + 4 * i)) for i in range(8)]
     running = asyncio.create_task(backend.run_streaming(wanted, lambda *_: told.set()))

@@ -38,9 +38,9 @@ def test_the_next_batch_is_planned_beside_the_model(folders: dict[str, Path], mo
             planned.set()
         return plans
 
-    monkeypatch.setattr(causal, "prepare", watched)
     alone = HFBackend(folders["llama"], threads=1)
     expected = values(alone.run_blocking(FIRST)) + values(alone.run_blocking(SECOND))
+    monkeypatch.setattr(causal, "prepare", watched)
 
     async def run() -> list[float]:
         backend = HFBackend(folders["llama"], threads=1)

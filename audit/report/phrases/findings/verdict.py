@@ -61,7 +61,7 @@ def _decided(
     labels: Sequence[str],
 ) -> str:  # fmt: skip
     """``Both models give the stereotyped gender more probability: by 12 and 16 points when asked directly.``"""
-    parts = []
+    parts: list[str] = []
     for label in labels:
         values = [_points(one, meaning) for of in found.values() for its, one in of if its == label]
         values = [value for value in values if value]

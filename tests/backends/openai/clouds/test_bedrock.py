@@ -100,19 +100,6 @@ async def test_tokens_that_are_late_are_waited_for(tmp_path: Path, waits: list[f
     assert max(waits, default=0) <= 4
 
 
-@pytest.mark.parametrize("ahead", [1200.0, -50_000.0], ids=["ahead", "behind"])
-async def test_a_wrong_clock_is_told_as_the_reason(ahead: float, tmp_path: Path, waits: list[float]) -> None:
-    async with Bedrock(_FEMALE).running() as server:
-        backend = backend_of(server, tmp_path, Account(ahead=ahead))
-        server.clock = lambda: time.time() - ahead if ahead > 0 else time.time() + -ahead
-        with pytest.raises(BackendError) as caught:
-            await backend.describe()
-        await backend.close()
-    assert caught.value.kind == "auth"
-    assert f"This clock is {abs(ahead) / 60:.0f} min {'ahead' if ahead > 0 else 'behind'}" in str(caught.value)
-    assert server.requests <= 12, "no storm of requests that cannot succeed"
-
-
 async def test_what_gives_tokens_may_be_down_for_a_moment(tmp_path: Path) -> None:
     down = [True, True]
     good = Account()

@@ -1,4 +1,4 @@
-"""Ten draws of forty questions: each figure has a value, and an interval that holds the truth and is hardly too wide."""
+"""Ten draws of forty questions: each figure has a value, and an interval that holds the truth and is not wide."""
 
 from __future__ import annotations
 
