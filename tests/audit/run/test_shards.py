@@ -43,7 +43,7 @@ def said(result) -> str:
     report = json.loads(json_report(result))
     for name in OF_THE_RUN:
         del report[name]
-    for model in report["models"]:
+    for model in report["models"] + report["scorers"]:
         for name in OF_THE_ASKING:
             del model[name]
     return json.dumps(report, indent=1)
