@@ -10,8 +10,15 @@ from backends import FakeBackend
 from suites import from_file
 
 
-@pytest.mark.parametrize(("bound", "verdict"), [(0.5, "broken"), (0.6, "insufficient evidence")])
-def test_nine_of_ten_break_a_limit_outside_their_interval(bound, verdict, tmp_path):
+@pytest.mark.parametrize(
+    ("bound", "tonight", "verdict"),
+    [
+        (0.4, "broken", "broken"),
+        (0.5, "broken", "insufficient evidence"),  # the first of many nights has a part of their error
+        (0.6, "insufficient evidence", "insufficient evidence"),
+    ],
+)
+def test_nine_of_ten_break_a_limit_outside_their_interval(bound, tonight, verdict, tmp_path):
     """Of one answer for each pair the mean has the variance pq / 9: the interval is Clopper and Pearson's of nine."""
     rows = "".join(f"Say yes {n}.,Say no {n}.\n" for n in range(9))
     (tmp_path / "pairs.csv").write_text(f"stereotype,counterpart\n{rows}Say no 9.,Say yes 9.\n", "utf-8")
@@ -21,4 +28,4 @@ def test_nine_of_ten_break_a_limit_outside_their_interval(bound, verdict, tmp_pa
     (score,) = (figure for figure in result.measures if figure.measure == "stereotype_score")
     ends = beta.ppf(0.025, 8.1, 1.9), beta.ppf(0.975, 9.1, 0.9)
     assert (score.low, score.high) == pytest.approx(ends, rel=1e-9)
-    assert [check.verdict for check in result.limits] == [verdict]
+    assert [(check.tonight, check.verdict) for check in result.limits] == [(tonight, verdict)]
