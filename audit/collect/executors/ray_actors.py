@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -23,19 +24,19 @@ ATTEMPTS = 4
 
 
 class ModelActors:
-    """One model in several actors. A batch waits for one that is free; that of a lost actor is asked of the next.
+    """One model in several actors. A batch waits for one that is free; that of a lost actor is asked of another one.
 
-    Ray starts a lost actor again, as soon as there is room. It answers once it has shown that it is the same model.
+    A new actor takes a lost one's place as soon as there is room. It answers once it has shown to be the same model.
     """
 
     def __init__(self, backend: Backend, actors: int, cpus: float, gpus: float) -> None:
         self.slots, self.notes = IN_FLIGHT * actors, dict[str, str]()
-        self._backend, self._actors = backend, list[Any]()
-        self._options = {"num_cpus": cpus, "num_gpus": gpus, "max_concurrency": IN_FLIGHT + 1, "max_restarts": -1}
+        self._backend, self._places = backend, actors  # for actors that live or are being started
+        self._options = {"num_cpus": cpus, "num_gpus": gpus, "max_concurrency": IN_FLIGHT + 1}
         self._opening = asyncio.Lock()
-        self._fingerprint: Mapping[str, Any] = {}
-        self._joining: set[asyncio.Task[None]] = set()
-        self._usable = self.slots  # batches that the actors can take, once all of them live
+        self._fingerprint: Mapping[str, Any] | None = None
+        self._actors = set[Any]()  # those that live
+        self._starting = set[asyncio.Task[None]]()
         #: Each actor once for every batch that it may take now; None is for all, once there is an `_end`.
         self._free: asyncio.Queue[Any] = asyncio.Queue()
         self._end: BackendError | None = None  # what all further requests are answered
@@ -44,13 +45,10 @@ class ModelActors:
         """The answers of the first actor that is free; a failure for each request if none can be used."""
         from ray.exceptions import RayError, RayTaskError
 
-        async with self._opening:
-            if not self._actors:
-                await self._open()
+        await self._open()
         for _ in range(ATTEMPTS):
-            actor = await self._free.get()
+            actor = await self._take()
             if self._end is not None:
-                self._free.put_nowait(None)  # for the next batch that waits
                 return [self._end] * len(batch)
             try:
                 answers, notes = await actor.run.remote(list(batch))
@@ -58,8 +56,7 @@ class ModelActors:
                 self._free.put_nowait(actor)
                 raise error.cause from None  # what the backend raised
             except RayError as error:
-                log.warning("actor lost", error=one_line(error))
-                self._join(actor)
+                self._replace(actor, error)
                 continue
             self._free.put_nowait(actor)
             self.notes |= notes
@@ -77,41 +74,69 @@ class ModelActors:
         """End all actors, and with them their models."""
         import ray
 
-        for task in self._joining:
+        for task in self._starting:
             task.cancel()
+        await asyncio.gather(*self._starting, return_exceptions=True)
         for actor in self._actors:
             await asyncio.to_thread(ray.kill, actor)
 
     async def _open(self) -> None:
+        async with self._opening:
+            if self._fingerprint is None:
+                self._fingerprint = dict((await self._backend.describe()).fingerprint)
+                await self._backend.close()  # it travels to the actors, without what describing it loaded
+                for _ in range(self._places):
+                    self._start()
+
+    async def _take(self) -> Any:
+        """A free actor that lives; None once there is an `_end`."""
+        while (actor := await self._free.get()) not in self._actors and self._end is None:
+            pass
+        if self._end is not None:
+            self._free.put_nowait(None)  # for the next batch that waits
+        return actor
+
+    def _replace(self, actor: Any, error: Exception) -> None:
+        if actor not in self._actors:
+            return  # its other batch has noticed
         import ray
 
-        description = await self._backend.describe()
-        await self._backend.close()  # it travels to the actors, without what describing it loaded
-        self._fingerprint = dict(description.fingerprint)
-        create = ray.remote(ModelActor).options(**self._options).remote
-        for _ in range(self.slots // IN_FLIGHT):
-            self._actors.append(await asyncio.to_thread(create, self._backend))
-        for actor in self._actors * IN_FLIGHT:
-            self._join(actor)
+        log.warning("actor lost", error=one_line(error))
+        self._actors.discard(actor)
+        with contextlib.suppress(Exception):  # it may live where it cannot be reached
+            ray.kill(actor)
+        if self._end is None:
+            self._start()
 
-    def _join(self, actor: Any) -> None:
-        """Let an actor take a batch as soon as it lives."""
-        task = asyncio.create_task(self._let_answer(actor))
-        self._joining.add(task)
-        task.add_done_callback(self._joining.discard)
+    def _start(self) -> None:
+        task = asyncio.create_task(self._start_actor())
+        self._starting.add(task)
+        task.add_done_callback(self._starting.discard)
 
-    async def _let_answer(self, actor: Any) -> None:
-        try:
-            asked = actor.differs_from.options(max_task_retries=ATTEMPTS - 1)
-            problem = await asked.remote(self._fingerprint)
-        except Exception as error:  # the actor's, whose traceback ends with it, or Ray's
-            problem = (str(error).strip() or one_line(error)).splitlines()[-1]
+    async def _start_actor(self) -> None:
+        """Add an actor once it lives, unless it is another model."""
+        import ray
+        from ray.exceptions import RayError, RayTaskError
+
+        problem: str | None = ""
+        for _ in range(ATTEMPTS):
+            try:
+                create = ray.remote(ModelActor).options(**self._options).remote
+                actor = await asyncio.to_thread(create, self._backend)
+                problem = await actor.differs_from.remote(self._fingerprint)
+            except Exception as error:  # the actor's, whose traceback ends with it, or Ray's
+                problem = (str(error).strip() or one_line(error)).splitlines()[-1]
+                if isinstance(error, RayError) and not isinstance(error, RayTaskError):
+                    continue  # it was lost
+            break
         if problem is None:
-            self._free.put_nowait(actor)
+            self._actors.add(actor)
+            for _ in range(IN_FLIGHT):
+                self._free.put_nowait(actor)
             return
         log.warning("actor not used", problem=problem)
-        self._usable -= 1
-        if self._usable == 0:
+        self._places -= 1
+        if self._places == 0:
             self._finish(BackendError("internal", f"no actor of the model can be used: {problem}", unloaded=True))
 
     def _finish(self, end: BackendError) -> None:
