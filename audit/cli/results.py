@@ -215,8 +215,7 @@ def list_entries(
         with open_store(db) as store:
             models = store.stats()["models"]
         rows = [
-            {"fingerprint": m["fingerprint_id"], "kind": m["kind"], "answers": m["answers"], **(m["fingerprint"] or {})}
-            for m in models
+            {"fingerprint": m["fingerprint_id"], "answers": m["answers"], **(m["fingerprint"] or {})} for m in models
         ]
     else:
         raise ConfigError("ls", what, "unknown", "Use runs, models, suites, backends or scorers")

@@ -16,9 +16,7 @@ from backends.errors import BackendError, ConfigError
 from backends.telling import TELL
 
 if TYPE_CHECKING:
-    from backends.openai import OpenAIBackend
-    from backends.openai.look import Look
-    from backends.openai.look.thorough import Experiment
+    from backends import OpenAIBackend
 
 _CONFIGS = (".py", ".toml")
 
@@ -62,35 +60,22 @@ def probe(
         backends = _of_config(Path(target), models or ())
     found = asyncio.run(_all_found(backends, thorough))
     if as_json:
-        reports = {name: one.as_json() for name, one in found.items()}
+        reports = {name: one.as_json for name, one in found.items()}
         say_json(reports if is_config else reports[""])
     else:
         for name, one in found.items():
             label = f"models.{name}: " if name else ""
-            say("\n".join(f"{label}{line}" for line in one.lines()))
-    raise typer.Exit(FAILED if any(one.is_bad() for one in found.values()) else OK)
+            say("\n".join(f"{label}{line}" for line in one.lines))
+    raise typer.Exit(FAILED if any(one.is_bad for one in found.values()) else OK)
 
 
 @dataclass(frozen=True)
 class _Found:
-    """What was found of one server: a look, with experiments if they were wanted, or why there is none."""
+    """What was found of one server, or why nothing was."""
 
-    look: Look | BackendError
-    experiments: Sequence[Experiment] = ()
-
-    def lines(self) -> list[str]:
-        if isinstance(self.look, BackendError):
-            return [str(self.look)]
-        return [*self.look.lines, *map(str, self.experiments)]
-
-    def as_json(self) -> Any:
-        if isinstance(self.look, BackendError):
-            return {"error": self.look.to_json()}
-        return {**self.look.model_dump(mode="json"), "experiments": [one._asdict() for one in self.experiments]}
-
-    def is_bad(self) -> bool:
-        is_refused = isinstance(self.look, BackendError) or self.look.is_distrusted
-        return is_refused or any(one.passed is False for one in self.experiments)
+    lines: Sequence[str]
+    as_json: Any
+    is_bad: bool
 
 
 def _of_server(target: str, model: str | None, models: Any, api_key_env: str | None) -> OpenAIBackend:
@@ -121,20 +106,24 @@ def _of_config(config: Path, names: Any) -> Mapping[str, OpenAIBackend]:
 
 async def _all_found(backends: Mapping[str, OpenAIBackend], thorough: bool) -> dict[str, _Found]:
     """What was found of each; of several, an error in place of one that cannot be asked."""
-    from backends.openai.look import thorough as look_thoroughly
-
     found: dict[str, _Found] = {}
     TELL.set(tell_on_terminal)
     for name, backend in backends.items():
         backend.check()
         try:
-            look = await backend.probe()
-            made = await look_thoroughly(backend.api, look, tell_on_terminal) if thorough else ()
-            found[name] = _Found(look, made)
+            found[name] = await _found(backend, thorough)
         except BackendError as error:
             if not name:
                 raise
-            found[name] = _Found(error)
+            found[name] = _Found([str(error)], {"error": error.to_json()}, is_bad=True)
         finally:
             await backend.close()
     return found
+
+
+async def _found(backend: OpenAIBackend, thorough: bool) -> _Found:
+    look = await backend.probe()
+    made = await backend.experiments(tell_on_terminal) if thorough else ()
+    as_json = {**look.model_dump(mode="json"), "experiments": [one._asdict() for one in made]}
+    is_bad = look.is_distrusted or any(one.passed is False for one in made)
+    return _Found([*look.lines, *map(str, made)], as_json, is_bad)

@@ -40,6 +40,7 @@ class _Job:
     began: float
     since: float = 0.0
     before: int = -1  # items asked then; -1: none yet
+    asked: int = 0
     printed: float = -math.inf
     line: str = ""
     note: str = ""
@@ -95,6 +96,9 @@ class Display:
     def _show(self, event: JobProgress, now: float) -> None:
         job = self._jobs.setdefault(event.job, _Job(now))
         asked = event.done - event.cached
+        if asked < job.asked:  # the questions that follow from its answers have begun
+            job.began, job.before = now, -1
+        job.asked = asked
         if job.before < 0 < asked:  # if few answers come first, they waited for a model to load
             job.since, job.before = (now, asked) if asked < _FEW else (job.began, 0)
         speed = (asked - job.before) / (now - job.since) if job.before >= 0 and now > job.since else 0.0

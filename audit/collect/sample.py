@@ -76,16 +76,18 @@ class Sample:
         return list(_in_order(self._units)), self._of_item
 
     def least(self, enough: Callable[[Sequence[Item]], bool]) -> int:
-        """The smallest limit whose sample is ``enough``; the number of all items if none is."""
+        """The smallest limit whose sample is ``enough``; that of all items if none is."""
         of_unit: dict[int, list[Item]] = {}
         for item, rank in zip(self._items, self._of_item, strict=True):
             of_unit.setdefault(rank, []).append(item)
         taken: list[Item] = []
+        size = 0
         for rank in _in_order(self._units):
             taken += of_unit[rank]
+            size += self._units[rank].size
             if enough(taken):
                 break
-        return len(taken)
+        return size
 
     def _choose(self, limit: int) -> Set[int]:
         """Ranks of the units up to the first that does not fit, so that a larger limit only adds units."""

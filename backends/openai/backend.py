@@ -34,7 +34,8 @@ from backends.openai.batches import MOST_LINES, PRICE, BatchedClient, Journal
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.costs import ASSUMED, cost_of, highest_cost_of, tokens_of
 from backends.openai.generation import generate
-from backends.openai.look import MOST_REQUESTS, Look, RunChecks, look_at, same_model, stored_look
+from backends.openai.look import MOST_REQUESTS, Look, RunChecks, look_at, same_model, stored_look, thorough
+from backends.openai.look.thorough import Experiment
 from backends.openai.options import OpenAIOptions
 from backends.openai.protocol.api import ServerApi
 from backends.openai.response_ids import ModelChangedError
@@ -183,6 +184,13 @@ class OpenAIBackend(HttpBackend):
                     await self._several.verify_all()
                 self._looked_at = time.time()
             return self._look  # type: ignore[return-value]
+
+    async def experiments(self, say: Callable[[str], None] = tell) -> list[Experiment]:
+        """Every experiment on the server's numbers: some hundred requests, minutes.
+
+        Raises `BackendError` if the server cannot be reached or refuses the key.
+        """
+        return await thorough(self.api, await self.probe(say), say)
 
     async def _new_look(self, say: Callable[[str], None]) -> Look:
         return await look_at(self.api, samples=self.samples, identity=self._identity(), folder=self._folder(), say=say)

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, TypedDict, Unpack
 
@@ -260,15 +260,18 @@ class AnsweredQuestions(Suite):
         return Row(item.id, item.factors, {**self.values_of(question, question.roles[chosen]), **mass})
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """The questions' rows, and their changes between conditions. Missing steps count as a missing answer."""
+        """The questions' rows, and their changes between conditions.
+
+        Missing steps are a missing answer, under the answer's name: so it pairs with that of a model that has steps.
+        """
         asked = {row.item_id for row in rows if row.factors["kind"] == "question"}
-        answered = [
-            replace(row, factors={**row.factors, "kind": "question"}, values={})
-            if row.factors["kind"] == "steps"
-            else row
-            for row in rows
-            if row.factors["kind"] == "question" or (row.missing and f"{row.item_id}#answer" not in asked)
-        ]
+        answered = []
+        for row in rows:
+            if row.factors["kind"] == "question":
+                answered.append(row)
+            elif row.missing and (answer := f"{row.item_id}#answer") not in asked:
+                factors = {**row.factors, "kind": "question"}
+                answered.append(Row(answer, factors, {}, row.missing, row.items))
         return [*answered, *self._changes(answered)]
 
     @property

@@ -41,6 +41,7 @@ def item_records(
     store it); without the parameter ``derived`` such rows are left out. With ``texts`` also ``prompt``
     and ``answers``: ``{"text", "finish_reason"}``, ``{"labels"}``, or an entry for each continuation (log-probabilities
     in nats). Rows of several questions have neither: their ``asked`` holds a ``{"prompt", "answers"}`` for each.
+    An answer that cannot be read any more is ``{"error"}``, at the end of ``answers``.
 
     Raises
     ------
@@ -159,16 +160,16 @@ def _asked(store: Store, rows: Iterable[StoredRow]) -> dict[str, Answered]:
 
 
 def _texts(stored: StoredRow, asked: Mapping[str, Answered]) -> dict[str, Any]:
-    """The prompts and answers; an answer that cannot be read any more has its place, and says so."""
+    """The prompts and answers; an answer that cannot be read any more is named among them."""
     by_prompt: dict[str, dict[str, Any]] = {}
     for request, answer, _ in (asked[key] for key in stored.keys if key in asked):
         prompt = request.text if isinstance(request, ClassifyRequest) else prompt_to_json(request.prompt)
         same = by_prompt.setdefault(_same(prompt), {"prompt": prompt, "answers": []})
         same["answers"] += _answers(request, answer)
     several = list(by_prompt.values())
-    if len(several) != 1:
-        return {"prompt": None, "answers": [], "asked": several}
     lost = [_LOST for key in stored.keys if key not in asked]
+    if len(several) != 1:
+        return {"prompt": None, "answers": lost, "asked": several}
     return {"prompt": several[0]["prompt"], "answers": several[0]["answers"] + lost, "asked": []}
 
 

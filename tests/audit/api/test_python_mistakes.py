@@ -77,7 +77,7 @@ SET_UP: tuple[tuple[Callable[[], object], str, str], ...] = (
 )
 #: What was written of a finished result → the same.
 AFTERWARDS: tuple[tuple[Callable[[StoredResult], object], str, str], ...] = (
-    (lambda r: r.write(formats=["pdf"]), "formats = 'pdf'", "html, certificate"),
+    (lambda r: r.write(formats=["docx"]), "formats = 'docx'", "html, certificate"),
     (lambda r: r.write(formats="htm"), "formats = 'htm'", "html, certificate"),
     (lambda r: r.items_df("Nope"), "suite = 'Nope'", "Known: OccuGender"),
     (lambda r: r.write_items("items.xlsx"), "FILE = 'items.xlsx'", ".parquet"),

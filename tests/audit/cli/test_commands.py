@@ -42,7 +42,7 @@ def test_every_command_reads_the_store_of_a_run(audit, config, tmp_path):
     code, out, _ = audit("cache", "explain", key, "--db", db)
     assert json.loads(out)["prompt"] == shown["items"][0]["answers"][0]["prompt"]
     assert audit("cache", "verify", "--db", db)[0] == 0
-    assert json.loads(audit("cache", "stats", "--db", db, "--json")[1])["answers"] == 2 * 100 * 6
+    assert json.loads(audit("cache", "stats", "--db", db, "--json")[1])["answers"] == 2 * 100
 
     ranked = json.loads(audit("correlate", "--db", db, "--json")[1])
     assert ranked["models"] == ["first", "second"]

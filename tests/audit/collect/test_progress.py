@@ -56,24 +56,10 @@ def test_the_time_that_a_model_loads_is_no_speed(clock, capsys):
     ]
 
 
-def test_the_time_left_follows_the_work_of_unlike_items(clock, capsys):
-    display = progress.Display()
-    display(Progress("m", 10, 100, 10, 0, 0, "", 0, 1000))
-    clock[0] += 20
-    display(Progress("m", 50, 100, 10, 0, 0, "", 200, 800))
-    assert lines(capsys)[-1] == "m: 50/100, 80 s left, 2 a second, 10 cached, 0 retried, 0 failed"
-
-
 def test_what_was_spent_stands_in_every_line(clock, capsys):
     display = progress.Display()
     display(Progress("m", 1, 100, 0, 0, 0, cost=0.0))
     assert lines(capsys) == ["m: 1/100, 0 cached, 0 retried, 0 failed, cost 0.0000"]
-
-
-def test_the_bar_follows_the_work_and_ends_with_the_items():
-    assert progress._completed(Progress("m", 50, 100, 10, 0, 0)) == 50
-    assert progress._completed(Progress("m", 50, 100, 10, 0, 0, "", 200, 800)) == 10 + 90 * 0.2
-    assert progress._completed(Progress("m", 100, 100, 10, 0, 0, "", 1000, 0)) == 100
 
 
 def test_follow_up_questions_have_a_time_of_their_own(clock, capsys):
@@ -116,34 +102,3 @@ def test_a_terminal_that_went_away_does_not_fail_the_run(monkeypatch):
     with display:
         display(Progress("m", 1, 5, 0, 0, 0))
         display(Progress("m", 5, 5, 0, 0, 0))
-
-
-def test_nothing_is_said_to_limit_a_model_while_it_is_loaded(clock, capsys):
-    display = progress.Display()
-    display(Progress("m", 0, 100, 0, 0, 0, limit="questions"))
-    assert lines(capsys) == [
-        "m: 0/100, 0 cached, 0 retried, 0 failed, no answer yet (a local model is loaded and tried first)"
-    ]
-
-
-def test_lines_say_how_many_actors_are_ready_while_they_load(clock, capsys):
-    display = progress.Display()
-    for ready in (0, 0, 1):
-        display(Progress("m", 10, 100, 10, 0, 0, actors=(ready, 2)))
-        clock[0] += 2
-    assert lines(capsys) == [
-        "m: 10/100, 10 cached, 0 retried, 0 failed, "
-        f"no answer yet ({ready} of 2 actors ready: each loads the model first)"
-        for ready in (0, 1)
-    ]
-
-
-def test_a_line_says_how_many_actors_compute_and_what_limits(clock, capsys):
-    display = progress.Display()
-    display(Progress("m", 0, 1000, 0, 0, 0))
-    clock[0] += 20
-    display(Progress("m", 600, 1000, 0, 0, 0, actors=(3, 4), limit="store"))
-    assert lines(capsys)[-1] == (
-        "m: 600/1000, 13 s left, 30 a second by 3 of 4 actors, 10 each, "
-        "0 cached, 0 retried, 0 failed, limited by the store"
-    )

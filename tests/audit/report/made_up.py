@@ -99,7 +99,6 @@ def comparison(a: Measure, b: Measure, margin: float = 0.02, **more: Any) -> Com
         "verdict": verdict,
         "test": "paired, clustered t",
         "family": a.family,
-        "words": f"{b.model} against {a.model}: {verdict}.",
         "is_subgroup": a.is_subgroup,
     }
     return Comparison(

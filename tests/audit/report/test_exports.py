@@ -42,9 +42,11 @@ def _toy(models: tuple[str, ...] = MODELS, text: str = "fine", title: str = "A m
 
 def test_json_reads_back_as_the_same_result(tmp_path: Path) -> None:
     result = _toy()
-    text = write_report(result, tmp_path, formats=["json"])["json"].read_text()
-    assert AuditResult.model_validate_json(text).model_dump(mode="json") == result.model_dump(mode="json")
-    assert all(set(DOCUMENTED) <= set(m) for m in json.loads(text)["measures"])
+    written = write_report(result, tmp_path, formats=["json"])["json"].read_bytes()
+    assert AuditResult.from_report(written).model_dump(mode="json") == result.model_dump(mode="json")
+    data = json.loads(written)
+    assert all(set(DOCUMENTED) <= set(m) for m in data["measures"])
+    assert all(c["words"] for c in data["comparisons"])
 
 
 def test_json_is_written_even_for_text_that_no_encoding_holds(tmp_path: Path) -> None:
@@ -292,12 +294,6 @@ def test_terminal_counts_the_limits_that_it_does_not_list() -> None:
 def test_terminal_shows_a_margin_as_it_was_given() -> None:
     console = Console(width=200, record=True, file=io.StringIO())
     gap = [m for m in _toy().measures if m.measure == "gap"]
-    rests = mu.comparison(gap[0], gap[1], verdict="larger")
-    rests = rests.model_copy(update={"low": 0.1, "high": 0.2})
-    with console.capture() as shown:
-        print_comparisons([rests], console)
-    assert "of kinds like" in shown.get()
-    assert "rests on few" in shown.get()
     print_comparisons([mu.comparison(gap[0], gap[1], margin=0.0125)], console)
     assert "±0.0125" in console.export_text()
 
@@ -317,6 +313,7 @@ def test_the_terminal_shows_the_interval_that_decided() -> None:
     assert "0.10 [0.07, 0.13]" in text  # of an older version: no interval of a decision
 
 
+@pytest.mark.battery
 def test_ten_models_on_four_suites_take_seconds(tmp_path: Path) -> None:
     models = [f"model-{i}" for i in range(10)]
     suite = OccuGender(debiasing=True)
@@ -340,7 +337,7 @@ def test_ten_models_on_four_suites_take_seconds(tmp_path: Path) -> None:
 def test_four_models_on_four_suites_stay_under_six_megabytes(tmp_path: Path) -> None:
     result = mu.four_suites(4)
     assert len(result.measures) > 8_000
-    assert len(result.comparisons) > 9_000
+    assert len(result.comparisons) > 8_000
     paths = write_report(result, tmp_path, formats=["html", "csv"])
     assert paths["html"].stat().st_size < 6_000_000
     with paths["comparisons"].open() as file:

@@ -253,10 +253,11 @@ def test_the_gravest_limits_come_first(tmp_path: Path) -> None:
     gap = mu.measure("a", "gap", {}, 0.47, 0.1, neutral=0.0)
     little = mu.coverage_of({}, 200, 180, 180, median=0.07, lowest=0.003)
     weak = mu.data_quality_of("a", "toy", prompt_coverage=[little])
-    found = result(gap, data_quality=[weak], complete=False, problems=["a: interrupted", "9 questions have no answer"])
+    found = result(gap, data_quality=[weak], complete=False, unanswered=9)
     limits = [s.text for s in summary(Figures(found)) if s.kind == "caution"]
     assert "incomplete" in limits[0]
     assert limits[1].startswith("Weak claim")
+    assert limits[2].startswith("9 questions have no answer")
     sheet = write_report(found, tmp_path, formats=["certificate"])["certificate"].read_text("utf-8")
     assert "Weak claim" in sheet
 

@@ -65,7 +65,6 @@ def test_a_run_of_named_suites_is_completed_by_its_command() -> None:
         {"asked": 400},
         {"open_because": "missing answers"},
         {"open_because": "unpaired items"},
-        {"open_because": "kinds not asked"},
     ],
 )
 def test_no_plan_where_more_items_cannot_help(more: dict[str, Any]) -> None:
@@ -134,12 +133,6 @@ def test_a_run_about_a_baseline_names_the_gate_and_its_whole() -> None:
     assert "`audit gate --baseline 'last night' --db 'my audits/mine.py'` says what got worse" in said
     assert "--until" not in said
     assert run_command(about).endswith("--until decided --baseline 'last night'")
-
-
-def test_an_older_result_knows_its_limit_alone() -> None:
-    older = {"of": None, "source": None}
-    assert "the same audit without a limit asks only the rest" in steps(result(**older))
-    assert "audit baseline save first" in steps(result(**older, limit=None))
 
 
 @pytest.mark.parametrize(("reason", "helps"), [("timeout", True), ("not asked", True), ("context_length", False)])

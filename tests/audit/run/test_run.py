@@ -283,18 +283,18 @@ def test_swapped_models_answers_are_quarantined_and_asked_again(tmp_path):
             return []
 
         async def run(self, batch):
-            self.last_sure = time.time()  # the canary was right until the last batch
+            self.last_sure, self.last = time.time(), len(batch)  # the canary was right until the last batch
             return await super().run(batch)
 
     swapped = Swapped("stereotyped", score=PlantedBias(planted, words, coverage=0.4), batch_size=100, max_in_flight=1)
     result = audit_of(tmp_path, swapped, limit=500).run_sync()
     assert not result.complete
     assert any("another model answers" in problem for problem in result.problems())
-    assert result.data_quality[0].failures["not asked"] == 100
+    assert result.data_quality[0].failures["not asked"] == swapped.last
 
     again = stereotyped()
     assert audit_of(tmp_path, again, limit=500).run_sync().complete
-    assert sum(again.asked.values()) == 100
+    assert 0 < sum(again.asked.values()) == swapped.last < 500
 
 
 def test_interrupted_run_still_evaluates_what_is_stored(tmp_path):

@@ -18,6 +18,7 @@ from audit.analysis.comparing.attribution import (
 )
 from audit.analysis.comparing.comparisons import compare_models
 from audit.analysis.comparing.engine_noise import with_engine_noise
+from audit.analysis.table import Table
 from audit.results import Rung
 from backends.base import Description
 from backends.errors import ConfigError
@@ -38,8 +39,8 @@ BASE, LORA = model(), model(adapter="lora")
 SERVER = Description({"backend": "openai", "model": "x"}, frozenset({"score"}))
 
 
-def rows(values: Mapping[int, float]) -> list[Row]:
-    return [Row(str(i), {"occupation": i % 40}, {"p": IdentifiedInterval.exact(v)}) for i, v in values.items()]
+def rows(values: Mapping[int, float]) -> Table:
+    return Table.of(Row(str(i), {"occupation": i % 40}, {"p": IdentifiedInterval.exact(v)}) for i, v in values.items())
 
 
 def test_an_adapter_on_the_same_weights_is_no_engine() -> None:

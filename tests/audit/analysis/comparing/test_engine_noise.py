@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from audit.analysis.comparing.comparisons import compare_models, rank_models
 from audit.analysis.comparing.engine_noise import DRAWN_PROMPTS, engine_drift, total_variation, with_engine_noise
+from audit.analysis.table import Table
 from audit.report.phrases.findings.comparisons import describe
 from suites.base import IdentifiedInterval, MeasureSpec, Row
 
@@ -20,8 +21,8 @@ def scored(*probabilities: float | None) -> np.ndarray:
     return np.array([math.nan if p is None else math.log(p) for p in probabilities])
 
 
-def rows(*values: float | None) -> list[Row]:
-    return [
+def rows(*values: float | None) -> Table:
+    return Table.of(
         Row(
             str(i),
             {"occupation": i},
@@ -29,7 +30,7 @@ def rows(*values: float | None) -> list[Row]:
             "timeout" if v is None else None,
         )
         for i, v in enumerate(values)
-    ]
+    )
 
 
 def test_drift_by_hand() -> None:
@@ -63,7 +64,7 @@ def test_each_prompts_differences_are_kept_to_be_drawn() -> None:
 
 def test_many_prompts_are_thinned_evenly() -> None:
     answers = {str(i): scored(0.5) for i in range(2500)}
-    found = engine_drift("s", "a", "b", answers, answers, [], [])
+    found = engine_drift("s", "a", "b", answers, answers, rows(), rows())
     kept = [int(prompt.item) for prompt in found.prompts]
     assert found.n_prompts == 2500
     assert (kept[0], len(kept)) == (0, DRAWN_PROMPTS)
@@ -71,14 +72,14 @@ def test_many_prompts_are_thinned_evenly() -> None:
 
 
 def test_drift_of_nothing_in_common_is_unknown_and_not_zero() -> None:
-    found = engine_drift("s", "a", "b", {"0": scored(0.5)}, {"1": scored(0.5)}, rows(0.1), [])
+    found = engine_drift("s", "a", "b", {"0": scored(0.5)}, {"1": scored(0.5)}, rows(0.1), rows())
     assert (found.n_prompts, found.n_unpaired, found.logprob_mean_abs, found.variation_mean) == (0, 2, None, None)
     assert found.quantities == {}
 
 
 def test_other_continuations_are_refused() -> None:
     with pytest.raises(ValueError, match="2 continuations on a, 1 on b"):
-        engine_drift("s", "a", "b", {"0": scored(0.5, 0.1)}, {"0": scored(0.5)}, [], [])
+        engine_drift("s", "a", "b", {"0": scored(0.5, 0.1)}, {"0": scored(0.5)}, rows(), rows())
 
 
 @given(st.lists(st.tuples(st.floats(0.001, 1), st.floats(0.001, 1)), min_size=1, max_size=8))

@@ -133,12 +133,12 @@ def a_pair_suite(**options):
 def test_follow_ups_are_counted_as_a_bound(store):
     suite = a_pair_suite()
     found = count_requests(suite.items(), FP, FakeBackend(), store, suite=suite)
-    # of 36 texts: a preference each, three versions to a scorer; bare words once for each of six pairs
-    assert (found.requests, found.follow_ups, found.texts_to_score) == (36, 36 + 6, 3 * 36)
+    # of 36 texts: a preference each, a score each; bare words once for each of six pairs; 120 texts test the scorer
+    assert (found.requests, found.follow_ups, found.texts_to_score) == (36, 36 + 6, 36 + 120)
     assert found.requests_by_kind == {"generate": 36, "score": 42}
     rated = a_pair_suite(toxicity=FakeBackend("rater"))  # which reads 40 labelled texts about three identities first
     found = count_requests(rated.items(), FP, FakeBackend(), store, suite=rated)
-    assert (found.requests, found.texts_to_score) == (36, 3 * 36 + 120)
+    assert (found.requests, found.texts_to_score) == (36, 36 + 120)
     plain = a_pair_suite(fallback="none", toxicity=None)
     found = count_requests(plain.items(), FP, FakeBackend(), store, suite=plain)
     assert (found.requests, found.follow_ups, found.texts_to_score) == (36, 0, 0)
@@ -153,7 +153,9 @@ def test_a_run_asks_no_more_than_its_estimate_and_then_nothing(tmp_path, toxicit
         models={"m": FakeBackend(generate=texts)}, suites=[a_pair_suite(toxicity=toxicity)], db=tmp_path / "a.db"
     )
     before = asyncio.run(dry_run_audit(audit)).models[0]
-    asked = audit.run_sync().models[0].asked
+    model = audit.run_sync().models[0].fingerprint_id
+    with Store.open(tmp_path / "a.db", read_only=True) as store:
+        (asked,) = [one["answers"] for one in store.stats()["models"] if one["fingerprint_id"] == model]
     after = asyncio.run(dry_run_audit(audit)).models[0]
     assert 36 < asked <= before.requests + before.follow_ups
     assert (after.requests, after.follow_ups, after.texts_to_score, after.seconds) == (0, 0, 0, 0.0)
@@ -161,15 +163,15 @@ def test_a_run_asks_no_more_than_its_estimate_and_then_nothing(tmp_path, toxicit
 
 async def test_each_kind_of_request_has_the_pace_of_its_own_answers(store, monkeypatch):
     clock = [1000.0]
-    monkeypatch.setattr("audit.store.answers.answers.time.time", lambda: clock[0])
+    monkeypatch.setattr("audit.store.answers.time.time", lambda: clock[0])
     for batch in range(6):
         clock[0] += 2.0  # a score of 40 characters, ten tokens, takes 2 s
-        await store.answers.write([entry(ScoreRequest(f"{batch}" + "a" * 37, (" b",)), scored())])
+        await store.answers.write([entry(ScoreRequest(f"{batch}" + "a" * 37, (" b",)), scored())], "run-1")
     clock[0] += 5000  # the model was idle
     for batch in range(6):
         clock[0] += 10.0  # a text of 20 tokens, of at most 100, takes 10 s
         text = GenerateResponse("t", "stop", 3, 20)
-        await store.answers.write([entry(GenerateRequest(f"{batch}", Sampling(max_tokens=100)), text)])
+        await store.answers.write([entry(GenerateRequest(f"{batch}", Sampling(max_tokens=100)), text)], "run-1")
     timings = measure_timings(store, FP)
     score, generate = timings["score"], timings["generate"]
     assert score.seconds_per_token == pytest.approx(0.2)
@@ -180,12 +182,12 @@ async def test_each_kind_of_request_has_the_pace_of_its_own_answers(store, monke
 async def test_a_batch_stored_answer_by_answer_is_timed_whole(store, monkeypatch):
     """A batch's answers are stored within microseconds: their gaps once passed for the pace, and it for idle time."""
     clock = [1000.0]
-    monkeypatch.setattr("audit.store.answers.answers.time.time", lambda: clock[0])
+    monkeypatch.setattr("audit.store.answers.time.time", lambda: clock[0])
     for batch in range(4):
         clock[0] += 0.6
         for place in range(8):  # ten tokens each
             clock[0] += 0.0001
-            await store.answers.write([entry(ScoreRequest(f"{place}{batch}" + "a" * 36, (" b",)), scored())])
+            await store.answers.write([entry(ScoreRequest(f"{place}{batch}" + "a" * 36, (" b",)), scored())], "run-1")
     timings = measure_timings(store, FP)
     assert timings["score"].seconds_per_token * 10 * 8 == pytest.approx(0.6, rel=0.01)
     assert timings["score"].source == "from its answers to 24 questions"  # those of the first batch are not timed

@@ -18,7 +18,6 @@ from backends.base import Answer, Message, Prompt, ScoreRequest, ScoreResponse
 from backends.checking import number_to_repeat
 from backends.errors import BackendError
 from backends.openai import OpenAIBackend
-from backends.openai.look import thorough
 from tests.backends.openai.lies.catalogue import LIES
 from tests.backends.openai.lies.direct import ask_directly
 from tests.backends.openai.lies.server import HONEST, MODEL, Lie, Style, WordServer
@@ -98,7 +97,7 @@ async def trial(lie: Lie, style: Style, seed: int, *, n: int = 24, all_experimen
             ask_directly(backend, server)
             try:
                 if all_experiments:
-                    made = await thorough(backend.api, await backend.probe(), lambda _: None)
+                    made = await backend.experiments(lambda _: None)
                     failed = [one.name for one in made if one.passed is False]
                     outcome.ended = ", ".join(failed) or "complete"
                 else:
