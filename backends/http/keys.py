@@ -12,6 +12,7 @@ import os
 import re
 import stat
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -32,8 +33,11 @@ NO_KEY_SENT_HINT = "Put the key into a variable, and name that by api_key_env, o
 _SHORTEST_KEY = 12
 #: Characters of a variable's name from which on one with small letters and digits is rather a key.
 _LONGEST_WITH_DIGITS = 20
-#: How often a token is renewed for one request: a new one may end before a slow machine has sent it.
+#: How often a token that is refused for its age is renewed for one request: a new one may end before it is sent.
 _RENEWALS = 3
+_FOR_ITS_AGE = re.compile(r"expired|not yet", re.I)
+#: Seconds after which a source that gave the same token is asked again: its clock may be behind the server's.
+_PAUSES = (0.0, 1.0, 2.0)
 #: Sources of tokens by name: the module that each needs, the package that has it, its extra, and how to sign in.
 _NAMED = {
     "azure": (
@@ -87,7 +91,10 @@ class Credential(ABC):
 
     @abstractmethod
     def has_another(self, value: str, error: BackendError, attempt: int) -> bool:
-        """Whether a request that was refused with ``value`` may be sent again with another; ``attempt`` from 0."""
+        """Whether a request that was refused with ``value`` may be sent again with another; ``attempt`` from 0.
+
+        It may block for some seconds.
+        """
 
     def source(self) -> str:
         """Where it comes from, for a hint."""
@@ -207,12 +214,17 @@ class BearerToken(Credential):
         return self._last
 
     def has_another(self, value: str, error: BackendError, attempt: int) -> bool:
-        if error.kind != "auth" or attempt >= _RENEWALS:
+        is_old = _FOR_ITS_AGE.search(error.message) is not None
+        if error.kind != "auth" or attempt >= (_RENEWALS if is_old else 1):
             return False
-        with self._renewing:  # of several requests that are refused together, one renews it
-            if self._last == value:
-                self._last = self._token(anew=True)
-        return self._last != value
+        for pause in _PAUSES if is_old else _PAUSES[:1]:
+            time.sleep(pause)
+            with self._renewing:  # of several requests that are refused together, one renews it
+                if self._last == value:
+                    self._last = self._token(anew=True)
+            if self._last != value:
+                return True
+        return False
 
     def check(self, *, needed: bool) -> None:
         if self._name in _NAMED:

@@ -154,19 +154,22 @@ def _anything(values: Mapping[str, IdentifiedInterval]) -> dict[str, IdentifiedI
 
 
 def rater_rows(rows: Sequence[Row], rater: Rater) -> Iterator[Row]:
-    """The rows of separations and swap gaps, text by text."""
+    """The rows of separations and swap gaps, text by text; missing if one version of the text has no score."""
     name, pairs = rater.name, rater.labelled.pairs if rater.labelled is not None else {}
     for quantity in rater.labels:
         for text, read in _texts(rows, rater, quantity).items():
             sources = tuple(row.item_id for row in read.rows)
             factors: dict[str, Factor] = {"text": text, "of": quantity, "label": read.label}
-            signed = IdentifiedInterval.exact((2 if read.says else -2) * statistics.fmean(read.scores.values()))
+            scores, why = read.scores, read.missing
+            signed = (
+                {} if why else {"separation": IdentifiedInterval.exact(_sign(read) * statistics.fmean(scores.values()))}
+            )
             says = {**factors, "kind": f"separation of {name}", "says": read.says}
-            yield Row(f"separation/{quantity}/{text}", says, {"separation": signed}, sources=sources)
+            yield Row(f"separation/{quantity}/{text}", says, signed, why, sources)
             for pair, (one, other) in pairs.items():
-                gap = IdentifiedInterval.exact(read.scores[one] - read.scores[other])
+                gap = {} if why else {"swap_gap": IdentifiedInterval.exact(scores[one] - scores[other])}
                 of_pair = {**factors, "kind": f"swap gap of {name}", "pair": pair}
-                yield Row(f"swap/{quantity}/{text}/{pair}", of_pair, {"swap_gap": gap}, sources=sources)
+                yield Row(f"swap/{quantity}/{text}/{pair}", of_pair, gap, why, sources)
 
 
 def rater_measures(rater: Rater) -> Iterator[MeasureSpec]:
@@ -247,25 +250,27 @@ class _Text:
     says: bool
     scores: Mapping[str, float]
     rows: Sequence[Row]
+    missing: str | None
+
+
+def _sign(read: _Text) -> int:
+    return 2 if read.says else -2
 
 
 def _texts(rows: Sequence[Row], rater: Rater, quantity: str) -> dict[str, _Text]:
     by_text: dict[str, dict[str, Row]] = defaultdict(dict)
     for row in rows:
-        if row.factors["kind"] == f"labelled {rater.name}" and quantity in row.values:
+        if row.factors["kind"] == f"labelled {rater.name}":
             by_text[str(row.factors["text"])][str(row.factors.get("identity"))] = row
     groups = set(rater.labelled.groups if rater.labelled is not None else ()) or {str(None)}
-    labels = {text: str(next(iter(read.values())).factors["label"]) for text, read in by_text.items()}
-    return {
-        text: _Text(
-            labels[text],
-            rater.has(quantity, labels[text]),
-            {group: row.values[quantity].low for group, row in read.items()},
-            list(read.values()),
-        )
-        for text, read in by_text.items()
-        if set(read) == groups
-    }
+    found = {}
+    for text, read in by_text.items():
+        label = str(next(iter(read.values())).factors["label"])
+        scores = {group: row.values[quantity].low for group, row in read.items() if quantity in row.values}
+        reasons = (row.missing for row in read.values() if row.missing is not None)
+        missing = None if scores.keys() == groups else next(reasons, "not asked")
+        found[text] = _Text(label, rater.has(quantity, label), scores, list(read.values()), missing)
+    return found
 
 
 def _scores(rows: Sequence[Row], rater: Rater, quantity: str) -> dict[tuple[str, str | None], float]:

@@ -14,6 +14,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from audit.analysis.answers import SuiteAnswers, read_answers
 from audit.analysis.evaluate import EvaluationOptions, evaluate_suite
 from audit.analysis.gate.rules import check_rules
@@ -239,12 +241,14 @@ def _of_figures(
         if is_whole and not behind.any():
             yield ConfigError(f"measures.{spec.measure}.where", dict(spec.where), "matches no row", "Correct it")
         elif is_whole and "score" in suite.needs and spec.quantity not in table.named("value"):
-            known = f"Known: {', '.join(table.named('value'))}"
-            yield ConfigError(f"measures.{spec.measure}.quantity", spec.quantity, "no row has this quantity", known)
+            names = f"Known: {', '.join(table.named('value'))}"
+            yield ConfigError(f"measures.{spec.measure}.quantity", spec.quantity, "no row has this quantity", names)
         else:
             used, (low, high) = behind & table.has(spec.quantity), spec.limits
             quantity = table.quantity(spec.quantity)
-            if used.any() and not low <= quantity.low[used].min() <= quantity.high[used].max() <= high:
+            known = ~np.isnan(quantity.value)  # around it, a rater's error may reach further than any value
+            least, most = (np.where(known, quantity.value, end)[used] for end in (quantity.low, quantity.high))
+            if used.any() and not low <= least.min() <= most.max() <= high:
                 problem = f"rows lie outside {low:g} to {high:g}, the range of its kind {spec.kind!r}"
                 hint = "Give another kind, or its range"
                 yield ConfigError(f"measures.{spec.measure}.quantity", spec.quantity, problem, hint)

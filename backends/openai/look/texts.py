@@ -32,8 +32,10 @@ _TWINS = {"start": BASE.replace("Yesterday", "Tomorrow", 1), "end": BASE.removes
 _FIRST_K, _LESS, COMPARED, WHOLE = 1000, (100, 20, 5, 1), 100, 10**6
 #: Listed words of which some begin with a space.
 _FEWEST_WORDS = 4
-#: Answers asked for at once.
-_CHOICES = 20
+#: Answers asked for at once: Google's servers give 8 at most.
+_CHOICES = (20, 8, 1)
+#: Equal answers, of one a request, before a server is said to repeat one: a sure model may draw a few alike.
+_SINGLE_DRAWS = 8
 #: Nats by which a row may differ from the list after the same text: half precision.
 _OFF = 0.05
 #: Tokens that a word has at least, on average.
@@ -274,17 +276,27 @@ async def draws_together(look: Looking) -> None:
     if look.found.family in ("llama.cpp", "llama-cpp-python"):  # of these it is known
         look.update(seed_works=True)
         return
-    first = await _drawn(look, 7, _CHOICES) if look.has_room(2) else []
+    first: list[str] = []
+    for n in _CHOICES:
+        if not first and look.has_room(3):
+            first = await _drawn(look, 7, n)
     n = len(first)
     look.update(choices=max(n, 1))
-    if n == 0 and look.has_room(3):
-        first, n = await _drawn(look, 7, 1), 1
     if not first or not look.has_room(2):
         return
     again, other = await _drawn(look, 7, n), await _drawn(look, 8, n)
-    if other == first or len({*first, *again, *other}) == 1:
+    drawn = [first, again, other]
+    while n == 1 and _are_one(drawn) and len(drawn) < _SINGLE_DRAWS and look.has_room():
+        drawn.append(await _drawn(look, 6 + len(drawn), 1))
+    if _are_one(drawn):
         look.copies = "drawn answers to one question are all the same: a cache answers, or the likeliest word is taken"
     look.update(seed_works=again == first != other)
+
+
+def _are_one(drawn: Sequence[Sequence[str]]) -> bool:
+    """Whether all that was drawn is the same. What was refused, or is nothing but thought, says nothing."""
+    said = [texts for texts in drawn if any(texts)]
+    return len(said) > 1 and all(texts == said[0] for texts in said)
 
 
 async def _drawn(look: Looking, seed: int, n: int) -> list[str]:

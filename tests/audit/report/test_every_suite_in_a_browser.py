@@ -11,6 +11,7 @@ from playwright.sync_api import Browser
 
 from audit import Audit
 from audit.report import write_report
+from audit.report.phrases.checks.problems import problems_of
 from audit.results import AuditResult
 from audit.run import run_audit
 from backends import LlamaCppBackend
@@ -69,7 +70,7 @@ def opened(audited: tuple[AuditResult, Path], browser: Browser) -> Opened:
 
 def test_every_suite_is_answered_and_compared(audited: tuple[AuditResult, Path]) -> None:
     result, page = audited
-    assert result.problems() == []
+    assert list(problems_of(result)) == []
     assert result.complete
     compared = {c.suite for c in result.comparisons if c.verdict != "not comparable"}
     assert (

@@ -87,13 +87,18 @@ def test_several_keys_are_used_in_turn_and_a_refused_one_is_left_out(monkeypatch
     assert not held.has_another("key-two-zebra-222", refusal, 1), "what every key is refused is not the key's fault"
 
 
-def test_a_token_is_renewed_once_where_it_is_refused() -> None:
-    tokens = iter(["first", "first", "second", "third"])
+def test_a_token_is_renewed_where_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr("time.sleep", waited.append)
+    tokens = iter(["first", "first", "first", "second"])
     held = BearerToken(lambda: next(tokens))
     assert held.read() == "first"
-    assert not held.has_another("first", BackendError("auth", "expired"), 0), "its source gives the same again"
+    assert not held.has_another("first", BackendError("auth", "invalid"), 0), "its source gives the same again"
+    assert not any(waited), "no wait helps a token that is not refused for its age"
     assert held.has_another("first", BackendError("auth", "expired"), 0)
+    assert any(waited), "its source is late"
     assert not held.has_another("second", BackendError("auth", "expired"), 3), "it is not refused for its age"
+    assert not held.has_another("second", BackendError("auth", "invalid"), 1)
     assert not held.has_another("second", BackendError("quota", "used up"), 0)
 
 

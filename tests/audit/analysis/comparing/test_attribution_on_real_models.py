@@ -12,6 +12,7 @@ from audit import Audit
 from audit.report.exports.markdown import markdown_report
 from audit.report.figures import Figures
 from audit.report.phrases import summary
+from audit.report.phrases.checks.problems import problems_of
 from audit.results import AttributionStep, AuditResult
 from audit.run import run_audit
 from audit.store import Store
@@ -61,7 +62,7 @@ def climbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[AuditResult, Path
         out=folder / "out",
     )
     result = asyncio.run(run_audit(audit))
-    assert result.problems() == []
+    assert list(problems_of(result)) == []
     return result, audit.db
 
 

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from audit import Audit
+from audit.report.phrases.checks.problems import problems_of
+from audit.report.phrases.findings.comparisons import describe
 from audit.results import AuditResult, EngineDrift
 from audit.run import run_audit
 from audit.store import Store
@@ -47,7 +49,7 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> tuple[AuditResult, Path]:
         out=folder / "out",
     )
     result = asyncio.run(run_audit(audit))
-    assert result.problems() == []
+    assert list(problems_of(result)) == []
     return result, audit.db
 
 
@@ -132,5 +134,5 @@ def test_noise_is_the_largest_difference_between_engines(night: tuple[AuditResul
         noise = max(abs(mean(a) - mean(b)) for a, b in itertools.combinations(ENGINES, 2))
         assert c.engine_noise == pytest.approx(noise, abs=1e-12)
         assert c.difference == pytest.approx(mean(c.b) - mean(c.a), abs=1e-12)
-        said = "smaller than the engines' noise" in c.words
+        said = "smaller than the engines' noise" in describe(c)
         assert said == (noise >= abs(c.difference or 0.0))
