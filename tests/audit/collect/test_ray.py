@@ -61,7 +61,7 @@ async def test_values_are_those_of_one_process(cluster, tmp_path, monkeypatch):
     for model in (fake(), HFBackend(tiny, device="cpu", dtype="float32", threads=1)):
         local = await audit_of(model, tmp_path / f"{type(model).__name__}.db").run()
         assert local.complete
-        for actors, shards in ((1, 1), (2, 1), (1, 4), (2, 4)):
+        for actors, shards in ((1, 4), (2, 1)):
             db = tmp_path / f"{type(model).__name__} {actors} {shards}.db"
             result = await audit_of(model, db, actors, store_shards=shards).run()
             assert (result.models[0].asked, said(result)) == (N, said(local)), (actors, shards)
