@@ -25,7 +25,6 @@ from backends.base import (
     Response,
     SupportsIdentityCheck,
     SupportsPrices,
-    SupportsStopping,
 )
 from backends.errors import LONGEST_ASKED_PAUSE, BackendError, StoppedError
 
@@ -69,10 +68,8 @@ class JobRun:
         self._halted.set_result(None)
         self.outcome.stopped = reason
         log.warning("halted", model=self.job.name, reason=reason)
-        backend = self.job.backend
-        if isinstance(backend, SupportsStopping):
-            backend.stop_computing()
-        ends_by_itself = backend.device is not None and self._executor.is_local
+        self._executor.stop(self.job.backend)
+        ends_by_itself = self.job.backend.device is not None
         if self._deadline is not None and not ends_by_itself:
             self._deadline.reschedule(asyncio.get_running_loop().time() + self._grace)
 
@@ -105,9 +102,10 @@ class JobRun:
     async def _work_through(self, batches: _Batches) -> None:
         # A local model computes the next batch while the last one is being stored.
         is_local = self.job.backend.device is not None
+        slots = await self._executor.slots(self.job.backend)
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(self._executor.slots(self.job.backend) + is_local):
+                for _ in range(slots + is_local):
                     group.create_task(self._work(batches))
         except* Exception as errors:
             raise errors.exceptions[0] from None

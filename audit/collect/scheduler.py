@@ -47,7 +47,7 @@ async def run_jobs(
         If the store cannot be written (disk full…).
     """
     limiters: dict[str, Limiter] = {}
-    limits = [_limiter(job, executor, jobs, limiters) for job in jobs]
+    limits = [await _limiter(job, executor, jobs, limiters) for job in jobs]
     runs = [
         JobRun(job, executor, store, limit, on_event, retry, run_id=run_id, grace=stop.grace)
         for job, limit in zip(jobs, limits, strict=True)
@@ -59,7 +59,7 @@ async def run_jobs(
     try:
         async with asyncio.TaskGroup() as group:
             for turn in turns.values():
-                group.create_task(_take_turns(turn))
+                group.create_task(_take_turns(turn, executor))
     except* Exception as errors:
         raise errors.exceptions[0] from None
     finally:
@@ -74,11 +74,11 @@ async def run_jobs(
     return {run.job.name: run.outcome for run in runs}
 
 
-def _limiter(job: Job, executor: Executor, jobs: Sequence[Job], limiters: dict[str, Limiter]) -> Limiter:
+async def _limiter(job: Job, executor: Executor, jobs: Sequence[Job], limiters: dict[str, Limiter]) -> Limiter:
     """The limiter of a job's endpoint, shared by all jobs there. A local model is not limited."""
     backend = job.backend
     if backend.device is not None:
-        slots = executor.slots(backend)
+        slots = await executor.slots(backend)
         return Limiter(slots, start=slots)
     if backend.endpoint is None:
         return Limiter(backend.max_in_flight)
@@ -86,11 +86,10 @@ def _limiter(job: Job, executor: Executor, jobs: Sequence[Job], limiters: dict[s
     return limiters.setdefault(backend.endpoint, Limiter(max(sharing)))
 
 
-async def _take_turns(runs: Sequence[JobRun]) -> None:
+async def _take_turns(runs: Sequence[JobRun], executor: Executor) -> None:
     for run in runs:
         await run.run()
-        if run.job.backend.device is not None:
-            await run.job.backend.close()
+        await executor.release(run.job.backend)
 
 
 async def _renew(store: Store) -> None:

@@ -100,7 +100,9 @@ def _check_shard(shard: Any) -> Any:
 
 
 def _check_executor(executor: Any) -> Any:
-    if executor is not None and not all(hasattr(executor, name) for name in ("pool", "own", "close")):
+    from audit.collect.executors import Executor
+
+    if not isinstance(executor, Executor | None):
         raise refused("not an executor", "Leave it out, or give RayExecutor(…)")
     return executor
 

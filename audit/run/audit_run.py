@@ -119,8 +119,7 @@ async def run_audit(
         executor: Executor = audit.executor or LocalExecutor()
         run = _Run(audit, resolved, store, executor, run_id, started)
         try:
-            if hasattr(executor, "write_shards"):
-                await asyncio.to_thread(executor.write_shards, store)
+            await executor.open(store)
             await run.ask(question, before, stop, on_event)
             await run.check()
             end = run.evaluate if audit.shard is None and not run.is_cut_off else run.end_without_figures

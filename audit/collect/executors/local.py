@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from backends.base import Answer, Backend, OnResponse, Request, SupportsRunNotes, SupportsStreaming
+from audit.store import Store
+from backends.base import Answer, Backend, OnResponse, Request, SupportsRunNotes, SupportsStopping, SupportsStreaming
 
 
 class LocalExecutor:
     """The default. See `audit.collect.executors.base.Executor`."""
 
-    is_local = True
+    async def open(self, store: Store) -> None:
+        """Nothing is needed: the store writes its files itself."""
 
-    def slots(self, backend: Backend) -> int:
+    async def slots(self, backend: Backend) -> int:
         """As many as the backend takes."""
         return backend.max_in_flight
 
@@ -22,9 +24,19 @@ class LocalExecutor:
             return await backend.run_streaming(batch, on_response)
         return await backend.run(batch)
 
+    def stop(self, backend: Backend) -> None:
+        """Stop the backend."""
+        if isinstance(backend, SupportsStopping):
+            backend.stop_computing()
+
     def notes(self, backend: Backend) -> Mapping[str, str]:
         """The backend's own."""
         return backend.notes_of_run() if isinstance(backend, SupportsRunNotes) else {}
+
+    async def release(self, backend: Backend) -> None:
+        """Close a local model."""
+        if backend.device is not None:
+            await backend.close()
 
     async def close(self) -> None:
         """Nothing was started."""

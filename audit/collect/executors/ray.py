@@ -1,9 +1,9 @@
 """Models compute in actors of a Ray cluster; this process alone asks, retries and packs answers. Extra: ``ray``.
 
 A model becomes several actors. Each loads the model once and answers batches one after the other; a second batch waits
-at the actor, so that none is idle while an answer travels. Ray starts a lost actor again, and repeats its batch. A
-store of several files is written by an actor for each, on this process's node, whose disk holds them: what is repeated
-there changes nothing, since the first answer under a key stays.
+at the actor, so that none is idle while an answer travels. The batch of a lost actor is asked of another one. A store
+of several files is written by an actor for each, on this process's node, whose disk holds them: what Ray repeats there
+changes nothing, since the first answer under a key stays.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from audit.collect.executors.ray_actors import IN_FLIGHT, ModelActors, ShardWriter
+from audit.collect.executors.local import LocalExecutor
+from audit.collect.executors.ray_actors import ModelActors, ShardWriter
 from audit.store import Store
 from audit.store.rows import Written
-from backends.base import Answer, Backend, OnResponse, Request, SupportsRunNotes, SupportsStreaming
+from backends.base import Answer, Backend, OnResponse, Request
 from backends.errors import ConfigError, MissingExtra
 from backends.options import OnError, checked_options
 
@@ -54,44 +55,73 @@ class RayExecutor:
         When it is first used: if Ray is not installed, the cluster cannot be reached, or has no room for an actor.
     """
 
-    is_local = False
-
     @checked_options
     def __init__(
         self, *, address: str | None = None, actors: _Count = None, cpus: _Amount = None, gpus: _Amount = None
     ) -> None:
         self.address, self.actors, self.cpus, self.gpus = address, actors, cpus, gpus
-        self._models: dict[Backend, ModelActors] = {}
+        self._here, self._models = LocalExecutor(), dict[Backend, ModelActors]()
         self._writers: list[Any] = []
-        self._has_started = False
+        self._has_started = False  # a cluster that ends with the run
 
     def changed(self, **options: Any) -> RayExecutor:
         """The same, but for these options."""
         own = {"address": self.address, "actors": self.actors, "cpus": self.cpus, "gpus": self.gpus}
         return RayExecutor(**{**own, **options})
 
-    def slots(self, backend: Backend) -> int:
+    # What Ray starts ends with the thread that started it. Those of `to_thread` live as long as the event loop, and in
+    # them Ray leaves the handlers of signals alone.
+
+    async def open(self, store: Store) -> None:
+        """Write each of the store's files by an actor of its own; a store of one file is written here."""
+        if store.n_shards > 1:
+            await asyncio.to_thread(self._write_by_actors, store)
+
+    async def slots(self, backend: Backend) -> int:
         """Two for each actor; of a server as many as it takes."""
-        return backend.max_in_flight if backend.device is None else IN_FLIGHT * self._model(backend).actors
+        if backend.device is None:
+            return await self._here.slots(backend)
+        if backend not in self._models:
+            actors = await asyncio.to_thread(self._resources, backend.device)
+            self._models[backend] = ModelActors(backend, *actors)
+        return self._models[backend].slots
 
     async def submit(self, backend: Backend, batch: Sequence[Request], on_response: OnResponse) -> list[Answer]:
         """As in `audit.collect.executors.base.Executor`."""
-        if backend.device is not None:
-            return await self._model(backend).submit(batch)
-        if isinstance(backend, SupportsStreaming):
-            return await backend.run_streaming(batch, on_response)
-        return await backend.run(batch)
+        if backend.device is None:
+            return await self._here.submit(backend, batch, on_response)
+        return await self._models[backend].submit(batch)
+
+    def stop(self, backend: Backend) -> None:
+        """As in `audit.collect.executors.base.Executor`."""
+        if backend.device is None:
+            self._here.stop(backend)
+        elif model := self._models.get(backend):  # else its turn is over
+            model.stop()
 
     def notes(self, backend: Backend) -> Mapping[str, str]:
         """As in `audit.collect.executors.base.Executor`."""
-        if backend.device is not None:
-            return self._model(backend).notes
-        return backend.notes_of_run() if isinstance(backend, SupportsRunNotes) else {}
+        return self._here.notes(backend) if backend.device is None else self._models[backend].notes
 
-    def write_shards(self, store: Store) -> None:
-        """Write each of the store's files by an actor of its own; a store of one file is written here."""
-        if store.n_shards == 1:
-            return
+    async def release(self, backend: Backend) -> None:
+        """End a model's actors."""
+        if model := self._models.pop(backend, None):
+            await model.close()
+
+    async def close(self) -> None:
+        """End all actors, and a cluster that was started here."""
+        for backend in list(self._models):
+            await self.release(backend)
+        if self._writers or self._has_started:
+            import ray
+
+            for writer in self._writers:
+                await asyncio.to_thread(ray.kill, writer)
+            if self._has_started:
+                await asyncio.to_thread(ray.shutdown)
+        self._writers, self._has_started = [], False
+
+    def _write_by_actors(self, store: Store) -> None:
         self._connect()
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -102,36 +132,21 @@ class RayExecutor:
         self._writers = [writer.remote(str(file.path)) for file in store.files]
         store.answers.write_through([partial(_write, actor) for actor in self._writers])
 
-    async def close(self) -> None:
-        """End all actors."""
-        if self._has_started:
-            import ray
-
-            actors = [actor for model in self._models.values() for actor in model.handles]
-            for actor in (*actors, *self._writers):
-                await asyncio.to_thread(ray.kill, actor)
-        self._models, self._writers = {}, []
-
-    def _model(self, backend: Backend) -> ModelActors:
-        if backend not in self._models:
-            self._connect()
-            self._models[backend] = ModelActors(backend, *self._resources(str(backend.device)))
-        return self._models[backend]
-
     def _connect(self) -> None:
-        if self._has_started:
-            return
         if importlib.util.find_spec("ray") is None:
-            raise MissingExtra("RayExecutor", "ray", "ray")
+            raise MissingExtra("executor", "ray", "ray")
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # an audit reports to nobody
         import ray
 
-        address = self.address or os.environ.get("RAY_ADDRESS", "local")
+        if ray.is_initialized():
+            return
+        address = self.address
+        if address in (None, "auto"):  # as Ray does; without "local" it joins any cluster that runs here
+            address = os.environ.get("RAY_ADDRESS", address or "local")
         own = {"_node_ip_address": "127.0.0.1"} if address == "local" else {}
         try:
-            if not ray.is_initialized():
-                _check_listens(address)
-                ray.init(address, include_dashboard=False, log_to_driver=False, logging_level="ERROR", **own)
+            _check_listens(address)
+            ray.init(address, include_dashboard=False, log_to_driver=False, logging_level="ERROR", **own)
         except (ConnectionError, ValueError, RuntimeError) as error:
             hint = "Start a cluster with `ray start --head` and give its HOST:PORT, or leave the address out"
             raise ConfigError("address", address, f"no Ray cluster: {error}".rstrip("."), hint) from None
@@ -139,6 +154,7 @@ class RayExecutor:
 
     def _resources(self, device: str) -> tuple[int, float, float]:
         """The number of actors, and the CPUs and GPUs of each."""
+        self._connect()
         import ray
 
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,85 +12,143 @@ from typing import Any
 from audit.logs import logger
 from audit.store.database import Database
 from audit.store.rows import Written, insert
-from backends.base import Answer, Backend, Request, SupportsRunNotes
-from backends.errors import BackendError, one_line
+from backends.base import Answer, Backend, Request, SupportsRunNotes, SupportsStopping
+from backends.errors import BackendError, StoppedError, one_line
 
 log = logger("ray")
 
 #: Batches that are at one actor at a time: one computes, one waits.
 IN_FLIGHT = 2
-#: How often a lost actor is started again, and a batch repeated.
-ATTEMPTS = 3
+#: How often a batch is asked if its actors are lost.
+ATTEMPTS = 4
 
 
 class ModelActors:
-    """One model in several actors, each of which is free twice: for a batch to compute and one to wait."""
+    """One model in several actors. A batch waits for one that is free; that of a lost actor is asked of another one.
+
+    A new actor takes a lost one's place as soon as there is room. It answers once it has shown to be the same model.
+    """
 
     def __init__(self, backend: Backend, actors: int, cpus: float, gpus: float) -> None:
-        self.actors, self.notes, self.handles = actors, dict[str, str](), list[Any]()
-        self._backend = backend
+        self.slots, self.notes = IN_FLIGHT * actors, dict[str, str]()
+        self._backend, self._places = backend, actors  # for actors that live or are being started
         self._options = {"num_cpus": cpus, "num_gpus": gpus, "max_concurrency": IN_FLIGHT + 1}
-        self._options |= {"max_restarts": ATTEMPTS, "max_task_retries": ATTEMPTS}
-        self._free: asyncio.Queue[Any] = asyncio.Queue()
         self._opening = asyncio.Lock()
-        self._joining: list[asyncio.Task[BackendError | None]] = []
+        self._fingerprint: Mapping[str, Any] | None = None
+        self._actors = set[Any]()  # those that live
+        self._starting = set[asyncio.Task[None]]()
+        #: Each actor once for every batch that it may take now; None is for all, once there is an `_end`.
+        self._free: asyncio.Queue[Any] = asyncio.Queue()
+        self._end: BackendError | None = None  # what all further requests are answered
 
     async def submit(self, batch: Sequence[Request]) -> list[Answer]:
         """The answers of the first actor that is free; a failure for each request if none can be used."""
         from ray.exceptions import RayError, RayTaskError
 
-        async with self._opening:
-            if not self._joining:
-                await self._open()
-            while self._free.empty() and (waiting := [task for task in self._joining if not task.done()]):
-                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        problems = [task.result() for task in self._joining if task.done()]
-        if len(problems) == self.actors and all(problems):
-            return [problems[0]] * len(batch)  # type: ignore[list-item]
-        actor = await self._free.get()
-        try:
-            answers, notes = await actor.run.remote(list(batch))
-        except RayTaskError as error:
-            raise error.cause from None  # what the backend raised
-        except RayError as error:
-            lost = BackendError("connection", f"an actor was lost: {one_line(error)}", retryable=True)
-            return [lost] * len(batch)
-        finally:
+        await self._open()
+        for _ in range(ATTEMPTS):
+            actor = await self._take()
+            if self._end is not None:
+                return [self._end] * len(batch)
+            try:
+                answers, notes = await actor.run.remote(list(batch))
+            except RayTaskError as error:
+                self._free.put_nowait(actor)
+                raise error.cause from None  # what the backend raised
+            except RayError as error:
+                self._replace(actor, error)
+                continue
             self._free.put_nowait(actor)
-        self.notes |= notes
-        return list(answers)
+            self.notes |= notes
+            return list(answers)
+        hint = "look into the cluster's logs; with less memory in use it may stay"
+        return [BackendError("internal", f"{ATTEMPTS} actors were lost with this batch", hint=hint)] * len(batch)
 
-    async def _open(self) -> None:
+    def stop(self) -> None:
+        """Begin no further batch; each actor ends after the step that it computes."""
+        self._finish(StoppedError())
+        for actor in self._actors:
+            actor.stop.remote()
+
+    async def close(self) -> None:
+        """End all actors, and with them their models."""
         import ray
 
-        description = await self._backend.describe()
-        await self._backend.close()  # it travels to the actors, without what describing it loaded
-        actor = ray.remote(ModelActor).options(**self._options)
-        self.handles = [actor.remote(self._backend) for _ in range(self.actors)]
-        fingerprint = dict(description.fingerprint)
-        self._joining = [asyncio.create_task(self._join(actor, fingerprint)) for actor in self.handles]
+        for task in self._starting:
+            task.cancel()
+        await asyncio.gather(*self._starting, return_exceptions=True)
+        for actor in self._actors:
+            await asyncio.to_thread(ray.kill, actor)
 
-    async def _join(self, actor: Any, fingerprint: Mapping[str, Any]) -> BackendError | None:
-        """Let an actor answer once it lives, unless it is another model. Returns why not."""
-        from ray.exceptions import RayError
+    async def _open(self) -> None:
+        async with self._opening:
+            if self._fingerprint is None:
+                self._fingerprint = dict((await self._backend.describe()).fingerprint)
+                await self._backend.close()  # it travels to the actors, without what describing it loaded
+                for _ in range(self._places):
+                    self._start()
 
-        try:
-            problem = await actor.differs_from.remote(fingerprint)
-        except (RayError, Exception) as error:  # the backend cannot travel, or the cluster has ended
-            problem = (str(error).strip() or one_line(error)).splitlines()[-1]
-        if problem is not None:
-            log.warning("actor not used", problem=problem)
-            return BackendError("internal", f"no actor of the model can be used: {problem}")
-        for _ in range(IN_FLIGHT):
-            self._free.put_nowait(actor)
-        return None
+    async def _take(self) -> Any:
+        """A free actor that lives; None once there is an `_end`."""
+        while (actor := await self._free.get()) not in self._actors and self._end is None:
+            pass
+        if self._end is not None:
+            self._free.put_nowait(None)  # for the next batch that waits
+        return actor
+
+    def _replace(self, actor: Any, error: Exception) -> None:
+        if actor not in self._actors:
+            return  # its other batch has noticed
+        import ray
+
+        log.warning("actor lost", error=one_line(error))
+        self._actors.discard(actor)
+        with contextlib.suppress(Exception):  # it may live where it cannot be reached
+            ray.kill(actor)
+        if self._end is None:
+            self._start()
+
+    def _start(self) -> None:
+        task = asyncio.create_task(self._start_actor())
+        self._starting.add(task)
+        task.add_done_callback(self._starting.discard)
+
+    async def _start_actor(self) -> None:
+        """Add an actor once it lives, unless it is another model."""
+        import ray
+        from ray.exceptions import RayError, RayTaskError
+
+        problem: str | None = ""
+        for _ in range(ATTEMPTS):
+            try:
+                create = ray.remote(ModelActor).options(**self._options).remote
+                actor = await asyncio.to_thread(create, self._backend)
+                problem = await actor.differs_from.remote(self._fingerprint)
+            except Exception as error:  # the actor's, whose traceback ends with it, or Ray's
+                problem = (str(error).strip() or one_line(error)).splitlines()[-1]
+                if isinstance(error, RayError) and not isinstance(error, RayTaskError):
+                    continue  # it was lost
+            break
+        if problem is None:
+            self._actors.add(actor)
+            for _ in range(IN_FLIGHT):
+                self._free.put_nowait(actor)
+            return
+        log.warning("actor not used", problem=problem)
+        self._places -= 1
+        if self._places == 0:
+            self._finish(BackendError("internal", f"no actor of the model can be used: {problem}", unloaded=True))
+
+    def _finish(self, end: BackendError) -> None:
+        self._end = self._end or end
+        self._free.put_nowait(None)
 
 
 class ModelActor:
     """A backend in a process of its own, which answers one batch after the other."""
 
     def __init__(self, backend: Backend) -> None:
-        self._backend, self._one_by_one = backend, asyncio.Lock()
+        self._backend, self._one_by_one, self._is_stopped = backend, asyncio.Lock(), False
 
     async def differs_from(self, fingerprint: Mapping[str, Any]) -> str | None:
         """In what this model differs from the audited one, by its fingerprint; None if in nothing.
@@ -103,8 +162,16 @@ class ModelActor:
     async def run(self, batch: Sequence[Request]) -> tuple[list[Answer], Mapping[str, str]]:
         """The answers, and the backend's notes of the run so far."""
         async with self._one_by_one:
-            answers = await self._backend.run(batch)
+            answers: list[Answer] = [StoppedError() for _ in batch]
+            if not self._is_stopped:
+                answers = await self._backend.run(batch)
         return answers, self._backend.notes_of_run() if isinstance(self._backend, SupportsRunNotes) else {}
+
+    async def stop(self) -> None:
+        """Begin no further batch, and end the one at hand after the step that is computed."""
+        self._is_stopped = True
+        if isinstance(self._backend, SupportsStopping):
+            self._backend.stop_computing()
 
 
 class ShardWriter:
