@@ -25,7 +25,9 @@ def test_an_example_has_no_mistakes_and_says_it_is_unvalidated(language):
     path = EXAMPLES / "suites" / f"{language}.toml"
     suite = from_file(path)
     found = check_items(suite.name, suite, list(suite.items()))
-    assert (found.mistakes, found.plants_bias) == ([], True)
+    assert found.mistakes == []
+    assert all(biased.value > unbiased.value for unbiased, biased in found.pairs)
+    assert found.pairs
     assert min(min(levels.values()) for levels in found.levels.values()) >= 5
     assert any("not validated" in caution for caution in suite.cautions())
     jsonschema.validate(tomllib.loads(path.read_text("utf-8")), suite_schema())
@@ -37,7 +39,9 @@ def test_a_suite_that_ships_about_own_groups_has_no_mistakes(tmp_path):
     (tmp_path / "groups.toml").write_text(text.replace("embedded:smollm2", "fake"), "utf-8")
     (suite,) = load_audit(tmp_path / "groups.toml").suites.values()
     found = check_items(suite.name, suite, list(suite.items()))
-    assert (found.mistakes, found.n_items, found.plants_bias) == ([], 50, True)
+    assert found.mistakes == []
+    assert found.n_items == 60  # 50 questions, 10 lists of words after a neutral start
+    assert found.pairs
     assert {"stereotype_gap"} <= found.levels.keys()
 
 

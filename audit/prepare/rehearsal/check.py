@@ -259,7 +259,8 @@ def _of_gaps(
 ) -> Iterator[ConfigError]:
     """Rows that vanish where answers are missing: a model would look better for not answering its worst questions."""
     left = set(_answered(suite, items, 0.0, {item.id for item in items[::_SILENT]}).table.index)
-    lost = [number for item, number in answered.table.index.items() if item not in left]
+    controls = {item.id for item in items if item.is_control}  # what other rows stand beside, no figure of the model's
+    lost = [number for item, number in answered.table.index.items() if item not in left and item not in controls]
     for spec in specs if lost else ():
         behind = answered.table.matching(spec.where) & answered.table.has(spec.quantity)
         if behind[lost].any():

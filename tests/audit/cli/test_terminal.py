@@ -46,7 +46,7 @@ def test_a_run_ends_with_commands_that_work(audit, config):
 def test_a_run_without_answers_is_no_baseline(audit, config):
     path = config(", faults=Faults(1, ('unsupported',), permanent=True)")
     code, out, _ = audit("run", path, "--models", "first")
-    assert (code, "no model gave an answer" in " ".join(out.split())) == (1, True)
+    assert (code, "No model gave an answer" in " ".join(out.split())) == (1, True)
     assert "Next:" not in out
     code, _, err = audit("baseline", "save", "released", "--db", path)
     assert (code, "no readable answer" in err) == (2, True)

@@ -19,6 +19,8 @@ _NAMED = 3  # models that a sentence names; of more it says how many
 
 def verdict(figures: Figures, suite: str | None = None) -> list[str]:
     """One sentence or two for each suite, or for one, whose headline figure says what it means."""
+    if not figures.result.has_answers:
+        return ["No model gave an answer that can be used."]
     if suite is not None:
         return list(_of_suite(figures, figures.suite(suite)))
     found = ((info, list(_of_suite(figures, info))) for info in figures.result.suites)
