@@ -272,7 +272,7 @@ def test_the_first_pages_numbers_are_not_scrolled_out(browser: Browser, tmp_path
     found = mu.result(["careful", "stereotyped"], [info], mu.measured(suite, ["careful", "stereotyped"]))
     page = Opened(browser, write_report(found, tmp_path, formats=["html"])["html"]).page
     page.set_viewport_size({"width": width, "height": 900})
-    table = page.locator(".answer table.plain").first
+    table = page.locator("#answer table.plain").first
     assert "female-dominated" in table.inner_text()
     box, numbers = table.locator("xpath=..").bounding_box(), table.locator("td.n button").all()
     assert box is not None
@@ -313,7 +313,8 @@ def test_nothing_on_paper_is_wider_than_the_sheet(browser: Browser, tmp_path: Pa
 
 def test_paper_says_how_many_limits_it_leaves_out(browser: Browser, tmp_path: Path) -> None:
     problems = [f"problem {i}" for i in range(9)]
-    found = mu.result(["a"], [mu.toy_suite()], mu.toy_measures(["a"]), problems=problems)
+    suite = mu.toy_suite().model_copy(update={"cautions": problems})
+    found = mu.result(["a"], [suite], mu.toy_measures(["a"]))
     page = Opened(browser, write_report(found, tmp_path, formats=["html"])["html"], unfold=False).page
     told = page.locator("#answer .on-paper")
     assert not told.is_visible()

@@ -32,18 +32,18 @@ def test_a_width_ends_the_run_at_its_own_confidence(tmp_path: Path) -> None:
     assert width(gap_of(result)) <= 0.04
     assert result.confidence == 0.95
     words = until_words(result.until, result.confidence)
-    assert f"within ±0.02, which was reached after {result.until.items:,} of 1,000 items" in words
+    assert f"within ±0.02, which was reached after {result.until.items:,} of 1,000 questions" in words
 
 
 def test_a_width_that_is_not_reached_is_said(tmp_path: Path) -> None:
     result = run(audit_of(tmp_path, planted("m", noise=0.15), until=0.0001, limit=150))
     assert result.until is not None
     assert (result.until.decided, result.until.items) == (False, 150)
-    assert "was not reached with 150 of 150 items" in until_words(result.until, result.confidence)
+    assert "was not reached with 150 of 150 questions" in until_words(result.until, result.confidence)
 
 
 def test_every_model_has_to_be_known(tmp_path: Path) -> None:
-    result = run(audit_of(tmp_path, planted("calm", noise=0.01), planted("restless", noise=0.15), until=0.02))
+    result = run(audit_of(tmp_path, planted("calm", noise=0.01), planted("restless", noise=0.3), until=0.02))
     widths = [width(m) for m in result.measures if m.measure == "stereotype_gap" and m.spec.primary]
     assert len(widths) == 2
     assert max(widths) <= 0.04
@@ -56,5 +56,3 @@ def test_a_width_is_compared_with_no_baseline(tmp_path: Path) -> None:
         run(audit_of(tmp_path, planted("m"), until=0.02), baseline="released")
     with pytest.raises(ConfigError, match="half the width"):
         audit_of(tmp_path, planted("m"), until=-0.02)
-    with pytest.raises(ConfigError, match=r"every primary figure lies within ±1 anyway. Write 5 % as 0.05"):
-        run(audit_of(tmp_path, planted("m"), until=5))

@@ -231,7 +231,6 @@ async def test_a_start_that_is_asked_for_is_audited_whole(
         result = await audit_of([suite], backend, tmp_path, limit=5 * _ITEMS).run()
     assert result.complete, result.problems()
     assert result.models[0].failed == 0
-    assert any(one.value is not None for one in result.measures)
 
 
 async def test_texts_are_not_asked_where_chats_alone_are_scored(
