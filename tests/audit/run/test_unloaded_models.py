@@ -14,6 +14,7 @@ from audit import Audit
 from audit.collect.limiter import CircuitBreaker
 from audit.report.figures import Figures
 from audit.report.phrases import summary
+from audit.report.phrases.checks.problems import problems_of
 from audit.results import AuditResult
 from audit.run import run_audit
 from backends.base import Answer, Request
@@ -53,7 +54,7 @@ def test_an_unloaded_model_is_asked_once_and_told_once(tmp_path: Path) -> None:
     result = run(audit_of(tmp_path, broken, FakeBackend("whole")))
     assert broken.batches <= 2, "a second batch may be on its way"
     assert not result.complete
-    told = [problem for problem in result.problems() if PROBLEM in problem]
+    told = [problem for problem in problems_of(result) if PROBLEM in problem]
     assert told == [f"broken could not be loaded, and has no figures: {PROBLEM}. Put them there"]
     assert [sentence.text for sentence in summary(Figures(result)) if PROBLEM in sentence.text] == told
     assert not [sentence.text for sentence in summary(Figures(result)) if "broken: 1,000 of" in sentence.text]
@@ -87,7 +88,7 @@ def test_a_model_of_which_some_is_stored_keeps_its_figures(tmp_path: Path) -> No
     result = run(audit_of(tmp_path, broken))
     assert not result.is_unloaded
     assert any(measure.value is not None for measure in result.measures)
-    assert result.problems()[0].startswith("broken could not be loaded: ")
+    assert next(iter(problems_of(result))).startswith("broken could not be loaded: ")
 
 
 def test_an_actor_that_cannot_load_ends_no_running_model() -> None:
