@@ -111,7 +111,8 @@ class AuditResult(Reported):
         if isinstance(data, dict):
             data.pop("problems", None)
             for comparison in data.get("comparisons", ()):
-                comparison.pop("words", None)
+                if isinstance(comparison, dict):
+                    comparison.pop("words", None)
         return cls.model_validate(data)
 
     @property

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from audit.analysis.comparing.differences import paired_differences
 from audit.analysis.decisions import DEFAULT_MARGIN
 from audit.analysis.estimators.estimate import finite
@@ -177,11 +175,8 @@ def find_baseline(store: Store, name: str) -> AuditResult:
     if Path(name).is_file():
         try:
             return AuditResult.from_report(Path(name).read_bytes())
-        except ValidationError as error:
-            problems = f"{error.error_count()} problem{'s' if error.error_count() > 1 else ''}"
-            raise ConfigError(
-                "--baseline", name, f"not a report.json ({problems})", "Give a report.json of a run"
-            ) from None
+        except ValueError:  # no JSON, or not a result
+            raise ConfigError("--baseline", name, "not a report.json", "Give a report.json of a run") from None
     matching = [run.id for run in store.runs.all() if run.id.startswith(name)]
     if len(matching) != 1:
         hint = "See `audit baseline list` and `audit ls runs`"
