@@ -88,7 +88,7 @@ def test_a_model_of_which_some_is_stored_keeps_its_figures(tmp_path: Path) -> No
     result = run(audit_of(tmp_path, broken))
     assert not result.is_unloaded
     assert any(measure.value is not None for measure in result.measures)
-    assert next(iter(problems_of(result))).startswith("broken could not be loaded: ")
+    assert "could not be loaded" in next(iter(problems_of(result)))
 
 
 def test_an_actor_that_cannot_load_ends_no_running_model() -> None:
