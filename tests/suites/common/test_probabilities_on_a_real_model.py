@@ -108,7 +108,7 @@ GROUP_OF = {
 async def test_examples_of_languages_equal_a_plain_computation(language, plain, rounding, backend):
     """Where a token starts between prompt and word; a word's tokens that begin another's are counted with that."""
     suite = from_file(EXAMPLES / f"{language}.toml")
-    items = list(suite.items())[::12]
+    items = [item for item in suite.items() if not item.is_control][::12]
     compared = 0
     for item, answer in zip(items, await backend.run([item.request for item in items]), strict=True):
         prompt, words = item.request.prompt, item.request.continuations

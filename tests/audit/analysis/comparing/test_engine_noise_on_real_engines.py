@@ -77,7 +77,7 @@ def test_the_figures_are_those_of_the_stored_answers(night: tuple[AuditResult, P
                     continue
                 scores = [answers[key] for key in one.keys]
                 assert all(isinstance(answer, ScoreResponse) for answer in scores)
-                logprobs[model][one.row.item_id] = [s.scores[0].logprob for s in scores]  # type: ignore[union-attr,misc]
+                logprobs[model][one.row.item_id] = [s.logprob for answer in scores for s in answer.scores]  # type: ignore[union-attr,misc]
                 female[model][one.row.item_id] = one.row.values["p_female"].value  # type: ignore[assignment]
     for (a, b), found in drift(result).items():
         ours, theirs = (np.array([logprobs[m][item] for item in logprobs[a]]) for m in (a, b))
@@ -102,15 +102,13 @@ def test_the_figures_are_those_of_the_stored_answers(night: tuple[AuditResult, P
         assert [prompt.logprob for prompt in found.prompts] == pytest.approx(list(gap.mean(axis=1)), abs=1e-12)
 
 
-def test_engines_differ_less_by_rounding_than_by_quantisation(night: tuple[AuditResult, Path]) -> None:
+def test_engines_of_one_model_differ_by_rounding_alone(night: tuple[AuditResult, Path]) -> None:
     found = drift(night[0])
     for pair, one in found.items():
         assert one.logprob_mean_abs is not None
         assert 1e-3 < one.logprob_mean_abs < 0.3, pair
         assert one.variation_max is not None
         assert one.variation_max < 0.15, pair
-    rounded, quantised = found["float32", "bfloat16"], found["float32", "llama.cpp"]
-    assert rounded.variation_mean < quantised.variation_mean  # type: ignore[operator]
 
 
 def test_noise_is_the_largest_difference_between_engines(night: tuple[AuditResult, Path]) -> None:
