@@ -49,7 +49,7 @@ def start(folder: Path, threads: int, n_items: int = N_ITEMS) -> subprocess.Pope
 
 def stored(folder: Path) -> int:
     with contextlib.closing(sqlite3.connect(folder / "a.db")) as db:
-        return int(db.execute("SELECT count(*) FROM packed_scores").fetchone()[0])
+        return int(db.execute("SELECT count(*) FROM answers").fetchone()[0])
 
 
 @pytest.mark.models
