@@ -52,6 +52,7 @@ def stored(folder: Path) -> int:
         return int(db.execute("SELECT count(*) FROM answers").fetchone()[0])
 
 
+@pytest.mark.battery  # how many answers a pass tells at once depends on the processor
 @pytest.mark.models
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("threads", [1, 2])  # from two on, two passes are computed at the same time
