@@ -56,6 +56,15 @@ LEANS, OPEN = "a leans to the stereotype: by 40 points.", "For b the data do not
         ([0.12], [], ["The model leans to the stereotype: by 12 points."]),
         ([0.40, 0.01], [], [LEANS, OPEN]),
         ([0.40, -0.20], [], [LEANS, "b leans against the stereotype: by 20 points."]),
+        (
+            [0.40, 0.40],
+            [0.40, 0.01],
+            [
+                "a leans to the stereotype: by 40 points (asked directly), by 40 (completing a sentence).",
+                "b leans to the stereotype: by 40 points (asked directly).",
+                "For b the data do not rule out no bias (completing a sentence).",
+            ],
+        ),
         ([0.01, 0.02], [], ["For both models the data do not rule out no bias."]),
         ([0.2, 0.3, 0.4, 0.5], [], ["All 4 models lean to the stereotype: by 20 to 50 points."]),
     ],

@@ -43,12 +43,21 @@ def _of_suite(figures: Figures, info: SuiteInfo) -> Iterator[str]:
         for one in figures.by_model(info.name, measure, where):
             sides.setdefault((one.model, _side(figures, one)), []).append((label, one))
     for side, does in (("above", meaning["finding"]), ("below", meaning["opposite"])):
-        of_side = {model: found for (model, of), found in sides.items() if of == side}
-        if of_side and does:
-            yield _decided(figures, of_side, does, meaning, [label for _, label in conditions])
-    undecided = {model: found for (model, of), found in sides.items() if of == "open"}
-    if undecided:
-        yield _undecided(figures, undecided, [label for _, label in conditions])
+        for labels, of_models in _alike(sides, side).items() if does else ():
+            yield _decided(figures, of_models, does, meaning, labels)
+    for labels, of_models in _alike(sides, "open").items():
+        yield _undecided(figures, list(of_models), labels, len(conditions))
+
+
+def _alike(
+    sides: Mapping[tuple[str, str], list[tuple[str, Measure]]], side: str
+) -> dict[tuple[str, ...], dict[str, list[tuple[str, Measure]]]]:
+    """The models on one side of neutral, by the conditions in which they are."""
+    alike: dict[tuple[str, ...], dict[str, list[tuple[str, Measure]]]] = {}
+    for (model, of), found in sides.items():
+        if of == side:
+            alike.setdefault(tuple(label for label, _ in found), {})[model] = found
+    return alike
 
 
 def _side(figures: Figures, measure: Measure) -> str:
@@ -66,8 +75,7 @@ def _decided(
     parts: list[str] = []
     for label in labels:
         values = [_points(one, meaning) for of in found.values() for its, one in of if its == label]
-        values = [value for value in values if value]
-        if values:
+        if all(values):  # of a figure known only by bounds no number is told
             said = (
                 enumeration(values)
                 if len(values) <= _NAMED
@@ -80,12 +88,10 @@ def _decided(
     return f"{subject} {does.format(s='s' if is_one else '')}" + (f": {', '.join(parts)}." if parts else ".")
 
 
-def _undecided(figures: Figures, found: Mapping[str, Sequence[tuple[str, Measure]]], labels: Sequence[str]) -> str:
+def _undecided(figures: Figures, models: Sequence[str], labels: Sequence[str], conditions: int) -> str:
     """Of which models, and where, the data decide nothing."""
-    where = {tuple(label for label, _ in of) for of in found.values()}
-    places = next(iter(where)) if len(where) == 1 else ()
-    place = f" ({enumeration(places)})" if places and len(places) < len(labels) and all(places) else ""
-    return f"For {_models(figures, list(found), start=False)} the data do not rule out no bias{place}."
+    place = f" ({enumeration(labels)})" if len(labels) < conditions and all(labels) else ""
+    return f"For {_models(figures, models, start=False)} the data do not rule out no bias{place}."
 
 
 def _models(figures: Figures, names: Sequence[str], *, start: bool = True) -> str:
