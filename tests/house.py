@@ -1,24 +1,42 @@
-"""Size and structure of the code, before and after its move into folders: `python -m tests.house`.
+"""Lines of each part beside its budget, and the graph of imports: `python -m tests.house`.
 
-It prints a table and never fails: figures to look at, not limits. What must hold (no circle of imports, layers) is
-tested in `tests/test_imports.py`. The figures before, made by this script on the older tree, are in
-`house_before.json`.
+It prints a table and never fails. What must hold (no circle of imports, layers) is tested in `tests/test_imports.py`.
 """
 
 from __future__ import annotations
 
-import argparse
 import ast
-import json
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).parent.parent
-BEFORE = Path(__file__).with_name("house_before.json")
 PACKAGES = ("audit", "backends", "suites")
-REPEATED = 6  # so many equal lines in a row are a run that stands twice
+BUDGETS = {
+    "backends/transformers backends/local": 5500,
+    "backends/llamacpp": 800,
+    "backends/vllm": 600,
+    "backends/classifiers backends/reading": 900,
+    "backends/openai backends/anthropic backends/http": 4600,
+    "backends": 14500,
+    "suites/common suites/kinds": 2400,
+    "suites/custom": 1600,
+    "suites/occugender": 700,
+    "suites/debiasing": 900,
+    "suites/mgbr": 1900,
+    "suites/genderpair": 1600,
+    "suites/benchmarks": 1800,
+    "suites": 11500,
+    "audit/analysis": 4200,
+    "audit/store": 2200,
+    "audit/collect": 1600,
+    "audit/prepare audit/config": 1900,
+    "audit/run audit/results audit/api": 2400,
+    "audit/report": 5500,
+    "audit/cli": 1100,
+    "audit/schedule": 400,
+    "audit": 19500,
+    "tests": 30000,
+}
 
 Graph = Mapping[str, set[str]]
 
@@ -94,138 +112,16 @@ def circles(graph: Graph) -> list[list[str]]:
     return found
 
 
-def depth(graph: Graph) -> int:
-    """Modules on the longest chain of imports; those of a circle count as one."""
-    group = {name: members[0] for members in circles(graph) for name in members}
-    merged: dict[str, set[str]] = {}
-    for name, imported in graph.items():
-        own = group.get(name, name)
-        merged.setdefault(own, set()).update({group.get(other, other) for other in imported} - {own})
-    depths: dict[str, int] = {}
-
-    def below(node: str) -> int:
-        if node not in depths:
-            depths[node] = 1 + max((below(other) for other in merged[node]), default=0)
-        return depths[node]
-
-    return max(map(below, merged), default=0)
-
-
-def measure(root: Path) -> dict[str, Any]:
-    """All figures of a tree."""
-    figures: dict[str, Any] = {}
-    everything: dict[str, Path] = {}
-    folders: dict[str, int] = {}
-    for package in PACKAGES:
-        files = modules(root, package)
-        everything |= files
-        figures[f"{package}: lines"] = sum(_lines(path) for path in files.values())
-        figures[f"{package}: files"] = len(files)
-        figures[f"{package}: modules at its top level"] = sum(path.parent == root / package for path in files.values())
-        rooms = Counter(path.parent for path in files.values() if path.name != "__init__.py")
-        folders |= {str(folder.relative_to(root)): count for folder, count in sorted(rooms.items())}
-    figures["lines without tests"] = sum(figures[f"{package}: lines"] for package in PACKAGES)
-    figures["lines of code alone"] = sum(map(_code_lines, everything.values()))
-    figures["test lines"] = sum(_lines(path) for path in (root / "tests").rglob("*.py"))
-    inside = import_graph(modules(root, "audit"))
-    figures["audit: imports inside"] = sum(map(len, inside.values()))
-    figures["audit: modules on the longest chain of imports"] = depth(inside)
-    figures["circles of imports"] = len(circles(import_graph(everything)))
-    functions = [_function(name, node) for name, path in everything.items() for node in _functions(path)]
-    figures["functions"] = len(functions)
-    longest = max(functions, key=lambda f: f["lines"])
-    figures["longest function"] = f"{longest['lines']} lines, {longest['parameters']} parameters"
-    figures["longest function: name"] = longest["name"]
-    figures["functions over 60 lines"] = sum(f["lines"] > 60 for f in functions)
-    widest = max((f for f in functions if not f["constructor"]), key=lambda f: f["parameters"])
-    figures["most parameters, constructors apart"] = f"{widest['parameters']} ({widest['name']})"
-    figures["functions over 8 parameters, constructors apart"] = sum(
-        f["parameters"] > 8 and not f["constructor"] for f in functions
-    )
-    name, path = max(everything.items(), key=lambda found: _lines(found[1]))
-    figures["largest module"] = f"{_lines(path)} lines ({name})"
-    figures["public names at module level"] = sum(_public(path) for path in everything.values())
-    figures[f"runs of {REPEATED} lines that stand twice"] = _repeated(everything.values())
-    tests = [node.name for path in (root / "tests").rglob("test_*.py") for node in _functions(path)]
-    figures["test names over 60 characters"] = sum(len(n) > 60 for n in tests if n.startswith("test_"))
-    figures |= {f"modules in {folder}": count for folder, count in folders.items()}
-    return figures
-
-
-def _lines(path: Path) -> int:
-    return path.read_text("utf-8").count("\n")
-
-
-def _code_lines(path: Path) -> int:
-    """Lines without blanks, comments and docstrings."""
-    text = path.read_text("utf-8")
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    found = (node.body[0] for node in ast.walk(ast.parse(text)) if isinstance(node, documented) and node.body)
-    written = [one for one in found if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)]
-    docstrings = {line for one in written for line in range(one.lineno, (one.end_lineno or one.lineno) + 1)}
-    lines = enumerate(text.splitlines(), 1)
-    return sum(n not in docstrings and bool(line.strip()) and line.strip()[0] != "#" for n, line in lines)
-
-
-def _functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
-
-
-def _function(module: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, Any]:
-    """Lines of code: decorators and the docstring are left out."""
-    body = node.body[1:] if ast.get_docstring(node) is not None and len(node.body) > 1 else node.body
-    given = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
-    command = module.startswith("audit.cli")  # the parameters of a command are its options
-    return {
-        "name": f"{module}.{node.name}",
-        "lines": (node.end_lineno or 0) - body[0].lineno + 1,
-        "parameters": sum(name not in ("self", "cls") for name in given),
-        "constructor": node.name == "__init__" or command,
-    }
-
-
-def _public(path: Path) -> int:
-    tree = ast.parse(path.read_text("utf-8"))
-    named = [n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
-    named += [t.id for n in tree.body if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)]
-    return sum(not name.startswith("_") for name in named)
-
-
-def _repeated(paths: Any) -> int:
-    """Segments of equal lines (blanks, comments and imports left out) that occur in more than one place."""
-    windows: Counter[tuple[str, ...]] = Counter()
-    texts = []
-    for path in paths:
-        lines = [line.strip() for line in path.read_text("utf-8").splitlines()]
-        kept = [line for line in lines if line and not line.startswith(("#", "import ", "from ", '"""'))]
-        texts.append(kept)
-        windows.update(tuple(kept[i : i + REPEATED]) for i in range(len(kept) - REPEATED + 1))
-    runs = 0
-    for kept in texts:
-        inside = False
-        for i in range(len(kept) - REPEATED + 1):
-            twice = windows[tuple(kept[i : i + REPEATED])] > 1
-            runs += twice and not inside
-            inside = twice
-    return runs
+def lines(folder: Path) -> int:
+    """Python lines below a folder, with docstrings and blanks."""
+    return sum(path.read_text("utf-8").count("\n") for path in folder.rglob("*.py"))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("root", nargs="?", type=Path, default=ROOT, help="the tree to measure")
-    parser.add_argument("--write", type=Path, help="write the figures to this JSON file instead")
-    options = parser.parse_args()
-    now = measure(options.root)
-    if options.write:
-        options.write.write_text(json.dumps(now, indent=1) + "\n")
-        return
-    before = json.loads(BEFORE.read_text())
-    width = max(map(len, now))
-    print(f"{'':{width}}  {'before':>44}  {'now':>44}")
-    for name in dict.fromkeys((*before, *now)):
-        print(f"{name:{width}}  {before.get(name, '')!s:>44}  {now.get(name, '')!s:>44}")
+    width = max(map(len, BUDGETS))
+    print(f"{'':{width}}  {'lines':>6}  {'budget':>6}")
+    for folders, budget in BUDGETS.items():
+        print(f"{folders:{width}}  {sum(lines(ROOT / folder) for folder in folders.split()):6}  {budget:6}")
 
 
 if __name__ == "__main__":

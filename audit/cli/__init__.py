@@ -7,6 +7,7 @@ the exit code. Commands import what they need when they are called, so that `aud
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -14,11 +15,17 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Entry point. Ctrl-C ends it quietly, even while modules are still being imported."""
-    try:
-        from audit.cli.app import run_command
+    """Run the command `audit` in this process.
 
-        run_command(arguments)
-    except KeyboardInterrupt:
-        os.write(2, b"Interrupted.\n")
-        raise SystemExit(130) from None
+    Ctrl-C exits with 130 at once, until a run's own handler ends it in order. An exception instead would be printed
+    where Python cannot raise it, as in the callbacks of imports.
+    """
+    signal.signal(signal.SIGINT, _exit_interrupted)
+    from audit.cli.app import run_command
+
+    run_command(arguments)
+
+
+def _exit_interrupted(_number: int, _frame: object) -> NoReturn:
+    os.write(2, b"Interrupted.\n")
+    os._exit(130)
