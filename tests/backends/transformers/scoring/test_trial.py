@@ -114,7 +114,7 @@ def test_the_tiny_copy_of_a_large_config_has_every_kind_of_layer_and_short_windo
 
 @pytest.mark.models
 def test_gemma_in_bfloat16_takes_the_tree() -> None:
-    """Its log-probabilities of random tokens round by 0.15 nats by the tree, and by 0.18 in plain passes."""
+    """Its log-probabilities of random tokens, of 19 nats, round by 0.2 on some processors; padding moves none."""
     assert HFBackend(gemma3_path(), dtype="bfloat16", device="cpu", threads=1).load().scorer.route == "tree"
 
 
