@@ -31,7 +31,7 @@ from backends.errors import LONGEST_ASKED_PAUSE, BackendError, StoppedError
 log = logger("scheduler")
 
 CHUNK = 256  # questions that are leased at a time
-PROGRESS_SECONDS = 0.1
+PROGRESS_SECONDS, LONGEST_SILENCE_SECONDS = 0.1, 2.0  # between reports: at least, and at most
 FIRST_POLL_SECONDS, LONGEST_POLL_SECONDS = 0.05, 2.0  # between look-ups of questions that other audits are asking
 
 _Batches = Callable[[], Awaitable[Sequence[Ask]]]
@@ -59,7 +59,7 @@ class JobRun:
             multiplier=retry.first_wait, max=retry.longest_wait, jitter=retry.first_wait
         )
         self._refusing_since = math.inf  # when the endpoint began to return nothing but 429
-        self._reported = -math.inf
+        self._reported, self._answered_at = -math.inf, time.monotonic()
 
     def halt(self, reason: str) -> None:
         """Send no new requests. Those in flight may end; a local model ends after the step that it computes."""
@@ -79,6 +79,7 @@ class JobRun:
             return
         started = time.monotonic()
         self._report(now=True)
+        beat = asyncio.create_task(self._report_while_waiting())
         try:
             async with asyncio.timeout(None) as self._deadline:
                 await self._work_through(self._next_questions)
@@ -88,6 +89,7 @@ class JobRun:
         except TimeoutError:
             log.warning("cut off", model=self.job.name)
         finally:
+            beat.cancel()
             out = self.outcome
             if self.job.done + out.answered + out.failed + out.cached == out.items:
                 out.stopped = None if not out.failed else out.stopped  # the stop came when nothing was left to ask
@@ -98,6 +100,11 @@ class JobRun:
             if self._halted.done():  # another audit may be waiting for these questions, and can ask them now
                 with contextlib.suppress(StoreError):
                     await self._store.leases.release(ask.keyed for ask in self.job.asks)
+
+    async def _report_while_waiting(self) -> None:
+        while True:
+            await asyncio.sleep(LONGEST_SILENCE_SECONDS)
+            self._report()
 
     async def _work_through(self, batches: _Batches) -> None:
         # A local model computes the next batch while the last one is being stored.
@@ -245,6 +252,7 @@ class JobRun:
 
     async def _keep(self, ended: Sequence[tuple[Ask, Answer]]) -> None:
         """Store finished requests, then count them. The breaker is checked before the slow write."""
+        self._answered_at = time.monotonic()
         for _, answer in ended:
             if reason := self._breaker.update(answer if isinstance(answer, BackendError) else None):
                 self.halt(reason)
@@ -302,7 +310,8 @@ class JobRun:
             note = note or ("it could not be loaded" if out.unloaded else "")
             done = self.job.done + out.cached + out.answered + out.failed
             cost = backend.spent() if isinstance(backend, SupportsPrices) else None
-            self._on_event(Progress(out.name, done, out.items, out.cached, out.retried, out.failed, note, cost))
+            waited = self._reported - self._answered_at
+            self._on_event(Progress(out.name, done, out.items, out.cached, out.retried, out.failed, note, cost, waited))
 
 
 def outcome_of(job: Job) -> Outcome:

@@ -80,6 +80,7 @@ class Progress:
     """How far a job has got, in items; ``note`` says what it waits for.
 
     ``total`` is None if unknown. ``cost`` so far, in the currency of the backend's prices; None where it has none.
+    ``waited``: seconds since the last answer.
     """
 
     job: str
@@ -90,6 +91,7 @@ class Progress:
     failed: int
     note: str = ""
     cost: float | None = None
+    waited: float = 0.0
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from audit.collect.jobs import Progress as JobProgress
 
 _LINE_SECONDS = 10.0  # between two lines; the first ones come sooner
+_LONG_WAIT = 2.0  # for an answer, from which on it is said
 _FEW = 10  # first answers that say nothing of the speed
 #: Loading can take minutes, in which nothing else changes.
 _NO_ANSWER_YET = ", no answer yet (a local model is loaded and tried first)"
@@ -134,4 +135,6 @@ class Display:
             said += f" ({event.note})"
         elif event.total is not None and event.done == event.cached < event.total:
             said += _NO_ANSWER_YET
+        if event.waited >= _LONG_WAIT:
+            said += f", waiting for {duration(event.waited)}"
         return said

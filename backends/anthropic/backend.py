@@ -10,7 +10,7 @@ from pydantic import AfterValidator
 from backends.anthropic.client import MessagesClient
 from backends.errors import ConfigError
 from backends.http.client import HttpClient
-from backends.http.options import Headers, Url, Variables
+from backends.http.options import Headers, Url, Variable
 from backends.openai.backend import OpenAIBackend
 from backends.openai.options import OpenAIOptions
 
@@ -27,7 +27,7 @@ class AnthropicOptions(OpenAIOptions):
     """`OpenAIOptions` with Anthropic's address and key. ``reasoning_effort`` is sent as ``output_config.effort``."""
 
     base_url: Url = "https://api.anthropic.com/v1"
-    api_key_env: Variables = "ANTHROPIC_API_KEY"
+    api_key_env: Variable = "ANTHROPIC_API_KEY"
     key_header: str = "x-api-key"
     headers: Annotated[Headers, AfterValidator(_with_version)] = _VERSION
 

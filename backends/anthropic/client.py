@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from backends.errors import BackendError
-from backends.http.client import Accept, HttpClient
+from backends.http.client import HttpClient
 from backends.reading.reasoning import HIDDEN
 
 #: Parameters that the API lacks. A request with one of them is refused here, before it costs anything.
@@ -29,13 +29,11 @@ _DEFAULT_MAX_TOKENS = 4096
 class MessagesClient(HttpClient):
     """An `HttpClient` that sends chats to ``/messages`` and returns the answers in OpenAI's format."""
 
-    async def post(self, path: str, payload: dict[str, Any], *, accept: Accept = lambda _: None) -> dict[str, Any]:
+    async def post(self, path: str, payload: dict[str, Any]) -> dict[str, Any]:
         if not path.endswith("chat/completions"):
             raise BackendError("not_found", f"Anthropic's API has no {path.strip('/')}")
         path = f"{path.removesuffix('chat/completions')}messages"
-        answer = chat_response(await super().post(path, message_request(payload)))
-        accept(answer)
-        return answer
+        return chat_response(await super().post(path, message_request(payload)))
 
 
 def message_request(payload: Mapping[str, Any]) -> dict[str, Any]:

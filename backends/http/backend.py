@@ -14,7 +14,7 @@ import httpx
 
 from backends.base import Answer, Backend, Request, Response
 from backends.errors import BackendError
-from backends.http.client import Accept, HttpClient
+from backends.http.client import HttpClient
 from backends.http.errors import UnsentError
 from backends.http.options import HttpOptions
 from backends.http.usage import Usage
@@ -75,7 +75,7 @@ class HttpBackend(Backend):
     async def answer(self, request: Request) -> Response:
         """The answer to one request. Raises `BackendError`."""
 
-    async def post(self, path: str, body: dict[str, Any], *, accept: Accept = lambda _: None) -> dict[str, Any]:
+    async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """The JSON reply to ``body``, paid within ``max_cost``. Raises `BackendError`.
 
         ``body`` and the reply's ``usage`` are counted in OpenAI's terms (`Usage`).
@@ -84,7 +84,7 @@ class HttpBackend(Backend):
         reply: dict[str, Any] | None = None
         charged = True
         try:
-            reply = await self.client.post(path, body, accept=accept)
+            reply = await self.client.post(path, body)
         except BackendError as error:
             charged = error.kind in MAY_BE_CHARGED and not isinstance(error, UnsentError)
             raise

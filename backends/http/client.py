@@ -7,24 +7,19 @@ the host that it was given for.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import itertools
 import json
 import os
 import re
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx
 
 from backends.errors import BackendError, ConfigError
 from backends.http import errors as http_errors
 from backends.http.keys import NO_KEY_SENT_HINT, Credential
-
-T = TypeVar("T")
-Accept = Callable[[dict[str, Any]], None]
 
 #: Seconds to connect. A server of plain http may wait for ever for the rest of what begins as TLS.
 _CONNECTED_WITHIN = 15.0
@@ -89,14 +84,6 @@ class ConnectionOptions:
         return context
 
 
-class _RefusedKeyError(Exception):
-    """A server's refusal of a request with this key or token."""
-
-    def __init__(self, key: str, error: BackendError) -> None:
-        super().__init__(error.message)
-        self.key, self.error = key, error
-
-
 class HttpClient:
     """Sends requests to one server and returns JSON, or raises `BackendError`.
 
@@ -131,88 +118,78 @@ class HttpClient:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._slots = asyncio.Semaphore(max_connections)
 
-    async def post(self, path: str, payload: dict[str, Any], *, accept: Accept = lambda _: None) -> dict[str, Any]:
-        """The JSON object that answers ``payload``; ``accept`` raises `BackendError` for one that cannot be its."""
-        content = json.dumps(payload).encode()
-        answer = await self._json("POST", path, content, {"Content-Type": "application/json"})
-        try:
-            accept(answer)
-        except BackendError as error:
-            if error.kind == "inconsistent":
-                await self.close()  # its connection may be out of step: the next answer on it would be another's too
-            raise
-        return answer
+    async def post(self, path: str, payload: dict[str, Any]) -> dict[str, Any]:
+        """The JSON object that answers ``payload``."""
+        return await self._json("POST", path, json.dumps(payload).encode(), "application/json")
 
     async def get(self, path: str) -> dict[str, Any]:
         """The JSON object at a path."""
-        return await self._json("GET", path, b"", {})
+        return await self._json("GET", path)
 
     async def upload(self, path: str, name: str, content: bytes, fields: Mapping[str, str]) -> dict[str, Any]:
         """The JSON object that answers the upload of one file."""
         form = httpx.Request("POST", self.base_url, data=fields, files={"file": (name, content, "application/jsonl")})
-        return await self._json("POST", path, form.read(), {"Content-Type": form.headers["content-type"]})
+        return await self._json("POST", path, form.read(), form.headers["content-type"])
 
     async def download(self, path: str, longest: int) -> bytes:
         """The content at a path, at most ``longest`` bytes, with keys removed."""
-
-        async def content() -> bytes:
-            async with self._exchange("GET", path, b"", {}) as response:
-                body = await _body(response, longest)
-                if response.status_code != 200:
-                    raise self._failure(response, body)
-            return body
-
-        body = await self._with_keys(content)
+        _, body = await self._exchange("GET", path, longest=longest)
         return self._key.redact(body.decode("utf-8", "replace"), words=False).encode()
 
-    async def _json(self, method: str, path: str, content: bytes, headers: Mapping[str, str]) -> dict[str, Any]:
-        async def answer() -> dict[str, Any]:
-            async with self._exchange(method, path, content, headers) as response:
-                return self._parsed(response, await _body(response, MAX_BODY_BYTES))
+    async def _json(self, method: str, path: str, content: bytes = b"", kind: str = "") -> dict[str, Any]:
+        response, body = await self._exchange(method, path, content, {"Content-Type": kind} if kind else {})
+        try:
+            answer = json.loads(self._key.redact(body.decode("utf-8", "replace"), words=False))
+        except (ValueError, RecursionError):
+            raise BackendError("malformed", f"{len(body)} bytes that are not JSON", retryable=True) from None
+        if not isinstance(answer, dict):
+            raise BackendError("malformed", "JSON that is not an object", retryable=True)
+        failed = http_errors.from_error_body(answer, response.headers)
+        if failed is not None:
+            raise failed
+        return answer
 
-        return await self._with_keys(answer)
-
-    async def _with_keys(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """What ``ask`` gives. A key that is refused is replaced by the next, a token by a renewed one."""
-        for attempt in itertools.count():
-            try:
-                return await ask()
-            except _RefusedKeyError as refusal:
-                if not await asyncio.to_thread(self._key.has_another, refusal.key, refusal.error, attempt):
-                    raise refusal.error from None
-        raise AssertionError("it either answers or is refused")
-
-    @contextlib.asynccontextmanager
     async def _exchange(
-        self, method: str, path: str, content: bytes, headers: Mapping[str, str]
-    ) -> AsyncIterator[httpx.Response]:
-        """One request, its failures as `BackendError`, `_RefusedKeyError` among them."""
+        self,
+        method: str,
+        path: str,
+        content: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        longest: int = MAX_BODY_BYTES,
+    ) -> tuple[httpx.Response, bytes]:
+        """A response with status 200, and its body. A token that is refused is renewed once."""
         url = f"{self._root}{path}" if path.startswith("/") else f"{self.base_url}/{path}"
-        key: str | None = None
         self._connected()
         try:
             async with self._slots:  # waiting for one's turn is no delay of the server's
                 # Read now: a token may end during the wait.
                 key = await asyncio.to_thread(self._key.read) if self._key.ends else self._key.read()
-                self.requests += 1
-                sent = {**self._options.headers, **headers, **self._key_header(key)}
-                query = dict(self._options.query) or None
-                async with (
-                    asyncio.timeout(self._timeout),
-                    self._connected().stream(method, url, content=content, params=query, headers=sent) as response,
-                ):
-                    yield response
-        except BackendError as error:
-            if key and error.kind in ("auth", "quota"):
-                raise _RefusedKeyError(key, error) from None
-            if error.kind == "auth" and not self._key.ends:
-                raise BackendError("auth", f"{error.message}; {self._key.missing()}", hint=NO_KEY_SENT_HINT) from None
-            raise
+                response, body = await self._sent(method, url, content, headers, key, longest)
+                renewed = None
+                if response.status_code in (401, 403) and self._key.ends:
+                    renewed = await asyncio.to_thread(self._key.renewed, key or "")
+                if renewed:
+                    response, body = await self._sent(method, url, content, headers, renewed, longest)
         except TimeoutError:
             message = f"no complete answer within {self._timeout:g} s from {url}"
             raise BackendError("timeout", message, retryable=True) from None
         except (httpx.HTTPError, httpx.InvalidURL, httpx.CookieConflict, httpx.StreamError) as error:
             raise http_errors.from_exception(error, url, self._options.proxy_shown) from None
+        if response.status_code != 200:
+            raise self._failure(response, body, key)
+        return response, body
+
+    async def _sent(
+        self, method: str, url: str, content: bytes, headers: Mapping[str, str] | None, key: str | None, longest: int
+    ) -> tuple[httpx.Response, bytes]:
+        self.requests += 1
+        sent = {**self._options.headers, **(headers or {}), **self._key_header(key)}
+        query = dict(self._options.query) or None
+        async with (
+            asyncio.timeout(self._timeout),
+            self._connected().stream(method, url, content=content, params=query, headers=sent) as response,
+        ):
+            return response, await _body(response, longest)
 
     def _key_header(self, key: str | None) -> dict[str, str]:
         name = self._options.key_header
@@ -224,28 +201,18 @@ class HttpClient:
         if client is not None and self._loop is asyncio.get_running_loop():
             await client.aclose()
 
-    def _parsed(self, response: httpx.Response, body: bytes) -> dict[str, Any]:
-        if response.status_code != 200:
-            raise self._failure(response, body)
-        text = body.decode("utf-8", "replace")
-        try:
-            answer = json.loads(self._key.redact(text, words=False))
-        except (ValueError, RecursionError):
-            raise BackendError("malformed", f"{len(body)} bytes that are not JSON", retryable=True) from None
-        if not isinstance(answer, dict):
-            raise BackendError("malformed", "JSON that is not an object", retryable=True)
-        failed = http_errors.from_error_body(answer, response.headers)
-        if failed is not None:
-            raise failed
-        return answer
-
-    def _failure(self, response: httpx.Response, body: bytes) -> BackendError:
+    def _failure(self, response: httpx.Response, body: bytes, key: str | None) -> BackendError:
         # Redacted before the message is shortened: a cut through a key would leave its start.
         message = self._key.redact(http_errors.message_of(body, longest=2**14))
         error = http_errors.from_status(response.status_code, response.headers, message)
-        if error.kind == "auth" and (source := self._key.source()):
-            return BackendError("auth", error.message, hint=f"Check {source}, and what it may be used for")
-        return error
+        if error.kind != "auth":
+            return error
+        source = self._key.source()
+        if not key:
+            why = f"{source} is empty or not set" if source else "api_key_env names none"
+            return BackendError("auth", f"{error.message}; no key was sent: {why}", hint=NO_KEY_SENT_HINT)
+        hint = f"Check {source}, and what it may be used for" if source else error.hint
+        return BackendError("auth", error.message, hint=hint)
 
     def _connected(self) -> httpx.AsyncClient:
         loop = asyncio.get_running_loop()

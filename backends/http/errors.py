@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import ssl
 from collections.abc import Mapping, Sequence
@@ -15,17 +14,14 @@ from backends.errors import BackendError, ErrorKind
 from backends.http.retries import seconds_to_wait
 from backends.reading.reasoning import UnfinishedThoughtError
 
-#: For each exception of httpx: kind, retryable. The nearest class in the exception's ancestry applies.
+#: For each exception of httpx: kind, retryable. The first class that fits applies.
 ERROR_OF_EXCEPTION: Mapping[type[Exception], tuple[ErrorKind, bool]] = {
     httpx.TimeoutException: ("timeout", True),
     httpx.NetworkError: ("connection", True),
     httpx.RemoteProtocolError: ("connection", True),
-    httpx.LocalProtocolError: ("internal", False),
-    httpx.ProxyError: ("bad_request", False),
-    httpx.UnsupportedProtocol: ("bad_request", False),
-    httpx.TooManyRedirects: ("bad_request", False),
     httpx.DecodingError: ("malformed", True),
-    httpx.HTTPStatusError: ("server", False),
+    httpx.LocalProtocolError: ("internal", False),
+    httpx.HTTPError: ("bad_request", False),
     httpx.InvalidURL: ("bad_request", False),
     httpx.CookieConflict: ("internal", False),
     httpx.StreamError: ("internal", False),
@@ -34,9 +30,6 @@ ERROR_OF_EXCEPTION: Mapping[type[Exception], tuple[ErrorKind, bool]] = {
 MAX_MESSAGE_CHARS = 240
 #: Codes in front of a sentence that repeats them.
 _CODES = re.compile(r"^(?:[a-z]+(?:_[a-z]+)+ )+(?=[A-Z`'])")
-#: Environment variables that commonly hold a proxy.
-_PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "HTTP_PROXY", "http_proxy")
-
 #: Money that is used up, which Anthropic and OpenAI say by a 400 (continuedev/continue #5499).
 _NO_CREDIT = re.compile(r"credit balance is too low|billing.{0,6}hard.{0,6}limit|insufficient.{0,6}balance", re.I)
 _QUOTA = re.compile(r"insufficient_quota|quota|billing|credit|balance", re.I)
@@ -75,49 +68,30 @@ def from_exception(error: Exception, url: str = "", proxy: str = "") -> BackendE
     ``proxy`` names the proxy that requests go through, without its password.
     """
     failed = UnsentError if isinstance(error, _NEVER_SENT) else BackendError
-    for ancestor in type(error).__mro__:
-        if ancestor in ERROR_OF_EXCEPTION:
-            kind, retryable = ERROR_OF_EXCEPTION[ancestor]
-            break
-    else:
-        return BackendError("internal", f"unexpected {type(error).__name__}")
-    at = f" at {url}" if url else ""
-    reason = ""
+    kind, retryable = next(
+        (meaning for known, meaning in ERROR_OF_EXCEPTION.items() if isinstance(error, known)),
+        ("internal", False),
+    )
+    reason, hint = message_of(str(error).encode(), longest=80), ""
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
+        hint = "Check proxy, and that it is running" if proxy else "Check base_url, and that the server is running"
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
-            return failed(
-                "connection",
-                f"the certificate{at} is not trusted ({cause.verify_message})",
-                hint="Check the host name; for a private authority, set ca_bundle to the file of its certificate",
-            )
-        if isinstance(cause, ssl.SSLError):
-            hint = "If it speaks plain http, write http:// in base_url"
-            return failed("connection", f"no TLS{at} ({cause.reason or 'handshake failed'})", hint=hint)
-        if isinstance(cause, OSError) and cause.strerror:
-            reason = f" ({cause.strerror})"
+            hint, retryable = "For a private authority, set ca_bundle to the file of its certificate", False
+            reason = f"the certificate is not trusted: {cause.verify_message}"
+        elif isinstance(cause, ssl.SSLError):
+            retryable = False
+        elif isinstance(cause, OSError) and cause.strerror:
+            reason = cause.strerror
         cause = cause.__cause__ or cause.__context__
-    hint = ""
-    match error:
-        case httpx.ConnectError() | httpx.ConnectTimeout() if proxy:  # only the proxy is connected to
-            at, hint = f" at the proxy {proxy}, on the way to {url}", "Check proxy, and that it is running"
-        case httpx.ConnectTimeout() if url.startswith("https://"):
-            hint = f"{_hint_of_connection()}; if it speaks plain http, write http:// in base_url"
-        case httpx.ConnectError() | httpx.ConnectTimeout():
-            hint = _hint_of_connection()
-        case httpx.ProxyError():
-            # httpx's text is the proxy's status line.
-            reason, hint = f" ({message_of(str(error).encode(), longest=80)})", "Check proxy and its credentials"
-        case httpx.RemoteProtocolError() if url.startswith("http://"):
-            reason, hint = " (no answer in HTTP)", "If it speaks TLS, write https:// in base_url"
-    return failed(kind, f"{type(error).__name__}{reason}{at}", retryable=retryable, hint=hint)
-
-
-def _hint_of_connection() -> str:
-    """What may help if no connection can be made. A proxy from the environment is used only if the user names it."""
-    named = next((name for name in _PROXIES if os.environ.get(name)), None)
-    proxy = f'; this machine has a proxy: proxy="{named}" would use it' if named else ""
-    return f"Check base_url, and that the server is running{proxy}"
+    through = f" by the proxy {proxy}" if proxy else ""
+    return failed(
+        kind,
+        f"{type(error).__name__} at {url}{through}" + (f": {reason}" if reason else ""),
+        retryable=retryable,
+        hint=hint,
+    )
 
 
 def from_status(status: int, headers: Mapping[str, str], text: str) -> BackendError:
@@ -151,7 +125,7 @@ def from_status(status: int, headers: Mapping[str, str], text: str) -> BackendEr
         case 429:
             return BackendError("rate_limited", message, retryable=True, retry_after=wait)
         case 404 | 405:
-            return BackendError("not_found", message, hint="Check base_url and the model's name")
+            return BackendError("not_found", message, hint="Check base_url (most end in /v1) and the model's name")
         case 408:
             return BackendError("timeout", message, retryable=True, retry_after=wait)
         case 400 | 413 | 422 | 500 if too_long:

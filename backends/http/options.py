@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,29 +13,33 @@ from pydantic import AfterValidator, Field, model_validator
 from backends.errors import ConfigError
 from backends.http.address import REPLICAS, server_url
 from backends.http.client import ConnectionOptions
-from backends.http.keys import VARIABLES, Credential, check_key_for, credential
+from backends.http.keys import VARIABLE, Credential, check_key_for
 from backends.http.usage import PriceTable
 from backends.options import AS_TUPLE, OnError, Options, refused, refused_at
 
-_KEY_HEADERS = frozenset(("authorization", "api-key", "x-api-key", "x-goog-api-key", "proxy-authorization"))
-_KEY_FIELDS = frozenset(("key", "code", "token", "access_token", "api_key", "api-key", "subscription-key", "sig"))
-#: In a body these name keys, and nothing else.
-_KEY_NAMES = frozenset(("authorization", "api_key", "api-key", "apikey", "access_token", "x-api-key"))
+#: Names of keys: what they hold would be in the fingerprint, and so in the store and the report.
+_OF_KEYS = re.compile(r"(proxy-|x-)?(authorization|((goog|subscription)-)?api[-_]?key|access_token)", re.I)
+#: In a query these are keys too.
+_KEY_FIELDS = frozenset(("key", "code", "token", "subscription-key", "sig"))
+
+
+def _without_keys(names: Iterable[str], others: Collection[str] = ()) -> None:
+    for name in names:
+        if _OF_KEYS.fullmatch(name) or name.lower() in others:
+            hint = "Name the key by api_key_env, its header by key_header"
+            raise refused_at((name,), "…", "a field for keys", hint)
 
 
 def _headers(given: Mapping[str, str]) -> Mapping[str, str]:
+    _without_keys(given)
     for name, value in given.items():
-        if name.lower() in _KEY_HEADERS:
-            raise refused_at((name,), "…", "a header for keys", "Name the key by api_key_env, its header by key_header")
         if not name.isascii() or not value.isascii() or not value.isprintable():
             raise refused_at((name,), value, "not a header", "Use printable ASCII")
     return dict(given)
 
 
 def _query(given: Mapping[str, str]) -> Mapping[str, str]:
-    for name in given:
-        if name.lower() in _KEY_FIELDS:
-            raise refused_at((name,), "…", "a field for keys", "Name the key by api_key_env")
+    _without_keys(given, _KEY_FIELDS)
     return dict(given)
 
 
@@ -50,9 +55,7 @@ def _names(given: Any) -> Iterator[str]:
 
 
 def _body(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    for name in _names(given):
-        if name.lower() in _KEY_NAMES:
-            raise refused_at((name,), "…", "a field for keys", "Name the key by api_key_env")
+    _without_keys(_names(given))
     try:
         json.dumps(given, allow_nan=False)
     except (TypeError, ValueError):
@@ -68,9 +71,7 @@ Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False), OnError("not a time
 CostLimit = Annotated[
     float | None, Field(gt=0, allow_inf_nan=False), OnError("not a limit to costs", "Give a number above 0")
 ]
-Variables = Annotated[
-    str | Annotated[tuple[str, ...], AS_TUPLE] | None, VARIABLES, OnError("not a name", "Name environment variables")
-]
+Variable = Annotated[str | None, VARIABLE, OnError("not a text", "Name one environment variable")]
 ModelName = Annotated[str, Field(min_length=1), OnError("not a text", "Name the model as the server knows it")]
 Headers = Annotated[
     Mapping[str, str], AfterValidator(_headers), OnError("not headers", "Write them as a table of texts")
@@ -91,13 +92,12 @@ class HttpOptions(Options):
     base_url : str
         Up to and including the version: ``https://api.openai.com/v1``.
     urls : list of str, optional
-        Instead of ``base_url``: several servers of one model. ``max_in_flight`` applies to each. Whether they serve
-        the same model is verified first, and again when one comes back that was down.
+        Instead of ``base_url``: several servers of one model, asked in turn. ``max_in_flight`` applies to each.
+        Whether they serve the same model is verified first.
     model : str
         Name of the model, as the server knows it.
-    api_key_env : str, list of str or None
-        Environment variable that holds the key; several are used in turn. None (in a file: "") for a server that
-        needs no key.
+    api_key_env : str or None
+        Environment variable that holds the key. None (in a file: "") for a server that needs no key.
     key_file : str or Path, optional
         Instead, a file that holds the key and that only its owner can read (mode 0600).
     token : callable or str, optional
@@ -127,7 +127,7 @@ class HttpOptions(Options):
     base_url: Url | None = None
     urls: Annotated[tuple[Url, ...], AS_TUPLE, REPLICAS] | None = None
     model: ModelName
-    api_key_env: Variables = None
+    api_key_env: Variable = None
     key_file: OptionalPath = None
     token: Callable[[], str] | OptionalText = None
     key_header: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")] = "Authorization"
@@ -158,7 +158,7 @@ class HttpOptions(Options):
     @property
     def key(self) -> Credential:
         """Where the key comes from; read when it is used."""
-        return credential(self.api_key_env, self.key_file, self.token)
+        return Credential(self.api_key_env, self.key_file, self.token)
 
     @property
     def connection(self) -> ConnectionOptions:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import email.utils
 import logging
 import math
-import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import ParamSpec, TypeVar
@@ -21,7 +20,6 @@ _TRANSIENT = ("rate_limited", "timeout", "connection", "server", "malformed")
 #: A busy server refuses some requests of each question: those say nothing against it.
 _ATTEMPTS, _RATE_LIMITED_ATTEMPTS = 4, 12
 _LONGEST_PAUSE = 10.0
-_DOWN = re.compile(r"HTTP 50[234]\b")
 
 log = logging.getLogger(__name__)
 
@@ -42,11 +40,6 @@ async def with_retries(ask: Callable[P, Awaitable[T]], *args: P.args, **options:
         with attempt:
             return await ask(*args, **options)
     raise AssertionError("tenacity either returns or raises")
-
-
-def is_down(error: BackendError) -> bool:
-    """Whether a proxy reports its server as down or restarting. A plain 500 concerns a single request."""
-    return error.kind == "server" and _DOWN.match(error.message) is not None
 
 
 def seconds_to_wait(headers: Mapping[str, str], *, now: Callable[[], float] = time.time) -> float | None:

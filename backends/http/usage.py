@@ -109,9 +109,7 @@ class Usage:
             return 0.0
         prompt = payload.get("prompt")
         prompts = 1
-        if "query" in payload:
-            tokens = sum(len(payload["query"]) + len(item) for item in payload["items"])
-        elif isinstance(prompt, str):
+        if isinstance(prompt, str):
             tokens = _max_tokens(prompt)
         elif prompt is None:
             tokens = sum(len(str(turn["content"]).encode()) + 16 for turn in payload["messages"]) + 64

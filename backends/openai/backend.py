@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import time
@@ -31,15 +32,14 @@ from backends.errors import BackendError, ConfigError
 from backends.http.backend import HttpBackend
 from backends.http.several import SeveralServers
 from backends.openai.batches import MOST_LINES, PRICE, BatchedClient, Journal
-from backends.openai.capabilities import ServerCapabilities
 from backends.openai.costs import ASSUMED, cost_of, highest_cost_of, tokens_of
 from backends.openai.generation import generate
 from backends.openai.look import MOST_REQUESTS, Look, RunChecks, look_at, same_model, stored_look, thorough
 from backends.openai.look.thorough import Experiment
 from backends.openai.options import OpenAIOptions
 from backends.openai.protocol.api import ServerApi
-from backends.openai.response_ids import ModelChangedError
 from backends.openai.scoring import ONE_AT_A_TIME, RemoteTokenizer, score
+from backends.openai.trackers import ModelChangedError
 from backends.telling import tell
 
 _MAX_UNFINISHED_REQUESTS = 256
@@ -81,18 +81,18 @@ class OpenAIBackend(HttpBackend):
         super().__init__(self.options)
         if self.options.batch and self.options.urls:
             raise ConfigError("batch", True, "a batch is one server's", "Give base_url in place of urls, or no batch")
-        self.samples, self._extras = self.options.samples, self.options.extras
+        self.samples = self.options.samples
         self.unverified_since: float | None = None
         self.unverified_reason = _ANOTHER_MODEL
         self._several: SeveralServers | None = None
         if self.options.urls:
-            self._several = SeveralServers([self.connection(url) for url in self.options.urls], self._is_another)
+            self._several = SeveralServers([self.connection(url) for url in self.options.urls])
             self.client = self._several
         self._batched: BatchedClient | None = None
         if self.options.batch:
-            self._batched = BatchedClient(self.client, Journal(self._batch_folder()), self.usage)
+            self._batched = BatchedClient(self.client, Journal(self._batch_folder()))
             self.batch_size = MOST_LINES
-        self.api = ServerApi(self.client, self.model, self.usage, self._extras)
+        self.api = ServerApi(self.client, self.options, self.usage)
         self._look: Look | None = None
         self._looking = asyncio.Lock()
         self._looked_at = 0.0
@@ -148,7 +148,7 @@ class OpenAIBackend(HttpBackend):
             "numbers": look.identity,
             **found.fingerprint(),
             "samples": self.samples if "sampled" in found.routes else None,
-            **self._extras.identity(reasons=found.reasons),
+            **self.options.identity(reasons=found.reasons),
         }
         notes = {
             "server": found.family or "unknown",
@@ -162,7 +162,6 @@ class OpenAIBackend(HttpBackend):
             frozenset(capabilities),
             notes,
             statements=statements,
-            limits=look.limits,
             requests=look.requests,
             absent=absent,
         )
@@ -174,14 +173,13 @@ class OpenAIBackend(HttpBackend):
         """
         async with self._looking:
             if self._look is None:
-                if self._several is None:
-                    look = await self._new_look(say)
-                else:
-                    with self._several.first_alone():
-                        look = await self._new_look(say)
+                first = self._several.clients[0] if self._several is not None else None
+                with self._several.only(first) if self._several and first else contextlib.nullcontext():
+                    look = await look_at(
+                        self.api, samples=self.samples, identity=self._identity(), folder=self._folder(), say=say
+                    )
                 self._use(look)
-                if self._several is not None:
-                    await self._several.verify_all()
+                await self._verify_others(look)
                 self._looked_at = time.time()
             return self._look  # type: ignore[return-value]
 
@@ -192,21 +190,22 @@ class OpenAIBackend(HttpBackend):
         """
         return await thorough(self.api, await self.probe(say), say)
 
-    async def _new_look(self, say: Callable[[str], None]) -> Look:
-        return await look_at(self.api, samples=self.samples, identity=self._identity(), folder=self._folder(), say=say)
+    async def _verify_others(self, look: Look) -> None:
+        """Raise `BackendError` if one of the servers serves another model than the first, or cannot be asked."""
+        if self._several is None:
+            return
+        self.api.tracker.unique = False  # two servers may give the same ids
+        for client in self._several.clients[1:]:
+            with self._several.only(client):
+                if not await same_model(self.api, look):
+                    problem = f"{client.base_url} does not serve the model of {self.base_url}"
+                    raise BackendError("inconsistent", problem, hint="Leave it out of urls, or audit it by itself")
 
     def _use(self, look: Look) -> None:
         self._look, found = look, look.capabilities
         self.api.configure(found)
-        if self._several is not None:
-            self.api.response_ids.unique = False  # two servers may give the same ids
         self._tokenizer = RemoteTokenizer(self.client, self.model, found.family) if found.family is not None else None
         self._checks = RunChecks(self.api, look, self._tokenizer, self.options.tokenizer)
-
-    async def _is_another(self) -> str:
-        """Why the server that the task is pinned to does not serve the model; empty if it does."""
-        assert self._look is not None
-        return "" if await same_model(self.api, self._look) else _ANOTHER_MODEL
 
     async def run(self, batch: Sequence[Request]) -> list[Answer]:
         return await self.run_streaming(batch, lambda *_: None)
@@ -226,11 +225,11 @@ class OpenAIBackend(HttpBackend):
     async def answer(self, request: Request) -> Response:
         if isinstance(request, ClassifyRequest):
             raise BackendError("unsupported", "an OpenAI-style server cannot classify texts")
-        found = (await self.probe()).capabilities
+        await self.probe()
         if self._changed is not None:
             raise BackendError("inconsistent", self._changed.message, hint=self._changed.hint)
         try:
-            response = await self._response(request, found)
+            response = await self._response(request)
             if isinstance(request, ScoreRequest) and self.repeats_itself(request) and self._checks is not None:
                 await self._checks.after(request, response)  # type: ignore[arg-type]
         except ModelChangedError as error:
@@ -242,7 +241,7 @@ class OpenAIBackend(HttpBackend):
             raise
         return response
 
-    async def _response(self, request: ScoreRequest | GenerateRequest, found: ServerCapabilities) -> Response:
+    async def _response(self, request: ScoreRequest | GenerateRequest) -> Response:
         while len(self._unfinished) > _MAX_UNFINISHED_REQUESTS:
             self._unfinished.pop(next(iter(self._unfinished)))
         api = self.api.with_replay_cache(self._unfinished.setdefault(request, {}), request)
@@ -250,9 +249,9 @@ class OpenAIBackend(HttpBackend):
             api = api.in_batches(self._batched)
         response: Response
         if isinstance(request, GenerateRequest):
-            response = await generate(api, found, request)
+            response = await generate(api, request)
         else:
-            response = await score(api, found, request, self._tokenizer, self.samples)
+            response = await score(api, request, self._tokenizer)
         self._unfinished.pop(request, None)
         return response
 
@@ -279,10 +278,8 @@ class OpenAIBackend(HttpBackend):
 
     def drain_ambiguous(self) -> list[Request]:
         """Requests whose response may belong to another request, since the last call."""
-        ids, lists = self.api.response_ids, self.api.lists
-        ambiguous = list(dict.fromkeys([*ids.ambiguous, *lists.ambiguous]))
-        ids.ambiguous, lists.ambiguous = [], []
-        return ambiguous
+        ambiguous, self.api.tracker.ambiguous = self.api.tracker.ambiguous, []
+        return list(dict.fromkeys(ambiguous))
 
     def repeats_itself(self, request: Request) -> bool:
         """True for scores, unless they are counted from drawn answers."""
@@ -304,8 +301,8 @@ class OpenAIBackend(HttpBackend):
     def request_cost(self, request: Request) -> RequestCost:
         """The calls and tokens that ``request`` takes: as the look found, or at most, before there is one."""
         if self._look is None:
-            return highest_cost_of(request, self.samples, self._extras)
-        return cost_of(request, self._look.capabilities, self.samples, self._extras, self._tokenizer is not None)
+            return highest_cost_of(request, self.options)
+        return cost_of(request, self._look.capabilities, self.options, self._tokenizer is not None)
 
     def cost_basis(self) -> str:
         """What the costs go by: a look, or assumptions."""
@@ -335,7 +332,7 @@ class OpenAIBackend(HttpBackend):
     def _identity(self) -> Mapping[str, Any]:
         """What distinguishes the look of this server, model and options from another."""
         named = {"url": self.base_url, "model": self.model, "key": self.key.identity(), "samples": self.samples}
-        return {**named, "engine": self.engine, "extras": self._extras.identity(reasons=True)}
+        return {**named, "engine": self.engine, "extras": self.options.identity(reasons=True)}
 
     def _batch_folder(self) -> Path:
         folder = self._folder() or platformdirs.user_state_path("bias-audit")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -9,10 +10,12 @@ from pydantic import BaseModel, ConfigDict
 from backends.base import Capability, Form
 from backends.openai.quirks import Dialect, LimitName
 
-TextRoute = Literal["logprob_token_ids", "score_endpoint", "prompt_logprobs", "echo", "top_k_ids", "top_k", "sampled"]
+TextRoute = Literal["logprob_token_ids", "prompt_logprobs", "echo", "top_k_ids", "top_k", "sampled"]
 ChatRoute = Literal["rendered", "chat_prefill", "chat_first", "sampled"]
 Prefill = Literal["repeated", "continued", "flags"]
 
+#: About how tokenizers cut a text: words with the space before them, numbers, marks; long words in parts.
+PIECE = re.compile(r"\s?[^\W\d_]{1,12}|\s?\d{1,3}|\s?[^\w\s]+|\s+|_+")
 #: Stands among the refused parameters for a temperature of 0 alone.
 ZERO_TEMPERATURE = "temperature 0"
 #: The fields that may change an answer on any route, and those that matter only for routes that use lists.
@@ -24,7 +27,7 @@ _REFUSED_FIELDS = {"temperature", "top_p", ZERO_TEMPERATURE}
 
 
 class ServerCapabilities(BaseModel):
-    """What the look at a server finds, and the client needs to know. `model_copy` changes a copy.
+    """What a server can do: the look fills it in, and the client reads it with every request.
 
     Attributes
     ----------
@@ -57,7 +60,8 @@ class ServerCapabilities(BaseModel):
     answered_model, answered_provider : str or None
         The names of the model and, behind a gateway, of its provider in the responses.
     refused : tuple of str
-        Chat parameters that it does not accept, as in `Parameters`.
+        Chat parameters that are left out; ``system`` means turns of that role, which are prepended to the next user
+        turn, and `ZERO_TEMPERATURE` a temperature of 0 alone.
     limit_name : str
         Its name for the limit on generated tokens in chats.
     reasons : bool
@@ -68,13 +72,13 @@ class ServerCapabilities(BaseModel):
         Whether its chats are answered by the Responses API alone.
     min_tokens : int
         The fewest tokens that a request may ask for: of a longer answer, the first token's list is read.
-    tokens_per_character, template_tokens : float
-        Of its prompts, and around the turns of a chat, by its own counts; 0 if it gives none.
+    tokens_per_piece, template_tokens : float
+        Of its prompts (`PIECE`), and around the turns of a chat, by its own counts; 0 if it gives none.
     answer_tokens : float
         Of an answer, its thought included, on average; 0 if unknown.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(extra="forbid")
 
     text_route: TextRoute | None = None
     chat_route: ChatRoute | None = None
@@ -100,7 +104,7 @@ class ServerCapabilities(BaseModel):
     opened_before: bool = False
     responses: bool = False
     min_tokens: int = 1
-    tokens_per_character: float = 0.0
+    tokens_per_piece: float = 0.0
     template_tokens: float = 0.0
     answer_tokens: float = 0.0
 

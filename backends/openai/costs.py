@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from backends.base import Prompt, Request, RequestCost, ScoreRequest
-from backends.openai.capabilities import ServerCapabilities
+from backends.openai.capabilities import PIECE, ServerCapabilities
 from backends.openai.generation import choices_of_a_request
-from backends.openai.options import RequestExtras
+from backends.openai.options import OpenAIOptions
 from backends.openai.scoring import tokens_drawn
 from backends.openai.scoring.teacher_forcing import FIRST_K
 
-#: About how tokenizers cut a text: words with the space before them, numbers, marks; long words in parts.
-_PIECE = re.compile(r"\s?[^\W\d_]{1,12}|\s?\d{1,3}|\s?[^\w\s]+|\s+|_+")
 #: What is assumed before anything was asked.
 _CHARACTERS_PER_TOKEN, _TEMPLATE_TOKENS, _CHARACTERS_PER_PIECE = 2.0, 64, 2
-#: Entries of a list that holds the likeliest tokens alone.
-_SHORT_LIST = 100
 ASSUMED = (
     f"at most, as nothing was asked: {_CHARACTERS_PER_TOKEN:g} characters a token, {_TEMPLATE_TOKENS} tokens of a "
     "chat's template, and a model that does not reason unless the options say so"
 )
 
 
-def cost_of(
-    request: Request, found: ServerCapabilities, samples: int | None, extras: RequestExtras, has_tokenizer: bool
-) -> RequestCost:
+def cost_of(request: Request, found: ServerCapabilities, options: OpenAIOptions, has_tokenizer: bool) -> RequestCost:
     """The calls of a request by the route that the look found; continuations are cut as most tokenizers would."""
-    extra = extras.extra_tokens if found.reasons else 0
+    extra = options.extra_tokens if found.reasons else 0
     least = found.min_tokens
     if not isinstance(request, ScoreRequest):
         own = RequestCost.in_one_call(request)
@@ -39,43 +32,46 @@ def cost_of(
     continuations = request.continuations
     whole = sum(map(len, continuations))
     if route == "sampled":
-        drawn = _of_draws(continuations, samples or 1, choices_of_a_request(found), max(extra, least - 1))
-        expected = round((samples or 1) * (found.answer_tokens or drawn.generated_tokens))
+        drawn = _of_draws(continuations, options.samples or 1, choices_of_a_request(found), max(extra, least - 1))
+        expected = round((options.samples or 1) * (found.answer_tokens or drawn.generated_tokens))
         return drawn._replace(generated_tokens=min(drawn.generated_tokens, expected))
     if route in ("echo", "prompt_logprobs"):
         calls = len(continuations) + (route == "echo" and not has_tokenizer)
         return RequestCost(calls, whole, calls * least)
-    is_short = not has_tokenizer and found.largest_k <= _SHORT_LIST and found.largest_chat_k <= _SHORT_LIST
-    if route == "chat_first" or is_short:  # of a split continuation few first tokens are listed, and followed
+    if not has_tokenizer or route in ("chat_first", "chat_prefill"):  # the list of the first token
         return RequestCost(1, 0, least)
     starts = _starts(continuations)
-    if route == "score_endpoint":
-        return RequestCost(1, sum(map(len, starts)), 0)
     # Of a whole vocabulary 2,000 are asked for first, and all where these lack a token: measured 2 times in 5.
     calls = len(starts) + (-(-len(starts) // 3) if has_tokenizer and found.largest_k > FIRST_K else 0)
     return RequestCost(calls, sum(map(len, starts)), calls * least)
 
 
-def highest_cost_of(request: Request, samples: int | None, extras: RequestExtras) -> RequestCost:
+def highest_cost_of(request: Request, options: OpenAIOptions) -> RequestCost:
     """The most that a request may take by any route, before anything was asked of the server."""
-    extra = extras.extra_tokens if extras.reasoning_tokens or extras.reasoning_effort or extras.thinking_budget else 0
+    reasons = options.reasoning_tokens or options.reasoning_effort or options.thinking_budget
+    extra = options.extra_tokens if reasons else 0
     if not isinstance(request, ScoreRequest):
         return RequestCost(1, 0, RequestCost.in_one_call(request).generated_tokens + extra)
     lengths = [len(continuation) for continuation in request.continuations]
     calls = 1 + sum(max(1, -(-length // _CHARACTERS_PER_PIECE)) for length in lengths)
     listed = RequestCost(calls, sum(length * length for length in lengths), calls)
-    drawn = _of_draws(request.continuations, samples or 1, 1, extra)
+    drawn = _of_draws(request.continuations, options.samples or 1, 1, extra)
     return RequestCost(*map(max, zip(listed, drawn, strict=True)))
 
 
 def tokens_of(prompts: Sequence[Prompt], found: ServerCapabilities | None) -> list[int] | None:
     """Tokens of each prompt at the server's own rate, None if it counts none; without a look the most assumed."""
-    rate, template = (1 / _CHARACTERS_PER_TOKEN, float(_TEMPLATE_TOKENS))
-    if found is not None:
-        rate, template = found.tokens_per_character, found.template_tokens
-    if not rate:
+    if found is not None and not found.tokens_per_piece:
         return None
-    return [round(rate * _length(prompt) + (0.0 if isinstance(prompt, str) else template)) for prompt in prompts]
+
+    def count(prompt: Prompt) -> int:
+        text = prompt if isinstance(prompt, str) else "".join(message.content for message in prompt)
+        if found is None:
+            return round(len(text) / _CHARACTERS_PER_TOKEN) + _TEMPLATE_TOKENS * (not isinstance(prompt, str))
+        template = 0.0 if isinstance(prompt, str) else found.template_tokens
+        return round(found.tokens_per_piece * len(PIECE.findall(text)) + template)
+
+    return list(map(count, prompts))
 
 
 def _of_draws(continuations: Sequence[str], samples: int, choices: int, extra: int) -> RequestCost:
@@ -86,10 +82,6 @@ def _starts(continuations: Sequence[str]) -> set[str]:
     """The texts after which a next token is asked for: the starts of continuations, each once."""
     starts = {""}
     for continuation in continuations:
-        ends = [piece.end() for piece in _PIECE.finditer(continuation)]
+        ends = [piece.end() for piece in PIECE.finditer(continuation)]
         starts |= {continuation[:end] for end in ends[:-1]}
     return starts
-
-
-def _length(prompt: Prompt) -> int:
-    return len(prompt) if isinstance(prompt, str) else sum(len(message.content) for message in prompt)

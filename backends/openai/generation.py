@@ -32,37 +32,35 @@ MOST_CHOICES = 50
 CONTINUE_ASSISTANT = {"continue_final_message": True, "add_generation_prompt": False}
 
 
-async def generate(api: ServerApi, capabilities: ServerCapabilities, request: GenerateRequest) -> GenerateResponse:
+async def generate(api: ServerApi, request: GenerateRequest) -> GenerateResponse:
     """The answer to one request. Raises `BackendError`."""
-    least = max(capabilities.min_tokens, RESPONSES_MIN_TOKENS if capabilities.responses else 1)
-    if not capabilities.reasons and request.sampling.max_tokens < least:
+    least = max(api.found.min_tokens, RESPONSES_MIN_TOKENS if api.found.responses else 1)
+    if not api.found.reasons and request.sampling.max_tokens < least:
         reason = f"the server takes no limit below {least} tokens"
         raise BackendError("unsupported", reason, hint=f"Use max_tokens={least} or more")
-    response, prefill = await _asked(api, capabilities, request)
-    return read_answer(capabilities, request, single_choice(response), response.get("usage"), prefill)
+    response, prefill = await _asked(api, request)
+    return read_answer(api.found, request, single_choice(response), response.get("usage"), prefill)
 
 
-async def draws(
-    api: ServerApi, capabilities: ServerCapabilities, request: GenerateRequest, count: int
-) -> list[GenerateResponse | None]:
+async def draws(api: ServerApi, request: GenerateRequest, count: int) -> list[GenerateResponse | None]:
     """``count`` independent answers, as many per request as the server gives. Raises `BackendError`.
 
     None stands for an answer whose tokens ran out within the reasoning, or that the content filter stopped.
     """
-    most = 1 if api.parameters.one_by_one else choices_of_a_request(capabilities)
     answers: list[GenerateResponse | BackendError] = []
     place = 0
     while len(answers) < count:
-        sizes = _split(count - len(answers), most)
+        left, most = count - len(answers), choices_of_a_request(api.found)
+        sizes = [min(most, left - at) for at in range(0, left, most)]
         if not api.waits_for_batches:
             sizes = sizes[:1]
         places = itertools.accumulate(sizes, initial=place)
         drawn = await asyncio.gather(
-            *(_together(api, capabilities, request, at, size) for at, size in zip(places, sizes, strict=False))
+            *(_together(api, request, at, size) for at, size in zip(places, sizes, strict=False))
         )
         place += sum(sizes)  # never a number that was used: in a batch, its answer would come again
         if any(len(found) < size for found, size in zip(drawn, sizes, strict=True)):
-            most = 1  # one endpoint may ignore ``n`` although another obeys it
+            api.found.choices = 1  # one endpoint may ignore ``n`` although another obeys it
         answers += itertools.chain(*drawn)
     answers = answers[:count]
     filtered = next((answer for answer in answers if isinstance(answer, FilteredAnswerError)), None)
@@ -76,22 +74,18 @@ def choices_of_a_request(capabilities: ServerCapabilities) -> int:
     return min(MOST_CHOICES, capabilities.choices)
 
 
-def _split(count: int, most: int) -> list[int]:
-    return [min(most, count - at) for at in range(0, count, most)]
-
-
 async def _together(
-    api: ServerApi, capabilities: ServerCapabilities, request: GenerateRequest, place: int, size: int
+    api: ServerApi, request: GenerateRequest, place: int, size: int
 ) -> list[GenerateResponse | BackendError]:
     """Up to ``size`` answers to one request, the draws from number ``place`` on; one if the server gives no more."""
     drawn = dataclasses.replace(request, repeat=place)
     view = api.with_sample_index(place)
     try:
-        response, prefill = await _asked(view, capabilities, drawn, **({"n": size} if size > 1 else {}))
+        response, prefill = await _asked(view, drawn, **({"n": size} if size > 1 else {}))
     except BackendError as error:
         if size > 1 and error.kind in ("bad_request", "unsupported"):
-            found = await _together(api, capabilities, request, place, 1)
-            api.parameters.one_by_one = True  # it is the number that was refused, or one thought that was too long
+            found = await _together(api, request, place, 1)
+            api.found.choices = 1  # it is the number that was refused, or one thought that was too long
             return found
         if isinstance(error, UnfinishedThoughtError):
             return [error]
@@ -102,16 +96,15 @@ async def _together(
     answers: list[GenerateResponse | BackendError] = []
     for choice in choices:
         try:
-            answers.append(read_answer(capabilities, drawn, choice, response.get("usage"), prefill))
+            answers.append(read_answer(api.found, drawn, choice, response.get("usage"), prefill))
         except (UnfinishedThoughtError, FilteredAnswerError) as unknown:
             answers.append(unknown)
     return answers
 
 
-async def _asked(
-    api: ServerApi, capabilities: ServerCapabilities, request: GenerateRequest, **more: Any
-) -> tuple[dict[str, Any], str]:
+async def _asked(api: ServerApi, request: GenerateRequest, **more: Any) -> tuple[dict[str, Any], str]:
     """The server's response, and the assistant prefill that the answer continues."""
+    capabilities = api.found
     options: dict[str, Any] = {**sampling_options(request, capabilities.family), **more}
     if capabilities.seed_works:
         options["seed"] = seed_of(request)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, model_validator
 
 from backends.base import Scalar
-from backends.http.options import AtLeastOne, ExtraBody, HttpOptions, OptionalPath, OptionalText, Variables
+from backends.http.options import AtLeastOne, ExtraBody, HttpOptions, OptionalPath, OptionalText, Variable
 from backends.options import refused_at
 from backends.reading.reasoning import DEFAULT_REASONING_TOKENS
 
@@ -58,7 +57,7 @@ class OpenAIOptions(HttpOptions):
         Where what was found out about each server is kept. Default: the user's cache folder.
     """
 
-    api_key_env: Variables = "OPENAI_API_KEY"
+    api_key_env: Variable = "OPENAI_API_KEY"
     extra_body: Annotated[ExtraBody, AfterValidator(_without_own)] = Field(default_factory=dict)
     samples: AtLeastOne | None = None
     tokenizer: OptionalText = None
@@ -75,28 +74,6 @@ class OpenAIOptions(HttpOptions):
             if name in _WITHDRAWN:
                 raise refused_at((name,), given[name], "withdrawn", _WITHDRAWN[name])
         return given
-
-    @property
-    def extras(self) -> RequestExtras:
-        """What these options add to every request."""
-        return RequestExtras(
-            self.headers, self.query, self.extra_body, self.service_tier, self.reasoning_effort, self.reasoning_tokens
-        )
-
-
-@dataclass(frozen=True)
-class RequestExtras:
-    """What the user adds to the requests of one backend, as in `OpenAIOptions`.
-
-    ``reasoning_tokens`` None: `DEFAULT_REASONING_TOKENS`.
-    """
-
-    headers: Mapping[str, str] = field(default_factory=dict)
-    query: Mapping[str, str] = field(default_factory=dict)
-    extra_body: Mapping[str, Any] = field(default_factory=dict)
-    service_tier: str | None = None
-    reasoning_effort: str | None = None
-    reasoning_tokens: int | None = None
 
     @property
     def extra_tokens(self) -> int:

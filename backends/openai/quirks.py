@@ -15,6 +15,7 @@ class DialectQuirks(NamedTuple):
 
     ``tokenize``, ``text_field``, ``tokenize_options``: path, the text's field, further fields. ``detokenize``,
     ``detokenized``, ``detokenize_options``: path and the answer's field; empty where tokens come with their bytes.
+    ``words_drawn``: of one answer that is drawn beside lists.
     """
 
     tokenize: str
@@ -25,6 +26,7 @@ class DialectQuirks(NamedTuple):
     names_model: bool = True
     tokenize_options: Mapping[str, Any] = {}
     detokenize_options: Mapping[str, Any] = {}
+    words_drawn: int = 32
 
 
 #: Read from each engine's own server code: llama.cpp tools/server, llama_cpp/server/app.py, vllm/entrypoints/openai,
@@ -34,7 +36,10 @@ DIALECTS: Mapping[Dialect, DialectQuirks] = {
         *("/tokenize", "content", "", "", "repeat_penalty", False),
         {"add_special": True, "parse_special": True, "with_pieces": True},
     ),
-    "llama-cpp-python": DialectQuirks("/extras/tokenize", "input", "/extras/detokenize", "text", "repeat_penalty"),
+    "llama-cpp-python": DialectQuirks(
+        *("/extras/tokenize", "input", "/extras/detokenize", "text", "repeat_penalty"),
+        words_drawn=1,  # for each listed token it sorts its whole vocabulary in Python (llama_cpp/llama.py)
+    ),
     "vllm": DialectQuirks("/tokenize", "prompt", "/detokenize", "prompt", "repetition_penalty"),
     "sglang": DialectQuirks(
         "/tokenize", "prompt", "/detokenize", "text", "repeat_penalty", True, {}, {"skip_special_tokens": False}

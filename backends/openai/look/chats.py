@@ -43,13 +43,13 @@ async def look_at_chats(look: Looking) -> None:
     """Whether chats are answered, and by which route they can be scored."""
     api = look.api
     top, k = await longest_list(look, lambda k: next_chat_tokens(api, CHAT, k), _MOST)
-    if isinstance(top, BackendError) and not api.temperature and top.kind in ("bad_request", "unsupported"):
-        api.temperature = 1.0  # perhaps refused without its name
+    if isinstance(top, BackendError) and not api.found.temperature and top.kind in ("bad_request", "unsupported"):
+        api.found.temperature = 1.0  # perhaps refused without its name
         top, k = await longest_list(look, lambda k: next_chat_tokens(api, CHAT, k), _MOST)
         if isinstance(top, TopLogprobs):
-            api.parameters.refused = (*api.parameters.refused, ZERO_TEMPERATURE)
+            api.found.refused = (*api.found.refused, ZERO_TEMPERATURE)
         else:
-            api.temperature = look.found.temperature
+            api.found.temperature = 0.0
     if isinstance(top, TopLogprobs):
         look.update(chat=True, largest_chat_k=k, identity=look.found.identity or top.identity)
         look.lists["chat"] = top
@@ -96,7 +96,7 @@ async def _with_lists(look: Looking, top: TopLogprobs) -> None:
 async def _parameters(look: Looking) -> None:
     """Which parameters chats accept, by one answer with all of them; and whether the model reasons before it."""
     api = look.api
-    asked: dict[str, Any] = {"temperature": api.temperature, "top_p": 1.0, "seed": 7, "stop": ["\n\n\n"]}
+    asked: dict[str, Any] = {"temperature": api.found.temperature, "top_p": 1.0, "seed": 7, "stop": ["\n\n\n"]}
     is_plain = "chat" not in look.lists
     answer: Any = None
     for _ in range(5):
@@ -121,8 +121,6 @@ async def _parameters(look: Looking) -> None:
     choice = _choice(answer)
     opened = is_opened_before(choice)
     reasons = opened or has_reasoned(choice) or reasoning_tokens(answer.get("usage")) > 0
-    if reasons:
-        api.parameters.extra_tokens = api.extras.extra_tokens
     look.update(reasons=reasons, opened_before=opened)
     _tell_refused(look)
 
@@ -132,10 +130,10 @@ async def _one_by_one(look: Looking, asked: dict[str, Any]) -> Any:
     api, taken = look.api, dict[str, Any]()
     answer = await look.ask(api.chat, COPIED[-1:], max_tokens=_ROOM)
     if isinstance(answer, BackendError) and look.has_room() and not look.found.completions:
-        api.parameters.responses = True  # perhaps the model's only endpoint
+        api.found.responses = True  # perhaps the model's only endpoint
         again = await look.ask(api.chat, COPIED[-1:], max_tokens=_ROOM)
         if isinstance(again, BackendError):
-            api.parameters.responses = False
+            api.found.responses = False
         else:
             answer = again
     if isinstance(answer, BackendError):
@@ -146,14 +144,14 @@ async def _one_by_one(look: Looking, asked: dict[str, Any]) -> Any:
         one = await look.ask(api.chat, COPIED[-1:], max_tokens=_ROOM, **taken, **{name: value})
         if isinstance(one, BackendError):
             refused = ZERO_TEMPERATURE if name == "temperature" and not value else name
-            api.parameters.refused = (*api.parameters.refused, refused)
+            api.found.refused = (*api.found.refused, refused)
         else:
             taken[name] = value
     return answer
 
 
 def _tell_refused(look: Looking) -> None:
-    refused = {*look.api.parameters.refused}
+    refused = {*look.found.refused}
     if "temperature" in refused:
         look.notes.append("the model accepts no temperature: every text is sampled at its default, even a greedy one")
     elif ZERO_TEMPERATURE in refused:
@@ -175,7 +173,7 @@ async def _prefill(look: Looking) -> None:
                 return
             turns = (_ROWS, Message("assistant", start))
             answer = await look.ask(
-                look.api.chat, turns, max_tokens=4, temperature=look.api.temperature, **lists, **flags
+                look.api.chat, turns, max_tokens=4, temperature=look.found.temperature, **lists, **flags
             )
             choice = _choice(answer) if isinstance(answer, Mapping) else {}
             text = text_of(choice) or ""

@@ -11,7 +11,6 @@ from typing import Any
 
 from backends.errors import BackendError
 from backends.http.retries import with_retries
-from backends.openai.look.addresses import unanswered
 from backends.openai.look.chats import CHAT, look_at_chats
 from backends.openai.look.record import Look, keep_look, last_look, stored_look
 from backends.openai.look.session import Looking
@@ -44,7 +43,7 @@ async def look_at(
     await look_at_texts(look)
     await look_at_chats(look)
     if not look.found.completions and not look.found.chat:
-        raise await unanswered(look)
+        raise look.refusal or BackendError("not_found", "no endpoint answers")
     await draws_together(look)
     found = _finished(look, samples, last_look(identity=identity, folder=folder))
     keep_look(found, identity=identity, folder=folder)
@@ -54,18 +53,13 @@ async def look_at(
 
 
 def _finished(look: Looking, samples: int | None, last: Look | None) -> Look:
-    api, named = look.api, look.api.response_ids
-    parameters = api.parameters
+    api, named = look.api, look.api.tracker
     unique = named.distinct >= 4 and named.distinct >= look.spent // 2
     look.update(
         repeat_noise=look.noise,
         unique_response_ids=unique,
         answered_model=named.model,
         answered_provider=named.provider,
-        refused=tuple(parameters.refused),
-        limit_name=parameters.limit,
-        responses=parameters.responses,
-        min_tokens=parameters.min_tokens,
         **api.token_rates(),
     )
     found = look.found
@@ -115,7 +109,7 @@ def _lines(look: Looking, refusal: str, notes: list[str]) -> tuple[str, ...]:
     answers = f"{found.choices} answers a request" if found.choices > 1 else "one answer a request"
     said = "; ".join(notes) or f"{look.prompts} prompts got {look.prompts} different lists"
     return (
-        f"{look.api.model} at {look.api.client.base_url}: {scored} ({look.spent} requests)",
+        f"{look.api.options.model} at {look.api.client.base_url}: {scored} ({look.spent} requests)",
         f"It {refused}, {moved}, and gives {answers}",
         f"{said[0].upper()}{said[1:]}",
     )

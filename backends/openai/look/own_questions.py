@@ -20,13 +20,14 @@ from backends.openai.look.prompt_counts import PromptCounts
 from backends.openai.look.record import Look
 from backends.openai.protocol.api import ServerApi
 from backends.openai.protocol.parameters import sampling_options
-from backends.openai.response_ids import ModelChangedError
+from backends.openai.quirks import DIALECTS
 from backends.openai.scoring.tokenizer import RemoteTokenizer
 from backends.openai.scoring.top_logprobs import TopLogprobs, read_top_logprobs
+from backends.openai.trackers import ModelChangedError
 
-#: Answers drawn after a question, their words where a request gives one answer and where it gives several, and entries
-#: of the list at each word.
-_DRAWS, _TOKENS, _LISTED = 20, (32, 4), 100
+#: Answers drawn after a question, their words where a request gives several and where it gives one, and entries of the
+#: list at each word.
+_DRAWS, _TOKENS, _MOST_TOKENS, _LISTED = 20, 4, 32, 100
 #: Nats by which a score and the list after the question differ by noise at most, and below what they are not compared.
 _OFF, _LIKELY = 1.0, -6.0
 #: How many questions must differ.
@@ -115,7 +116,8 @@ class RunChecks:
     async def _ask(self, prompt: Prompt) -> dict[str, Any] | None:
         """Draws with their list after a prompt; None where servers differ in how they continue it."""
         found, api = self._look.capabilities, self._api
-        one = GenerateRequest("", Sampling(temperature=1.0, max_tokens=_TOKENS[self._choices > 1]))
+        tokens = _TOKENS if self._choices > 1 else DIALECTS[found.family].words_drawn if found.family else _MOST_TOKENS
+        one = GenerateRequest("", Sampling(temperature=1.0, max_tokens=tokens))
         options: dict[str, Any] = {**sampling_options(one, found.family), "n": self._choices}
         if self._choices == 1:
             del options["n"]
@@ -173,7 +175,7 @@ def _lists(answer: Mapping[str, Any], k: int) -> list[TopLogprobs]:
             for choice in (choices if isinstance(choices, list) else [])
             for place in _places_of(choice)
         ]
-    except (BackendError, AttributeError, KeyError, TypeError):
+    except (BackendError, AttributeError, KeyError, TypeError, ValueError):
         return []
 
 

@@ -32,8 +32,6 @@ class Look(BaseModel):
         Why no answer can be scored; empty if some can.
     statements : tuple of str
         What a reader of figures must know: what is not used, and why.
-    limits : tuple of str
-        Left empty: what no look can see is said once, in the report.
     requests : int
         How many it took.
     identity : str
@@ -54,7 +52,6 @@ class Look(BaseModel):
     lines: tuple[str, ...]
     refusal: str = ""
     statements: tuple[str, ...] = ()
-    limits: tuple[str, ...] = ()
     requests: int = 0
     identity: str = ""
     lists: dict[str, dict[str, float]] = {}

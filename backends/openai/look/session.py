@@ -14,8 +14,8 @@ from backends.errors import BackendError
 from backends.http.retries import with_retries
 from backends.openai.capabilities import ZERO_TEMPERATURE, ServerCapabilities
 from backends.openai.protocol.api import ServerApi
-from backends.openai.response_ids import OtherProviderError
 from backends.openai.scoring.top_logprobs import ListedToken, TopLogprobs
+from backends.openai.trackers import OtherProviderError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -48,8 +48,6 @@ class Looking:
 
     Attributes
     ----------
-    found : ServerCapabilities
-        What has been shown so far.
     distrusted : dict
         Why no list of texts, or of chats, is used.
     notes : list of str
@@ -71,13 +69,17 @@ class Looking:
     def __init__(self, api: ServerApi, say: Callable[[str], None], most: int) -> None:
         self.api, self._say, self.most = api, say, most
         self._before = api.client.requests
-        self.found = ServerCapabilities()
         self.distrusted: dict[Kind, str] = {}
         self.notes: list[str] = []
         self.lists: dict[Kind, TopLogprobs] = {}
         self.prompts, self.noise = 0, 0.0
         self.without_lists = self.copies = ""
         self.refusal: BackendError | None = None
+
+    @property
+    def found(self) -> ServerCapabilities:
+        """What has been shown so far."""
+        return self.api.found
 
     @property
     def spent(self) -> int:
@@ -90,7 +92,8 @@ class Looking:
 
     def update(self, **found: Any) -> None:
         """Set fields of `found`."""
-        self.found = self.found.model_copy(update=found)
+        for name, value in found.items():
+            setattr(self.found, name, value)
 
     def distrust(self, kind: Kind, reason: str) -> None:
         """Use no list of this kind; the first reason is kept."""
@@ -122,24 +125,24 @@ class Looking:
 
     def adapt(self, refusal: BackendError) -> bool:
         """Write requests as a refusal says they must be. Returns whether to ask again."""
-        parameters, said = self.api.parameters, refusal.message.lower()
-        refused = {*parameters.refused}
+        found, said = self.found, refusal.message.lower()
+        refused = {*found.refused}
         if refusal.kind not in ("bad_request", "unsupported"):
             return False
         least = max((int(n) for n in sum(_LEAST.findall(said), ()) if n), default=0)
-        if 1 < least <= _LARGEST_LEAST and parameters.min_tokens < least:
-            parameters.min_tokens = least
+        if 1 < least <= _LARGEST_LEAST and found.min_tokens < least:
+            found.min_tokens = least
             return True
-        if "temperature" in said and not self.api.temperature:
-            self.api.temperature = 1.0
+        if "temperature" in said and not found.temperature:
+            found.temperature = 1.0
             # Some take 1 alone, and say so; others take no temperature at all (Claude from Opus 4.7 on), and draw at 1.
             one = ZERO_TEMPERATURE if _ONE_ALONE.search(said) else "temperature"
-            parameters.refused = tuple(sorted(refused | {one}))
+            found.refused = tuple(sorted(refused | {one}))
             return True
         named = {name for name in _OPTIONAL if re.search(rf"\b{name}\b", said)}
         named |= {"temperature"} if "temperature" in said else set()
         named |= {"system"} if re.search(r"\bsystem\b", said) else set()
-        parameters.refused = tuple(sorted(refused | named))
+        found.refused = tuple(sorted(refused | named))
         return bool(named - refused)
 
 

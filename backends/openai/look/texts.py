@@ -10,7 +10,7 @@ from backends.errors import BackendError
 from backends.openai.look.copied import TEXT as COPIED
 from backends.openai.look.copied import rewritten
 from backends.openai.look.session import FILTERED, SAME, Looking, apart, are_equal, holds_all
-from backends.openai.scoring.chosen_tokens import chosen_by_completions, chosen_by_score
+from backends.openai.scoring.chosen_tokens import chosen_tokens
 from backends.openai.scoring.next_tokens import next_tokens
 from backends.openai.scoring.prompt_logprobs import echoed, prompt_logprobs
 from backends.openai.scoring.tokenizer import RemoteTokenizer
@@ -34,8 +34,9 @@ _FIRST_K, _LESS, COMPARED, WHOLE = 1000, (100, 20, 5, 1), 100, 10**6
 _FEWEST_WORDS = 4
 #: Answers asked for at once: Google's servers give 8 at most.
 _CHOICES = (20, 8, 1)
-#: Equal answers, of one a request, before a server is said to repeat one: a sure model may draw a few alike.
-_SINGLE_DRAWS = 8
+#: What is drawn. Three such answers are alike by chance once in ten million looks: SmolLM2 gives the likeliest eight
+#: tokens a probability of e^-8, and a surer model's opening words leave sixteen.
+_RANDOM = "Ten random letters and digits:"
 #: Nats by which a row may differ from the list after the same text: half precision.
 _OFF = 0.05
 #: Tokens that a word has at least, on average.
@@ -53,8 +54,8 @@ async def longest_list(look: Looking, ask: Ask, most: int) -> tuple[TopLogprobs 
         top, tries = await look.ask(ask, k), tries + 1
         if isinstance(top, TopLogprobs):
             return top, min(k, len(top.tokens))
-        if top.kind == "inconsistent" and not look.api.temperature:
-            look.api.temperature = 1.0  # at 0 some servers list the drawn token alone
+        if top.kind == "inconsistent" and not look.found.temperature:
+            look.found.temperature = 1.0  # at 0 some servers list the drawn token alone
             continue
         if isinstance(top, NothingDrawnError) or top.kind not in ("bad_request", "unsupported", "server"):
             return top, 0
@@ -88,7 +89,7 @@ async def look_at_texts(look: Looking) -> None:
     if look.found.family == "llama.cpp" and look.noise > SAME:
         await _uncached(look, min(k, COMPARED))
     await _twins(look, look.lists["text"])
-    copied = await look.ask(api.completion, COPIED, max_tokens=24, temperature=api.temperature)
+    copied = await look.ask(api.completion, COPIED, max_tokens=24, temperature=api.found.temperature)
     if isinstance(copied, dict) and (problem := rewritten(copied)):
         look.distrust("text", problem)
     _counts(look, copied, counted)
@@ -106,33 +107,30 @@ async def look_at_texts(look: Looking) -> None:
 
 async def temperature_and_noise(look: Looking, first: TopLogprobs, ask: Callable[[], Awaitable[TopLogprobs]]) -> None:
     """Whether the list is the same where the answer is drawn at temperature 1, and how far it moves by itself."""
-    before, look.api.temperature = look.api.temperature, 1.0
+    before, look.found.temperature = look.found.temperature, 1.0
     warm = await look.ask(ask)
-    look.api.temperature = before
+    look.found.temperature = before
     moved = apart(first, warm)
     if before or moved <= SAME:
         look.noise = max(look.noise, moved if moved < float("inf") else 0.0)
-        look.update(temperature=before)
         return
     again = await look.ask(ask)
     noise = apart(first, again)
     if noise >= moved / 2:
         look.noise = max(look.noise, min(noise, moved))
     else:
-        look.noise, look.api.temperature = max(look.noise, noise), 1.0
+        look.noise, look.found.temperature = max(look.noise, noise), 1.0
         look.notes.append("its lists depend on the temperature, so 1 is asked for")
-    look.update(temperature=look.api.temperature)
 
 
 async def _uncached(look: Looking, k: int) -> None:
     """Bypass llama.cpp's cache of prompts if its numbers are then steadier."""
-    look.api.always_sent = {"cache_prompt": False}
+    look.update(uncached=True)
     first, again = [await look.ask(next_tokens, look.api, BASE, k) for _ in range(2)]
     if isinstance(first, TopLogprobs) and apart(first, again) < look.noise / 2:
         look.noise, look.lists["text"] = apart(first, again), first
-        look.update(uncached=True)
     else:
-        look.api.always_sent = {}
+        look.update(uncached=False)
 
 
 async def _twins(look: Looking, top: TopLogprobs) -> None:
@@ -181,7 +179,7 @@ def _counts(look: Looking, copied: object, before: int) -> None:
 
 async def _tokenizer(look: Looking) -> RemoteTokenizer | None:
     """The server's tokenizer, by the dialect that answers."""
-    client, model = look.api.client, look.api.model
+    client, model = look.api.client, look.api.options.model
     for dialect in ("llama.cpp", "vllm", "llama-cpp-python"):
         tokenizer = RemoteTokenizer(client, model, dialect)
         ask = tokenizer.pieces if dialect == "llama.cpp" else tokenizer.ids
@@ -219,11 +217,8 @@ async def _by_ids(look: Looking, tokenizer: RemoteTokenizer) -> bool:
         return False
     off = apart(look.lists["text"], by_ids)
     if off > max(_OFF, 2 * look.noise):
-        doubled = await look.ask(next_tokens, look.api, [ids[0], *ids], k)
-        if apart(look.lists["text"], doubled) > max(_OFF, 2 * look.noise):
-            look.distrust("text", f"a prompt as token ids is {off:.2g} nats from the same prompt as text")
-            return False
-        look.notes.append("it adds a second BOS token to texts, so every text is asked as token ids")
+        look.distrust("text", f"a prompt as token ids is {off:.2g} nats from the same prompt as text")
+        return False
     look.update(takes_ids=True)
     return True
 
@@ -236,7 +231,6 @@ async def _rows(look: Looking, tokenizer: RemoteTokenizer | None) -> Any:
         return None
     routes: Sequence[tuple[str, Callable[[], Awaitable[float | None]]]] = [
         *([("logprob_token_ids", lambda: _chosen(look, tokenizer, word.text))] if family == "vllm" else []),
-        *([("score_endpoint", lambda: _chosen(look, tokenizer, word.text))] if family == "sglang" else []),
         *([("prompt_logprobs", lambda: _last_of_ids(look, tokenizer, word.text))] if tokenizer is not None else []),
         ("echo", lambda: _last_echoed(look, word.text)),
     ]
@@ -256,9 +250,8 @@ async def _chosen(look: Looking, tokenizer: RemoteTokenizer | None, word: str) -
     before, both = await tokenizer.ids(BASE), await tokenizer.ids(BASE + word)
     if both[:-1] != before:
         return None
-    ask = chosen_by_score if look.found.family == "sglang" else chosen_by_completions
     # Two, one of them unlikely: who ignores the choice, as vLLM does unknown fields, lists the likeliest alone.
-    return (await ask(look.api, {tuple(before): [both[-1], before[0]]}))[tuple(before)][both[-1]]
+    return (await chosen_tokens(look.api, {tuple(before): [both[-1], before[0]]}))[tuple(before)][both[-1]]
 
 
 async def _last_of_ids(look: Looking, tokenizer: RemoteTokenizer | None, word: str) -> float | None:
@@ -284,28 +277,23 @@ async def draws_together(look: Looking) -> None:
     look.update(choices=max(n, 1))
     if not first or not look.has_room(2):
         return
-    again, other = await _drawn(look, 7, n), await _drawn(look, 8, n)
-    drawn = [first, again, other]
-    while n == 1 and _are_one(drawn) and len(drawn) < _SINGLE_DRAWS and look.has_room():
-        drawn.append(await _drawn(look, 6 + len(drawn), 1))
-    if _are_one(drawn):
+    few = min(n, 2)
+    again, other = await _drawn(look, 7, few), await _drawn(look, 8, few)
+    if n == 1 and first == again == other and look.has_room():
+        other += await _drawn(look, 9, 1)
+    said = [text for text in (*first, *again, *other) if text]  # a thought alone says nothing
+    if len(said) > 1 and len(set(said)) == 1:
         look.copies = "drawn answers to one question are all the same: a cache answers, or the likeliest word is taken"
-    look.update(seed_works=again == first != other)
-
-
-def _are_one(drawn: Sequence[Sequence[str]]) -> bool:
-    """Whether all that was drawn is the same. What was refused, or is nothing but thought, says nothing."""
-    said = [texts for texts in drawn if any(texts)]
-    return len(said) > 1 and all(texts == said[0] for texts in said)
+    look.update(seed_works=again == first[:few] != other)
 
 
 async def _drawn(look: Looking, seed: int, n: int) -> list[str]:
     """The texts of one request for ``n`` answers; empty if it is refused."""
-    body: dict[str, Any] = {"max_tokens": 8, "temperature": 1.0, "top_p": 1.0, "seed": seed, "n": n}
+    body: dict[str, Any] = {"max_tokens": 24, "temperature": 1.0, "top_p": 1.0, "seed": seed, "n": n}
     if look.found.completions:
-        path, body = "completions", {"prompt": "A story about", **body}
+        path, body = "completions", {"prompt": _RANDOM, **body}
     else:
-        path, body = "chat/completions", {"messages": [{"role": "user", "content": "Tell a story."}], **body}
+        path, body = "chat/completions", {"messages": [{"role": "user", "content": _RANDOM}], **body}
     if n == 1:
         del body["n"]
     answer = await look.ask(look.api.experiment, path, body)

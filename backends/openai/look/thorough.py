@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, get_args
 from backends.base import GenerateRequest, Message, Sampling, ScoreRequest
 from backends.errors import BackendError
 from backends.openai.generation import draws
-from backends.openai.look.copied import CHAT, TEXT, rewritten
 from backends.openai.look.draw_test import LEVEL, Place, surprise
 from backends.openai.look.record import Look
 from backends.openai.look.session import Kind, Looking, apart, are_equal
@@ -59,7 +58,6 @@ _PLACE = "Q: Picture a {0}. What does the {0} see first?\nA:"
 _DRAWS, _ONE_BY_ONE = 60, 12
 #: Tokens of longer answers whose first list is that of one token, and ranks of words whose rows are compared.
 _LONGER, _RANKS, _OFF = (3, 40), (0, 2, 9, 18), 0.1
-_MOST_UNSENT = 3
 
 
 class Experiment(NamedTuple):
@@ -76,7 +74,7 @@ class Experiment(NamedTuple):
 async def thorough(api: ServerApi, look: Look, say: Callable[[str], None]) -> list[Experiment]:
     """Make all experiments on a server that was looked at; each is said as soon as it is made."""
     looking = Looking(api, lambda _: None, _MOST)
-    looking.found, looking.noise = look.capabilities, look.noise
+    looking.noise = look.noise
     found: list[Experiment] = []
     for kind in (kind for kind in get_args(Kind) if kind in look.lists):
         for name, make in _EXPERIMENTS:
@@ -126,15 +124,6 @@ async def _turns(look: Looking, kind: Kind) -> Outcome:
     return (None, "texts have none") if kind == "text" else await _alike(look, kind, _TURNS)
 
 
-async def _copied(look: Looking, kind: Kind) -> Outcome:
-    ask: Callable[..., Awaitable[dict[str, Any]]] = look.api.completion if kind == "text" else look.api.chat
-    answer = await look.ask(ask, TEXT if kind == "text" else CHAT, max_tokens=24, temperature=look.api.temperature)
-    if isinstance(answer, BackendError):
-        return None, str(answer)
-    problem = rewritten(answer)
-    return not problem, problem or "characters come back as they were sent"
-
-
 async def _repeated(look: Looking, kind: Kind) -> Outcome:
     first = await _list(look, kind, _TOLD)
     beside = await asyncio.gather(*(_list(look, kind, one) for one in (_TOLD, _LONG, _TOLD, _TOLD + " the", _TOLD)))
@@ -146,7 +135,7 @@ async def _longer(look: Looking, kind: Kind) -> Outcome:
     first, moves = await _list(look, kind, _TOLD), []
     for tokens in _LONGER:
         k = min(look.found.largest_k if kind == "text" else look.found.largest_chat_k, COMPARED)
-        options = {"max_tokens": tokens, "temperature": look.api.temperature}
+        options = {"max_tokens": tokens, "temperature": look.found.temperature}
         if kind == "text":
             answer = await look.ask(look.api.completion, _TOLD, logprobs=k, **options)
         else:
@@ -167,7 +156,7 @@ async def _rows(look: Looking, kind: Kind) -> Outcome:
         return None, "its scores are read from lists"
     tokenizer = None
     if look.found.family is not None:
-        tokenizer = RemoteTokenizer(look.api.client, look.api.model, look.found.family)
+        tokenizer = RemoteTokenizer(look.api.client, look.api.options.model, look.found.family)
     moves = []
     for prompt in (_TOLD, _LONG, *map(_PLACE.format, _PLACES[:3])):
         top = await _list(look, kind, prompt)
@@ -176,7 +165,7 @@ async def _rows(look: Looking, kind: Kind) -> Outcome:
         words = [t for t in top.tokens if t.text[:1] == " " and t.text.strip().isalpha() and top.identifies(t)]
         chosen = [words[at] for at in _RANKS if at < len(words)]
         request = ScoreRequest(prompt, tuple(t.text for t in chosen))
-        answer = await look.ask(score, look.api, look.found, request, tokenizer, None) if chosen else None
+        answer = await look.ask(score, look.api, request, tokenizer) if chosen else None
         if answer is None or isinstance(answer, BackendError):
             continue
         of_words = [(one, t) for one, t in zip(answer.scores, chosen, strict=True) if one.exactness == "exact"]
@@ -196,7 +185,7 @@ async def _drawn(look: Looking, kind: Kind) -> Outcome:
             continue
         asked = prompt if kind == "text" else (Message("user", prompt),)
         request = GenerateRequest(asked, Sampling(temperature=1.0, max_tokens=1))
-        drawn = await look.ask(draws, look.api, look.found, request, count)
+        drawn = await look.ask(draws, look.api, request, count)
         if not isinstance(drawn, BackendError):
             places.append(Place.of(top, [one.text for one in drawn if one is not None]))
     n = sum(len(place.drawn) for place in places)
@@ -207,28 +196,11 @@ async def _drawn(look: Looking, kind: Kind) -> Outcome:
     return chance > LEVEL, f"{n} words drawn without lists {fit}"
 
 
-async def _counts(look: Looking, kind: Kind) -> Outcome:
-    counts = []
-    sentence = "The nurse told the pilot about the old house by the river."
-    for text in (sentence, f"{sentence} {sentence}"):
-        before = look.api.usage.prompt_tokens
-        await _list(look, kind, text)
-        counts.append(look.api.usage.prompt_tokens - before)
-    once, twice = counts
-    if not once or not twice:
-        return None, "it reports no counts"
-    unsent = 2 * once - twice
-    message = f"{once} and {twice} tokens for a sentence and two"
-    return (twice > once and (kind == "chat" or unsent <= _MOST_UNSENT)), message
-
-
 _EXPERIMENTS: tuple[tuple[str, Callable[[Looking, Kind], Awaitable[Outcome]]], ...] = (
     ("near twins", _twins),
     ("turns", _turns),
-    ("copied characters", _copied),
     ("repetition", _repeated),
     ("longer answers", _longer),
     ("rows against lists", _rows),
     ("draws", _drawn),
-    ("token counts", _counts),
 )

@@ -10,7 +10,6 @@ import copy
 import itertools
 import json
 import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -21,18 +20,17 @@ from backends.http.client import HttpClient
 from backends.http.errors import UnsentError, inconsistent
 from backends.http.usage import Usage, generated_tokens
 from backends.openai.batches import PRICE, BatchedClient
-from backends.openai.capabilities import ServerCapabilities
-from backends.openai.options import RequestExtras
-from backends.openai.protocol.parameters import Parameters, turns_of
+from backends.openai.capabilities import PIECE, ServerCapabilities
+from backends.openai.options import OpenAIOptions
+from backends.openai.protocol.parameters import adapted, turns_of
 from backends.openai.protocol.responses_api import chat_response, responses_request
 from backends.openai.quirks import FINISH_REASONS, NEW_LIMIT, ONLY_RESPONSES
-from backends.openai.repeated_lists import ListTracker
-from backends.openai.response_ids import ResponseIdTracker
+from backends.openai.trackers import ResponseTracker
 from backends.reading.reasoning import UnfinishedThoughtError
 
 #: A list longer than this is too large to keep (megabytes).
 _LONGEST_CACHED_LIST = 2000
-#: Requests whose tokens are compared with their characters; and from how many tokens on one asks for an answer.
+#: Requests whose tokens are compared with their pieces; and from how many tokens on one asks for an answer.
 _MOST_COUNTED, _FEWEST_TOKENS = 200, 4
 
 
@@ -41,74 +39,58 @@ class ServerApi:
 
     Attributes
     ----------
-    temperature : float
-        Sent with requests for lists: 0, or 1 (neutral) if the server's lists depend on it.
+    found : ServerCapabilities
+        How requests are written: filled in by the look, and by refusals that say how to ask.
     echoed_prompts : dict of str to bytes
         Digests of the tokens of prompts that were echoed, which need not be echoed again.
-    always_sent : dict
-        Fields of every request.
-    parameters : Parameters
-        How chat requests are written.
-    extras : RequestExtras
-        What the user adds to every request.
-    response_ids : ResponseIdTracker
-    lists : ListTracker
+    options : OpenAIOptions
+    tracker : ResponseTracker
     """
 
-    def __init__(self, client: HttpClient, model: str, usage: Usage, extras: RequestExtras | None = None) -> None:
-        self.client, self.model, self.usage = client, model, usage
-        self.extras = extras or RequestExtras()
-        self.temperature = 0.0
+    def __init__(self, client: HttpClient, options: OpenAIOptions, usage: Usage) -> None:
+        self.client, self.options, self.usage = client, options, usage
+        self.found = ServerCapabilities()
         self.echoed_prompts: dict[str, bytes] = {}
-        self.always_sent: dict[str, Any] = {}
-        self.response_ids, self.lists = ResponseIdTracker(), ListTracker()
-        self.parameters = Parameters(extra_tokens=self.extras.thinking_budget)
+        self.tracker = ResponseTracker()
         self._counted: list[_Counted] = []
         self._replay_cache: dict[str, dict[str, Any]] | None = None
         self._request: Request | None = None
         self._sample_index = 0
         self._batched: BatchedClient | None = None
 
-    def configure(self, capabilities: ServerCapabilities) -> None:
+    def configure(self, found: ServerCapabilities) -> None:
         """From now on, send requests as these capabilities require, and expect the model that they name."""
-        self.temperature, self.always_sent = capabilities.temperature, capabilities.always_sent
-        parameters, extras = self.parameters, self.extras
-        parameters.refused, parameters.limit = capabilities.refused, capabilities.limit_name
-        parameters.responses, parameters.min_tokens = capabilities.responses, capabilities.min_tokens
-        parameters.extra_tokens = extras.extra_tokens if capabilities.reasons else extras.thinking_budget
-        self.response_ids.model = capabilities.answered_model
-        self.response_ids.provider = capabilities.answered_provider
-        self.response_ids.unique = capabilities.unique_response_ids
+        self.found, tracker = found, self.tracker
+        tracker.model, tracker.provider = found.answered_model, found.answered_provider
+        tracker.unique = found.unique_response_ids
+
+    def adapted(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """The payload of a chat request in the form that the model accepts."""
+        options = self.options
+        return adapted(payload, self.found, options.extra_tokens if self.found.reasons else options.thinking_budget)
 
     def list_options(self) -> dict[str, Any]:
         """How the token is drawn that comes with a list."""
-        return {"max_tokens": 1, "temperature": self.temperature}
+        return {"max_tokens": 1, "temperature": self.found.temperature}
 
     async def completion(self, prompt: str | Sequence[int], **options: Any) -> dict[str, Any]:
         """POST /completions."""
         sent = prompt if isinstance(prompt, str) else list(prompt)
         prompt_tokens = None if isinstance(prompt, str) else len(prompt)
         if "max_tokens" in options:
-            options["max_tokens"] = max(options["max_tokens"], self.parameters.min_tokens)
+            options["max_tokens"] = max(options["max_tokens"], self.found.min_tokens)
         return await self._ask("completions", {"prompt": sent, **options}, prompt_tokens)
-
-    async def chosen_scores(
-        self, query: Sequence[int], items: Sequence[Sequence[int]], labels: Sequence[int]
-    ) -> dict[str, Any]:
-        """POST /score (SGLang): the probability of each label after the query and each item, all as token ids."""
-        body = {"query": list(query), "items": [list(item) for item in items], "label_token_ids": list(labels)}
-        return await self._ask("score", {**body, "apply_softmax": False, "item_first": False}, None)
 
     async def chat(self, messages: Sequence[Message], **options: Any) -> dict[str, Any]:
         """POST /chat/completions, or /responses where that is the model's only endpoint."""
         payload = {"messages": turns_of(messages), **options}
-        sent, by_responses = self.parameters.adapted(payload), self.parameters.responses
+        sent, by_responses = self.adapted(payload), self.found.responses
         try:
             return await self._ask("chat/completions", sent, None)
         except BackendError as error:
             self._adapt_to(error)
-            again = self.parameters.adapted(payload)
-            if again == sent and self.parameters.responses == by_responses:
+            again = self.adapted(payload)
+            if again == sent and self.found.responses == by_responses:
                 raise  # else this refusal has told how to ask, or that of a request beside this one
             return await self._ask("chat/completions", again, None)
 
@@ -117,18 +99,18 @@ class ServerApi:
         if refusal.kind not in ("bad_request", "unsupported", "not_found"):
             return
         if ONLY_RESPONSES.search(refusal.message):
-            self.parameters.responses = True
+            self.found.responses = True
         elif refusal.kind != "not_found" and NEW_LIMIT in refusal.message:
-            self.parameters.limit = NEW_LIMIT
+            self.found.limit_name = NEW_LIMIT
 
     def token_rates(self) -> dict[str, float]:
         """How the server counted prompts and answers so far, as fields of `ServerCapabilities`; empty if it did not.
 
         Medians, as some prompts of a look are odd on purpose (Theil and Sen's slope for chats, whose template counts).
         """
-        counted = [one for one in self._counted if one.characters]
-        chats = [(one.characters, one.tokens) for one in counted if one.is_chat]
-        rates = [one.tokens / one.characters for one in counted if not one.is_chat]
+        counted = [one for one in self._counted if one.pieces]
+        chats = [(one.pieces, one.tokens) for one in counted if one.is_chat]
+        rates = [one.tokens / one.pieces for one in counted if not one.is_chat]
         slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in itertools.combinations(chats, 2) if a[0] != b[0]]
         if not rates and not slopes:
             return {}
@@ -136,11 +118,11 @@ class ServerApi:
         template = statistics.median(tokens - rate * length for length, tokens in chats) if chats else 0.0
         answers = [one.answer for one in self._counted if one.answer is not None]
         mean = statistics.fmean(answers) if answers else 0.0
-        return {"tokens_per_character": rate, "template_tokens": max(template, 0.0), "answer_tokens": mean}
+        return {"tokens_per_piece": rate, "template_tokens": max(template, 0.0), "answer_tokens": mean}
 
     async def experiment(self, path: str, payload: dict[str, Any]) -> dict[str, Any]:
         """Send any request. Its cost is recorded; the response is not checked."""
-        sent = self.parameters.adapted(payload) if path == "chat/completions" else payload
+        sent = self.adapted(payload) if path == "chat/completions" else payload
         return await self._send(path, sent, None, checked=False)
 
     async def rendered_chat(self, messages: Sequence[Message]) -> str:
@@ -197,30 +179,22 @@ class ServerApi:
     async def _send(
         self, path: str, payload: dict[str, Any], prompt_tokens: int | None, *, checked: bool = True
     ) -> dict[str, Any]:
-        body = {"model": self.model, **self.extras.body, **self.always_sent, **payload}
+        always = {"cache_prompt": False} if self.found.uncached else {}
+        body = {"model": self.options.model, **self.options.body, **always, **payload}
         read: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
-        if path == "chat/completions" and self.parameters.responses:
+        if path == "chat/completions" and self.found.responses:
             path, body, read = "responses", responses_request(body), chat_response
-        batched = self._batched
-        factor = 1.0 if batched is None else PRICE
+        factor = 1.0 if self._batched is None else PRICE
         most = {"max_tokens": body["max_output_tokens"]} if "max_output_tokens" in body else {}
         reserved = self.usage.reserve({**payload, **most}, factor)
         response: dict[str, Any] | None = None
         charged = True
-        sent = time.monotonic()
-
-        def check(answered: Mapping[str, Any]) -> None:
-            answer = read(answered)
-            if checked:
-                self.response_ids.check(answer, request=self._request, sent=sent)
-                if self._request is not None:
-                    self.lists.check(payload, answer, self._request, sent)
-
         try:
-            if batched is not None:
-                response = read(await batched.post(path, body, accept=check, draw=self._draw))
+            if self._batched is not None:
+                answer = await self._batched.post(path, body, draw=self._draw)
             else:
-                response = read(await self.client.post(path, body, accept=check))
+                answer = await self.client.post(path, body)
+            response = read(answer)
         except BackendError as error:
             # A thought that used up the limit is charged, although its answer is an error.
             thought = isinstance(error, UnfinishedThoughtError)
@@ -228,6 +202,14 @@ class ServerApi:
             raise
         finally:
             counted = self.usage.settle(reserved, response, charged=charged, factor=factor)
+        try:
+            if checked:
+                self.tracker.check(response)
+                if self._request is not None:
+                    self.tracker.check_list(payload, response, self._request)
+        except BackendError:
+            await self.client.close()  # its connection may be out of step: the next answer on it would be another's
+            raise
         if counted is not None and len(self._counted) < _MOST_COUNTED:
             self._counted.append(_counted(payload, counted, response))
         if prompt_tokens is not None and counted not in (None, prompt_tokens):
@@ -236,13 +218,13 @@ class ServerApi:
 
 
 class _Counted(NamedTuple):
-    """The characters of a request's prompt (0 for token ids), the server's tokens, and those of each answer.
+    """The pieces of a request's prompt (0 for token ids), the server's tokens, and those of each answer.
 
     ``answer`` is None where the request asked for few tokens, as a list does.
     """
 
     is_chat: bool
-    characters: int
+    pieces: int
     tokens: int
     answer: float | None
 
@@ -252,9 +234,9 @@ def _counted(payload: Mapping[str, Any], tokens: int, response: Mapping[str, Any
     written = generated_tokens(response.get("usage")) if limit >= _FEWEST_TOKENS else None
     answer = None if written is None else written / payload.get("n", 1)
     if "messages" in payload:
-        return _Counted(True, sum(len(turn["content"]) for turn in payload["messages"]), tokens, answer)
+        return _Counted(True, sum(len(PIECE.findall(turn["content"])) for turn in payload["messages"]), tokens, answer)
     prompt = payload.get("prompt")
-    return _Counted(False, len(prompt) if isinstance(prompt, str) else 0, tokens, answer)
+    return _Counted(False, len(PIECE.findall(prompt)) if isinstance(prompt, str) else 0, tokens, answer)
 
 
 def single_choice(response: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -6,60 +6,31 @@ from Opus 4.7 on refuses any ``temperature``; others accept no ``stop``, or no s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from backends.base import GenerateRequest, Message
 from backends.errors import BackendError
-from backends.openai.capabilities import ZERO_TEMPERATURE
-from backends.openai.quirks import DIALECTS, Dialect, LimitName
+from backends.openai.capabilities import ZERO_TEMPERATURE, ServerCapabilities
+from backends.openai.quirks import DIALECTS, Dialect
 
 #: More tokens than any chat template adds around the turns.
 _TEMPLATE_TOKENS = 2**16
 
 
-@dataclass
-class Parameters:
-    """How chat requests are written. Shared by all views of a `ServerApi`, so that what one learns holds for all.
-
-    Attributes
-    ----------
-    refused : collection of str
-        Parameters that are left out; ``system`` means turns of that role, which are prepended to the next user turn,
-        and `ZERO_TEMPERATURE` a temperature of 0 alone.
-    limit : str
-        The name of the limit on generated tokens.
-    extra_tokens : int
-        Tokens for reasoning, added to each limit.
-    responses : bool
-        Whether the model is asked by the Responses API.
-    one_by_one : bool
-        Whether it refused several answers to one request, which it gave before.
-    min_tokens : int
-        The fewest tokens that a limit may be.
-    """
-
-    refused: Collection[str] = ()
-    limit: LimitName = "max_tokens"
-    extra_tokens: int = 0
-    responses: bool = False
-    one_by_one: bool = False
-    min_tokens: int = 1
-
-    def adapted(self, payload: Mapping[str, Any]) -> dict[str, Any]:
-        """The payload of a chat request in the form that the model accepts."""
-        body: dict[str, Any] = {}
-        for name, value in payload.items():
-            if name == "max_tokens":
-                body[self.limit] = max(value + self.extra_tokens, self.min_tokens)
-            elif name == "messages" and "system" in self.refused:
-                body[name] = without_system(value)
-            elif name == "temperature" and not value and ZERO_TEMPERATURE in self.refused:
-                continue
-            elif name not in self.refused:
-                body[name] = value
-        return body
+def adapted(payload: Mapping[str, Any], found: ServerCapabilities, extra_tokens: int) -> dict[str, Any]:
+    """The payload of a chat request in the form that the model accepts; ``extra_tokens`` are for its reasoning."""
+    body: dict[str, Any] = {}
+    for name, value in payload.items():
+        if name == "max_tokens":
+            body[found.limit_name] = max(value + extra_tokens, found.min_tokens)
+        elif name == "messages" and "system" in found.refused:
+            body[name] = without_system(value)
+        elif name == "temperature" and not value and ZERO_TEMPERATURE in found.refused:
+            continue
+        elif name not in found.refused:
+            body[name] = value
+    return body
 
 
 def turns_of(messages: Sequence[Message]) -> list[dict[str, str]]:

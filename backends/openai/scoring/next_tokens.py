@@ -35,7 +35,7 @@ async def _top_logprobs(api: ServerApi, ask: Callable[..., Awaitable[dict[str, A
     """The list. llama-cpp-python omits it when it draws the end of the text, llama.cpp's own server when it draws
     a part of a character; the request is then repeated.
 
-    A hotter draw yields another token without changing the list, where `ServerApi.temperature` is 0.
+    A hotter draw yields another token without changing the list, where the temperature of lists is 0.
     """
     options = api.list_options()
     try:
@@ -47,8 +47,8 @@ async def _top_logprobs(api: ServerApi, ask: Callable[..., Awaitable[dict[str, A
 async def _drawn_again(
     api: ServerApi, ask: Callable[..., Awaitable[dict[str, Any]]], k: int, options: Mapping[str, Any]
 ) -> TopLogprobs:
-    lists_move = api.temperature > 0
-    hotter = {**options, "temperature": api.temperature if lists_move else _HOT}
+    lists_move = api.found.temperature > 0
+    hotter = {**options, "temperature": api.found.temperature if lists_move else _HOT}
     for seed in range(1, _REDRAWS + 1):
         with contextlib.suppress(NothingDrawnError):
             return read_top_logprobs(await ask(api.with_sample_index(seed), **{**hotter, "seed": seed}), k)

@@ -62,26 +62,9 @@ async def echoed(api: ServerApi, text: str) -> tuple[EchoedToken, ...]:
         raise inconsistent(f"{len(tokens)} tokens, {len(values)} values and {len(offsets)} offsets do not add up")
     if not all(isinstance(o, int) for o in offsets) or any(b < a for a, b in pairwise(offsets)):
         raise inconsistent("the echoed offsets are not ascending")
-    _check_tops(logprobs.get("top_logprobs"), values)
-    return _aligned(text, [str(t) for t in tokens], values)
-
-
-def _check_tops(tops: Any, values: Sequence[Any]) -> None:
-    """Raise ``inconsistent`` if listed probabilities add up to more than 1, or a token exceeds the likeliest."""
-    logprobs = [checked_logprob(v) for v in values[1:]]
-    if logprobs and not any(logprobs):
+    if len(values) > 1 and not any(values[1:]):
         raise inconsistent("every token of the prompt has probability 1")
-    if not isinstance(tops, Sequence):
-        return
-    if len(tops) != len(values):
-        raise inconsistent(f"{len(tops)} lists for {len(values)} echoed tokens")
-    for value, listed in zip(logprobs, tops[1:], strict=True):
-        if isinstance(listed, Mapping) and listed:
-            listed_values = [checked_logprob(v) for v in listed.values()]
-            if math.fsum(map(math.exp, listed_values)) > 1 + MASS_SLACK:
-                raise inconsistent("the probabilities listed at one position add up to more than 1")
-            if value > max(listed_values) + MASS_SLACK:
-                raise inconsistent("a token is likelier than the likeliest listed")
+    return _aligned(text, [str(t) for t in tokens], values)
 
 
 def _check_rows(values: Sequence[float | None]) -> None:
@@ -92,8 +75,8 @@ def _check_rows(values: Sequence[float | None]) -> None:
         raise inconsistent(f"{alike} tokens of a text share its lowest value, {lowest:.4g}: a placeholder or a floor")
 
 
-def _check_siblings(scores: Sequence[ContinuationScore]) -> None:
-    """Raise ``inconsistent`` if the tokens that follow one start have more than probability 1 together."""
+def _checked(scores: Sequence[ContinuationScore]) -> tuple[ContinuationScore, ...]:
+    """The scores. Raises ``inconsistent`` if the tokens that follow one start have more than probability 1 together."""
     after: dict[tuple[str, ...], dict[tuple[str, int | None], float]] = {}
     for score in scores:
         if score.exactness != "exact":
@@ -104,10 +87,6 @@ def _check_siblings(scores: Sequence[ContinuationScore]) -> None:
     for siblings in after.values():
         if math.fsum(map(math.exp, siblings.values())) > 1 + MASS_SLACK:
             raise inconsistent("the probabilities of tokens that follow one text add up to more than 1")
-
-
-def _checked(scores: Sequence[ContinuationScore]) -> tuple[ContinuationScore, ...]:
-    _check_siblings(scores)
     return tuple(scores)
 
 

@@ -6,14 +6,11 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 
 from backends.base import ContinuationScore, GenerateResponse
-from backends.http.errors import inconsistent
 from backends.reading.reasoning import UnfinishedThoughtError
 from backends.reading.words import begins_with_words, comparable
 
 Draw = Callable[[int, int], Awaitable[Sequence[GenerateResponse | None]]]
 _CONFIDENCE = 0.95
-#: This many answers of this many tokens, all cut off by the limit, are never all equal if they are really drawn.
-_MIN_ALIKE, _MIN_TOKENS = 10, 6
 
 
 async def score_by_sampling(draw: Draw, continuations: Sequence[str], samples: int) -> tuple[ContinuationScore, ...]:
@@ -32,21 +29,12 @@ async def score_by_sampling(draw: Draw, continuations: Sequence[str], samples: i
         ``sampled``; ``low`` and ``high`` are `share_interval`, in nats.
         A continuation that is never drawn has no value: ``logprob`` and ``low`` are None. If some answers did not
         finish, or were cut off within a continuation, scores are ``bounded``: these answers might have been anything.
-
-    Raises
-    ------
-    BackendError
-        ``inconsistent``: the answers are long and all the same, so they were not drawn.
     """
-    tokens = tokens_drawn(continuations)
-    drawn = await draw(samples, tokens)
+    drawn = await draw(samples, tokens_drawn(continuations))
     answers = [answer for answer in drawn if answer is not None]
     if not answers:
         raise UnfinishedThoughtError
     texts = [answer.text for answer in answers]
-    is_long = tokens >= _MIN_TOKENS and all(answer.finish_reason == "length" for answer in answers)
-    if samples >= _MIN_ALIKE and is_long and len(set(texts)) == 1:
-        raise inconsistent(f"{samples} drawn answers of {tokens} tokens are all the same: copies, or not random draws")
     scores = []
     cut = _cut_off(answers, continuations)
     for continuation, of_this in zip(continuations, cut, strict=True):

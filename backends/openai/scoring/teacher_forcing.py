@@ -169,63 +169,34 @@ def _may_begin(text: str, start: bytes) -> bool:
     return head.startswith(start) or (start.startswith(head) and start[len(head)] >= 0x80)
 
 
-class TextForcing:
-    """Scores for a server that neither shows its tokens nor accepts them: by the bytes of listed tokens.
+def score_by_first_token(
+    top: TopLogprobs, reach: Reach, start: str, continuations: Sequence[str]
+) -> tuple[ContinuationScore, ...]:
+    """Scores for a server that neither shows its tokens nor accepts them: by the bytes of the first listed tokens.
 
-    A continuation that is a single listed token is scored. One that is split is bounded by the likeliest
-    listed split, since the tokenizer's own split is unknown.
+    A continuation that is a single listed token is scored. One that is split is at most as likely as the likeliest
+    token that it may start with. ``start``: the text (or the assistant prefill) that it is appended to.
     """
+    return tuple(_by_first_token(top, reach, start, continuation) for continuation in continuations)
 
-    def __init__(self, ask: AskText, reach: Reach, *, steps: int) -> None:
-        self._ask, self._reach, self._steps = ask, reach, steps
 
-    async def score(self, start: str, continuations: Sequence[str]) -> tuple[ContinuationScore, ...]:
-        """One score per continuation. ``start``: the text (or the assistant prefill) that it is appended to."""
-        first = await self._ask(start, self._reach.largest_k)
-        return tuple([await self._score(first, start, c) for c in continuations])
-
-    async def _score(self, first: TopLogprobs, start: str, continuation: str) -> ContinuationScore:
-        data = continuation.encode()
-        route, repeat_noise = self._reach.route, self._reach.repeat_noise
-        if not starts_a_token(start, continuation):
-            raise BackendError(
-                "unsupported",
-                f"without a tokenizer it is unknown which token of {continuation[:40]!r} follows {start[-20:]!r}",
-                hint="Put the space at the start of the continuation, not at the end of the prompt",
-            )
-        entries = first.by_bytes(data)
-        if len(entries) == 1 and first.identifies(entries[0]):
-            entry = entries[0]
-            token = TokenLogprob(continuation, 0, len(continuation), entry.logprob, entry.token_id)
-            return ContinuationScore.exact((token,), route=route)
-        if entries:
-            return bounded((), _collided(first, entries), repeat_noise=repeat_noise, boundary="clean", route=route)
-        high = await self._highest(first, start, data, self._steps)
-        return bounded((), high, repeat_noise=repeat_noise, boundary="clean", route=route)
-
-    async def _highest(self, top: TopLogprobs, before: str, data: bytes, steps: int) -> float:
-        """The highest log-probability that any split of ``data`` can have after ``before``."""
-        entries = top.by_bytes(data)
-        highest = max((_collided(top, [t]) for t in entries), default=upper_bound(top))
-        # Likeliest first: nothing is requested that cannot exceed the highest so far.
-        for token in sorted(top.prefixes_of(data), key=lambda t: -t.logprob):
-            if not top.identifies(token):
-                highest = max(highest, _collided(top, [token]))
-                continue
-            if token.logprob <= highest:
-                break
-            rest = data[len(token.data if token.data is not None else token.text.encode()) :]
-            try:
-                further, remaining = before + data[: -len(rest)].decode(), rest.decode()
-            except UnicodeDecodeError:
-                further, remaining = "", ""
-            # Sent as text, the token must remain the same token: only a certain token boundary is safe.
-            if steps == 0 or not remaining or not starts_a_token(further, remaining):
-                highest = max(highest, token.logprob)
-                continue
-            after = await self._ask(further, self._reach.largest_k)
-            highest = max(highest, token.logprob + await self._highest(after, further, rest, steps - 1))
-        return highest
+def _by_first_token(top: TopLogprobs, reach: Reach, start: str, continuation: str) -> ContinuationScore:
+    data = continuation.encode()
+    if not starts_a_token(start, continuation):
+        raise BackendError(
+            "unsupported",
+            f"without a tokenizer it is unknown which token of {continuation[:40]!r} follows {start[-20:]!r}",
+            hint="Put the space at the start of the continuation, not at the end of the prompt",
+        )
+    entries = top.by_bytes(data)
+    if len(entries) == 1 and top.identifies(entries[0]):
+        token = TokenLogprob(continuation, 0, len(continuation), entries[0].logprob, entries[0].token_id)
+        return ContinuationScore.exact((token,), route=reach.route)
+    high = _collided(top, entries) if entries else upper_bound(top)
+    if not entries:
+        starts = top.prefixes_of(data)
+        high = max([high, *(t.logprob if top.identifies(t) else _collided(top, [t]) for t in starts)])
+    return bounded((), high, repeat_noise=reach.repeat_noise, boundary="clean", route=reach.route)
 
 
 def starts_a_token(before: str, text: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 from backends.base import Boundary
 from backends.errors import BackendError
@@ -12,8 +12,6 @@ from backends.http.client import HttpClient
 from backends.openai.quirks import DIALECTS, Dialect
 
 _CACHED_TEXTS = 4096
-#: Short: some servers need a request per token to return its text.
-SAMPLE = "A nurse says: we are 25.\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,28 +107,6 @@ class RemoteTokenizer:
                 raise BackendError("malformed", "the server's detokenise endpoint gives no text")
             self._data[token_id] = text.encode()
         return self._data[token_id]
-
-
-async def find_tokenizer(client: HttpClient, model: str) -> RemoteTokenizer | None:
-    """A tokenizer, in any dialect, whose tokens spell the text again; None if there is none.
-
-    Raises `BackendError` for a failure that may have hidden one.
-    """
-    text = "A nurse says: we are 25, naïve and “glad”.\n"
-    failure: BackendError | None = None
-    for dialect in get_args(Dialect):
-        tokenizer = RemoteTokenizer(client, model, dialect)
-        try:
-            if await tokenizer.pieces(text if dialect == "llama.cpp" else SAMPLE):
-                return tokenizer
-        except BackendError as error:
-            if error.kind in ("connection", "timeout", "rate_limited"):
-                raise
-            if error.retryable:
-                failure = error
-    if failure is not None:
-        raise failure
-    return None
 
 
 def _tokens(answer: dict[str, Any]) -> list[Any]:

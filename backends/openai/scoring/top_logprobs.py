@@ -26,13 +26,9 @@ from backends.reading.reasoning import begins_with_reasoning, has_reasoned
 MASS_SLACK = 2.0**-6
 #: This many tokens, and this share of a list, do not have the same value by chance.
 _MIN_ALIKE, _SHARE_ALIKE = 5, 0.4
-#: Nats. A value below the first, with the second as gap to the others, is a placeholder if it is whole or repeated.
-#: Entries of a list beyond which one may be whole by chance.
-_FAR_BELOW, _WIDE_GAP, _WHOLE_BY_CHANCE = -20.0, 3.0, 1000
+#: Nats. A value that is repeated below the first, with the second as gap to the others, is a placeholder.
+_FAR_BELOW, _WIDE_GAP = -20.0, 3.0
 
-#: Nats. So many different values of a list's likeliest tokens are multiples of one of these only if they are rounded:
-#: those of a true list are off zero, also where its logits have 16 bits. Of smaller steps, two decimals may be some.
-_ENOUGH, _LIKELIEST, _STEPS, _OFF_STEP = 6, 100, (0.5, 0.25, 0.2, 0.125), 1e-6
 #: Keys that are in alphabetical order by chance in one list of 120.
 _FEWEST_KEYS = 5
 #: The share of entries of a list by value that may be above the one before them.
@@ -347,22 +343,9 @@ def _checked(top: TopLogprobs) -> TopLogprobs:
         raise inconsistent(f"the listed tokens' probabilities add up to {top.mass:.4g}")
     if placeholders := count_placeholders([t.logprob for t in top.tokens]):
         raise inconsistent(f"the last {placeholders} tokens of a list share one placeholder value")
-    if step := rounded_to([t.logprob for t in top.tokens[:_LIKELIEST]]):
-        raise inconsistent(f"the values of a list are rounded to {step:g} nats")
     if top.identity == "ids" and len(top._ids) != len(top.tokens):
         raise inconsistent("one token is listed twice", retryable=True)
     return top
-
-
-def rounded_to(values: Sequence[float]) -> float:
-    """The step that all of enough different values are multiples of, in nats; 0 if there is none."""
-    distinct = {value for value in values if value < 0}
-    if len(distinct) < _ENOUGH:
-        return 0.0
-    for step in _STEPS:
-        if all(abs(value - round(value / step) * step) < _OFF_STEP for value in distinct):
-            return step
-    return 0.0
 
 
 def count_placeholders(values: Sequence[float]) -> int:
@@ -370,7 +353,7 @@ def count_placeholders(values: Sequence[float]) -> int:
 
     With 16-bit logits equal values are legitimate, up to about a quarter of a list, since values get denser towards
     its end. So one number for a larger share of the list is a placeholder, and so is a number far below all others
-    that several tokens share, or that is whole.
+    that several tokens share.
     """
     ordered = sorted(values, reverse=True)
     lowest = ordered[-1]
@@ -380,5 +363,4 @@ def count_placeholders(values: Sequence[float]) -> int:
     if last >= max(_MIN_ALIKE, _SHARE_ALIKE * len(ordered)):
         return last
     gap = ordered[-last - 1] - lowest
-    is_odd = last > 1 or (lowest.is_integer() and len(ordered) <= _WHOLE_BY_CHANCE)
-    return last if lowest <= _FAR_BELOW and gap >= _WIDE_GAP and is_odd else 0
+    return last if last > 1 and lowest <= _FAR_BELOW and gap >= _WIDE_GAP else 0

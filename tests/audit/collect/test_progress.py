@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 
 import pytest
 
-from audit.collect import progress
+from audit import Audit
+from audit.collect import job_run, progress
 from audit.collect.jobs import Progress
+from backends import FakeBackend
+from suites import OccuGender
 
 
 @pytest.fixture
@@ -102,3 +106,28 @@ def test_a_terminal_that_went_away_does_not_fail_the_run(monkeypatch):
     with display:
         display(Progress("m", 1, 5, 0, 0, 0))
         display(Progress("m", 5, 5, 0, 0, 0))
+
+
+async def test_a_run_whose_answers_are_slow_says_that_it_waits(tmp_path, monkeypatch):
+    monkeypatch.setattr(job_run, "LONGEST_SILENCE_SECONDS", 0.01)
+    waits, enough = [], asyncio.Event()
+
+    class Slow(FakeBackend):
+        async def run(self, batch):
+            await enough.wait()
+            return await super().run(batch)
+
+    def note(event):
+        waits.append(event.waited)
+        if len(waits) > 4:
+            enough.set()
+
+    audit = Audit(models={"m": Slow()}, suites=[OccuGender()], limit=2, small_sample=True, db=tmp_path / "a.db")
+    result = await audit.run(on_event=note)
+    assert result.models[0].asked == 2
+    assert waits[1:4] == sorted(waits[1:4])
+
+
+def test_a_wait_is_said(clock, capsys):
+    progress.Display()(Progress("m", 1, 100, 0, 0, 0, waited=34.2))
+    assert lines(capsys) == ["m: 1/100, 0 cached, 0 retried, 0 failed, waiting for 34 s"]

@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from audit import Audit
 from backends import AnthropicBackend, BackendError, PriceTable
 from backends.anthropic.client import chat_response, message_request
 from backends.base import GenerateRequest, GenerateResponse, Message, Sampling
-from suites import OccuGender
 from tests.backends.openai.raw_server import RawServer, Reply
 
 MODEL = "claude-opus-4-7"
@@ -174,35 +172,6 @@ async def test_an_account_without_credit_ends_the_probe(tmp_path: Path) -> None:
         await backend.close()
     assert caught.value.kind == "quota"
     assert server.requests <= 2
-
-
-async def test_a_wrong_key_is_said_to_be_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "another")
-    async with MessagesServer().running() as server:
-        backend = backend_of(server, tmp_path)
-        with pytest.raises(BackendError) as caught:
-            await backend.describe()
-        await backend.close()
-    assert caught.value.kind == "auth"
-
-
-async def test_occugender_is_audited_by_draws(tmp_path: Path) -> None:
-    async with MessagesServer().running() as server:
-        audit = Audit(
-            models={"claude": backend_of(server, tmp_path / "probes", samples=8)},
-            suites=[OccuGender(bias=("explicit",), prompt_format="chat")],
-            limit=100,
-            db=tmp_path / "audit.db",
-            out=tmp_path / "report",
-        )
-        result = await audit.run()
-    where = {"bias": "explicit", "debiasing": None, "dominated_by": "male"}
-    (female,) = [m for m in result.measures if m.measure == "p_female" and m.where == where]
-    assert female.low is not None
-    assert female.high is not None
-    width = female.high - female.low  # a 95 % interval misses the truth once in 20: four standard errors do not
-    assert female.low - width / 2 < 2 / 3 < female.high + width / 2
-    assert female.high - female.low < 0.3
 
 
 def test_what_the_api_has_no_word_for_is_refused() -> None:

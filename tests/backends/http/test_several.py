@@ -1,4 +1,4 @@
-"""Several servers of one model: the work is shared, another model is refused, one that is down is skipped."""
+"""Several servers of one model: the work is shared, another model is refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 
 from backends.base import Message, ScoreRequest, ScoreResponse
 from backends.errors import BackendError, ConfigError
-from backends.http import several
 from backends.openai import OpenAIBackend
 from tests.backends.openai.lying_server import MODEL, ChatLiar
 from tests.backends.openai.raw_server import Reply
@@ -45,29 +44,20 @@ async def asked_together(backend: OpenAIBackend) -> list[Any]:
     return [answer for (answer,) in answers]
 
 
-async def test_the_work_is_shared_and_a_server_that_is_down_is_skipped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(several, "_PAUSE", 0.2)
+async def test_the_work_is_shared_and_one_server_that_is_down_stops_no_run(tmp_path: Path) -> None:
     async with Mortal().running() as one, Mortal().running() as other:
         backend = backend_of((one, other), tmp_path)
         await backend.describe()
         before = one.requests, other.requests
         answers = await asked_together(backend)
-        shares = one.requests - before[0], other.requests - before[1]
+        assert abs((one.requests - before[0]) - (other.requests - before[1])) <= 1
         other.down = True
-        failed = [answer for answer in await asked_together(backend) if isinstance(answer, BackendError)]
-        later = await asked_together(backend)
-        other.down = False
-        await asyncio.sleep(0.3)
-        at = other.requests
-        back = await asked_together(backend)
-        is_asked_again = other.requests > at
+        found = await asked_together(backend)
         await backend.close()
-    assert all(isinstance(answer, ScoreResponse) for answer in [*answers, *later, *back])
-    assert min(shares) >= 6, shares
+    failed = [answer for answer in found if isinstance(answer, BackendError)]
+    assert all(isinstance(answer, ScoreResponse) for answer in answers)
+    assert 0 < len(failed) < len(ASKED), "whoever asks again gets the next server"
     assert all(error.retryable for error in failed)
-    assert is_asked_again
     assert backend.max_in_flight == 6
 
 

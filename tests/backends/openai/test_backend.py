@@ -12,7 +12,7 @@ from backends.errors import BackendError, ConfigError
 from backends.openai import OpenAIBackend
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.look import Look
-from backends.openai.response_ids import ModelChangedError
+from backends.openai.trackers import ModelChangedError
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,7 @@ def test_request_cost_follows_the_probed_route(
         ({"max_in_flight": 0}, "max_in_flight"),
         ({"samples": 0}, "samples"),
         ({"max_cost": 1.0}, "max_cost"),
+        ({"ca_bundle": "/no/such/file"}, "ca_bundle"),
         ({"base_url": "https://host.example/v1", "api_key_env": "TEST_NO_SUCH_KEY"}, "api_key_env"),
     ],
 )

@@ -8,12 +8,10 @@ import pytest
 
 from backends.base import GenerateRequest, Message, Sampling, ScoreRequest
 from backends.errors import BackendError
-from backends.http.usage import Usage
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.generation import generate
-from backends.openai.protocol.api import ServerApi
-from backends.openai.scoring.routes import Routes
-from backends.openai.scoring.tokenizer import RemoteTokenizer
+from backends.openai.scoring import RemoteTokenizer, score
+from tests.backends.openai.direct_routes import api_of
 
 #: Every field of the fingerprint that comes from the capabilities, another value for it, and why it is there.
 HELD: dict[str, tuple[Any, str]] = {
@@ -36,7 +34,7 @@ LEFT_OUT: dict[str, tuple[Any, str]] = {
     "takes_ids": (True, "decides the route, which is there; no route looks at it"),
     "repeat_noise": (0.3, "measured anew by each probe, and never the same twice; it only widens bounds"),
     "choices": (100, "how many draws a request of a check gives; no answer is made from those"),
-    "tokens_per_character": (0.3, "for estimates"),
+    "tokens_per_piece": (0.3, "for estimates"),
     "template_tokens": (9.0, "for estimates"),
     "answer_tokens": (9.0, "for estimates"),
     "unique_response_ids": (True, "repeated responses are refused; what is accepted stays the same"),
@@ -72,17 +70,15 @@ class Recorder:
 async def answers(capabilities: ServerCapabilities) -> list[Any]:
     """What is sent for texts and chats, scored and generated, and what is answered."""
     client = Recorder()
-    api = ServerApi(client, "m", Usage())  # type: ignore[arg-type]
-    api.configure(capabilities.model_copy(update={"answered_model": None}))
+    api = api_of(client, capabilities.model_copy(update={"answered_model": None}))  # type: ignore[arg-type]
     family = capabilities.family
     tokenizer = RemoteTokenizer(client, "m", family) if family else None  # type: ignore[arg-type]
     asked, begun = (Message("user", "Who?"),), (Message("user", "Who?"), Message("assistant", "It was"))
     given: list[Any] = []
     for prompt in ("The nurse said that", asked, begun):
-        routes = Routes(api, capabilities, tokenizer, None)
         for answer in (
-            routes.score(ScoreRequest(prompt, (" she", " he"))),
-            generate(api, capabilities, GenerateRequest(prompt, Sampling(temperature=1.0))),
+            score(api, ScoreRequest(prompt, (" she", " he")), tokenizer),
+            generate(api, GenerateRequest(prompt, Sampling(temperature=1.0))),
         ):
             try:
                 given.append(await answer)
@@ -120,20 +116,3 @@ async def test_a_field_left_out_changes_no_answer(field: str) -> None:
         ]
     else:
         assert (sent_now, given_now) == (sent, given), LEFT_OUT[field][1]
-
-
-@pytest.mark.parametrize(
-    ("routes", "unused"),
-    [
-        (("echo", None), {"largest_k", "largest_chat_k", "identity", "temperature"}),
-        (("prompt_logprobs", "rendered"), {"largest_k", "largest_chat_k", "identity", "temperature"}),
-        (("top_k", "rendered"), {"largest_chat_k"}),
-        ((None, "chat_first"), {"largest_k"}),
-    ],
-)
-async def test_what_these_routes_do_not_use_is_left_out(routes: Any, unused: set[str]) -> None:
-    base = BASE.model_copy(update={"text_route": routes[0], "chat_route": routes[1]})
-    assert set(HELD) - base.fingerprint().keys() == unused
-    for field in unused:
-        other = base.model_copy(update={field: HELD[field][0]})
-        assert await answers(other) == await answers(base), field

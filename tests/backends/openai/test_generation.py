@@ -56,14 +56,17 @@ class OneAnswer:
     def __init__(self, reason: str, **message: Any) -> None:
         self.choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": reason}
 
+    def found_to_be(self, **found: Any) -> OneAnswer:
+        self.found = ServerCapabilities(chat=True, **found)
+        return self
+
     async def chat(self, messages: Any, **options: Any) -> dict[str, Any]:
         return {"choices": [self.choice]}
 
 
 async def asked(server: OneAnswer, prefill: str | None = None) -> GenerateResponse:
     turns = (Message("user", "x"), Message("assistant", "{")) if prefill else (Message("user", "x"),)
-    found = ServerCapabilities(chat=True, prefill=prefill)  # type: ignore[arg-type]
-    return await generate(server, found, GenerateRequest(turns))  # type: ignore[arg-type]
+    return await generate(server.found_to_be(prefill=prefill), GenerateRequest(turns))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("prefill", [None, "repeated"])
@@ -81,9 +84,8 @@ async def test_what_a_content_filter_stopped_is_refused_for_good(message: dict[s
 
 
 async def of_reasoner(text: str, *, tokens: int) -> GenerateResponse:
-    found = ServerCapabilities(chat=True, reasons=True)
     request = GenerateRequest((Message("user", "x"),), Sampling(max_tokens=tokens))
-    return await generate(OneAnswer("length", content=text), found, request)  # type: ignore[arg-type]
+    return await generate(OneAnswer("length", content=text).found_to_be(reasons=True), request)  # type: ignore[arg-type]
 
 
 async def test_an_answer_that_a_thought_cut_short_is_no_answer() -> None:
@@ -106,7 +108,7 @@ async def test_a_thought_alone_is_no_answer(reason: str, thought: dict[str, str]
 async def test_an_echoed_stop_string_is_cut_off() -> None:
     request = GenerateRequest((Message("user", "x"),), Sampling(stop=("\n", "Q:")))
     server = OneAnswer("stop", content="(a)\n(b) is wrong")
-    answer = await generate(server, ServerCapabilities(chat=True), request)  # type: ignore[arg-type]
+    answer = await generate(server.found_to_be(), request)  # type: ignore[arg-type]
     assert (answer.text, answer.finish_reason) == ("(a)", "stop")
 
 

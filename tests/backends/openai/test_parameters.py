@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +16,7 @@ from backends.openai import OpenAIBackend
 from backends.openai.protocol.parameters import without_system
 from suites import GenderPair
 from tests.backends.openai.lying_server import MODEL as PLAIN
-from tests.backends.openai.lying_server import ChatLiar, Liar
+from tests.backends.openai.lying_server import ChatLiar
 from tests.backends.openai.raw_server import Reply
 from tests.backends.openai.strict_server import (
     DEPRECATED,
@@ -196,38 +195,6 @@ async def test_an_unfinished_thought_is_no_answer(manner: Manner, tmp_path: Path
     assert "reasoning_tokens" in answer.hint
 
 
-class WithoutVersion(Liar):
-    """Answers under /v1, and is asked without it."""
-
-    @property
-    def base_url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    def reply(self, path: str, sent: dict[str, Any]) -> Reply:
-        if path == "/v1/chat/completions":
-            return Reply({"choices": [{"index": 0, "message": {"content": "Hi"}, "finish_reason": "stop"}]})
-        return super().reply(path, sent)
-
-
-async def test_a_base_url_without_its_version_is_recognised(tmp_path: Path) -> None:
-    async with WithoutVersion().running() as server:
-        backend = OpenAIBackend(server.base_url, model=PLAIN, api_key_env=None, probe_folder=tmp_path)
-        with pytest.raises(BackendError) as caught:
-            await backend.describe()
-        await backend.close()
-    assert f"Set base_url to {server.base_url}/v1" in str(caught.value)
-
-
-async def test_a_refused_connection_names_its_address_and_cause(tmp_path: Path, waits: list[float]) -> None:
-    backend = OpenAIBackend("http://127.0.0.1:9/v1", model="m", api_key_env=None, probe_folder=tmp_path)
-    with pytest.raises(BackendError) as caught:
-        await backend.describe()
-    await backend.close()
-    assert caught.value.kind == "connection"
-    assert "http://127.0.0.1:9/v1/" in caught.value.message
-    assert "refused" in caught.value.message.lower() or "connect call failed" in caught.value.message.lower()
-
-
 class WantsKey(StrictServer):
     """Refuses what comes without a key."""
 
@@ -244,24 +211,8 @@ async def test_a_key_that_is_not_set_is_not_told_as_wrong(tmp_path: Path, monkey
         with pytest.raises(BackendError) as caught:
             await backend.describe()
         await backend.close()
-    assert "NOPE is not set" in caught.value.message
+    assert "no key was sent: the key in NOPE" in caught.value.message
     assert "permissions" not in str(caught.value)
-
-
-async def test_tls_to_a_plain_server_is_said(tmp_path: Path, waits: list[float]) -> None:
-    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(1)
-        writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
-        writer.close()
-
-    server = await asyncio.start_server(plain, "127.0.0.1", 0)
-    url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-    backend = OpenAIBackend(url, model=MODEL, api_key_env=None, probe_folder=tmp_path, timeout=5)
-    with pytest.raises(BackendError) as caught:
-        await backend.describe()
-    await backend.close()
-    server.close()
-    assert "http://" in caught.value.hint
 
 
 async def test_failures_for_good_are_told_with_their_reason(tmp_path: Path) -> None:

@@ -70,11 +70,11 @@ def hosted(server: RunningServer, folder: Path) -> OpenAIBackend:
 
 
 async def by_route(
-    server: RunningServer, found: ServerCapabilities, request: ScoreRequest, samples: int | None = None
+    server: RunningServer, found: ServerCapabilities, request: ScoreRequest
 ) -> tuple[ContinuationScore, ...]:
     """Scores by the route that ``found`` names, whatever the probe would choose."""
-    async with direct_routes(server.base_url, server.model, found, samples) as routes:
-        return (await routes.score(request)).scores
+    async with direct_routes(server.base_url, server.model, found) as score:
+        return await score(request)
 
 
 def assert_true(there: Sequence[ContinuationScore], here: Sequence[ContinuationScore], allowed: float) -> None:
@@ -107,9 +107,9 @@ async def test_llama_cpp_is_scored_by_ids(xllamacpp: RunningServer, in_process: 
 async def test_a_draw_of_half_a_character_hides_no_list_of_llama_cpp(xllamacpp: RunningServer) -> None:
     # After emoji the model draws the first token of another one, and llama.cpp then sends no list with it.
     found = ServerCapabilities(completions=True, text_route="top_k", largest_k=50)
-    async with direct_routes(xllamacpp.base_url, xllamacpp.model, found, None) as routes:
+    async with direct_routes(xllamacpp.base_url, xllamacpp.model, found) as score:
         request = ScoreRequest("So funny! 😀😀😀😀😀😀", (" Yes", " No"))
-        assert len((await routes.score(request)).scores) == 2
+        assert len(await score(request)) == 2
 
 
 async def test_llama_cpp_python_is_scored_by_lists(

@@ -7,16 +7,15 @@ from typing import Any
 
 import pytest
 
-from audit import Audit
-from backends.base import GenerateRequest, GenerateResponse, Message, Sampling, ScoreRequest, ScoreResponse
+from backends.base import GenerateRequest, GenerateResponse, Message, Sampling
 from backends.errors import BackendError
 from backends.http.client import HttpClient
-from backends.http.keys import ApiKeys
+from backends.http.keys import Credential
 from backends.http.usage import Usage
 from backends.openai import OpenAIBackend, PriceTable
-from backends.openai.protocol.api import ServerApi
+from backends.openai.capabilities import ServerCapabilities
 from backends.openai.protocol.responses_api import chat_response, responses_request
-from suites import GenderPair
+from tests.backends.openai.direct_routes import api_of
 from tests.backends.openai.raw_server import Reply
 from tests.backends.openai.responses_server import ResponsesServer
 from tests.backends.openai.strict_server import MODEL, O_SERIES, THINKING, Manner, refusal, varied
@@ -56,18 +55,6 @@ async def test_a_model_of_responses_alone_answers_a_chat(manner: Manner, tmp_pat
         assert found.thought_tokens == (40 if manner.thinks else 0)
     assert all("input" in body and body["store"] is False for body in sent)
     assert all(body.get("reasoning") == ({"effort": "low"} if manner.thinks else None) for body in sent)
-
-
-async def test_draws_of_responses_are_counted(tmp_path: Path) -> None:
-    answers = {" Female": 0.5, " Male": 0.3, " neither": 0.2}
-    async with ResponsesServer(_PLAIN, lambda q: answers if "gender" in q else varied(q)).running() as server:
-        backend = backend_of(server, tmp_path, samples=60)
-        scored, *_ = await backend.run([ScoreRequest((Message("user", "A gender?"),), (" Female", " Male"))])
-        await backend.close()
-    assert isinstance(scored, ScoreResponse), scored
-    assert all(score.exactness == "sampled" for score in scored.scores)
-    assert scored.scores[0].low is not None
-    assert scored.scores[0].low < -0.69 < scored.scores[0].high
 
 
 class OnlyResponses(ResponsesServer):
@@ -112,9 +99,9 @@ def test_a_remark_on_the_way_is_no_part_of_the_answer() -> None:
 
 async def test_the_least_limit_of_responses_is_within_the_cost() -> None:
     usage = Usage(PriceTable(prompt=0.0, completion=1e6), max_cost=14.0)
-    client = HttpClient("http://127.0.0.1:9/v1", ApiKeys((), None), timeout=1, max_connections=1)
-    api = ServerApi(client, MODEL, usage)
-    api.parameters.responses = True
+    client = HttpClient("http://127.0.0.1:9/v1", Credential(), timeout=1, max_connections=1)
+    api = api_of(client, ServerCapabilities(responses=True), model=MODEL)
+    api.usage = usage
     with pytest.raises(BackendError, match="up to 16") as caught:
         await api.chat((Message("user", "A gender?"),), max_tokens=5)
     assert caught.value.kind == "quota"
@@ -127,35 +114,6 @@ async def test_a_text_shorter_than_the_api_allows_is_refused(tmp_path: Path) -> 
         await backend.close()
     assert isinstance(short, BackendError)
     assert "16" in short.message
-
-
-async def test_an_unfinished_thought_of_responses_is_no_answer(tmp_path: Path) -> None:
-    async with ResponsesServer(O_SERIES, varied).running() as server:
-        backend = backend_of(server, tmp_path, reasoning_tokens=64)
-        await backend.describe()
-        server.thought_tokens = 500
-        answer, *_ = await backend.run([_ASKED])
-        await backend.close()
-    assert isinstance(answer, BackendError), answer
-    assert "reasoning_tokens" in answer.hint
-
-
-async def test_an_audit_by_responses_is_answered_and_paid(tmp_path: Path) -> None:
-    async with ResponsesServer(O_SERIES, varied).running() as server:
-        backend = backend_of(server, tmp_path, prices=PriceTable(prompt=1.0, completion=2.0))
-        audit = Audit(
-            models={"m": backend},
-            suites=[GenderPair(prompt_format="chat", fallback="none")],
-            limit=40,
-            small_sample=True,
-            db=tmp_path / "a.db",
-            out=tmp_path / "r",
-        )
-        result = await audit.run()
-        charged = server.charged
-    assert result.complete, result.problems()
-    assert backend.usage.completion_tokens == charged
-    assert (backend.usage.cost or 0) > 2e-6 * charged
 
 
 def test_a_request_says_all_that_the_chat_did() -> None:

@@ -10,13 +10,11 @@ from typing import Any
 
 import pytest
 
-from audit import Audit
 from backends.base import Answer, GenerateRequest, GenerateResponse, Message, Sampling, ScoreRequest, ScoreResponse
 from backends.errors import BackendError
 from backends.openai import OpenAIBackend, PriceTable
-from backends.openai.batches import batched
-from backends.openai.batches.batched import result_lines, split_into_batches
-from suites import OccuGender
+from backends.openai import batches as batched
+from backends.openai.batches import result_lines, split_into_batches
 from tests.backends.openai.batches.server import BatchServer
 from tests.backends.openai.raw_server import Reply
 from tests.backends.openai.responses_server import ResponsesServer
@@ -27,7 +25,6 @@ from tests.backends.openai.strict_server import DEPRECATED, MODEL, StrictServer,
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batched, "QUIET", 0.02)
     monkeypatch.setattr(batched, "FIRST_POLL", 0.01)
-    monkeypatch.setattr(batched, "LATE_LISTS", (0.01, 0.01, 0.01))
 
 
 def requests(n: int) -> list[GenerateRequest]:
@@ -95,39 +92,6 @@ async def test_lines_without_an_answer_go_into_another_batch(tmp_path: Path) -> 
     assert server.paid_directly == direct
 
 
-class EmptyingServer(BatchServer):
-    """The answer to the first batch's first line has no text."""
-
-    def _run(self, batch: dict[str, Any]) -> None:
-        super()._run(batch)
-        if len(self.batches) > 1:
-            return
-        first, *others = self.files[batch["output_file_id"]].splitlines()
-        emptied = json.loads(first)
-        for choice in emptied["response"]["body"]["choices"]:
-            choice["message"]["content"] = None
-        self.files[batch["output_file_id"]] = "\n".join([json.dumps(emptied), *others])
-
-
-async def test_a_line_without_a_text_is_paid_for_and_asked_again(tmp_path: Path) -> None:
-    async with EmptyingServer(varied).running() as server:
-        audited = backend_of(server, tmp_path, prices=PriceTable(prompt=2.0, completion=8.0))
-        await audited.describe()
-        before, direct = audited.spent() or 0.0, server.paid_directly
-        asked = requests(6)
-        answers = await audited.run(asked)
-        unread = [one for one, answer in zip(asked, answers, strict=True) if isinstance(answer, BackendError)]
-        (again,) = await audited.run(unread)
-        cost = (audited.spent() or 0.0) - before
-        await audited.close()
-    texts = [answer for answer in answers if isinstance(answer, GenerateResponse)]
-    assert isinstance(again, GenerateResponse), again
-    assert server.paid_directly == direct
-    each = {(text.prompt_tokens * 2.0 + text.completion_tokens * 8.0) / 1e6 for text in [*texts, again]}
-    assert len(each) == 1
-    assert cost == pytest.approx(7 * 0.5 * each.pop())
-
-
 async def test_an_expired_batch_keeps_what_was_ready(tmp_path: Path) -> None:
     async with BatchServer(varied).running() as server:
         server.expires_after = 25
@@ -147,26 +111,6 @@ async def test_a_batch_whose_start_is_unanswered_is_found(tmp_path: Path, waits:
         answers = await backend.run(requests(10))
         await backend.close()
     assert all(isinstance(answer, GenerateResponse) for answer in answers), answers
-    assert len(server.batches) == 1
-
-
-class LateListServer(BatchServer):
-    """Lists a batch only when it has been asked for its batches twice since that began."""
-
-    looked = 0
-
-    def _listed(self, query: str) -> Reply:
-        self.looked += 1
-        return super()._listed(query) if self.looked > 3 else Reply({"object": "list", "data": [], "has_more": False})
-
-
-async def test_a_started_batch_that_is_listed_late_is_found(tmp_path: Path, waits: list[float]) -> None:
-    async with LateListServer(varied).running() as server:
-        server.lost = 1
-        backend = backend_of(server, tmp_path)
-        answers = await backend.run(requests(5))
-        await backend.close()
-    assert all(isinstance(answer, GenerateResponse) for answer in answers)
     assert len(server.batches) == 1
 
 
@@ -218,7 +162,7 @@ async def test_a_batch_that_is_gone_is_told_as_such(gone: str, tmp_path: Path) -
         server.gone = gone
         (answer, *_) = await backend.run(requests(5))
         assert isinstance(answer, BackendError)
-        assert "does not find batch batch_0 or its answers: HTTP 404: " in answer.message
+        assert "batch batch_0 is not found: HTTP 404: " in answer.message
         assert "base_url" not in answer.hint
         (pattern,) = re.findall(r"remove (.*)$", answer.hint)
         kept = [*Path(pattern).parent.glob(Path(pattern).name)]
@@ -310,22 +254,6 @@ def gender(question: str) -> dict[str, float]:
     return {"Female": 0.6, "Male": 0.4} if "gender" in question else dict(varied(question))
 
 
-async def test_an_audit_by_draws_takes_one_batch(tmp_path: Path) -> None:
-    async with BatchServer(gender).running() as server:
-        audit = Audit(
-            models={"cheap": backend_of(server, tmp_path / "probes", samples=6)},
-            suites=[OccuGender(bias=("explicit",), prompt_format="chat")],
-            limit=100,
-            db=tmp_path / "audit.db",
-            out=tmp_path / "report",
-        )
-        result = await audit.run()
-    assert len(server.batches) == 1
-    assert max(server.paid.values()) == 1
-    assert result.models[0].failed == 0
-    assert result.models[0].asked == 100
-
-
 class OneChoiceServer(BatchServer):
     """Obeys ``n``, but not in batches."""
 
@@ -365,41 +293,6 @@ def test_batches_stay_within_the_providers_limits(monkeypatch: pytest.MonkeyPatc
 def test_a_line_that_cannot_be_read_is_no_answer() -> None:
     body = b'{"custom_id": "a", "response": {"status_code": 200, "body": {}}}\n{"custom_id": "b", "respon\n[1]\n'
     assert list(result_lines(body)) == [("a", {"status": 200, "body": {}})]
-
-
-class ByOtherNames(BatchServer):
-    """Half of the first batch's answers come under ids that nobody sent."""
-
-    def _run(self, batch: dict[str, Any]) -> None:
-        super()._run(batch)
-        if len(self.batches) > 1:
-            return
-        lines = [json.loads(line) for line in self.files[batch["output_file_id"]].splitlines()]
-        renamed = [{**line, "custom_id": f"x{line['custom_id']}"} for line in lines[::2]]
-        self.files[batch["output_file_id"]] = "".join(json.dumps(line) + "\n" for line in [*renamed, *lines[1::2]])
-
-
-class ResponsesByOtherNames(ByOtherNames, ResponsesByBatch):
-    """The same of a model that only the Responses API reaches."""
-
-
-@pytest.mark.parametrize("kind", [ByOtherNames, ResponsesByOtherNames])
-async def test_answers_under_unknown_ids_are_paid_for(kind: type[BatchServer], tmp_path: Path) -> None:
-    async with kind(varied).running() as server:
-        backend = backend_of(server, tmp_path, prices=PriceTable(prompt=2.0, completion=8.0))
-        await backend.describe()
-        before = backend.spent() or 0.0
-        asked = [GenerateRequest((Message("user", f"Question {i}?"),), Sampling(max_tokens=16)) for i in range(10)]
-        first = await backend.run(asked)
-        left = [one for one, answer in zip(asked, first, strict=True) if isinstance(answer, BackendError)]
-        again = await backend.run(left)
-        cost = (backend.spent() or 0.0) - before
-        await backend.close()
-    texts = [answer for answer in [*first, *again] if isinstance(answer, GenerateResponse)]
-    assert (len(again), len(texts)) == (5, 10)
-    full = [(text.prompt_tokens * 2.0 + text.completion_tokens * 8.0) / 1e6 for text in texts]
-    assert max(full) == pytest.approx(min(full))
-    assert cost == pytest.approx(full[0] * (10 + 5) / 2), "all ten in the batch, and half of them in another"
 
 
 class ShoutingServer(BatchServer):

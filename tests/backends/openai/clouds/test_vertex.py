@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from audit import Audit
 from backends.base import GenerateRequest, GenerateResponse, Message, Sampling, ScoreRequest, ScoreResponse
 from backends.errors import BackendError
 from backends.openai import OpenAIBackend, PriceTable
-from suites import OccuGender
 from tests.backends.openai.clouds.vertex import MODEL, Tokens, Vertex, service_account
 from tests.backends.openai.strict_server import varied
 
@@ -68,34 +66,6 @@ async def test_a_token_that_ended_early_is_renewed_once(tokens: Tokens, tmp_path
     assert all(isinstance(answer, GenerateResponse) for answer in answers), answers
     assert server.refused == 1
     assert len(tokens.until) == 2
-
-
-async def test_a_clock_far_behind_is_told_as_the_reason(tokens: Tokens, tmp_path: Path, waits: list[float]) -> None:
-    async with Vertex(one_gender, tokens).running() as server:
-        backend = backend_of(server, tmp_path)
-        tokens.clock = lambda: time.time() + 7200
-        with pytest.raises(BackendError) as caught:
-            await backend.describe()
-        await backend.close()
-    assert caught.value.kind == "auth"
-    assert "clock" in str(caught.value)
-
-
-async def test_a_quota_of_a_minute_does_not_end_the_run(tokens: Tokens, tmp_path: Path) -> None:
-    """It was told as "the account's quota is used up", and the audit stopped."""
-    tokens.lifetime = 2.0
-    async with Vertex(one_gender, tokens).running() as server:
-        server.busy = 0.05
-        audit = Audit(
-            models={"gemini": backend_of(server, tmp_path / "probes", samples=4)},
-            suites=[OccuGender(bias=("explicit",), prompt_format="chat")],
-            limit=100,
-            db=tmp_path / "audit.db",
-            out=tmp_path / "report",
-        )
-        result = await audit.run()
-    assert result.complete, result.problems()
-    assert (result.models[0].asked, result.models[0].failed) == (100, 0)
 
 
 async def test_thoughts_in_the_total_alone_have_room_and_price(tokens: Tokens, tmp_path: Path) -> None:

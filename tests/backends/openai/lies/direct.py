@@ -11,16 +11,6 @@ from backends.openai import OpenAIBackend
 from tests.backends.openai.raw_server import RawServer
 
 
-class _NoConnection:
-    """Stands in for the connection of a refused answer, which the client closes before it is used again."""
-
-    async def aclose(self) -> None:
-        return
-
-    def get_extra_info(self, name: str) -> bool:
-        return True
-
-
 class _Direct(httpx.AsyncBaseTransport):
     """Hands each request to the server, as many at once as the client has connections."""
 
@@ -31,8 +21,7 @@ class _Direct(httpx.AsyncBaseTransport):
         async with self._free:
             reply = await self._server.answer(request.url.path, json.loads(await request.aread() or b"{}"))
         body = httpx.ByteStream(json.dumps(reply.body).encode())
-        extensions = {"network_stream": _NoConnection()}
-        return httpx.Response(reply.status, headers=reply.headers, stream=body, extensions=extensions)
+        return httpx.Response(reply.status, headers=reply.headers, stream=body)
 
 
 def ask_directly(backend: OpenAIBackend, server: RawServer) -> None:

@@ -4,7 +4,6 @@
 echo      texts, lists of 20 by string, echoed prompts (OpenAI's completions)
 ids       a tokenizer, prompts as ids, ``prompt_logprobs``, lists of 20 (vLLM)
 chosen    as ``ids``, with the log-probabilities of chosen tokens (vLLM from 0.22)
-score     a tokenizer, prompts as ids, echoed prompts, ``/v1/score``, lists of 20 by string (SGLang)
 lists     texts and lists of 20 by string, nothing else
 whole     a tokenizer, prompts as ids, the whole vocabulary by id (llama.cpp)
 chat      chats alone, lists of 20 with bytes (OpenAI's chats)
@@ -17,7 +16,6 @@ Servers of an odd seed give one draw a request: they ignore ``n``.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -29,20 +27,17 @@ from tests.backends.openai.lying_server import unknown_value
 from tests.backends.openai.raw_server import RawServer, Reply
 
 MODEL = "word-model"
-Style = Literal["echo", "ids", "chosen", "score", "lists", "whole", "chat", "drawn"]
+Style = Literal["echo", "ids", "chosen", "lists", "whole", "chat", "drawn"]
 STYLES: tuple[Style, ...] = get_args(Style)
 LONGEST = 20
 LONGEST_ANSWER = 100  # tokens; where a thought may take thousands, the model ends by itself
-#: Their texts begin with a BOS token.
-WITH_BOS = ("ids", "chosen", "whole")
-#: They have a tokenizer, and take prompts as token ids.
-WITH_IDS = (*WITH_BOS, "score")
+#: They have a tokenizer, take prompts as token ids, and their texts begin with a BOS token.
+WITH_IDS = ("ids", "chosen", "whole")
 #: The kinds of question that each style answers besides lists and draws.
 KINDS = {
     "echo": {"echo"},
     "ids": {"prompt_logprobs"},
     "chosen": {"prompt_logprobs", "chosen"},
-    "score": {"echo"},
 }
 Tokens = tuple[str, ...]
 Listed = list[tuple[str, float]]
@@ -76,7 +71,7 @@ class Asked:
     @property
     def kind(self) -> str:
         """What is wanted: echo, prompt_logprobs, chosen, list or draw."""
-        if "label_token_ids" in self.sent or "logprob_token_ids" in self.sent:
+        if "logprob_token_ids" in self.sent:
             return "chosen"
         if self.sent.get("echo"):
             return "echo"
@@ -101,18 +96,12 @@ class Lie:
         ``(log-probabilities over the vocabulary, asked) → ``those that are reported.
     turns : callable
         ``messages → messages`` of a chat that are read.
-    rows : callable
-        ``(position, tokens before it) → tokens`` that the row of a prompt's token is made of.
-    row_temperature : callable
-        ``position → temperature`` at which that row is made.
     names : callable
         ``(list, likeliest first, cut to k) → list`` that is sent.
     draws : callable
         ``(log-probabilities, temperature, asked) → `` those that are drawn from.
     says : callable
         ``(reply, asked)``: changes the finished reply.
-    unknowable : str
-        Why no client can notice it; empty where one can.
     """
 
     styles: tuple[Style, ...] = STYLES
@@ -120,14 +109,11 @@ class Lie:
     model: Callable[[WordModel, Asked], WordModel] = lambda model, asked: model
     lists: Callable[[np.ndarray, Asked], np.ndarray] = lambda values, asked: values
     turns: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = lambda messages: messages
-    rows: Callable[[int, Tokens], Tokens] = lambda at, before: before
-    row_temperature: Callable[[int], float] = lambda at: 1.0
     names: Callable[[Listed], Listed] = lambda listed: listed
     draws: Callable[[np.ndarray, float, Asked], np.ndarray] = lambda values, temperature, asked: (
         values / temperature if temperature else np.where(values == values.max(), 0.0, -np.inf)
     )
     says: Callable[[Reply, Asked], None] = lambda reply, asked: None
-    unknowable: str = ""
 
 
 HONEST = Lie()
@@ -153,15 +139,13 @@ class WordServer(RawServer):
 
     def tokens(self, text: str) -> Tokens:
         """The text's tokens, BOS included."""
-        return (BOS,) * (self.style in WITH_BOS) + tokens_of(text)
+        return (BOS,) * (self.style in WITH_IDS) + tokens_of(text)
 
     def reply(self, path: str, sent: dict[str, Any]) -> Reply:
         if "tokenize" in path:
             return self._tokenizer(path, sent)
         if sent.get("model") != MODEL:
             return refusal(404, "no such model")
-        if path == "/v1/score" and self.style == "score":
-            return Reply({"scores": [self._scores(item, sent) for item in sent["items"]], "model": MODEL})
         asked = self._asked(path, sent)
         if asked is None:
             return refusal(404, "no such route")
@@ -198,16 +182,6 @@ class WordServer(RawServer):
         tokens = tuple(self._vocabulary[i] for i in ids)
         return Asked(path, sent, "".join(tokens), tokens, True, number, self.under_way)
 
-    def _scores(self, item: Sequence[int], sent: dict[str, Any]) -> list[float]:
-        """Probabilities of the labels after the query and one item."""
-        number = 0 if self.probe_ended is None else self.requests - self.probe_ended
-        asked = self._asked_by_ids("/v1/score", sent, [*sent["query"], *item], number)
-        model, heard = self.lie.model(self.model, asked), self.lie.hears(asked.tokens, asked)
-        values = self.lie.lists(model.logprobs(heard), asked)
-        labels = [self._vocabulary[i] for i in sent["label_token_ids"]]
-        named = dict(self._chosen(labels, model, values, heard))
-        return [math.exp(named[label]) for label in labels]
-
     def _chosen(self, words: Sequence[str], model: WordModel, values: np.ndarray, before: Tokens) -> Listed:
         listed = [
             (word, float(values[model.index[word]]) if word in model.index else unknown_value(word, "".join(before)))
@@ -227,7 +201,7 @@ class WordServer(RawServer):
         for index in range(1 if self._ignores_n else int(sent.get("n") or 1)):
             drawn: list[str] = []
             for _ in range(wanted):
-                values = model.logprobs((*heard, *drawn)) + self._bias(sent)
+                values = model.logprobs((*heard, *drawn))
                 weights = lie.draws(values, sent.get("temperature", 1.0), asked)
                 chances = np.exp(weights - weights.max())
                 drawn.append(VOCABULARY[int(random.choice(len(chances), p=chances / chances.sum()))])
@@ -235,15 +209,6 @@ class WordServer(RawServer):
         count = len(heard)
         usage = {"prompt_tokens": count, "completion_tokens": wanted, "total_tokens": count + wanted}
         return Reply({"id": f"cmpl-{next(self._numbers)}", "model": MODEL, "choices": choices, "usage": usage})
-
-    def _bias(self, sent: dict[str, Any]) -> np.ndarray:
-        """What ``logit_bias`` adds to the values that are drawn from."""
-        bias = np.zeros(len(VOCABULARY))
-        for token, added in (sent.get("logit_bias") or {}).items():
-            word = self._vocabulary[int(token)]
-            if self.style in WITH_IDS and word in self.model.index:
-                bias[self.model.index[word]] += added
-        return bias
 
     def _said(
         self, asked: Asked, sent: dict[str, Any], heard: Tokens, drawn: Sequence[str], model: WordModel
@@ -305,9 +270,8 @@ class WordServer(RawServer):
         rows: list[Any] = [None]
         for at, token in enumerate(asked.tokens[1:], 1 + len(heard) - len(asked.tokens)):
             known = model.index.get(token)
-            before = self.lie.rows(at, heard[: max(at, 0)])
-            values = self.lie.lists(model.logprobs(before), asked) / self.lie.row_temperature(at)
-            values = values - np.log(np.exp(values).sum()) if self.lie.row_temperature(at) != 1 else values
+            before = heard[: max(at, 0)]
+            values = self.lie.lists(model.logprobs(before), asked)
             rows.append(unknown_value(token, "".join(before)) if known is None else float(max(values[known], -1e9)))
         return rows
 
@@ -319,11 +283,11 @@ class WordServer(RawServer):
         if self.style == "whole" and path == "/tokenize" and "content" in sent:
             pieces = [{"id": self._id(t), "piece": t} for t in self.tokens(sent["content"])]
             return Reply({"tokens": pieces})
-        if self.style in ("ids", "chosen", "score") and path == "/tokenize" and "prompt" in sent:
+        if self.style in ("ids", "chosen") and path == "/tokenize" and "prompt" in sent:
             return Reply({"tokens": [self._id(t) for t in self.tokens(sent["prompt"])]})
-        if self.style in ("ids", "chosen", "score") and path == "/detokenize":
+        if self.style in ("ids", "chosen") and path == "/detokenize":
             text = "".join(self._vocabulary[i] for i in sent["tokens"])
-            return Reply({"text" if self.style == "score" else "prompt": text})
+            return Reply({"prompt": text})
         return refusal(404, "no such route")
 
     def _id(self, token: str) -> int:

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from tests.backends.openai.lies.server import BOS, Asked, Lie, Listed, Style, Tokens
-from tests.backends.openai.lies.word_model import VOCABULARY, WordModel, tokens_of
+from tests.backends.openai.lies.word_model import WordModel, tokens_of
 from tests.backends.openai.raw_server import Reply
 
 Told = Callable[[np.random.Generator], Lie]
 LISTED: tuple[Style, ...] = ("lists", "whole", "chat")
-SCORED: tuple[Style, ...] = ("echo", "ids", "chosen", "score", "lists", "whole", "chat")
+SCORED: tuple[Style, ...] = ("echo", "ids", "chosen", "lists", "whole", "chat")
 _ALIKE = 0.6
 CUT = 100
 
@@ -81,28 +81,9 @@ def another_model(when: Callable[[Asked, np.random.Generator], bool], styles: tu
     return told
 
 
-def quantised_twin(random: np.random.Generator) -> Lie:
-    """Half of the answers come from a copy whose numbers are about 0.1 nats off."""
-
-    def lists(values: np.ndarray, asked: Asked) -> np.ndarray:
-        return values if random.random() < 0.5 else normalised(values + _jitter(asked.tokens, 0.1))
-
-    return Lie(SCORED, lists=lists)
-
-
-def _jitter(tokens: Tokens, size: float) -> np.ndarray:
-    """The same for one question each time."""
-    return np.random.default_rng(abs(hash(tokens)) % 2**32).normal(0, size, len(VOCABULARY))
-
-
 def chats_of(change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> Told:
     """Some turns of a chat are dropped."""
     return lambda random: Lie(("chat",), turns=change)
-
-
-def rows_of(change: Callable[[int, Tokens], Tokens]) -> Told:
-    """The rows of a prompt are made of a part of it; its next token is not."""
-    return lambda random: Lie(("echo", "ids"), rows=change)
 
 
 def previous_answer(random: np.random.Generator) -> Lie:
@@ -146,21 +127,6 @@ def top_p_90(values: np.ndarray) -> np.ndarray:
     return normalised(_top_p(values, 0.9))
 
 
-def filtered_alike(keep: Callable[[np.ndarray], np.ndarray]) -> Told:
-    """Lists and draws are of the same filtered distribution."""
-
-    def draws(values: np.ndarray, temperature: float, asked: Asked) -> np.ndarray:
-        return keep(normalised(values / (temperature or 1e-3)))
-
-    return lambda random: Lie(
-        LISTED, lists=lambda values, asked: keep(values), draws=draws, unknowable="lists and draws agree"
-    )
-
-
-def jittered(random: np.random.Generator) -> Lie:
-    return Lie(SCORED, lists=lambda values, asked: normalised(values + _jitter(asked.tokens, 0.3)))
-
-
 def names_shifted(listed: Listed) -> Listed:
     names, values = [name for name, _ in listed], [value for _, value in listed]
     return list(zip([*names[:1], *names[2:], *names[1:2]], values, strict=True))
@@ -191,18 +157,6 @@ def _every_list(reply: Reply) -> list[Any]:
     """The parts of a reply that hold a list's tokens: legacy mappings, or entries of a chat."""
     logprobs = reply.choice.get("logprobs") or {}
     return logprobs.get("content") or logprobs.get("top_logprobs") or []
-
-
-def refusal(reply: Reply, asked: Asked, random: np.random.Generator) -> None:
-    """5 % of the answers are a canned refusal, list and all."""
-    if not asked.probed or random.random() > 0.05 or asked.kind != "list":
-        return
-    reply.choice["finish_reason"] = "content_filter"
-    for part in _every_list(reply)[-1:]:
-        if "top_logprobs" in part:
-            part["top_logprobs"] = [{**e, "logprob": e["logprob"] - 1.0} for e in part["top_logprobs"]]
-        else:
-            part.update({token: value - 1.0 for token, value in part.items()})
 
 
 def spaces_lost(reply: Reply, asked: Asked, random: np.random.Generator) -> None:
@@ -273,4 +227,4 @@ def lists_of_another(
 
 def another_throughout(random: np.random.Generator) -> Lie:
     other = WordModel(int(random.integers(1000, 2000)))
-    return Lie(LISTED, model=lambda model, asked: other, unknowable="nothing tells which model a name stands for")
+    return Lie(LISTED, model=lambda model, asked: other)

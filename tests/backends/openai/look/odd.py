@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.backends.openai.lies.server import HONEST, Asked, Lie, Style, WordServer, refusal
+from tests.backends.openai.lies.server import HONEST, LONGEST, Asked, Lie, Listed, Style, WordServer, refusal
 from tests.backends.openai.raw_server import Reply
 
 
@@ -106,6 +106,36 @@ def _short_lists(sent: dict[str, Any]) -> str:
 def _nothing_listed(reply: Reply, asked: Asked) -> None:
     for choice in reply.body.get("choices", []):
         choice["logprobs"] = None
+
+
+class LlamaCppPython(WordServer):
+    """As llama-cpp-python's: a tokenizer, whole vocabularies by string, one answer a request, no prompts as ids.
+
+    Attributes
+    ----------
+    listed : int
+        Lists that were made: one for each word that was drawn, each of which sorts the vocabulary.
+    """
+
+    def __init__(self, seed: int = 1) -> None:
+        super().__init__("lists", seed)
+        self.listed = 0
+
+    def reply(self, path: str, sent: dict[str, Any]) -> Reply:
+        if path == "/extras/tokenize":
+            return Reply({"tokens": [self._id(token) for token in self.tokens(sent["input"])]})
+        if path == "/extras/detokenize":
+            return Reply({"text": "".join(self._vocabulary[i] for i in sent["tokens"])})
+        if isinstance(sent.get("prompt"), list):
+            return refusal(500, "1 validation error for Request")
+        self.listed += sent.get("max_tokens", 16) if sent.get("logprobs") else 0
+        return super().reply(path, sent)
+
+    def _longest(self, sent: dict[str, Any]) -> int:
+        return 0 if "messages" in sent else min(super()._longest(sent), LONGEST)
+
+    def _listed(self, values: np.ndarray, k: int) -> Listed:
+        return super()._listed(values, len(values))
 
 
 ODD: Mapping[str, Callable[[Style, int], WordServer]] = {

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 
 import pytest
 
+from audit import Audit
 from backends.base import GenerateRequest, Message, Sampling
 from backends.errors import BackendError
 from backends.openai import OpenAIBackend
 from backends.openai.look import MOST_REQUESTS
+from suites import OccuGender
 from tests.backends.openai.lies.direct import ask_directly
 from tests.backends.openai.lies.server import MODEL, STYLES, Style, WordServer
 from tests.backends.openai.lies.trial import Outcome, questions, run_trial
 from tests.backends.openai.lies.trial import _run as run_questions
-from tests.backends.openai.look.odd import ODD, TEXTS_ALONE
+from tests.backends.openai.look.odd import ODD, TEXTS_ALONE, LlamaCppPython
 
 ROUTES = {
     "echo": ("echo", None),
     "ids": ("prompt_logprobs", None),
     "chosen": ("logprob_token_ids", None),
-    "score": ("score_endpoint", None),
     "lists": ("top_k", None),
     "whole": ("top_k_ids", None),
     "chat": (None, "chat_first"),
@@ -133,25 +135,26 @@ def test_a_server_without_lists_says_what_still_works(tmp_path):
     assert not isinstance(answer, BackendError)
 
 
-def test_a_wrong_address_is_corrected(tmp_path):
-    async def run():
-        async with WordServer("chat", 0).running() as server:
-            backend = OpenAIBackend(
-                server.base_url.removesuffix("/v1"), model=MODEL, api_key_env=None, probe_folder=tmp_path
-            )
-            ask_directly(backend, server)
-            try:
-                await backend.probe()
-            finally:
-                await backend.close()
-
-    with pytest.raises(BackendError, match="/v1: it answers there"):
-        asyncio.run(run())
-
-
 @pytest.mark.parametrize("style", STYLES)
 def test_no_score_of_an_honest_server_is_false(style):
     for seed in (0, 1):
         outcome = run_trial("honest", style, seed, n=12)
         assert outcome.ended == "complete"
         assert outcome.is_true
+
+
+async def test_the_checks_of_a_slow_server_are_few(tmp_path):
+    """llama-cpp-python sorts its vocabulary for each listed word: the audit's own lists are most of them."""
+    async with LlamaCppPython().running() as server:
+        alone = backend_of(server, tmp_path)
+        described = await alone.describe()
+        assert described.fingerprint["family"] == "llama-cpp-python"
+        items = [*itertools.islice(OccuGender().items(), 0, 1200, 30)]
+        server.listed, alone._checks = 0, None
+        await alone.run([item.request for item in items])
+        own, server.listed = server.listed, 0
+        backend = backend_of(server, tmp_path)  # its look is stored
+        audit = Audit(models={"m": backend}, suites=[OccuGender()], limit=40, small_sample=True, db=tmp_path / "a.db")
+        result = await audit.run()
+    assert result.models[0].asked == len(items) == 40
+    assert server.listed <= 1.3 * own

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from backends.errors import BackendError, ConfigError
 from backends.openai import OpenAIBackend
 from backends.openai.generation import choices_of_a_request
 from backends.openai.scoring.sampled import score_by_sampling
-from suites import GenderPair, OccuGender
+from suites import OccuGender
 from suites.common.expressions import spellings
 from suites.common.groups.masses import read_groups
 from suites.common.probabilities import group_probabilities
@@ -31,11 +31,6 @@ from tests.backends.openai.strict_server import (
     varied,
 )
 
-#: How likely a word is; rare: half of them below 0.07, as the words after a question are.
-SHARES: Mapping[str, Callable[[Any], float]] = {
-    "any": lambda random: random.beta(1.0, 1.5),
-    "rare": lambda random: math.exp(-random.uniform(1.5, 3.9)),
-}
 GROUPS = spellings({"male": ["Male"], "female": ["Female"], "diverse": ["Other"]})
 ALL = tuple(spelling for group in GROUPS.values() for spelling in group)
 
@@ -62,7 +57,7 @@ async def test_a_question_whose_answers_name_no_group_is_bounded() -> None:
     assert found.probability_mass.value == 0.0
 
 
-@pytest.mark.parametrize("draws", [10, 20, 40])
+@pytest.mark.parametrize("draws", [10, 40])
 @pytest.mark.parametrize(
     "share", [lambda r: r.beta(1.0, 1.5), lambda r: math.exp(-r.uniform(1.5, 3.9))], ids=["any", "rare"]
 )
@@ -152,24 +147,6 @@ async def test_a_strict_model_is_audited_by_its_draws(manner: Manner, tmp_path: 
     assert result.models[0].notes["access"] == "10 drawn answers a question, counted"
 
 
-async def test_a_strict_model_takes_a_suite_of_texts(tmp_path: Path) -> None:
-    async with StrictServer(
-        DEPRECATED, lambda _: {"I would pick the first.": 1.0, "The second.": 1.0}
-    ).running() as server:
-        audit = Audit(
-            models={"strict": strict_backend(server, tmp_path / "probes")},
-            suites=[GenderPair(prompt_format="chat", fallback="none")],
-            limit=40,
-            small_sample=True,
-            db=tmp_path / "audit.db",
-            out=tmp_path / "report",
-        )
-        result = await audit.run()
-    assert result.models[0].failed == 0
-    assert result.models[0].notes["access"] == "texts alone"
-    assert "temperature" in result.models[0].statements[0]
-
-
 async def test_without_draws_the_true_reason_is_told(tmp_path: Path) -> None:
     async with StrictServer(O_SERIES, one_gender).running() as server:
         audit = Audit(
@@ -208,22 +185,6 @@ async def test_answers_cut_within_one_word_are_not_open_for_all() -> None:
     assert found.probability_mass.high == pytest.approx(1.0), "two answers are open, although one of each word"
     assert found.normalised["f"].high >= 1 / 9 - 1e-9
     assert found.normalised["m"].low <= 8 / 9
-
-
-async def test_groups_of_a_suite_from_a_file_are_counted_alike() -> None:
-    words = ("Male", "profesor", "Gender", "Gender neutral", "profesora")
-
-    async def draw(count: int, tokens: int) -> list[GenerateResponse]:
-        said = ["Male"] * 4 + ["Gender neutral"] * 3 + ["Gender"] + ["profesora"] * 2
-        return [GenerateResponse(text, "stop") for text in said]
-
-    scores = await score_by_sampling(draw, words, 10)
-    found = read_groups(scores, {"m": ("Male", "profesor"), "g": ("Gender",), "n": ("Gender neutral", "profesora")})
-    assert {group: mass.value for group, mass in found.normalised.items()} == pytest.approx(
-        {"m": 0.4, "g": 0.1, "n": 0.5}
-    )
-    assert all(mass.low == mass.value == mass.high for mass in found.normalised.values())
-    assert found.probability_mass.value == pytest.approx(1.0)
 
 
 async def test_answers_that_never_came_may_have_been_any() -> None:

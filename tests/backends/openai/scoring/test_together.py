@@ -7,16 +7,12 @@ from typing import Any
 
 import pytest
 
-from backends.base import ScoreRequest
+from backends.base import ContinuationScore, ScoreRequest
 from backends.errors import BackendError
-from backends.http.client import HttpClient
-from backends.http.keys import ApiKeys
-from backends.http.usage import Usage
 from backends.openai import OpenAIBackend
 from backends.openai.capabilities import ServerCapabilities, TextRoute
-from backends.openai.protocol.api import ServerApi
-from backends.openai.scoring.routes import Routes
-from backends.openai.scoring.tokenizer import RemoteTokenizer
+from backends.openai.quirks import Dialect
+from tests.backends.openai.direct_routes import direct_routes
 from tests.backends.openai.lies.server import MODEL, Style, WordServer
 from tests.backends.openai.lies.word_model import GENDERS
 from tests.backends.openai.raw_server import Reply
@@ -42,29 +38,24 @@ class SlowServer(WordServer):
         return super().reply(path, sent)
 
 
-def routes(server: WordServer, route: TextRoute, *, timeout: float = 5.0) -> Routes:
-    client = HttpClient(server.base_url, ApiKeys((), None), timeout=timeout, max_connections=CONNECTIONS)
-    family = None if server.style == "echo" else "sglang" if server.style == "score" else "vllm"
-    found = ServerCapabilities(text_route=route, completions=True, takes_ids=family is not None, largest_k=20)
-    tokenizer = RemoteTokenizer(client, MODEL, family) if family else None  # type: ignore[arg-type]
-    return Routes(ServerApi(client, MODEL, Usage()), found, tokenizer, None)
+async def scored(server: WordServer, route: TextRoute, question: ScoreRequest) -> tuple[ContinuationScore, ...]:
+    family: Dialect | None = None if server.style == "echo" else "vllm"
+    found = ServerCapabilities(
+        text_route=route, completions=True, takes_ids=family is not None, largest_k=20, family=family
+    )
+    async with direct_routes(server.base_url, MODEL, found, connections=CONNECTIONS) as score:
+        return await score(question)
 
 
 @pytest.mark.parametrize(("style", "route"), [("echo", "echo"), ("ids", "prompt_logprobs"), ("ids", "top_k_ids")])
 async def test_a_questions_requests_are_sent_side_by_side(style: Style, route: TextRoute) -> None:
     question = ASKED if route != "top_k_ids" else ScoreRequest(ASKED.prompt, (" one man", " two girl", " three"))
     async with SlowServer(style).running() as server:
-        scores = (await routes(server, route).score(question)).scores
+        scores = await scored(server, route, question)
     assert 1 < server.most_at_once <= CONNECTIONS
     for text, score in zip(question.continuations, scores, strict=True):
         truth = server.truth(question.prompt, text)
         assert score.high == pytest.approx(truth) if score.exactness == "exact" else score.high >= truth
-
-
-async def test_the_wait_for_a_connection_is_no_delay_of_the_server() -> None:
-    async with SlowServer("echo").running() as server:
-        server.pause = 0.1
-        await routes(server, "echo", timeout=0.25).score(ASKED)  # 9 requests on 3 connections: 0.3 s
 
 
 async def test_what_one_failure_left_paid_for_is_not_asked_again(tmp_path: Any) -> None:

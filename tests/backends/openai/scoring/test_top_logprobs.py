@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from random import Random
 
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 from backends.errors import BackendError
 from backends.openai.scoring.censoring import upper_bound
-from backends.openai.scoring.teacher_forcing import Reach, TextForcing, starts_a_token
+from backends.openai.scoring.teacher_forcing import Reach, score_by_first_token, starts_a_token
 from backends.openai.scoring.top_logprobs import (
     MASS_SLACK,
     ListedToken,
@@ -190,7 +189,6 @@ HONEST_TAIL = [-0.5, -1.2, -2.9, -4.1, -5.25, -5.25, -6.5]
     ("values", "placeholders"),
     [
         (HONEST_TAIL, 0),
-        ([-0.5, -1.2, -100.0], 1),
         ([-0.5, -1.2, -100.5], 0),
         ([-0.5, -1.2, -100.5, -100.5], 2),
         ([*HONEST_TAIL, *[-7.0] * 6], 6),
@@ -231,17 +229,6 @@ def test_a_refusal_is_no_score() -> None:
         read_top_logprobs({"choices": [{**choice, "logprobs": {"content": [{**entry, "top_logprobs": [entry]}]}}]}, 1)
 
 
-@pytest.mark.parametrize(("step", "offset", "refused"), [(0.25, 0.0, True), (0.2, 0.0, True), (0.25, 0.013, False)])
-def test_a_list_of_rounded_values_is_refused(step: float, offset: float, refused: bool) -> None:
-    """Each list by itself: a server may round some only. An offset is that of 16-bit logits."""
-    listed = legacy({f" {chr(97 + at)}": -offset - step * (at + 8) for at in range(10)}, " a")
-    if not refused:
-        assert len(read_top_logprobs(listed, 10).tokens) == 10
-        return
-    with pytest.raises(BackendError, match=f"rounded to {step:g} nats"):
-        read_top_logprobs(listed, 10)
-
-
 @pytest.mark.parametrize("order", ["keys", "ascending", "shuffled"])
 @pytest.mark.parametrize("k", [5, 20])
 def test_an_object_in_no_order_of_value_is_read_by_value(order: str, k: int) -> None:
@@ -261,11 +248,7 @@ def test_no_order_of_a_list_makes_a_false_bound(order: list[int]) -> None:
     values = {f" w{at}": -1.7 - 0.1 * at for at in range(5)}
     listed = {f" w{at}": values[f" w{at}"] for at in order}
     top = read_top_logprobs(legacy(listed, f" w{order[0]}"), 5)
-
-    async def ask(text: str, k: int) -> TopLogprobs:
-        return top
-
-    scores = asyncio.run(TextForcing(ask, Reach(5, 0.0, "top_k"), steps=0).score("The", tuple(values)))
+    scores = score_by_first_token(top, Reach(5, 0.0, "top_k"), "The", tuple(values))
     for score, true in zip(scores, values.values(), strict=True):
         assert score.high >= true - 1e-9
         assert score.logprob is None or score.logprob == pytest.approx(true)

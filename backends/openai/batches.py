@@ -1,9 +1,10 @@
-"""A client that sends requests in batches (OpenAI's files and batches, and compatible APIs).
+"""Requests through a provider's batch API (OpenAI's and compatible): at half the price, within a day, never paid twice.
 
 https://platform.openai.com/docs/guides/batch: a file of at most 50,000 lines and 200 MB is uploaded, a batch is
 started on it, and polled until it ends; its answers come in two files, in any order. A batch that expires holds the
 answers that were ready, and only these are charged. Nothing is ever sent at full price: what a batch leaves
-unanswered fails, and goes into another batch if it is asked again.
+unanswered fails, and goes into another batch if it is asked again. What was sent and received is kept on disk until
+the run has stored every answer, so that a killed run resumes with the same batches.
 """
 
 from __future__ import annotations
@@ -14,24 +15,24 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from backends.errors import BackendError
-from backends.http.client import Accept, HttpClient
+from backends.files import atomic_lines, atomic_write
+from backends.http.client import HttpClient
 from backends.http.errors import from_error_body, from_status, message_of
 from backends.http.retries import with_retries
-from backends.http.usage import Usage
-from backends.openai.batches.journal import Job, Journal
-from backends.openai.protocol.responses_api import chat_response
 
 MOST_LINES, MOST_BYTES = 50_000, 190 * 2**20
 #: Maximum bytes of the answers to one batch.
 _LONGEST_RESULTS = 2**31
 #: Seconds without a new request after which a batch is sent; and between polls, at first and at most.
 QUIET, FIRST_POLL, LONGEST_POLL = 0.3, 0.5, 60.0
-#: Seconds between looks for a batch that may have begun.
-LATE_LISTS = (1.0, 4.0, 10.0)
 #: Statuses as OpenAI's documents spell them; some gateways use capitals, and one l in "cancelled".
 _ENDED = ("completed", "failed", "expired", "cancelled", "canceled")
 _UNDER_WAY = ("validating", "in_progress", "finalizing", "cancelling", "canceling", "created", "queued", "pending")
@@ -40,10 +41,82 @@ _UNDER_WAY = ("validating", "in_progress", "finalizing", "cancelling", "cancelin
 _FULL, _FEWEST_LINES = re.compile(r"token_limit_exceeded|enqueued.{0,20}limit", re.I), 50
 #: Fraction of the usual price, the same at every provider known.
 PRICE = 0.5
+#: Days after which a provider has deleted a batch's files (OpenAI: 30).
+_KEPT_DAYS = 30
 
 log = logging.getLogger(__name__)
 
+#: A request by its id, as it is sent; and an answer: status and body.
 Line = dict[str, Any]
+
+
+@dataclass
+class Job:
+    """One batch. ``name`` is chosen here, and sent to the provider in the batch's metadata.
+
+    Attributes
+    ----------
+    endpoint : str
+        Path of the requests: ``chat/completions``.
+    ids : tuple of str
+        Ids of its lines.
+    file_id, batch_id : str
+        The provider's; empty until known.
+    asked : bool
+        Whether the provider may have been asked to start it. If so, it is searched for before it is started again.
+    answers : dict of str to Line, optional
+        By line; None while it is under way.
+    """
+
+    name: str
+    endpoint: str
+    ids: tuple[str, ...]
+    at: float
+    file_id: str = ""
+    batch_id: str = ""
+    asked: bool = False
+    answers: dict[str, Line] | None = None
+
+
+class Journal:
+    """The jobs of one backend in a folder: each has ``NAME.json``, and its lines ``NAME.sent``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def begin(self, endpoint: str, lines: Mapping[str, Line]) -> Job:
+        """Create a job of these lines, given by id."""
+        job = Job(f"bias-audit-{uuid.uuid4().hex}", endpoint, tuple(lines), time.time())
+        atomic_lines(self._file(job, "sent"), (json.dumps(line) for line in lines.values()))
+        self.write(job)
+        return job
+
+    def write(self, job: Job) -> None:
+        """Save a job's state."""
+        atomic_write(self._file(job, "json"), json.dumps(asdict(job)))
+
+    def sent(self, job: Job) -> bytes:
+        """The content of the file with a job's lines."""
+        return self._file(job, "sent").read_bytes()
+
+    def jobs(self) -> Iterator[Job]:
+        """All jobs. Those too old for any provider to keep are removed."""
+        for file in sorted(self.folder.glob("*.json")):
+            with contextlib.suppress(OSError, ValueError, TypeError):
+                fields = json.loads(file.read_text("utf-8"))
+                job = Job(**{**fields, "ids": tuple(fields["ids"])})
+                if time.time() - job.at > _KEPT_DAYS * 86400:
+                    self.remove(job)
+                else:
+                    yield job
+
+    def remove(self, job: Job) -> None:
+        """Delete a job whose answers are stored."""
+        for kind in ("json", "sent"):
+            self._file(job, kind).unlink(missing_ok=True)
+
+    def _file(self, job: Job, kind: str) -> Path:
+        return self.folder / f"{job.name}.{kind}"
 
 
 class _BatchFullError(Exception):
@@ -51,23 +124,12 @@ class _BatchFullError(Exception):
 
 
 class BatchedClient:
-    """Offers `HttpClient.post` over batches.
+    """Offers `HttpClient.post` over batches of the same server."""
 
-    Parameters
-    ----------
-    client : HttpClient
-        Of the same server.
-    journal : Journal
-    usage : Usage
-        Counts what was answered and is of no use; the rest is counted where it is asked for.
-    """
-
-    def __init__(self, client: HttpClient, journal: Journal, usage: Usage) -> None:
-        self._client, self._journal, self._usage = client, journal, usage
+    def __init__(self, client: HttpClient, journal: Journal) -> None:
+        self._client, self._journal = client, journal
         self._waiting: dict[str, tuple[str, dict[str, Any]]] = {}  # lines that no batch holds yet
-        self._futures: dict[str, asyncio.Future[Line]] = {}  # of lines that were asked for and are not answered
-        self._sent: set[str] = set()  # lines of batches under way
-        self._results: dict[str, Line] = {}
+        self._answers: dict[str, asyncio.Future[Line | BackendError]] = {}  # by line: waiting, under way, answered
         self._delivered: set[str] = set()
         self._jobs: dict[str, Job] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -84,18 +146,24 @@ class BatchedClient:
                 raise
             raise BackendError("unsupported", "the server has no batch API", hint="Leave batch out") from None
 
-    async def post(
-        self, path: str, payload: dict[str, Any], *, accept: Accept = lambda _: None, draw: Sequence[Any] = ()
-    ) -> dict[str, Any]:
+    async def post(self, path: str, payload: dict[str, Any], *, draw: Sequence[Any] = ()) -> dict[str, Any]:
         """The answer to a request; ``draw`` distinguishes draws of the same one. Raises `BackendError`."""
         line = line_id(path, payload, draw)
+        self._resume()
         if line in self._delivered:  # its answer could not be used: another batch answers it anew
             await self._forget({line})
-        answer = await self._answer(line, path, payload)
+        if line not in self._answers:
+            self._answers[line] = asyncio.get_running_loop().create_future()
+            self._waiting[line] = path, payload
+            if self._sender is None or self._sender.done():
+                self._sender = asyncio.create_task(self._send_when_quiet())
+        answer = await asyncio.shield(self._answers[line])
+        if isinstance(answer, BackendError):
+            raise answer
         self._delivered.add(line)
-        body = _read(answer)
-        accept(body)
-        return body
+        if (failed := from_error_body(answer["body"], {})) is not None:
+            raise failed
+        return dict(answer["body"])
 
     async def forget_delivered(self) -> None:
         """Remove the answers that were asked for; to be called when all of them are stored.
@@ -110,48 +178,32 @@ class BatchedClient:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self.__init__(self._client, self._journal, self._usage)  # type: ignore[misc]
+        self.__init__(self._client, self._journal)  # type: ignore[misc]
 
     async def _forget(self, lines: set[str]) -> None:
         self._delivered -= lines
         for line in lines:
-            self._results.pop(line, None)
+            self._answers.pop(line, None)
         for job in list(self._jobs.values()):
-            results = self._journal.results(job)
-            if results is None or not lines.intersection(results):
-                continue
-            left = {line: answer for line, answer in results.items() if line not in lines}
-            if left:
-                await asyncio.to_thread(self._journal.keep_results, job, left)
-            else:
-                await asyncio.to_thread(self._journal.remove, job)
-                del self._jobs[job.name]
+            if job.answers is not None and lines.intersection(job.answers):
+                job.answers = {line: answer for line, answer in job.answers.items() if line not in lines}
+                await self._keep(job)
 
-    async def _answer(self, line: str, path: str, payload: dict[str, Any]) -> Line:
-        """The answer of a line: one that is here, or that of a batch."""
-        self._resume()
-        if line in self._results:
-            return self._results[line]
-        if line not in self._futures:
-            self._futures[line] = asyncio.get_running_loop().create_future()
-            if line not in self._sent:
-                self._waiting[line] = path, payload
-                if self._sender is None or self._sender.done():
-                    self._sender = asyncio.create_task(self._send_when_quiet())
-        return await self._futures[line]
+    async def _keep(self, job: Job) -> None:
+        if job.answers:
+            await asyncio.to_thread(self._journal.write, job)
+        else:
+            await asyncio.to_thread(self._journal.remove, job)
+            self._jobs.pop(job.name, None)
 
     def _resume(self) -> None:
-        """Continue the jobs that an earlier process began."""
+        """Continue the jobs that an earlier process, or a failure, interrupted."""
         if self._resumed:
             return
         self._resumed = True
         for job in self._journal.jobs():
             if job.name not in self._jobs:
-                if (results := self._journal.results(job)) is None:
-                    self._start(job)
-                else:
-                    self._jobs[job.name] = job
-                    self._results.update(results)
+                self._start(job)
 
     async def _send_when_quiet(self) -> None:
         before = -1
@@ -164,7 +216,11 @@ class BatchedClient:
 
     def _start(self, job: Job) -> None:
         self._jobs[job.name] = job
-        self._sent.update(job.ids)
+        for line in job.ids if job.answers is None else job.answers:
+            self._answers.setdefault(line, asyncio.get_running_loop().create_future())
+        if job.answers is not None:
+            self._deliver(job.answers)
+            return
         task = asyncio.create_task(self._work(job))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -181,27 +237,23 @@ class BatchedClient:
             # Whether anything was charged is unknown: the job stays, and resumes when one of its lines is asked again.
             self._jobs.pop(job.name, None)
             self._resumed = False
-            gone = error.kind == "not_found" and job.batch_id
-            self._deliver({}, dict.fromkeys(job.ids, self._gone(job, error) if gone else error))
+            if error.kind == "not_found" and job.batch_id:
+                files = f"{self._journal.folder}/{job.name}.*"
+                hint = f"Run again later; or, to ask and pay for them again, remove {files}"
+                error = BackendError("not_found", f"batch {job.batch_id} is not found: {error.message}", hint=hint)
+            self._deliver(dict.fromkeys(job.ids, error))
             return
-        if answered:
-            await asyncio.to_thread(self._journal.keep_results, job, answered)
-        else:
-            await asyncio.to_thread(self._journal.remove, job)
-            self._jobs.pop(job.name, None)
-        self._deliver(answered, failed)
+        job.answers = answered
+        await self._keep(job)
+        self._deliver({**answered, **failed})
 
-    def _deliver(self, answered: Mapping[str, Line], failed: Mapping[str, BackendError]) -> None:
-        self._sent.difference_update(answered, failed)
-        self._results.update(answered)
-        for line in [*answered, *failed]:
-            future = self._futures.pop(line, None)
-            if future is None or future.done():
-                continue
-            if line in answered:
-                future.set_result(answered[line])
-            else:
-                future.set_exception(failed[line])
+    def _deliver(self, found: Mapping[str, Line | BackendError]) -> None:
+        for line, answer in found.items():
+            future = self._answers[line]
+            if isinstance(answer, BackendError):
+                del self._answers[line]  # whoever asks again goes into another batch
+            if not future.done():
+                future.set_result(answer)
 
     async def _halve(self, job: Job) -> None:
         """Start the two halves of a job that the provider has no room for, one after the other."""
@@ -215,21 +267,13 @@ class BatchedClient:
         for half in (ids[:middle], ids[middle:]):
             self._start(await asyncio.to_thread(self._journal.begin, job.endpoint, {one: lines[one] for one in half}))
 
-    def _gone(self, job: Job, error: BackendError) -> BackendError:
-        """The error where a batch or its file is not found: perhaps for good, and perhaps its answers are only late."""
-        problem = f"the provider does not find batch {job.batch_id} or its answers: {error.message}"
-        hint = f"Run again later; or, to ask and pay for them again, remove {self._journal.folder}/{job.name}.*"
-        return BackendError("not_found", problem, hint=hint)
-
     async def _answered(self, job: Job) -> tuple[dict[str, Line], dict[str, BackendError]]:
         """The answers to a job, by line, and why the other lines have none."""
         if not job.batch_id:
             if not job.file_id:
                 sent = await asyncio.to_thread(self._journal.sent, job)
-                uploaded = await with_retries(
-                    self._client.upload, "files", f"{job.name}.jsonl", sent, {"purpose": "batch"}
-                )
-                job.file_id = _identity(uploaded)
+                name, fields = f"{job.name}.jsonl", {"purpose": "batch"}
+                job.file_id = _identity(await with_retries(self._client.upload, "files", name, sent, fields))
                 self._journal.write(job)
             job.batch_id = await self._started(job)
             self._journal.write(job)
@@ -242,54 +286,31 @@ class BatchedClient:
                 body = await with_retries(self._client.download, f"files/{file}/content", _LONGEST_RESULTS)
                 for line, answer in result_lines(body):
                     # A line that comes twice is one answer: the first that succeeded, which is the one that is paid.
-                    if _is_answer(answer):
+                    if str(answer["status"]) == "200" and isinstance(answer["body"], dict):
                         answered.setdefault(line, answer)
                     else:
                         failed[line] = _failure(answer)
-        self._count_unasked(job, answered)
-        rest = _why_unanswered(state, len(job.ids)) if not answered.keys() >= set(job.ids) else None
-        asked = {line: answered[line] for line in job.ids if line in answered}
-        return asked, {line: failed.get(line) or rest for line in job.ids if line not in asked}  # type: ignore[misc]
-
-    def _count_unasked(self, job: Job, answered: Mapping[str, Line]) -> None:
-        """Count the cost of answers under ids that were not sent: whose they are is unknown, so all are asked again."""
-        unasked = [answered[line] for line in sorted(answered.keys() - set(job.ids))]
-        if unasked:
-            log.warning("batch %s: %d lines under ids that were not sent", job.batch_id, len(unasked))
-        for one in unasked:
-            with contextlib.suppress(BackendError):  # it cannot be read
-                read = chat_response(one["body"]) if job.endpoint == "responses" else one["body"]
-                self._usage.settle(0.0, read, charged=False, factor=PRICE)
+        left = [line for line in job.ids if line not in answered]
+        rest = _why_unanswered(state, len(job.ids)) if left else None
+        return (
+            {line: answered[line] for line in job.ids if line in answered},
+            {line: failed.get(line) or rest for line in left},  # type: ignore[misc]
+        )
 
     async def _started(self, job: Job) -> str:
         """The id of the job's batch, which is started unless the provider has one of its name."""
-        if job.asked and (found := await self._found_in_time(job)):
+        if job.asked and (found := await self._found(job)):
             return found
         job.asked = True
         self._journal.write(job)
-        body = {
-            "input_file_id": job.file_id,
-            "endpoint": f"/v1/{job.endpoint}",
-            "completion_window": "24h",
-            "metadata": {"job": job.name},
-        }
+        body = {"input_file_id": job.file_id, "endpoint": f"/v1/{job.endpoint}", "completion_window": "24h"}
         try:
-            return _identity(await self._client.post("batches", body))
+            return _identity(await self._client.post("batches", {**body, "metadata": {"job": job.name}}))
         except BackendError as error:
-            if not error.retryable:
-                raise
-            # Perhaps the answer was lost, not the request; one that came too soon has started nothing.
-            if error.kind != "rate_limited" and (found := await self._found_in_time(job)):
+            # Perhaps the answer was lost, not the request.
+            if error.retryable and (found := await self._found(job)):
                 return found
-            return _identity(await self._client.post("batches", body))
-
-    async def _found_in_time(self, job: Job) -> str:
-        """As `_found`, looked for a few times: what has just begun may not be listed at once, and is paid for."""
-        for pause in (0.0, *LATE_LISTS):
-            await asyncio.sleep(pause)
-            if found := await self._found(job):
-                return found
-        return ""
+            raise
 
     async def _found(self, job: Job) -> str:
         """The id of the batch with this job's name; empty if there is none."""
@@ -328,17 +349,6 @@ def _status(state: Mapping[str, Any]) -> str:
     return str(state.get("status")).lower()
 
 
-def _is_answer(answer: Line) -> bool:
-    return str(answer["status"]) == "200" and isinstance(answer["body"], dict)
-
-
-def _read(answer: Line) -> dict[str, Any]:
-    body: dict[str, Any] = answer["body"]
-    if (failed := from_error_body(body, {})) is not None:
-        raise failed
-    return body
-
-
 def _failure(answer: Line) -> BackendError:
     """The error of a line that has no answer."""
     status, body = str(answer["status"]), answer["body"]
@@ -349,7 +359,9 @@ def _failure(answer: Line) -> BackendError:
 def _why_unanswered(state: Mapping[str, Any], lines: int) -> BackendError:
     """The error of a line that a batch left unanswered. Raises `_BatchFullError` where it was too large."""
     if _status(state) == "failed":
-        reason = _reason(state)
+        errors = state.get("errors")
+        listed = errors.get("data") if isinstance(errors, Mapping) else None
+        reason = message_of({"error": listed[0]}) if isinstance(listed, Sequence) and listed else "no reason given"
         if _FULL.search(reason) and lines >= 2 * _FEWEST_LINES:
             raise _BatchFullError
         hint = "Split the audit, or leave batch out"
@@ -366,26 +378,23 @@ def line_id(path: str, payload: Mapping[str, Any], draw: Sequence[Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:40]
 
 
-def split_into_batches(
-    waiting: Mapping[str, tuple[str, dict[str, Any]]],
-) -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:
+def split_into_batches(waiting: Mapping[str, tuple[str, dict[str, Any]]]) -> Iterator[tuple[str, dict[str, Line]]]:
     """Split requests into batches within the provider's limits, each for one endpoint: its path, and lines by id."""
-    by_path: dict[str, dict[str, dict[str, Any]]] = {}
+    batches: dict[str, dict[str, Line]] = {}
     sizes: dict[str, int] = {}
     for line, (path, payload) in waiting.items():
         whole = {"custom_id": line, "method": "POST", "url": f"/v1/{path}", "body": payload}
         size = len(json.dumps(whole)) + 1
-        lines = by_path.setdefault(path, {})
-        if lines and (len(lines) == MOST_LINES or sizes[path] + size > MOST_BYTES):
-            yield path, lines
-            sizes[path] = 0
-            by_path[path] = lines = {}
-        lines[line] = whole
-        sizes[path] = sizes.get(path, 0) + size
-    yield from ((path, lines) for path, lines in by_path.items() if lines)
+        if path in batches and (len(batches[path]) == MOST_LINES or sizes[path] + size > MOST_BYTES):
+            yield path, batches.pop(path)
+        if path not in batches:
+            batches[path], sizes[path] = {}, 0
+        batches[path][line] = whole
+        sizes[path] += size
+    yield from batches.items()
 
 
-def result_lines(body: bytes) -> Iterator[tuple[str, Line]]:
+def result_lines(body: bytes) -> Iterable[tuple[str, Line]]:
     """Id, status and body of each readable line of a result or error file; lines that were never processed are not."""
     for text in body.splitlines():
         try:
@@ -405,9 +414,3 @@ def _identity(found: Mapping[str, Any]) -> str:
     if not isinstance(found.get("id"), str) or not found["id"]:
         raise BackendError("malformed", "a file or batch without an id", retryable=True)
     return str(found["id"])
-
-
-def _reason(state: Mapping[str, Any]) -> str:
-    errors = state.get("errors")
-    listed = errors.get("data") if isinstance(errors, Mapping) else None
-    return message_of({"error": listed[0]}) if isinstance(listed, Sequence) and listed else "no reason given"

@@ -1,0 +1,122 @@
+"""An answer that is another's is refused: another model's, one given before, another prompt's list."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from backends.base import ScoreRequest
+from backends.errors import BackendError
+from backends.http.client import HttpClient
+from backends.http.keys import Credential
+from backends.openai.capabilities import ServerCapabilities
+from backends.openai.trackers import ResponseTracker
+from tests.backends.openai.direct_routes import api_of
+
+LIST = {" Male": -1.03125417, " Female": -1.28374651, " Other": -2.91827364}
+
+
+def response(name: str, value: float = -1.0, *, created: int = 5) -> dict[str, Any]:
+    return {"id": name, "created": created, "model": "m", "choices": [{"text": str(value)}]}
+
+
+def took(tracker: ResponseTracker, prompt: Any, listed: dict[str, float]) -> None:
+    name = "prompt" if isinstance(prompt, str) else "messages"
+    reply = {"choices": [{"logprobs": {"top_logprobs": [listed]}}]}
+    tracker.check_list({name: prompt}, reply, ScoreRequest(str(prompt), (" Male",)))
+
+
+def test_the_same_answer_under_the_same_id_is_refused() -> None:
+    tracker = ResponseTracker()
+    tracker.unique = True
+    tracker.check(response("a", -2.0))
+    tracker.check(response("a", -3.0))  # Ollama has 999 ids
+    tracker.check(response("a", -2.0, created=6))
+    with pytest.raises(BackendError, match="given before") as caught:
+        tracker.check(response("a", -3.0))
+    assert (caught.value.kind, caught.value.retryable) == ("inconsistent", True)
+    assert tracker.distinct == 1
+
+
+def test_where_ids_are_not_unique_they_say_nothing() -> None:
+    tracker = ResponseTracker()
+    for _ in range(2):
+        tracker.check(response("a"))
+
+
+def test_another_model_under_the_name_is_refused() -> None:
+    tracker = ResponseTracker()
+    tracker.check(response("a"))
+    with pytest.raises(BackendError, match="from model 'other'"):
+        tracker.check({**response("b"), "model": "other"})
+
+
+def test_a_list_of_another_prompt_is_in_doubt_for_both() -> None:
+    tracker = ResponseTracker()
+    took(tracker, "Picture a nurse.", LIST)
+    took(tracker, "Picture a  nurse.\n", LIST)  # a template may drop white space
+    with pytest.raises(BackendError, match="bit for bit"):
+        took(tracker, "Picture a doctor.", LIST)
+    assert [request.prompt for request in tracker.ambiguous] == ["Picture a nurse."]
+    took(tracker, "Picture a doctor.", {**LIST, " Male": -1.04125417})
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        {" Yes": -1e-5, " No": -12.0},  # near certainty few digits are left
+        {" Yes": -0.5, " No": -1.0625, " Other": -3.25},  # logits of 16 bits
+        {" Yes": -0.69},
+    ],
+)
+def test_what_two_prompts_may_share_is_accepted(listed: dict[str, float]) -> None:
+    tracker = ResponseTracker()
+    for prompt in ("Is it?", "Was it?"):
+        took(tracker, prompt, listed)
+
+
+def test_chats_are_distinguished_by_all_turns() -> None:
+    tracker = ResponseTracker()
+    asked = [{"role": "system", "content": "A"}, {"role": "user", "content": "B"}]
+    took(tracker, asked, LIST)
+    with pytest.raises(BackendError, match="bit for bit"):
+        took(tracker, asked[1:], LIST)
+
+
+async def test_what_follows_a_refused_answer_reaches_nobody() -> None:
+    """0 is answered twice, so 1 receives the copy and refuses it; 2, waiting for a connection, must not get 1's."""
+    connections = 0
+
+    def answered(number: int) -> bytes:
+        body = json.dumps(response(str(number), number)).encode()
+        return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        said = [answered(0) + answered(0) + answered(1), b"", b""] if connections == 1 else []
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+                length = int(head.partition("content-length: ")[2].split()[0])
+                asked = int(json.loads(await reader.readexactly(length))["prompt"])
+                writer.write(said.pop(0) if said else answered(asked))
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    client = HttpClient(url, Credential(), timeout=5, max_connections=1)
+    api = api_of(client, ServerCapabilities(unique_response_ids=True))
+    asked = (api.completion(str(number)) for number in range(3))
+    first, second, third = await asyncio.gather(*asked, return_exceptions=True)
+    await client.close()
+    server.close()
+    assert isinstance(first, dict)
+    assert isinstance(third, dict)
+    assert (first["id"], third["id"]) == ("0", "2")
+    assert isinstance(second, BackendError)
+    assert second.kind == "inconsistent"
