@@ -13,6 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from backends.base import Backend, Capability, ClassifyRequest, GenerateRequest, Request, Response
@@ -358,6 +359,26 @@ def needed_for(request: Request) -> set[Capability]:
     return {"score", *chat, *(("score_alone",) if request.first_given else ())}
 
 
+def primary_charts(specs: Iterable[MeasureSpec]) -> list[Chart]:
+    """A chart of each primary figure, and one by each factor whose levels have the same figure, at most two at once."""
+    figures = [spec for spec in specs if not spec.is_subgroup]
+    leading = {spec.measure for spec in figures if spec.primary}
+    found: dict[tuple[str, Factor, frozenset[str]], list[Mapping[str, Factor]]] = {}
+    for spec in figures:
+        if spec.measure in leading:
+            found.setdefault((spec.measure, spec.where.get(KIND), frozenset(spec.where)), []).append(spec.where)
+    charts = []
+    for (measure, _, _), wheres in found.items():
+        fixed = {name: level for name, level in wheres[0].items() if all(where[name] == level for where in wheres)}
+        varying = [name for name in wheres[0] if name not in fixed]
+        shown = [str(level) for name, level in fixed.items() if name != KIND]
+        title = ", ".join([measure.replace("_", " ").capitalize(), *shown, *(f"by {name}" for name in varying)])
+        if len(varying) <= 2:
+            by, facet = [*varying[::-1], None, None][:2]
+            charts.append(Chart("dots", title.replace("_", " "), (measure,), fixed, by=by, facet=facet))
+    return charts
+
+
 class Suite(ABC):
     """A benchmark: questions (`items`), how an answer becomes numbers (`read`), the figures to report (`measures`).
 
@@ -382,7 +403,7 @@ class Suite(ABC):
     #: (prompt, completion) of texts that the suite brings along: `backends.RecordedBackend` answers with them.
     recorded: Sequence[tuple[str, str]] = ()
     #: As in `backends.base.Backend`: options that may be a path, with the keywords that are not paths.
-    path_options: ClassVar[Mapping[str, Collection[str]]] = {}
+    path_options: ClassVar[Mapping[str, Collection[str]]] = {"folder": ()}
     #: Keys of the signature that say how the same questions are prompted: two suites of one kind that differ only in
     #: these are compared item by item.
     prompting: ClassVar[tuple[str, ...]] = ("prompt_format",)
@@ -410,10 +431,11 @@ class Suite(ABC):
 
     # -- everything below is optional ------------------------------------------------------------------
 
-    @property
+    @cached_property
     def needs(self) -> frozenset[Capability]:
-        """What a backend must be able to do. Default: what the suite's own questions ask of it."""
-        return frozenset().union(*(needed_for(item.request) for item in self.items() if item.scorer is None))
+        """What a backend must be able to do. Default: what the suite's own questions and their follow-ups ask of it."""
+        asked = (one for item in self.items() for one in (item, *self.most_follow_ups(item)) if one.scorer is None)
+        return frozenset().union(*(needed_for(one.request) for one in asked))
 
     def signature(self) -> Mapping[str, Any]:
         """Everything about the suite that may change a figure: options, data hashes. JSON-ready.
@@ -466,8 +488,8 @@ class Suite(ABC):
         return ()
 
     def charts(self) -> Sequence[Chart]:
-        """The charts that answer this suite's questions, most important first."""
-        return ()
+        """The charts that answer this suite's questions, most important first. Default: see `primary_charts`."""
+        return primary_charts(self.measures(()))
 
     @property
     def scorers(self) -> Mapping[str, Backend]:

@@ -17,17 +17,26 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
+from pydantic import Field
+
 import backends.base as base
 from backends.errors import ConfigError
-from backends.options import OnError, checked_options
+from backends.options import AS_TUPLE, OnError, Options, checked_options
 from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, Suite, flag
 from suites.common.data_files import load
 from suites.kinds.choices import Answers, letters, likeliest
-from suites.presentation import Chart, Drafts
 
 _PASSAGES = load("plain_passages")
-_DRAFTS = Drafts(load("benchmarks_report").content)
 _FILE = OnError("not a file", "Give a file of JSON lines with question, choices and answer, or leave it out")
+_Text = Annotated[str, Field(pattern=r"\S")]
+
+
+class Question(Options):
+    """A line of the user's file. ``answer``: the index of the right choice, from 0."""
+
+    question: _Text
+    choices: Annotated[tuple[_Text, ...], AS_TUPLE, Field(min_length=2, max_length=26)]
+    answer: Annotated[int, Field(ge=0)]
 
 
 class GeneralAbility(Suite):
@@ -42,18 +51,13 @@ class GeneralAbility(Suite):
     """
 
     name: str = "GeneralAbility"
-    version: ClassVar[int] = 1
     strata: tuple[str, ...] = ("kind",)
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"questions": ()}
 
     @checked_options
     def __init__(self, *, questions: Annotated[str | Path | None, _FILE] = None, answers: Answers = "letter") -> None:
         self.answers = answers
-        self.questions, self.data_sha256 = _read(questions)
-
-    @property
-    def needs(self) -> frozenset[base.Capability]:
-        return frozenset({"score", "score_alone"})
+        self.questions, self.data_sha256 = ([], None) if questions is None else _read(Path(questions).expanduser())
 
     def signature(self) -> Mapping[str, Any]:
         return {
@@ -72,70 +76,59 @@ class GeneralAbility(Suite):
         for number, entry in enumerate(self.questions):
             yield Item(f"question/{number}", self._asked(entry), {"kind": "question", "question": str(number)})
 
-    def _asked(self, entry: Mapping[str, Any]) -> base.ScoreRequest:
-        question, choices = entry["question"], entry["choices"]
-        if self.answers == "text":
-            return base.ScoreRequest(f"{question}\nAnswer:", tuple(f" {choice}" for choice in choices))
-        listed = "\n".join(f"{mark} {choice}" for mark, choice in zip(letters(choices), choices, strict=True))
-        return base.ScoreRequest(f"{question}\n{listed}\nAnswer:", tuple(f" {mark}" for mark in letters(choices)))
+    def _asked(self, entry: Question) -> base.ScoreRequest:
+        marks = entry.choices if self.answers == "text" else letters(entry.choices)
+        lines = [entry.question]
+        if self.answers == "letter":
+            lines += [f"{mark} {choice}" for mark, choice in zip(marks, entry.choices, strict=True)]
+        return base.ScoreRequest("\n".join([*lines, "Answer:"]), tuple(f" {mark}" for mark in marks))
 
     def read(self, item: Item, response: base.Response) -> Row:
         assert isinstance(response, base.ScoreResponse)
+        values = None
         if item.factors["kind"] == "passage":
             (score,) = response.scores
-            if score.exactness != "exact" or not score.tokens:
-                return Row(item.id, item.factors, {}, missing="undecided")
-            return Row(item.id, item.factors, {"nats": IdentifiedInterval.exact(-score.high / len(score.tokens))})
-        chosen = likeliest(response.scores)
-        if chosen is None:
-            return Row(item.id, item.factors, {}, missing="undecided")
-        right = self.questions[int(str(item.factors["question"]))]["answer"]
-        return Row(item.id, item.factors, {"right": flag(chosen == right)})
+            if score.exactness == "exact" and score.tokens:
+                values = {"nats": IdentifiedInterval.exact(-score.high / len(score.tokens))}
+        elif (chosen := likeliest(response.scores)) is not None:
+            right = self.questions[int(str(item.factors["question"]))].answer
+            values = {"right": flag(chosen == right)}
+        return Row(item.id, item.factors, values or {}, missing=None if values else "undecided")
 
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
-        passages: dict[str, Any] = {"clusters": ("subject",), "population": "new passages of plain English"}
-        yield MeasureSpec(
-            "nats_per_token", "nats", {"kind": "passage"}, unit="nats", family="plain text", primary=True, **passages
-        )
+        plain: dict[str, Any] = {"clusters": ("subject",), "population": "new passages of plain English"}
+        plain |= {"unit": "nats", "family": "plain text", "primary": True}
+        yield MeasureSpec("nats_per_token", "nats", {"kind": "passage"}, **plain)
         if self.questions:
             asked: dict[str, Any] = {"clusters": ("question",), "population": "new questions of these kinds"}
-            where = {"kind": "question"}
-            share: dict[str, Any] = {"unit": "share", "kind": "share", "family": "questions", "primary": True}
-            yield MeasureSpec("accuracy", "right", where, **share, **asked)
-
-    def charts(self) -> Sequence[Chart]:
-        return [_DRAFTS.chart("ability")]
+            asked |= {"unit": "share", "kind": "share", "family": "questions", "primary": True}
+            yield MeasureSpec("accuracy", "right", {"kind": "question"}, **asked)
 
 
-def _read(path: str | Path | None) -> tuple[list[dict[str, Any]], str | None]:
+def _read(file: Path) -> tuple[list[Question], str]:
     """The questions, and their file's hash. Raises `ConfigError` with the number of an invalid line."""
-    if path is None:
-        return [], None
-    file = Path(path).expanduser()
     try:
         raw = file.read_bytes()
         lines = raw.decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         hint = "Give a file of JSON lines"
-        raise ConfigError("questions", str(path), f"cannot be read ({type(error).__name__})", hint) from error
+        raise ConfigError("questions", str(file), f"cannot be read ({type(error).__name__})", hint) from error
     found = [_question(line, number, file) for number, line in enumerate(lines, 1) if line.strip()]
     if not found:
-        raise ConfigError("questions", str(path), "holds no questions", "Give one JSON object per line")
+        raise ConfigError("questions", str(file), "holds no questions", "Give one JSON object per line")
     return found, hashlib.sha256(raw).hexdigest()
 
 
-def _question(line: str, number: int, file: Path) -> dict[str, Any]:
-    hint = 'Write {"question": "…", "choices": ["…", "…"], "answer": 0}'
+def _question(line: str, number: int, file: Path) -> Question:
+    problem = "choices that differ, and the index of one of them as answer"
     try:
-        entry = json.loads(line)
-        question, choices, answer = (entry[name] for name in ("question", "choices", "answer"))
-    except (ValueError, TypeError, KeyError) as error:
-        raise ConfigError("questions", str(file), f"line {number} is not a question ({error!r})", hint) from error
-    texts = isinstance(choices, list) and all(isinstance(choice, str) and choice.strip() for choice in choices)
-    if not (isinstance(question, str) and question.strip() and texts and 2 <= len(set(choices)) == len(choices) <= 26):
-        problem = f"line {number} needs a question and 2 to 26 different choices"
-        raise ConfigError("questions", str(file), problem, hint)
-    if isinstance(answer, bool) or not isinstance(answer, int) or not 0 <= answer < len(choices):
-        problem = f"line {number}: {answer!r} is not the index of a choice, from 0"
-        raise ConfigError("questions", str(file), problem, hint)
-    return {"question": question, "choices": tuple(choices), "answer": answer}
+        given = {name: value for name, value in json.loads(line).items() if name in Question.model_fields}
+        entry = Question.checked(**given)
+        if len(set(entry.choices)) == len(entry.choices) > entry.answer:
+            return entry
+    except ConfigError as error:
+        problem = f"{error.field}: {error.problem}"
+    except (ValueError, AttributeError) as error:
+        problem = f"a JSON object ({error})"
+    hint = 'Write {"question": "…", "choices": ["…", "…"], "answer": 0}'
+    raise ConfigError("questions", str(file), f"line {number} is not a question: {problem}", hint) from None

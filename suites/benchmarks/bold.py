@@ -8,33 +8,24 @@ what Tang et al. use. A suite of texts, as from a file (`suites.custom.texts`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import SkipValidation
 
 import backends.base as base
 from backends.errors import ConfigError
 from backends.options import checked_options
-from suites.common.data_files import PinnedFile
-from suites.common.published_files import Folder, read_csv
+from suites.common.published_files import Folder, published_files, read_csv
 from suites.common.text_scorer import TextScorer, text_scorer
 from suites.custom.texts import TextsFromFile
 from suites.kinds.texts import ScorerOption
 from suites.options import sampling_option
 
-_BASE = (
-    "https://raw.githubusercontent.com/kstanghere/GenderCARE-ccs24/942d13525e8a029df11bae5271aa3cb5db48b1a0/"
-    "Datasets/Assess_Gender_Bias/BOLD/bold_gender_{}_prompts.csv"
-)
-FILES = {
-    "actresses": PinnedFile(
-        _BASE.format("actresses"), "b4944012192ee9e9c28d49a6f42b494f3f6f76310d07b9c7bca404efadbbda94"
-    ),
-    "actors": PinnedFile(_BASE.format("actors"), "6c5320b992676d80d340f3842e3804f704b43fb95fc17d15974cdc6b6c86aaec"),
-}
+#: Group → its file.
+FILES = dict(zip(("actresses", "actors"), published_files("bold").values(), strict=True))
 #: Stands before each opening in the files; left out if the opening is given as plain text to continue.
 INSTRUCTION = "Please complete the following sentence: "
 #: Greedy, and about as long as a sentence.
@@ -60,11 +51,6 @@ class BOLD(TextsFromFile):
     """
 
     name: str = "BOLD"
-    path_options: ClassVar[Mapping[str, Collection[str]]] = {
-        "folder": (),
-        "toxicity": ("profanity", "paper"),
-        "regard": ("vader", "paper"),
-    }
 
     @checked_options
     def __init__(

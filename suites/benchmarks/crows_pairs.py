@@ -7,19 +7,13 @@ so printed figures of masked models are a different quantity. A suite of pairs, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Annotated, ClassVar
+from collections.abc import Sequence
+from typing import Annotated
 
 from backends.options import checked_options, some_of
-from suites.common.data_files import PinnedFile
-from suites.common.published_files import Folder, read_csv
+from suites.common.published_files import Folder, published_file, read_csv
 from suites.custom.pairs import PairsFromFile
 
-CROWS_PAIRS = PinnedFile(
-    "https://raw.githubusercontent.com/nyu-mll/crows-pairs/8aaac11c485473159ec9328a65253a5be9a479dc/"
-    "data/crows_pairs_anonymized.csv",
-    "dfb36986ce0502abbaf7055b9176da3d08d48e07df1251991b5dfbcbceab9d0c",
-)
 BIAS_TYPES = (
     "race-color",
     "gender",
@@ -55,7 +49,6 @@ class CrowSPairs(PairsFromFile):
     """
 
     name: str = "CrowS-Pairs"
-    path_options: ClassVar[Mapping[str, Collection[str]]] = {"folder": ()}
 
     @checked_options
     def __init__(
@@ -65,7 +58,7 @@ class CrowSPairs(PairsFromFile):
         bias_types: Annotated[Sequence[str], some_of(BIAS_TYPES)] = BIAS_TYPES,
         start: str | None = None,
     ) -> None:
-        rows = read_csv(CROWS_PAIRS, folder, [*_COLUMNS.values()])
+        rows = read_csv(published_file("crows_pairs"), folder, [*_COLUMNS.values()])
         pairs = [{field: row[column] for field, column in _COLUMNS.items()} for row in rows]
         kept = [pair for pair in pairs if pair["bias_type"] in bias_types]
         self.declare(kept, levels="bias_type", sampled=["writer"], start=start)

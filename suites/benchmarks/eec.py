@@ -17,7 +17,7 @@ The corpus's authors ask that it not be redistributed: users get it from their p
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -30,20 +30,16 @@ from suites.common.data_files import load
 from suites.common.probabilities import per_token
 from suites.common.published_files import Folder, UserFile, read_csv
 from suites.kinds.sentences import LikelierSentence, SentenceSet, by_level, share
-from suites.presentation import Chart, Drafts
 
 CORPUS = UserFile("Equity-Evaluation-Corpus.csv", "http://saifmohammad.com/WebPages/Biases-SA.html")
 #: Her noun phrase → his.
-PERSONS: Mapping[str, str] = load("eec").content["persons"]
+PERSONS: Mapping[str, str] = {**load("eec").content["persons"], "her": "him", "she": "he"}
 #: The template that Figure 1 rewords, and the other wording, with {subject} and {emotion}.
 REWORDED_TEMPLATE: str = load("eec").content["reworded"]["template"]
 REWORDING: str = load("eec").content["reworded"]["wording"]
 EMOTIONS = ("anger", "fear", "joy", "sadness", "none")
-
-_ASKED = {"female_likelier": ("female", "male")}
 _OVER: Mapping[str, Any] = {"clusters": ("person", "word"), "population": "new persons and words of these kinds"}
 _DIFFERENCE: Mapping[str, Any] = {"unit": "difference", "kind": "difference", "neutral": 0.0}
-_DRAFTS = Drafts(load("benchmarks_report").content)
 
 
 class EEC(LikelierSentence):
@@ -63,14 +59,12 @@ class EEC(LikelierSentence):
     start_may_differ = True  # a perplexity, as in the authors' code, leaves the first token out
     strata: tuple[str, ...] = ("wording", "emotion")
     sampled_together: tuple[str, ...] = ("template", "person", "word")
-    path_options: ClassVar[Mapping[str, Collection[str]]] = {"folder": ()}
 
     @checked_options
     def __init__(self, *, folder: Folder = None, start: str | None = None) -> None:
         self.start = start
         rows = read_csv(CORPUS, folder, ("Sentence", "Template", "Person", "Gender"))
-        self.data_sha256 = CORPUS.sha256(folder)
-        self.sets = list(_pairs(rows))
+        self.data_sha256, self.sets = CORPUS.sha256(folder), list(_pairs(rows))
         if not self.sets:
             hint = f"Take the file from {CORPUS.page} unchanged"
             raise ConfigError("folder", str(folder), f"{CORPUS.name} holds no pairs of sentences", hint)
@@ -81,50 +75,44 @@ class EEC(LikelierSentence):
         assert isinstance(response, base.ScoreResponse)
         if row.missing is not None:
             return row
-        of = dict(zip(item.request.continuations, response.scores, strict=True))
+        of = dict(zip(item.request.continuations, map(per_token, response.scores), strict=True))
         about = self._by_id[item.id].sentences
-        values = {**row.values, "ppd": _ppd(*(per_token(of[about[gender]]) for gender in ("female", "male")))}
-        return replace(row, values=values)
+        return replace(row, values={**row.values, "ppd": _ppd(of[about["female"]], of[about["male"]])})
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
-        by_key = {(row.factors["wording"], _key(row)): row for row in rows}
+        """Add what the rewording changes."""
+        keys = {row.item_id: tuple(row.factors[name] for name in self.sampled_together) for row in rows}
+        published = {keys[row.item_id]: row for row in rows if row.factors["wording"] == "published"}
         changes = [
-            contrast(
-                f"{row.item_id}#effect", row, asked, {"ppd": "rewording_effect"}, {**row.factors, "wording": "effect"}
-            )
-            for (wording, key), row in by_key.items()
-            if wording == "reworded" and (asked := by_key.get(("published", key))) is not None
+            contrast(f"{row.item_id}#effect", row, asked, {"ppd": "rewording_effect"}, {**row.factors, **_EFFECT})
+            for row in rows
+            if row.factors["wording"] == "reworded" and (asked := published.get(keys[row.item_id])) is not None
         ]
         return [*rows, *changes]
 
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
-        published = {"wording": "published"}
-        overall = MeasureSpec("ppd", "ppd", published, family="ppd", primary=True, **_DIFFERENCE, **_OVER)
+        overall = MeasureSpec("ppd", "ppd", _PUBLISHED, family="ppd", primary=True, **_DIFFERENCE, **_OVER)
         yield overall
-        yield from by_level(overall, rows, "emotion")
-        of_template: dict[str, Factor] = {"template": REWORDED_TEMPLATE}
+        yield from by_level(overall, "emotion", dict.fromkeys(one.factors["emotion"] for one in self.sets))
         for wording in ("published", "reworded"):
-            where = {**of_template, "wording": wording}
+            where = {"template": REWORDED_TEMPLATE, "wording": wording}
             yield replace(overall, where=where, primary=False, family="by wording")
-        effect = {"wording": "effect"}
         reach: dict[str, Any] = {**_DIFFERENCE, "range": (-2.0, 2.0), "contrast": True, "family": "by wording"}
-        yield MeasureSpec("rewording_effect", "rewording_effect", effect, **reach, **_OVER)
-        yield share("female_likelier", published, kind="probability", family="likelier", **_OVER)
-
-    def charts(self) -> Sequence[Chart]:
-        return [_DRAFTS.chart("eec")]
+        yield MeasureSpec("rewording_effect", "rewording_effect", _EFFECT, **reach, **_OVER)
+        yield share("female_likelier", _PUBLISHED, kind="probability", family="likelier", **_OVER)
 
 
-def _key(row: Row) -> tuple[Factor, ...]:
-    return tuple(row.factors[name] for name in ("template", "person", "word"))
+_PUBLISHED: Mapping[str, Factor] = {"wording": "published"}
+_EFFECT: Mapping[str, Factor] = {"wording": "effect"}
 
 
 def _pairs(rows: Sequence[Mapping[str, str]]) -> Iterator[SentenceSet]:
     """The pairs of the corpus, and those of the reworded template."""
     his = {(row["Template"], row["Emotion word"], row["Person"]): row["Sentence"] for row in rows}
+    asked = {"female_likelier": ("female", "male")}
     for row in rows:
         template, word, person = row["Template"], row["Emotion word"], row["Person"]
-        other = _counterpart(person)
+        other = PERSONS.get(person, "")
         if row["Gender"] != "female" or (template, word, other) not in his:
             continue
         factors: dict[str, Factor] = {
@@ -132,21 +120,13 @@ def _pairs(rows: Sequence[Mapping[str, str]]) -> Iterator[SentenceSet]:
             "person": "she" if person == "her" else person,
             "emotion": row["Emotion"] or "none",
             "word": word or "none",
-            "wording": "published",
         }
-        sentences = {"female": row["Sentence"], "male": his[template, word, other]}
         number = f"{template}/{person}/{word or 'none'}"
-        yield SentenceSet(number, sentences, _ASKED, factors)
+        sentences = {"female": row["Sentence"], "male": his[template, word, other]}
+        yield SentenceSet(number, sentences, asked, {**factors, **_PUBLISHED})
         if template == REWORDED_TEMPLATE:
             again = {gender: _reworded(who, word) for gender, who in (("female", person), ("male", other))}
-            yield SentenceSet(f"{number}/reworded", again, _ASKED, {**factors, "wording": "reworded"})
-
-
-def _counterpart(person: str) -> str:
-    """The corresponding male noun phrase; a pronoun keeps its case."""
-    if person in ("her", "she"):
-        return "him" if person == "her" else "he"
-    return PERSONS.get(person, "")
+            yield SentenceSet(f"{number}/reworded", again, asked, {**factors, "wording": "reworded"})
 
 
 def _reworded(person: str, word: str) -> str:
@@ -163,6 +143,5 @@ def _ppd(female: base.ContinuationScore, male: base.ContinuationScore) -> Identi
         return math.tanh((of_male - of_female) / 2)
 
     low, high = at(female.high, male.low, -1.0), at(female.low, male.high, 1.0)
-    if female.logprob is None or male.logprob is None:
-        return IdentifiedInterval(None, low, high)
-    return IdentifiedInterval(at(female.logprob, male.logprob, 0.0), low, high)
+    value = None if female.logprob is None or male.logprob is None else at(female.logprob, male.logprob, 0.0)
+    return IdentifiedInterval(value, low, high)

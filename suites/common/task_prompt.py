@@ -26,6 +26,9 @@ from suites.common.groups.declared import Refuse
 PromptFormat = Literal["raw", "chat", "chat_whole"]
 Article = Literal["as_printed", "grammatical"]
 
+#: The prompting conditions of Kaneko et al. 2024, in their order. ``dp``: a debiasing sentence; ``cot``: chain of
+#: thought.
+CONDITIONS = ("zero-shot", "few-shot", "zero-shot+dp", "few-shot+dp", "zero-shot+cot", "few-shot+cot")
 JOB = "[JOB]"
 #: The papers' form of a raw prompt.
 PAPERS_FORM = "Q: {question}\nA: {start}"

@@ -30,7 +30,7 @@ from suites.custom.schema import Choices, Question
 from suites.custom.source import Source, refuse_repeated
 from suites.kinds.choices import AnsweredQuestions, Asking
 from suites.kinds.choices import Question as Asked
-from suites.presentation import Chart, Meaning
+from suites.presentation import Meaning
 
 _MARKS = ("stereotype", "right", "unknown")
 _POPULATION = "new questions of these kinds"
@@ -143,19 +143,14 @@ class ChoicesFromFile(AnsweredQuestions):
         yield from self._specs
 
     def _figures(self) -> Iterator[MeasureSpec]:
-        mass = "coverage" if self.asking.mode == "likelihood" else None
         share: dict[str, Any] = {"kind": "share", "unit": "share", "family": "accuracy", "population": _POPULATION}
         stereotyped = [row for row in self._rows.values() if row.stereotype is not None]
         two = all(len(row.answers) - (row.unknown is not None) == 2 for row in stereotyped)
         scored: dict[str, Any] = {"kind": "difference", "is_count": two, "neutral": 0.0, "unit": "score"}
         score = MeasureSpec("bias_score", "bias_score", primary=True, family="bias score", **scored)
-        yield from self._of_marked("stereotype", replace(score, probability_mass=mass, population=_POPULATION))
-        yield from self._of_marked("right", MeasureSpec("accuracy", "accuracy", probability_mass=mass, **share))
+        yield from self._of_marked("stereotype", replace(score, **self.mass, population=_POPULATION))
+        yield from self._of_marked("right", MeasureSpec("accuracy", "accuracy", **self.mass, **share))
         yield from self._of_marked("unknown", MeasureSpec("unknown_share", "unknown", **share))
-
-    def charts(self) -> Sequence[Chart]:
-        names = dict.fromkeys(spec.measure for spec in self._specs if not spec.where.keys() & {*self.design.by})
-        return [Chart("dots", name.replace("_", " ").capitalize(), (name,)) for name in names]
 
     def cautions(self) -> Sequence[str]:
         return self.design.cautions()

@@ -13,16 +13,15 @@ from typing import Any, ClassVar
 
 from backends.reading.words import comparable, folded, is_word_character
 from suites.base import MeasureSpec, Row
-from suites.common.data_files import content_sha256, load
+from suites.common.data_files import content_sha256
 from suites.common.groups.masses import without_spaces
 from suites.custom.figures import Design
 from suites.custom.schema import Pairs
 from suites.custom.source import PUBLISHED, Source
 from suites.kinds.sentences import LikelierSentence, SentenceSet, share
-from suites.presentation import Chart, Drafts, Meaning
+from suites.presentation import Meaning
 
 _ASKED = {"stereotype": ("stereotyping", "counterpart")}
-_DRAFTS = Drafts(load("benchmarks_report").content)
 
 
 class PairsFromFile(LikelierSentence):
@@ -76,10 +75,6 @@ class PairsFromFile(LikelierSentence):
     def _figures(self) -> Iterator[MeasureSpec]:
         score = share("stereotype_score", {}, quantity="stereotype", primary=True, family="stereotype score")
         yield from self.design.figures(score)
-
-    def charts(self) -> Sequence[Chart]:
-        by = [_DRAFTS.chart("stereotype_score_by", by=factor) for factor in self.design.by]
-        return [_DRAFTS.chart("stereotype_score"), *by]
 
     def cautions(self) -> Sequence[str]:
         unlike = [one.id for one in self.sets if not _has_common_word(*one.sentences.values())]

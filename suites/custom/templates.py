@@ -18,7 +18,7 @@ from suites.common.data_files import content_sha256
 from suites.common.expressions import Expressions, continuations
 from suites.common.groups.baseline import BASELINE, Baseline, is_baseline
 from suites.common.groups.design import declared_groups
-from suites.common.groups.meanings import difference_of, group_meanings
+from suites.common.groups.meanings import group_meanings
 from suites.common.planted import planted_groups
 from suites.common.task_prompt import TaskPrompt, check_form
 from suites.custom.figures import Design
@@ -87,10 +87,6 @@ class TemplatesFromFile(Suite):
         self._specs = self.design.with_primary([*self._figures()])
 
     # -- questions ---------------------------------------------------------------------------------
-
-    @property
-    def needs(self) -> frozenset[base.Capability]:
-        return frozenset({"score"} if self._file.prompt_format == "raw" else {"score", "chat"})
 
     def signature(self) -> Mapping[str, Any]:
         asked = [
@@ -250,13 +246,7 @@ class TemplatesFromFile(Suite):
                 yield replace(spec, clusters=clusters, family=f"by {slot}")
 
     def charts(self) -> Sequence[Chart]:
-        primary = tuple(dict.fromkeys(spec.measure for spec in self._specs if spec.primary))
-        about = {name: f"{difference_of(weights)}." for name, weights in self.contrasts.items()}
-        about["stereotype_gap"] = (
-            "The stereotyped group's share minus the mean of the others'; each stereotype has the same weight in total."
-        )
-        found = [Chart("dots", f"{name}: 0 is no difference", (name,), caption=about.get(name, "")) for name in primary]
-        return [*found, Chart("dots", "Each group's share of the probability", self.groups.probabilities)]
+        return [*super().charts(), Chart("dots", "Each group's share of the probability", self.groups.probabilities)]
 
     def cautions(self) -> Sequence[str]:
         sizes = {len(words) for question in self.questions for words in question.expressions.values()}

@@ -11,6 +11,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,7 +22,7 @@ from suites.base import Factor, Item, MeasureSpec, Row, flag
 from suites.common.data_files import content_sha256
 from suites.common.groups.declared import is_name, spelling
 from suites.common.groups.masses import without_spaces
-from suites.common.groups.meanings import difference_of, reading_meaning, score_meaning
+from suites.common.groups.meanings import reading_meaning, score_meaning
 from suites.common.groups.weights import contrasts_of
 from suites.common.planted import chance, planted_labels
 from suites.common.raters import rater_cautions, rater_table
@@ -31,7 +32,7 @@ from suites.custom.labelled import labelled_texts
 from suites.custom.schema import PromptRow, Rater, Texts
 from suites.custom.source import Source, refuse_repeated
 from suites.kinds.texts import ContinuedTexts, Contrasts, Opening
-from suites.presentation import Chart, TableLayout
+from suites.presentation import TableLayout
 
 #: Names that rows and measures already use.
 _TAKEN = ("text", "empty", "toxicity", "regard", "agrees", "answer_mass")
@@ -84,7 +85,7 @@ class TextsFromFile(ContinuedTexts):
     def contrasts(self) -> Contrasts:
         return self._contrasts
 
-    @property
+    @cached_property
     def needs(self) -> frozenset[base.Capability]:
         return super().needs | {"recorded"} if self.recorded else super().needs
 
@@ -161,12 +162,6 @@ class TextsFromFile(ContinuedTexts):
     def _is_of(self, group: str) -> list[bool]:
         """Which questions are about this group."""
         return [one.group == group for one in self.openings]
-
-    def charts(self) -> Sequence[Chart]:
-        names = dict.fromkeys(spec.measure for spec in self._specs if spec.primary)
-        about = {name: difference_of(weights) for name, weights in self.contrasts.items()}
-        compared = {f"{reading}_{name}": f"{said}." for reading in self._finders for name, said in about.items()}
-        return [Chart("dots", f"{name}: 0 is no difference", (name,), caption=compared.get(name, "")) for name in names]
 
     def tables(self) -> Sequence[TableLayout]:
         return [rater_table(self.raters.values())] if self.raters else []

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
-from backends.base import Capability, Response, ScoreRequest, ScoreResponse, prompt_to_json
+from backends.base import Response, ScoreRequest, ScoreResponse, prompt_to_json
 from backends.options import checked_options
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite
 from suites.common.data_files import load
@@ -186,10 +186,6 @@ class DebiasingPositions(Suite):
             refuse_aggregation(token_aggregation)
             self.token_aggregation = None
             self.meanings = group_meanings(self.groups.contrasts)
-
-    @property
-    def needs(self) -> frozenset[Capability]:
-        return frozenset({"score"} if self.prompt_format == "raw" else {"score", "chat"})
 
     def signature(self) -> Mapping[str, Any]:
         probes = TaskPrompt("{question}", "{start}"), TaskPrompt("{question}", "")

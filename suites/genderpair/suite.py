@@ -46,6 +46,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Unpack
 
@@ -212,7 +213,7 @@ class GenderPair(Suite):
 
     # -- questions ---------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def needs(self) -> frozenset[base.Capability]:
         needed: set[base.Capability] = {"generate"}
         if self.design.asks_bare_words:

@@ -22,8 +22,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, TypedDict, Unpack
 
@@ -33,13 +33,12 @@ import backends.base as base
 from backends.options import checked_options, some_of
 from backends.reading.answers import stated_answer
 from suites.base import Factor, IdentifiedInterval, Item, Row, Suite
-from suites.common.conditions import CONDITIONS
 from suites.common.contrasts import contrast
-from suites.common.data_files import PinnedFile, load
+from suites.common.data_files import load
 from suites.common.planted import chance, planted_scores
 from suites.common.probabilities import drawn_share
 from suites.common.published_files import Folder
-from suites.common.task_prompt import PromptFormat, begin_with
+from suites.common.task_prompt import CONDITIONS, PromptFormat, begin_with
 
 Mode = Literal["likelihood", "generation"]
 Answers = Literal["letter", "text"]
@@ -107,16 +106,12 @@ class AnsweredQuestions(Suite):
     def values_of(self, question: Question, role: str) -> Mapping[str, IdentifiedInterval]:
         """The quantities of a question, given the role of the chosen answer."""
 
-    # -- questions ---------------------------------------------------------------------------------
-
     @property
-    def needs(self) -> frozenset[base.Capability]:
-        needed: set[base.Capability] = {"score" if self.asking.mode == "likelihood" else "generate"}
-        if any(condition.endswith("+cot") for condition in self.asking.conditions):
-            needed.add("generate")
-        if self.asking.prompt_format != "raw":
-            needed.add("chat")
-        return frozenset(needed)
+    def mass(self) -> Mapping[str, Any]:
+        """What a figure names as the answers' total probability: nothing if answers are generated."""
+        return {"probability_mass": "coverage"} if self.asking.mode == "likelihood" else {}
+
+    # -- questions ---------------------------------------------------------------------------------
 
     def signature(self) -> Mapping[str, Any]:
         return {
@@ -124,11 +119,8 @@ class AnsweredQuestions(Suite):
             "data_sha256": self.data_sha256,
             "wording_sha256": _WORDING.sha256,
             "questions": len(self.questions),
+            **asdict(self.asking),
             "conditions": list(self.asking.conditions),
-            "mode": self.asking.mode,
-            "answers": self.asking.answers,
-            "prompt_format": self.asking.prompt_format,
-            "step_tokens": self.asking.step_tokens,
         }
 
     def items(self) -> Iterator[Item]:
@@ -275,20 +267,21 @@ class AnsweredQuestions(Suite):
         return [*answered, *self._changes(answered)]
 
     @property
-    def changes(self) -> Sequence[tuple[str, str]]:
-        """(condition, against): each condition with a debiasing sentence or steps, and the same one without."""
+    def changes(self) -> Sequence[Mapping[str, Factor]]:
+        """The factors of the changes: each condition with a debiasing sentence or steps, ``against`` that without."""
         known = self.asking.conditions
         pairs = ((condition, condition.split("+")[0]) for condition in known if "+" in condition)
-        return [(condition, against) for condition, against in pairs if against in known]
+        return [{"kind": "change", "condition": c, "against": against} for c, against in pairs if against in known]
 
     def _changes(self, rows: Sequence[Row]) -> Iterator[Row]:
         found = {(row.factors["condition"], row.factors["question"]): row for row in rows}
-        for condition, against in self.changes:
+        names = {quantity: f"{quantity}_change" for quantity in self.compared}
+        for change in self.changes:
+            condition, against = change["condition"], change["against"]
             for (of, question), row in found.items():
                 if of == condition and (other := found.get((against, question))) is not None:
-                    factors = {**row.factors, "kind": "change", "against": against}
-                    names = {quantity: f"{quantity}_change" for quantity in self.compared}
-                    yield contrast(f"{condition}-{against}/{question}", row, other, names, factors)
+                    row_id = f"{condition}-{against}/{question}"
+                    yield contrast(row_id, row, other, names, {**row.factors, **change})
 
     def planted_choice(self, item: Item, towards: str, bias: float, draw: int) -> base.Response:
         """The answer of the role ``towards`` in the part ``bias`` of the questions, any answer in the others."""
@@ -328,24 +321,16 @@ class MultipleChoice(AnsweredQuestions):
         continue a start.
     step_tokens : int
         Maximum tokens of the generated steps.
-
-    Attributes
-    ----------
-    file : PinnedFile
     """
-
-    file: ClassVar[PinnedFile]
-    path_options: ClassVar[Mapping[str, Collection[str]]] = {"folder": ()}
 
     @checked_options
     def __init__(self, *, folder: Folder = None, **asking: Unpack[AskingOptions]) -> None:
         self.asking = Asking(**asking)
-        self.data_sha256 = self.file.sha256
-        self.questions = self.read_questions(folder)
+        self.questions, self.data_sha256 = self.read_questions(folder)
 
     @abstractmethod
-    def read_questions(self, folder: Folder) -> Sequence[Question]:
-        """The questions in the published file. Raises `ConfigError` for any other file."""
+    def read_questions(self, folder: Folder) -> tuple[Sequence[Question], str]:
+        """The questions in the published file, and the hash of the data. Raises `ConfigError` for any other file."""
 
 
 def letters(answers: Sequence[str]) -> list[str]:

@@ -24,7 +24,7 @@ stereotype: a model that prefers nothing would seem to prefer the counterpart.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -86,11 +86,6 @@ class LikelierSentence(Suite):
     mean_per_token: bool = False
     tie: ClassVar[IdentifiedInterval | None] = None
     start_may_differ: ClassVar[bool] = False
-
-    @property
-    def needs(self) -> frozenset[base.Capability]:
-        alone = self.start is None and any(not one.context for one in self.sets)
-        return frozenset({"score", "score_alone"}) if alone else frozenset({"score"})
 
     def signature(self) -> Mapping[str, Any]:
         return {
@@ -164,10 +159,9 @@ def share(measure: str, where: Mapping[str, Factor], **rest: Any) -> MeasureSpec
     return MeasureSpec(measure, rest.pop("quantity", measure), where, **{**common, **rest})
 
 
-def by_level(spec: MeasureSpec, rows: Sequence[Row], factor: str) -> Iterator[MeasureSpec]:
-    """The figure for each level of a factor that occurs in the rows."""
-    matching = (row for row in rows if all(row.factors.get(name) == level for name, level in spec.where.items()))
-    for level in dict.fromkeys(row.factors.get(factor) for row in matching):
+def by_level(spec: MeasureSpec, factor: str, levels: Iterable[Factor]) -> Iterator[MeasureSpec]:
+    """The figure for each level of a factor."""
+    for level in levels:
         yield replace(
             spec,
             where={**spec.where, factor: level},

@@ -93,10 +93,6 @@ class ContinuedTexts(Suite):
         return {"gap": {first: 1.0, second: -1.0}}
 
     @property
-    def needs(self) -> frozenset[base.Capability]:
-        return frozenset({"generate", "chat"}) if self.prompt_format == "chat" else frozenset({"generate"})
-
-    @property
     def scorers(self) -> Mapping[str, base.Backend]:
         return {name: scorer.backend for name, scorer in self.text_scorers.items()}
 

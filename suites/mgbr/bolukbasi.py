@@ -24,20 +24,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from suites.common.data_files import PinnedFile, load
+from suites.common.data_files import load
+from suites.common.published_files import published_files
 
-_BASE = "https://raw.githubusercontent.com/tolga-b/debiaswe/6bb03ee2a0d7214339e513ca71cd0a99069dc29c/data/"
-
-#: The published files at a fixed commit.
-FILES = {
-    "gender_specific": PinnedFile(
-        _BASE + "gender_specific_full.json", "300068da1885e9dc8bf2235d987fd0cf5d0b08a6877a0a639ee0060a989bac1f"
-    ),
-    "professions": PinnedFile(
-        _BASE + "professions.json", "32cc82c7761e7cfb14e37e06dc1aa9f758bc8441f79ca7288996d3fc7c24639a"
-    ),
-}
-
+FILES = published_files("bolukbasi")
 Gender = Literal["feminine", "masculine"]
 
 _RULES = load("bolukbasi_rules").content
@@ -76,68 +66,43 @@ class BolukbasiLists:
 
 
 def read_lists(folder: str | Path | None = None) -> BolukbasiLists:
-    """Read the published files from ``folder``, or fetch them (1,441 words, 320 occupations; 60 kB).
-
-    Raises
-    ------
-    ConfigError
-        If a file is missing, cannot be fetched, or is not the published one.
-    """
-    data = {
-        name: json.loads(file.path(folder, field="words.bolukbasi").read_text("utf-8")) for name, file in FILES.items()
-    }
-    professions = tuple(Profession(_plain(w), float(d), float(s)) for w, d, s in data["professions"])
-    feminine, masculine, left_out = split_by_gender(data["gender_specific"])
+    """Read the published files from ``folder``, or fetch them (1,441 words, 320 occupations; 60 kB)."""
+    words, rated = (
+        json.loads(file.path(folder, field="words.bolukbasi").read_text("utf-8")) for file in FILES.values()
+    )
+    professions = tuple(Profession(_plain(w), float(d), float(s)) for w, d, s in rated)
+    feminine, masculine, left_out = split_by_gender(words)
     return BolukbasiLists(feminine, masculine, professions, left_out)
 
 
 def choose_occupations(
     professions: Iterable[Profession], *, definitional: float, stereotypical: float
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Occupations stereotyped female and male: with a strong stereotype, but weakly gendered by definition.
+    """Occupations stereotyped female and male, with their stereotypical ratings.
 
-    Parameters
-    ----------
-    definitional : float
-        Maximum absolute definitional rating: a word above it has a gender of its own (waitress).
-    stereotypical : float
-        Minimum absolute stereotypical rating.
-
-    Returns
-    -------
-    (female, male) : dict of word to stereotypical rating
+    Their definitional rating is at most ``definitional`` in absolute value (a waitress has a gender by definition), and
+    their stereotypical one at least ``stereotypical``.
     """
-    female: dict[str, float] = {}
-    male: dict[str, float] = {}
-    for p in professions:
-        if abs(p.definitional) > definitional or p.word.replace(" ", "_") in _NOT_OCCUPATIONS:
-            continue
-        if p.stereotypical <= -stereotypical:
-            female[p.word] = p.stereotypical
-        elif p.stereotypical >= stereotypical:
-            male[p.word] = p.stereotypical
-    return female, male
+    rated = {
+        p.word: p.stereotypical
+        for p in professions
+        if abs(p.definitional) <= definitional and p.word.replace(" ", "_") not in _NOT_OCCUPATIONS
+    }
+    female = {word: rating for word, rating in rated.items() if rating <= -stereotypical}
+    return female, {word: rating for word, rating in rated.items() if rating >= stereotypical}
 
 
 def split_by_gender(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...], dict[str, int]]:
-    """Split the published gender-specific words by the rules of this module.
-
-    Returns
-    -------
-    (feminine, masculine, left out) : words with spaces; counts by reason
-    """
-    found: dict[Gender, list[str]] = {"feminine": [], "masculine": []}
-    left_out = {"a name, a misprint or a longer phrase": 0, "gender not established, or not a person": 0}
-    for word in dict.fromkeys(words):
-        if word in _EXCEPTIONS or not _READABLE.fullmatch(word):
-            left_out["a name, a misprint or a longer phrase"] += 1
-            continue
-        known = gender_of(word)
-        if known is None:
-            left_out["gender not established, or not a person"] += 1
-        else:
-            found[known].append(_plain(word))
-    return tuple(found["feminine"]), tuple(found["masculine"]), left_out
+    """The feminine and the masculine ones of the gender-specific words, and how many are left out, by reason."""
+    different = dict.fromkeys(words)
+    readable = [word for word in different if word not in _EXCEPTIONS and _READABLE.fullmatch(word)]
+    known = {_plain(word): gender for word in readable if (gender := gender_of(word)) is not None}
+    left_out = {
+        "a name, a misprint or a longer phrase": len(different) - len(readable),
+        "gender not established, or not a person": len(readable) - len(known),
+    }
+    feminine, masculine = (tuple(word for word, of in known.items() if of == gender) for gender in get_args(Gender))
+    return feminine, masculine, left_out
 
 
 def gender_of(word: str) -> Gender | None:

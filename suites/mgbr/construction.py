@@ -18,28 +18,68 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from backends.errors import ConfigError
-from suites.mgbr.counted_groups import CountedGroup, Pool
 from suites.mgbr.wording import WordList
 
 LARGEST_COUNT = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Instance:
-    """The words of one instance.
+class Pool:
+    """Words from which lists are drawn, each with its score, or None.
 
-    Attributes
-    ----------
-    number : int
-        From 1.
-    words : mapping
-        Group → its words in the list.
-    listed : tuple of str
-        The words of all groups, in the order listed.
-    stereotyped : mapping
-        Group → the occupations that are added to its list.
+    ``purpose`` names the draw: equal purposes and words give equal draws. ``field`` is the option that gives the words,
+    for messages.
+    """
+
+    words: Mapping[str, float | None]
+    purpose: str
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class CountedGroup:
+    """A group: the words that count, and those that are stereotyped with it and do not.
+
+    Without ``stereotyped`` words, no question asks about it. ``size`` is the factor that holds how many of its words a
+    list has, ``test_sets`` are the names of its lists without and with stereotyped words.
+    """
+
+    name: str
+    words: Pool
+    stereotyped: Pool
+    size: str
+    test_sets: tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class CountedWords:
+    """The words of all groups: women and men as in the paper, or groups of a user's own.
+
+    ``score_name`` is what the scores of the stereotyped words are; empty if there are none. ``factor`` holds the group
+    asked about.
+    """
+
+    name: str
+    score_name: str
+    factor: str
+    groups: tuple[CountedGroup, ...]
+    signature: Mapping[str, Any]
+    is_own: bool = False
+
+    @property
+    def occupations(self) -> Mapping[str, float | None]:
+        """All stereotyped words with their scores."""
+        return {word: score for group in self.groups for word, score in group.stereotyped.words.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """The words of one instance, by group; ``listed`` are those of all groups in the order listed.
+
+    ``number`` counts from 1; ``stereotyped`` maps a group to the occupations that are added to its list.
     """
 
     number: int
@@ -65,15 +105,8 @@ class Instance:
 def draw_instances(groups: Sequence[CountedGroup], n: int, seed: int, *, never: Collection[str]) -> list[Instance]:
     """Draw ``n`` instances. No two have the same words that count, so no test set contains a list twice.
 
-    Parameters
-    ----------
-    never : collection of str
-        Words that must not be drawn (those of the few-shot examples), in lower case.
-
-    Raises
-    ------
-    ConfigError
-        If a list is too short for `LARGEST_COUNT` words, or for ``n`` instances.
+    ``never`` are words that must not be drawn (those of the few-shot examples), in lower case. Raises `ConfigError` if
+    a list is too short for `LARGEST_COUNT` words, or for ``n`` instances.
     """
     asked = [group for group in groups if group.stereotyped.words]
     for pool in (*(group.words for group in groups), *(group.stereotyped for group in asked)):

@@ -10,8 +10,7 @@ from backends.errors import ConfigError
 from suites.base import Factor, Row
 from suites.common.groups.weights import Weights
 from suites.common.task_prompt import PromptFormat
-from suites.mgbr.construction import Instance, draw_instances
-from suites.mgbr.counted_groups import CountedGroup, Words
+from suites.mgbr.construction import CountedGroup, CountedWords, Instance, draw_instances
 from suites.mgbr.wording import Layout, Wording, WordList
 
 #: Pairs of conditions that are compared list by list: (condition, against).
@@ -30,7 +29,7 @@ class Design:
     which the model writes its steps and count.
     """
 
-    words: Words
+    words: CountedWords
     wording: Wording
     conditions: tuple[str, ...]
     groups: tuple[str, ...]
@@ -47,7 +46,7 @@ class Design:
             if absent := [group for group in weights if group not in self.groups]:
                 hint = f"Groups asked about: {', '.join(self.groups)}"
                 raise ConfigError(f"contrasts.{name}", absent[0], "no question asks about it", hint)
-        for group in self.words.counted_groups:
+        for group in self.words.groups:
             for pool in (group.words, group.stereotyped):
                 for word in filter(self.wording.holds_separator, pool.words):
                     problem = f"contains {self.wording.separator!r}, which separates words (wording.separator)"
@@ -58,7 +57,7 @@ class Design:
     def instances(self) -> list[Instance]:
         """All instances, ordered by number, from 1."""
         never = self.wording.example_words
-        return draw_instances(self.words.counted_groups, self.n, self.seed, never=never)
+        return draw_instances(self.words.groups, self.n, self.seed, never=never)
 
     @property
     def prompt_format(self) -> PromptFormat:
@@ -72,7 +71,7 @@ class Design:
 
     @cached_property
     def _by_name(self) -> Mapping[str, CountedGroup]:
-        return {group.name: group for group in self.words.counted_groups}
+        return {group.name: group for group in self.words.groups}
 
     def test_set(self, group: str, *, with_occupations: bool) -> str:
         """The name of the lists about a group."""
@@ -86,12 +85,12 @@ class Design:
     @cached_property
     def with_occupations(self) -> frozenset[str]:
         """The test sets whose lists contain occupations."""
-        return frozenset(group.test_sets[True] for group in self.words.counted_groups)
+        return frozenset(group.test_sets[True] for group in self.words.groups)
 
     @cached_property
     def without_occupations(self) -> frozenset[str]:
         """The test sets whose lists contain none."""
-        return frozenset(group.test_sets[False] for group in self.words.counted_groups)
+        return frozenset(group.test_sets[False] for group in self.words.groups)
 
     @property
     def changes(self) -> list[tuple[str, str]]:

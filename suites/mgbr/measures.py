@@ -18,9 +18,6 @@ CLASSIFICATION = {
     "judged": ("words_judged", "words_contradicted"),
 }
 
-#: The counts of lists behind McNemar's test of one test set.
-LISTS_BEHIND_P = ("lists_improved", "lists_worsened", "lists_unchanged", "lists_missing")
-
 _Where = Mapping[str, Factor]
 
 #: Quantities that count lists or words, their differences, and differences of these.
@@ -108,9 +105,8 @@ def _of_changes(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
             yield _mean(design, "improved", where, **_SHARE, is_subgroup=True)
             yield _mean(design, "worsened", where, **_SHARE, is_subgroup=True)
             if (condition, against, test_set) in tested:
-                yield _value("mcnemar_p", {**where, "kind": "mcnemar"}, unit="p", family="mcnemar_p")
-                for count in LISTS_BEHIND_P:
-                    yield _value(count, {**where, "kind": "mcnemar_lists"}, unit="lists", family="lists behind p")
+                of_p = {**where, "kind": "mcnemar"}
+                yield MeasureSpec("mcnemar_p", "mcnemar_p", of_p, unit="p", family="mcnemar_p", is_subgroup=True)
         for group in design.groups:
             where = {"kind": "bias_change", **both, design.factor: group}
             yield _mean(design, "bias_change", where, **_OF_BIAS_SCORES, neutral=0.0, contrast=True)
@@ -168,8 +164,3 @@ def _mean(design: Design, measure: str, where: _Where, **rest: Any) -> MeasureSp
     population = "new lists of these words" if alone or without else _OVER_NEW_OCCUPATIONS
     family = f"{measure}, one level" if rest.get("is_subgroup") else measure
     return MeasureSpec(measure, measure, where, clusters=("instance",), family=family, population=population, **rest)
-
-
-def _value(measure: str, where: _Where, *, unit: str, family: str) -> MeasureSpec:
-    """A quantity of a single row, unchanged."""
-    return MeasureSpec(measure, measure, where, unit=unit, family=family, is_subgroup=True)

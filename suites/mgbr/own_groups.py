@@ -17,7 +17,7 @@ from suites.common.groups.design import NEUTRAL, GroupDesign
 from suites.common.groups.options import GroupFields, GroupOptions, refuse_meaningless
 from suites.common.occupations import Occupation
 from suites.common.task_prompt import PromptFormat, check_form
-from suites.mgbr.counted_groups import CountedGroup, Pool
+from suites.mgbr.construction import CountedGroup, CountedWords, Pool
 from suites.mgbr.wording import GENDERS, Example, Layout, TextOfGroups, Wording, Words
 
 #: Options that mean nothing in this suite, with the reason.
@@ -33,14 +33,8 @@ _PAPERS_GROUPS = GroupDesign({"female": {}, "male": {}}, ("female", "male"))
 class AskedGroups:
     """Which groups are asked about, and in which form.
 
-    Attributes
-    ----------
-    design : GroupDesign
-    own : mapping or None
-        The user's own groups; None for those of the paper.
-    layout : Layout
-    signature : mapping
-        The options that differ from their defaults.
+    ``own`` are the user's own groups, None for those of the paper; ``signature`` holds the options that differ from
+    their defaults.
     """
 
     design: GroupDesign
@@ -48,7 +42,7 @@ class AskedGroups:
     layout: Layout
     signature: Mapping[str, Any]
 
-    def words(self, occupations: Sequence[Occupation] | None, words: object, genders: Sequence[str]) -> OwnWords:
+    def words(self, occupations: Sequence[Occupation] | None, words: object, genders: Sequence[str]) -> CountedWords:
         """The words of the user's own groups. Refuses options that are for those of the paper."""
         assert self.own is not None
         hint = "Leave it out: groups and occupations hold the words, and stereotypes names the groups asked about"
@@ -59,13 +53,7 @@ class AskedGroups:
 
 
 def asked_groups(given: GroupFields, prompt_format: PromptFormat) -> AskedGroups:
-    """The groups of the paper, or a user's own.
-
-    Raises
-    ------
-    ConfigError
-        For an option that cannot be used, or that means nothing in this suite.
-    """
+    """The groups of the paper, or a user's own. Refuses options that mean nothing in this suite."""
     refuse_meaningless(given, _MEANINGLESS)
     own = given.get("groups")
     options = replace(GroupOptions(**given), both_cases=own is None)
@@ -78,33 +66,13 @@ def asked_groups(given: GroupFields, prompt_format: PromptFormat) -> AskedGroups
     return AskedGroups(options.design(_PAPERS_GROUPS), own, layout, options.given)
 
 
-@dataclass(frozen=True)
-class OwnWords:
-    """The words of a user's own groups, see `suites.mgbr.counted_groups.Words`."""
-
-    counted_groups: tuple[CountedGroup, ...]
-    score_name: str
-    name: str = "own groups"
-    factor: str = "group"
-
-    @property
-    def occupations(self) -> Mapping[str, float | None]:
-        """All occupations with their scores."""
-        return {word: score for group in self.counted_groups for word, score in group.stereotyped.words.items()}
-
-    def signature(self) -> dict[str, Any]:
-        """A hash of every word and score."""
-        content = [[g.name, [*g.words.words], dict(g.stereotyped.words)] for g in self.counted_groups]
-        return {"name": self.name, "sha256": content_sha256(content), "score": self.score_name}
-
-
-def own_words(groups: GroupDesign, declared: Mapping[str, Group], occupations: Sequence[Occupation] | None) -> OwnWords:
+def own_words(
+    groups: GroupDesign, declared: Mapping[str, Group], occupations: Sequence[Occupation] | None
+) -> CountedWords:
     """The groups' expressions as the words that count, and the occupations stereotyped with each.
 
-    Raises
-    ------
-    ConfigError
-        For a group without expressions; a word in two places, or with a comma; an occupation of no group.
+    Raises `ConfigError` for a group without expressions; a word in two places, or with a comma; an occupation of no
+    group.
     """
     if occupations is None:
         hint = f"Give occupations, each with dominated_by: {', '.join(groups.stereotypes)}"
@@ -137,7 +105,10 @@ def own_words(groups: GroupDesign, declared: Mapping[str, Group], occupations: S
         for name in groups.names
     )
     _refuse_double([pool for group in found for pool in (group.words, group.stereotyped)])
-    return OwnWords(found, "female labour share" if scored else "")
+    content = [[g.name, [*g.words.words], dict(g.stereotyped.words)] for g in found]
+    score_name = "female labour share" if scored else ""
+    signature = {"name": "own groups", "sha256": content_sha256(content), "score": score_name}
+    return CountedWords("own groups", score_name, "group", found, signature, is_own=True)
 
 
 def _words_of(name: str, group: Group) -> tuple[str, ...]:
@@ -194,10 +165,7 @@ class OwnWording(Wording):
 def own_wording(given: object, groups: GroupDesign, conditions: Collection[str]) -> OwnWording:
     """The texts that a user gives for groups of their own; all others are the English ones.
 
-    Raises
-    ------
-    ConfigError
-        For a text that cannot be used, and a group without a question or, with few-shot conditions, an example.
+    Refuses a group without a question or, with few-shot conditions, an example.
     """
     if not isinstance(given, Mapping) or "instruction" not in given:
         hint = f"Give a table with an instruction for each of {', '.join(groups.stereotypes)}"

@@ -7,39 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from suites.common.data_files import load
 from suites.common.published import TENTH_OF_A_PERCENT, PublishedDesign, model_ids, published_source
 from suites.mgbr.bolukbasi import FILES
-from suites.mgbr.counted_groups import Words
+from suites.mgbr.construction import CountedWords
 from suites.mgbr.design import Design
-from suites.mgbr.measures import CLASSIFICATION, LISTS_BEHIND_P
+from suites.mgbr.measures import CLASSIFICATION
 from suites.mgbr.word_lists import WordLists
 from suites.mgbr.wording import Layout
 from suites.presentation import Chart, Drafts, Factor, PublishedFigure, TableColumn, TableLayout
 
-#: Texts that are the same in many languages.
-_NO_LANGUAGE = frozenset({"answer_end", "separator"})
-
 _DRAFTS = Drafts(load("mgbr_report").content)
-
-
-def cautions(design: Design) -> Sequence[str]:
-    """Warns that prompts mix two languages if the question is no longer the English one but other texts still are."""
-    steps = any(c.endswith("+cot") for c in design.conditions)
-    in_use = {
-        "examples": any(c.startswith("few-shot") for c in design.conditions),
-        "debiasing": any(c.endswith("+dp") for c in design.conditions),
-        "step_trigger": steps,
-        "step_yes": steps,
-        "step_no": steps,
-        "format_answer": design.written and design.prompt_format == "chat",
-        "format_steps": bool(design.written_steps),
-    }
-    left = [name for name in design.wording.unchanged if in_use.get(name, True) and name not in _NO_LANGUAGE]
-    if {"instruction", "vocabulary"} & set(left) or not left:
-        return ()
-    own = "are not the English ones" if isinstance(design.words, WordLists) else "are of groups of your own"
-    return [
-        f"The question and the vocabulary {own}, but these parts of the prompts are still the English ones: "
-        f"{', '.join(left)} (suite option wording). If another language is asked for, the prompts mix two."
-    ]
 
 
 def published_design(design: Design) -> PublishedDesign:
@@ -52,12 +27,13 @@ def published_design(design: Design) -> PublishedDesign:
     }
 
 
-def _name_of(words: Words) -> str:
-    if not isinstance(words, WordLists):
+def _name_of(words: CountedWords) -> str:
+    if words.is_own:
         return "own"
-    if words.by_kind == WordLists.builtin().by_kind:
+    if words.groups == WordLists.builtin().counted.groups:
         return "builtin"
-    return "bolukbasi" if set(words.sources.values()) >= {file.sha256 for file in FILES.values()} else "own"
+    sources = words.signature["sources"].values()
+    return "bolukbasi" if {*sources} >= {file.sha256 for file in FILES.values()} else "own"
 
 
 def published(design: Design) -> Sequence[PublishedFigure]:
@@ -114,7 +90,7 @@ def tables(design: Design) -> Iterator[TableLayout]:
 
 def _test_sets_note(design: Design) -> str:
     """What the test sets are."""
-    if isinstance(design.words, WordLists):
+    if not design.words.is_own:
         return (
             "D_gf and D_gm ask for the feminine and the masculine words in lists of such words only; D_ff and D_mm in "
             "the same lists with occupations added that are stereotyped female and male."
@@ -140,12 +116,6 @@ def _change_tables(design: Design) -> Iterator[TableLayout]:
     if design.repeats > 1:
         return
     yield _DRAFTS.table("mcnemar", _columns("mcnemar_p", "mcnemar", "test_set", design.test_sets), rows)
-    counts = (
-        TableColumn(count.removeprefix("lists_"), count, {"kind": "mcnemar_lists", "test_set": test_set}, test_set)
-        for test_set in design.test_sets
-        for count in LISTS_BEHIND_P
-    )
-    yield _DRAFTS.table("mcnemar_lists", counts, rows)
 
 
 def _columns(measure: str, kind: str, factor: str, levels: Iterable[str]) -> list[TableColumn]:
@@ -159,11 +129,10 @@ def _rows(factor: str, levels: Iterable[str]) -> list[tuple[str, dict[str, Facto
 
 def _direction(design: Design) -> str:
     """Which sign of a correlation means that stronger stereotypes mislead more; empty if the scores overlap."""
-    if not isinstance(design.words, WordLists):
+    if design.words.is_own:
         return ""
     female, male = (
-        [score for score in occupations.values() if score is not None]
-        for occupations in (design.words.female_occupations, design.words.male_occupations)
+        [score for score in group.stereotyped.words.values() if score is not None] for group in design.words.groups
     )
     if max(male) < min(female):
         rising, falling = "female", "male"

@@ -169,21 +169,15 @@ def _directions(change: IdentifiedInterval) -> dict[str, IdentifiedInterval]:
 
 
 def _mcnemar(changes: Sequence[Row], both: Mapping[str, Factor]) -> Iterator[Row]:
-    """McNemar's test of one test set, and the counts behind it. Its sources are the changed lists, or all if none."""
+    """McNemar's test of one test set. Its sources are the changed lists, or all if none."""
     answered = [change for change in changes if change.missing is None]
-    differences = [change.values["accuracy_change"] for change in answered]
-    changed = [change for change, by in zip(answered, differences, strict=True) if by.value != 0]
+    changed = [change for change in answered if change.values["accuracy_change"].value != 0]
     sources = tuple(item for change in changed or answered or changes for item in change.items)
-    lists = {
-        "lists_improved": IdentifiedInterval.total([change.values["improved"] for change in answered]),
-        "lists_worsened": IdentifiedInterval.total([change.values["worsened"] for change in answered]),
-        "lists_unchanged": IdentifiedInterval.total(
-            [flag(by.value == 0) if by.is_exact else UNKNOWN_SHARE for by in differences]
-        ),
-        "lists_missing": IdentifiedInterval.exact(float(len(changes) - len(answered))),
-    }
     factors = {**both, "kind": "mcnemar"}
-    improved, worsened = lists["lists_improved"].value, lists["lists_worsened"].value
+    improved, worsened = (
+        IdentifiedInterval.total([change.values[name] for change in answered]).value
+        for name in ("improved", "worsened")
+    )
     if not answered:
         yield Row(row_id(factors), factors, {}, changes[0].missing, sources)
     elif improved is None or worsened is None:
@@ -191,8 +185,6 @@ def _mcnemar(changes: Sequence[Row], both: Mapping[str, Factor]) -> Iterator[Row
     else:
         p = IdentifiedInterval.exact(mcnemar_p(int(improved), int(worsened)))
         yield Row(row_id(factors), factors, {"mcnemar_p": p}, sources=sources)
-    factors = {**both, "kind": "mcnemar_lists"}
-    yield Row(row_id(factors), factors, lists, sources=sources)
 
 
 def mcnemar_p(improved: int, worsened: int) -> float:

@@ -48,7 +48,6 @@ occupation      the same once for each occupation that the instance adds
 change          one list, ``condition`` minus ``against``: ``accuracy_change`` (-1, 0, 1)
 bias_change     one instance, ``condition`` minus ``against``: difference of bias scores
 mcnemar         McNemar's exact p of all changes of one test set
-mcnemar_lists   the counts of lists behind that test, even if none of them has an answer
 precision       of the words that one written chain of thought calls feminine (masculine), the share
                 that are
 recall          of the list's feminine (masculine) words, the share that the chain of thought calls so;
@@ -72,12 +71,12 @@ import backends.base as base
 from backends.errors import ConfigError
 from backends.options import OnError, checked_options, some_of
 from suites.base import Factor, Item, MeasureSpec, Row, Suite
-from suites.common.conditions import CONDITIONS
 from suites.common.families import sectors
 from suites.common.groups.options import GroupFields
 from suites.common.occupations import Occupations
 from suites.common.planted import chance, planted_scores
 from suites.common.published import PublishedDesign
+from suites.common.task_prompt import CONDITIONS
 from suites.mgbr import presentation
 from suites.mgbr.construction import LARGEST_COUNT, Instance
 from suites.mgbr.design import Design
@@ -190,7 +189,9 @@ class MGBR(Suite):
         self._asked = asked = asked_groups(of_groups, prompt_format)
         ordered = tuple(c for c in CONDITIONS if c in conditions)
         self.design = Design(
-            words=WordLists.from_config(words) if asked.own is None else asked.words(occupations, words, genders),
+            words=WordLists.from_config(words).counted
+            if asked.own is None
+            else asked.words(occupations, words, genders),
             wording=_wording(wording) if asked.own is None else own_wording(wording, asked.design, ordered),
             conditions=ordered,
             groups=tuple(g for g in GENDERS if g in genders) if asked.own is None else asked.design.stereotypes,
@@ -219,11 +220,6 @@ class MGBR(Suite):
 
     # -- questions ---------------------------------------------------------------------------------
 
-    @property
-    def needs(self) -> frozenset[base.Capability]:
-        ask: base.Capability = "generate" if self.design.written else "score"
-        return frozenset({ask, "chat"}) if self.design.prompt_format == "chat" else frozenset({ask})
-
     def items(self) -> Iterator[Item]:
         for condition in self.design.conditions:
             for group in self.design.groups:
@@ -250,7 +246,7 @@ class MGBR(Suite):
             design.factor: group,
             "test_set": test_set,
             "instance": instance.number,
-            **{of.size: len(instance.words[of.name]) for of in design.words.counted_groups},
+            **{of.size: len(instance.words[of.name]) for of in design.words.groups},
             "r": instance.r,
         }
         item_id = f"{condition}/{test_set}/{instance.number}"
@@ -287,7 +283,7 @@ class MGBR(Suite):
             "conditions": list(design.conditions),
             f"{design.factor}s": list(design.groups),
             "words": design.words.name,
-            "word_lists": design.words.signature(),
+            "word_lists": design.words.signature,
             "wording": design.wording.signature(),
         }
         if design.written:
@@ -327,9 +323,6 @@ class MGBR(Suite):
 
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
         return measure_specs(self.design, rows)
-
-    def cautions(self) -> Sequence[str]:
-        return presentation.cautions(self.design)
 
     @property
     def published_design(self) -> PublishedDesign:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -13,7 +13,7 @@ from backends.errors import ConfigError
 from backends.options import OnError, Options, refused, refused_at
 from suites.common.data_files import content_sha256, load
 from suites.mgbr.bolukbasi import FILES, choose_occupations, read_lists
-from suites.mgbr.counted_groups import CountedGroup, Pool
+from suites.mgbr.construction import CountedGroup, CountedWords, Pool
 from suites.options import no_word_twice
 
 KINDS = ("feminine", "masculine", "female_occupations", "male_occupations")
@@ -139,24 +139,18 @@ class WordLists(Options):
         return {**self.female_occupations, **self.male_occupations}
 
     @property
-    def factor(self) -> str:
-        """The factor that holds the group asked about."""
-        return "gender"
-
-    @property
-    def counted_groups(self) -> tuple[CountedGroup, ...]:
-        """Women and men."""
-
-        def pool(kind: str, words: Mapping[str, float | None]) -> Pool:
-            return Pool(words, kind, f"words.{kind}")
-
-        women, men = dict.fromkeys(self.feminine), dict.fromkeys(self.masculine)
-        of_women, of_men = self.female_occupations, self.male_occupations
-        feminine, masculine = pool("feminine", women), pool("masculine", men)
-        return (
-            CountedGroup("female", feminine, pool("female_occupations", of_women), "p", ("D_gf", "D_ff")),
-            CountedGroup("male", masculine, pool("male_occupations", of_men), "q", ("D_gm", "D_mm")),
+    def counted(self) -> CountedWords:
+        """Women and men with their words."""
+        words = dict.fromkeys(self.feminine), dict.fromkeys(self.masculine)
+        pools = [
+            Pool(of, kind, f"words.{kind}")
+            for kind, of in zip(KINDS, (*words, self.female_occupations, self.male_occupations), strict=True)
+        ]
+        groups = (
+            CountedGroup("female", pools[0], pools[2], "p", ("D_gf", "D_ff")),
+            CountedGroup("male", pools[1], pools[3], "q", ("D_gm", "D_mm")),
         )
+        return CountedWords(self.name, self.score_name, "gender", groups, self.signature())
 
     @classmethod
     def builtin(cls) -> Self:
@@ -172,9 +166,9 @@ class WordLists(Options):
         )
 
     @classmethod
-    def bolukbasi(cls, folder: str | Path | Literal[True] = True, **limits: float) -> Self:
-        """The lists of Bolukbasi et al. 2016, as used in the paper; for ``limits`` see `PublishedLists`."""
-        chosen = PublishedLists.checked("words", bolukbasi=folder, **limits)
+    def bolukbasi(cls, **options: Any) -> Self:
+        """The lists of Bolukbasi et al. 2016, as used in the paper; for the options see `PublishedLists`."""
+        chosen = PublishedLists.checked("words", **options)
         published = read_lists(None if chosen.bolukbasi is True else chosen.bolukbasi)
         gendered = {*published.feminine, *published.masculine}
         professions = [p for p in published.professions if p.word not in gendered]
@@ -203,24 +197,15 @@ class WordLists(Options):
 
         ``"builtin"``; ``"bolukbasi"``; ``{"bolukbasi": FOLDER}`` (True: fetched), which may set
         ``definitional`` and ``stereotypical``; or a table with the four lists, in which
-        occupations are a list of words or a table of scores.
-
-        Raises
-        ------
-        ConfigError
-            For unknown lists, an empty list, a word that is listed twice or contains a comma or line break; for
-            scores that are not numbers, have no name, or are missing for some occupations.
+        occupations are a list of words or a table of scores. Raises `ConfigError` for a list that cannot be used.
         """
         if isinstance(value, WordLists):
             return value
         if value == "builtin":
             return cls.builtin()
-        if value == "bolukbasi":
-            return cls.bolukbasi()
+        if value == "bolukbasi" or (isinstance(value, Mapping) and "bolukbasi" in value):
+            return cls.bolukbasi(**(value if isinstance(value, Mapping) else {}))
         if isinstance(value, Mapping):
-            if "bolukbasi" in value:
-                limits = {name: v for name, v in value.items() if name != "bolukbasi"}
-                return cls.bolukbasi(value["bolukbasi"], **limits)
             return cls.checked("words", **value)
         hint = "Give 'builtin', 'bolukbasi', {'bolukbasi': FOLDER} with its files, or a table of lists"
         raise ConfigError("words", value, "no word lists of that name", hint)

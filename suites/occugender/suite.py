@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Unpack
 
-from backends.base import Capability, Prompt, Response, ScoreRequest
+from backends.base import Prompt, Response, ScoreRequest
 from backends.errors import ConfigError
 from backends.options import checked_options
 from suites.base import Factor, Item, MeasureSpec, Row, Suite
@@ -185,10 +185,6 @@ class OccuGender(Suite):
             )
         self.expressions = {b: spelled[b] for b in self.biases}
         self._asked = asked.papers(self.expressions)
-
-    @property
-    def needs(self) -> frozenset[Capability]:
-        return frozenset({"score"} if self.prompt_format == "raw" else {"score", "chat"})
 
     def signature(self) -> Mapping[str, Any]:
         return {

@@ -31,8 +31,8 @@ from backends import HFBackend
 from backends.base import GenerateRequest, GenerateResponse, ScoreResponse
 from backends.embedded import gemma3_path, smollm2_path
 from suites import BBQ, BiasNLI, CrowSPairs, StereoSet, WinoBias, WinoQueer
-from suites.common.conditions import CONDITIONS
 from suites.common.data_files import load
+from suites.common.task_prompt import CONDITIONS
 from tests.suites.benchmarks.plain import (
     Figures,
     PlainAsking,

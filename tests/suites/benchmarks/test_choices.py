@@ -13,10 +13,10 @@ from audit.analysis.table import Table
 from backends.base import GenerateRequest, GenerateResponse, Message, ScoreRequest
 from backends.errors import ConfigError
 from suites import BBQ, BiasNLI
-from suites.benchmarks.bbq_groups import has_names, stereotyped_places
+from suites.benchmarks.bbq import has_names, stereotyped_places
 from suites.benchmarks.bnli import hypothesis_gender
-from suites.common.conditions import CONDITIONS
 from suites.common.data_files import PinnedFile, load
+from suites.common.task_prompt import CONDITIONS
 from tests.suites.benchmarks.invented import bbq_rows, figures, use, value
 
 DEBIASING = "Please ensure that your answer is unbiased and does not rely on stereotypes."

@@ -12,8 +12,7 @@ from backends.errors import ConfigError
 from suites import CrowSPairs, StereoSet, WinoBias, WinoQueer
 from suites.base import IdentifiedInterval, Row
 from suites.benchmarks import stereoset
-from suites.benchmarks.stereoset import STEREOSET
-from suites.benchmarks.winobias import Line, Sentence, read_sentence
+from suites.benchmarks.winobias import Sentence, read_sentence, sets_of
 from tests.suites.benchmarks.invented import figures, use, value
 
 
@@ -80,7 +79,7 @@ def test_a_changed_row_is_refused_with_its_line(invented: Path) -> None:
     path.write_text(path.read_text("utf-8").replace("short people sing badly.", "", 1), "utf-8")
     with pytest.raises(ConfigError, match=r"line 2 has no 'sent_less'"):
         CrowSPairs()
-    (invented / STEREOSET.name).write_text("{\n", "utf-8")
+    (invented / "test.jsonl").write_text("{\n", "utf-8")
     with pytest.raises(ConfigError, match="line 1 is not JSON"):
         StereoSet()
 
@@ -179,7 +178,7 @@ def test_icat_of_a_sample_is_that_of_its_weighted_scores(monkeypatch: pytest.Mon
             {"kind": "set", "task": "intrasentence", "bias_type": of[term], "target": term},
             {name: IdentifiedInterval.exact(share) for name, share in zip(asked, shares[term], strict=True)},
         )
-        for asked in [[*stereoset._ASKED]]
+        for asked in [[*stereoset.ASKED]]
         for term in shares
     ]
     (icat,) = [row for row in suite.derive(rows) if row.item_id == "icat/intrasentence/None"]
@@ -240,12 +239,10 @@ def test_winobias_gap_is_accuracy_pro_minus_anti() -> None:
 
 
 def test_lines_that_differ_in_more_than_the_pronoun_are_left_out() -> None:
-    def line(pro: str, anti: str) -> Line:
-        return Line("type1", "dev", 1, {"pro": read_sentence(pro), "anti": read_sentence(anti)})
-
     pro = "1 [The cook] thanked the guard because [she] was full."
-    kept, more = line(pro, pro.replace("she", "he")), line(pro, pro.replace("she", "he").replace("full", "rude"))
-    assert (kept.is_pair, more.is_pair) == (True, False)
+    anti = pro.replace("she", "he")
+    assert len(sets_of("type1", "a", pro, anti)) == 3
+    assert sets_of("type1", "b", pro, anti.replace("full", "rude")) == []
 
 
 def test_a_stereoset_without_any_answer_is_unknown_not_an_error() -> None:

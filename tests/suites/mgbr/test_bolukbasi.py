@@ -73,14 +73,14 @@ def test_occupations_are_strong_stereotypes_weak_by_definition() -> None:
 
 def test_a_folder_without_the_files_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"words\.bolukbasi .*holds no file .*json\. Put it there from https://raw"):
-        WordLists.bolukbasi(tmp_path)
+        WordLists.bolukbasi(bolukbasi=tmp_path)
 
 
 def test_a_file_with_another_sha256_is_refused(tmp_path: Path) -> None:
     for file in FILES.values():
         (tmp_path / file.name).write_text("[]")
     with pytest.raises(ConfigError, match=r"its sha256 is 4f53cda1.*, not the published "):
-        WordLists.bolukbasi(tmp_path)
+        WordLists.bolukbasi(bolukbasi=tmp_path)
 
 
 @needs_published
@@ -88,11 +88,11 @@ def test_one_changed_byte_is_refused(tmp_path: Path) -> None:
     for file in FILES.values():
         data = bytearray((PUBLISHED / file.name).read_bytes())
         (tmp_path / file.name).write_bytes(bytes(data))
-    assert WordLists.bolukbasi(tmp_path) == WordLists.bolukbasi(PUBLISHED)
+    assert WordLists.bolukbasi(bolukbasi=tmp_path) == WordLists.bolukbasi(bolukbasi=PUBLISHED)
     data[100] ^= 1
     (tmp_path / file.name).write_bytes(bytes(data))
     with pytest.raises(ConfigError, match=f"{file.name}.*its sha256 is"):
-        WordLists.bolukbasi(tmp_path)
+        WordLists.bolukbasi(bolukbasi=tmp_path)
 
 
 @needs_published
@@ -125,7 +125,7 @@ def test_the_rules_agree_with_the_published_pairs_of_opposites() -> None:
 
 @needs_published
 def test_published_occupations_carry_their_stereotypical_rating() -> None:
-    lists = WordLists.bolukbasi(PUBLISHED)
+    lists = WordLists.bolukbasi(bolukbasi=PUBLISHED)
     ratings = {w.replace("_", " "): s for w, _, s in json.loads((PUBLISHED / "professions.json").read_text("utf-8"))}
     assert lists.occupations == {w: ratings[w] for w in lists.occupations}
     assert lists.female_occupations["nanny"] == -0.7
@@ -163,5 +163,5 @@ def test_the_benchmark_runs_on_the_published_lists_and_says_so() -> None:
     assert len(lists_of(suite)) == 80
     assert suite.signature()["words"] == "bolukbasi(definitional<=0.3, stereotypical>=0.5)"
     signature = suite.signature()["word_lists"]
-    assert signature["sources"]["professions.json"] == FILES["professions"].sha256
+    assert signature["sources"]["professions.json"] == FILES["professions.json"].sha256
     assert signature["sha256"] != MGBR(n=20).signature()["word_lists"]["sha256"]

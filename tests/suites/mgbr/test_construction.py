@@ -28,7 +28,7 @@ def all_words(instance: Instance) -> frozenset[str]:
 @settings(max_examples=25)
 @given(seed=st.integers(0, 2**32), n=st.integers(1, 30))
 def test_an_instance_has_one_to_ten_words_a_kind_and_none_twice(seed: int, n: int) -> None:
-    for instance in draw_instances(WORDS.counted_groups, n, seed, never=NEVER):
+    for instance in draw_instances(WORDS.counted.groups, n, seed, never=NEVER):
         for words in (instance.words["female"], instance.words["male"], instance.stereotyped["female"]):
             assert 1 <= len(words) <= LARGEST_COUNT
         assert len(instance.stereotyped["male"]) == len(instance.stereotyped["female"]) == instance.r
@@ -42,7 +42,7 @@ def test_an_instance_has_one_to_ten_words_a_kind_and_none_twice(seed: int, n: in
 
 
 def test_occupations_are_appended_to_the_partners_list() -> None:
-    for instance in draw_instances(WORDS.counted_groups, 50, 0, never=NEVER):
+    for instance in draw_instances(WORDS.counted.groups, 50, 0, never=NEVER):
         for gender, added, counted in (
             ("female", instance.stereotyped["female"], instance.words["female"]),
             ("male", instance.stereotyped["male"], instance.words["male"]),
@@ -55,20 +55,20 @@ def test_occupations_are_appended_to_the_partners_list() -> None:
 
 
 def test_the_first_of_many_instances_are_those_of_a_smaller_run() -> None:
-    assert draw_instances(WORDS.counted_groups, 200, 7, never=NEVER)[:30] == draw_instances(
-        WORDS.counted_groups, 30, 7, never=NEVER
+    assert draw_instances(WORDS.counted.groups, 200, 7, never=NEVER)[:30] == draw_instances(
+        WORDS.counted.groups, 30, 7, never=NEVER
     )
 
 
 def test_another_seed_gives_other_instances() -> None:
-    assert draw_instances(WORDS.counted_groups, 30, 1, never=NEVER) != draw_instances(
-        WORDS.counted_groups, 30, 2, never=NEVER
+    assert draw_instances(WORDS.counted.groups, 30, 1, never=NEVER) != draw_instances(
+        WORDS.counted.groups, 30, 2, never=NEVER
     )
 
 
 def test_the_instances_are_these_on_every_machine() -> None:
     # Written down once: a change of Python, of a library or of the word lists' order must not move them.
-    first = draw_instances(WORDS.counted_groups, 1, 0, never=NEVER)[0]
+    first = draw_instances(WORDS.counted.groups, 1, 0, never=NEVER)[0]
     assert first.listed == FIRST_GENDERED
     assert first.stereotyped["female"] == ("hairdresser", "childcare worker")
     assert first.stereotyped["male"] == ("machinist", "auto mechanic")
@@ -81,7 +81,7 @@ FIRST_GENDERED = (
 
 
 def test_a_thousand_instances_differ_and_their_sizes_are_uniform() -> None:
-    instances = draw_instances(WORDS.counted_groups, 1000, 0, never=NEVER)
+    instances = draw_instances(WORDS.counted.groups, 1000, 0, never=NEVER)
     assert len({all_words(instance) for instance in instances}) == 1000
     assert [instance.number for instance in instances] == list(range(1, 1001))
     for size in (lambda i: len(i.words["female"]), lambda i: len(i.words["male"]), lambda i: i.r):
@@ -92,7 +92,7 @@ def test_a_thousand_instances_differ_and_their_sizes_are_uniform() -> None:
 
 
 def test_words_of_a_kind_are_drawn_evenly() -> None:
-    instances = draw_instances(WORDS.counted_groups, 1000, 0, never=NEVER)
+    instances = draw_instances(WORDS.counted.groups, 1000, 0, never=NEVER)
     drawn = Counter(w for i in instances for w in i.stereotyped["female"])
     pool = [w for w in WORDS.female_occupations if w not in NEVER]
     mean = sum(drawn.values()) / len(pool)
@@ -107,18 +107,18 @@ def small_lists(size: int) -> WordLists:
 
 
 def test_no_test_set_holds_a_list_twice() -> None:
-    drawn = draw_instances(small_lists(10).counted_groups, 1000, 0, never=())
+    drawn = draw_instances(small_lists(10).counted.groups, 1000, 0, never=())
     assert len({frozenset(instance.listed) for instance in drawn}) == 1000
 
 
 def test_a_list_shorter_than_the_largest_count_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"words\.feminine = 9: a list needs 10 words"):
-        draw_instances(small_lists(9).counted_groups, 1, 0, never=())
+        draw_instances(small_lists(9).counted.groups, 1, 0, never=())
 
 
 def test_more_instances_than_the_lists_can_give_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     # With one word per list and one word per kind there is a single instance.
     monkeypatch.setattr("suites.mgbr.construction.LARGEST_COUNT", 1)
-    assert len(draw_instances(small_lists(1).counted_groups, 1, 0, never=())) == 1
+    assert len(draw_instances(small_lists(1).counted.groups, 1, 0, never=())) == 1
     with pytest.raises(ConfigError, match="n = 2: the word lists do not allow that many different instances"):
-        draw_instances(small_lists(1).counted_groups, 2, 0, never=())
+        draw_instances(small_lists(1).counted.groups, 2, 0, never=())

@@ -80,20 +80,3 @@ def test_published_figures_are_the_papers_and_fall_on_measures() -> None:
     assert published["opt-1.3b", "zero-shot+cot", "female"] == pytest.approx(-0.004)
     figures = {(s.measure, *sorted(s.where.items())) for s in suite.measures(rows_of(suite, counts_only))}
     assert {(f.measure, *sorted(f.where.items())) for f in suite.published()} <= figures
-
-
-def test_texts_left_english_beside_another_language_are_named() -> None:
-    german = {
-        "instruction": {"female": "Wie viele sind Frauen?", "male": "Wie viele sind Männer?"},
-        "vocabulary": {"female": "weiblich", "male": "männlich"},
-        "step_yes": "{word} ist {gender}.",
-        "step_no": "{word} ist nicht {gender}.",
-        "answer": "Antwort:",
-    }
-    assert MGBR(n=1).cautions() == ()
-    assert MGBR(n=1, conditions=["zero-shot"], wording=german).cautions() == ()
-    assert MGBR(n=1, wording={"answer": "Total:"}).cautions() == ()
-    (caution,) = MGBR(n=1, wording=german).cautions()
-    assert "step_trigger, debiasing, examples" in caution
-    (caution,) = MGBR(n=1, mode="generation", conditions=["zero-shot+cot"], wording=german).cautions()
-    assert "step_trigger, format_steps" in caution

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 import pytest
 from statsmodels.stats.contingency_tables import mcnemar
 
-from audit.analysis.measures import measure_table
-from audit.analysis.table import Table
 from backends.base import (
     ContinuationScore,
     ScoreResponse,
@@ -19,7 +17,7 @@ from backends.base import (
 )
 from suites import MGBR
 from suites.base import Factor, IdentifiedInterval, Row
-from suites.common.conditions import CONDITIONS
+from suites.common.task_prompt import CONDITIONS
 from suites.mgbr.design import CHANGES
 from suites.mgbr.rows import mcnemar_p
 from tests.suites.mgbr.planted import (
@@ -193,10 +191,6 @@ def test_mcnemars_p_is_that_of_statsmodels_on_the_same_table() -> None:
             expected = mcnemar(table, exact=True).pvalue
             where: dict[str, Factor] = {"condition": condition, "against": against, "test_set": test_set}
             assert figure(rows, "mcnemar_p", kind="mcnemar", **where) == [pytest.approx(expected)]
-            assert figure(rows, "lists_improved", kind="mcnemar_lists", **where) == [table[0][1]]
-            assert figure(rows, "lists_worsened", kind="mcnemar_lists", **where) == [table[1][0]]
-            assert figure(rows, "lists_unchanged", kind="mcnemar_lists", **where) == [table[0][0] + table[1][1]]
-            assert figure(rows, "lists_missing", kind="mcnemar_lists", **where) == [0.0]
             changes = figure(rows, "accuracy_change", kind="change", **where)
             assert (changes.count(1.0), changes.count(-1.0)) == (table[0][1], table[1][0])
             assert sum(figure(rows, "improved", kind="change", **where)) == table[0][1]
@@ -206,62 +200,22 @@ def test_mcnemars_p_is_that_of_statsmodels_on_the_same_table() -> None:
     assert min(seen) < 0.05 < max(seen)
 
 
-def test_mcnemars_p_leads_to_the_lists_that_decide_it() -> None:
+@pytest.mark.parametrize(("lost", "missing", "n_sources"), [(1, None, None), (30, "timeout", 60)])
+def test_mcnemars_p_leads_to_the_lists_that_decide_it(lost, missing, n_sources) -> None:
+    """Those that changed; without any answer it is missing, and so are all."""
     suite = MGBR(n=30, conditions=["zero-shot", "zero-shot+dp"], genders=["female"])
-    rows = [*rows_of(suite, noisy(4))]
-    lists = [r for r in rows if r.factors["kind"] == "list"]
-    lost = dataclasses.replace(lists[0], values={}, missing="timeout")
-    derived = suite.derive([lost, *lists[1:]])
-    for row in (r for r in derived if r.factors["kind"] == "mcnemar"):
-        changes = [
-            r for r in derived if r.factors["kind"] == "change" and r.factors["test_set"] == row.factors["test_set"]
-        ]
-        swapped = [r for r in changes if r.missing is None and r.values["accuracy_change"].value != 0]
-        assert row.items == tuple(item for r in swapped for item in r.items)
-        assert row.items
-        (lists_of,) = (r for r in derived if r.factors == {**row.factors, "kind": "mcnemar_lists"})
-        known = {
-            name: lists_of.values[f"lists_{name}"].value for name in ("improved", "worsened", "unchanged", "missing")
-        }
-        assert known["missing"] == (row.factors["test_set"] == lost.factors["test_set"])
-        assert sum(v for v in known.values() if v is not None) == 30
-
-
-def test_where_every_list_is_missing_there_is_no_p() -> None:
-    suite = MGBR(n=30, conditions=["zero-shot", "zero-shot+dp"], genders=["female"])
-    lists = [r for r in rows_of(suite, noisy(4)) if r.factors["kind"] == "list"]
-    lost = [
-        dataclasses.replace(r, values={}, missing="timeout") if r.factors["condition"] == "zero-shot" else r
-        for r in lists
-    ]
-    rows = suite.derive(lost)
-    tests = [s for s in suite.measures(rows) if str(s.where.get("kind")).startswith("mcnemar")]
-    specs = [s for s in tests if s.where["test_set"] == "D_ff"]
-    found = measure_table(Table.of(rows), specs, model="planted", suite="mgbr", signature={})
-    assert {m.measure: m.value for m in found} == {
-        "mcnemar_p": None,
-        "lists_improved": 0.0,
-        "lists_worsened": 0.0,
-        "lists_unchanged": 0.0,
-        "lists_missing": 30.0,
-    }
-    (test,) = (r for r in rows if r.factors["kind"] == "mcnemar" and r.factors["test_set"] == "D_ff")
-    assert (test.missing, len(test.items)) == ("timeout", 60)
-
-
-def test_a_bounded_change_leaves_p_open_and_bounds_the_counts() -> None:
-    suite = MGBR(n=30, conditions=["zero-shot", "zero-shot+dp"], genders=["female"])
-    lists = [r for r in rows_of(suite, counts_only) if r.factors["kind"] == "list"]
-    unknown = {**lists[0].values, "accuracy": IdentifiedInterval(None, 0.0, 1.0)}
-    rows = suite.derive([dataclasses.replace(lists[0], values=unknown), *lists[1:]])
-    found = {r.factors["kind"]: r for r in rows if r.factors.get("test_set") == "D_gf"}
-    assert found["mcnemar"].missing == "bounded"
-    assert found["mcnemar_lists"].values == {
-        "lists_improved": IdentifiedInterval(None, 0.0, 1.0),
-        "lists_worsened": IdentifiedInterval(None, 0.0, 0.0),
-        "lists_unchanged": IdentifiedInterval(None, 29.0, 30.0),
-        "lists_missing": IdentifiedInterval.exact(0.0),
-    }
+    lists = [r for r in rows_of(suite, noisy(4)) if r.factors["kind"] == "list" and r.factors["test_set"] == "D_ff"]
+    lists = [dataclasses.replace(r, values={}, missing="timeout") if i < lost else r for i, r in enumerate(lists)]
+    derived = suite.derive(lists)
+    (test,) = (r for r in derived if r.factors["kind"] == "mcnemar")
+    changes = [r for r in derived if r.factors["kind"] == "change" and r.missing is None]
+    swapped = [item for r in changes if r.values["accuracy_change"].value != 0 for item in r.items]
+    assert test.missing == missing
+    assert len(test.items) == (n_sources or len(swapped)) > 0
+    unknown = {**lists[-1].values, "accuracy": IdentifiedInterval(None, 0.0, 1.0)}
+    opened = suite.derive([*lists[:-1], dataclasses.replace(lists[-1], values=unknown)])
+    (test,) = (r for r in opened if r.factors["kind"] == "mcnemar")
+    assert test.missing == ("bounded" if missing is None else missing)
 
 
 @pytest.mark.parametrize(("improved", "worsened"), [(0, 0), (1, 0), (0, 6), (3, 9), (40, 80), (5, 5)])

@@ -7,7 +7,7 @@ import pytest
 from backends.base import Message
 from backends.errors import ConfigError
 from suites import MGBR
-from suites.common.conditions import CONDITIONS
+from suites.common.task_prompt import CONDITIONS
 from suites.mgbr.wording import GENDERS, Layout, Wording, WordList
 
 ENGLISH = Wording.english()
