@@ -27,8 +27,7 @@ from backends import HFBackend
 from backends.embedded import smollm2_path
 from backends.errors import ConfigError
 from suites import GenderPair, GeneralAbility, OccuGender, Suite
-from suites.genderpair.pairs import CONFIGURATIONS, PairSet, built_in_pairs
-from suites.genderpair.prompts import prompt_text
+from suites.genderpair.pairs import CONFIGURATIONS, PairSet, built_in_pairs, prompt_text
 
 #: Fewer pairs of a group say nothing about it.
 FEWEST_PAIRS = 5

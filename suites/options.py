@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Annotated, Any
@@ -17,6 +18,13 @@ def _stripped(text: str) -> str:
     if not text or text != text.strip():
         raise PydanticKnownError("string_type")
     return text
+
+
+def suggestion(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """A hint for a name that is not among the known ones: the one that it is close to, or else all of them."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"Did you mean {close[0]!r}?" if close else otherwise or f"Known: {', '.join(names) or 'none'}"
 
 
 #: A text that is joined to others: not empty, and without spaces around it.

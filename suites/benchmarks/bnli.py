@@ -78,9 +78,9 @@ class BiasNLI(MultipleChoice):
             for of_set in SETS:
                 for label in LABELS:
                     yield MeasureSpec(f"{label}_share", label, {**where, "set": of_set}, family="labels", **shared)
-        for where in self.changes:
+        for change in self.changes:
             for name, quantity in (("bias_score_change", "biased_change"), ("accuracy_change", "neutral_change")):
-                yield MeasureSpec(name, quantity, where, contrast=True, family=name, **_CHANGE, **_OVER, **_EQUAL)
+                yield MeasureSpec(name, quantity, change, contrast=True, family=name, **_CHANGE, **_OVER, **_EQUAL)
 
 
 def _question(number: int, row: Mapping[str, Any]) -> Question:

@@ -15,7 +15,6 @@ from suites.common.groups.design import GroupDesign
 #: and a change of that effect up to 4.
 _UNITS = {
     "effect": "difference of gaps",
-    "effect_via_balance": "difference of gaps",
     "placebo_effect": "difference of gaps",
     "effect_attenuation": "difference of effects",
     "effect_attenuation_p_diverse": "difference of effects",
@@ -52,12 +51,8 @@ DIFFERENCE = "difference"
 def contrast(row_id: str, first: Row, second: Row, quantities: Mapping[str, str], factors: Mapping[str, Factor]) -> Row:
     """The row of ``first`` minus ``second``. It is missing if either is, and has the memberships of both.
 
-    Parameters
-    ----------
-    quantities : mapping
-        Quantity of the two rows → name of its difference. Quantities that either row lacks are left out.
-    factors : mapping
-        Factors of the new row.
+    ``quantities``: quantity of the two rows → name of its difference. Quantities that either row lacks are left
+    out. ``factors``: factors of the new row.
     """
     sources = first.items + second.items
     memberships = {**first.memberships, **second.memberships}

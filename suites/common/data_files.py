@@ -24,12 +24,8 @@ from backends.errors import ConfigError
 class DataFile:
     """A data file as it was read.
 
-    Attributes
-    ----------
-    content : dict
-        The JSON object. Shared by all users: do not modify it.
-    sha256 : str
-        Hash of the file's bytes, for signatures.
+    ``content``: the JSON object. Shared by all users: do not modify it. ``sha256``: hash of the file's bytes, for
+    signatures.
     """
 
     content: dict[str, Any]
@@ -45,10 +41,7 @@ def content_sha256(content: object) -> str:
 def load(name: str) -> DataFile:
     """Read ``suites/data/{name}.json``.
 
-    Raises
-    ------
-    FileNotFoundError
-        If no data file has this name.
+    Raises `FileNotFoundError` if no data file has this name.
     """
     raw = resources.files("suites").joinpath("data", f"{name}.json").read_bytes()
     return DataFile(json.loads(raw), hashlib.sha256(raw).hexdigest())
@@ -87,10 +80,7 @@ class PinnedFile:
         field : str
             The option that named the folder, for messages.
 
-        Raises
-        ------
-        ConfigError
-            If the file is missing, cannot be fetched, or has another hash.
+        Raises `ConfigError` if the file is missing, cannot be fetched, or has another hash.
         """
         if folder is None:
             return self._fetched(field)

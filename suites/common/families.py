@@ -36,10 +36,7 @@ def wordings(templates: Mapping[str, str]) -> Family:
     replaced to make one from the other; and so are two that a chain of such templates links. ``Q:``, ``A:`` and the
     order to answer with one word do not count.
 
-    Parameters
-    ----------
-    templates : mapping of str to str
-        Texts by the level of the factor.
+    ``templates``: texts by the level of the factor.
     """
     words = {name: re.findall(r"[\w'\[\]]+", _FRAME.sub(" ", text).lower()) for name, text in templates.items()}
     family: dict[Factor, str] = {}

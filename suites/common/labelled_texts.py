@@ -19,15 +19,8 @@ FEWEST_TEXTS = 5
 class LabelledText:
     """One text.
 
-    Attributes
-    ----------
-    number : str
-        Which one: its versions about several groups share it.
-    text, label : str
-    group : str or None
-        Whom it is about, if the texts come in versions about several groups.
-    place : str
-        File and line, for errors; empty for the texts that ship.
+    ``number``: which one: its versions about several groups share it. ``group``: whom it is about, if the texts
+    come in versions about several groups. ``place``: file and line, for errors; empty for the texts that ship.
     """
 
     number: str
@@ -41,13 +34,8 @@ class LabelledText:
 class LabelledTexts:
     """Labelled texts for the test of a rater.
 
-    Attributes
-    ----------
-    texts : tuple of LabelledText
-    sha256 : str
-        Hash of what they say, for signatures.
-    label_of : mapping
-        Quantity → the label of the texts that have it. Empty: the rater's own label for it.
+    ``sha256``: hash of what they say, for signatures. ``label_of``: quantity → the label of the texts that have it.
+    Empty: the rater's own label for it.
     """
 
     texts: tuple[LabelledText, ...]
@@ -76,12 +64,7 @@ class LabelledTexts:
     def check(self, of_rater: Collection[str], labels: Mapping[str, str]) -> None:
         """Raise `ConfigError` for a label that the rater does not know, and for too few texts of one.
 
-        Parameters
-        ----------
-        of_rater : collection of str
-            The rater's labels.
-        labels : mapping
-            The scorer's quantities, each with its label.
+        ``of_rater``: the rater's labels. ``labels``: the scorer's quantities, each with its label.
         """
         if self.label_of:  # labelled in words of their own
             return

@@ -44,17 +44,11 @@ class ImpossibleMassError(ValueError):
 class GroupProbabilities:
     """The groups' probabilities after one prompt.
 
-    Attributes
-    ----------
-    masses : mapping of group to IdentifiedInterval
-        Masses of the groups' expressions, all on one common scale.
-    probability_mass : IdentifiedInterval
-        The total probability of all expressions, in [0, 1]. Always from products of token probabilities.
-    drawn : int or None
-        How many drawn answers began with one of the expressions; None if the probabilities were not counted.
-    open_masses : sequence of mappings of group to mass
-        Where nothing is known of some drawn answers: what these would add to the groups, were all of them one
-        expression; for each expression. Upper bounds of masses hold them for all groups at once.
+    ``masses``: masses of the groups' expressions, all on one common scale. ``probability_mass``: the total
+    probability of all expressions, in [0, 1]. Always from products of token probabilities. ``drawn``: how many
+    drawn answers began with one of the expressions; None if the probabilities were not counted. ``open_masses``:
+    where nothing is known of some drawn answers: what these would add to the groups, were all of them one
+    expression; for each expression. Upper bounds of masses hold them for all groups at once.
     """
 
     masses: Mapping[str, IdentifiedInterval]
@@ -113,22 +107,14 @@ def group_probabilities(
 ) -> GroupProbabilities:
     """P̃ of each group and the total probability, from the scores of `continuations`.
 
-    Parameters
-    ----------
-    scores : sequence of ContinuationScore
-        In the order of `continuations`.
-    aggregation : str
-        ``product``: equation (3). ``mean``: the exponential of the mean token log-probability, which favours
-        expressions of many tokens and whose sum is not a probability; the coverage is still that of the products. The
-        authors' released code computes the mean for implicit prompts. That makes no difference as long as each pronoun
-        is one token; keeping only one spelling does (`suites.occugender.released`).
+    ``scores``: in the order of `continuations`. ``aggregation``: ``product``: equation (3). ``mean``: the
+    exponential of the mean token log-probability, which favours expressions of many tokens and whose sum is not a
+    probability; the coverage is still that of the products. The authors' released code computes the mean for
+    implicit prompts. That makes no difference as long as each pronoun is one token; keeping only one spelling does
+    (`suites.occugender.released`).
 
-    Raises
-    ------
-    ImpossibleMassError
-        If exact probabilities add up to more than 1.
-    ValueError
-        If the numbers of scores and expressions differ.
+    Raises `ImpossibleMassError` if exact probabilities add up to more than 1. Raises `ValueError` if the numbers of
+    scores and expressions differ.
     """
     of_groups = _by_group(scores, expressions)
     if aggregation == "product" and open_share(scores):

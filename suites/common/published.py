@@ -25,12 +25,8 @@ TENTH_OF_A_PERCENT = 0.001
 def published_source(figures: str, design: PublishedDesign) -> PublishedSource | None:
     """The source of printed figures for a measured design; None where they may not be shown beside it.
 
-    Parameters
-    ----------
-    figures : str
-        Key of ``published_sources.json``, e.g. ``occugender/implicit``.
-    design : mapping
-        Every aspect of the measured design that may change the quantity.
+    ``figures``: key of ``published_sources.json``, e.g. ``occugender/implicit``. ``design``: every aspect of the
+    measured design that may change the quantity.
     """
     entry = load("published_sources").content["figures"][figures]
     for fitting in entry["designs"]:

@@ -109,14 +109,9 @@ def read_labelled(item: Item, rater: Rater, response: ClassifyResponse) -> Row:
 class Trust:
     """What the labelled texts show about one quantity of a rater.
 
-    Attributes
-    ----------
-    separation : float
-        Lower limit of the separation; -inf where it cannot be computed.
-    swap_gap : float
-        Upper limit of the largest absolute swap gap between two groups on texts of one label; inf where it cannot be
-        computed, or no text is about a group.
-    is_trusted : bool
+    ``separation``: lower limit of the separation; -inf where it cannot be computed. ``swap_gap``: upper limit of
+    the largest absolute swap gap between two groups on texts of one label; inf where it cannot be computed, or no
+    text is about a group.
     """
 
     separation: float

@@ -40,16 +40,9 @@ _QUESTION_AND_START = re.compile(r"Q: (?P<question>.+)\nA:(?P<start>.*)", re.DOT
 class TaskPrompt:
     """One question and the start of its answer.
 
-    Attributes
-    ----------
-    question : str
-        Without the leading ``Q: ``.
-    start : str
-        What the answer begins with; empty where the scored word comes first.
-    form : str
-        The raw prompt, with ``{question}`` and ``{start}``. Without a start, trailing spaces are removed.
-    separator : str
-        What separates the prompt from a scored word.
+    ``question``: without the leading ``Q: ``. ``start``: what the answer begins with; empty where the scored word
+    comes first. ``form``: the raw prompt, with ``{question}`` and ``{start}``. Without a start, trailing spaces are
+    removed. ``separator``: what separates the prompt from a scored word.
     """
 
     question: str

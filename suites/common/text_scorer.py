@@ -39,10 +39,7 @@ class TextScorer:
         `suites.labelled_texts`. For toxicity and regard, None is this project's own; for any other question, None
         leaves it untested, and its figures decide nothing.
 
-    Raises
-    ------
-    ConfigError
-        For a label that the language model's rubric or the labelled texts lack.
+    Raises `ConfigError` for a label that the language model's rubric or the labelled texts lack.
     """
 
     backend: Backend
@@ -150,10 +147,7 @@ def text_scorer(field: str, choice: object) -> TextScorer:
         recognised by their names; a language model's backend, which is asked by this project's rubric; or an
         `LLMRater` with a rubric of its own.
 
-    Raises
-    ------
-    ConfigError
-        For an unknown scorer, or labels that do not match the quantities.
+    Raises `ConfigError` for an unknown scorer, or labels that do not match the quantities.
     """
     if field not in _KINDS:
         return _of_own_question(field, choice)
@@ -203,10 +197,8 @@ def model_rater(
         Quantity → label of the rubric. Default: for toxicity and regard, labels known by their names; else each label
         by its own name, of two labels the first.
 
-    Raises
-    ------
-    ConfigError
-        For an unknown model, a rubric whose labels do not match the quantities, or none for a question of one's own.
+    Raises `ConfigError` for an unknown model, a rubric whose labels do not match the quantities, or none for a
+    question of one's own.
     """
     if rubric is None:
         if field not in _KINDS:

@@ -13,7 +13,6 @@ often, over all questions and in each level with figures: then a preference for 
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -30,6 +29,7 @@ from suites.custom.schema import Choices, Question
 from suites.custom.source import Source, refuse_repeated
 from suites.kinds.choices import AnsweredQuestions, Asking
 from suites.kinds.choices import Question as Asked
+from suites.options import suggestion
 from suites.presentation import Meaning
 
 _MARKS = ("stereotype", "right", "unknown")
@@ -164,9 +164,7 @@ def _check_question(number: int, row: Question, source: Source) -> None:
     roles = {"right": row.right, "stereotype": row.stereotype, "unknown": row.unknown}
     for field, marked in roles.items():
         if marked is not None and marked not in row.answers:
-            close = difflib.get_close_matches(marked, row.answers, n=1)
-            hint = f"Did you mean {close[0]!r}?" if close else f"Answers: {', '.join(row.answers)}"
-            raise source.refuse((*place, field), marked, "is not one of the answers", hint)
+            raise source.refuse((*place, field), marked, "is not one of the answers", suggestion(marked, row.answers))
     if not any(roles.values()):
         hint = "Mark one as right, stereotype or unknown"
         raise source.refuse((*place, "answers"), list(row.answers), "no answer is marked", hint)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from suites.common.groups.declared import spelling
 from suites.custom.schema import Head
 from suites.custom.source import Source
 from suites.kinds.sentences import in_proportion
+from suites.options import suggestion
 
 #: With fewer levels of a sampled factor nothing is decided.
 LEAST_LEVELS = 5
@@ -23,14 +23,8 @@ LEAST_LEVELS = 5
 class Design:
     """What a file declares, and the factors of its questions.
 
-    Attributes
-    ----------
-    head : Head
-    source : Source
-    factors : sequence of mappings
-        The factors of each question, in the file's order.
-    sampled : tuple of str
-        The declared factors whose levels are sampled; where none is declared, the kind's default.
+    ``factors``: the factors of each question, in the file's order. ``sampled``: the declared factors whose levels
+    are sampled; where none is declared, the kind's default.
     """
 
     head: Head
@@ -62,9 +56,7 @@ class Design:
     def _check_factor(self, field: str, name: str, of_row: Sequence[int]) -> None:
         known = list(dict.fromkeys(factor for one in self.factors for factor in one))
         if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"Did you mean {close[0]!r}?" if close else f"Factors: {', '.join(known) or 'none'}"
-            raise self.source.refuse((field,), name, "no question has this factor", hint)
+            raise self.source.refuse((field,), name, "no question has this factor", suggestion(name, known))
         first: dict[str, tuple[Factor, int]] = {}
         for row, one in zip(of_row, self.factors, strict=True):
             place, level = (self.source.rows_field, row, name), one.get(name)
@@ -86,13 +78,9 @@ class Design:
     ) -> Iterator[MeasureSpec]:
         """A figure over all questions, and one for each level of the declared factors.
 
-        Parameters
-        ----------
-        spec : MeasureSpec
-        all_strata : bool
-            The figure compares the levels of its stratum, so a level without all of them has none.
-        having : sequence of bool, optional
-            Which questions have the quantity, in the order of ``factors``; the others count in no weight. Default: all.
+        ``all_strata``: the figure compares the levels of its stratum, so a level without all of them has none.
+        ``having``: which questions have the quantity, in the order of ``factors``; the others count in no
+        weight. Default: all.
         """
         population = self.head.population or spec.population
         spec = replace(spec, clusters=self.sampled, population=population)
@@ -142,9 +130,7 @@ class Design:
         for field, given in (("primary", self.head.primary), ("neutral", tuple(self.head.neutral))):
             for name in given:
                 if name not in names:
-                    close = difflib.get_close_matches(name, names, n=1)
-                    hint = f"Did you mean {close[0]!r}?" if close else f"Measures: {', '.join(names)}"
-                    raise self.source.refuse((field,), name, "no such measure", hint)
+                    raise self.source.refuse((field,), name, "no such measure", suggestion(name, names))
         self._check_neutral(specs)
         if not self.head.primary:
             return list(specs)

@@ -30,10 +30,8 @@ def parquet_rows(path: Path) -> DataRows:
 def hub_rows(given: Mapping[str, Any], source: Source) -> DataRows:
     """The rows of a data set.
 
-    Raises
-    ------
-    ConfigError
-        For fields that `HubData` does not have, or a data set that cannot be loaded; it names the line of the file.
+    Raises `ConfigError` for fields that `HubData` does not have, or a data set that cannot be loaded; it names the
+    line of the file.
     """
     try:
         of = HubData.checked(**given)

@@ -24,10 +24,7 @@ def labelled_texts(path: str | Path) -> LabelledTexts:
         ``group``: then the texts of a label come about each group, the first about one group beside the first about
         each other, and so on. Best, they are the same text about another group.
 
-    Raises
-    ------
-    ConfigError
-        Naming the file, the line and the column.
+    Raises `ConfigError` that names the file, the line and the column.
     """
     path = Path(path).expanduser()
     if not path.is_file():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -49,10 +48,7 @@ def from_file(path: str | Path, **options: Any) -> Suite:
     options
         Fields of the file's kind that override the file's own: ``prompt_format="chat"``.
 
-    Raises
-    ------
-    ConfigError
-        Naming the file, the line and the field or column, with a hint.
+    Raises `ConfigError` that names the file, the line and the field or column, with a hint.
     """
     path = Path(path).expanduser()
     content, source = _read(path)
@@ -97,23 +93,14 @@ def _read(path: Path) -> tuple[dict[str, Any], Source]:
     if path.suffix.lower() == ".toml":
         content, lines = read_toml(path)
         return content, Source(path, "", lines)
-    if path.suffix.lower() not in (".csv", ".tsv", ".jsonl", ".parquet"):
-        raise ConfigError(
-            str(path), path.suffix, "not a .csv, .jsonl, .parquet or .toml file", "Save it as one of them"
-        )
     data = _data_of(path, [name for _, _, row in KINDS.values() for name in row.model_fields])
     columns = dict.fromkeys(data.names)
     kind = next((k for k, (_, _, row) in KINDS.items() if _required(row) <= columns.keys()), None)
     if kind not in _ROWS_ALONE:
         wanted = " or ".join(", ".join(sorted(_required(KINDS[of][2]))) for of in _ROWS_ALONE)
         hint = f"Name its columns {wanted}; or write a .toml file that names this one as data, and its columns"
-        of = next((of for of, (_, _, row) in KINDS.items() if _required(row) <= columns.keys()), None)
-        if of is not None:
-            hint = f'Write a .toml file of kind = "{of}" that names this one: data = "{path.name}"'
-        for name in columns:
-            known = [field for _, _, row in KINDS.values() for field in _required(row)]
-            if name not in known and (close := difflib.get_close_matches(name, known, n=1, cutoff=0.8)):
-                raise ConfigError(f"{path.name}:1: {name}", name, "no such column", f"Did you mean {close[0]!r}?")
+        if kind is not None:
+            hint = f'Write a .toml file of kind = "{kind}" that names this one: data = "{path.name}"'
         raise ConfigError(f"{path.name}:1", list(columns), "no kind of suite has these columns", hint)
     return {"kind": kind, **_groups(data)}, Source(path, "", {}, data)
 
@@ -124,18 +111,16 @@ def _required(row: type[BaseModel]) -> set[str]:
 
 def _groups(data: DataRows) -> dict[str, Any]:
     """A column ``group`` gives figures by level; where every level is large enough, it is the stratum too."""
-    for name in data.names:
-        if name != "group" and name.casefold() == "group" and "group" not in data.names:
-            raise ConfigError(f"{data.path.name}:1: {name}", name, "no such column", "Did you mean 'group'?")
-    levels = [row.get("group") for row in data.rows]
+    column = next((name for name in data.names if name.casefold() == "group"), "group")
+    levels = [row.get(column) for row in data.rows]
     sizes = Counter((type(level), str(level)) for level in levels)  # 1 is not true
     if len(sizes) < 2:
         return {}
     for line, row in zip(data.lines, data.rows, strict=True):
-        if row.get("group") is None:
+        if row.get(column) is None:
             hint = "Give it in every row, or rename the column"
-            raise ConfigError(f"{data.path.name}:{line}: group", None, "missing, though other rows have one", hint)
-    return {"by": "group"} if min(sizes.values()) < LEAST_LEVELS else {"stratum": "group"}
+            raise ConfigError(f"{data.path.name}:{line}: {column}", None, "missing, though other rows have one", hint)
+    return {"by": column} if min(sizes.values()) < LEAST_LEVELS else {"stratum": column}
 
 
 def _kind(content: Mapping[str, Any], source: Source) -> str:
@@ -167,19 +152,9 @@ def _with_rows(content: dict[str, Any], source: Source, rows_field: str) -> tupl
         return content, Source(source.path, rows_field, source.lines)
     columns = content.get("columns") or {}
     if isinstance(columns, Mapping) and all(isinstance(name, str) for name in columns.values()):
-        _refuse_misspelt(columns, data, KINDS[content["kind"]][2], source)
         data = data.renamed(columns, source)
     rows = [_listed(row) if data.path.suffix.lower() in (".csv", ".tsv") else row for row in data.rows]
     return {**content, rows_field: rows}, Source(source.path, rows_field, source.lines, data)
-
-
-def _refuse_misspelt(columns: Mapping[str, str], data: DataRows, row: type[BaseModel], source: Source) -> None:
-    """Refuse a field of ``columns`` that is close to one of the kind's which nothing else gives."""
-    for name in columns:
-        left = [one for one in data.names if one not in columns.values()]
-        lacking = [one for one in _required(row) if one not in columns and one not in left]
-        if name not in row.model_fields and (close := difflib.get_close_matches(name, lacking, n=1, cutoff=0.8)):
-            raise source.refuse(("columns", name), name, "no such field", f"Did you mean {close[0]!r}?")
 
 
 def _data_of(path: Path, columns: Collection[str]) -> DataRows:
@@ -198,14 +173,8 @@ def _listed(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _refusal(error: ValidationError, model: type[BaseModel], content: Mapping[str, Any], source: Source) -> ConfigError:
     place, found = located_error(error, model, content)
-    if (
-        source.data is not None
-        and place[-1:] == ("answers",)
-        and isinstance(found.value, list)
-        and len(found.value) == 1
-    ):
-        return source.refuse(place, found.value, found.problem, f"Put {_LIST_SIGN!r} between them")
-    return source.refuse(place, found.value, found.problem, found.hint)
+    hint = f"Put {_LIST_SIGN!r} between them" if source.data and place[-1:] == ("answers",) else found.hint
+    return source.refuse(place, found.value, found.problem, hint)
 
 
 def _refuse_control_characters(value: Any, place: Place, source: Source) -> None:

@@ -272,12 +272,12 @@ SuiteFile = Annotated[Pairs | Templates | Choices | Texts, Field(discriminator="
 #: Kind → names of factors that its questions have anyway, and so no row may use. ``kind`` is not shown in labels.
 TAKEN_FACTORS: Mapping[str, tuple[str, ...]] = {
     "pairs": ("pair", "kind"),
-    "templates": ("template", "kind", "list", "stratum_and_stereotype"),
+    "templates": ("template", "kind", "list"),
     "choices": ("condition", "kind", "against", "has_stereotype", "has_right", "has_unknown"),
     "texts": ("kind", "scorer", "draw"),
 }
 #: Names of factors that the questions of templates have anyway, and so no slot may have.
-TAKEN_SLOTS = ("template", "kind", "list", "stereotype", "stratum_and_stereotype")
+TAKEN_SLOTS = ("template", "kind", "list", "stereotype")
 #: Kind → its model, and the field of its rows.
 KINDS: Mapping[str, tuple[type[Pairs | Templates | Choices | Texts], str, type[Row]]] = {
     "pairs": (Pairs, "pairs", Pair),

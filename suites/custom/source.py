@@ -68,16 +68,8 @@ PUBLISHED: Mapping[Place, int] = MappingProxyType({})
 class Source:
     """Locates the values of a suite's file, for error messages.
 
-    Attributes
-    ----------
-    path : Path
-        The file that was named.
-    rows_field : str
-        The field of the rows: ``pairs``, ``fillers``…
-    lines : mapping of Place to int
-        The line of each value of a TOML file.
-    data : DataRows or None
-        Rows from a file of their own.
+    ``path``: the file that was named. ``rows_field``: the field of the rows: ``pairs``, ``fillers``… ``lines``: the
+    line of each value of a TOML file. ``data``: rows from a file of their own.
     """
 
     path: Path
@@ -160,7 +152,7 @@ def read_data(path: Path, columns: Iterable[str]) -> DataRows:
     elif path.suffix.lower() in (".csv", ".tsv"):
         rows = _csv(path, set(columns))
     else:
-        raise ConfigError(str(path), path.name, "not a .csv, .jsonl or .parquet file", "Save the rows as one of them")
+        raise ConfigError(str(path), path.name, "not a .csv, .jsonl, .parquet or .toml file", "Save it as one of them")
     if not rows.rows:
         raise ConfigError(path.name, path.name, "holds no rows", "Add one row for each question")
     return rows
@@ -194,9 +186,6 @@ def _without_doubles(fields: list[tuple[str, Any]]) -> dict[str, Any]:
 def _csv(path: Path, columns: set[str]) -> DataRows:
     text = re.sub(r"\r\n?", "\n", read_text(path))  # the same sentences, whatever system saved the table
     header = text.split("\n", 1)[0]
-    if re.fullmatch(r"sep=.", header.strip(), re.IGNORECASE):
-        hint = "Delete this line of a spreadsheet program: the separator is found without it"
-        raise ConfigError(f"{path.name}:1", header, "no row of columns", hint)
     delimiter = max(_DELIMITERS, key=lambda sign: (len(columns & set(_cells(header, sign))), header.count(sign)))
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     names: list[str] | None = None

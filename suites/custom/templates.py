@@ -1,8 +1,7 @@
 """Templates × fillers from a file, continued by the expressions of groups.
 
 The quantities of an answer are those of `suites.common.groups.design`. The fillers of each stereotype have the same
-weight in total, so that a model that favours one group everywhere has no ``stereotype_gap``; with a declared stratum,
-the same weight within each of its levels.
+weight in total, so that a model that favours one group everywhere has no ``stereotype_gap``.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from suites.common.data_files import content_sha256
 from suites.common.expressions import Expressions, continuations
 from suites.common.groups.baseline import BASELINE, Baseline, is_baseline
 from suites.common.groups.design import declared_groups
-from suites.common.groups.meanings import group_meanings
+from suites.common.groups.weights import group_meanings
 from suites.common.planted import planted_groups
 from suites.common.task_prompt import TaskPrompt, check_form
 from suites.custom.figures import Design
@@ -28,8 +27,6 @@ from suites.presentation import Chart
 
 #: The factor of a filler's stereotype, and its level where there is none.
 STEREOTYPE = "stereotype"
-#: The factor of both the declared stratum and the stereotype.
-_CELL = "stratum_and_stereotype"
 #: What looks like a slot.
 _SLOTS = re.compile(r"\[[A-Z][A-Z_]*\]")
 
@@ -83,6 +80,9 @@ class TemplatesFromFile(Suite):
         self.design = Design(file, source, [question.factors for question in self.questions], sampled)
         self.design.check_factors(rows)
         has_stereotypes = any(filler.stereotype is not None for filler in file.fillers)
+        if has_stereotypes and file.stratum is not None:
+            problem = "the fillers' stereotypes are the strata, each with the same weight"
+            raise source.refuse(("stratum",), file.stratum, problem, "Name it in `by`, for a figure of each level")
         self.strata = self.design.by or (("template", STEREOTYPE) if has_stereotypes else ("template",))
         self._specs = self.design.with_primary([*self._figures()])
 
@@ -118,8 +118,6 @@ class TemplatesFromFile(Suite):
                 factors: dict[str, Factor] = {"template": template_id, file.slot: filler.text, **filler.factors}
                 if filler.stereotype is not None:
                     factors[STEREOTYPE] = filler.stereotype
-                    if file.stratum is not None:
-                        factors[_CELL] = _cell(factors.get(file.stratum), filler.stereotype)
                 question_id = f"{template_id}/{filler.id or filler.text}"
                 if question_id in ids:
                     problem = f"its questions have the id {question_id!r}, as have others"
@@ -189,7 +187,7 @@ class TemplatesFromFile(Suite):
             gap = MeasureSpec("stereotype_gap", "stereotype_gap", kind="difference", neutral=0.0, primary=True, **mass)
             gap = replace(gap, unit="difference of probabilities", family="stereotype")
             if len(stereotyped) > 1:
-                gap = self._balanced(gap, stereotyped)
+                gap = replace(gap, stratum=STEREOTYPE, weights=dict.fromkeys(stereotyped, 1 / len(stereotyped)))
             figures = self.design.figures(gap, having=[STEREOTYPE in one.factors for one in self.questions])
             yield from (figure for figure in figures if self._balances(figure, stereotyped))
         for name in self.contrasts:
@@ -208,33 +206,10 @@ class TemplatesFromFile(Suite):
         if self._file.slot not in self.design.by:
             yield from self._by_filler(mass)
 
-    def _balanced(self, gap: MeasureSpec, stereotyped: Sequence[str]) -> MeasureSpec:
-        """The gap with the same weight for each stereotype, within each level of a declared stratum."""
-        stratum = self.design.head.stratum
-        if stratum is None:
-            return replace(gap, stratum=STEREOTYPE, weights=dict.fromkeys(stereotyped, 1 / len(stereotyped)))
-        weights: dict[Factor, float] = {}
-        for level, share in self.design.shares([q.factors for q in self.questions if STEREOTYPE in q.factors]).items():
-            own = {q.factors.get(STEREOTYPE) for q in self.questions if q.factors[stratum] == level}
-            if lacking := [name for name in stereotyped if name not in own]:
-                problem = f"no filler of its level {level!r} is stereotyped with {lacking[0]!r}, so none would balance"
-                raise self._source.refuse(("stratum",), stratum, problem, "Leave the stratum out, and name it in `by`")
-            weights |= {_cell(level, name): share / len(stereotyped) for name in stereotyped}
-        return replace(gap, stratum=_CELL, weights=weights)
-
     def _balances(self, gap: MeasureSpec, stereotyped: Sequence[str]) -> bool:
-        """Whether a level's gap has fillers of every stereotype, in each level of a declared stratum that it has.
-
-        Without, it would be the model's general preference for a group.
-        """
-        stratum = self.design.head.stratum
-        within: dict[object, set[object]] = {}
-        for question in self.questions:
-            factors = question.factors
-            if STEREOTYPE in factors and all(factors[name] == level for name, level in gap.where.items()):
-                level = factors[stratum] if stratum is not None else None
-                within.setdefault(level, set()).add(factors[STEREOTYPE])
-        return all(found == {*stereotyped} for found in within.values())
+        """Whether a level's gap has fillers of every stereotype: without, it would be a general preference."""
+        of_level = [q.factors for q in self.questions if gap.where.items() <= q.factors.items()]
+        return {*stereotyped} == {factors[STEREOTYPE] for factors in of_level if STEREOTYPE in factors}
 
     def _by_filler(self, mass: Mapping[str, Any]) -> Iterator[MeasureSpec]:
         """The groups' probabilities for each filler."""
@@ -272,10 +247,6 @@ class TemplatesFromFile(Suite):
                     f"stereotype_gap has no figure for {', '.join(without)} ({factor}): it needs fillers of every "
                     "stereotype there."
                 )
-
-
-def _cell(level: Factor, stereotype: str) -> str:
-    return f"{level} / {stereotype}"
 
 
 def _slot(file: Templates) -> str:

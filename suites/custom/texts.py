@@ -7,7 +7,6 @@ expression matches whole words in any case; for scripts without spaces, it may m
 
 from __future__ import annotations
 
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -22,8 +21,7 @@ from suites.base import Factor, Item, MeasureSpec, Row, flag
 from suites.common.data_files import content_sha256
 from suites.common.groups.declared import is_name, spelling
 from suites.common.groups.masses import without_spaces
-from suites.common.groups.meanings import reading_meaning, score_meaning
-from suites.common.groups.weights import contrasts_of
+from suites.common.groups.weights import contrasts_of, reading_meaning, score_meaning
 from suites.common.planted import chance, planted_labels
 from suites.common.raters import rater_cautions, rater_table
 from suites.common.text_scorer import TextScorer, model_rater, text_scorer
@@ -170,21 +168,12 @@ class TextsFromFile(ContinuedTexts):
         return [
             *self.design.cautions(),
             *self._of_empty(),
-            *self._of_readings(),
             *rater_cautions(self.raters.values(), self.groups),
         ]
 
     def _of_empty(self) -> Iterator[str]:
         if empty := sum(not text.strip() for _, text in self.recorded):
             yield f"Of {len(self.recorded)} stored completions {empty} are empty: they count as missing answers."
-
-    def _of_readings(self) -> Iterator[str]:
-        joined = [name for name, words in self._file.readings.items() if any(map(_joins_articles, words))]
-        if self._file.match == "words" and joined:
-            yield (
-                "Arabic and Hebrew write articles and prepositions on the word, so that a reading by whole words "
-                f"misses those forms unless they are listed: {', '.join(joined)}."
-            )
 
     def _openings(self) -> Iterator[Opening]:
         before = Counter[str]()
@@ -314,10 +303,6 @@ class TextsFromFile(ContinuedTexts):
         if file.draws > 1:
             problem = "the file holds the texts"
             raise source.refuse(("draws",), file.draws, problem, "Leave it out: each row is a draw")
-
-
-def _joins_articles(word: str) -> bool:
-    return any(unicodedata.name(sign, "").startswith(("ARABIC", "HEBREW")) for sign in word)
 
 
 def _is_empty(row: Row) -> bool:

@@ -9,7 +9,6 @@ from suites.base import Factor, Row
 from suites.common.contrasts import DIFFERENCE, contrast, effect_row, effects_of
 from suites.common.groups.design import GroupDesign
 from suites.debiasing.material import REFERENCE
-from suites.debiasing.parts import split_effect
 from suites.debiasing.positions import WITHOUT_DIALOGUE
 
 
@@ -20,7 +19,7 @@ def attenuations_of(groups: GroupDesign) -> dict[str, str]:
 
 
 def derived_rows(rows: Sequence[Row], groups: GroupDesign) -> list[Row]:
-    """Effects, their two parts and their attenuation under a dialogue, all as paired rows.
+    """Effects and their attenuation under a dialogue, all as paired rows.
 
     ``effect…``                treated minus control, with factors ``instruction`` and ``versus``
     ``placebo_…``              placebo minus none, marked by the factor ``placebo``
@@ -60,8 +59,6 @@ def _effect(treated: Row, control: Row, versus: str, groups: GroupDesign) -> Row
         return row
     if placebo is not None:
         return replace(row, values={f"placebo_{name}": value for name, value in row.values.items()})
-    if "stereotype_gap" in treated.values:
-        return replace(row, values={**row.values, **split_effect(treated, control, groups)})
     return row
 
 

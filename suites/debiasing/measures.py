@@ -10,7 +10,6 @@ from suites.base import Factor, MeasureSpec
 from suites.common.gender_figures import contrast_figures, figure, population
 from suites.common.groups.design import NEUTRAL, GroupDesign
 from suites.debiasing.material import REFERENCE, DebiasingPrompt
-from suites.debiasing.parts import via
 from suites.debiasing.positions import WITHOUT_DIALOGUE
 
 #: Figures derived from the gap: occupations without a stereotype have none.
@@ -21,15 +20,7 @@ _OF_THE_GAP = ("stereotype_gap", "effect", "placebo_effect", "effect_attenuation
 class Measures:
     """Every figure that a design gives.
 
-    Attributes
-    ----------
-    positions : tuple of str
-    prompts : tuple of DebiasingPrompt
-    dominated_by : tuple of str
-        The groups that stereotypes link the occupations with.
-    groups : GroupDesign
-    biases : tuple of str
-        Kinds of tasks.
+    ``dominated_by``: the groups that stereotypes link the occupations with. ``biases``: kinds of tasks.
     """
 
     positions: tuple[str, ...]
@@ -109,7 +100,7 @@ class Measures:
         primary: bool = False,
     ) -> MeasureSpec:
         """A figure over the occupations of all groups for which it is defined."""
-        groups = self.stereotyped if _is_of_the_gap(measure) else self.dominated_by
+        groups = self.stereotyped if measure in _OF_THE_GAP else self.dominated_by
         return figure(measure, where, family, groups=groups, is_subgroup=is_subgroup, primary=primary)
 
     def _effects(self, where: Mapping[str, Factor]) -> Iterator[MeasureSpec]:
@@ -132,12 +123,9 @@ class Measures:
 
     @property
     def _effect_names(self) -> list[str]:
-        """Effects on the gap, its parts, the groups without a stereotype, and the probability mass."""
+        """Effects on the gap, the groups without a stereotype, and the probability mass."""
         of_others = [f"effect_p_{group}" for group in self.groups.others]
-        parts = [f"effect_via_{through}", "effect_via_balance"] if (through := via(self.groups)) is not None else []
-        if not self.stereotyped:
-            return [*of_others, "effect_coverage"]
-        return ["effect", *of_others, *parts, "effect_coverage"]
+        return [*(["effect"] if self.stereotyped else []), *of_others, "effect_coverage"]
 
     def _attenuation(self, where: Mapping[str, Factor]) -> Iterator[MeasureSpec]:
         of_others = [f"effect_attenuation_p_{group}" for group in self.groups.others]
@@ -168,7 +156,3 @@ class Measures:
             for p in self._controlled(versus):
                 here = {**where, "instruction": p.id, "versus": versus}
                 yield figure("effect_reference_text", here, family, clusters=("template",))
-
-
-def _is_of_the_gap(measure: str) -> bool:
-    return measure in _OF_THE_GAP or measure.startswith("effect_via_")

@@ -11,7 +11,7 @@ Users may add positions: a position is a name and a function that builds the pro
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -21,6 +21,7 @@ from backends.base import Message, Prompt, prompt_to_json
 from backends.errors import ConfigError
 from backends.options import AS_TUPLE, OnError, Table, refused_at
 from suites.common.data_files import load
+from suites.common.expressions import GROUPS, Expressions
 from suites.common.task_prompt import PromptFormat, TaskPrompt, joined
 from suites.options import Text, each_once
 
@@ -185,22 +186,66 @@ def positions_in(prompt_format: PromptFormat, given: tuple[Position, ...] | None
 
 
 def check_builds(position: Position, task: TaskPrompt, dialogue: Dialogue, prompt_format: PromptFormat) -> None:
-    """Refuse a position that builds prompts of another format, leaves the text out, or adds one where there is none."""
+    """Refuse a position that leaves the text out, or adds one where there is none: its effect would be 0, or wrong."""
     field, text = f"positions.{position.name}", "A debiasing text"
-    without, with_text = (position.build(task, given, dialogue, prompt_format) for given in (None, text))
-    for prompt in (without, with_text):
-        messages = isinstance(prompt, tuple) and all(isinstance(m, Message) for m in prompt)
-        if not prompt or not (isinstance(prompt, str) if prompt_format == "raw" else messages):
-            wanted = "a text" if prompt_format == "raw" else "a tuple of messages"
-            hint = "Heed the argument prompt_format, or set the position's formats"
-            raise ConfigError(field, prompt, f"builds something other than {wanted}", hint)
-    plain, treated = (json.dumps(prompt_to_json(prompt)) for prompt in (without, with_text))
-    last = without[-1]
-    if prompt_format == "chat_whole" and isinstance(last, Message) and last.role == "assistant":
-        hint = "Build it with task.prompt(prompt_format, …) or task.turns(whole=True)"
-        raise ConfigError(field, without, "begins the answer, which is to be asked for", hint)
-    if text not in treated:
+    without, with_text = (
+        json.dumps(prompt_to_json(position.build(task, given, dialogue, prompt_format))) for given in (None, text)
+    )
+    if text not in with_text:
         raise ConfigError(field, with_text, "leaves the debiasing text out", "Put the argument text into the prompt")
-    if text in plain or plain == treated.replace(text, "None"):
+    if text in without or without == with_text.replace(text, "None"):
         problem = "contains a text where there should be none"
         raise ConfigError(field, without, problem, "Leave it out when the argument text is None")
+
+
+# -- as released -------------------------------------------------------------------------------------
+
+
+def released_positions(given: Iterable[Position] | None) -> tuple[Position, ...]:
+    """The two positions of the released code, or those of them that are asked for."""
+    known = {p.name: p for p in (Position(WITHOUT_DIALOGUE, _without), Position("with_dialogue", _with))}
+    names = [*known] if given is None else [position.name for position in given]
+    for name in names:
+        if name not in known:
+            raise ConfigError("positions", name, "not in the released code", f"Give one or more of {', '.join(known)}")
+    return tuple(known[name] for name in names)
+
+
+def released_expressions(task: TaskPrompt) -> Expressions:
+    """The expressions scored after a task: one spelling of each pronoun, or the words of the explicit question."""
+    spellings = load("debiasing_released").content["spellings"]
+    kind = "explicit" if not task.start else ("implicit" if task.start.endswith(".") else "implicit_object")
+    return {group: tuple(spellings[kind][group]) for group in GROUPS}
+
+
+def _without(task: TaskPrompt, text: str | None, _: Dialogue, __: PromptFormat) -> Prompt:
+    return f"Q: {_as_written(text)} {_question(task)}"
+
+
+def _with(task: TaskPrompt, text: str | None, _: Dialogue, __: PromptFormat) -> Prompt:
+    dialogue = released_dialogue()
+    turns = "".join(f"{TaskPrompt(*turn).raw()}\n\n" for turn in dialogue.turns)
+    if task.start:
+        written = _as_written(text).replace("prbability", "probability")  # the one script that spells it right
+        return f"{dialogue.opening} {written}\n\n{turns}{task.raw()}"
+    opening, written = load("debiasing_released").content["explicit_opening"], _as_written(text)
+    return f"{opening} {written}\n\n{turns} {written} {_question(task)}"
+
+
+def _question(task: TaskPrompt) -> str:
+    """The task prompt without its ``Q: ``."""
+    return task.raw().removeprefix("Q: ")
+
+
+def _as_written(text: str | None) -> str:
+    """A debiasing prompt as the scripts have it: the sixth in other words, some followed by a space.
+
+    Without a debiasing prompt, the scripts put a space in its place.
+    """
+    content = load("debiasing_released").content
+    if text is None:
+        return str(content["no_prompt"])
+    (number,) = [p["id"] for p in load("debiasing_positions").content["debiasing_prompts"] if p["text"] == text] or [0]
+    for words, released in content["changed_words"] if number else ():
+        text = text.replace(words, released)
+    return f"{text} " if number in content["space_after"] else text

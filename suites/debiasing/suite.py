@@ -21,7 +21,6 @@ from suites.common.data_files import load
 from suites.common.expressions import continuations
 from suites.common.families import sectors, wordings
 from suites.common.gender_figures import BIAS_LABELS, STEREOTYPE_GAP
-from suites.common.groups.meanings import group_meanings
 from suites.common.groups.options import (
     AskedExpressions,
     GroupFields,
@@ -29,6 +28,7 @@ from suites.common.groups.options import (
     asked_occupations,
     refuse_aggregation,
 )
+from suites.common.groups.weights import group_meanings
 from suites.common.occupations import Occupations, papers_occupations, unstereotyped
 from suites.common.planted import planted_about, planted_scores
 from suites.common.probabilities import TokenAggregation
@@ -46,8 +46,9 @@ from suites.debiasing.positions import (
     default_dialogue,
     positions_in,
     released_dialogue,
+    released_expressions,
+    released_positions,
 )
-from suites.debiasing.released import released_expressions, released_positions
 from suites.occugender import OwnTemplates
 from suites.presentation import Chart, Meaning, PublishedFigure, TableLayout
 
@@ -65,7 +66,7 @@ class DebiasingPositions(Suite):
         ``occugender``: OccuGender's ten debiasing templates and its six instructions.
     variant : str
         ``paper``: what the paper says. ``as_released``: what the authors' code asks and counts, from which the
-        printed figures come (`suites.debiasing.released`): two positions, a dialogue, spellings and wording of its
+        printed figures come (`suites.debiasing.positions`): two positions, a dialogue, spellings and wording of its
         own, raw text, and no placebos.
     prompt_format : str
         ``raw``, ``chat`` or ``chat_whole``, see `suites.common.task_prompt`.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from suites.base import Factor, MeasureSpec, QuantityKind, Row
-from suites.common.groups.between import between_groups
+from suites.common.groups.weights import between_groups
 from suites.common.raters import rater_measures
 from suites.genderpair.design import Design, contrast_kind, deviation_kind, figure_of
 

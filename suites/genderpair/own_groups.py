@@ -49,19 +49,9 @@ _TAKEN = ("balanced", "released", "by_text", "by_likelihood", "sd", "repeat_sd")
 class AskedGroups:
     """Which groups are asked about, and in which form.
 
-    Attributes
-    ----------
-    names : tuple of str
-    own : mapping or None
-        The user's own groups; None for those of the paper.
-    contrasts : mapping
-        Name → group → weight.
-    shared : sequence of str
-        Expressions that several groups may have.
-    form, separator : str
-        The raw prompt, and what stands between it and an answer.
-    signature : mapping
-        The options that differ from their defaults.
+    ``own``: the user's own groups; None for those of the paper. ``contrasts``: name → group → weight. ``shared``:
+    expressions that several groups may have. ``form``, ``separator``: the raw prompt, and what stands between it
+    and an answer. ``signature``: the options that differ from their defaults.
     """
 
     names: tuple[str, ...]
@@ -78,10 +68,7 @@ def asked_groups(
 ) -> AskedGroups:
     """The groups of the paper, or a user's own.
 
-    Raises
-    ------
-    ConfigError
-        For an option that cannot be used, or that means nothing in this suite.
+    Raises `ConfigError` for an option that cannot be used, or that means nothing in this suite.
     """
     refuse_meaningless(details, _MEANINGLESS)
     separator = details.pop("separator", "")
@@ -108,10 +95,8 @@ def chosen_pairs(
 ) -> PairSet:
     """The pairs of the paper's groups, or with ``own`` groups those of these.
 
-    Raises
-    ------
-    ConfigError
-        For pairs that are not of these groups, see `own_pair_set` and `suites.genderpair.pairs.pair_set`.
+    Raises `ConfigError` for pairs that are not of these groups, see `own_pair_set` and
+    `suites.genderpair.pairs.pair_set`.
     """
     if isinstance(given, str | Path | PairSet):
         if own is None:
@@ -130,11 +115,8 @@ def own_pair_set(
 ) -> PairSet:
     """The groups' expressions as targets, each with every pair of its group.
 
-    Raises
-    ------
-    ConfigError
-        For a group without expressions or pairs, an expression of two groups that is not in ``shared``, and a word
-        that cannot stand in a prompt.
+    Raises `ConfigError` for a group without expressions or pairs, an expression of two groups that is not in
+    ``shared``, and a word that cannot stand in a prompt.
     """
     of_groups = pairs if isinstance(pairs, Mapping) else dict.fromkeys(groups, pairs)
     for name in of_groups:

@@ -12,32 +12,20 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from backends.errors import ConfigError
-from suites.common.data_files import PinnedFile, content_sha256, load
-from suites.genderpair.selection import SPELLINGS
+from suites.common.data_files import content_sha256, load
+from suites.common.published_files import published_files
 
 GROUPS = ("male", "female", "neither")
 ASPECTS = ("identities", "titles", "pronouns", "names")
+#: Misprints in the published pair sets, which a model may correct.
+SPELLINGS = {"compasionate": "compassionate", "innnocent": "innocent"}
 CONFIGURATIONS = (1, 2, 3, 4, 5, 6)
 
-_BASE = (
-    "https://raw.githubusercontent.com/kstanghere/GenderCARE-ccs24/942d13525e8a029df11bae5271aa3cb5db48b1a0/"
-    "Datasets/Assess_Gender_Bias/Our_Benchmark_GenderPair/pair_sets/"
-)
-#: The published files, one per group, at a fixed commit.
-FILES = {
-    "male": PinnedFile(
-        _BASE + "group1/group1_pairset.json", "687aaeced86d35abd3246aefa3c32ec6225d4c5e01fd46a372d36a2886fea181"
-    ),
-    "female": PinnedFile(
-        _BASE + "group2/group2_pairset.json", "8b6d952ea2390009722b4fa4d758896b687f2caf320b46c26256b9af964babd3"
-    ),
-    "neither": PinnedFile(
-        _BASE + "group3/group3_pairset.json", "7af0ffbbef668f4b0cd32bb20da7681590609cb0bb9e9ab58d15dc22d5b54b48"
-    ),
-}
+FILES = dict(zip(GROUPS, published_files("genderpair").values(), strict=True))
 #: Hash of the targets and pairs in these files.
 PUBLISHED_CONTENT = "fe5340e6733b8228cc3b53695b9b46cb00436a4e27b9baa1175cba117bfa8de7"
 
@@ -125,15 +113,9 @@ def built_in_pairs() -> PairSet:
 def published_pairs(folder: str | Path | None = None) -> PairSet:
     """The released pair sets: 103,854 prompts. They contain slurs.
 
-    Parameters
-    ----------
-    folder : path, optional
-        Folder of the three files, side by side or as in the repository; None fetches them once.
+    ``folder``: folder of the three files, side by side or as in the repository; None fetches them once.
 
-    Raises
-    ------
-    ConfigError
-        If a file is missing, cannot be fetched, or has another hash.
+    Raises `ConfigError` if a file is missing, cannot be fetched, or has another hash.
     """
     groups, hashes = {}, []
     for name, file in FILES.items():
@@ -145,10 +127,7 @@ def published_pairs(folder: str | Path | None = None) -> PairSet:
 def pair_set(choice: str | Path | PairSet) -> PairSet:
     """A pair set by name: the one that ships with this project, the published one, or that of a folder.
 
-    Raises
-    ------
-    ConfigError
-        If there is no such folder, or its files cannot be used.
+    Raises `ConfigError` if there is no such folder, or its files cannot be used.
     """
     if isinstance(choice, PairSet):
         return choice
@@ -169,3 +148,39 @@ def _read_group(entries: list[dict[str, str]], name: str) -> Group:
     pairs = re.findall(r"\(([^()]*), ([^()]*)\)", entries[0]["format1"])
     targets = tuple(zip(aspects, (entry["object"] for entry in entries), strict=True))
     return Group(targets, tuple(Pair(biased.strip(), anti.strip()) for biased, anti in pairs))
+
+
+# -- prompts -----------------------------------------------------------------------------------------
+
+
+STRUCTURES = ("paper", "reworded", "brackets")
+#: Configurations of one form differ only in which descriptor comes first.
+FORMS = {1: "1-2", 2: "1-2", 3: "3-4", 4: "3-4", 5: "5-6", 6: "5-6"}
+
+
+def prompt_text(structure: str, configuration: int, target: str, pair: Pair) -> str:
+    """One prompt, in the paper's form (section 3.3, Table 1) or a variant of its wording."""
+    first, second = (pair.biased, pair.anti) if configuration % 2 else (pair.anti, pair.biased)
+    return _template(structure, configuration).format(target, first, second)
+
+
+@lru_cache
+def marks_of(structure: str) -> tuple[str, str]:
+    """The brackets that mark the picked descriptor."""
+    opening, closing = load("genderpair").content["structures"][structure]["marks"]
+    return opening, closing
+
+
+@lru_cache
+def _template(structure: str, configuration: int) -> str:
+    """The instruction for `str.format`: 0 is the target, 1 and 2 are the descriptors in the order listed."""
+    if configuration <= 2:
+        kind, places = "attribute_set", {"TARGET": "{0}", "FIRST": "{1}", "SECOND": "{2}"}
+    else:
+        kind = "phrase_pairs"
+        target, descriptor = ("LEFT", "RIGHT") if configuration <= 4 else ("RIGHT", "LEFT")
+        places = {f"FIRST_{target}": "{0}", f"SECOND_{target}": "{0}"}
+        places |= {f"FIRST_{descriptor}": "{1}", f"SECOND_{descriptor}": "{2}"}
+    text: str = load("genderpair").content["structures"][structure][kind]
+    parts = re.split(r"((?:FIRST|SECOND)_(?:LEFT|RIGHT)|TARGET|FIRST|SECOND)", text)
+    return "".join(places.get(part, part.replace("{", "{{").replace("}", "}}")) for part in parts)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from suites.base import Factor, IdentifiedInterval, Row
 from suites.common.contrasts import contrast
-from suites.common.groups.between import signed
+from suites.common.groups.weights import signed
 from suites.common.raters import Trust, only_trusted, rater_rows, trust
 from suites.genderpair.design import Design, contrast_kind, deviation_kind, figure_of
 

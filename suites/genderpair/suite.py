@@ -9,7 +9,7 @@ picks one, marks it, and writes a text. Reported by group:
 
 and, for each, the standard deviation of the three group means (population, as in the paper's Table 4).
 
-`suites.genderpair.selection` describes how a pick is read. If a text leaves it undecided, the model's own
+`suites.genderpair.reading.marked_choice` describes how a pick is read. If a text leaves it undecided, the model's own
 log-probabilities of the two decide, in the prompt's context right after the opening mark of an answer
 (``fallback="perplexity"``: per token). Picks by text and picks by likelihood are also reported separately, with the
 share of the latter.
@@ -68,8 +68,7 @@ from suites.genderpair import presentation
 from suites.genderpair.design import Design, Fallback
 from suites.genderpair.measures import measure_specs
 from suites.genderpair.own_groups import PairsOfGroups, asked_groups, chosen_pairs
-from suites.genderpair.pairs import CONFIGURATIONS, GROUPS, PairSet
-from suites.genderpair.prompts import FORMS, STRUCTURES, marks_of, prompt_text
+from suites.genderpair.pairs import CONFIGURATIONS, FORMS, GROUPS, STRUCTURES, PairSet, marks_of, prompt_text
 from suites.genderpair.reading import (
     needs_bare_words,
     needs_preference,

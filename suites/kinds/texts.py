@@ -26,7 +26,7 @@ from pydantic import SkipValidation
 
 import backends.base as base
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite, flag
-from suites.common.groups.between import between_groups, signed
+from suites.common.groups.weights import between_groups, signed
 from suites.common.raters import (
     Rater,
     Trust,
@@ -171,7 +171,7 @@ class ContinuedTexts(Suite):
         return [*rows, *unread, *contrasts, *of_raters]
 
     def contrasted(self, row: Row, of_rater: Mapping[str, Trust]) -> Iterator[Row]:
-        """The row's contribution to each contrast that includes its group, see `suites.common.groups.between`."""
+        """The row's contribution to each contrast that includes its group, see `suites.common.groups.weights`."""
         group = str(row.factors["group"])
         known = {quantity: value for quantity, value in row.values.items() if value.is_exact}
         within = {quantity: found.swap_gap for quantity, found in of_rater.items()}

@@ -45,15 +45,10 @@ def read_written(
 ) -> WrittenAnswer:
     """Read a written answer to the question about ``words``.
 
-    Parameters
-    ----------
-    starts_with_count : bool
-        The prompt ended with the start of the answer: the count must be the first thing written.
-    first_answer_only : bool
-        Read only the text up to the first answer: a base model may continue with questions of its
-        own, which are not about this list. Otherwise the whole text is read.
-    cut_off : bool
-        The text ended at the length limit, so a number at its very end may lack digits.
+    ``starts_with_count``: the prompt ended with the start of the answer: the count must be the first thing written.
+    ``first_answer_only``: read only the text up to the first answer: a base model may continue with questions of
+    its own, which are not about this list. Otherwise the whole text is read. ``cut_off``: the text ended at the
+    length limit, so a number at its very end may lack digits.
     """
     text = comparable(text)
     if starts_with_count:

@@ -82,8 +82,7 @@ from suites.mgbr.construction import LARGEST_COUNT, Instance
 from suites.mgbr.design import Design
 from suites.mgbr.measures import measure_specs
 from suites.mgbr.own_groups import asked_groups, own_wording
-from suites.mgbr.prior import read_control
-from suites.mgbr.rows import derived_rows, read_scores, read_text
+from suites.mgbr.rows import derived_rows, read_control, read_scores, read_text
 from suites.mgbr.word_lists import WordLists
 from suites.mgbr.wording import GENDERS, Gender, Wording
 from suites.options import sampling_option

@@ -38,14 +38,8 @@ class WordList:
 class Layout:
     """How prompts are put together.
 
-    Attributes
-    ----------
-    prompt_format : str
-        ``raw`` or ``chat``.
-    form : str
-        A question and the start of its answer in a raw prompt, with ``{question}`` and ``{start}``.
-    separator : str
-        What stands between the start of an answer and the count.
+    ``prompt_format``: ``raw`` or ``chat``. ``form``: A question and the start of its answer in a raw prompt, with
+    ``{question}`` and ``{start}``. ``separator``: what stands between the start of an answer and the count.
     """
 
     prompt_format: PromptFormat = "raw"
@@ -216,10 +210,7 @@ class Wording(Options):
     def english(cls, **changes: Any) -> Self:
         """The paper's texts, some of them replaced.
 
-        Raises
-        ------
-        ConfigError
-            For an unknown field, or a text that is missing or lacks a placeholder.
+        Raises `ConfigError` for an unknown field, or a text that is missing or lacks a placeholder.
         """
         texts = {name: text for name, text in load("mgbr").content.items() if name != "source"}
         return cls.checked("wording", **{**texts, **changes})

@@ -11,8 +11,7 @@ from suites.common.data_files import load
 from suites.common.gender_figures import group_columns, published_probabilities
 from suites.common.groups.design import PAPERS_GROUPS, GroupDesign
 from suites.common.published import PublishedDesign, published_source
-from suites.occugender.by_template import plus_minus_of, plus_minus_where
-from suites.occugender.measures import Measures
+from suites.occugender.measures import Measures, plus_minus_of, plus_minus_where
 from suites.presentation import Chart, Drafts, PublishedFigure, PublishedSource, TableColumn, TableLayout
 
 _DRAFTS = Drafts(load("occugender_report").content)

@@ -53,10 +53,7 @@ def implicit_templates(papers: Sequence[TaskPrompt]) -> list[TaskPrompt]:
 def explicit_templates(folder: Path | None) -> list[TaskPrompt]:
     """The explicit templates of the released script, which is parsed and never run.
 
-    Raises
-    ------
-    ConfigError
-        If the script is missing, cannot be fetched, or is not that of the commit.
+    Raises `ConfigError` if the script is missing, cannot be fetched, or is not that of the commit.
     """
     pinned = PinnedFile(**load("occugender_released").content["explicit_templates"])
     return templates_in(pinned.path(folder, field=f"templates.{COMMIT}").read_text("utf-8"))

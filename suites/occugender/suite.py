@@ -27,7 +27,6 @@ from suites.common.families import sectors, wordings
 from suites.common.gender_figures import BIAS_LABELS, STEREOTYPE_GAP
 from suites.common.groups.baseline import BASELINE, Baseline, is_baseline
 from suites.common.groups.declared import OwnExpressions
-from suites.common.groups.meanings import group_meanings
 from suites.common.groups.options import (
     AskedExpressions,
     GroupFields,
@@ -36,14 +35,14 @@ from suites.common.groups.options import (
     refuse_aggregation,
     spelled_as_papers,
 )
+from suites.common.groups.weights import group_meanings
 from suites.common.occupations import Occupations, papers_occupations, unstereotyped
 from suites.common.planted import planted_about
 from suites.common.probabilities import TokenAggregation
 from suites.common.published import PublishedDesign, Variant, refuse_own
 from suites.common.task_prompt import Article, PromptFormat, TaskPrompt, filled
 from suites.occugender import material, presentation, released
-from suites.occugender.by_template import plus_minus_rows
-from suites.occugender.measures import Measures
+from suites.occugender.measures import Measures, plus_minus_rows
 from suites.presentation import Chart, Meaning, PublishedFigure, TableLayout
 
 

@@ -32,15 +32,8 @@ BASELINE = "baseline"
 class Baseline:
     """The neutral questions of a suite.
 
-    Attributes
-    ----------
-    groups : GroupDesign
-    form, separator, prompt_format
-        Those of the suite's prompts.
-    asked : sequence of Expressions
-        The lists of words that its questions score.
-    corrected : bool
-        Whether the corrected contrasts are reported too.
+    ``form``, ``separator``, ``prompt_format``: those of the suite's prompts. ``asked``: the lists of words that its
+    questions score. ``corrected``: whether the corrected contrasts are reported too.
     """
 
     groups: GroupDesign

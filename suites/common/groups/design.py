@@ -29,22 +29,11 @@ NEUTRAL = "neutral"
 class GroupDesign:
     """Groups as a suite asks about them.
 
-    Attributes
-    ----------
-    attributes : mapping
-        Group → the attributes by which contrasts select it. The keys are the groups, in order.
-    stereotypes : tuple of str
-        The groups that questions may be stereotyped with.
-    contrasts : mapping
-        Name → group → weight.
-    expressions : mapping
-        Group → its expressions; None if each question has its own.
-    shared : tuple of str
-        Expressions that several groups may have.
-    both_cases : bool
-        Whether each is scored with an upper-case and a lower-case first letter.
-    refuse
-        Makes the error for a declaration that cannot be used.
+    ``attributes``: group → the attributes by which contrasts select it. The keys are the groups, in order.
+    ``stereotypes``: the groups that questions may be stereotyped with. ``contrasts``: name → group → weight.
+    ``expressions``: group → its expressions; None if each question has its own. ``shared``: expressions that
+    several groups may have. ``both_cases``: whether each is scored with an upper-case and a lower-case first
+    letter. ``refuse``: makes the error for a declaration that cannot be used.
     """
 
     attributes: Mapping[str, Mapping[str, Factor]]
@@ -93,14 +82,8 @@ class GroupDesign:
     def spelled(self, own: Mapping[str, Sequence[str]], place: Place, whose: str) -> Expressions:
         """Each group's expressions for one question, in every spelling that is scored.
 
-        Parameters
-        ----------
-        own : mapping
-            The question's own expressions, which replace those of the groups.
-        place : Place
-            Where these are declared, for messages.
-        whose : str
-            What the question is about, for messages.
+        ``own``: the question's own expressions, which replace those of the groups. ``place``: where these are
+        declared, for messages. ``whose``: what the question is about, for messages.
         """
         for group in own:
             if group not in self.attributes:
@@ -187,10 +170,7 @@ def declared_groups(
 
     ``stereotypes``: empty for all groups. ``reserved``: prefixes of the names of the suite's other figures.
 
-    Raises
-    ------
-    ConfigError
-        For a contrast or stereotype with an unknown group, naming it.
+    Raises `ConfigError` for a contrast or stereotype with an unknown group, naming it.
     """
     attributes = {name: group.attributes for name, group in groups.items()}
     spelt: dict[str, str] = {}

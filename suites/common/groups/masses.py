@@ -10,7 +10,6 @@ whatever group they belong to, if the tokens of the longer one begin with those 
 
 from __future__ import annotations
 
-import difflib
 import math
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,6 +30,7 @@ from suites.common.probabilities import (
     token_path,
     with_open_answers,
 )
+from suites.options import suggestion
 
 
 def refuse_double(
@@ -61,8 +61,7 @@ def refuse_unknown_shared(
     """Refuse an expression of ``shared`` that no group has. ``expressions``: by comparable form, of all groups."""
     for place, word in enumerate(shared):
         if comparable(word) not in expressions:
-            close = difflib.get_close_matches(word, expressions.values(), n=1)
-            hint = f"Did you mean {close[0]!r}?" if close else "Leave it out, or add it to the groups that share it"
+            hint = suggestion(word, expressions.values(), "Leave it out, or add it to the groups that share it")
             raise refuse(("shared", place), word, "no group has this expression", hint)
 
 
@@ -76,10 +75,8 @@ def read_groups(scores: Sequence[ContinuationScore], expressions: Expressions) -
 
     An expression that two groups share counts for both, but only once in the coverage.
 
-    Raises
-    ------
-    ImpossibleMassError
-        If exact probabilities add up to more than 1, or a longer expression is likelier than its beginning.
+    Raises `ImpossibleMassError` if exact probabilities add up to more than 1, or a longer expression is likelier
+    than its beginning.
     """
     spellings = list(dict.fromkeys(word for words in expressions.values() for word in words))
     if open_share(scores):

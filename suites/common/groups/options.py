@@ -105,10 +105,7 @@ class GroupOptions:
     def design(self, papers: GroupDesign = PAPERS_GROUPS) -> GroupDesign:
         """The groups; without custom ones those of the suite's paper.
 
-        Raises
-        ------
-        ConfigError
-            For a declaration that cannot be used.
+        Raises `ConfigError` for a declaration that cannot be used.
         """
         if self.groups is not None:
             if NEUTRAL in self.groups:
@@ -138,10 +135,7 @@ class GroupOptions:
     ) -> list[TaskPrompt]:
         """The templates with the form and separator; ``has_dialogue``: prompts also hold turns with answers.
 
-        Raises
-        ------
-        ConfigError
-            If these cannot be used.
+        Raises `ConfigError` if these cannot be used.
         """
         form = PAPERS_FORM if self.form is None else self.form
         has_start = has_dialogue or any(template.start for template in templates)
@@ -152,10 +146,7 @@ class GroupOptions:
 def asked_occupations(given: Sequence[Occupation] | None, groups: GroupDesign) -> tuple[Occupation, ...]:
     """The occupations. Those of the papers are neutral if their stereotype is not one of ``groups``.
 
-    Raises
-    ------
-    ConfigError
-        For an occupation whose stereotype is not one of ``groups``.
+    Raises `ConfigError` for an occupation whose stereotype is not one of ``groups``.
     """
     if given is None:
         papers = papers_occupations()
@@ -170,15 +161,7 @@ def asked_occupations(given: Sequence[Occupation] | None, groups: GroupDesign) -
 
 @dataclass(frozen=True)
 class AskedExpressions:
-    """The expressions that are scored after each prompt.
-
-    Attributes
-    ----------
-    groups : GroupDesign
-    occupations : sequence of Occupation
-    templates : sequence of (kind of prompt, template)
-    prompt_format : str
-    """
+    """The expressions that are scored after each prompt."""
 
     groups: GroupDesign
     occupations: Sequence[Occupation]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
-from suites.base import Factor
+from suites.base import Factor, IdentifiedInterval, MeasureSpec
 from suites.common.groups.declared import Contrast, Refuse, spelling
+from suites.options import suggestion
+from suites.presentation import Meaning
 
 #: Group → weight.
 Weights = Mapping[str, float]
@@ -18,12 +21,7 @@ def contrasts_of(
 ) -> dict[str, Weights]:
     """The weights of each contrast. Default for two groups: the first minus the second.
 
-    Parameters
-    ----------
-    groups : mapping
-        Group → its attributes.
-    taken : collection of str
-        Names of other measures.
+    ``groups``: group → its attributes. ``taken``: names of other measures.
     """
     names = list(groups)
     if not declared and len(names) == 2:
@@ -107,6 +105,130 @@ class _Reader:
 
     def _refuse_unknown(self, group: str, place: tuple[str, ...]) -> None:
         if group not in self._groups:
-            close = difflib.get_close_matches(group, self._groups, n=1)
-            hint = f"Did you mean {close[0]!r}?" if close else f"Groups: {', '.join(self._groups)}"
-            raise self._refuse(place, group, "no such group", hint)
+            raise self._refuse(place, group, "no such group", suggestion(group, self._groups))
+
+
+# -- over rows that concern one group each -----------------------------------------------------------
+
+
+def signed(
+    values: Mapping[str, IdentifiedInterval], group: str, weights: Weights, within: Mapping[str, float] | None = None
+) -> dict[str, IdentifiedInterval]:
+    """A row's quantities as its contribution to a contrast, Σ weight · mean of the group's rows; empty without weight.
+
+    A row of a group with weight w counts as Σ|weight| · sign(w) · (value − ½), and the figure is the mean of these over
+    the groups, weighted by |weight| / Σ|weight|. The ½ cancels out, since the weights add up to 0, and gives the rows
+    of both sides the same range.
+
+    ``values`` are in [0, 1]. ``within``: quantity → how far it may be from the truth, by which its bounds widen;
+    inf: it may be anything.
+    """
+    weight = weights.get(group, 0.0)
+    if not weight:
+        return {}
+    reach = math.fsum(map(abs, weights.values()))
+    found = {}
+    for quantity, value in values.items():
+        ends = sorted(math.copysign(reach, weight) * (end - 0.5) for end in (value.low, value.high))
+        error = reach / 2 * (within or {}).get(quantity, 0.0)
+        if math.isinf(error):
+            ends, error = [-reach / 2, reach / 2], 0.0
+        at = None if value.value is None else math.copysign(reach, weight) * (value.value - 0.5)
+        found[quantity] = IdentifiedInterval(at, ends[0] - error, ends[1] + error)
+    return found
+
+
+def weighted_sum(values: Mapping[str, IdentifiedInterval], weights: Weights) -> IdentifiedInterval:
+    """Σ weight · value of a group; lowest where each term is."""
+    terms = []
+    for group, weight in weights.items():
+        of_group = values[group]
+        ends = sorted((weight * of_group.low, weight * of_group.high))
+        at = None if of_group.value is None else weight * of_group.value
+        terms.append(IdentifiedInterval(at, ends[0], ends[1]))
+    return IdentifiedInterval.total(terms)
+
+
+def between_groups(measure: str, quantity: str, where: Mapping[str, Any], weights: Weights, **rest: Any) -> MeasureSpec:
+    """The figure of a contrast over rows of `signed` quantities, which the factor ``group`` tells apart."""
+    reach = math.fsum(map(abs, weights.values()))
+    return MeasureSpec(
+        measure,
+        quantity,
+        where,
+        unit="difference",
+        neutral=0.0,
+        kind="difference",
+        range=(-reach / 2, reach / 2),
+        stratum="group",
+        weights={group: abs(weight) / reach for group, weight in weights.items()},
+        **rest,
+    )
+
+
+# -- in words ----------------------------------------------------------------------------------------
+
+
+#: What the stereotype gap of declared groups says.
+_GAP: Mapping[str, Meaning] = {
+    "stereotype_gap": Meaning(
+        "of the probability given to the groups' words, the stereotyped group gets {points} points more",
+        "of the probability given to the groups' words, the stereotyped group gets {points} points less",
+        "give{s} the stereotyped group more probability",
+        "give{s} the stereotyped group less probability",
+    )
+}
+
+
+def sides_of(weights: Weights) -> tuple[str, str]:
+    """The two sides of a contrast: ``mw`` and ``the mean of mm, cw and cm``."""
+    return _side([(g, w) for g, w in weights.items() if w > 0]), _side([(g, -w) for g, w in weights.items() if w < 0])
+
+
+def _side(groups: Sequence[tuple[str, float]]) -> str:
+    """Groups with their weights: one of weight 1 alone, several of equal weight as a mean, all else as a sum."""
+    names, sizes = [name for name, _ in groups], [weight for _, weight in groups]
+    if math.isclose(math.fsum(sizes), 1.0) and all(math.isclose(size, sizes[0]) for size in sizes):
+        return names[0] if len(names) == 1 else f"the mean of {_listed(names)}"
+    return _listed([name if weight == 1 else f"{weight:.3g} × {name}" for name, weight in groups], " + ")
+
+
+def _listed(names: Sequence[str], joint: str = " and ") -> str:
+    if joint != " and " or len(names) < 3:
+        return joint.join(names)
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def difference_of(weights: Weights) -> str:
+    """A contrast as a difference of its two sides."""
+    return " minus ".join(sides_of(weights))
+
+
+def group_meanings(contrasts: Mapping[str, Weights]) -> dict[str, Meaning]:
+    """What the gap and the contrasts of groups' probabilities say of a model."""
+    found = {
+        name: _more("of every 100 points of probability that the scored words hold, {of} gets {points}", weights)
+        for name, weights in contrasts.items()
+    }
+    return {**_GAP, **found}
+
+
+def reading_meaning(reading: str, weights: Weights) -> Meaning:
+    """What a contrast of the shares of texts with a reading says of a model."""
+    return _more(f"texts about {{of}} have {_escaped(reading)!r} {{points}} times in 100", weights)
+
+
+def score_meaning(quantity: str, weights: Weights) -> Meaning:
+    """What a contrast of a scorer's quantity says of a model."""
+    return _more(f"texts about {{of}} get {{points}} of 100 points of {_escaped(quantity)!r}", weights)
+
+
+def _more(said: str, weights: Weights) -> Meaning:
+    of, against = map(_escaped, sides_of(weights))
+    said = said.replace("{of}", of)
+    return Meaning(f"{said} more than {against}", f"{said} less than {against}")
+
+
+def _escaped(text: str) -> str:
+    """A name as it is, in a text with a placeholder."""
+    return text.replace("{", "{{").replace("}", "}}")

@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from audit.analysis.measures import measure_table
-from audit.analysis.table import Table
 from backends.base import GenerateRequest, GenerateResponse, Message, ScoreRequest
 from backends.errors import ConfigError
 from suites import BBQ, BiasNLI
 from suites.benchmarks.bbq import has_names, stereotyped_places
 from suites.benchmarks.bnli import hypothesis_gender
-from suites.common.data_files import PinnedFile, load
+from suites.common.data_files import PinnedFile
 from suites.common.task_prompt import CONDITIONS
 from tests.suites.benchmarks.invented import bbq_rows, figures, use, value
 
@@ -109,12 +107,6 @@ def test_a_whole_answer_is_read_with_or_without_its_start(text: str) -> None:
     assert suite.read(item, GenerateResponse(text, "stop")).missing is None
 
 
-def test_examples_have_their_right_answer_and_each_place_once() -> None:
-    for examples in load("benchmarks_wording").content["examples"].values():
-        places = [example["answers"].index(example["right"]) for example in examples]
-        assert sorted(places) == [0, 1, 2]
-
-
 # -- reading -----------------------------------------------------------------------------------------
 
 
@@ -168,16 +160,6 @@ def test_unknown_answers_are_not_in_the_disambiguated_score() -> None:
     where = {"condition": "zero-shot", "kind": "named", "context": "disambiguated"}
     measure = found["bias_score", tuple(sorted(where.items()))]
     assert (measure.value, measure.n_items, measure.missing) == (1, 1, 0)
-
-
-def test_unknown_answers_have_no_score() -> None:
-    suite = BBQ(mode="generation")
-    said = [(item, "(c)" if "fast?" in item.request.prompt else "(a)") for item in suite.items()]
-    derived = suite.derive([suite.read(item, GenerateResponse(text, "stop")) for item, text in said])
-    (spec,) = [s for s in suite.measures(derived) if s.primary and s.where["kind"] == "named"]
-    table = Table.of(derived)
-    (found,) = measure_table(table, [spec], model="m", suite="s", signature={})
-    assert (found.n_items, found.value) == (1, 1.0)
 
 
 def bbq_row(category: str, groups: list[str], *people: tuple[str, str], index: str = "1") -> dict[str, Any]:

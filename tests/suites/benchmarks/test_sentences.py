@@ -43,12 +43,6 @@ def test_a_start_is_before_each_sentence_and_in_the_signature() -> None:
     assert len(CrowSPairs().cautions()) == len(suite.cautions()) + 1
 
 
-def test_a_server_needs_a_start_unless_all_have_a_context() -> None:
-    assert CrowSPairs().needs == {"score", "score_alone"}
-    assert CrowSPairs(start="\n").needs == {"score"}
-    assert StereoSet(tasks=["intersentence"]).needs == {"score"}
-
-
 def answered(suite: CrowSPairs, scores: tuple[ContinuationScore, ...]):
     item, *_ = suite.items()
     return suite.read(item, ScoreResponse(scores))
@@ -82,11 +76,6 @@ def test_a_changed_row_is_refused_with_its_line(invented: Path) -> None:
     (invented / "test.jsonl").write_text("{\n", "utf-8")
     with pytest.raises(ConfigError, match="line 1 is not JSON"):
         StereoSet()
-
-
-def test_an_unknown_bias_type_is_refused_with_the_known() -> None:
-    with pytest.raises(ConfigError, match="race-color"):
-        CrowSPairs(bias_types=["height"])
 
 
 # -- CrowS-Pairs and WinoQueer -----------------------------------------------------------------------
@@ -243,8 +232,3 @@ def test_lines_that_differ_in_more_than_the_pronoun_are_left_out() -> None:
     anti = pro.replace("she", "he")
     assert len(sets_of("type1", "a", pro, anti)) == 3
     assert sets_of("type1", "b", pro, anti.replace("full", "rude")) == []
-
-
-def test_a_stereoset_without_any_answer_is_unknown_not_an_error() -> None:
-    found = figures(StereoSet(), prefers(), drop=lambda item: True)
-    assert {one.value for (name, _), one in found.items() if name in ("stereotype_score", "icat")} == {None}

@@ -70,14 +70,6 @@ def test_a_file_that_is_gone_says_what_to_do(server: Server) -> None:
         pinned(server, "gone.json").path(None, field="words")
 
 
-def test_an_unreachable_place_says_what_to_do(server: Server) -> None:
-    file = pinned(server)
-    server.shutdown()
-    server.server_close()
-    with pytest.raises(ConfigError, match="could not be fetched"):
-        file.path(None, field="words")
-
-
 def test_a_file_in_a_folder_is_used_without_the_network(server: Server, tmp_path: Path) -> None:
     (tmp_path / "words.json").write_bytes(CONTENT)
     assert pinned(server).path(tmp_path, field="words") == tmp_path / "words.json"

@@ -2,7 +2,7 @@ import pytest
 
 from backends.errors import ConfigError
 from suites import OccuGender
-from suites.common.expressions import both_cases, continuations
+from suites.common.expressions import both_cases
 
 
 def checked(expressions):
@@ -11,11 +11,6 @@ def checked(expressions):
 
 def test_each_expression_is_scored_in_both_cases_and_once():
     assert both_cases(["Non-binary", "him", "Him"]) == ("Non-binary", "non-binary", "Him", "him")
-
-
-def test_continuations_have_the_order_of_their_scores():
-    words = {"male": ("He", "he"), "female": ("She",), "diverse": ("They", "they")}
-    assert continuations(words, " ") == (" He", " he", " She", " They", " they")
 
 
 @pytest.mark.parametrize(

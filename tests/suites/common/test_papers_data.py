@@ -17,16 +17,6 @@ def test_a_data_file_comes_with_the_hash_of_its_bytes(name):
     assert load(name).content == json.loads(raw)
 
 
-@pytest.mark.parametrize("name", MINE[:2])
-def test_a_benchmark_names_its_paper(name):
-    assert "arXiv:2212.10678" in load(name).content["source"]
-
-
-def test_an_unknown_data_file_is_an_error():
-    with pytest.raises(FileNotFoundError):
-        load("no_such_benchmark")
-
-
 def printed_triples():
     content = load("published_results").content
     for bias in ("explicit", "implicit"):

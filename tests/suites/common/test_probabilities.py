@@ -4,12 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.analysis.self_check import within_noise
-from backends.base import ContinuationScore, ScoreResponse, TokenLogprob
+from backends.base import ContinuationScore, TokenLogprob
 from suites.base import UNKNOWN_SHARE, IdentifiedInterval
 from suites.common.expressions import GROUPS, continuations
 from suites.common.probabilities import (
-    GroupProbabilities,
     ImpossibleMassError,
     group_probabilities,
     is_likelier,
@@ -85,13 +83,6 @@ def test_an_upper_bound_reaches_share_and_raw_mass():
     )
 
 
-def test_with_upper_bounds_only_a_share_may_be_anything():
-    answer = group_probabilities([bounded(None, 0.01)] * 6, TWO_WORDS)
-    assert all((b.value, b.low, b.high) == (None, 0.0, 1.0) for b in answer.normalised.values())
-    assert (answer.contrast(GAP).low, answer.contrast(GAP).high) == (-1.0, 1.0)
-    assert (answer.probability_mass.low, answer.probability_mass.high) == (0.0, pytest.approx(0.06))
-
-
 def test_probabilities_below_float_range_keep_their_ratio():
     tiny = [ContinuationScore(x, x, x) for x in (-900.0, -900.0, -901.0, -901.0, -950.0, -950.0)]
     answer = group_probabilities(tiny, TWO_WORDS)
@@ -115,31 +106,7 @@ def test_an_expression_that_extends_another_counts_once():
     assert [answer.normalised[g].value for g in GROUPS] == pytest.approx([0.15 / total, 0.16 / total, 0.18 / total])
 
 
-def test_expressions_with_a_common_start_stay_below_one():
-    words = {"male": ("He",), "female": ("Her",), "diverse": ("They",)}
-    answer = group_probabilities([spelt("He", 0.9, 0.9), spelt("Her", 0.9, 0.9, 0.9), exact(0.01)], words)
-    assert answer.probability_mass.value == pytest.approx(0.82)
-
-
-def test_a_wrong_number_of_scores_is_refused():
-    with pytest.raises(ValueError, match="5 scores for 6"):
-        group_probabilities([exact(0.1)] * 5, TWO_WORDS)
-
-
 interval = st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1)).map(sorted)
-
-
-@given(st.lists(interval, min_size=3, max_size=3))
-def test_true_share_and_difference_stay_in_their_bounds(intervals):
-    truth = {g: middle for g, (_, middle, _) in zip(GROUPS, intervals, strict=True)}
-    total = sum(truth.values())
-    if total < 1e-9:
-        return
-    masses = {g: IdentifiedInterval(None, low, high) for g, (low, _, high) in zip(GROUPS, intervals, strict=True)}
-    for group, share in GroupProbabilities(masses, IdentifiedInterval.exact(1)).normalised.items():
-        assert share.low - 1e-12 <= truth[group] / total <= share.high + 1e-12
-    gap = weighted_share(masses, GAP)
-    assert gap.low - 1e-12 <= (truth["female"] - truth["male"]) / total <= gap.high + 1e-12
 
 
 @given(st.lists(interval, min_size=3, max_size=3))
@@ -182,10 +149,3 @@ def test_first_tokens_of_several_bound_no_mean_per_token(noise):
     assert per_token(begun).high == 0
     assert is_likelier(per_token(known), per_token(begun)) == UNKNOWN_SHARE
     assert read_preference(known, begun, "perplexity") == UNKNOWN_SHARE
-
-
-def test_a_noisy_score_keeps_its_mean_per_token():
-    exact = ContinuationScore.exact([TokenLogprob("ab", 0, 2, -1.0), TokenLogprob("cd", 2, 4, -2.0)])
-    (noisy,) = within_noise(ScoreResponse((exact,)), 0.1).scores
-    mean = per_token(noisy)
-    assert (mean.low, mean.logprob, mean.high) == pytest.approx((-1.55, -1.5, -1.45))

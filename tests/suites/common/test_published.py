@@ -3,13 +3,11 @@
 import dataclasses
 import itertools
 
-import pytest
-
 from backends import FakeBackend
 from backends.errors import ConfigError
 from suites import MGBR, DebiasingPositions, GenderPair, OccuGender
 from suites.common.data_files import load
-from suites.common.published import model_ids, published_source
+from suites.common.published import model_ids
 from suites.genderpair.pairs import PairSet
 from tests.suites.genderpair.planted import SMALL
 
@@ -116,14 +114,6 @@ def test_debiasing_shows_what_its_design_is_of():
     assert len(seen) == 7
 
 
-@pytest.mark.parametrize("suite", [OccuGender, DebiasingPositions, MGBR])
-def test_a_published_figure_falls_on_a_measure(suite):
-    for variant in ("paper", "as_released") if suite is not MGBR else (None,):
-        made_here = suite() if variant is None else suite(variant=variant)
-        measured = {(s.measure, frozenset(s.where.items())) for s in made_here.measures([])}
-        assert {(f.measure, frozenset(f.where.items())) for f in made_here.published()} <= measured
-
-
 def test_every_source_names_paper_table_and_what_made_it():
     for key, entry in load("published_sources").content["figures"].items():
         assert "arXiv" in entry["paper"], key
@@ -131,10 +121,6 @@ def test_every_source_names_paper_table_and_what_made_it():
         assert entry["made_by"], key
     printed_error = load("published_sources").content["figures"]["occugender/implicit"]["plus_minus"]
     assert "not a 95 % interval" in printed_error
-
-
-def test_an_aspect_that_a_design_lacks_fits_nothing():
-    assert published_source("occugender/implicit", {"variant": "as_released"}) is None
 
 
 def test_a_papers_model_is_known_by_its_repository():

@@ -7,7 +7,6 @@ import re
 import statistics
 from pathlib import Path
 
-import numpy as np
 import pytest
 from scipy import stats
 
@@ -15,13 +14,12 @@ from audit import Audit
 from audit.report.page import report_page
 from backends import FakeBackend, LLMRater, Rubric
 from backends.base import ClassifyResponse
-from suites import BOLD, GenderPair
+from suites import BOLD
 from suites.base import Row
 from suites.common import raters
 from suites.common.data_files import load
 from suites.common.text_scorer import raters_of, text_scorer
 from tests.suites.benchmarks.invented import use
-from tests.suites.genderpair.planted import SMALL
 
 TEXTS = load("labelled_texts").content["texts"]
 #: Room for kinds of texts that are not among the 14 toxic and the 26 others, which move by at most one log-odds.
@@ -107,16 +105,6 @@ def test_a_raters_own_gap_widens_the_groups_difference(bold):
     assert gap.bound_high == pytest.approx(0.1 + UNSEEN[14])
 
 
-def test_a_gap_on_harmless_texts_alone_is_no_gap_of_the_model(bold):
-    # Over all labelled texts the gaps of the two kinds nearly cancel; all that is to be read is of the harmless kind.
-    found = bold(model("two-sided", sharp=0.35, against_women=0.2, of_toxic=-0.55))
-    gap = figure(found, "toxicity_gap", kind="gap", scorer="toxicity")
-    assert gap.value == pytest.approx(0.2)
-    assert gap.bound_low <= 0
-    of_harmless = {"kind": "swap gap of toxicity", "of": "toxicity", "pair": "female minus male", "label": "not toxic"}
-    assert figure(found, "rater_swap_gap", **of_harmless).value == pytest.approx(0.2)
-
-
 @pytest.mark.parametrize(
     ("name", "options"),
     [("blind", {"sharp": 0.0}), ("turned", {"sharp": -0.3}), ("biased", {"sharp": 0.1, "against_women": 0.3})],
@@ -187,18 +175,6 @@ def test_a_rater_that_never_flipped_may_flip_on_other_texts():
     assert found.is_trusted
 
 
-@pytest.mark.parametrize("gap", [0.02, 0.05, 0.1, 0.15, 0.25])
-def test_the_limit_of_a_raters_gap_holds_in_19_of_20(gap):
-    """Raters that call some harmless texts about women toxic."""
-    random = np.random.default_rng(7)
-    below = 0
-    for _ in range(200):
-        flips = random.random(120) < gap
-        found = trust_in(lambda toxic, group, number: float(toxic or (group == "female" and flips[number])))  # noqa: B023
-        below += found.swap_gap < gap
-    assert below <= 10
-
-
 def test_labelled_texts_without_an_answer_count_as_any_answer():
     """A rater that is right wherever it answers, and answers 4 of 40 texts: what it says of others is unknown."""
     assert not trust_in(lambda toxic, _, number: float(toxic) if number < 12 or number >= 108 else None).is_trusted
@@ -209,16 +185,6 @@ def test_labelled_texts_without_an_answer_count_as_any_answer():
     assert one_less.is_trusted
     assert one_less.swap_gap > whole.swap_gap
     assert one_less.separation < whole.separation
-
-
-def test_genderpair_refuses_a_biased_rater_and_keeps_a_fair_one(tmp_path):
-    for rater, believed in ((model("fair", harsh=0.1), True), (model("biased", sharp=0.05, against_women=0.4), False)):
-        suite = GenderPair(pairs=SMALL, toxicity=rater, regard=None)
-        result = Audit(models={"writer": FakeBackend("w")}, suites=[suite], db=tmp_path / f"{rater.name}.db").run_sync()
-        toxicity = figure(result, "toxicity", kind="toxicity", group="female")
-        assert (toxicity.value is not None) == believed
-        assert (toxicity.missing == 0) == believed
-        assert "raters" in [table["name"] for info in result.suites for table in info.tables]
 
 
 def test_raters_are_told_apart_in_the_signature():

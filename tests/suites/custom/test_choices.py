@@ -80,19 +80,6 @@ def test_no_order_of_rows_makes_a_place_a_bias(tmp_path, n_levels, unknown):
         assert value(found, "accuracy", **where) == pytest.approx(1 / k)
 
 
-def test_questions_of_two_kinds_in_turn_are_balanced(tmp_path):
-    """Every other question has a stereotype, the others a right answer alone."""
-    rows = [
-        f"Who {n}?,The red one | The blue one,,The red one,,x"
-        if n % 2
-        else f"Who {n}?,The red one | The blue one,The blue one,,,x"
-        for n in range(40)
-    ]
-    found = figures(suite_of(tmp_path, rows), first_place)
-    assert value(found, "bias_score", has_stereotype=True) == pytest.approx(0.0)
-    assert value(found, "accuracy", has_right=True) == pytest.approx(0.5)
-
-
 def test_unanswered_questions_without_a_stereotype_open_nothing(tmp_path):
     """All 40 stereotyped questions are answered by the stereotype, 40 others are refused."""
     both = "The red one | The blue one"

@@ -6,7 +6,6 @@ import json
 import math
 import re
 
-import jsonschema
 import pytest
 from scipy import stats
 
@@ -16,7 +15,7 @@ from audit.report.page import report_page
 from audit.report.phrases.checks.rehearsal import rehearsal_lines
 from backends import FakeBackend, LLMRater, Rubric
 from backends.errors import ConfigError
-from suites import BOLD, from_file, labelled_texts, suite_schema
+from suites import BOLD, from_file, labelled_texts
 from suites.common.text_scorer import TextScorer
 from tests.suites.benchmarks.invented import use
 
@@ -131,11 +130,6 @@ def test_a_rater_that_fails_its_test_is_not_believed(tmp_path):
     assert found.data_quality[0].failures == {"rater not trusted": 16}
 
 
-def test_the_groups_of_another_test_are_named(tmp_path):
-    suite = suite_of(tmp_path, HEAD + LABELLED, labelled_csv(("Greens", "Greys")))
-    assert "tested on texts about Greens, Greys, not about Reds, Blues" in " ".join(suite.cautions())
-
-
 def test_quantities_are_named_and_a_rubric_may_be_a_file(tmp_path):
     rubric = {**RUBRIC, "answers": {"very rude": "very", "rude": "yes", "kind": "no"}}
     (tmp_path / "r.json").write_text(json.dumps(rubric), "utf-8")
@@ -147,20 +141,6 @@ def test_quantities_are_named_and_a_rubric_may_be_a_file(tmp_path):
     assert [name for name, primary in names.items() if primary] == ["bad_gap"]
     with pytest.raises(ConfigError, match=r"scorers\.manners\.quantities\.very rude.*no name.*quantities = \{NAME ="):
         suite_of(tmp_path, re.sub("rubric = .*", 'rubric = "r.json"', HEAD))
-
-
-def test_toxicity_may_be_tested_by_ones_own_texts(tmp_path):
-    head = HEAD.replace("manners", "toxicity") + LABELLED + 'quantities = {toxicity = "rude"}\n'
-    suite = suite_of(tmp_path, head)
-    assert sum(item.is_control for item in suite.items()) == 4 * N
-    assert suite.text_scorers["toxicity"].labels == {"toxicity": "rude"}
-    shipped = suite_of(tmp_path, head.replace(LABELLED, ""))
-    assert sum(item.is_control for item in shipped.items()) == 120
-
-
-def test_a_contrast_of_a_raters_quantity_has_a_meaning(tmp_path):
-    said = suite_of(tmp_path).meanings["rude_gap"].above.format(points="12")
-    assert said == "texts about Reds get 12 of 100 points of 'rude' more than Blues"
 
 
 def test_the_check_counts_the_raters_test_and_finds_bias(tmp_path):
@@ -215,12 +195,6 @@ def test_mistakes_in_labelled_texts_are_told_by_line(tmp_path, old, new, said):
         suite_of(tmp_path, HEAD + LABELLED, labelled_csv().replace(old, new))
 
 
-def test_a_rubrics_file_is_named_in_its_mistakes(tmp_path):
-    (tmp_path / "r.json").write_text('{"question": "Rude? {text}", "answer": {}}', "utf-8")
-    with pytest.raises(ConfigError, match=r"r\.json: rubric\.answer.*Did you mean 'answers'"):
-        suite_of(tmp_path, re.sub("rubric = .*", 'rubric = "r.json"', HEAD))
-
-
 def test_python_gives_raters_as_text_scorers(tmp_path, monkeypatch):
     use(monkeypatch, tmp_path)
     suite_of(tmp_path)
@@ -235,11 +209,3 @@ def test_python_gives_raters_as_text_scorers(tmp_path, monkeypatch):
     assert "was not tested" in " ".join(untested.cautions())
     with pytest.raises(ConfigError, match=r"raters.*reserved"):
         BOLD(raters={"regard": tested})
-
-
-def test_the_schema_knows_own_raters(tmp_path):
-    given = {"model": "fake", "rubric": RUBRIC, "quantities": {"rudeness": "rude"}, "labelled": "l.csv"}
-    file = {"kind": "texts", "data": "p.csv", "scorers": {"manners": given}}
-    jsonschema.validate(file, suite_schema())
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({**file, "scorers": {"manners": {**given, "rubric": {"question": "x"}}}}, suite_schema())

@@ -91,12 +91,6 @@ def test_a_small_group_does_not_leave_the_whole_undecided(tmp_path):
     assert {dict(where).get("group") for _, where in found} == {None, "a", "b", "c"}
 
 
-def test_a_context_stands_before_both_sentences(tmp_path):
-    (tmp_path / "a.csv").write_text("context,stereotype,counterpart\nWe met.,They lied.,They left.\n", "utf-8")
-    (item,) = from_file(tmp_path / "a.csv").items()
-    assert (item.request.prompt, item.request.continuations) == ("We met.", (" They lied.", " They left."))
-
-
 def test_declared_strata_primary_and_neutral_are_used(tmp_path):
     (tmp_path / "a.csv").write_text(
         "stereotype,counterpart,faith,town\n"
@@ -119,17 +113,6 @@ def test_declared_strata_primary_and_neutral_are_used(tmp_path):
     )
 
 
-def test_a_pair_written_often_is_one_level(tmp_path):
-    pairs = [
-        f"Reds {n} lie.,Blues {n} lie." if turn % 2 else f"Blues {n} lie.,Reds {n} lie."
-        for turn in range(30)
-        for n in range(6)
-    ]
-    (tmp_path / "p.csv").write_text("stereotype,counterpart\n" + "\n".join(pairs) + "\n", "utf-8")
-    suite = from_file(tmp_path / "p.csv", repeated=True)
-    assert len({one.factors["pair"] for one in suite.sets}) == 6
-
-
 def test_no_space_follows_a_context_in_a_script_without_spaces(tmp_path):
     rows = "context,stereotype,counterpart\n那位护士下班了。,她回家。,他回家。\nWe met.,They lied.,They left.\n"
     (tmp_path / "a.csv").write_text(rows, "utf-8")
@@ -138,28 +121,12 @@ def test_no_space_follows_a_context_in_a_script_without_spaces(tmp_path):
     assert english.request.continuations == (" They lied.", " They left.")
 
 
-def test_a_table_asks_the_same_whatever_ends_its_lines(tmp_path):
-    rows = 'stereotype,counterpart\n"Reds lie.\nOften.","Blues lie.\nOften."\n'
-    asked = []
-    for name, end in (("a", "\n"), ("b", "\r\n"), ("c", "\r")):
-        (tmp_path / f"{name}.csv").write_bytes(rows.replace("\n", end).encode())
-        asked.append([item.request for item in from_file(tmp_path / f"{name}.csv").items()])
-    assert asked[0] == asked[1] == asked[2]
-    assert asked[0][0].continuations[0] == "Reds lie.\nOften."
-
-
 @pytest.mark.parametrize(
     "counterpart", ["The nurse was late", "the  nurse was late.", "THE NURSE was late!", "The nurse\u00a0was late."]
 )
 def test_a_pair_that_differs_in_no_word_is_refused(counterpart, tmp_path):
     (tmp_path / "p.csv").write_text(f'stereotype,counterpart\nThe nurse was late.,"{counterpart}"\n', "utf-8")
     with pytest.raises(ConfigError, match=r"p\.csv:2: counterpart.*the same as the stereotype in every word"):
-        from_file(tmp_path / "p.csv")
-
-
-def test_a_row_that_repeats_another_but_for_case_and_spaces_is_refused(tmp_path):
-    (tmp_path / "p.csv").write_text("stereotype,counterpart\nTall a.,Short a.\ntall  a,short a\n", "utf-8")
-    with pytest.raises(ConfigError, match=r"p\.csv:3: stereotype.*the same two sentences as in p\.csv:2"):
         from_file(tmp_path / "p.csv")
 
 

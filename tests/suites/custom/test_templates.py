@@ -7,7 +7,6 @@ from statistics import fmean
 
 import pytest
 
-from backends.errors import ConfigError
 from suites import from_file
 from tests.suites.benchmarks.invented import figures, value
 
@@ -244,33 +243,6 @@ def with_fillers(fillers):
     return STRATA.replace("[groups]", f"fillers = [{', '.join(fillers)}]\n[groups]", 1)
 
 
-def test_a_declared_stratum_weighs_the_stereotype_gap_too(tmp_path):
-    """Sector x: 10 + 10 fillers with a gap of 0.8; y: 5 + 5 with −0.1; z has neutral fillers alone."""
-    of = {"x": (10, 0.8), "y": (5, -0.1)}
-    fillers = [
-        filler(sector, n, group) for sector, (n_of, _) in of.items() for group in ("women", "men") for n in range(n_of)
-    ]
-    fillers += [filler("z", n, "") for n in range(4)]
-
-    def answer(prompt, text):
-        if prompt == "...":
-            return math.log(0.5)
-        word = next(part for part in prompt.split() if part[0] in "xyz" and part[1:2].isdigit())
-        gap = 0.0 if word[0] == "z" else of[word[0]][1] * (1 if word.endswith("w") else -1)
-        return math.log(0.5 * (1 + gap * (1 if text.strip() == "she" else -1)))
-
-    found = figures(suite_of(tmp_path, with_fillers(fillers)), answer)
-    assert value(found, "stereotype_gap") == pytest.approx((0.8 - 0.1) / 2)
-    assert value(found, "stereotype_gap", sector="x") == pytest.approx(0.8)
-    assert value(found, "stereotype_gap", sector="y") == pytest.approx(-0.1)
-
-
-def test_a_stratum_of_one_stereotype_is_refused(tmp_path):
-    fillers = [filler("x", n, "women") for n in range(5)] + [filler("y", n, "men") for n in range(5)]
-    with pytest.raises(ConfigError, match=r"own\.toml:6: stratum.*level 'x' is stereotyped with 'men'.*`by`"):
-        suite_of(tmp_path, with_fillers(fillers))
-
-
 def test_a_level_of_one_stereotype_has_no_gap_of_its_own(tmp_path):
     """A model that says "she" everywhere has no stereotype: of such a level the gap would be that preference."""
     fillers = [filler("x", n, "women") for n in range(5)] + [filler("y", n, "men") for n in range(5)]
@@ -290,19 +262,9 @@ def test_a_single_stereotype_is_told(tmp_path):
     assert not [said for said in suite_of(tmp_path, THREE).cautions() if "have the same" in said]
 
 
-def test_a_second_slot_in_a_template_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match=r"own\.toml:4.*\[CITY\] would be asked as it stands"):
-        suite_of(tmp_path, THREE.replace('"My [JOB] was"', '"My [JOB] in [CITY] was"'))
-
-
 def test_the_planted_bias_follows_the_primary_contrast(tmp_path):
     """In THREE a nurse is stereotyped with women, a guard with men; the contrast favours women everywhere."""
     suite = suite_of(tmp_path, THREE.replace('slot = "job"', 'slot = "job"\nprimary = ["women_against_men"]'))
     for item in asked(suite):
         shares = suite.read(item, suite.planted(item, 0.9, 0)).values
         assert shares["p_women"].value > 0.7
-
-
-def test_a_report_names_both_sides_of_a_contrast(tmp_path):
-    suite = suite_of(tmp_path, THREE)
-    assert suite.meanings["women_against_men"].above.endswith(", women gets {points} more than men")

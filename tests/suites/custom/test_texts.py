@@ -78,13 +78,6 @@ def test_draws_of_a_prompt_have_seeds_of_their_own(tmp_path):
     assert {request.sampling.temperature for request in requests} == {0.8}
 
 
-def test_words_of_a_script_without_spaces_are_found(tmp_path):
-    head = HEAD.replace('["loud", "a noise"]', '["吵"]')
-    head = head.replace("[readings]", 'match = "anywhere"\n[readings]')
-    found = figures(suite_of(tmp_path, head), lambda prompt, text: 0.0, lambda prompt: "他们很吵。")
-    assert value(found, "loud", kind="text", group="reds") == 1
-
-
 def test_a_language_model_reads_the_texts_by_a_rubric(tmp_path):
     head = HEAD.replace("[readings]", '[scorers]\ntoxicity = {model = "fake", answer = "text"}\n[readings]')
     suite = suite_of(tmp_path, head)
@@ -124,13 +117,6 @@ def test_words_end_where_readers_end_them(tmp_path, reading, text, found):
     assert value(seen, "loud", kind="text", group="reds") == found
 
 
-def test_readings_that_miss_joined_articles_are_told(tmp_path):
-    of = {
-        said: suite_of(tmp_path, HEAD.replace('["loud", "a noise"]', said)).cautions() for said in ('["لص"]', '["x"]')
-    }
-    assert [any("articles" in one for one in cautions) for cautions in of.values()] == [True, False]
-
-
 def test_a_level_about_one_group_has_no_figure_of_the_other(tmp_path):
     prompts = "prompt,group,topic\n" + "".join(
         f"{group} {n} at {topic} are,{group},{topic}\n"
@@ -166,18 +152,6 @@ def test_missing_texts_bound_a_contrast_by_hand(tmp_path):
     assert gap.value == sign
     assert sorted(abs(end) for end in (gap.bound_low, gap.bound_high)) == pytest.approx([32 / 40, 1.0])
     assert -1 <= gap.low <= gap.high <= 1
-
-
-def test_completions_of_one_prompt_are_draws_of_one_level(tmp_path):
-    rows = "".join(
-        f"{group} at the {trade} are,{group},loud\n"
-        for _ in range(40)
-        for group in ("reds", "blues")
-        for trade in "abcdefgh"
-    )
-    suite = suite_of(tmp_path, HEAD.partition("[contrasts")[0], f"prompt,group,completion\n{rows}")
-    assert len(suite.openings) == 640
-    assert len({one.factors["prompt"] for one in suite.openings}) == 16
 
 
 async def test_draws_of_a_recorded_model_are_its_completions(tmp_path):

@@ -1,11 +1,8 @@
 import itertools
-import math
 
 import numpy as np
 import pytest
 
-from backends.base import ContinuationScore, ScoreResponse
-from backends.stand_ins.fake import FakeBackend, PlantedBias
 from suites import DebiasingPositions
 from suites.base import Row
 from suites.common.expressions import GROUPS
@@ -34,10 +31,6 @@ def test_planted_effects_and_attenuation_come_back():
         assert figure(found, "effect_attenuation_p_diverse", **here, under="with_dialogue").value == pytest.approx(
             -0.05
         )
-        # by hand: the lean falls from 0.6/0.9 to 0.3/0.8; mass to diverse takes 0.1 · their mean off the gap
-        via_diverse = -0.1 * (0.6 / 0.9 + 0.3 / 0.8) / 2
-        assert figure(found, "effect_via_diverse", **at_best).value == pytest.approx(via_diverse, abs=1e-9)
-        assert figure(found, "effect_via_balance", **at_best).value == pytest.approx(-0.3 - via_diverse, abs=1e-9)
         degree = {"bias": bias, "position": "without_dialogue", "degree": "high", "versus": versus}
         assert figure(found, "effect", **degree).value == pytest.approx(-0.3, abs=1e-9)
     for bias in ("explicit", "implicit"):
@@ -59,36 +52,6 @@ def test_against_the_placebo_only_what_the_words_do_is_left():
     assert figure(found, "effect", **here, instruction=1, versus="none").value == pytest.approx(-0.3, abs=1e-9)
     assert figure(found, "effect", **here, instruction=1, versus="placebo").value == pytest.approx(-0.2, abs=1e-9)
     assert figure(found, "placebo_effect", **here, placebo=1, versus="none").value == pytest.approx(-0.1, abs=1e-9)
-
-
-async def test_a_planted_backend_is_read_like_a_real_one():
-    """The whole design through the fake model's own interface."""
-    suite = DebiasingPositions()
-
-    def groups(prompt):
-        share = 0.4 if "no bias regarding gender" in prompt else 0.1
-        return {"male": 0.6 * (1 - share), "female": 0.4 * (1 - share), "diverse": share}
-
-    def words(prompt):
-        task = next(t for t in suite.tasks.values() if prompt.endswith(t.template.raw().split("[JOB]")[-1]))
-        return task.expressions
-
-    planted = PlantedBias(groups, words, coverage=0.7)
-    backend = FakeBackend(score=lambda p, c: 0.5 if len(suite.references) and c in references else planted(p, c))
-    references = {f" {continuation}" for _, continuation in suite.references}
-    items = list(suite.items())
-    answers = await backend.run([i.request for i in items])
-    found = figures(suite, suite.derive([suite.read(i, a) for i, a in zip(items, answers, strict=True)]))
-    for bias, position in itertools.product(
-        ("explicit", "implicit"), ("without_dialogue", "with_dialogue", "repeated")
-    ):
-        here = {"bias": bias, "position": position}
-        for i in range(1, 7):
-            effect = figure(found, "effect_p_diverse", **here, instruction=i, versus="placebo")
-            assert effect.value == pytest.approx(0.3 if i == 1 else 0.0, abs=1e-9)
-        average = figure(found, "p_diverse", **here, dominated_by="female", abstraction="high")
-        assert average.value == pytest.approx(0.25, abs=1e-9)
-        assert average.probability_mass == pytest.approx(0.7, abs=1e-9)
 
 
 def test_a_missing_answer_removes_exactly_its_pairs():
@@ -118,19 +81,6 @@ def test_a_missing_answer_removes_exactly_its_pairs():
     assert (with_prompt.missing, with_prompt.n_items) == (0, 60)
 
 
-def test_attenuation_is_missing_without_its_baseline():
-    suite = DebiasingPositions(prompts=[PROMPT], positions=["without_dialogue", "with_dialogue"], placebo=False)
-    rows = []
-    for item in suite.items():
-        if item.id == "without_dialogue/1/task-3/pilot":
-            rows.append(Row(item.id, item.factors, {}, "timeout"))
-        else:
-            rows.append(suite.read(item, scored(item, suite, shares_of(0.5, 0.1, item.factors["dominated_by"]))))
-    found = figures(suite, suite.derive(rows))
-    lost = figure(found, "effect_attenuation", bias="implicit", under="with_dialogue", instruction=1, versus="none")
-    assert (lost.missing, lost.n_items) == (1, 119)
-
-
 def test_side_effects_are_the_raw_mass_and_a_neutral_text():
     suite = DebiasingPositions(prompts=[PROMPT], positions=["without_dialogue"])
     rows = []
@@ -145,22 +95,3 @@ def test_side_effects_are_the_raw_mass_and_a_neutral_text():
     moved = np.mean(0.2 ** (1 / words) - 0.5 ** (1 / words))
     assert figure(found, "effect_reference_text", bias="reference", **here).value == pytest.approx(moved, abs=1e-9)
     assert figure(found, "effect", bias="explicit", **here).value == pytest.approx(0, abs=1e-9)
-
-
-def test_effects_of_bounded_answers_are_bounded():
-    suite = DebiasingPositions(prompts=[PROMPT], positions=["without_dialogue"], occupations=[
-        {"occupation": "nurse", "female_share": 0.9}
-    ])  # fmt: skip
-    rows = []
-    for item in suite.items():
-        if item.factors["bias"] != "implicit":
-            continue
-        known = [math.log(p) for p in (0.1, 0.1, 0.2, 0.1, 0.1)]
-        last = ContinuationScore(None, None, math.log(0.1), "bounded")
-        rows.append(suite.read(item, ScoreResponse((*(ContinuationScore(x, x, x) for x in known), last))))
-    effect = next(r for r in suite.derive(rows) if r.factors.get("versus") == "placebo")
-    gap = (0.1 / 0.7, 0.1 / 0.6)
-    assert effect.values["effect"].value is None
-    assert (effect.values["effect"].low, effect.values["effect"].high) == pytest.approx(
-        (gap[0] - gap[1], gap[1] - gap[0])
-    )

@@ -2,7 +2,6 @@ import pytest
 
 from suites import DebiasingPositions
 from suites.common.data_files import load
-from tests.suites.debiasing.planted import PROMPT
 from tests.suites.items import by_id
 
 LOADED = {
@@ -35,11 +34,6 @@ def test_expressions_are_those_of_the_task_in_both_cases():
     assert set(items["without_dialogue/none/task-4/nurse"].request.continuations) == {
         " Him", " him", " Her", " her", " Them", " them",
     }  # fmt: skip
-
-
-def test_an_own_debiasing_prompt_may_be_a_table():
-    mine = {"id": 1, "text": PROMPT.text, "abstraction": "high", "placebo": PROMPT.placebo}
-    assert DebiasingPositions(prompts=[mine]).prompts == (PROMPT,)
 
 
 @pytest.mark.parametrize("design", ["paper", "occugender"])

@@ -1,13 +1,9 @@
-import json
-
 import pytest
 
 from backends.base import Message
-from backends.errors import ConfigError
 from suites import DebiasingPositions
 from suites.common.task_prompt import TaskPrompt, joined
 from suites.debiasing.positions import POSITIONS, Dialogue, Position
-from tests.suites.debiasing.planted import own
 from tests.suites.items import by_id
 
 
@@ -100,12 +96,6 @@ def test_a_whole_answer_is_asked_to_begin_so_at_each_position():
         assert first.continuations[0] == "Male"
 
 
-def test_an_own_position_may_not_begin_a_whole_answer():
-    own = Position("own", lambda task, text, *_: task.turns(text), formats=("chat_whole",))
-    with pytest.raises(ConfigError, match="begins the answer, which is to be asked for"):
-        DebiasingPositions(positions=["without_dialogue", own], prompt_format="chat_whole")
-
-
 def test_an_own_dialogue_comes_before_the_question():
     mine = {"opening": "Let us talk.", "turns": [["Hello?", "Hello."]]}
     suite = DebiasingPositions(dialogue=mine)
@@ -116,18 +106,3 @@ def test_an_own_dialogue_comes_before_the_question():
     assert (
         suite.signature() == DebiasingPositions(dialogue=Dialogue("Let us talk.", (("Hello?", "Hello."),))).signature()
     )
-
-
-def test_a_position_with_other_prompts_changes_the_signature():
-    def signature(build):
-        return json.dumps(DebiasingPositions(positions=[own(build)]).signature())
-
-    plain = signature(lambda task, text, *_: task.raw(text))
-    assert plain == signature(lambda task, text, *_: task.raw(text))
-    assert plain != signature(lambda task, text, *_: task.raw(text) if text else "Well. " + task.raw())
-    assert plain != signature(lambda task, text, *_: task.raw(text) + ("" if task.start else " "))
-
-
-def test_positions_that_may_coincide_are_a_caution():
-    assert DebiasingPositions().cautions() == []
-    assert "same prompt" in DebiasingPositions(prompt_format="chat").cautions()[0]

@@ -72,15 +72,3 @@ def test_one_spelling_of_each_pronoun_is_scored():
 def test_as_released_refuses_what_it_fixes(name, value):
     with pytest.raises(ConfigError, match=name):
         DebiasingPositions(**{name: value}, variant="as_released")
-
-
-def test_the_released_dialogue_can_be_asked_for_by_name():
-    prompt = by_id(DebiasingPositions(dialogue="released"))["with_dialogue/3/task-2/nurse"].request.prompt
-    assert prompt == f"{HUMANS} {THIRD}\n\n{TURNS}Q: {TALK}"
-
-
-def test_defaults_keep_their_signature():
-    """Fingerprint of the default design as it was before the variants came."""
-    signature = DebiasingPositions().signature()
-    assert "variant" not in signature
-    assert signature["token_aggregation"] == "product"

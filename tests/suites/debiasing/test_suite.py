@@ -1,4 +1,3 @@
-import itertools
 from collections import Counter
 
 import pytest
@@ -17,22 +16,6 @@ def test_the_papers_design_is_complete():
         "with_dialogue": 1120,
         "repeated": 1120,
     }
-
-
-def test_the_same_design_over_occugenders_ten_templates():
-    items = [i for i in DebiasingPositions("occugender").items() if i.factors["bias"] != "reference"]
-    assert len(items) == 10 * 13 * 3 * 40
-    assert {i.factors["template"] for i in items} == {
-        f"{b}-{n:02d}" for b in ("explicit", "implicit") for n in range(1, 6)
-    }
-    assert {len(i.request.continuations) for i in items} == {26, 6}
-
-
-def test_items_of_one_text_follow_each_other():
-    blocks = [key for key, _ in itertools.groupby(
-        DebiasingPositions().items(), key=lambda i: (i.factors["position"], i.factors["debiasing"])
-    )]  # fmt: skip
-    assert len(blocks) == len(set(blocks)) == 3 * 13
 
 
 def test_turns_and_shares_may_be_tables():
@@ -54,14 +37,11 @@ def test_turns_and_shares_may_be_tables():
         ({"positions": ["nowhere"]}, "positions"),
         ({"positions": ["system"]}, "positions"),
         ({"positions": ["repeated", "repeated"]}, "positions"),
-        ({"prompts": []}, "prompts"),
         ({"prompts": [PROMPT, PROMPT]}, "prompts"),
         ({"prompts": [{"id": 1, "text": "Be fair."}]}, r"prompts\[0\]"),
         ({"prompts": [DebiasingPrompt(1, "Be fair to all.", "high", placebo="Look up.")]}, r"prompts\[0\].placebo"),
         ({"prompts": [DebiasingPrompt(1, "Be fair.", None)]}, r"prompts\[0\].abstraction = None"),
-        ({"prompts": [DebiasingPrompt("a", "Be fair.", "high")]}, r"prompts\[0\].id = 'a'"),
         ({"prompts": [DebiasingPrompt(1, " Be fair.", "high")]}, r"prompts\[0\].text"),
-        ({"prompts": [DebiasingPrompt(1, None, "high")]}, r"prompts\[0\].text"),
         ({"prompts": [DebiasingPrompt(1, "Be fair.", "high", "Be fair.")]}, "the same as its prompt"),
         (
             {"prompts": [{"id": 1, "text": "Be fair.", "abstraction": "high", "placebo": 3}]},
@@ -75,25 +55,16 @@ def test_turns_and_shares_may_be_tables():
             "contains a text where there should be none",
         ),
         ({"positions": [own(lambda task, text, *_: task.raw())]}, "leaves the debiasing text out"),
-        ({"positions": [own(lambda task, text, *_: task.turns(text))]}, "builds something other than a text"),
-        ({"positions": [own(lambda task, text, *_: None)]}, "builds something other than a text"),
         ({"positions": [own(lambda task, text, *_: task.raw(text), "")]}, "not a name"),
         (
             {"positions": [own(lambda task, text, *_: task.raw(text), "with_dialogue")]},
             "is the name of a built-in position",
         ),
-        (
-            {"prompt_format": "chat", "positions": [own(lambda task, text, *_: task.raw(text))]},
-            "builds something other than a tuple of messages",
-        ),
         ({"dialogue": {"opening": "Hi.", "turns": [1]}}, r"dialogue.turns\[0\] = 1"),
         ({"dialogue": {"opening": "Hi.", "turns": [["a ", "b"]]}}, r"dialogue.turns\[0\]\[0\] = 'a '"),
         ({"occupations": [{"occupation": "nurse", "female_share": 0.1, "dominated_by": "female"}]}, "contradicts"),
         ({"occupations": [{"occupation": "nurse", "female_share": 0.1, "male_share": 0.2}]}, "does not add up to 1"),
-        ({"dialogue": {"opening": "Hi."}}, "dialogue"),
-        ({"dialogue": {"opening": "Hi.", "turns": [["alone"]]}}, "dialogue.turns"),
         ({"article": "some"}, "article"),
-        ({"occupations": ["nurse"]}, "occupations"),
     ],
 )
 def test_an_option_that_cannot_be_used_is_named(options, field):

@@ -51,19 +51,6 @@ def test_three_groups_equal_a_hand_computation():
     assert contrast.spec.limits == (-1.0, 1.0)
 
 
-def test_two_groups_have_their_difference_unasked():
-    two = {group: GROUPS[group] for group in ("muslim", "jewish")}
-    assert "bias_pair_ratio_muslim_minus_jewish" in {spec.measure for spec in suite(groups=two).measures(())}
-
-
-def test_papers_groups_may_have_contrasts():
-    asked = GenderPair(contrasts={"binary": {"of": "neither"}}, toxicity=None, regard=None)
-    plain = GenderPair(toxicity=None, regard=None)
-    more = {spec.measure for spec in asked.measures(())} - {spec.measure for spec in plain.measures(())}
-    assert more == {"bias_pair_ratio_binary"}
-    assert "between groups" not in str(plain.signature())
-
-
 def test_pairs_of_each_group_go_with_it_alone():
     pairs = {"muslim": PAIRS[:1], "jewish": PAIRS[1:], "hindu": PAIRS}
     found = {(i.factors["group"], i.factors["pair"]) for i in suite(pairs=pairs).items()}
@@ -78,18 +65,6 @@ def test_form_and_separator_make_the_raw_prompt():
     assert item.request.prompt.endswith("\nAnswer:")
     (follow_up, _) = asked.most_follow_ups(item)
     assert follow_up.request.prompt == item.request.prompt + " {"
-
-
-def test_signatures_differ_with_what_is_asked():
-    options = [
-        {},
-        {"groups": {**GROUPS, "jewish": ["Jew"]}},
-        {"pairs": PAIRS[:2]},
-        {"form": "{question}"},
-        {"separator": " "},
-        {"contrasts": {"m": {"of": "muslim"}}},
-    ]
-    assert len({str(suite(**given).signature()) for given in options}) == len(options)
 
 
 @pytest.mark.parametrize(

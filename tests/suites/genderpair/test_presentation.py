@@ -19,12 +19,6 @@ def stand_in(monkeypatch):
     monkeypatch.setattr("suites.genderpair.pairs.PUBLISHED_CONTENT", PUBLISHED.content_sha256)
 
 
-def test_the_embedded_scorers_say_what_they_are():
-    titles = {column.group for table in GenderPair().tables() for column in table.columns}
-    assert any("VADER sentiment, not regard" in title for title in titles)
-    assert any("not hate" in title for title in titles)
-
-
 def test_the_papers_standard_deviations_are_population_ones():
     population, sample = 0, 0
     for entry in load("published_results").content["genderpair"]["models"]:
@@ -61,25 +55,3 @@ def test_cautions_state_how_published_figures_and_pairs_differ():
     assert "group male: 2 descriptors, the paper has 83" in counts
     assert "slurs" in slurs
     assert any("declines the task counts in toxicity" in said for said in suite(toxicity="profanity").cautions())
-
-
-def test_several_structures_have_figures_of_their_own():
-    def of_structures(**options):
-        specs = suite(toxicity="profanity", regard="vader", **options).measures([])
-        return {(s.measure, s.where["structure"]) for s in specs if "structure" in s.where}
-
-    assert of_structures() == set()
-    measures = ("position_effect", "toxicity", "regard_negative", "regard_neutral", "regard_positive")
-    expected = {(m, structure) for m in measures for structure in ("paper", "brackets")}
-    assert of_structures(structures=("paper", "brackets")) == expected, "the ratio is in the details, made from rows"
-
-
-def test_every_published_figure_and_table_column_meets_a_measure():
-    paper = GenderPair(pairs=PUBLISHED, toxicity="paper", regard="paper")
-    assert paper.published()
-    specs = {(s.measure, tuple(sorted(s.where.items()))) for s in paper.measures([])}
-    for figure in paper.published():
-        assert (figure.measure, tuple(sorted(figure.where.items()))) in specs
-    for table in paper.tables():
-        for column in table.columns:
-            assert (column.measure, tuple(sorted(column.where.items()))) in specs

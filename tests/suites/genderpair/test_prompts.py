@@ -2,8 +2,7 @@
 
 import pytest
 
-from suites.genderpair.pairs import Pair
-from suites.genderpair.prompts import prompt_text
+from suites.genderpair.pairs import Pair, prompt_text
 
 
 def test_the_prompts_are_the_papers_examples():

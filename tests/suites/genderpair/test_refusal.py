@@ -2,7 +2,7 @@
 
 import pytest
 
-from suites.genderpair.refusal import is_refusal
+from suites.genderpair.reading import is_refusal
 
 REFUSALS = [
     ("I'd prefer not to.", True),

@@ -41,25 +41,6 @@ def test_taking_what_stands_first_is_position_not_bias():
     assert value(found, "bias_pair_ratio_balanced", kind="contrast") == 0.5
 
 
-def test_counted_figures_are_shares_and_scores_are_not():
-    scored = suite(toxicity=planted_scorer())
-    derived = scored.derive(rows_of(scored, lambda item: biased(item), classify=lambda text: {"bad": 0.3, "good": 0.7}))
-    units = {}
-    for spec in scored.measures(derived):
-        units.setdefault(spec.measure, set()).add(spec.unit)
-    counted = {m for m in units if (m.startswith("bias_pair_ratio") and not m.endswith("_sd")) or m.endswith("_share")}
-    assert len(counted) == 8
-    assert {unit for measure in counted for unit in units[measure]} == {"share"}
-    assert units["toxicity"] == {"probability"}
-
-
-def test_a_ratio_of_one_half_in_every_contrast_has_an_interval():
-    found = figures(suite(), lambda item: f"{{{biased(item) if item.factors['configuration'] % 2 else anti(item)}}}")
-    balanced = found["bias_pair_ratio_balanced", (("kind", "contrast"),)]
-    assert balanced.value == 0.5
-    assert balanced.low is None or balanced.low < 0.5 < balanced.high
-
-
 def test_one_refused_order_leaves_the_balanced_ratio_missing():
     def text(item):  # refuses whenever the biased descriptor stands first, else picks it
         return "I cannot write this." if item.factors["configuration"] % 2 else f"{{{biased(item)}}}"
@@ -153,12 +134,6 @@ def test_a_word_without_a_scored_token_counts_as_anti_biased():
         assert read_bare_words(*pair).value == 0  # the authors' comparison with NaN is False
 
 
-def test_bare_words_that_are_only_bounded_leave_the_pick_open():
-    bounded = ContinuationScore(None, None, -1.0, "bounded")
-    found = read_bare_words(bounded, score(-2.0))
-    assert (found.value, found.low, found.high) == (None, 0, 1)
-
-
 def test_repeats_have_the_standard_deviation_of_their_means():
     def text(item):
         return f"{{{biased(item) if item.factors['repeat'] == 0 else anti(item)}}}"
@@ -166,27 +141,6 @@ def test_repeats_have_the_standard_deviation_of_their_means():
     found = figures(suite(repeats=2, sampling={"temperature": 1.0}), text)
     expected = statistics.stdev([1, 0])
     assert value(found, "bias_pair_ratio_repeat_sd", kind="repeats", group="male") == pytest.approx(expected)
-
-
-def test_every_row_leads_back_to_its_texts_and_scores():
-    scored = suite(toxicity=planted_scorer())
-    asked = rows_of(
-        scored, lambda item: f"The {item.factors['target']} smiled.", classify=lambda text: {"bad": len(text) / 100}
-    )
-    derived = {row.item_id: row for row in scored.derive(asked) if not row.item_id.startswith("spread/")}
-    assert {item for row in derived.values() for item in row.items} == {row.item_id for row in asked}
-    text = next(item.id for item in scored.items() if item.factors["group"] == "male")
-    assert derived[text].items == (text, f"{text}#preference")
-    assert derived[f"{text}#answer"].items == (text, f"{text}#preference", f"{text}#bare")
-    contrast = next(row for row in derived.values() if row.factors["kind"] == "contrast" and text in row.items)
-    assert contrast.items == (text, text.replace("/1/r0", "/2/r0"))
-
-
-def test_a_deviation_counts_missing_rows_of_its_own_quantity():
-    scored = suite(toxicity=planted_scorer("hate"))
-    found = figures(scored, lambda item: f"It was {{{biased(item)}}}.", classify=lambda text: {"bad": 0.5})
-    counted = {measure: (m.n_items, m.missing) for (measure, _), m in found.items() if measure.endswith("_sd")}
-    assert counted == {"bias_pair_ratio_sd": (1, 0), "toxicity_sd": (0, 1)}
 
 
 def test_a_scorer_without_the_label_is_unreadable_not_zero():
@@ -215,20 +169,3 @@ def test_a_text_that_was_refused_or_is_empty_has_any_score():
     assert found.value == pytest.approx(0.1)
     assert found.missing == 2
     assert found.bound_high == pytest.approx(0.1 + 2 * 0.9 / len(texts))
-
-
-def test_a_scorer_that_dislikes_a_word_shows_on_the_labelled_texts():
-    scored = suite(toxicity=planted_scorer())
-    found = figures(
-        scored,
-        lambda item: "All is well.",
-        classify=lambda text: {"bad": 0.9 if "woman" in text else 0.1, "good": 0.5},
-    )
-    gaps = [m for (measure, _), m in found.items() if measure == "rater_swap_gap" and not m.spec.is_subgroup]
-    by_pair = {m.where["pair"]: m.value for m in gaps}
-    assert by_pair["female minus male"] == pytest.approx(0.8)
-    assert by_pair["male minus neither"] == pytest.approx(0.0)
-    assert value(found, "toxicity", kind="toxicity", group="male") == pytest.approx(0.1), (
-        "its labels count all the same"
-    )
-    assert not any(m == "rater_swap_gap" for m, _ in figures(suite(audit_scorers=False), lambda item: "x"))

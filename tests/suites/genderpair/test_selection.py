@@ -2,7 +2,7 @@
 
 import pytest
 
-from suites.genderpair.selection import LONGEST, marked_choice, released_rule
+from suites.genderpair.reading import LONGEST, marked_choice, released_rule
 
 
 def choice(text, biased="lazy", anti="diligent", *, target="man", marks=("{", "}")):

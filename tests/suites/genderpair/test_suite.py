@@ -16,8 +16,7 @@ from backends.errors import ConfigError
 from backends.stand_ins.fake import FakeBackend
 from suites.common.text_scorer import TextScorer
 from suites.genderpair import GenderPair
-from suites.genderpair.pairs import Pair
-from suites.genderpair.prompts import prompt_text
+from suites.genderpair.pairs import Pair, prompt_text
 from tests.suites.genderpair.planted import suite
 
 DATA = Path(__file__).parents[4] / "shared" / "data" / "genderpair"
@@ -59,19 +58,6 @@ def test_a_limited_run_is_balanced_and_keeps_both_orders():
     assert set(orders.values()) == {2}
 
 
-@pytest.mark.parametrize(
-    "options", [{"repeats": 10, "sampling": {"temperature": 1.0}}, {"structures": ("paper", "reworded", "brackets")}]
-)
-def test_a_limited_run_of_repeats_or_structures_keeps_every_cell(options):
-    many = GenderPair(toxicity=None, regard=None, **options)
-    chosen = Sample(list(many.items()), many.strata, 0, many.sampled_together).take(600)
-    counts = Counter((i.factors["group"], i.factors["aspect"], i.factors["configuration"]) for i in chosen)
-    assert len(counts) == 3 * 4 * 6
-    assert max(counts.values()) - min(counts.values()) <= 3
-    plain = GenderPair(toxicity=None, regard=None)
-    assert plain.sampled_together == GenderPair.sampled_together  # the sample of a plain run stays what it was
-
-
 def test_chat_prefills_the_mark_for_the_fallback():
     chat = suite(prompt_format="chat")
     item = next(chat.items())
@@ -80,13 +66,6 @@ def test_chat_prefills_the_mark_for_the_fallback():
     assert bare.request == ScoreRequest("", ("rude", "polite"), first_given=True)
     assert follow.request == ScoreRequest((*item.request.prompt, Message("assistant", "{")), ("rude}", "polite}"))
     assert chat.needs == {"generate", "score", "chat"}
-
-
-def test_every_prompt_and_repeat_has_its_own_draw():
-    drawn = suite(repeats=3, sampling={"temperature": 1.0})
-    requests = [item.request for item in drawn.items()]
-    assert len({(r.seed, r.repeat) for r in requests}) == len(requests)
-    assert [i.request for i in suite(repeats=3, sampling={"temperature": 1.0}, seed=1).items()] != requests
 
 
 @pytest.mark.parametrize(

@@ -71,27 +71,10 @@ def test_occupations_are_strong_stereotypes_weak_by_definition() -> None:
     )
 
 
-def test_a_folder_without_the_files_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"words\.bolukbasi .*holds no file .*json\. Put it there from https://raw"):
-        WordLists.bolukbasi(bolukbasi=tmp_path)
-
-
 def test_a_file_with_another_sha256_is_refused(tmp_path: Path) -> None:
     for file in FILES.values():
         (tmp_path / file.name).write_text("[]")
     with pytest.raises(ConfigError, match=r"its sha256 is 4f53cda1.*, not the published "):
-        WordLists.bolukbasi(bolukbasi=tmp_path)
-
-
-@needs_published
-def test_one_changed_byte_is_refused(tmp_path: Path) -> None:
-    for file in FILES.values():
-        data = bytearray((PUBLISHED / file.name).read_bytes())
-        (tmp_path / file.name).write_bytes(bytes(data))
-    assert WordLists.bolukbasi(bolukbasi=tmp_path) == WordLists.bolukbasi(bolukbasi=PUBLISHED)
-    data[100] ^= 1
-    (tmp_path / file.name).write_bytes(bytes(data))
-    with pytest.raises(ConfigError, match=f"{file.name}.*its sha256 is"):
         WordLists.bolukbasi(bolukbasi=tmp_path)
 
 
@@ -146,15 +129,6 @@ def test_published_occupations_carry_their_stereotypical_rating() -> None:
 def test_options_of_published_lists_are_checked_before_fetching(given: object, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         WordLists.from_config(given)  # type: ignore[arg-type]
-
-
-@needs_published
-def test_limits_from_a_config_choose_other_occupations() -> None:
-    lists = WordLists.from_config({"bolukbasi": str(PUBLISHED), "definitional": 0.1, "stereotypical": 0.8})
-    assert set(lists.female_occupations) == {
-        *("caretaker", "dancer", "homemaker", "librarian", "nurse", "registered nurse", "teacher")
-    }
-    assert lists.name == "bolukbasi(definitional<=0.1, stereotypical>=0.8)"
 
 
 @needs_published

@@ -102,16 +102,6 @@ def test_written_steps_of_any_group_are_read():
     assert [row.values[f"said:{word}"].value for word in listed] == [faith == "muslim" for faith in faith_of.values()]
 
 
-def test_no_two_groups_lists_have_one_name():
-    names = ("a", "a+occupations", "a.with.occupations")
-    groups = {name: [f"{name}-{n}" for n in range(10)] for name in names}
-    jobs = [{"occupation": f"{name}-job-{n}", "dominated_by": name} for name in names for n in range(10)]
-    questions = {"instruction": {name: f"How many {name}?" for name in names}}
-    asked = suite(n=2, groups=groups, stereotypes=(), occupations=jobs, wording=questions)
-    assert len({item.factors["test_set"] for item in asked.items() if not item.is_control}) == 2 * len(names)
-    assert len({item.id for item in asked.items()}) == len([*asked.items()])
-
-
 def test_few_shot_examples_name_words_by_group():
     examples = [{"words": {"muslim": ["imam"], "hindu": ["pandit", "guru"]}, "occupations": ["baker"]}]
     wording = {"instruction": QUESTIONS, "examples": dict.fromkeys(ASKED, examples)}
@@ -128,22 +118,6 @@ def test_form_and_separator_make_the_raw_prompt():
     assert not first.request.continuations[0].startswith(" ")
     written = suite(n=1, form="Q: {question}\nA: {start}", mode="generation")
     assert next(iter(written.items())).request.sampling.stop == ("\n\nQ: How many are about Islam?",)
-
-
-def test_papers_groups_take_contrasts_and_form():
-    asked = MGBR(n=2, contrasts={"gap": {"of": "female", "against": "male"}}, form="Q: {question}\nA: {start}")
-    assert "bias_score_gap" in {spec.measure for spec in asked.measures(())}
-    assert not asked.published()
-    assert asked.signature()["form"]
-
-
-def test_a_reports_tables_and_charts_are_of_the_groups():
-    asked = suite()
-    columns = [column for table in asked.tables() for column in table.columns]
-    assert {"group": "muslim"}.items() <= {**columns[0].where}.items()
-    assert {chart.facet for chart in asked.charts()} == {"group", "condition"}
-    assert asked.strata == ("group",)
-    assert MGBR(n=1).strata == ("gender",)
 
 
 @pytest.mark.parametrize(

@@ -99,10 +99,6 @@ def test_verdicts_are_read_in_the_steps_own_form_with_free_marks() -> None:
     )
 
 
-def test_a_word_called_masculine_is_not_feminine() -> None:
-    assert read("king is a masculine word.\nmother is a feminine word.").verdicts == {"king": False, "mother": True}
-
-
 def test_the_male_question_reads_masculine_as_yes() -> None:
     text = "king is a masculine word.\nmother is not a masculine word.\ndental assistant is a feminine word."
     assert read(text, gender="male").verdicts == {"king": True, "mother": False, "dental assistant": False}

@@ -10,7 +10,6 @@ import pytest
 from suites import MGBR
 from tests.suites.mgbr.planted import (
     counts_only,
-    noisy,
     rows_of,
 )
 
@@ -48,27 +47,6 @@ def test_a_scale_that_mixes_stereotypes_states_no_direction(
     else:
         assert f"above 0 for occupations stereotyped {rising}" in note
         assert note.startswith(caption)
-
-
-def test_tables_and_charts_name_measures_that_exist() -> None:
-    suite = MGBR(n=12)
-    specs = list(suite.measures(rows_of(suite, noisy(1))))
-    assert {s.measure for s in specs if s.contrast} == {"accuracy_change", "bias_change"}
-    figures = {(s.measure, *sorted(s.where.items())) for s in specs}
-    for table in suite.tables():
-        for _, row in table.rows or (("", {}),):
-            for column in table.columns:
-                assert (column.measure, *sorted({**row, **column.where}.items())) in figures
-    for chart in suite.charts():
-        keys = {*chart.where, *(k for k in (chart.by, chart.facet) if k)}
-        drawn = [
-            s
-            for s in specs
-            if s.measure in chart.measures
-            and set(s.where) == keys
-            and all(s.where[k] == v for k, v in chart.where.items())
-        ]
-        assert len(drawn) > 1, chart.title
 
 
 def test_published_figures_are_the_papers_and_fall_on_measures() -> None:

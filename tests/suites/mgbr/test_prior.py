@@ -10,7 +10,7 @@ import pytest
 from backends.base import ContinuationScore, Message, ScoreRequest, ScoreResponse
 from suites import MGBR
 from suites.base import IdentifiedInterval, Row
-from tests.suites.mgbr.planted import MEN, WOMEN, bounded, counts_only, figure, lists_of, mean, rows_of, score
+from tests.suites.mgbr.planted import bounded, figure, lists_of, score
 
 
 def answered(
@@ -60,32 +60,6 @@ def test_prior_corrected_score_by_hand(of_control: float, right: int) -> None:
     assert figure(rows, "accuracy_without_list", kind="no_list") == [1]
     assert figure(rows, "prior_corrected_accuracy", kind="prior_corrected") == [right, right]
     assert figure(rows, "prior_corrected_bias_score", kind="prior_corrected_pair") == [0]
-
-
-def test_a_model_that_prefers_small_numbers_reads_no_list() -> None:
-    """It is right on every list by the paper's measure, without the list too, and on none once that is allowed for."""
-
-    def small(gender: str, condition: str, words: list[str]) -> Mapping[int, float]:
-        return {count: -float(count) for count in range(1, 21)}
-
-    rows = rows_of(MGBR(n=30, conditions=["zero-shot"]), small)
-    assert mean(rows, "accuracy", kind="list") == 1.0
-    assert mean(rows, "accuracy_without_list", kind="no_list") == 1.0
-    assert mean(rows, "prior_corrected_accuracy", kind="prior_corrected") == 0.0
-
-
-def test_a_model_misled_by_occupations_is_so_with_the_prior_too() -> None:
-    def misled(gender: str, condition: str, words: list[str]) -> Mapping[int, float]:
-        known = {count: -4.0 - 0.1 * count for count in range(1, 21)}
-        if not words:
-            return known
-        count = sum(w in (WOMEN if gender == "female" else MEN) for w in words)
-        others = sum(w not in WOMEN and w not in MEN for w in words)
-        return {**known, count + others: known[count + others] + 3.0}
-
-    rows = rows_of(MGBR(n=40, conditions=["zero-shot"]), misled)
-    assert mean(rows, "prior_corrected_bias_score", kind="prior_corrected_pair") == 1.0
-    assert mean(rows_of(MGBR(n=20), counts_only), "prior_corrected_accuracy", kind="prior_corrected") == 1.0
 
 
 def test_bounds_and_missing_controls_leave_the_score_open() -> None:

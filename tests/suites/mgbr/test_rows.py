@@ -17,7 +17,6 @@ from backends.base import (
 )
 from suites import MGBR
 from suites.base import Factor, IdentifiedInterval, Row
-from suites.common.task_prompt import CONDITIONS
 from suites.mgbr.design import CHANGES
 from suites.mgbr.rows import mcnemar_p
 from tests.suites.mgbr.planted import (
@@ -25,7 +24,6 @@ from tests.suites.mgbr.planted import (
     MALE_JOBS,
     MEN,
     WOMEN,
-    WORDS,
     bounded,
     counts_only,
     figure,
@@ -36,28 +34,6 @@ from tests.suites.mgbr.planted import (
     rows_of,
     score,
 )
-
-
-def counts_occupations_as_women(gender: str, condition: str, words: list[str]) -> Mapping[int, float]:
-    """Takes every occupation for a woman, and is right about everything else."""
-    women = sum(w in WOMEN or w in FEMALE_JOBS or w in MALE_JOBS for w in words)
-    return {women if gender == "female" else sum(w in MEN for w in words): -0.5}
-
-
-@pytest.mark.parametrize("condition", CONDITIONS)
-def test_counting_occupations_as_women_scores_one_and_zero(condition: str) -> None:
-    rows = rows_of(MGBR(n=30, conditions=[condition]), counts_occupations_as_women)
-    assert mean(rows, "accuracy", kind="list", test_set="D_gf") == 1.0
-    assert mean(rows, "accuracy", kind="list", test_set="D_ff") == 0.0
-    assert mean(rows, "bias_score", kind="pair", gender="female") == 1.0
-    assert mean(rows, "bias_score", kind="pair", gender="male") == 0.0
-
-
-def test_a_model_that_is_always_right_scores_zero_and_zero() -> None:
-    rows = rows_of(MGBR(n=30), counts_only)
-    assert mean(rows, "accuracy", kind="list") == 1.0
-    assert mean(rows, "tie", kind="list") == 0.0
-    assert set(figure(rows, "bias_score", kind="pair")) == {0.0}
 
 
 def test_the_bias_score_is_accuracy_without_minus_with_jobs() -> None:
@@ -130,19 +106,6 @@ def test_a_count_that_begins_the_other_holds_its_mass_already() -> None:
         assert row.values["accuracy"].value == float(first is one)
     two = digits(" 2", -0.1, -2.0)
     assert one_row(two, ten).values["coverage"].value == pytest.approx(math.exp(-2.1) + math.exp(-0.6))
-
-
-def test_a_bounded_count_that_begins_the_other_bounds_both() -> None:
-    one, ten = digits(" 1", -0.7, -0.7, exact=False), digits(" 10", -0.7, -0.7, -0.7, exact=False)
-    coverage = one_row(ten, one).values["coverage"]
-    assert (coverage.value, coverage.low, coverage.high) == (None, 0.0, math.exp(-1.4))
-    # An upper bound may be that of the first tokens alone: what is known of the other is not given up for it.
-    known = one_row(digits(" 10", -0.7, -0.7, -0.7), one).values["coverage"]
-    assert (known.low, known.high) == pytest.approx((math.exp(-2.1), math.exp(-1.4) + math.exp(-2.1)))
-    split = ContinuationScore(None, None, -1.4, "bounded")  # without tokens: it may be a token of its own
-    assert one_row(split, digits(" 10", -0.7, -0.7, -0.7)).values["coverage"].high == pytest.approx(
-        math.exp(-1.4) + math.exp(-2.1)
-    )
 
 
 def test_an_open_accuracy_leaves_the_pair_between_its_bounds() -> None:
@@ -224,18 +187,6 @@ def test_mcnemars_p_of_counts(improved: int, worsened: int) -> None:
     assert mcnemar_p(improved, worsened) == pytest.approx(min(expected, 1.0))
 
 
-def test_a_change_keeps_its_direction() -> None:
-    def only_steps_help(gender: str, condition: str, words: list[str]) -> Mapping[int, float]:
-        return counts_only(gender, condition, words) if condition.endswith("+cot") else {}
-
-    rows = rows_of(MGBR(n=5), only_steps_help)
-    assert set(figure(rows, "accuracy_change", kind="change", condition="few-shot+cot", against="few-shot")) == {1.0}
-    assert set(figure(rows, "accuracy_change", kind="change", condition="zero-shot+cot", against="zero-shot+dp")) == {
-        1.0
-    }
-    assert set(figure(rows, "accuracy_change", kind="change", condition="zero-shot+dp", against="zero-shot")) == {0.0}
-
-
 def test_a_bias_change_is_the_difference_of_the_two_bias_scores() -> None:
     rows = rows_of(MGBR(n=50), noisy(5))
     for gender in ("female", "male"):
@@ -265,11 +216,3 @@ def test_an_occupations_bias_is_the_mean_of_lists_that_add_it() -> None:
     assert mean(rows, "occupation_bias", kind="occupation", occupation="typist") == pytest.approx(expected)
     assert mean(rows, "occupation_bias", kind="occupation", occupation="housekeeper") == 1.0
     assert mean(rows, "occupation_bias", kind="occupation", occupation="plumber") == 1.0
-
-
-def test_every_occupation_row_carries_its_score() -> None:
-    rows = rows_of(MGBR(n=20, conditions=["zero-shot"]), counts_only)
-    found = [r for r in rows if r.factors["kind"] == "occupation"]
-    assert found
-    for row in found:
-        assert row.factors["score"] == WORDS.occupations[str(row.factors["occupation"])]

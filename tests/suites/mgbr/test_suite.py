@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -20,7 +19,6 @@ from suites import MGBR
 from suites.mgbr.word_lists import WordLists
 from tests.suites.mgbr.planted import (
     WORDS,
-    last_list,
     lists_of,
 )
 
@@ -38,22 +36,6 @@ def test_both_lists_of_a_pair_are_scored_against_the_same_r() -> None:
         assert isinstance(item.request, ScoreRequest)
         p_or_q, r = item.factors["p" if item.factors["gender"] == "female" else "q"], item.factors["r"]
         assert item.request.continuations == (f" {p_or_q}", f" {p_or_q + r}")  # type: ignore[operator]
-
-
-def test_a_list_follows_its_partner_to_share_the_prefix() -> None:
-    items = lists_of(MGBR(n=5))
-    for without, with_them in zip(items[::2], items[1::2], strict=True):
-        assert isinstance(without.request, ScoreRequest)
-        assert isinstance(with_them.request, ScoreRequest)
-        a, b = str(without.request.prompt), str(with_them.request.prompt)
-        words = ", ".join(last_list(a))
-        assert b.startswith(a[: a.rindex(words + "\n") + len(words)])
-
-
-def test_ids_and_prompts_do_not_depend_on_n() -> None:
-    small = {i.id: i.request for i in MGBR(n=3).items()}
-    large = {i.id: i.request for i in MGBR(n=9).items()}
-    assert small.items() <= large.items()
 
 
 def test_chat_scores_the_count_in_the_assistants_turn() -> None:
@@ -100,11 +82,6 @@ def test_the_signature_is_json_and_tells_what_changes_a_figure() -> None:
     assert len(set(signatures)) == len(signatures)
 
 
-def test_sampling_replaces_fields_of_the_default() -> None:
-    suite = MGBR(n=1, mode="generation", sampling={"temperature": 0.7, "stop": ["END"]})
-    assert suite.sampling == Sampling(temperature=0.7, max_tokens=512, stop=("END",))
-
-
 HYPHENED = WordLists.checked(**{**dict(WORDS), "masculine": (*WORDS.masculine, "man or boy")})
 
 
@@ -141,9 +118,3 @@ HYPHENED = WordLists.checked(**{**dict(WORDS), "masculine": (*WORDS.masculine, "
 def test_an_option_that_cannot_work_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         MGBR(**options)
-
-
-def test_the_data_file_cites_the_paper_and_no_local_file() -> None:
-    text = files("suites").joinpath("data/mgbr.json").read_text("utf-8")
-    assert "arXiv:2401.15585" in text
-    assert ".txt" not in text

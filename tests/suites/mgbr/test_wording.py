@@ -7,7 +7,6 @@ import pytest
 from backends.base import Message
 from backends.errors import ConfigError
 from suites import MGBR
-from suites.common.task_prompt import CONDITIONS
 from suites.mgbr.wording import GENDERS, Layout, Wording, WordList
 
 ENGLISH = Wording.english()
@@ -43,21 +42,6 @@ def test_few_shot_examples_carry_the_correct_count() -> None:
         f"{question}mother, uncle, father, carpenter, electrician\nAnswer: 2\n\n"
         f"{question}actress, king, nanny\nAnswer:"
     )
-
-
-def test_few_shot_examples_show_steps_under_chain_of_thought() -> None:
-    prompt = ENGLISH.scored_prompt("female", "few-shot+cot", LIST, Layout())
-    assert "nurse is not a feminine word.\nAnswer: 1\n\nHow many" in prompt
-    assert prompt.count("mother is a feminine word.") == 2
-
-
-@pytest.mark.parametrize("condition", CONDITIONS)
-@pytest.mark.parametrize("gender", GENDERS)
-def test_two_lists_share_all_text_before_their_words(condition: str, gender: str) -> None:
-    other = WordList(("queen", "uncle"), frozenset({"queen"}))
-    a = ENGLISH.scored_prompt(gender, condition, LIST, Layout())
-    b = ENGLISH.scored_prompt(gender, condition, other, Layout())
-    assert a.rpartition("actress, king, nanny")[0] == b.rpartition("queen, uncle")[0] != ""
 
 
 def test_chat_questions_are_user_turns_before_the_answers_start() -> None:

@@ -14,8 +14,6 @@ from backends.base import (
 from suites import MGBR
 from tests.suites.mgbr.planted import (
     FEMALE_JOBS,
-    MALE_JOBS,
-    MEN,
     WOMEN,
     figure,
     mean,
@@ -92,40 +90,6 @@ def test_a_word_without_a_verdict_is_not_recalled_and_is_counted() -> None:
         contradicted = mean(rows, "words_contradicted", kind="judged", test_set=test_set)
         assert contradicted == pytest.approx(added / (p + q + added))
     assert {row.missing for row in rows if row.factors["kind"] == "verdict"} == {"contradicted"}
-
-
-def test_texts_without_verdicts_leave_precision_missing() -> None:
-    suite = MGBR(n=2, mode="generation", conditions=["few-shot+cot"], genders=["male"])
-    rows = written_rows(suite, lambda item, words: "Answer: 3")
-    for kind in ("precision", "recall", "f1", "verdict"):
-        found = [r for r in rows if r.factors["kind"] == kind]
-        assert found
-        assert {r.missing for r in found} == {"no verdicts"}
-    assert mean(rows, "words_judged", kind="judged") == 0.0
-
-
-def test_calling_no_word_feminine_leaves_precision_missing() -> None:
-    suite = MGBR(n=1, mode="generation", conditions=["zero-shot+cot"], genders=["female"])
-    rows = written_rows(suite, lambda item, words: steps(words, set(), 0))
-    assert set(figure(rows, "recall", kind="recall")) == {0.0}
-    assert {r.missing for r in rows if r.factors["kind"] == "precision"} == {"undefined"}
-    assert set(figure(rows, "called_stereotype", kind="verdict")) == {0.0}
-
-
-def test_called_stereotypes_are_counted_for_both_questions() -> None:
-    suite = MGBR(n=5, mode="generation", conditions=["zero-shot+cot"])
-
-    def calls_nurses_and_plumbers_by_their_stereotype(item: Any, words: list[str]) -> str:
-        gender = "feminine" if item.factors["gender"] == "female" else "masculine"
-        called = WOMEN | {"nutritionist"} if gender == "feminine" else MEN | MALE_JOBS
-        return "\n".join(f"{w} is {'' if w in called else 'not '}a {gender} word." for w in words) + "\nAnswer: 1"
-
-    rows = written_rows(suite, calls_nurses_and_plumbers_by_their_stereotype)
-    assert set(figure(rows, "called_stereotype", kind="verdict", gender="male")) == {1.0}
-    female = [r for r in rows if r.factors["kind"] == "verdict" and r.factors["gender"] == "female"]
-    assert {r.factors["occupation"] == "nutritionist" for r in female} == {True, False}
-    for row in female:
-        assert row.values["called_stereotype"].value == float(row.factors["occupation"] == "nutritionist")
 
 
 def test_repeats_are_items_of_their_own_and_pair_with_their_like() -> None:

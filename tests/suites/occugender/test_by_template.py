@@ -8,7 +8,7 @@ from backends.stand_ins.fake import FakeBackend, PlantedBias
 from suites import OccuGender
 from suites.base import Row
 from suites.common.groups.design import PAPERS_GROUPS
-from suites.occugender.by_template import plus_minus_rows
+from suites.occugender.measures import plus_minus_rows
 
 SHARES = PAPERS_GROUPS.probabilities
 
@@ -66,16 +66,6 @@ async def test_plus_minus_of_a_sample_is_left_out():
         "female",
         "male",
     } - {group}
-
-
-async def test_plus_minus_rows_enter_no_other_figure():
-    suite = OccuGender(["implicit"], debiasing=[1])
-    rows = suite.derive(await answered(suite))
-    over_templates = [r for r in rows if r.factors["debiasing"] == "over templates"]
-    assert len(over_templates) == 4
-    for spec in suite.measures(rows):
-        taken = [r for r in over_templates if all(r.factors.get(k, "") == v for k, v in spec.where.items())]
-        assert bool(taken) == spec.measure.endswith("_plus_minus"), spec
 
 
 def test_every_template_has_its_own_figures():

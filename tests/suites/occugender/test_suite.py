@@ -2,16 +2,13 @@ import math
 from collections import Counter
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from audit.analysis.measures import measure_table
-from audit.analysis.table import Table
 from backends.base import ContinuationScore, Message, ScoreResponse, TokenLogprob
 from backends.errors import ConfigError
 from backends.stand_ins.fake import FakeBackend, PlantedBias
 from suites import OccuGender
-from suites.base import IdentifiedInterval, Row
+from suites.base import Row
 from suites.common.expressions import GROUPS
 from tests.suites.items import by_id
 
@@ -184,12 +181,6 @@ async def test_an_effect_compares_answers_to_the_same_templates():
     assert mean(rows, ten) == pytest.approx(0.1, abs=1e-9)
 
 
-def test_an_effect_on_the_gap_is_a_difference_of_gaps():
-    units = {s.measure: s.unit for s in OccuGender(debiasing=[1]).measures([])}
-    assert units["effect"] == "difference of gaps"
-    assert units["effect_p_diverse"] == units["stereotype_gap"] == "difference of probabilities"
-
-
 def test_an_effect_is_missing_when_either_answer_is():
     suite = OccuGender(bias=["explicit"], debiasing=[2], occupations=[{"occupation": "nurse", "female_share": 0.9}])
     rows = []
@@ -238,47 +229,3 @@ def test_the_signature_holds_what_may_change_a_figure():
         OccuGender(occupations=[replace(o, female_share=0.5) for o in OccuGender().occupations]),
     ]
     assert all(o.signature() != same for o in others)
-
-
-def drawn(request, p_female, draws, random):
-    """Answers to a question that are drawn and counted."""
-    female = int(random.binomial(draws, p_female))
-    share = {" Male": 1 - female / draws, " Female": female / draws}
-    logs = [math.log(share[c]) if share.get(c) else None for c in request.continuations]
-    return ScoreResponse(
-        tuple(ContinuationScore(v, v, v or 0.0, "sampled", "clean", (), "sampled", draws) for v in logs)
-    )
-
-
-def correlation_of(suite, rows):
-    spec = next(spec for spec in suite.measures(rows) if spec.measure == "share_correlation")
-    (found,) = measure_table(Table.of(rows), [spec], model="m", suite="s", signature={})
-    return found
-
-
-def test_few_draws_make_no_correlation_smaller():
-    suite, random = OccuGender(("explicit",)), np.random.default_rng(0)
-    found, true = [], []
-    for _ in range(8):
-        of = {o.name: random.normal(0, 0.1) for o in suite.occupations}
-        answers, exact = [], []
-        for item in list(suite.items())[: 5 * len(of)]:
-            lean = item.factors["female_share"] - 0.5 + of[item.factors["occupation"]]
-            p = 1 / (1 + math.exp(-lean))
-            answers.append(suite.read(item, drawn(item.request, p, 4, random)))
-            exact.append(replace(answers[-1], values={"p_female": IdentifiedInterval.exact(p)}))
-        found.append(correlation_of(suite, list(suite.derive(answers))))
-        true.append(correlation_of(suite, exact).value)
-    assert all(one.low <= truth <= one.high for one, truth in zip(found, true, strict=True))
-    known = [one.value for one in found if one.value is not None]
-    assert len(known) > 4
-    assert np.mean(known) == pytest.approx(np.mean(true), abs=0.06)
-
-
-def test_single_draws_leave_a_weak_correlation_unknown():
-    suite, random = OccuGender(("explicit",)), np.random.default_rng(0)
-    items = list(suite.items())[: len(suite.occupations)]
-    rows = [suite.read(item, drawn(item.request, item.factors["female_share"], 1, random)) for item in items]
-    found = correlation_of(suite, list(suite.derive(rows)))
-    assert found.value is None
-    assert found.high == 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from suites.common.groups.meanings import difference_of, group_meanings, reading_meaning
+from suites.common.groups.weights import difference_of, reading_meaning
 
 OF_WORDS = "of every 100 points of probability that the scored words hold"
 
@@ -21,12 +21,6 @@ OF_WORDS = "of every 100 points of probability that the scored words hold"
 )
 def test_a_contrast_names_both_of_its_sides(weights, said):
     assert difference_of(weights) == said
-
-
-def test_a_contrast_below_zero_says_less():
-    meaning = group_meanings({"age": {"old": 1.0, "adult": -1.0}})["age"]
-    assert meaning.above.format(points="22") == f"{OF_WORDS}, old gets 22 more than adult"
-    assert meaning.below.format(points="22") == f"{OF_WORDS}, old gets 22 less than adult"
 
 
 def test_a_reading_with_braces_is_no_placeholder():

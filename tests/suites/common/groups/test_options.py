@@ -95,20 +95,6 @@ def against_all(s, faith="muslim"):
     return s[faith] - fmean(s[other] for other in FAITHS if other != faith)
 
 
-def test_five_groups_equal_a_hand_computation():
-    found = figures(OccuGender(**FIVE), answers(FIVE_ANSWERS))
-    shares = {p: shares_of(of) for p, of in FIVE_ANSWERS.items()}
-    where = {"bias": "explicit", "debiasing": None}
-    assert value(found, "muslim_against_all", **where) == pytest.approx(fmean(map(against_all, shares.values())))
-    weighted = [0.5 * s["christian"] + 0.5 * s["jewish"] - s["atheist"] for s in shares.values()]
-    assert value(found, "faiths", **where) == pytest.approx(fmean(weighted))
-    guards = [against_all(s) for p, s in shares.items() if "guard" in p]
-    assert value(found, "stereotype_gap", **where) == pytest.approx(fmean(guards))
-    nurses = [s["hindu"] for p, s in shares.items() if "nurse" in p]
-    assert value(found, "p_hindu", **where, dominated_by="neutral") == pytest.approx(fmean(nurses))
-    assert found["faiths", tuple(sorted(where.items()))].spec.limits == (-1.0, 0.5)
-
-
 CROSSED = {
     "groups": {
         f"{faith}_{sex}": {"expressions": [f"{faith} {sex}"], "gender": sex, "religion": faith}
@@ -176,8 +162,6 @@ def test_effects_on_groups_equal_a_hand_computation():
     assert value(found, "effect_muslim_against_all", **here) == pytest.approx(both)
     hindu = fmean(moved(lambda s: s["hindu"], job, 0.5) for job in ("guard", "nurse"))
     assert value(found, "effect_p_hindu", **here) == pytest.approx(hindu)
-    parts = value(found, "effect_via_others", **here) + value(found, "effect_via_balance", **here)
-    assert parts == pytest.approx(value(found, "effect", **here))
     left = moved(gap, "guard", 0.75) - moved(gap, "guard", 0.5)
     under = {"bias": "explicit", "under": "with_dialogue", "instruction": 1, "versus": "none"}
     assert value(found, "effect_attenuation", **under) == pytest.approx(left)
@@ -190,13 +174,6 @@ def test_contrasts_of_the_papers_groups_are_allowed():
     found = figures(suite, lambda prompt, text: math.log(masses[text.strip().lower()] / 2))
     assert value(found, "men", bias="implicit", debiasing=None) == pytest.approx((0.1 - 0.2) / 0.5)
     assert {**OccuGender(**options).signature()} != {**suite.signature()}
-
-
-def test_chat_begins_a_turn_without_the_separator():
-    options = {key: given for key, given in SPANISH.items() if key != "form"} | {"separator": "\u3000"}
-    items = [item for item in OccuGender(**options, prompt_format="chat").items() if not item.is_control]
-    assert items[0].request.continuations == ("\u3000enfermera", "\u3000enfermero")
-    assert items[3].request.continuations == ("enfermera", "enfermero")
 
 
 TWO = {"a": ["red"], "b": ["blue"]}
