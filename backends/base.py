@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
-from backends.checked_fields import wrong_field
-from backends.errors import BackendError
+from backends.errors import BackendError, ConfigError
+from backends.options import check_fields
 
 _ROUNDING = 1e-6  # nats above 0 that a sum of logarithms may come to
 
@@ -86,8 +86,10 @@ class Sampling:
     stop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if (wrong := wrong_field(self)) is not None:
-            raise ValueError(f"{wrong.place} = {wrong.value!r}: {wrong.problem}: {wrong.hint}")
+        try:
+            check_fields(self)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
         for name, ok, hint in (
             ("temperature", self.temperature >= 0, "at least 0"),
             ("top_p", 0 < self.top_p <= 1, "in (0, 1]"),

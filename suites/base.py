@@ -17,8 +17,8 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from backends.base import Backend, Capability, ClassifyRequest, GenerateRequest, Request, Response
-from backends.checked_fields import wrong_field
 from backends.errors import ConfigError
+from backends.options import check_fields
 from suites.presentation import Chart, Factor, Meaning, PublishedFigure, TableLayout
 
 __all__ = ["Estimator", "Factor", "IdentifiedInterval", "Item", "MeasureSpec", "QuantityKind", "Row", "Suite"]
@@ -278,8 +278,7 @@ class MeasureSpec:
     baseline: str = ""
 
     def __post_init__(self) -> None:
-        if (wrong := wrong_field(self)) is not None:
-            raise ConfigError(*wrong)
+        check_fields(self)
         self._check_quantity()
         self._check_strata()
 
@@ -304,8 +303,6 @@ class MeasureSpec:
         return self.is_count or self.kind == "share"
 
     def _check_quantity(self) -> None:
-        if self.neutral is not None and math.isinf(self.neutral):
-            raise self._refused("neutral", self.neutral, "infinite", "Give a number, or leave it out")
         if self.range is None:
             return
         low, high = self.range

@@ -99,7 +99,6 @@ def test_backends_import_nothing_else_of_the_project():
 def test_suites_import_only_the_types_of_backends():
     names = (
         "base",
-        "checked_fields",
         "errors",
         "options",
         "options.toml_lines",
@@ -145,7 +144,6 @@ def test_audit_imports_no_concrete_suite_or_backend():
         "suites.presentation",
         "backends",
         "backends.base",
-        "backends.checked_fields",
         "backends.checking",
         "backends.errors",
     )

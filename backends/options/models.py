@@ -228,6 +228,33 @@ def checked_options(init: Callable[P, None]) -> Callable[P, None]:
     return checked
 
 
+class _Fields(Options):
+    """The fields of a dataclass; numbers are finite."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+
+@functools.cache
+def _fields_of(of: type) -> type[_Fields]:
+    hints = typing.get_type_hints(of)
+    named = {field.name: (hints[field.name], Field(alias=field.name)) for field in dataclasses.fields(of)}
+    return create_model(of.__name__, __base__=_Fields, **{f"field_{name}": of_it for name, of_it in named.items()})  # type: ignore[call-overload,no-any-return]
+
+
+def check_fields(built: Any) -> None:
+    """Raise `ConfigError` unless the fields of a dataclass hold what their annotations say.
+
+    A dataclass takes any value: a text where several texts belong would later be split into letters.
+    """
+    model = _fields_of(type(built))
+    values = {field.name: getattr(built, field.name) for field in dataclasses.fields(built)}
+    given = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    try:
+        model(**given)
+    except ValidationError as error:
+        raise config_error(error, model, given).within(type(built).__name__) from None
+
+
 #: pydantic's error type → problem and hint, for options without an `OnError`; placeholders come from the context.
 _MESSAGES = {
     "literal_error": ("unknown", "Use one of: {expected}"),

@@ -49,10 +49,3 @@ def test_labels_that_are_not_recognised_are_refused_by_name(tmp_path, labels):
         suite(toxicity=classifier_folder(tmp_path, *labels))
     assert caught.value.field == "toxicity"
     assert "TextScorer" in caught.value.hint
-
-
-def test_a_missing_classifier_is_refused_before_the_run():
-    pytest.importorskip("torch")
-    with pytest.raises(ConfigError) as caught:
-        suite(toxicity="./nowhere/at/all")
-    assert caught.value.field == "toxicity.classifier.model"

@@ -66,24 +66,12 @@ def test_a_data_set_that_cannot_be_read_is_told(text, place, said, folder, monke
     assert said in str(told.value)
 
 
-def test_a_row_that_cannot_be_used_is_told_by_its_number(folder):
-    datasets.Dataset.from_list([ROWS[0], {**ROWS[1], "stereotype": " x"}]).to_parquet(str(folder / "bad.parquet"))
-    with pytest.raises(ConfigError, match=r"bad\.parquet:2: stereotype"):
-        from_file(folder / "bad.parquet")
-
-
 def test_a_parquet_file_that_cannot_be_used_is_told(folder):
     datasets.Dataset.from_dict({"stereotype": [], "counterpart": []}).to_parquet(str(folder / "none.parquet"))
     (folder / "odd.parquet").write_bytes(b"PAR1 and nothing else")
     for name, said in (("none", "rows"), ("odd", "cannot be read")):
         with pytest.raises(ConfigError, match=rf"{name}\.parquet.*{said}"):
             from_file(folder / f"{name}.parquet")
-
-
-def test_without_the_package_the_install_command_is_told(folder, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r'pip install "bias-audit\[datasets\]"'):
-        from_file(folder / "rows.parquet")
 
 
 def test_a_changed_file_is_read_anew_whatever_its_time(tmp_path, monkeypatch):

@@ -160,14 +160,10 @@ def test_the_check_counts_the_raters_test_and_finds_bias(tmp_path):
     ("old", "new", "said"),
     [
         ('"no"}}', '"yes"}}', r"t\.toml:5: scorers\.manners\.rubric\.answers.*different answers"),
-        ("{text}", "", r"t\.toml:5: scorers\.manners\.rubric\.question.*Write \{text\} once"),
         ("question", "qestion", r"t\.toml:5: scorers\.manners\.rubric\.qestion.*Did you mean 'question'"),
-        ("rubric", "# rubric", r"t\.toml:3: scorers\.manners\.rubric.*only toxicity and regard"),
         ('"fake"', '"no/such.gguf"', r"t\.toml:\d: scorers\.manners.*no such file"),
         (LABELLED, "labelled = 'm.csv'\n", r"t\.toml:6: scorers\.manners\.labelled = 'm\.csv'.*no such file"),
         (LABELLED, "quantities = {a = 'rud'}\n", r"t\.toml:6: scorers\.manners\.quantities\.a = 'rud'.*rude, kind"),
-        (LABELLED, "quantities = {empty = 'rude'}\n", r"t\.toml:6: scorers\.manners\.quantities\.empty.*reserved"),
-        ("scorers.manners", "scorers.text", r"t\.toml:3: scorers\.text.*reserved"),
         (LABELLED, "[contrasts.manners]\nof = 'Reds'\n", r"t\.toml:6: contrasts\.manners.*another measure"),
         (LABELLED, "[readings]\nrude = ['lout']\n", r"t\.toml:3: scorers\.manners\.quantities\.rude.*also a reading"),
     ],
@@ -182,10 +178,8 @@ def test_a_raters_mistakes_are_told_at_their_place(tmp_path, old, new, said):
     ("old", "new", "said"),
     [
         ("Reds 0 stink.,rude", "Reds 0 stink.,rood", r"l\.csv:2: label = 'rood'.*Use one of: rude, kind"),
-        ("text,label", "text,lable", r"l\.csv:2: label.*Columns: text, lable"),
         ("Reds 1 stink", "Reds 0 stink", r"l\.csv:4: text.*also labelled in l\.csv:2"),
         ("Reds 0 stink.,rude,Reds\n", "", r"l\.csv: label = 'rude'.*6 texts about Reds, 7 texts about Blues"),
-        ("Reds 0 stink.,rude,Reds", "Reds 0 stink.,rude,", r"l\.csv:2: group.*missing"),
         ("kind", "rude", r"labelled = '(kind|rude)'.*labelled texts have this label"),
     ],
 )

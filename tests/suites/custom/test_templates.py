@@ -180,18 +180,6 @@ def test_gendered_nouns_of_each_filler_are_scored(tmp_path):
     assert value(found, "hombre_minus_mujer") == pytest.approx(fmean([-0.5, 0.6, 0.0, 0.5]))
 
 
-def test_without_a_stereotype_the_contrast_is_primary(tmp_path):
-    text = SPANISH.replace("hombre = {}", 'hombre = ["un hombre"]').replace("mujer = {}", 'mujer = ["una mujer"]')
-    text = text.replace('slot = "oficio"', 'slot = "oficio"\nfillers = ["la obra", "el taller"]\nby = "oficio"')
-    text = text.replace("hospital", "[OFICIO]").replace("Llegó", "En [OFICIO]")
-    specs = list(suite_of(tmp_path, text).measures(()))
-    assert [(spec.measure, dict(spec.where)) for spec in specs if spec.primary] == [("hombre_minus_mujer", {})]
-    whole = suite_of(tmp_path, 'primary = "p_mujer"\n' + text.replace('by = "oficio"\n', "")).measures(())
-    assert [(spec.measure, dict(spec.where)) for spec in whole if spec.primary] == [("p_mujer", {})]
-    named = [(spec.measure, *spec.where.items()) for spec in specs]
-    assert len(named) == len(set(named))
-
-
 def test_prompts_have_the_declared_form_and_separator(tmp_path):
     text = """
 kind = "templates"
@@ -254,12 +242,6 @@ def test_a_level_of_one_stereotype_has_no_gap_of_its_own(tmp_path):
     gaps = {where: found[name, where].value for name, where in found if name == "stereotype_gap"}
     assert gaps == {(): pytest.approx(0), (("sector", "z"),): pytest.approx(0)}
     assert [said for said in suite.cautions() if "no figure for x, y (sector)" in said]
-
-
-def test_a_single_stereotype_is_told(tmp_path):
-    text = THREE.replace('stereotype = "men"', 'stereotype = "women"')
-    assert [said for said in suite_of(tmp_path, text).cautions() if "have the same, women" in said]
-    assert not [said for said in suite_of(tmp_path, THREE).cautions() if "have the same" in said]
 
 
 def test_the_planted_bias_follows_the_primary_contrast(tmp_path):

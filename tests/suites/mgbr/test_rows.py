@@ -81,13 +81,6 @@ def test_right_is_strictly_likelier_and_open_where_bounds_are(
     assert (row.values["accuracy"], row.values["tie"]) == (accuracy, tie)
 
 
-def test_coverage_is_the_mass_of_the_two_counts() -> None:
-    assert one_row(score(math.log(0.3)), score(math.log(0.1))).values["coverage"].value == pytest.approx(0.4)
-    half_known = one_row(score(math.log(0.3)), bounded(None, math.log(0.1))).values["coverage"]
-    assert half_known.value is None
-    assert (half_known.low, half_known.high) == pytest.approx((0.3, 0.4))
-
-
 def digits(text: str, *logprobs: float, exact: bool = True) -> ContinuationScore:
     """A score of " 10" in the tokens " ", "1" and "0", as models have it that read digits one by one."""
     tokens = [TokenLogprob(c, i, i + 1, p, ord(c), exact) for i, (c, p) in enumerate(zip(text, logprobs, strict=True))]
@@ -106,19 +99,6 @@ def test_a_count_that_begins_the_other_holds_its_mass_already() -> None:
         assert row.values["accuracy"].value == float(first is one)
     two = digits(" 2", -0.1, -2.0)
     assert one_row(two, ten).values["coverage"].value == pytest.approx(math.exp(-2.1) + math.exp(-0.6))
-
-
-def test_an_open_accuracy_leaves_the_pair_between_its_bounds() -> None:
-    suite = MGBR(n=1, conditions=["zero-shot"], genders=["female"])
-    without, with_them = lists_of(suite)
-    rows = suite.derive(
-        [
-            suite.read(without, ScoreResponse((score(-1.0), score(-2.0)))),
-            suite.read(with_them, ScoreResponse((bounded(None, -0.5), score(-1.0)))),
-        ]
-    )
-    pair = next(r for r in rows if r.factors["kind"] == "pair")
-    assert pair.values["bias_score"] == IdentifiedInterval(None, 0.0, 1.0)
 
 
 def test_a_list_without_answer_makes_its_pair_missing() -> None:
