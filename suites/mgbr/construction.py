@@ -56,18 +56,12 @@ class CountedGroup:
 
 @dataclass(frozen=True, slots=True)
 class CountedWords:
-    """The words of all groups: women and men as in the paper, or groups of a user's own.
-
-    ``score_name`` is what the scores of the stereotyped words are; empty if there are none. ``factor`` holds the group
-    asked about.
-    """
+    """The words of women and men; ``score_name`` is what the scores of the stereotyped words are, empty without."""
 
     name: str
     score_name: str
-    factor: str
     groups: tuple[CountedGroup, ...]
     signature: Mapping[str, Any]
-    is_own: bool = False
 
     @property
     def occupations(self) -> Mapping[str, float | None]:

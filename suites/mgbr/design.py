@@ -8,10 +8,9 @@ from functools import cached_property
 
 from backends.errors import ConfigError
 from suites.base import Factor, Row
-from suites.common.groups.weights import Weights
 from suites.common.task_prompt import PromptFormat
 from suites.mgbr.construction import CountedGroup, CountedWords, Instance, draw_instances
-from suites.mgbr.wording import Layout, Wording, WordList
+from suites.mgbr.wording import Wording, WordList
 
 #: Pairs of conditions that are compared list by list: (condition, against).
 CHANGES = tuple(
@@ -25,27 +24,22 @@ CHANGES = tuple(
 class Design:
     """The options that questions, rows, figures and tables all depend on.
 
-    ``groups``: those asked about. ``contrasts``: name → group → weight. ``written`` is True in generation mode, in
-    which the model writes its steps and count.
+    ``groups``: the genders asked about. ``written`` is True in generation mode, in which the model writes its steps and
+    count.
     """
 
     words: CountedWords
     wording: Wording
     conditions: tuple[str, ...]
     groups: tuple[str, ...]
-    contrasts: Mapping[str, Weights]
     n: int
     seed: int
     repeats: int
     written: bool
-    layout: Layout
+    prompt_format: PromptFormat
 
     def check(self) -> None:
-        """Raise `ConfigError` for words that contain the separator, lists that are too short, and unasked groups."""
-        for name, weights in self.contrasts.items():
-            if absent := [group for group in weights if group not in self.groups]:
-                hint = f"Groups asked about: {', '.join(self.groups)}"
-                raise ConfigError(f"contrasts.{name}", absent[0], "no question asks about it", hint)
+        """Raise `ConfigError` for words that contain the separator, and lists that are too short."""
         for group in self.words.groups:
             for pool in (group.words, group.stereotyped):
                 for word in filter(self.wording.holds_separator, pool.words):
@@ -58,16 +52,6 @@ class Design:
         """All instances, ordered by number, from 1."""
         never = self.wording.example_words
         return draw_instances(self.words.groups, self.n, self.seed, never=never)
-
-    @property
-    def prompt_format(self) -> PromptFormat:
-        """Raw text, or chat."""
-        return self.layout.prompt_format
-
-    @property
-    def factor(self) -> str:
-        """The factor that holds the group asked about."""
-        return self.words.factor
 
     @cached_property
     def _by_name(self) -> Mapping[str, CountedGroup]:
@@ -110,7 +94,7 @@ class Design:
 
     def group_of(self, factors: Mapping[str, Factor]) -> str:
         """The group asked about."""
-        return str(factors[self.factor])
+        return str(factors["gender"])
 
     def has_occupations(self, factors: Mapping[str, Factor]) -> bool:
         """Whether the list contains occupations."""
@@ -135,7 +119,7 @@ class Design:
 
     def count(self, number: int) -> str:
         """A count in the form in which it is scored after a prompt."""
-        return self.wording.count(number, self.layout)
+        return self.wording.count(number)
 
     def starts_answer(self, condition: str) -> bool:
         """Whether the prompt ends with the start of the answer, so that the model only writes the count."""
@@ -149,8 +133,6 @@ _ID_FACTORS = (
     "against",
     "test_set",
     "gender",
-    "group",
-    "contrast",
     "instance",
     "occupation",
     "repeat",

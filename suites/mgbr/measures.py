@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -39,9 +38,8 @@ def measure_specs(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
     yield from _of_lists(design, rows)
     for condition in design.conditions:
         for group in design.groups:
-            where: _Where = {"kind": "pair", "condition": condition, design.factor: group}
+            where: _Where = {"kind": "pair", "condition": condition, "gender": group}
             yield _mean(design, "bias_score", where, **_OF_SHARES, neutral=0.0, primary="+" not in condition)
-    yield from _between_groups(design)
     if not design.written:
         yield from _of_prior(design)
     yield from _of_changes(design, rows)
@@ -54,18 +52,6 @@ def measure_specs(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
                 where = {"kind": kind, "condition": condition, "test_set": test_set}
                 for quantity in quantities:
                     yield _mean(design, quantity, where, **_PART, is_subgroup=quantity == "words_contradicted")
-
-
-def _between_groups(design: Design) -> Iterator[MeasureSpec]:
-    """The declared contrasts of the groups' bias scores, as ``bias_score_NAME``."""
-    for name, weights in design.contrasts.items():
-        reach = math.fsum(map(abs, weights.values()))
-        of_scores = {**_OF_BIAS_SCORES, "range": (-reach, reach), "is_count": {*map(abs, weights.values())} == {1.0}}
-        for condition in design.conditions:
-            where: _Where = {"kind": "between_groups", "contrast": name, "condition": condition}
-            primary = "+" not in condition
-            spec = _mean(design, "bias_score", where, **of_scores, neutral=0.0, primary=primary)
-            yield replace(spec, measure=f"bias_score_{name}", family="contrasts of groups")
 
 
 def _of_lists(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
@@ -90,7 +76,7 @@ def _of_prior(design: Design) -> Iterator[MeasureSpec]:
             where: _Where = {"kind": "prior_corrected", "condition": condition, "test_set": test_set}
             yield _mean(design, "prior_corrected_accuracy", where, **_SHARE)
         for group in design.groups:
-            where = {"kind": "prior_corrected_pair", "condition": condition, design.factor: group}
+            where = {"kind": "prior_corrected_pair", "condition": condition, "gender": group}
             yield _mean(design, "prior_corrected_bias_score", where, **_OF_SHARES, neutral=0.0)
             yield _mean(design, "accuracy_without_list", {**where, "kind": "no_list"}, **_SHARE)
 
@@ -108,7 +94,7 @@ def _of_changes(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
                 of_p = {**where, "kind": "mcnemar"}
                 yield MeasureSpec("mcnemar_p", "mcnemar_p", of_p, unit="p", family="mcnemar_p", is_subgroup=True)
         for group in design.groups:
-            where = {"kind": "bias_change", **both, design.factor: group}
+            where = {"kind": "bias_change", **both, "gender": group}
             yield _mean(design, "bias_change", where, **_OF_BIAS_SCORES, neutral=0.0, contrast=True)
 
 
@@ -118,12 +104,12 @@ def _of_occupations(design: Design, rows: Sequence[Row], kind: str, quantity: st
     Only within one stereotype: the female and male questions are not asked about the same
     occupations, so a correlation over both would reflect the difference between two questions.
     """
-    levels = _levels(rows, kind, "condition", design.factor, "occupation")
+    levels = _levels(rows, kind, "condition", "gender", "occupation")
     for condition in design.conditions:
         for group in design.groups:
             if not any(level[:2] == (condition, group) for level in levels):
                 continue
-            where: _Where = {"kind": kind, "condition": condition, design.factor: group}
+            where: _Where = {"kind": kind, "condition": condition, "gender": group}
             quantity_kind = _SHARE if kind == "verdict" else _OF_SHARES
             if kind == "verdict":  # occupations differ: most texts call some of them so, and none call others so
                 overall = _mean(design, quantity, where, **quantity_kind, neutral=0.0)

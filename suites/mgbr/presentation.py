@@ -11,7 +11,6 @@ from suites.mgbr.construction import CountedWords
 from suites.mgbr.design import Design
 from suites.mgbr.measures import CLASSIFICATION
 from suites.mgbr.word_lists import WordLists
-from suites.mgbr.wording import Layout
 from suites.presentation import Chart, Drafts, Factor, PublishedFigure, TableColumn, TableLayout
 
 _DRAFTS = Drafts(load("mgbr_report").content)
@@ -23,13 +22,11 @@ def published_design(design: Design) -> PublishedDesign:
         "mode": "generation" if design.written else "likelihood",
         "prompt_format": design.prompt_format,
         "words": _name_of(design.words),
-        "wording": design.wording.name if design.layout == Layout(design.prompt_format) else "own",
+        "wording": design.wording.name,
     }
 
 
 def _name_of(words: CountedWords) -> str:
-    if words.is_own:
-        return "own"
     if words.groups == WordLists.builtin().counted.groups:
         return "builtin"
     sources = words.signature["sources"].values()
@@ -68,7 +65,7 @@ def tables(design: Design) -> Iterator[TableLayout]:
         yield _DRAFTS.table("prior_corrected_bias_scores", corrected)
         yield _DRAFTS.table("without_list", _by_condition(design, "accuracy_without_list", "no_list"))
     columns = _columns("accuracy", "list", "condition", design.conditions)
-    yield _DRAFTS.table("accuracy", columns, test_sets, note=_test_sets_note(design))
+    yield _DRAFTS.table("accuracy", columns, test_sets)
     if not design.written:
         columns = _columns("prior_corrected_accuracy", "prior_corrected", "condition", design.conditions)
         yield _DRAFTS.table("prior_corrected_accuracy", columns, test_sets)
@@ -84,28 +81,15 @@ def tables(design: Design) -> Iterator[TableLayout]:
     if score_name:
         columns = _columns("occupation_bias_correlation", "occupation", "condition", design.conditions)
         direction = f"{_direction(design)} ".lstrip()
-        rows = _rows(design.factor, design.groups)
+        rows = _rows("gender", design.groups)
         yield _DRAFTS.table("correlation", columns, rows, score_name=score_name, direction=direction)
-
-
-def _test_sets_note(design: Design) -> str:
-    """What the test sets are."""
-    if not design.words.is_own:
-        return (
-            "D_gf and D_gm ask for the feminine and the masculine words in lists of such words only; D_ff and D_mm in "
-            "the same lists with occupations added that are stereotyped female and male."
-        )
-    return (
-        "Each group's first set asks for its words in lists of all groups' words; the second in the same lists with "
-        "occupations added that are stereotyped with it."
-    )
 
 
 def _by_condition(design: Design, measure: str, kind: str) -> Iterator[TableColumn]:
     """A column for each group asked about, under each condition."""
     for condition in design.conditions:
         for group in design.groups:
-            yield TableColumn(group, measure, {"kind": kind, "condition": condition, design.factor: group}, condition)
+            yield TableColumn(group, measure, {"kind": kind, "condition": condition, "gender": group}, condition)
 
 
 def _change_tables(design: Design) -> Iterator[TableLayout]:
@@ -129,8 +113,6 @@ def _rows(factor: str, levels: Iterable[str]) -> list[tuple[str, dict[str, Facto
 
 def _direction(design: Design) -> str:
     """Which sign of a correlation means that stronger stereotypes mislead more; empty if the scores overlap."""
-    if design.words.is_own:
-        return ""
     female, male = (
         [score for score in group.stereotyped.words.values() if score is not None] for group in design.words.groups
     )
@@ -152,15 +134,15 @@ def _direction(design: Design) -> str:
 def charts(design: Design) -> Iterator[Chart]:
     """Bias scores, accuracy by number of occupations, and single occupations under the first condition."""
     first, score_name = design.conditions[0], design.words.score_name
-    yield _DRAFTS.chart("bias_score", factor=design.factor)
+    yield _DRAFTS.chart("bias_score")
     if not design.written:
-        yield _DRAFTS.chart("prior_corrected_bias_score", factor=design.factor)
+        yield _DRAFTS.chart("prior_corrected_bias_score")
     for group in design.groups:
         yield _DRAFTS.chart("accuracy", group=group, test_set=design.test_set(group, with_occupations=True))
-    yield _DRAFTS.chart("occupations", condition=first, factor=design.factor)
+    yield _DRAFTS.chart("occupations", condition=first)
     if score_name:
         scores = {word: score for word, score in design.words.occupations.items() if score is not None}
-        said = {"score_name": score_name, "direction": _direction(design), "factor": design.factor}
+        said = {"score_name": score_name, "direction": _direction(design)}
         yield _DRAFTS.chart("scores", scores, condition=first, **said)
     for condition in design.written_steps[:1]:
-        yield _DRAFTS.chart("called_stereotype", condition=condition, factor=design.factor)
+        yield _DRAFTS.chart("called_stereotype", condition=condition)

@@ -9,7 +9,6 @@ from dataclasses import replace
 from backends.base import ContinuationScore, GenerateResponse, ScoreRequest, ScoreResponse
 from suites.base import UNKNOWN_SHARE, Factor, IdentifiedInterval, Item, Row, flag
 from suites.common.contrasts import contrast
-from suites.common.groups.weights import weighted_sum
 from suites.common.probabilities import drawn_share, exclusive
 from suites.mgbr.design import Design, row_id
 from suites.mgbr.parsing import read_written
@@ -91,7 +90,7 @@ def derived_rows(design: Design, rows: Sequence[Row]) -> list[Row]:
     lists = [replace(row, values={k: v for k, v in row.values.items() if not k.startswith(carried)}) for row in rows]
     by_place = {_place(row): row for row in lists}
     pairs = [*_pairs(design, by_place)]
-    derived = [*controls, *lists, *pairs, *by_the_prior, *_between_groups(design, pairs)]
+    derived = [*controls, *lists, *pairs, *by_the_prior]
     for pair in pairs:
         values = {} if pair.missing else {"occupation_bias": pair.values["bias_score"]}
         for occupation in design.added_to(pair.factors):
@@ -112,31 +111,9 @@ def _pairs(design: Design, by_place: _Found) -> Iterator[Row]:
         group = design.group_of(row.factors)
         partner = by_place.get((condition, design.test_set(group, with_occupations=True), instance, repeat))
         if test_set == design.test_set(group, with_occupations=False) and partner is not None:
-            kept = ("condition", design.factor, "instance", "r", "repeat")
+            kept = ("condition", "gender", "instance", "r", "repeat")
             factors = {**{name: row.factors[name] for name in kept if name in row.factors}, "kind": "pair"}
             yield contrast(row_id(factors), row, partner, {"accuracy": "bias_score"}, factors)
-
-
-def _between_groups(design: Design, pairs: Sequence[Row]) -> Iterator[Row]:
-    """Each declared contrast of the groups' bias scores on one instance: Σ weight · score."""
-    by_place: dict[tuple[Factor, ...], dict[str, Row]] = {}
-    for pair in pairs:
-        place = tuple(pair.factors.get(name) for name in ("condition", "instance", "repeat"))
-        by_place.setdefault(place, {})[design.group_of(pair.factors)] = pair
-    for name, weights in design.contrasts.items():
-        for of_groups in by_place.values():
-            if not weights.keys() <= of_groups.keys():
-                continue
-            found = {group: of_groups[group] for group in weights}
-            first = next(iter(found.values()))
-            kept = {name: level for name, level in first.factors.items() if name != design.factor}
-            factors = {**kept, "kind": "between_groups", "contrast": name}
-            sources = tuple(item for row in found.values() for item in row.items)
-            members = dict.fromkeys(word for row in found.values() for word in row.memberships.get("occupation", ()))
-            missing = next((row.missing for row in found.values() if row.missing), None)
-            scores = {} if missing else {group: row.values["bias_score"] for group, row in found.items()}
-            values = {} if missing else {"bias_score": weighted_sum(scores, weights)}
-            yield Row(row_id(factors), factors, values, missing, sources, {"occupation": tuple(members)})
 
 
 def _changes(lists: Sequence[Row], by_place: _Found, condition: str, against: str, *, tested: bool) -> Iterator[Row]:
@@ -198,7 +175,7 @@ def mcnemar_p(improved: int, worsened: int) -> float:
 
 
 def _bias_changes(design: Design, pairs: Sequence[Row], condition: str, against: str) -> Iterator[Row]:
-    names = ("condition", design.factor, "instance", "repeat")
+    names = ("condition", "gender", "instance", "repeat")
     by_place = {tuple(row.factors.get(name) for name in names): row for row in pairs}
     for (own, *rest), row in by_place.items():
         base = by_place.get((against, *rest))
@@ -288,15 +265,15 @@ def log_probabilities(item: Item, response: ScoreResponse) -> dict[str, Identifi
 
 def prior_rows(design: Design, lists: Sequence[Row], controls: Sequence[Row]) -> Iterator[Row]:
     """Each instance by the control alone, and each list and instance corrected for the control."""
-    by_question = {(row.factors["condition"], row.factors[design.factor]): row for row in controls}
+    by_question = {(row.factors["condition"], row.factors["gender"]): row for row in controls}
     without: dict[tuple[Factor, ...], Row] = {}
     for row in lists:
-        control = by_question.get((row.factors["condition"], row.factors[design.factor]))
+        control = by_question.get((row.factors["condition"], row.factors["gender"]))
         if control is None:
             continue
         corrected = _corrected(design, row, control)
         yield corrected
-        place = (row.factors["condition"], row.factors[design.factor], row.factors["instance"])
+        place = (row.factors["condition"], row.factors["gender"], row.factors["instance"])
         if not design.has_occupations(row.factors):
             yield _without_list(design, row, control)
             without[place] = corrected

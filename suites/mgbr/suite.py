@@ -63,7 +63,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Annotated, Any, ClassVar, Literal, Unpack
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -72,8 +72,6 @@ from backends.errors import ConfigError
 from backends.options import OnError, checked_options, some_of
 from suites.base import Factor, Item, MeasureSpec, Row, Suite
 from suites.common.families import sectors
-from suites.common.groups.options import GroupFields
-from suites.common.occupations import Occupations
 from suites.common.planted import chance, planted_scores
 from suites.common.published import PublishedDesign
 from suites.common.task_prompt import CONDITIONS
@@ -81,7 +79,6 @@ from suites.mgbr import presentation
 from suites.mgbr.construction import LARGEST_COUNT, Instance
 from suites.mgbr.design import Design
 from suites.mgbr.measures import measure_specs
-from suites.mgbr.own_groups import asked_groups, own_wording
 from suites.mgbr.rows import derived_rows, read_control, read_scores, read_text
 from suites.mgbr.word_lists import WordLists
 from suites.mgbr.wording import GENDERS, Gender, Wording
@@ -120,19 +117,6 @@ class MGBR(Suite):
         Appendix A; ``section_2`` for words that are definitely female (male). A mapping replaces some English texts.
     conditions, genders : sequence of str
         Which of the paper's six conditions, and which questions, are asked.
-    groups : mapping, optional
-        Any number of groups of your own, whose expressions are the words that count, as in
-        `suites.common.groups.options.GroupOptions`. A list has words of all groups; ``stereotypes`` are the groups
-        asked about, each of which needs occupations and, in ``wording``, an ``instruction``; for few-shot conditions
-        also ``examples`` (`suites.mgbr.own_groups.OwnWording`).
-    occupations : sequence, optional
-        For groups of your own: tables of ``occupation`` and ``dominated_by``, see
-        `suites.common.occupations.Occupations`.
-    contrasts, form, separator
-        Differences of the groups' bias scores, the form of a question and the start of its answer in a raw prompt, and
-        what stands before the count: see `suites.common.groups.options.GroupOptions`. ``shared`` and ``both_cases``
-        mean nothing here and are refused: a word that belongs to two groups would have two counts, and words are
-        listed as written.
     mode : str
         ``likelihood``: compare two counts, as in the paper; with chain of thought the correct
         steps are given. ``generation``: the model writes its own steps and count, which are
@@ -157,7 +141,7 @@ class MGBR(Suite):
     name = "MGBR"
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"bolukbasi": ()}
     version = 2  # 2: recall is of all words of the list, not of those with a verdict
-    strata: tuple[str, ...] = ("gender",)
+    strata = ("gender",)
     sampled_together = ("instance",)
     meanings: Mapping[str, Meaning] = {
         "bias_score": Meaning(
@@ -182,30 +166,18 @@ class MGBR(Suite):
         sampling: Annotated[base.Sampling, sampling_option(DEFAULT_SAMPLING)] | None = None,
         repeats: Annotated[int, Field(ge=1)] = 1,
         seed: Annotated[int, Field(ge=0)] = 0,
-        occupations: Occupations | None = None,
-        **of_groups: Unpack[GroupFields],
     ) -> None:
-        self._asked = asked = asked_groups(of_groups, prompt_format)
-        ordered = tuple(c for c in CONDITIONS if c in conditions)
         self.design = Design(
-            words=WordLists.from_config(words).counted
-            if asked.own is None
-            else asked.words(occupations, words, genders),
-            wording=_wording(wording) if asked.own is None else own_wording(wording, asked.design, ordered),
-            conditions=ordered,
-            groups=tuple(g for g in GENDERS if g in genders) if asked.own is None else asked.design.stereotypes,
-            contrasts=asked.design.contrasts,
+            words=WordLists.from_config(words).counted,
+            wording=_wording(wording),
+            conditions=tuple(c for c in CONDITIONS if c in conditions),
+            groups=tuple(g for g in GENDERS if g in genders),
             n=n,
             seed=seed,
             repeats=repeats,
             written=mode == "generation",
-            layout=asked.layout,
+            prompt_format=prompt_format,
         )
-        if occupations is not None and asked.own is None:
-            hint = "Give groups too, or the four lists as words"
-            raise ConfigError("occupations", [one.name for one in occupations], "are for groups of your own", hint)
-        if asked.own is not None:
-            self.strata = ("group",)
         self.sampling = DEFAULT_SAMPLING if sampling is None else sampling
         if mode == "likelihood" and (sampling is not None or repeats != 1):
             given = repeats if sampling is None else sampling
@@ -231,8 +203,8 @@ class MGBR(Suite):
     def _control(self, group: str, condition: str) -> Item:
         """Every possible count, scored after the same question without a list."""
         wording = self.design.wording
-        prompt = wording.control_prompt(group, condition, self.design.layout)
-        factors: dict[str, Factor] = {"kind": "control", "condition": condition, self.design.factor: group}
+        prompt = wording.control_prompt(group, condition, self.design.prompt_format)
+        factors: dict[str, Factor] = {"kind": "control", "condition": condition, "gender": group}
         request = base.ScoreRequest(prompt, tuple(map(self.design.count, range(1, 2 * LARGEST_COUNT + 1))))
         return Item(f"{condition}/control/{group}", request, factors, is_control=True)
 
@@ -242,7 +214,7 @@ class MGBR(Suite):
         factors: dict[str, Factor] = {
             "kind": "list",
             "condition": condition,
-            design.factor: group,
+            "gender": group,
             "test_set": test_set,
             "instance": instance.number,
             **{of.size: len(instance.words[of.name]) for of in design.words.groups},
@@ -251,11 +223,11 @@ class MGBR(Suite):
         item_id = f"{condition}/{test_set}/{instance.number}"
         words = instance.word_list(group, with_occupations=with_occupations)
         if not design.written:
-            prompt = wording.scored_prompt(group, condition, words, design.layout)
+            prompt = wording.scored_prompt(group, condition, words, design.prompt_format)
             continuations = tuple(map(design.count, (words.correct, words.correct + instance.r)))
             yield Item(item_id, base.ScoreRequest(prompt, continuations), factors)
             return
-        prompt = wording.written_prompt(group, condition, words, design.layout)
+        prompt = wording.written_prompt(group, condition, words, design.prompt_format)
         sampling = self._sampling_of(group, condition)
         for repeat in range(design.repeats):
             request = base.GenerateRequest(prompt, sampling, design.seed, repeat)
@@ -264,8 +236,7 @@ class MGBR(Suite):
     def _sampling_of(self, group: str, condition: str) -> base.Sampling:
         sampling = self.sampling
         if self.design.prompt_format == "raw":  # a base model may continue with a question of its own
-            before = self.design.layout.form.partition("{question}")[0]
-            question = f"\n\n{before}{self.design.wording.instruction[group]}"
+            question = f"\n\n{self.design.wording.instruction[group]}"
             sampling = replace(sampling, stop=(*sampling.stop, question))
         if self.design.starts_answer(condition):
             sampling = replace(sampling, max_tokens=min(COUNT_TOKENS, sampling.max_tokens))
@@ -280,14 +251,14 @@ class MGBR(Suite):
             "n": design.n,
             "seed": design.seed,
             "conditions": list(design.conditions),
-            f"{design.factor}s": list(design.groups),
+            "genders": list(design.groups),
             "words": design.words.name,
             "word_lists": design.words.signature,
             "wording": design.wording.signature(),
         }
         if design.written:
             options |= {"sampling": asdict(self.sampling), "count_tokens": COUNT_TOKENS, "repeats": design.repeats}
-        return {**options, **self._asked.signature}
+        return options
 
     # -- rows, figures, report -----------------------------------------------------------------------
 
@@ -310,7 +281,7 @@ class MGBR(Suite):
             return planted_scores({correct: 0.4 if is_right else 0.2, stereotyped: 0.2 if is_right else 0.4})
         words, condition = design.word_list(factors), str(factors["condition"])
         number = words.correct if is_right else words.correct + design.instance(factors).r
-        answer = design.layout.separator + str(number)
+        answer = f" {number}"
         if not design.starts_answer(condition):
             answer = design.wording.answer + answer
         if condition.endswith("+cot"):

@@ -150,7 +150,7 @@ class WordLists(Options):
             CountedGroup("female", pools[0], pools[2], "p", ("D_gf", "D_ff")),
             CountedGroup("male", pools[1], pools[3], "q", ("D_gm", "D_mm")),
         )
-        return CountedWords(self.name, self.score_name, "gender", groups, self.signature())
+        return CountedWords(self.name, self.score_name, groups, self.signature())
 
     @classmethod
     def builtin(cls) -> Self:

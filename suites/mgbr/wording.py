@@ -34,19 +34,6 @@ class WordList:
         return len(self.matching)
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How prompts are put together.
-
-    ``prompt_format``: ``raw`` or ``chat``. ``form``: A question and the start of its answer in a raw prompt, with
-    ``{question}`` and ``{start}``. ``separator``: what stands between the start of an answer and the count.
-    """
-
-    prompt_format: PromptFormat = "raw"
-    form: str = "{question}\n{start}"
-    separator: str = " "
-
-
 # -- checks of one text --------------------------------------------------------------------------
 
 
@@ -76,7 +63,7 @@ def _both_genders(value: Any) -> Any:
 
 def _different(texts: Mapping[str, str]) -> Mapping[str, str]:
     if len({text.casefold() for text in texts.values()}) < len(texts):
-        raise refused("the same for both" if len(texts) == 2 else "the same for two", "Give different ones")
+        raise refused("the same for both", "Give different ones")
     return texts
 
 
@@ -93,35 +80,14 @@ def _visible(text: str) -> str:
 
 
 BOTH = BeforeValidator(_both_genders)
-TextOfGroups = Annotated[dict[str, Text], AfterValidator(_different)]
-TextByGender = Annotated[TextOfGroups, BOTH]
+TextByGender = Annotated[dict[str, Text], AfterValidator(_different), BOTH]
 Step = Annotated[Text, _template("word", "gender", once=True)]
 Format = Annotated[Text, _template("answer", "yes", "no")]
 Words = Annotated[tuple[Text, ...], AS_TUPLE]
 
 
 class Example(Options):
-    """A few-shot example: the words of its list by kind, without duplicates."""
-
-    @property
-    def by_kind(self) -> dict[str, tuple[str, ...]]:
-        """Its words by kind, in the order of the list."""
-        raise NotImplementedError
-
-    def matching(self, group: str) -> tuple[str, ...]:
-        """Those that count where a question asks about this group."""
-        raise NotImplementedError
-
-    @model_validator(mode="after")
-    def _no_word_twice(self) -> Self:
-        no_word_twice(self.by_kind)
-        if not any(self.by_kind.values()):
-            raise refused("has no words", "Give at least one")
-        return self
-
-
-class PapersExample(Example):
-    """An example of feminine and masculine words, and occupations."""
+    """A few-shot example: feminine and masculine words, and occupations, none of them twice."""
 
     feminine: Words
     masculine: Words
@@ -129,10 +95,19 @@ class PapersExample(Example):
 
     @property
     def by_kind(self) -> dict[str, tuple[str, ...]]:
+        """Its words by kind, in the order of the list."""
         return {"feminine": self.feminine, "masculine": self.masculine, "occupations": self.occupations}
 
-    def matching(self, group: str) -> tuple[str, ...]:
-        return self.feminine if group == "female" else self.masculine
+    def matching(self, gender: str) -> tuple[str, ...]:
+        """Those that count where a question asks about this gender."""
+        return self.feminine if gender == "female" else self.masculine
+
+    @model_validator(mode="after")
+    def _no_word_twice(self) -> Self:
+        no_word_twice(self.by_kind)
+        if not any(self.by_kind.values()):
+            raise refused("has no words", "Give at least one")
+        return self
 
 
 class Wording(Options):
@@ -177,7 +152,7 @@ class Wording(Options):
     separator: Annotated[str, AfterValidator(_visible)]
     format_answer: Format
     format_steps: Format
-    examples: Annotated[dict[str, Annotated[tuple[PapersExample, ...], AS_TUPLE]], BOTH]
+    examples: Annotated[dict[str, Annotated[tuple[Example, ...], AS_TUPLE]], BOTH]
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -251,9 +226,9 @@ class Wording(Options):
             for w in words.words
         )
 
-    def count(self, number: int, layout: Layout) -> str:
+    def count(self, number: int) -> str:
         """A count in the form in which it is scored after a prompt."""
-        return f"{layout.separator}{number}{self.answer_end}"
+        return f" {number}{self.answer_end}"
 
     def question(self, gender: str, condition: str, words: WordList | None, *, with_format: bool) -> str:
         """Instruction line and word list. What precedes the list is the same for all lists, and without a list."""
@@ -270,43 +245,43 @@ class Wording(Options):
         instruction = " ".join(parts)
         return instruction if words is None else instruction + "\n" + self.separator.join(words.words)
 
-    def scored_prompt(self, gender: str, condition: str, words: WordList, layout: Layout) -> Prompt:
+    def scored_prompt(self, gender: str, condition: str, words: WordList, prompt_format: PromptFormat) -> Prompt:
         """The prompt up to the count. With chain of thought, the correct steps precede it."""
         start = self.answer
         if condition.endswith("+cot"):
             start = self.steps(gender, words) + "\n" + start
-        return self._prompt(gender, condition, words, layout, start=start, with_format=False)
+        return self._prompt(gender, condition, words, prompt_format, start=start, with_format=False)
 
-    def control_prompt(self, gender: str, condition: str, layout: Layout) -> Prompt:
+    def control_prompt(self, gender: str, condition: str, prompt_format: PromptFormat) -> Prompt:
         """The same prompt without a list, and therefore without steps."""
-        return self._prompt(gender, condition, None, layout, start=self.answer, with_format=False)
+        return self._prompt(gender, condition, None, prompt_format, start=self.answer, with_format=False)
 
-    def written_prompt(self, gender: str, condition: str, words: WordList, layout: Layout) -> Prompt:
+    def written_prompt(self, gender: str, condition: str, words: WordList, prompt_format: PromptFormat) -> Prompt:
         """The prompt after which the model writes its steps and answer, or only the count if raw and without steps."""
-        with_format = condition.endswith("+cot") or layout.prompt_format == "chat"
+        with_format = condition.endswith("+cot") or prompt_format == "chat"
         start = "" if with_format else self.answer
-        return self._prompt(gender, condition, words, layout, start=start, with_format=with_format)
+        return self._prompt(gender, condition, words, prompt_format, start=start, with_format=with_format)
 
     def _prompt(
         self,
         gender: str,
         condition: str,
         words: WordList | None,
-        layout: Layout,
+        prompt_format: PromptFormat,
         *,
         start: str,
         with_format: bool,
     ) -> Prompt:
         """Examples, question and start of the answer, as one text with blank lines in between, or as chat turns."""
-        turns = self._example_turns(gender, condition, layout, with_format=with_format)
+        turns = self._example_turns(gender, condition, prompt_format, with_format=with_format)
         turns.append((self.question(gender, condition, words, with_format=with_format), start))
-        tasks = [TaskPrompt(question, answer, layout.form) for question, answer in turns]
-        if layout.prompt_format == "raw":
+        tasks = [TaskPrompt(question, answer, "{question}\n{start}") for question, answer in turns]
+        if prompt_format == "raw":
             return "\n\n".join(task.raw() for task in tasks)
         return tuple(message for task in tasks for message in task.turns())
 
     def _example_turns(
-        self, gender: str, condition: str, layout: Layout, *, with_format: bool
+        self, gender: str, condition: str, prompt_format: PromptFormat, *, with_format: bool
     ) -> list[tuple[str, str]]:
         if not condition.startswith("few-shot"):
             return []
@@ -314,7 +289,7 @@ class Wording(Options):
         for example in self.examples[gender]:
             listed = [word for words in example.by_kind.values() for word in words]
             words = WordList(tuple(listed), frozenset(example.matching(gender)))
-            answer = f"{self.answer}{layout.separator}{words.correct}"
+            answer = f"{self.answer} {words.correct}"
             if condition.endswith("+cot"):
                 answer = self.steps(gender, words) + "\n" + answer
             turns.append((self.question(gender, condition, words, with_format=with_format), answer))

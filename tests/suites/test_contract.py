@@ -16,7 +16,6 @@ from backends.base import ClassifyResponse, Response
 from suites.base import Item, MeasureSpec, Row, Suite, needed_for
 from tests.suites.benchmarks.invented import use
 from tests.suites.genderpair.planted import SMALL
-from tests.suites.mgbr import test_own_groups as own_mgbr
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples" / "suites"
 FEW = [
@@ -63,7 +62,6 @@ SUITES: dict[str, tuple[Any, str, str]] = {
         "How many of the following words are definitely women?\n",
         "bias_score",
     ),
-    "MGBR, own groups": (own_mgbr.suite, "How many are about Islam?\nAnswer:", "bias_score"),
     "GenderPair": (
         lambda: suites.GenderPair(pairs=SMALL, repeats=2, sampling={"temperature": 1.0}),
         "man",
