@@ -122,12 +122,13 @@ class ClassifyRequest:
 
 Request = ScoreRequest | GenerateRequest | ClassifyRequest
 
-Boundary = Literal["clean", "merged", "straddled"]
+Boundary = Literal["clean", "merged", "straddled", "altered"]
 """How prompt and continuation meet when they are tokenised together.
 
 clean      a token starts at the boundary, and the prompt keeps the tokens it has alone
 merged     a token starts at the boundary, but the prompt's own last tokens changed
 straddled  one token covers both sides; its prompt part is marginalised exactly
+altered    clean or merged, but the tokenizer read another prompt: it dropped case, accents or spaces
 """
 
 Exactness = Literal["exact", "bounded", "sampled"]

@@ -34,7 +34,7 @@ class SuiteAnswers:
         Answers by the run that asked for them.
     since, until : float
         When the first and the last of them was given, in seconds since the epoch.
-    merged, straddled, straddled_in_part : int
+    merged, straddled, straddled_in_part, altered : int
         Items with such a boundary; of the straddled, those with other continuations that are not.
     logprobs : dict of str to array (k,)
         Natural log-probabilities of each scored item's continuations, NaN if only bounded; only if they were wanted.
@@ -50,6 +50,7 @@ class SuiteAnswers:
     merged: int = 0
     straddled: int = 0
     straddled_in_part: int = 0
+    altered: int = 0
     logprobs: dict[str, NDArray[np.float64]] = field(default_factory=dict)
 
 
@@ -88,6 +89,7 @@ def read_answers(
             found.merged += "merged" in boundaries
             found.straddled += "straddled" in boundaries
             found.straddled_in_part += "straddled" in boundaries and len(boundaries) > 1
+            found.altered += "altered" in boundaries
             if keep_logprobs:
                 found.logprobs[item.id] = exact_logprobs(answer)
     found.table = builder.build()
@@ -112,6 +114,7 @@ def of_runs(runs: Sequence[SuiteAnswers]) -> SuiteAnswers:
         sum(run.merged for run in runs),
         sum(run.straddled for run in runs),
         sum(run.straddled_in_part for run in runs),
+        sum(run.altered for run in runs),
         first.logprobs,
     )
 

@@ -133,6 +133,7 @@ def _data_quality(suite: str, model: str, answers: SuiteAnswers, measures: Seque
         merged=answers.merged,
         straddled=answers.straddled,
         straddled_in_part=answers.straddled_in_part,
+        altered=answers.altered,
         probability_mass=min(masses) if masses else None,
         prompt_coverage=prompt_coverage(table, [m.spec for m in measures], answers.items),
     )

@@ -122,6 +122,7 @@ class DataQuality(Reported):
     ``failures_factor`` (or its first stratum), to show whether the gaps themselves are biased. ``merged`` and
     ``straddled``: items with such a boundary; ``straddled_in_part``: those with other continuations that are not
     straddled. The former are given the prompt's text and the latter its tokens, so that they compare only roughly.
+    ``altered``: items whose prompt lost case, accents or spaces in the tokenizer.
     ``probability_mass``: the lowest mean coverage of a figure that is not of a single level. ``prompt_coverage`` counts
     prompts: those of the whole suite, then, where it is another, the condition of a figure with the largest share
     below `LITTLE_COVERAGE`. Empty without coverage, and in results of older versions.
@@ -138,6 +139,7 @@ class DataQuality(Reported):
     straddled: int
     probability_mass: float | None
     straddled_in_part: int = 0
+    altered: int = 0
     prompt_coverage: list[PromptCoverage] = []
 
 

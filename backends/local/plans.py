@@ -10,13 +10,14 @@ lacks a token) is planned from its whole texts, which says what is wrong.
 from __future__ import annotations
 
 import itertools
+import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
-from backends.base import Boundary, ScoreRequest
+from backends.base import Boundary, Prompt, ScoreRequest
 from backends.errors import BackendError
 from backends.local.boundary import SplitTokens, locate_continuation
 from backends.local.encoder import TextEncoder
@@ -280,12 +281,21 @@ def locate_all(request: ScoreRequest, encoded: _Encoded, encoder: TextEncoder) -
         raise encoded
     prompt, (prompt_tokens, *joint) = encoded
     prompt_pieces = [encoder.piece(token) for token in prompt_tokens]
+    is_altered = _is_altered(request.prompt, prompt_pieces)
     for continuation, tokens in zip(request.continuations, joint, strict=True):
         added = encoder.added(tokens, prompt + continuation)
         same = common_start(tokens, prompt_tokens)
         pieces = prompt_pieces[:same] + [encoder.piece(token) for token in tokens[same:]]
         given = request.first_given
-        yield locate_continuation(prompt, continuation, prompt_tokens, tokens, pieces, added, first_given=given)
+        split = locate_continuation(prompt, continuation, prompt_tokens, tokens, pieces, added, first_given=given)
+        yield replace(split, boundary="altered") if is_altered and not split.remainder else split
+
+
+def _is_altered(prompt: Prompt, pieces: Sequence[bytes]) -> bool:
+    """Whether a tokenizer that drops case, accents or spaces has changed a prompt; another Unicode form is none."""
+    read = unicodedata.normalize("NFC", b"".join(pieces).decode("utf-8", "replace"))
+    asked = [prompt] if isinstance(prompt, str) else [turn.content.strip() for turn in prompt if turn.role == "user"]
+    return any(unicodedata.normalize("NFC", text) not in read for text in asked)
 
 
 def encode(requests: Sequence[ScoreRequest], encoder: TextEncoder) -> Iterator[tuple[ScoreRequest, _Encoded]]:

@@ -107,15 +107,18 @@ def cautions(found: AuditResult) -> list[str]:
     return [s.text for s in summary(Figures(found)) if s.kind == "caution"]
 
 
-def test_low_coverage_bounds_and_lost_answers_are_cautions() -> None:
+def test_low_coverage_bounds_altered_prompts_and_lost_answers_are_cautions() -> None:
     entries = [
         mu.data_quality_of("a", "toy", prompt_coverage=[mu.coverage_of({}, 200, 120, 130, median=0.071, lowest=0.003)]),
         mu.data_quality_of("b", "toy", censored=900),
+        mu.data_quality_of("b", "toy", altered=70),
         mu.data_quality_of("c", "toy", answered=1950, failures={"timeout": 20, "refusal": 30}),
     ]
-    weak, bounds, lost = cautions(result([0.1, 0.2, 0.3], data_quality=entries))
+    weak, bounds, altered, lost = cautions(result([0.1, 0.2, 0.3], data_quality=entries))
     assert "120 to 130 of 200 prompts" in weak
     assert "900 of 2,000" in bounds
+    assert "drops case, accents or spaces" in altered
+    assert "in 70 of 2,000 items" in altered
     assert "50 of 2,000" in lost
     assert "refusal 30" in lost
 

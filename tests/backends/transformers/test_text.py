@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 import transformers
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from backends import HFBackend
 from backends.base import Message, ScoreRequest, ScoreResponse
 from backends.errors import BackendError
+from backends.local.scoring import boundaries
 from backends.transformers.text import HFTextEncoder
 from tests.backends.local.tiny_models import (
     FAMILIES,
@@ -37,6 +38,21 @@ def test_a_text_without_tokens_of_its_own_is_refused_not_scored_as_unknown() -> 
     with pytest.raises(BackendError, match=r"no token for a part of this text, which becomes <unk>"):
         encoder.encode(["the nurse"], chat=False)
     assert encoder.encode(["the <unk>"], chat=False), "written as such, it is meant"
+
+
+@pytest.mark.parametrize(
+    ("normalizer", "prompt"),
+    [
+        (normalizers.Lowercase(), "The man said that"),
+        (normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()]), "the m\u00e1n said that"),
+        (normalizers.Replace(Regex(" +"), " "), "the  man said that"),
+    ],
+)
+def test_a_prompt_that_loses_case_accents_or_spaces_is_told(normalizer: normalizers.Normalizer, prompt: str) -> None:
+    tokenizer = byte_level_tokenizer()
+    tokenizer.backend_tokenizer.normalizer = normalizer
+    requests = [ScoreRequest(text, (" she",)) for text in (prompt, "the man said that")]
+    assert boundaries(requests, HFTextEncoder(tokenizer)) == [("altered",), ("clean",)]
 
 
 def test_a_users_control_token_is_refused_not_parsed() -> None:

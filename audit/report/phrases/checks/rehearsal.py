@@ -41,6 +41,7 @@ _BOUNDARIES = {
     "clean": "begin with a token of their own",
     "merged": "change the prompt's last tokens",
     "straddled": "share a token with the prompt",
+    "altered": "follow a prompt that lost case, accents or spaces in the tokenizer",
 }
 
 

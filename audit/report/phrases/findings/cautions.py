@@ -47,6 +47,12 @@ def cautions(figures: Figures, suite: str) -> Iterator[str]:
                 f"{one_line(e.model)}{place}: in {e.straddled_in_part:,} of {e.n_items:,} items some continuations "
                 f"share a token with the prompt and others do not. {STRADDLED_IN_PART}"
             )
+        if e.altered:
+            yield (
+                f"{one_line(e.model)}{place}: the tokenizer drops case, accents or spaces, so that the model read "
+                f"another prompt than the suite's in {e.altered:,} of {e.n_items:,} items. Prompts that differ in "
+                "nothing else are the same to it."
+            )
         if sum(e.failures.values()) > max(0, _MANY_FAILED * e.n_items):
             yield f"{one_line(e.model)}{place}: {_missing(figures, e)}"
 
