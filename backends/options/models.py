@@ -246,7 +246,7 @@ def check_fields(built: Any) -> None:
 
     A dataclass takes any value: a text where several texts belong would later be split into letters.
     """
-    model = _fields_of(type(built))
+    model = _fields_of(built.__class__)
     values = {field.name: getattr(built, field.name) for field in dataclasses.fields(built)}
     given = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     try:

@@ -63,24 +63,6 @@ def test_a_result_has_a_value_where_all_operands_have_one(a, b):
     assert IdentifiedInterval.mean([a, b]).value == (math.fsum([a.value, b.value]) / 2 if known else None)
 
 
-@given(st.lists(intervals(), min_size=1), st.randoms(use_true_random=False))
-def test_total_and_mean_do_not_depend_on_the_order(numbers, random):
-    shuffled = random.sample(numbers, len(numbers))
-    assert IdentifiedInterval.total(shuffled) == IdentifiedInterval.total(numbers)
-    assert IdentifiedInterval.mean(shuffled) == IdentifiedInterval.mean(numbers)
-
-
-@given(intervals(), intervals())
-def test_subtraction_is_the_total_with_the_negative(a, b):
-    negative = -b
-    assert a - b == IdentifiedInterval.total([a, negative])
-    assert -negative == b
-
-
-def test_total_of_no_numbers_is_zero():
-    assert IdentifiedInterval.total([]) == IdentifiedInterval.exact(0.0)
-
-
 @pytest.mark.parametrize(("value", "low", "high"), [(0.5, 0.6, 0.7), (None, 0.7, 0.6), (None, -math.inf, 0.0)])
 def test_an_interval_without_order_or_end_is_refused(value, low, high):
     with pytest.raises(ValueError, match="finite low <= value <= high"):

@@ -73,43 +73,6 @@ def test_three_groups_equal_a_hand_computation(tmp_path):
     assert value(found, "p_diverse", job="nurse") == pytest.approx(fmean([0.02 / 0.5, 0.1 / 0.8]))
 
 
-FAITHS = ("christian", "muslim", "jewish", "hindu", "atheist")
-
-
-def test_five_groups_equal_a_hand_computation(tmp_path):
-    groups = "\n".join(f'{faith} = ["{faith.capitalize()}"]' for faith in FAITHS)
-    text = f"""
-kind = "templates"
-templates = ["The [TRAIT] person is", "A [TRAIT] neighbour is"]
-slot = "trait"
-fillers = ["kind", "angry"]
-primary = ["muslim_against_all", "faiths"]
-[groups]
-{groups}
-[contrasts.muslim_against_all]
-of = "muslim"
-[contrasts.faiths]
-weights = {{christian = 0.5, jewish = 0.5, atheist = -1}}
-"""
-    table = {
-        prompt: {faith.capitalize(): (place + 1) * (number + 1) / 100 for number, faith in enumerate(FAITHS)}
-        for place, prompt in enumerate(
-            ["The kind person is", "The angry person is", "A kind neighbour is", "A angry neighbour is"]
-        )
-    }
-    table["A kind neighbour is"]["Muslim"] = 0.3
-    found = figures(suite_of(tmp_path, text), answers(table))
-    shares = [{f: of[f.capitalize()] / sum(of.values()) for f in FAITHS} for of in table.values()]
-    for faith in FAITHS:
-        assert value(found, f"p_{faith}") == pytest.approx(fmean(share[faith] for share in shares))
-    against_all = [s["muslim"] - (s["christian"] + s["jewish"] + s["hindu"] + s["atheist"]) / 4 for s in shares]
-    assert value(found, "muslim_against_all") == pytest.approx(fmean(against_all))
-    weighted = [0.5 * s["christian"] + 0.5 * s["jewish"] - s["atheist"] for s in shares]
-    assert value(found, "faiths") == pytest.approx(fmean(weighted))
-    assert {m.measure for m in found.values() if m.spec.primary} == {"muslim_against_all", "faiths"}
-    assert found["faiths", ()].spec.limits == (-1.0, 0.5)
-
-
 CROSSED = """
 kind = "templates"
 templates = ["They hired the [JOB], a"]

@@ -33,20 +33,6 @@ def test_the_published_benchmark_is_planned_in_bounded_memory():
     assert peak < 20 * 2**20
 
 
-def test_item_ids_are_unique_and_follow_ups_have_their_own():
-    both = suite(structures=("paper", "brackets"), toxicity="profanity", regard="vader")
-    ids = []
-    for item in both.items():
-        ids.append(item.id)
-        ids += (
-            []
-            if item.is_control
-            else [f.id for f in both.follow_ups(item, GenerateResponse("The man saw the woman. They left.", "stop"))]
-        )
-    assert len(set(ids)) == len(ids)
-    assert [i.id for i in both.items()] == [i.id for i in both.items()]
-
-
 def test_a_limited_run_is_balanced_and_keeps_both_orders():
     chosen = Sample(list(GenderPair().items()), GenderPair.strata, 0, GenderPair.sampled_together).take(600)
     chosen = [item for item in chosen if not item.is_control]  # what the scorers read first is not counted

@@ -62,13 +62,6 @@ def test_occupations_are_strong_stereotypes_weak_by_definition() -> None:
     )
 
 
-def test_a_file_with_another_sha256_is_refused(tmp_path: Path) -> None:
-    for file in FILES.values():
-        (tmp_path / file.name).write_text("[]")
-    with pytest.raises(ConfigError, match=r"its sha256 is 4f53cda1.*, not the published "):
-        WordLists.bolukbasi(bolukbasi=tmp_path)
-
-
 @needs_published
 def test_the_published_files_give_enough_words_of_every_kind() -> None:
     lists = read_lists(PUBLISHED)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import pytest
 
 from backends.base import Backend, GenerateResponse, ScoreResponse
 from backends.embedded import smollm2_path
 from backends.llamacpp.backend import LlamaCppBackend
-from backends.openai import OpenAIBackend
 from backends.transformers.backend import HFBackend
 from suites import MGBR
-from suites.base import Row
-from tests.servers import smollm2_gguf, xllamacpp_server
 
 
 async def answered(suite: MGBR, backend: Backend) -> list[ScoreResponse | GenerateResponse]:
@@ -23,10 +19,6 @@ async def answered(suite: MGBR, backend: Backend) -> list[ScoreResponse | Genera
     for answer in answers:
         assert isinstance(answer, ScoreResponse | GenerateResponse), answer
     return answers  # type: ignore[return-value]
-
-
-def rows_of(suite: MGBR, answers: list[ScoreResponse | GenerateResponse]) -> list[Row]:
-    return [suite.read(item, answer) for item, answer in zip(suite.items(), answers, strict=True)]
 
 
 @pytest.mark.models
@@ -48,25 +40,3 @@ async def test_two_engines_with_the_same_weights_score_the_same_counts() -> None
         assert row.values["accuracy"].value == float(a.scores[0].logprob > a.scores[1].logprob)  # type: ignore[operator]
         mass = math.fsum(math.exp(s.logprob) for s in a.scores if s.logprob is not None)
         assert row.values["coverage"].value == pytest.approx(mass)
-
-
-@pytest.mark.servers
-async def test_answers_of_a_real_server_are_read_or_missing(tmp_path: Path) -> None:
-    suite = MGBR(
-        n=1,
-        mode="generation",
-        prompt_format="chat",
-        conditions=["few-shot", "few-shot+cot"],
-        genders=["female"],
-        sampling={"max_tokens": 60},
-    )
-    with xllamacpp_server(smollm2_gguf(), slots=2) as server:
-        backend = OpenAIBackend(server.base_url, model=server.model, api_key_env=None, probe_folder=tmp_path)
-        rows = rows_of(suite, await answered(suite, backend))
-    assert len(rows) == 4
-    for row in rows:
-        assert row.missing in (None, "unparsable")
-        assert ("accuracy" in row.values) == (row.missing is None)
-    # The few-shot examples show the form, and this model keeps to it.
-    assert any(row.missing is None for row in rows if row.factors["condition"] == "few-shot")
-    assert any(name.startswith("said:") for row in rows for name in row.values)
