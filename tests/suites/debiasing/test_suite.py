@@ -31,40 +31,24 @@ def test_turns_and_shares_may_be_tables():
 @pytest.mark.parametrize(
     ("options", "field"),
     [
-        ({"design": "mine"}, "design"),
-        ({"prompt_format": "html"}, "prompt_format"),
         ({"positions": []}, "positions"),
-        ({"positions": ["nowhere"]}, "positions"),
         ({"positions": ["system"]}, "positions"),
-        ({"positions": ["repeated", "repeated"]}, "positions"),
         ({"prompts": [PROMPT, PROMPT]}, "prompts"),
-        ({"prompts": [{"id": 1, "text": "Be fair."}]}, r"prompts\[0\]"),
         ({"prompts": [DebiasingPrompt(1, "Be fair to all.", "high", placebo="Look up.")]}, r"prompts\[0\].placebo"),
         ({"prompts": [DebiasingPrompt(1, "Be fair.", None)]}, r"prompts\[0\].abstraction = None"),
-        ({"prompts": [DebiasingPrompt(1, " Be fair.", "high")]}, r"prompts\[0\].text"),
         ({"prompts": [DebiasingPrompt(1, "Be fair.", "high", "Be fair.")]}, "the same as its prompt"),
-        (
-            {"prompts": [{"id": 1, "text": "Be fair.", "abstraction": "high", "placebo": 3}]},
-            r"prompts\[0\].placebo = 3",
-        ),
-        ({"prompts": 5}, "prompts = 5: not a list"),
-        ({"placebo": "no"}, "placebo = 'no': not true or false"),
-        ({"positions": [["a"]]}, r"positions\[0\] = \['a'\]: unknown"),
         (
             {"positions": [own(lambda task, text, *_: f"{text} {task.raw()}")]},
             "contains a text where there should be none",
         ),
         ({"positions": [own(lambda task, text, *_: task.raw())]}, "leaves the debiasing text out"),
-        ({"positions": [own(lambda task, text, *_: task.raw(text), "")]}, "not a name"),
         (
             {"positions": [own(lambda task, text, *_: task.raw(text), "with_dialogue")]},
             "is the name of a built-in position",
         ),
-        ({"dialogue": {"opening": "Hi.", "turns": [1]}}, r"dialogue.turns\[0\] = 1"),
         ({"dialogue": {"opening": "Hi.", "turns": [["a ", "b"]]}}, r"dialogue.turns\[0\]\[0\] = 'a '"),
         ({"occupations": [{"occupation": "nurse", "female_share": 0.1, "dominated_by": "female"}]}, "contradicts"),
         ({"occupations": [{"occupation": "nurse", "female_share": 0.1, "male_share": 0.2}]}, "does not add up to 1"),
-        ({"article": "some"}, "article"),
     ],
 )
 def test_an_option_that_cannot_be_used_is_named(options, field):

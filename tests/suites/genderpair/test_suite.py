@@ -59,10 +59,8 @@ def test_chat_prefills_the_mark_for_the_fallback():
     [
         ({"groups": ("men",)}, "groups"),
         ({"structures": "paper"}, "structures"),
-        ({"prompt_format": "html"}, "prompt_format"),
         ({"repeats": 5}, "repeats"),
         ({"variant": "as_released", "fallback": "none"}, "fallback"),
-        ({"variant": "released"}, "variant"),
         ({"pairs": "/nowhere/at/all"}, "pairs"),
         ({"toxicity": "vader"}, "toxicity"),
         ({"regard": TextScorer(FakeBackend(), {"regard_positive": "positive"}, "half")}, "regard.labels"),

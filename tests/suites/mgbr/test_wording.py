@@ -116,18 +116,12 @@ def example(**words: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"instruktion": "x"}, r"wording\.instruktion = 'x': unknown field"),
         ({"vocabulary": {"female": "", "male": "masculine"}}, r"wording\.vocabulary\.female = '': not a text"),
         ({"step_yes": "it is a {gender} word"}, r"wording\.step_yes .*needs \{word\} once"),
         ({"step_no": "{word} is a {gender} word."}, r"wording\.step_no .*the same as step_yes"),
         ({"format_answer": "Write {count}."}, r"wording\.format_answer .*brace"),
-        ({"debiasing": ""}, r"wording\.debiasing = '': not a text"),
-        ({"separator": " "}, r"wording\.separator"),
-        (example(masculine="Vater"), r"examples\.female\[0\]\.masculine = 'Vater': not a list"),
         (example(feminine=["a", "A"]), r"feminine = 'A': also in feminine"),
-        (example(feminine=[" a"]), r"feminine\[0\] = ' a': not a text, or has spaces around it"),
         ({"examples": {"female": [], "male": []}}, r"wording\.examples\.female = \[\]: has no examples"),
-        (example(occupations=["Mutter"]), r"occupations = 'Mutter': also in feminine"),
         (example(feminine=["a, b"]), r"feminine = 'a, b': contains the separator"),
         (example(feminine=[]), "has no words"),
         ({"vocabulary": {"female": "x", "male": "X"}}, r"wording\.vocabulary .*the same for both"),
