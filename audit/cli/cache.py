@@ -80,10 +80,8 @@ def merge(
     """Add the answers of other stores to one, checking each row and key. The first answer under a key is final.
 
     Damaged rows are quarantined in TARGET and listed; they will be asked again. Runs and failures are not copied.
-    If the stores are those of parts (`audit run --shard`), it is told which parts are missing.
     """
     from audit.store import Store
-    from audit.store.parts import lacking_parts
 
     if not target.absolute().parent.is_dir():
         raise ConfigError("TARGET", str(target), "its folder does not exist", "Correct the path, or create the folder")
@@ -100,11 +98,7 @@ def merge(
                 f"{len(found.damaged):,} damaged"
             )
             if found.others:
-                apart = f"; scores by up to {found.apart:.2g} nats" if found.apart else ""
-                say(f"known here with another answer, which counts: {len(found.others):,}{apart}", to_stderr=True)
+                say(f"known here with another answer, which counts: {len(found.others):,}", to_stderr=True)
             for key in found.damaged:
                 say(f"damaged: {key} (not merged, will be asked again)", to_stderr=True)
-        for number, of, status in lacking_parts((store.runs.parts() for store in stores), into.runs.parts()):
-            what = "missing" if status == "missing" else f"not done ({status or 'no run of it has ended'})"
-            say(f"part {number} of {of} is {what}: a run of the whole asks what it lacks", to_stderr=True)
     raise typer.Exit(FAILED if damaged else OK)

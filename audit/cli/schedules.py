@@ -2,46 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from audit.cli.shared import ConfigFile
 from audit.report.formatting import say
-from backends.errors import ConfigError
 
 
 def schedule(
     config: ConfigFile,
-    cron: Annotated[
-        str | None,
-        typer.Option(help='Local times as in crontab, e.g. "0 3 * * *"; with six fields, seconds come first.'),
-    ] = None,
-    once: Annotated[
-        bool, typer.Option("--once", help="One run now, then exit: for cron, systemd and other schedulers.")
-    ] = False,
     baseline: Annotated[
-        str | None, typer.Option("--baseline", help="Check each run against it: a name, a run id, or a report.json.")
+        str | None, typer.Option("--baseline", help="Check the run against it: a name, a run id, or a report.json.")
     ] = None,
-    missed: Annotated[
-        Literal["run", "skip"],
-        typer.Option(help="Missed runs: `run` performs one catch-up run, `skip` only records them."),
-    ] = "run",
     on_regression: Annotated[
         str | None, typer.Option(help="Program called when the gate fails; it reads the gate's report (JSON) on stdin.")
     ] = None,
-    webhook: Annotated[str | None, typer.Option(help="URL that gets the same report by POST.")] = None,
 ) -> None:
-    """Run an audit at set times, check each run, and keep the trend page up to date.
+    """Run an audit as cron, systemd or a hosted CI should: examples/schedules has recipes for each.
 
-    Runs never overlap. Each slot's outcome is recorded in a journal beside the store, and printed as a line. The config
-    is read again at each slot. Ends on SIGINT or SIGTERM, with exit code 130.
+    It writes the report, checks the run against the baseline and keeps the trend page up to date. Runs never overlap.
+    Each outcome is recorded in a journal beside the store, and printed as a line. Exits with 0, 1 (not run, failed or
+    incomplete), 3 (regressed) or 130 (interrupted).
     """
-    from audit.schedule import Schedule
-    from audit.schedule.scheduled_audit import ScheduledAudit, run_once, serve
+    from audit.schedule.scheduled_audit import run_scheduled
 
-    if once == (cron is not None):
-        raise ConfigError("--cron", cron, "either --cron or --once is needed", 'Give --cron "0 3 * * *", or --once')
-    audit = ScheduledAudit(config, baseline=baseline, on_line=say)
-    slots = audit.slots(on_regression, webhook)
-    raise typer.Exit(run_once(slots) if cron is None else serve(audit, Schedule(cron, slots, missed=missed)))
+    raise typer.Exit(run_scheduled(config, baseline=baseline, on_regression=on_regression, on_line=say))

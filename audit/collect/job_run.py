@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import tenacity
 
-from audit.collect.executors.base import Executor
+from audit.collect.executors import Executor
 from audit.collect.jobs import Ask, Job, OnEvent, Outcome, Progress, RetryPolicy
 from audit.collect.limiter import CircuitBreaker, Halted, Limiter, usable_wait
 from audit.logs import logger

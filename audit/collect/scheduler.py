@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 
-from audit.collect.executors.base import Executor
+from audit.collect.executors import Executor
 from audit.collect.job_run import JobRun, set_ambiguous_aside
 from audit.collect.jobs import Job, OnEvent, Outcome, RetryPolicy
 from audit.collect.limiter import Limiter

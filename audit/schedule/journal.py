@@ -1,4 +1,4 @@
-"""The journal of a schedule: every slot and its outcome."""
+"""The journal of a schedule: every run and its outcome."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from backends.files import private, private_folder
 class Journal:
     """Entries as JSON lines, each flushed to the disk.
 
-    An entry has ``slot`` (ISO time), ``event`` (``started``, ``ended``, ``missed``, ``busy``,
-    ``killed``) and, for ``ended``, ``status``, ``run_id``, ``gate`` (counts of verdicts),
-    ``exit_code``, ``error`` and ``notified``. ``on_entry`` is called with each entry after it is written.
+    An entry has ``slot`` (ISO time), ``event`` (``started``, ``ended``, ``busy``, ``killed``) and, for ``ended``,
+    ``status``, ``run_id``, ``gate`` (counts of verdicts), ``exit_code``, ``error`` and ``notified``. ``on_entry`` is
+    called with each entry after it is written.
     """
 
     def __init__(self, path: Path, on_entry: Callable[[dict[str, Any]], None] | None = None) -> None:
@@ -31,10 +31,10 @@ class Journal:
         """The path of the journal of a store's schedule. A store has one schedule."""
         return db.with_name(f"{db.stem}-schedule.jsonl")
 
-    def lock(self, suffix: str) -> FileLock:
-        """A lock on a file beside the journal, with this suffix in place of its own. Creates the folder."""
+    def lock(self) -> FileLock:
+        """The lock that one run at a time holds, a file beside the journal. Creates the folder."""
         private_folder(self.path.parent)  # the lock itself would create it for all to read
-        return FileLock(self.path.with_suffix(suffix), mode=0o600)
+        return FileLock(self.path.with_suffix(".lock"), mode=0o600)
 
     def write(self, event: str, slot: datetime, **details: Any) -> dict[str, Any]:
         """Append an entry, and return it."""
@@ -67,11 +67,6 @@ class Journal:
                 started.pop(entry["slot"], None)
         return [datetime.fromisoformat(slot) for slot in started]
 
-    def last_slot(self) -> datetime | None:
-        """The latest slot that has an entry."""
-        slots = [datetime.fromisoformat(entry["slot"]) for entry in self.entries()]
-        return max(slots, default=None)
-
 
 def _complete_lines(text: str) -> Iterator[dict[str, Any]]:
     for line in text.splitlines():
@@ -88,8 +83,6 @@ def outcome_line(entry: dict[str, Any]) -> str:
     parts = [entry["at"][:19].replace("T", " ") + " UTC", entry["event"]]
     if entry["event"] == "ended":
         parts[1] = f"run {entry['run_id']}: {entry['status']}" if "run_id" in entry else "run failed"
-    if "slots" in entry:
-        parts.append(f"{entry['slots']} slot{'s' if entry['slots'] != 1 else ''}, {entry['action']}")
     if entry.get("error"):
         parts.append(entry["error"])
     if entry.get("gate") is not None:

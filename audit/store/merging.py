@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +10,6 @@ from audit.store import rows, second_answers
 from audit.store.database import Database, chunked
 from audit.store.files import Files
 from audit.store.rows import AnswerRow, DamagedError, Written
-from backends.base import Response, ScoreResponse
 
 _TOGETHER = 500  # rows per transaction, so that others may write in between
 
@@ -28,15 +26,12 @@ class Merged:
         The keys of answers that are not taken over.
     others : list of str
         The keys of answers in place of which another one is stored here, which counts.
-    apart : float
-        The most, in nats, by which scores among the latter differ.
     """
 
     answers: int = 0
     new: int = 0
     damaged: list[str] = field(default_factory=list)
     others: list[str] = field(default_factory=list)
-    apart: float = 0.0
 
 
 def merge_answers(target: Files, source: Files) -> Merged:
@@ -52,7 +47,7 @@ def merge_answers(target: Files, source: Files) -> Merged:
                 known = _kept(into, some)
                 into.submit(lambda db, some=some: rows.insert(db, some)).result()  # type: ignore[misc]
                 merged.new += len(some) - len(known)
-                _compare(known, some, merged)
+                merged.others += [one.row.key for one in some if known.get(one.row[:2], one.row.value) != one.row.value]
     return merged
 
 
@@ -91,33 +86,8 @@ def _record_once(db: Any, row: AnswerRow, problem: str) -> None:
         rows.record(db, row, problem)
 
 
-def _kept(file: Database, some: Iterable[Written]) -> dict[tuple[bytes, bytes], AnswerRow]:
-    """The rows that a file has already under the keys of others."""
+def _kept(file: Database, some: Iterable[Written]) -> dict[tuple[bytes, bytes], bytes]:
+    """The values that a file has already under the keys of others."""
     keys = {one.row[:2] for one in some}
     with file.read() as db:
-        return {row[:2]: row for row in rows.of_prompts(db, {prompt for prompt, _ in keys}) if row[:2] in keys}
-
-
-def _compare(known: dict[tuple[bytes, bytes], AnswerRow], some: Iterable[Written], merged: Merged) -> None:
-    """Note those in place of which the target has another answer."""
-    for one in some:
-        if (kept := known.get(one.row[:2])) is None:
-            continue
-        try:
-            apart = _difference(kept.decoded().answer, one.row.decoded().answer)
-        except DamagedError:  # the next reading sets it aside
-            continue
-        if apart:
-            merged.others.append(one.row.key)
-            merged.apart = max(merged.apart, apart if math.isfinite(apart) else 0.0)
-
-
-def _difference(a: Response, b: Response) -> float:
-    """By how many nats two answers under one key differ; infinite for other differences."""
-    if not isinstance(a, ScoreResponse) or not isinstance(b, ScoreResponse):
-        return 0.0 if a == b else math.inf
-    names = ("logprob", "low", "high")
-    pairs = [(getattr(x, n), getattr(y, n)) for x, y in zip(a.scores, b.scores, strict=True) for n in names]
-    if any((one is None) != (other is None) for one, other in pairs):
-        return math.inf
-    return float(max(abs(one - other) for one, other in pairs if one is not None))
+        return {row[:2]: row.value for row in rows.of_prompts(db, {prompt for prompt, _ in keys}) if row[:2] in keys}

@@ -14,7 +14,6 @@ from audit.results import AuditResult
 from audit.store.clients import is_gone, new_client
 from audit.store.database import Database, StoreError
 from audit.store.keys import PART_BYTES, PROMPT_BYTES, from_bytes, from_json_bytes, key_text, to_bytes, to_json_bytes
-from audit.store.parts import PART, Parts, add_parts, ended_parts, read_parts
 from backends.errors import ConfigError
 from suites.base import Row
 
@@ -26,6 +25,8 @@ _RUNNING = "running"
 _KILLED = "killed"
 _INTERRUPTED = "interrupted"
 LOCKED_SECONDS = 0.5  # that a process which is to exit at once waits for a locked file
+#: How the status of a run begins that asked a part, once it has ended.
+_PART = "part "
 _KEY = PROMPT_BYTES + PART_BYTES
 #: In place of the key of a row that is computed from others.
 _NO_KEY = bytes(_KEY)
@@ -140,18 +141,7 @@ class Runs:
 
     def end_part(self, run_id: str, part: tuple[int, int], status: str) -> None:
         """Record the final status of a run that asked a part of an audit: it has no result."""
-        self.end(run_id, f"{PART}{part[0]} of {part[1]}: {status}", None)
-
-    def parts(self) -> Parts:
-        """The parts of audits that were asked here, or whose stores were merged into this one."""
-        with self._database.read() as db:
-            return read_parts(db)
-
-    def add_parts(self, other: Runs) -> None:
-        """Take over which parts another store has: its ended runs of them, which have no result."""
-        with other._database.read() as source:
-            rows = ended_parts(source)
-        self._database.submit(lambda db: add_parts(db, rows)).result()
+        self.end(run_id, f"{_PART}{part[0]} of {part[1]}: {status}", None)
 
     def all(self) -> list[RunRecord]:
         """All runs, newest first."""
@@ -180,7 +170,7 @@ class Runs:
                 ).fetchone()
             if last is not None:
                 return str(last[0])
-            if part := next((run for run in self.all() if run.status.startswith(PART)), None):
+            if part := next((run for run in self.all() if run.status.startswith(_PART)), None):
                 raise part_without_figures(part.id, part.status)
             if cut := next((run for run in self.all() if run.status in (_INTERRUPTED, _KILLED)), None):
                 raise cut_off_without_figures(cut.id, cut.status)
@@ -202,7 +192,7 @@ class Runs:
         if result is None:
             with self._database.read() as db:
                 (status,) = db.execute("SELECT status FROM runs WHERE id = ?", (run_id,)).fetchone() or ("",)
-            if status.startswith(PART):
+            if status.startswith(_PART):
                 raise part_without_figures(run_id, status)
             state = _seen(status)
             if state in (_INTERRUPTED, _KILLED):

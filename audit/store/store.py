@@ -133,7 +133,6 @@ class Store:
             raise ConfigError("SOURCE", str(source.path), "is the store to merge into", "Give another store")
         merged = merge_answers(self.files, source.files)
         copy_facts(self._database, self.files, source._database, merged.others)
-        self.runs.add_parts(source.runs)
         return merged
 
     def stats(self) -> dict[str, Any]:

@@ -24,7 +24,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "report": lambda folder: atomic_write(folder / "report.html", "…"),
     "log": log,
     "journal": lambda folder: Journal(folder / "j.jsonl").write("started", datetime.now(UTC)),
-    "lock": lambda folder: Journal(folder / "j.jsonl").lock(".lock").acquire().lock.release(),
+    "lock": lambda folder: Journal(folder / "j.jsonl").lock().acquire().lock.release(),
 }
 
 

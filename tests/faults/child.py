@@ -11,7 +11,6 @@ import sqlite3
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from audit.collect.jobs import Job, RetryPolicy
 from audit.collect.scheduler import run_jobs
 from audit.collect.shutdown import INTERRUPTED, ShutdownRequest, stop_on_signals
 from audit.schedule.journal import Journal
-from audit.schedule.slots import RunOutcome, Slots
+from audit.schedule.scheduled_audit import RunOutcome, run_slot
 from audit.store import Keyed, Store, StoreError, database, schema
 from audit.store.answers import Answers
 from audit.store.leases import Leases
@@ -169,9 +168,8 @@ def live_scheduled(spec: Spec) -> None:
         code = asyncio.run(_audit(spec, kill))
         return RunOutcome("lab", "done" if code == 0 else "incomplete")
 
-    slots = Slots(run, Journal(Journal.path_beside(spec.db)))
-    slots.record_killed()
-    os._exit(0 if slots.run_slot(datetime.now(UTC)).get("status") == "done" else 1)
+    entry = run_slot(run, Journal(Journal.path_beside(spec.db)))
+    os._exit(0 if entry.get("status") == "done" else 1)
 
 
 def _begin(spec: Spec) -> _Killer:

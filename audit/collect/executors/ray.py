@@ -19,7 +19,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from audit.collect.executors.local import LocalExecutor
+from audit.collect.executors import LocalExecutor
 from audit.collect.executors.ray_actors import ModelActors, ShardWriter
 from audit.store import Store
 from audit.store.rows import Written
@@ -87,20 +87,20 @@ class RayExecutor:
         return self._models[backend].slots
 
     async def submit(self, backend: Backend, batch: Sequence[Request], on_response: OnResponse) -> list[Answer]:
-        """As in `audit.collect.executors.base.Executor`."""
+        """As in `audit.collect.executors.Executor`."""
         if backend.device is None:
             return await self._here.submit(backend, batch, on_response)
         return await self._models[backend].submit(batch)
 
     def stop(self, backend: Backend) -> None:
-        """As in `audit.collect.executors.base.Executor`."""
+        """As in `audit.collect.executors.Executor`."""
         if backend.device is None:
             self._here.stop(backend)
         elif model := self._models.get(backend):  # else its turn is over
             model.stop()
 
     def notes(self, backend: Backend) -> Mapping[str, str]:
-        """As in `audit.collect.executors.base.Executor`."""
+        """As in `audit.collect.executors.Executor`."""
         return self._here.notes(backend) if backend.device is None else self._models[backend].notes
 
     async def release(self, backend: Backend) -> None:
