@@ -181,9 +181,8 @@ class ContinuationScore:
     samples: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("logprob", "low", "high"):
-            value = getattr(self, name)
-            if value is not None and (not math.isfinite(value) or value > _ROUNDING):
+        for name, value in (("logprob", self.logprob), ("low", self.low), ("high", self.high)):
+            if value is not None and not -math.inf < value <= _ROUNDING:
                 raise ValueError(f"ContinuationScore.{name} = {value!r}: a log-probability is finite and at most 0")
         if self.exactness == "exact" and self.logprob is None:
             raise ValueError("ContinuationScore: an exact score needs its logprob")
@@ -197,7 +196,7 @@ class ContinuationScore:
         route: str = "",
     ) -> ContinuationScore:
         """The score whose log-probability is the sum over ``tokens``. Raises ValueError where it is above 0."""
-        total = math.fsum(t.logprob for t in tokens)
+        total = math.fsum([t.logprob for t in tokens])
         total = 0.0 if 0 < total <= _ROUNDING else total
         return cls(total, total, total, "exact", boundary, tuple(tokens), route)
 

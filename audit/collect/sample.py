@@ -139,7 +139,7 @@ def _units(
         unit = units.get(rank)
         if unit is None:
             aside = any(item.factors.get(f) is None for f in crossed)
-            unit = units[rank] = _Unit(tuple(_levels(item.factors.get(f)) for f in balanced), aside, item.is_control)
+            unit = units[rank] = _Unit(tuple([_levels(item.factors.get(f)) for f in balanced]), aside, item.is_control)
         unit.size += not (item.is_control and item.scorer)  # what a scorer reads first costs the model nothing
         unit.strata.add(_levels(*[item.factors.get(f) for f in strata]))
     return units, of_item

@@ -54,22 +54,29 @@ def _by_stratum(of_levels: Mapping[str, Mapping[Factor, set[Factor]]]) -> dict[s
 def items_behind(items: Collection[Item], spec: MeasureSpec) -> Collection[Item]:
     """The items behind a figure, of strata that have a weight; all of them if its condition is on factors that no item
     has."""
-    behind = [item for item in items if _matches(item.factors, spec.where)] or items
-    return [item for item in behind if _has_weight(item, spec)] or behind
+    behind = _matching(items, spec.where) or items
+    return _weighted(behind, spec) or behind
 
 
-def _has_weight(item: Item, spec: MeasureSpec) -> bool:
-    """Whether an item is of a stratum that counts in the figure."""
-    return spec.stratum is None or spec.weights is None or item.factors.get(spec.stratum) in spec.weights
+def _matching(items: Collection[Item], where: Mapping[str, Factor]) -> Collection[Item]:
+    """The items that fulfil a condition."""
+    for name, level in where.items():
+        items = [item for item in items if item.factors.get(name) == level]
+    return items
+
+
+def _weighted(items: Collection[Item], spec: MeasureSpec) -> Collection[Item]:
+    """The items of strata that count in the figure."""
+    if spec.stratum is None or spec.weights is None:
+        return items
+    return [item for item in items if item.factors.get(spec.stratum) in spec.weights]
 
 
 def _weighted_strata(items: Collection[Item], spec: MeasureSpec) -> set[Factor]:
     """The strata that count in the figure and have items."""
-    return (
-        {item.factors.get(spec.stratum) for item in items} & set(spec.weights)
-        if spec.stratum and spec.weights
-        else set()
-    )
+    if not spec.stratum or not spec.weights:
+        return set()
+    return {item.factors.get(spec.stratum) for item in items} & set(spec.weights)
 
 
 def _levels(items: Collection[Item], spec: MeasureSpec) -> dict[str, dict[Factor, set[Factor]]]:
@@ -95,10 +102,6 @@ def _levels_or_items(items: Collection[Item], spec: MeasureSpec) -> dict[str, di
     return {"item": dict(found)} if found else {}
 
 
-def _matches(factors: Mapping[str, Factor], where: Mapping[str, Factor]) -> bool:
-    return all(factors.get(name) == level for name, level in where.items())
-
-
 class Lacking(NamedTuple):
     """A figure whose items have ``found`` levels of a factor, but need ``needed``."""
 
@@ -114,7 +117,7 @@ class Requirement:
 
     def __init__(self, items: Collection[Item], specs: Sequence[MeasureSpec]) -> None:
         # Whether a figure's condition is one of the items' factors does not depend on the sample.
-        self._is_of_items = [any(_matches(item.factors, spec.where) for item in items) for spec in specs]
+        self._is_of_items = [bool(_matching(items, spec.where)) for spec in specs]
         self._whole = [(spec, _by_stratum(_levels_or_items(items_behind(items, spec), spec))) for spec in specs]
         self._strata = [_weighted_strata(items_behind(items, spec), spec) for spec in specs]
 
@@ -137,9 +140,9 @@ class Requirement:
     def _found(self, items: Collection[Item]) -> Iterator[Lacking]:
         """The levels of each factor of each figure; of each stratum, if the factor is nested in it. Then the strata."""
         for (spec, whole), strata_of, is_of_items in zip(self._whole, self._strata, self._is_of_items, strict=True):
-            behind = [item for item in items if not is_of_items or _matches(item.factors, spec.where)]
+            behind = _matching(items, spec.where) if is_of_items else items
             if strata_of:
-                behind = [item for item in behind if _has_weight(item, spec)]
+                behind = _weighted(behind, spec)
             found = _levels_or_items(behind, spec)
             for factor, strata in whole.items():
                 of = found.get(factor, {})

@@ -27,6 +27,7 @@ from audit.results.figures import (
     Where,
     level_key,
     where_key,
+    writable,
 )
 from audit.results.limits import (
     HIDDEN,
@@ -36,7 +37,6 @@ from audit.results.limits import (
 )
 from audit.results.measures import Agreement, Measure, Reproduction, VarianceComponents
 from audit.results.steps import AttributionStep, EngineDrift, ItemChange, PromptDrift, Rung
-from audit.results.writable import writable
 
 __all__ = [
     "HIDDEN",

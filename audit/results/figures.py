@@ -1,12 +1,14 @@
-"""The name of a figure, and the base class of all stored results."""
+"""The name of a figure, the base class of all stored results, and text that files can hold."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
+import orjson
 from pydantic import BaseModel, ConfigDict
 
 from audit.results.signatures import signature_json
@@ -22,7 +24,7 @@ def level_key(level: Scalar) -> tuple[bool, Scalar]:
 
 def where_key(where: Mapping[str, Scalar]) -> Where:
     """A condition as a key, regardless of the order of its factors."""
-    return frozenset((factor, level_key(level)) for factor, level in where.items())
+    return frozenset([(factor, (isinstance(level, bool), level)) for factor, level in where.items()])
 
 
 FigureKey = tuple[str | None, str, str, Where]
@@ -110,3 +112,21 @@ class Reported(BaseModel):
         validate_by_alias=True,
         serialize_by_alias=True,
     )
+
+
+def writable(data: Any) -> Any:
+    """JSON-like data with lone surrogates escaped (``\\udcff``): UTF-8 cannot encode them.
+
+    Models write them, and names of files have them where they are no UTF-8.
+    """
+    with contextlib.suppress(orjson.JSONEncodeError):  # the usual case, at once
+        orjson.dumps(data)
+        return data
+    match data:
+        case str():
+            return data if data.isascii() else data.encode("utf-8", "backslashreplace").decode("utf-8")
+        case dict():
+            return {writable(name): writable(value) for name, value in data.items()}
+        case list():
+            return [writable(value) for value in data]
+    return data

@@ -11,6 +11,8 @@ from audit.results.figures import OfFigure, Reported
 from backends.base import Scalar
 from suites.base import MeasureSpec
 
+_DEFAULTS = tuple((field.name, field.default) for field in dataclasses.fields(MeasureSpec))
+
 
 class Measure(OfFigure, Reported):
     """A signed, named figure of one model.
@@ -90,8 +92,7 @@ class Measure(OfFigure, Reported):
 
     @field_serializer("spec")
     def _without_defaults(self, spec: MeasureSpec) -> dict[str, Any]:
-        values = ((field, getattr(spec, field.name)) for field in dataclasses.fields(spec))
-        stored = {field.name: value for field, value in values if value != field.default}
+        stored = {name: value for name, default in _DEFAULTS if (value := getattr(spec, name)) != default}
         if spec.weights is not None:  # as pairs, since keys of a JSON object are strings, and levels need not be
             stored["weights"] = list(spec.weights.items())
         return stored

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
@@ -41,7 +42,7 @@ def write_signature(encoded: Mapping[str, str], spec: MeasureSpec) -> str:
         weights: list[tuple[Factor, float]] = list(spec.weights.items())
         own |= {"stratum": spec.stratum, "weights": sorted(weights, key=signature_json)}
     fields = {**encoded, **{key: signature_json(value) for key, value in own.items()}}
-    return "|".join(f"{_quoted(key).replace(':', '%3A')}:{_quoted(value)}" for key, value in fields.items())
+    return "|".join([_part(key, value) for key, value in fields.items()])
 
 
 def read_signature(signature: str) -> dict[str, Any]:
@@ -58,9 +59,8 @@ def signature_changes(before: str, now: str) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def signature_json(value: Any) -> str:
-    """JSON that is the same for equal values. Infinite numbers (a range) are allowed, unlike in a store's keys."""
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+#: JSON that is the same for equal values. Infinite numbers (a range) are allowed, unlike in a store's keys.
+signature_json = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
 
 
 def _short(value: Any) -> str:
@@ -68,6 +68,11 @@ def _short(value: Any) -> str:
     if len(written) <= _LONGEST_VALUE:
         return written
     return signature_json(f"sha256:{hashlib.sha256(written.encode()).hexdigest()[:16]}")
+
+
+@functools.lru_cache(1024)  # figures have most parts in common
+def _part(key: str, value: str) -> str:
+    return f"{_quoted(key).replace(':', '%3A')}:{_quoted(value)}"
 
 
 def _quoted(text: str) -> str:

@@ -128,7 +128,8 @@ def _part(continuations: tuple[str, ...]) -> bytes:
 
 def prompt_json(request: Request) -> bytes:
     """A request's prompt as JSON."""
-    return to_json_bytes(request.text if isinstance(request, ClassifyRequest) else prompt_to_json(request.prompt))
+    prompt = request.text if isinstance(request, ClassifyRequest) else request.prompt
+    return _encode(prompt if isinstance(prompt, str) else prompt_to_json(prompt)).encode("utf-8", "surrogatepass")
 
 
 def details(request: Request) -> list[Any]:

@@ -12,7 +12,7 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from backends.base import (
@@ -56,18 +56,29 @@ class PlantedBias:
     groups: Callable[[str], Mapping[str, float]]
     words: Words | Callable[[str], Words]
     coverage: float = 0.8
+    _last: dict[str, dict[str, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not 0 < self.coverage <= 1:
             raise ConfigError("PlantedBias.coverage", self.coverage, "not a probability mass", "Give a value in (0, 1]")
 
     def __call__(self, prompt: str, continuation: str) -> float:
-        words = self.words(prompt) if callable(self.words) else self.words
+        if prompt not in self._last:  # a prompt's continuations are asked one after the other
+            self._last.clear()
+            self._last[prompt] = self._shares(prompt)
         word = continuation.strip()
+        if word not in self._last[prompt]:
+            raise KeyError(f"no group of the planted bias has the expression {word!r}")
+        return self._last[prompt][word]
+
+    def _shares(self, prompt: str) -> dict[str, float]:
+        """The probability of each expression; one of several groups has that of the first."""
+        words, groups, found = self.words(prompt) if callable(self.words) else self.words, self.groups(prompt), {}
         for group, expressions in words.items():
-            if word in expressions:
-                return self.coverage * self.groups(prompt)[group] / len(expressions)
-        raise KeyError(f"no group of the planted bias has the expression {word!r}")
+            if group in groups:
+                share = self.coverage * groups[group] / len(expressions)
+                found.update({word: share for word in expressions if word not in found})
+        return found
 
 
 @dataclass(frozen=True)
@@ -187,7 +198,7 @@ class FakeBackend(Backend):
             case ScoreRequest(prompt, continuations):
                 text = _text(prompt)
                 return ScoreResponse(
-                    tuple(self._scored(text, c) for c in continuations), prompt_tokens=len(text.split())
+                    tuple([self._scored(text, c) for c in continuations]), prompt_tokens=len(text.split())
                 )
             case GenerateRequest(prompt, seed=seed, repeat=repeat):
                 text = self._generate(_text(prompt), seed + repeat)
@@ -199,8 +210,9 @@ class FakeBackend(Backend):
         probability = self._score(prompt, continuation)
         if not 0 < probability <= 1:
             raise ValueError(f"planted probability {probability!r} of {continuation!r}: must be in (0, 1]")
-        token = TokenLogprob(continuation, 0, len(continuation), math.log(probability))
-        return ContinuationScore.exact([token], route="planted")
+        value = math.log(probability)
+        token = TokenLogprob(continuation, 0, len(continuation), value)
+        return ContinuationScore(value, value, value, tokens=(token,), route="planted")
 
 
 def _text(prompt: Prompt) -> str:

@@ -42,4 +42,4 @@ def continuations(expressions: Expressions, space: str) -> tuple[str, ...]:
 
     A spelling that is listed twice is scored once.
     """
-    return tuple(dict.fromkeys(space + e for words in expressions.values() for e in words))
+    return tuple(dict.fromkeys([space + e for words in expressions.values() for e in words]))

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -98,8 +98,8 @@ class GroupProbabilities:
 
 def drawn_answers(scores: Sequence[ContinuationScore], mass: IdentifiedInterval) -> int | None:
     """How many drawn answers make up a mass, at least; None if the scores were not counted from drawn answers."""
-    samples = next((score.samples for score in scores if score.samples), None)
-    return None if samples is None else round(mass.low * samples)
+    samples = [score.samples for score in scores if score.samples]
+    return round(mass.low * samples[0]) if samples else None
 
 
 def group_probabilities(
@@ -129,7 +129,7 @@ def group_probabilities(
     else:
         summed = {g: exclusive(of_group) for g, of_group in of_groups.items()}
     # P̃ is a ratio: scaling by the largest keeps tiny probabilities from becoming 0 / 0.
-    shift = max(score.high for of_group in summed.values() for score in of_group)
+    shift = max([score.high for of_group in summed.values() for score in of_group])
     masses = {g: _sum(of_group, shift) for g, of_group in summed.items()}
     return GroupProbabilities(masses, probability_mass, drawn_answers(scores, probability_mass))
 
@@ -197,10 +197,10 @@ def weighted_share(masses: Mapping[str, IdentifiedInterval], weights: Mapping[st
     between the smallest and the largest weight.
     """
     of = {group: weights.get(group, 0.0) for group in masses}
-    total = math.fsum(m.value for m in masses.values() if m.value is not None)
+    values = {group: mass.value for group, mass in masses.items() if mass.value is not None}
     value = None
-    if total > 0 and all(m.value is not None for m in masses.values()):
-        value = math.fsum(of[g] * (m.value / total) for g, m in masses.items() if m.value is not None)
+    if len(values) == len(masses) and (total := math.fsum(values.values())) > 0:
+        value = math.fsum([of[group] * (mass / total) for group, mass in values.items()])
         if _all_exact(masses.values()):  # the usual case, for every item of a run: no bounds to compute
             return IdentifiedInterval.exact(value)
     rising = sorted(masses, key=of.__getitem__)
@@ -254,6 +254,9 @@ def per_token(score: ContinuationScore) -> ContinuationScore:
 
 def _sum(scores: Sequence[ContinuationScore], shift: float) -> IdentifiedInterval:
     """Sum of the probabilities, all divided by exp(shift)."""
+    exact = [s.logprob for s in scores if s.logprob is not None and s.low == s.logprob == s.high]
+    if len(exact) == len(scores):  # the usual case: without a number with bounds for each
+        return IdentifiedInterval.exact(math.fsum([math.exp(logprob - shift) for logprob in exact]))
     parts = [_probability(score, shift) for score in scores]
     values = [part.value for part in parts if part.value is not None]
     low, high = math.fsum(part.low for part in parts), math.fsum(part.high for part in parts)
@@ -286,13 +289,13 @@ def _number(low: float, value: float | None, high: float, *, exact: bool) -> Ide
     return IdentifiedInterval(value, min(inner), max(inner))
 
 
-def _all_exact(numbers: Iterable[IdentifiedInterval]) -> bool:
-    return all(n.low == n.value == n.high for n in numbers)
+def _all_exact(numbers: Collection[IdentifiedInterval]) -> bool:
+    return len(numbers) == len([n for n in numbers if n.low == n.value == n.high])
 
 
 def _by_group(scores: Sequence[ContinuationScore], expressions: Expressions) -> dict[str, Sequence[ContinuationScore]]:
     """Each group's scores; a spelling that is listed twice counts twice, as in the released list of Mattern et al."""
-    spellings = list(dict.fromkeys(e for words in expressions.values() for e in words))
+    spellings = list(dict.fromkeys([e for words in expressions.values() for e in words]))
     if len(scores) != len(spellings):
         raise ValueError(f"{len(scores)} scores for {len(spellings)} expressions")
     score_of = dict(zip(spellings, scores, strict=True))
@@ -307,6 +310,8 @@ def exclusive(scores: Sequence[ContinuationScore]) -> list[ContinuationScore]:
     nothing is left out: such scores are upper bounds, and adding them up is safe. A score with a lower bound is not
     left out for a mere upper bound either, which may cover the first tokens alone.
     """
+    if max([len(score.tokens) for score in scores], default=0) < 2:
+        return list(scores)
     paths = [token_path(score) for score in scores]
     reported = set(paths) - {()}
     with_lower_bound = {path for score, path in zip(scores, paths, strict=True) if score.low is not None} - {()}

@@ -83,7 +83,7 @@ def begin_with(start: str) -> str:
 
 def joined(*texts: str | None) -> str:
     """The texts with one space between them; None and empty ones are left out."""
-    return " ".join(t for t in texts if t)
+    return " ".join([t for t in texts if t])
 
 
 def parse_prompt(text: object) -> TaskPrompt:

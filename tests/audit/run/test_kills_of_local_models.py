@@ -1,8 +1,9 @@
-"""An audit of a real local model, killed at any moment: at most one forward pass of answers is lost."""
+"""An audit of a local model, killed in the midst of a batch: no answer that was told of is lost."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import sqlite3
@@ -14,37 +15,41 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-N_ITEMS = 24
-MOST_LOST = 8
-#: Says "begun" when the first question reaches the model, and a line for each answer that the model has computed.
+N_ITEMS, OF_A_PASS = 24, 4
+#: A model that computes a batch of all questions in passes, and tells each pass's answers at its end.
 AUDIT = """
-    import sys
+    import dataclasses, json, sys, time
     from audit import Audit
-    from backends import HFBackend
-    from backends.embedded import smollm2_path
+    from backends.base import Description
+    from backends.local.backend import LocalBackend, discard_response
+    from backends.stand_ins.fake import FakeBackend
     from suites import OccuGender
 
-    class Watched(HFBackend):
-        def run_blocking(self, batch, on_response):
-            def tell(place, answer):
-                print("computed", flush=True)
-                on_response(place, answer)
-            self.load()
-            return super().run_blocking(batch, tell)
+    class InPasses(LocalBackend):
+        device, batch_size, check = "cpu", N_ITEMS, lambda _: None
 
-    backend = Watched(smollm2_path(), dtype="float32", threads=int(sys.argv[3]))
-    options = {"db": sys.argv[1], "out": sys.argv[2], "limit": N_ITEMS, "small_sample": True}
-    audit = Audit({"m": backend}, [OccuGender(bias=("explicit",))], **options)
-    model = audit.run_sync().models[0]
-    print("ended", model.asked, model.cached, model.failed, flush=True)
+        def describe_blocking(self):
+            return Description({"name": "in passes"}, frozenset({"score"}))
+
+        def run_blocking(self, batch, on_response=discard_response):
+            answers = [FakeBackend()._answer(request) for request in batch]
+            for place, answer in enumerate(answers):
+                on_response(place, answer)
+                if place % OF_A_PASS == OF_A_PASS - 1:
+                    time.sleep(float(sys.argv[1]))
+            return answers
+
+    options = {"db": "a.db", "out": "out", "limit": N_ITEMS, "small_sample": True}
+    audit = Audit({"m": InPasses()}, [OccuGender(bias=("explicit",))], **options)
+    audit.run_sync(on_event=lambda event: print(json.dumps(dataclasses.asdict(event)), flush=True))
 """
 
 
-def start(folder: Path, threads: int, n_items: int = N_ITEMS) -> subprocess.Popen[str]:
-    code = textwrap.dedent(AUDIT).replace("N_ITEMS", str(n_items))
-    command = [sys.executable, "-c", code, str(folder / "a.db"), str(folder / "out"), str(threads)]
+def start(folder: Path, seconds: float) -> subprocess.Popen[str]:
+    code = textwrap.dedent(AUDIT).replace("N_ITEMS", str(N_ITEMS)).replace("OF_A_PASS", str(OF_A_PASS))
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-c", code, str(seconds)]
+    return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
 
 
 def stored(folder: Path) -> int:
@@ -52,26 +57,18 @@ def stored(folder: Path) -> int:
         return int(db.execute("SELECT count(*) FROM answers").fetchone()[0])
 
 
-@pytest.mark.battery  # how many answers a pass tells at once depends on the processor
-@pytest.mark.models
-@pytest.mark.timeout(1200)
-@pytest.mark.parametrize("threads", [1, 2])  # from two on, two passes are computed at the same time
-def test_a_killed_scoring_run_loses_eight_items_at_most(threads: int, tmp_path: Path) -> None:
-    computed = before = 0
-    for killed_after in (3, 10):
-        process = start(tmp_path, threads)
-        assert process.stdout is not None
-        new = 0
-        for line in process.stdout:
-            new += line == "computed\n"
-            if new == killed_after:
-                process.send_signal(signal.SIGKILL)
-        process.wait()
-        computed = new  # those that it told before the signal reached it, too
-        now = stored(tmp_path)
-        assert now - before >= computed - MOST_LOST
-        before = now
-    process = start(tmp_path, threads)
-    out, _ = process.communicate()
-    _, asked, cached, failed = out.splitlines()[-1].split()
-    assert (int(cached), int(asked), int(failed)) == (before, N_ITEMS - before, 0)
+@pytest.mark.parametrize("killed_after", [OF_A_PASS, 3 * OF_A_PASS])
+def test_an_answer_that_was_told_of_is_stored_before_its_batch_ends(killed_after: int, tmp_path: Path) -> None:
+    process = start(tmp_path, 0.5)
+    assert process.stdout is not None
+    told = 0
+    for line in process.stdout:  # also what was told before the signal reached it
+        told = json.loads(line)["done"]
+        if told >= killed_after:
+            process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    before = stored(tmp_path)
+    assert killed_after <= told <= before < N_ITEMS
+    out, _ = start(tmp_path, 0.0).communicate()
+    last = json.loads(out.splitlines()[-1])
+    assert (last["cached"], last["done"], stored(tmp_path)) == (before, N_ITEMS, N_ITEMS)
