@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from audit.collect.interim_looks import ALL_AT_ONCE, InterimLook, assign_looks, plan_looks, plan_precision_looks
 from audit.collect.jobs import Ask, Job, OnEvent, Outcome
-from audit.collect.sample import SAMPLE_VERSION, Sample
+from audit.collect.sample import SAMPLE_VERSION, Sample, in_part
 from audit.collect.sample_requirement import (
     Requirement,
     items_behind,
@@ -17,28 +17,4 @@ from audit.collect.sample_requirement import (
     sampled_factors,
 )
 from audit.collect.scheduler import run_jobs
-from audit.collect.shards import in_part
 from audit.collect.shutdown import ShutdownRequest, stop_on_signals
-
-__all__ = [
-    "ALL_AT_ONCE",
-    "SAMPLE_VERSION",
-    "Ask",
-    "InterimLook",
-    "Job",
-    "OnEvent",
-    "Outcome",
-    "Requirement",
-    "Sample",
-    "ShutdownRequest",
-    "assign_looks",
-    "in_part",
-    "items_behind",
-    "leading_specs",
-    "levels_behind",
-    "plan_looks",
-    "plan_precision_looks",
-    "run_jobs",
-    "sampled_factors",
-    "stop_on_signals",
-]

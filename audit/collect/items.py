@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from backends.base import GenerateRequest, Request, ScoreRequest
 
 CHARACTERS_PER_TOKEN = 4
 #: In a batch, generating a token takes about as long as reading this many prompt tokens.
 PROMPT_TOKENS_PER_GENERATED = 4
-
-
-#: Between the seeds of two runs' draws.
-_NEXT_RUN = 1_000_003
-
-
-def of_run(request: Request, run: int) -> Request:
-    """A request as run 1, 2, … asks it afresh: draws have a seed of their own in each."""
-    if run == 1 or not isinstance(request, GenerateRequest):
-        return request
-    return dataclasses.replace(request, seed=request.seed + (run - 1) * _NEXT_RUN)
 
 
 def prompt_text(request: Request) -> str:

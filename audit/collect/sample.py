@@ -1,4 +1,4 @@
-"""A balanced sample of a suite's items, the same for every model."""
+"""Which of a suite's items are asked: a balanced sample, the same for every model, or one part of several."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from audit.store.keys import canonical_json, to_bytes
+from audit.store.keys import canonical_json, prompt_json, text_id, to_bytes
 from backends.errors import ConfigError
 from suites.base import Factor, Item
 
@@ -200,3 +200,13 @@ def _in_order(units: Mapping[int, _Unit]) -> Iterator[int]:
 def _codes(labels: list[str]) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
     numbers = {label: number for number, label in enumerate(dict.fromkeys(labels))}
     return np.fromiter(map(numbers.__getitem__, labels), np.intp, len(labels))
+
+
+def in_part(items: Iterable[Item], part: tuple[int, int]) -> bytearray:
+    """1 for each item that belongs to a part, else 0. (2, 3) is the second of three.
+
+    An item's prompt decides, by its hash: so the parts do not depend on the order of the items, on the machine or on
+    the model; a prompt that several items share is asked in one part alone; and so is what follows from its answer.
+    """
+    number, of = part
+    return bytearray(int.from_bytes(text_id(prompt_json(item.request))) % of + 1 == number for item in items)

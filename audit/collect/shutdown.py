@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NoReturn
 
 INTERRUPTED = 130  # exit code
@@ -28,15 +28,12 @@ class ShutdownRequest:
     ----------
     waits_for : str
         What a stop waits for, as it is told after a signal.
-    on_exit : callable
-        Called where the process exits without waiting. It runs in a signal's handler, and is to be quick.
     """
 
     def __init__(self, grace: float = 30.0) -> None:
         self.grace = grace
         self.reason: str | None = None
         self.waits_for = f"at most {grace:g} s for those in flight"
-        self.on_exit: Callable[[], None] = lambda: None
         self._event = asyncio.Event()
 
     @property
@@ -52,8 +49,6 @@ class ShutdownRequest:
 
     def exit_now(self) -> NoReturn:
         """Exit with 130, whatever is in flight."""
-        with contextlib.suppress(Exception):
-            self.on_exit()
         os._exit(INTERRUPTED)
 
     async def wait(self) -> None:

@@ -1,8 +1,7 @@
-"""The line of a config on which an option is written, for error messages."""
+"""The line of a TOML config on which an option is written, for error messages."""
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,9 +15,8 @@ def with_line(error: ConfigError, path: Path) -> ConfigError:
     if has_line(error.field):  # of another file
         return error
     try:
-        text = path.read_text("utf-8")
-        line = _toml_line(text, error.field) if path.suffix == ".toml" else _python_line(text, error.field)
-    except (OSError, ValueError, SyntaxError):  # the file has changed since it was read
+        line = _toml_line(path.read_text("utf-8"), error.field)
+    except (OSError, ValueError):  # the file has changed since it was read
         return error
     if line is None:
         return error
@@ -38,14 +36,3 @@ def _toml_line(text: str, field: str) -> int | None:
     }
     above = [name for name in shown if field == name or field.startswith((f"{name}.", f"{name}["))]
     return shown[max(above, key=len)] if above else None
-
-
-def _python_line(text: str, field: str) -> int | None:
-    """The line of a field's last name in a call's arguments, or of the keyword above it: ``limits.gap``."""
-    keyword, _, key = field.partition(".")
-    for node in ast.walk(ast.parse(text)):
-        if not isinstance(node, ast.keyword) or node.arg != keyword:
-            continue
-        keys = (one for one in ast.walk(node.value) if isinstance(one, ast.Constant) and one.value == key)
-        return next((one.lineno for one in keys), node.value.lineno)
-    return None

@@ -230,8 +230,9 @@ class AuditConfig:
         return found
 
     def located(self, error: ConfigError) -> ConfigError:
-        """An error about one of the options with the file and line where that is written, if they can be told."""
-        return error if self.origin is None else with_line(error, self.origin)
+        """An error about one of the options with the line of a TOML config where it is written."""
+        origin = self.origin
+        return error if origin is None or origin.suffix != ".toml" else with_line(error, origin)
 
 
 def _pick(option: str, available: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:

@@ -40,12 +40,12 @@ def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = 
         When there is no such format, or some formats alone would stand beside those of another run, or the run has no
         figures: it asked a part of an audit, or many questions were left when it was interrupted.
     """
-    from audit.store.runs import cut_off_without_figures, part_without_figures
+    from audit.store.runs import without_figures
 
     if result.shard is not None:
-        raise part_without_figures(result.run_id, "part {} of {}".format(*result.shard))
+        raise without_figures(result.run_id, "part {} of {}".format(*result.shard))
     if result.is_cut_off:
-        raise cut_off_without_figures(result.run_id)
+        raise without_figures(result.run_id, "interrupted")
     known = get_args(Format)
     chosen: Sequence[str] = (formats,) if isinstance(formats, str) else formats
     for name in chosen:

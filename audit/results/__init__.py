@@ -17,7 +17,19 @@ from audit.results.answers import (
     SuiteInfo,
 )
 from audit.results.audit_result import AuditResult, AuditSource, UntilDecided
-from audit.results.comparisons import VERDICT_WORDS, Comparison, Decided, OpenBecause, Rank, Ranking, Verdict
+from audit.results.comparisons import (
+    HIDDEN,
+    OPEN_VERDICTS,
+    VERDICT_WORDS,
+    Comparison,
+    Decided,
+    LimitCheck,
+    LimitVerdict,
+    OpenBecause,
+    Rank,
+    Ranking,
+    Verdict,
+)
 from audit.results.figures import (
     REPORT_KEYS,
     FigureKey,
@@ -29,55 +41,5 @@ from audit.results.figures import (
     where_key,
     writable,
 )
-from audit.results.limits import (
-    HIDDEN,
-    OPEN_VERDICTS,
-    LimitCheck,
-    LimitVerdict,
-)
 from audit.results.measures import Agreement, Measure, Reproduction, VarianceComponents
 from audit.results.steps import AttributionStep, EngineDrift, ItemChange, PromptDrift, Rung
-
-__all__ = [
-    "HIDDEN",
-    "LITTLE_COVERAGE",
-    "NOT_ASKED",
-    "OPEN_VERDICTS",
-    "REPORT_KEYS",
-    "VERDICT_WORDS",
-    "Agreement",
-    "AttributionStep",
-    "AuditResult",
-    "AuditSource",
-    "Comparison",
-    "DataQuality",
-    "Decided",
-    "EngineDrift",
-    "Example",
-    "FigureKey",
-    "FigureName",
-    "IdentityProblem",
-    "ItemChange",
-    "LimitCheck",
-    "LimitVerdict",
-    "Measure",
-    "ModelInfo",
-    "OfItems",
-    "OpenBecause",
-    "PromptCoverage",
-    "PromptDrift",
-    "Rank",
-    "Ranking",
-    "Reported",
-    "Reproduction",
-    "Rung",
-    "SelfCheck",
-    "SuiteInfo",
-    "UntilDecided",
-    "VarianceComponents",
-    "Verdict",
-    "Where",
-    "level_key",
-    "where_key",
-    "writable",
-]

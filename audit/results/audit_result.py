@@ -6,9 +6,8 @@ import json
 from typing import Any, Literal
 
 from audit.results.answers import DataQuality, Example, IdentityProblem, ModelInfo, SelfCheck, SuiteInfo
-from audit.results.comparisons import Comparison, Ranking
+from audit.results.comparisons import Comparison, LimitCheck, Ranking
 from audit.results.figures import Reported
-from audit.results.limits import LimitCheck
 from audit.results.measures import Measure, Reproduction, VarianceComponents
 from audit.results.steps import AttributionStep, EngineDrift
 

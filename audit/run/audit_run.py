@@ -42,8 +42,7 @@ from audit.results import (
     VarianceComponents,
 )
 from audit.run.checks import check_answers, verify_identities
-from audit.run.examples import read_examples
-from audit.run.facts import audit_source, config_json, model_info, suite_info, suite_signature, versions
+from audit.run.facts import audit_source, config_json, model_info, read_examples, suite_info, suite_signature, versions
 from audit.run.stopping_rule import (
     StoppingQuestion,
     comparison_answer,
@@ -115,7 +114,6 @@ async def run_audit(
         await asyncio.to_thread(refuse_mistakes, audit, resolved.items)
         store.runs.start(run_id, audit.title, json.dumps(config_json(audit)), started)
         stop.waits_for = _waited_for(resolved, stop)
-        stop.on_exit = functools.partial(store.runs.end_at_once, run_id)
         executor: Executor = audit.executor or LocalExecutor()
         run = _Run(audit, resolved, store, executor, run_id, started)
         try:

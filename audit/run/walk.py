@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from audit.analysis.answers import Answered, SuiteAnswers, of_runs, read_answers
-from audit.collect.items import of_run
 from audit.collect.jobs import Ask, Job
 from audit.collect.repeated_questions import RepeatedQuestions
 from audit.prepare.resolve import DescribedBackend, ResolvedAudit
 from audit.results import NOT_ASKED
-from audit.store import Keyed, Partly, Store, Stored, keyed
+from audit.store import Keyed, Partly, Store, Stored, keyed, of_run
 from backends.base import Request, Response, ScoreRequest, SupportsSecondAnswers
 from suites.base import Item, Suite
 

@@ -9,27 +9,8 @@ from __future__ import annotations
 from audit.store.answers import Answered, Partly, Stored, answer_json
 from audit.store.codecs import matches_request
 from audit.store.database import StoreError
-from audit.store.keys import Keyed, canonical_json, keyed, to_bytes
+from audit.store.keys import Keyed, canonical_json, keyed, of_run, to_bytes
 from audit.store.nights import Night
 from audit.store.runs import StoredRow, StoredTable
 from audit.store.second_answers import COMPARED_WITHIN, AnswerPair
 from audit.store.store import Store
-
-__all__ = [
-    "COMPARED_WITHIN",
-    "AnswerPair",
-    "Answered",
-    "Keyed",
-    "Night",
-    "Partly",
-    "Store",
-    "StoreError",
-    "Stored",
-    "StoredRow",
-    "StoredTable",
-    "answer_json",
-    "canonical_json",
-    "keyed",
-    "matches_request",
-    "to_bytes",
-]

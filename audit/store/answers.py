@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from audit.store import rows
-from audit.store.database import Database, StoreError
+from audit.store.database import Database
 from audit.store.files import Files
 from audit.store.keys import (
     PROMPT_BYTES,
@@ -248,16 +248,11 @@ class Answers:
     def verify(self) -> Verification:
         """Read everything: check each file's structure and every checksum, and hash every key again.
 
-        Damaged rows are set aside, and indices that contradict their tables are made anew (not when read-only).
+        Damaged rows are set aside (not when read-only).
         """
         count, damaged, problems = 0, [], []
         for file in self._files:
             found, own, wrong = _check(file)
-            if wrong and not file.read_only:
-                with contextlib.suppress(StoreError):
-                    file.submit(lambda db: db.execute("REINDEX") and None).result()
-                    found, own, still = _check(file)
-                    wrong = still or [f"{one} (the indices were rebuilt)" for one in wrong]
             self._set_aside(file, own, "found by verify")
             count += found
             damaged += [row.key for row in own]

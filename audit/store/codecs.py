@@ -3,19 +3,21 @@
     version, run, prompt tokens, length    a byte, 2 bytes, 8 and 4, little-endian
     layout      JSON: what was asked besides the prompt, and all of the answer but the numbers of scores; compressed
                 where it is of scores, since it is mostly one and the same for a suite's prompts
-    numbers     log-probabilities of 8 bytes each, in the order in which the layout counts them
+    numbers     log-probabilities of 8 bytes each, score by score
 
-A number that repeats another, as the bounds of an exact score do, is written once.
+A number that repeats another of its score, as the bounds of an exact one do, is written once: the layout has for each
+score's value, bounds and tokens the place among its different numbers, so that the layout is the same for most prompts.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import math
+import operator
 import struct
 import zlib
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import orjson
@@ -39,10 +41,8 @@ from backends.errors import BackendError
 _HEAD = struct.Struct("<BHqI")
 _ORJSON, _JSON, _PLAIN = 1, 2, 3  # versions: scores with a layout by either writer, and all other answers
 _LAYOUTS = 64  # kept at once
-
-#: How a score's numbers are written. Exact, of one token: the token's alone. Exact: its own, and its tokens'. Any
-#: other: ``high``, then its own and ``low`` where it has them, then its tokens'.
-_ONE_TOKEN, _EXACT, _OTHER, _HAS_LOGPROB, _HAS_LOW = 0, 1, 2, 1, 2
+_NO_NUMBER = -1
+_LOGPROB = operator.attrgetter("logprob")
 
 
 class Decoded(NamedTuple):
@@ -90,7 +90,7 @@ def decode(value: bytes) -> Decoded:
     if version != _PLAIN:
         layout = _read_layout(version, value[_HEAD.size : start])
         numbers = struct.unpack(f"<{layout.n_numbers}d", value[start:])
-        return Decoded(layout.details, run, ScoreResponse(_scores(layout, numbers), prompt_tokens))
+        return Decoded(layout.details, run, ScoreResponse(_scores(layout, (*numbers, None)), prompt_tokens))
     if len(value) != start:
         raise ValueError("bytes follow the layout")
     asked, said = json.loads(from_bytes(value[_HEAD.size :]))
@@ -103,27 +103,24 @@ def decode(value: bytes) -> Decoded:
 
 def _encode_scores(request: ScoreRequest, run: int, answer: ScoreResponse) -> bytes:
     scores = answer.scores
-    forms: list[int] = []
+    tokens = [token for score in scores for token in score.tokens]
     numbers: list[float] = []
-    tokens: list[TokenLogprob] = []
+    places: list[int] = []
     for score in scores:
-        value, low, high, own = score.logprob, score.low, score.high, score.tokens
-        tokens += own
-        if value and value == low == high:  # not for 0, which may have either sign
-            is_single = len(own) == 1 and own[0].logprob == value
-            forms.append(_ONE_TOKEN if is_single else _EXACT)
-            numbers.append(value)
-            if is_single:
+        own: dict[float | str, int] = {}
+        for number in (score.logprob, score.low, score.high, *map(_LOGPROB, score.tokens)):
+            if number is None:
+                places.append(_NO_NUMBER)
                 continue
-        else:
-            forms.append(_OTHER + _HAS_LOGPROB * (value is not None) + _HAS_LOW * (low is not None))
-            numbers += [number for number in (high, value, low) if number is not None]
-        numbers += [token.logprob for token in own]
+            known = len(own)
+            places.append(own.setdefault(number or str(number), known))  # as a text, 0.0 and -0.0 differ
+            if len(own) > known:
+                numbers.append(number)
     if not all(map(math.isfinite, numbers)):
         raise ValueError("a log-probability is not a finite number")
     layout = [
         details(request),
-        forms,
+        places,
         [score.exactness for score in scores],
         [score.boundary for score in scores],
         [score.route for score in scores],
@@ -149,12 +146,12 @@ def _compress(layout: bytes) -> bytes:
     return zlib.compress(layout, 6)
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """``scores``: of each its form, exactness, boundary, route, samples, and all of its tokens but the numbers."""
+class _Layout(NamedTuple):
+    """All of an answer but its numbers, with their places: of each token, and of each score's value and two bounds."""
 
     details: list[Any]
-    scores: tuple[tuple[Any, ...], ...]
+    tokens: list[tuple[Any, ...]]
+    scores: list[tuple[Any, ...]]
     n_numbers: int
 
 
@@ -165,38 +162,30 @@ def _read_layout(version: int, compressed: bytes) -> _Layout:
     except zlib.error as error:
         raise ValueError(str(error)) from None
     layout = orjson.loads(text) if version == _ORJSON else json.loads(from_bytes(text))
-    asked, forms, exactness, boundaries, routes, samples, lengths, *columns = layout
-    tokens = iter(zip(*columns, strict=True))
-    of_scores = [tuple(next(tokens) for _ in range(length)) for length in lengths]
-    scores = tuple(zip(forms, exactness, boundaries, routes, samples, of_scores, strict=True))
-    if len(asked[1]) != len(scores):
+    asked, places, exactness, boundaries, routes, samples, lengths, *columns = layout
+    if len(asked[1]) != len(lengths):
         raise ValueError("continuations and scores differ in number")
-    n_numbers = sum(
-        1 if form == _ONE_TOKEN else length + 1 + (0 if form == _EXACT else (form - _OTHER).bit_count())
-        for form, length in zip(forms, lengths, strict=True)
-    )
-    return _Layout(asked, scores, n_numbers)
+    left, at = iter(places), 0
+    of_tokens: list[int] = []
+    scores = []
+    for facts in zip(exactness, boundaries, routes, samples, lengths, strict=True):
+        own = list(itertools.islice(left, 3 + facts[-1]))
+        value, low, high, *rest = [_NO_NUMBER if place == _NO_NUMBER else at + place for place in own]
+        at += max(own) + 1
+        scores.append((value, low, high, *facts[:-1], len(of_tokens), len(of_tokens) + len(rest)))
+        of_tokens += rest
+    return _Layout(asked, list(zip(*columns, of_tokens, strict=True)), scores, at)
 
 
-def _scores(layout: _Layout, numbers: tuple[float, ...]) -> tuple[ContinuationScore, ...]:
-    scores, place = [], 0
-    for form, exactness, boundary, route, samples, tokens in layout.scores:
-        value = numbers[place]
-        place += 1
-        if form == _ONE_TOKEN:
-            text, first, end, token_id, exact = tokens[0]
-            token = TokenLogprob(text, first, end, value, token_id, exact)
-            scores.append(ContinuationScore(value, value, value, exactness, boundary, (token,), route, samples))
-            continue
-        logprob: float | None = value
-        low: float | None = value
-        if form != _EXACT:
-            logprob, place = (numbers[place], place + 1) if (form - _OTHER) & _HAS_LOGPROB else (None, place)
-            low, place = (numbers[place], place + 1) if (form - _OTHER) & _HAS_LOW else (None, place)
-        scored = [
-            TokenLogprob(text, first, end, numbers[place + i], token_id, exact)
-            for i, (text, first, end, token_id, exact) in enumerate(tokens)
-        ]
-        place += len(scored)
-        scores.append(ContinuationScore(logprob, low, value, exactness, boundary, tuple(scored), route, samples))
-    return tuple(scores)
+def _scores(layout: _Layout, numbers: tuple[Any, ...]) -> tuple[ContinuationScore, ...]:
+    """The scores, given their numbers and behind these None, which is at the place `_NO_NUMBER`."""
+    tokens = [
+        TokenLogprob(text, start, end, numbers[place], token_id, exact)
+        for text, start, end, token_id, exact, place in layout.tokens
+    ]
+    return tuple([
+        ContinuationScore(
+            numbers[value], numbers[low], numbers[high], exactness, boundary, tuple(tokens[first:last]), route, samples
+        )
+        for value, low, high, exactness, boundary, route, samples, first, last in layout.scores
+    ])  # fmt: skip

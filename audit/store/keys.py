@@ -13,6 +13,7 @@ hashed, and answers stored, as JSON without escapes in UTF-8 in which a lone sur
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import json
@@ -102,6 +103,17 @@ def key_bytes(text: str) -> bytes | None:
     except ValueError:
         return None
     return key if len(key) == PROMPT_BYTES + PART_BYTES else None
+
+
+#: Between the seeds of two runs' draws.
+_NEXT_RUN = 1_000_003
+
+
+def of_run(request: Request, run: int) -> Request:
+    """A request as run 1, 2, … asks it afresh: draws have a seed of their own in each."""
+    if run == 1 or not isinstance(request, GenerateRequest):
+        return request
+    return dataclasses.replace(request, seed=request.seed + (run - 1) * _NEXT_RUN)
 
 
 def keyed(request: Request, fingerprint: str, run: int = 1) -> Keyed:

@@ -1,24 +1,31 @@
 """Leases on questions, so that two audits that share a store do not ask the same question at once.
 
 A lease belongs to a client: one open store in one process. It ends when the answer is written, when it is released,
-when its client's process is seen to have ended, or when the client has not renewed it for 30 seconds.
+when its client's process is seen to have ended, or when the client has not renewed it for 30 seconds. A client's name
+reveals whether its process is still alive.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import os
 import sqlite3
 import time
+import uuid
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from functools import partial
+from pathlib import Path
 
-from audit.store.clients import is_gone
+import psutil
+
 from audit.store.database import chunked, placeholders
 from audit.store.files import Files
 from audit.store.keys import Keyed
 
 LEASE_SECONDS = 30.0
+_START_TOLERANCE = 2.0  # seconds by which two readings of a process's start time may differ
 
 _Key = tuple[bytes, bytes]
 
@@ -100,3 +107,54 @@ def _release(db: sqlite3.Connection, *, keys: Sequence[tuple[bytes, bytes, str]]
 def _remove(db: sqlite3.Connection, *, client: str) -> None:
     db.execute("DELETE FROM leases WHERE owner = ?", (client,))
     db.execute("DELETE FROM owners WHERE owner = ?", (client,))
+
+
+# -- clients -----------------------------------------------------------------------------------
+
+
+def new_client() -> str:
+    """A name for a store that this process has just opened."""
+    started = _start_since_boot(os.getpid())
+    return f"{_boot()}/{_process_namespace()}:{os.getpid()}:{started}:{uuid.uuid4().hex[:8]}"
+
+
+def is_gone(client: str) -> bool:
+    """Whether the client's process has certainly ended: it would be visible from here, and is not."""
+    namespace, pid, start, *rest = client.split(":")
+    boot, _, namespace = namespace.rpartition("/")
+    if len(rest) != 1 or boot != _boot() or namespace != _process_namespace():
+        return False
+    found = _start_since_boot(int(pid))
+    return found is None or abs(found - float(start)) > _START_TOLERANCE
+
+
+@functools.cache
+def _boot() -> str:
+    """An id of this machine's last start; empty if the system has none.
+
+    Namespaces of processes have the same name on all machines, so that a process of another one would seem gone.
+    """
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _process_namespace() -> str:
+    """The namespace of process ids, which differs between containers; empty if the system has none."""
+    try:
+        return os.readlink("/proc/self/ns/pid").strip("pid:[]")
+    except OSError:
+        return ""
+
+
+def _start_since_boot(pid: int) -> float | None:
+    """Seconds from boot to the start of a process, independent of the wall clock. None if it has ended."""
+    try:
+        boot = psutil.boot_time()  # first: psutil 6 adds the one read last, perhaps before the clock was set
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:  # ended, and its parent has not asked how: in a container, never
+            return None
+        return float(process.create_time() - boot)
+    except psutil.Error:
+        return None

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from audit.results import AuditResult
-from audit.store.clients import is_gone, new_client
 from audit.store.database import Database, StoreError
 from audit.store.keys import PART_BYTES, PROMPT_BYTES, from_bytes, from_json_bytes, key_text, to_bytes, to_json_bytes
+from audit.store.leases import is_gone, new_client
 from backends.errors import ConfigError
 from suites.base import Row
 
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
 #: The status of a run in progress, followed by its owner.
 _RUNNING = "running"
 _KILLED = "killed"
-_INTERRUPTED = "interrupted"
-LOCKED_SECONDS = 0.5  # that a process which is to exit at once waits for a locked file
 #: How the status of a run begins that asked a part, once it has ended.
 _PART = "part "
 _KEY = PROMPT_BYTES + PART_BYTES
@@ -129,16 +125,6 @@ class Runs:
             (status, _now(), None if result is None else to_bytes(result.model_dump_json()), run_id),
         )
 
-    def end_at_once(self, run_id: str) -> None:
-        """Record that a run in progress was interrupted, where its process exits in a signal's handler.
-
-        By a connection of its own: this store's writer may wait for what the handler has interrupted. Where the file
-        stays locked nothing is recorded, and the run counts as killed.
-        """
-        with contextlib.closing(sqlite3.connect(self._database.path, timeout=LOCKED_SECONDS)) as db, db:
-            sql = "UPDATE runs SET status = ? WHERE id = ? AND status LIKE ?"
-            db.execute(sql, (_INTERRUPTED, run_id, f"{_RUNNING} %"))
-
     def end_part(self, run_id: str, part: tuple[int, int], status: str) -> None:
         """Record the final status of a run that asked a part of an audit: it has no result."""
         self.end(run_id, f"{_PART}{part[0]} of {part[1]}: {status}", None)
@@ -170,11 +156,9 @@ class Runs:
                 ).fetchone()
             if last is not None:
                 return str(last[0])
-            if part := next((run for run in self.all() if run.status.startswith(_PART)), None):
-                raise part_without_figures(part.id, part.status)
-            if cut := next((run for run in self.all() if run.status in (_INTERRUPTED, _KILLED)), None):
-                raise cut_off_without_figures(cut.id, cut.status)
-            raise ConfigError("run", name, "this store has no finished run", "Run an audit first")
+            for run in self.all():
+                raise without_figures(run.id, run.status)
+            raise ConfigError("run", name, "this store has no run", "Run an audit first")
         matching = [run.id for run in self.all() if run.id.startswith(name)]
         if len(matching) != 1:
             raise ConfigError("run", name, f"{len(matching)} runs match", "See `audit ls runs`")
@@ -190,15 +174,7 @@ class Runs:
         """A run's result. Raises ConfigError if the run has not finished."""
         result = self.result(run_id)
         if result is None:
-            with self._database.read() as db:
-                (status,) = db.execute("SELECT status FROM runs WHERE id = ?", (run_id,)).fetchone() or ("",)
-            if status.startswith(_PART):
-                raise part_without_figures(run_id, status)
-            state = _seen(status)
-            if state in (_INTERRUPTED, _KILLED):
-                raise cut_off_without_figures(run_id, state)
-            hint = "Run its config again: it resumes after interruption"
-            raise ConfigError("run", run_id, "it has not finished", hint)
+            raise without_figures(run_id, next((run.status for run in self.all() if run.id == run_id), "unknown"))
         return result
 
     # -- rows --------------------------------------------------------------------------------
@@ -267,16 +243,14 @@ class Runs:
         self._database.write("INSERT INTO baselines (name, run, at) VALUES (?, ?, ?)", (name, run_id, _now()))
 
 
-def part_without_figures(run_id: str, part: str) -> ConfigError:
-    """The error where figures of a part are wanted; ``part`` says which."""
-    hint = "Join the stores of all parts with `audit cache merge`, and run the audit on them without a shard"
-    return ConfigError("run", run_id, f"it asked {part.partition(':')[0]} of an audit, which has no figures", hint)
-
-
-def cut_off_without_figures(run_id: str, how: str = _INTERRUPTED) -> ConfigError:
-    """The error where figures of a run are wanted that ended at once, or with many questions left."""
+def without_figures(run_id: str, status: str) -> ConfigError:
+    """The error where figures of a run are wanted that has none, by its status."""
+    if status.startswith(_PART):
+        problem = f"it asked {status.partition(':')[0]} of an audit, which has no figures"
+        hint = "Join the stores of all parts with `audit cache merge`, and run the audit on them without a shard"
+        return ConfigError("run", run_id, problem, hint)
     hint = "Run the same audit again: it resumes, and has figures at its end"
-    return ConfigError("run", run_id, f"it was {how}, and has no figures", hint)
+    return ConfigError("run", run_id, f"it has no figures: {status}", hint)
 
 
 def _checksum(body: bytes, keys: bytes) -> bytes:

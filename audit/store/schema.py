@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
 import time
 from pathlib import Path
@@ -12,7 +11,7 @@ from audit.store.database import BUSY_SECONDS, connect
 from backends.errors import ConfigError
 
 #: Raise it when a table changes: stores of another schema are refused.
-SCHEMA = 101
+SCHEMA = 102
 APPLICATION_ID = 0x42494153  # "BIAS" in the file's header marks the database as ours
 _ANOTHER = "Give another --db: the file was left untouched"
 
@@ -57,21 +56,12 @@ def refuse_foreign_file(path: Path, *, read_only: bool) -> None:
     try:
         with path.open("rb") as file:
             header = file.read(100)
-            size = os.fstat(file.fileno()).st_size
     except OSError as error:
         raise ConfigError("db", str(path), f"cannot be read: {error.strerror}", _ANOTHER) from None
     if not header:
         return
     if len(header) < 100 or not header.startswith(b"SQLite format 3\0"):
         raise ConfigError("db", str(path), "is not a store (not an SQLite file)", _ANOTHER)
-    page = int.from_bytes(header[16:18], "big")
-    page = 65536 if page == 1 else page
-    pages = int.from_bytes(header[28:32], "big")
-    # After a crash, or on a full disk, the rest of the pages may still be in the write-ahead log.
-    log = Path(f"{path}-wal")
-    is_complete_with_log = log.exists() and log.stat().st_size > 0
-    if page < 512 or (size < pages * page and not is_complete_with_log):
-        raise ConfigError("db", str(path), "is damaged (shorter than its header says)", f"Restore a backup. {_ANOTHER}")
 
 
 def prepare(path: Path) -> None:

@@ -27,11 +27,10 @@ from pathlib import Path
 from typing import Any
 
 from audit.store.answers import Answers
-from audit.store.clients import new_client
 from audit.store.database import Database, StoreError, connect, store_error
 from audit.store.files import Files, arrange, shard_files
 from audit.store.keys import fingerprint_id, from_json_bytes, to_json_bytes
-from audit.store.leases import Leases
+from audit.store.leases import Leases, new_client
 from audit.store.merging import Merged, copy_facts, merge_answers
 from audit.store.nights import Nights
 from audit.store.runs import Runs

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from audit import Audit, load_audit
-from audit.prepare.rehearsal.check import mistakes_of_config
+from audit.prepare.rehearsal import mistakes_of_config
 from backends import HFBackend
 from backends.base import ScoreRequest
 from backends.errors import ConfigError

@@ -11,7 +11,7 @@ import pytest
 import suites
 from audit.analysis.measures import measure_table
 from audit.analysis.table import Table
-from audit.prepare.rehearsal.check import check_items
+from audit.prepare.rehearsal import check_items
 from backends.stand_ins.fake import FakeBackend
 from suites.base import Item, Suite
 from suites.genderpair.pairs import PairSet

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from audit import load_audit
-from audit.prepare.rehearsal.check import check_items
+from audit.prepare.rehearsal import check_items
 from suites import from_file, suite_schema
 from suites.common.data_files import PinnedFile
 from tests.suites.benchmarks.invented import figures, value

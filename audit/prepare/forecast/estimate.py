@@ -15,12 +15,12 @@ from types import MappingProxyType
 
 from pydantic import BaseModel
 
-from audit.collect.items import CHARACTERS_PER_TOKEN, of_run, prompt_text, shared_length
+from audit.collect.items import CHARACTERS_PER_TOKEN, prompt_text, shared_length
 from audit.collect.repeated_questions import EvenSample, part_to_repeat
 from audit.config import AuditConfig
 from audit.prepare.forecast.request_timing import estimate_seconds, measure_timings, timed_tokens
 from audit.prepare.resolve import DescribedBackend, ResolvedAudit, resolve_audit
-from audit.store import Keyed, Partly, Store, Stored, keyed
+from audit.store import Keyed, Partly, Store, Stored, keyed, of_run
 from backends.base import (
     Backend,
     ClassifyRequest,

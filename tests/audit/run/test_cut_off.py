@@ -54,13 +54,13 @@ def test_without_figures_there_is_no_report_to_mistake(tmp_path, few_are_many):
     result = interrupted(tmp_path)
     assert "no figures" in repr(result)
     assert "there are no figures and no report yet" in result._repr_html_()
-    with pytest.raises(ConfigError, match="it was interrupted, and has no figures"):
+    with pytest.raises(ConfigError, match="it has no figures: interrupted"):
         write_report(result, tmp_path)
-    with pytest.raises(ConfigError, match=r"it was interrupted.* it resumes"):  # not: run an audit first
+    with pytest.raises(ConfigError, match=r"no figures: interrupted.* it resumes"):  # not: run an audit first
         load_result(tmp_path / "a.db")
     with Store.open(tmp_path / "a.db", read_only=True) as store:
         (run,) = store.runs.all()
-        with pytest.raises(ConfigError, match=r"it was interrupted.* it resumes"):
+        with pytest.raises(ConfigError, match=r"no figures: interrupted.* it resumes"):
             store.runs.finished_result(run.id)
     assert run.status == "interrupted"
 

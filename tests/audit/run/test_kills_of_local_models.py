@@ -1,4 +1,4 @@
-"""An audit of a local model, killed in the midst of a batch: no answer that was told of is lost."""
+"""An audit of a local model, ended in the midst of a batch: no answer that was told of is lost."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ AUDIT = """
     import dataclasses, json, sys, time
     from audit import Audit
     from backends.base import Description
+    from backends.errors import StoppedError
     from backends.local.backend import LocalBackend, discard_response
     from backends.stand_ins.fake import FakeBackend
     from suites import OccuGender
@@ -34,6 +35,8 @@ AUDIT = """
         def run_blocking(self, batch, on_response=discard_response):
             answers = [FakeBackend()._answer(request) for request in batch]
             for place, answer in enumerate(answers):
+                if self.is_stopped():
+                    return [*answers[:place], *(StoppedError() for _ in answers[place:])]
                 on_response(place, answer)
                 if place % OF_A_PASS == OF_A_PASS - 1:
                     time.sleep(float(sys.argv[1]))
@@ -57,18 +60,19 @@ def stored(folder: Path) -> int:
         return int(db.execute("SELECT count(*) FROM answers").fetchone()[0])
 
 
-@pytest.mark.parametrize("killed_after", [OF_A_PASS, 3 * OF_A_PASS])
-def test_an_answer_that_was_told_of_is_stored_before_its_batch_ends(killed_after: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "ends"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 0)])
+def test_an_answer_that_was_told_of_is_stored_before_its_batch_ends(number: int, ends: int, tmp_path: Path) -> None:
     process = start(tmp_path, 0.5)
     assert process.stdout is not None
-    told = 0
+    told, sent = 0, False
     for line in process.stdout:  # also what was told before the signal reached it
         told = json.loads(line)["done"]
-        if told >= killed_after:
-            process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
+        if told >= OF_A_PASS and not sent:
+            process.send_signal(number)
+            sent = True
+    assert process.wait() == ends
     before = stored(tmp_path)
-    assert killed_after <= told <= before < N_ITEMS
+    assert OF_A_PASS <= told <= before < N_ITEMS
     out, _ = start(tmp_path, 0.0).communicate()
     last = json.loads(out.splitlines()[-1])
     assert (last["cached"], last["done"], stored(tmp_path)) == (before, N_ITEMS, N_ITEMS)

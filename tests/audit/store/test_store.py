@@ -161,7 +161,7 @@ def test_a_run_whose_process_ended_was_killed(store, path):
     assert [run.status for run in store.runs.all()] == ["running"]
     sql(path, "UPDATE runs SET status = replace(status, ':' || ?, ':999999999')", os.getpid())
     assert [run.status for run in store.runs.all()] == ["killed"]
-    with pytest.raises(ConfigError, match="killed, and has no figures"):
+    with pytest.raises(ConfigError, match="no figures: killed"):
         store.runs.find("last")
 
 

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from audit import Audit
-from audit.prepare.rehearsal.check import check_items
+from audit.prepare.rehearsal import check_items
 from audit.report.page import report_page
 from audit.report.phrases.checks.rehearsal import rehearsal_lines
 from backends import FakeBackend, LLMRater, Rubric

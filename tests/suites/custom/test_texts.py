@@ -7,7 +7,7 @@ import json
 import pytest
 
 from audit import Audit
-from audit.prepare.rehearsal.check import check_items
+from audit.prepare.rehearsal import check_items
 from backends import RecordedBackend
 from backends.errors import ConfigError
 from suites import from_file

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from audit.collect.sample_requirement import LEAST_LEVELS
-from audit.prepare.rehearsal import BoundaryCheck, SuiteCheck
+from audit.prepare.boundaries import BoundaryCheck
+from audit.prepare.rehearsal import SuiteCheck
 from audit.report.phrases.findings.cautions import STRADDLED_IN_PART
 from audit.results import Measure
 from backends.errors import ConfigError

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from audit.prepare.rehearsal.boundaries import check_boundaries
+from audit.prepare.boundaries import check_boundaries
 from audit.report.phrases.checks.rehearsal import boundary_lines
 from backends import FakeBackend, HFBackend, LlamaCppBackend
 from backends.base import GenerateRequest, ScoreRequest

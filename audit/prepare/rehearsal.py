@@ -21,7 +21,7 @@ from audit.analysis.evaluate import EvaluationOptions, evaluate_suite
 from audit.analysis.gate.rules import check_rules
 from audit.collect import Sample
 from audit.config import AuditConfig
-from audit.prepare.rehearsal.boundaries import BoundaryCheck, check_boundaries
+from audit.prepare.boundaries import BoundaryCheck, check_boundaries
 from audit.results import Measure
 from backends.base import (
     ClassifyRequest,
@@ -273,7 +273,7 @@ def raised(suite: Suite, error: Exception) -> ConfigError:
     if isinstance(error, ConfigError):
         return error
     frames = traceback.extract_tb(error.__traceback__)
-    here = str(Path(__file__).parents[2])
+    here = str(Path(__file__).parents[1])
     own = [frame for frame in frames if not frame.filename.startswith(here)] or list(frames)
     where = f"{own[-1].filename}:{own[-1].lineno}" if own else type(suite).__name__
     problem = f"{type(error).__name__}: {error}"
