@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import resource
 import signal
 import sqlite3
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,20 +16,15 @@ from audit.collect.executors import LocalExecutor
 from audit.collect.jobs import Job, RetryPolicy
 from audit.collect.scheduler import run_jobs
 from audit.collect.shutdown import INTERRUPTED, ShutdownRequest, stop_on_signals
-from audit.schedule.journal import Journal
-from audit.schedule.scheduled_audit import RunOutcome, run_slot
 from audit.store import Keyed, Store, StoreError, database, schema
 from audit.store.answers import Answers
 from audit.store.leases import Leases
 from backends import OpenAIBackend
-from backends.base import GenerateRequest, Request, ScoreRequest
+from backends.base import GenerateRequest
 from backends.errors import ConfigError
 from tests.audit.store.entries import asks_of
-from tests.backends.openai.lying_server import MODEL as SCORED_MODEL
-from tests.faults.faults import CONTINUATIONS, Fate
 
 FINGERPRINT = "fp1-lab"
-NOBODY = 65534
 
 KILL_POINTS = (
     "opening",
@@ -62,20 +55,12 @@ class Spec:
     kill_at: str | None = None
     kill_after: int = 1  # passings of that point
     file_limit: int | None = None  # bytes that a file may have
-    page_limit: int | None = None
-    clock_jumps: bool = False
-    as_nobody: bool = False  # without root's right to write anything
     first_wait: float = 0.02
 
     @property
-    def requests(self) -> tuple[Request, ...]:
+    def requests(self) -> tuple[GenerateRequest, ...]:
         """One request for each prompt."""
-        return tuple(ScoreRequest(p, CONTINUATIONS) if Fate.of(p).scored else GenerateRequest(p) for p in self.prompts)
-
-    @property
-    def memory(self) -> Path:
-        """Where the audit notes by how many bytes its memory grew at most."""
-        return self.db.parent / "memory"
+        return tuple(map(GenerateRequest, self.prompts))
 
 
 class _Killer:
@@ -160,44 +145,23 @@ def live(spec: Spec) -> None:
     os._exit(code)
 
 
-def live_scheduled(spec: Spec) -> None:
-    """One scheduled run. Exits 0 when it was done, 1 when another process was running."""
-    kill = _begin(spec)
-
-    def run() -> RunOutcome:
-        code = asyncio.run(_audit(spec, kill))
-        return RunOutcome("lab", "done" if code == 0 else "incomplete")
-
-    entry = run_slot(run, Journal(Journal.path_beside(spec.db)))
-    os._exit(0 if entry.get("status") == "done" else 1)
-
-
 def _begin(spec: Spec) -> _Killer:
     # What a crashing audit prints is part of the trial's noise, not of the lab's table.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     kill = _Killer(spec.kill_at, spec.kill_after)
     _plant(kill, os.open(spec.acks, os.O_CREAT | os.O_WRONLY | os.O_APPEND))
-    if spec.clock_jumps:
-        real_time, jumps = time.time, iter(range(10**9))
-        time.time = lambda: real_time() + (-1) ** next(jumps) * 1e6
     return kill
 
 
 async def _audit(spec: Spec, kill: _Killer) -> int:
-    if spec.as_nobody and os.geteuid() == 0:
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
     stop = ShutdownRequest(grace=5.0)
     with Store.open(spec.db) as opened, stop_on_signals(stop, "again"):
         kill("opened")
         if spec.file_limit is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (spec.file_limit, spec.file_limit))
-        if spec.page_limit is not None:
-            limit = spec.page_limit
-            opened._database.submit(lambda db: db.execute(f"PRAGMA max_page_count={limit}")).result()
         backend = OpenAIBackend(
             f"http://127.0.0.1:{spec.port}/v1",
-            model=SCORED_MODEL if isinstance(spec.requests[0], ScoreRequest) else "lab",
+            model="lab",
             api_key_env=None,
             timeout=spec.timeout,
             max_in_flight=spec.in_flight,
@@ -205,23 +169,12 @@ async def _audit(spec: Spec, kill: _Killer) -> int:
         )
         asks, cached = asks_of(opened, spec.requests, FINGERPRINT)
         retry = RetryPolicy(attempts=4, first_wait=spec.first_wait, longest_wait=0.2)
-        before = _most_memory(reset=True)
         try:
             job = Job("lab", backend, asks, cached)
             done = await run_jobs([job], opened, LocalExecutor(), run_id="lab", stop=stop, retry=retry)
             outcome = done["lab"]
         finally:
             await backend.close()
-            with contextlib.suppress(OSError):  # a full disk is what some trials are about
-                spec.memory.write_text(str(_most_memory() - before))
     if stop.requested:
         return INTERRUPTED
     return 0 if outcome.stopped is None and not outcome.failed else 1
-
-
-def _most_memory(reset: bool = False) -> int:
-    """The most memory that this process has held at once, in bytes; ``reset`` starts anew from now."""
-    if reset:
-        Path("/proc/self/clear_refs").write_text("5")
-    status = Path("/proc/self/status").read_text()
-    return int(status.split("VmHWM:")[1].split()[0]) * 1024

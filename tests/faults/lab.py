@@ -18,11 +18,11 @@ from types import TracebackType
 from typing import BinaryIO
 
 from audit.store import Store, Stored, keyed
-from backends.base import Answer, GenerateResponse, ScoreResponse
+from backends.base import Answer, GenerateResponse
 from backends.errors import ConfigError
 from tests.audit.store.entries import answers_by_key
-from tests.faults.child import FINGERPRINT, Spec, live, live_scheduled
-from tests.faults.faults import CONTINUATIONS, Fate
+from tests.faults.child import FINGERPRINT, Spec, live
+from tests.faults.faults import Fate
 
 _ROOT = Path(__file__).parents[2]
 processes = multiprocessing.get_context("forkserver")
@@ -90,9 +90,9 @@ class Lab:
         prompts = tuple(Fate(fault, trial, i).prompt for i in range(requests))
         return replace(Spec(self.port, folder / "audit.db", folder / "acks.tsv", prompts), **options)  # type: ignore[arg-type]
 
-    def start(self, spec: Spec, *, scheduled: bool = False) -> BaseProcess:
-        """Start an audit, by itself or as one run of a schedule."""
-        process = processes.Process(target=live_scheduled if scheduled else live, args=(spec,))
+    def start(self, spec: Spec) -> BaseProcess:
+        """Start an audit."""
+        process = processes.Process(target=live, args=(spec,))
         with self._lock:
             process.start()
         return process
@@ -160,8 +160,7 @@ class Lab:
         with Store.open(spec.db, read_only=True) as store:
             found = store.answers.read(asked)
             failed = {key.key for key in asked if (store.answers.inspect(key.key) or {}).get("failures")}
-        sent = [prompt + c for prompt in spec.prompts for c in ("", *CONTINUATIONS)]
-        verdict = Verdict(asked=self.asked(sent), struck=sum(self._struck[text] for text in sent))
+        verdict = Verdict(asked=self.asked(spec.prompts), struck=sum(self._struck[text] for text in spec.prompts))
         for prompt, key, stored in zip(spec.prompts, asked, found, strict=True):
             if isinstance(stored, Stored):
                 verdict.answered += 1
@@ -173,14 +172,11 @@ class Lab:
         kept = {key.key for key, stored in zip(asked, found, strict=True) if isinstance(stored, Stored)}
         for key in acknowledged(spec):
             verdict.lost += key not in kept
-        verdict.paid_twice = self.paid_twice(sent)
+        verdict.paid_twice = self.paid_twice(spec.prompts)
         return verdict
 
 
 def _is_true(answer: Answer, fate: Fate) -> bool:
-    if isinstance(answer, ScoreResponse):
-        said = tuple(score.logprob for score in answer.scores)
-        return all(a is not None and abs(a - b) < 1e-9 for a, b in zip(said, fate.true_logprobs, strict=True))
     assert isinstance(answer, GenerateResponse)
     return answer.text == fate.truth
 

@@ -11,9 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import email.utils
-import gzip
 import json
-import math
 import os
 import socket
 import struct
@@ -22,31 +20,11 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.backends.openai.lying_server import MODEL as SCORED_MODEL
-from tests.backends.openai.lying_server import Liar, Reply
 from tests.faults.faults import REFUSED_FOR_GOOD, Fate
 
 HANG_SECONDS = 30.0
 LATE_SECONDS = 1.0
-SWAP_SECONDS = 0.1
 DELAY_SECONDS = 0.002
-
-
-class Bucket:
-    """What a rate-limited endpoint allows: ``rate`` per second, at most ``size`` saved up."""
-
-    def __init__(self, rate: float, size: float) -> None:
-        self.rate, self.size, self.level, self.at = rate, size, size, time.monotonic()
-
-    def take(self) -> bool:
-        """Whether a request may pass now."""
-        now = time.monotonic()
-        self.level = min(self.size, self.level + (now - self.at) * self.rate)
-        self.at = now
-        if self.level < 1:
-            return False
-        self.level -= 1
-        return True
 
 
 class FaultServer:
@@ -55,13 +33,8 @@ class FaultServer:
     def __init__(self, record: Path) -> None:
         self._record = os.open(record, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
         self._attempts: Counter[str] = Counter()
-        self._buckets: dict[str, Bucket] = {}
         self._last: dict[str, dict[str, object]] = {}
-        self._scored = Liar()
-        self._held: dict[str, tuple[Reply, asyncio.Future[Reply]]] = {}
         self._count = 0
-        self._huge = b'{"choices": [' + b" " * 40 * 2**20 + b"]}"
-        self._bomb = gzip.compress(b" " * 200 * 2**20, 1)
 
     def write_down(self, prompt: str, attempt: int, what: str) -> None:
         """Write a line, and have it on the disk."""
@@ -78,9 +51,7 @@ class FaultServer:
                 if b"/completions" not in head.split(b"\r\n")[0]:
                     await self._send(writer, _ERROR, "404 Not Found")
                     continue
-                if body.get("model") == SCORED_MODEL:
-                    await self._score(writer, head.split()[1].decode(), body)
-                elif not await self._answer(writer, body):
+                if not await self._answer(writer, body):
                     break
         writer.close()
 
@@ -95,23 +66,12 @@ class FaultServer:
             return True
         attempt = self._attempts[prompt]
         self._attempts[prompt] += 1
-        if prompt.startswith("limit:"):
-            return await self._limited(writer, prompt, attempt, body)
-        if prompt.startswith("delay:"):
-            await asyncio.sleep(float(prompt.split("|")[0].removeprefix("delay:")))
-            await self._send(writer, self._right(prompt, "x" * 16, body))
-            return True
         fate = Fate.of(prompt)
         await asyncio.sleep(DELAY_SECONDS)
         if fate.fault in REFUSED_FOR_GOOD:
             self.write_down(prompt, attempt, fate.fault)
             status, code = REFUSED_FOR_GOOD[fate.fault]
             await self._send(writer, {"error": {"message": "planted", "type": code, "code": code}}, status)
-            return True
-        if fate.fault == "gzip":
-            self.write_down(prompt, attempt, "answered")
-            packed = gzip.compress(json.dumps(self._right(prompt, fate.truth, body)).encode())
-            await self._send(writer, packed, extra=["Content-Encoding: gzip"])
             return True
         if not fate.strikes(attempt):
             self.write_down(prompt, attempt, "answered")
@@ -121,64 +81,9 @@ class FaultServer:
             return True
         return await self._fault(writer, fate, attempt, body)
 
-    async def _score(self, writer: asyncio.StreamWriter, path: str, body: dict[str, object]) -> None:
-        """Log-probabilities of a small known model, some of them made into what cannot be true."""
-        reply = self._scored.honest(path, body)
-        prompt = body.get("prompt")
-        if isinstance(prompt, str) and "|" in prompt and reply.status == 200:
-            fate, attempt = Fate.of(prompt), self._attempts[prompt]
-            self._attempts[prompt] += 1
-            await asyncio.sleep(DELAY_SECONDS)
-            if not fate.strikes(attempt):
-                self.write_down(prompt, attempt, "answered")
-            elif fate.fault == "logprobs-swapped":
-                theirs = await self._swapped(prompt.rpartition("|")[0], reply)
-                self.write_down(prompt, attempt, "answered" if theirs is reply else fate.fault)
-                reply = theirs
-            else:
-                self.write_down(prompt, attempt, fate.fault)
-                _spoil(fate, reply)
-        await self._send(writer, reply.body, f"{reply.status} Said")
-
-    async def _swapped(self, trial: str, mine: Reply) -> Reply:
-        """The reply to another struck request of the trial, which gets this one; its own where none comes."""
-        if trial in self._held:
-            theirs, other = self._held.pop(trial)
-            other.set_result(mine)
-            return theirs
-        found: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._held[trial] = (mine, found)
-        await asyncio.wait([found], timeout=SWAP_SECONDS)
-        if found.done():
-            return found.result()
-        del self._held[trial]
-        return mine
-
-    async def _limited(self, writer: asyncio.StreamWriter, prompt: str, attempt: int, body: dict[str, object]) -> bool:
-        """``limit:RATE:SIZE:RETRY_AFTER|trial|index``: a token bucket for each trial."""
-        rule = Fate.of(prompt).fault
-        _, rate, size, wait = rule.split(":")
-        bucket = self._buckets.setdefault(prompt.rpartition("|")[0], Bucket(float(rate), float(size)))
-        if bucket.take():
-            await asyncio.sleep(0.02)
-            self.write_down(prompt, attempt, "answered")
-            await self._send(writer, self._right(prompt, Fate.of(prompt).truth, body))
-        else:
-            self.write_down(prompt, attempt, "429")
-            await self._send(writer, _ERROR, "429 Too Many Requests", [f"Retry-After: {wait}"] if wait else [])
-        return True
-
     async def _fault(self, writer: asyncio.StreamWriter, fate: Fate, attempt: int, body: dict[str, object]) -> bool:
         prompt, fault = fate.prompt, fate.fault
         right = self._right(prompt, fate.truth, body)
-        if fault in ("slicing", "nul", "bom"):
-            self.write_down(prompt, attempt, "answered")
-            data = _packet(right, bom=fault == "bom")
-            step = 7 if fault == "slicing" else len(data)
-            for start in range(0, len(data), step):
-                writer.write(data[start : start + step])
-                await writer.drain()
-            return True
         self.write_down(prompt, attempt, "answered" if fault == "answered-twice" else fault)
         if fault == "hang":
             await asyncio.sleep(HANG_SECONDS)
@@ -187,12 +92,6 @@ class FaultServer:
             await asyncio.sleep(LATE_SECONDS)
             await self._send(writer, right)
             return True
-        if fault == "slow-loris":
-            for byte in _packet(right):
-                writer.write(bytes([byte]))
-                await writer.drain()
-                await asyncio.sleep(0.1)
-            return False
         if fault in ("half-close", "reset", "truncated-with-length", "truncated-without-length"):
             data = _packet(right, length=fault != "truncated-without-length")
             writer.write(data[: len(data) * 2 // 3])
@@ -206,8 +105,6 @@ class FaultServer:
             return False
         if fault == "error-body-200":
             await self._send(writer, {"error": {"message": "something broke", "type": "server_error"}})
-        elif fault == "html-200":
-            await self._send(writer, b"<html><body>Bad gateway</body></html>", kind="text/html")
         elif fault == "empty-choices":
             await self._send(writer, {**right, "choices": []})
         elif fault.startswith("429"):
@@ -219,12 +116,6 @@ class FaultServer:
             await self._send(writer, _ERROR, ("500 Oops", "502 Oops", "503 Oops")[(fate.index + attempt) % 3])
         elif fault == "broken-utf8":
             await self._send(writer, json.dumps(right).encode().replace(fate.truth.encode(), b"\xff\xfe\xc0"))
-        elif fault == "lone-surrogate":
-            await self._send(writer, self._right(prompt, fate.truth + " \ud800", body))
-        elif fault == "huge-body":
-            await self._send(writer, self._huge)
-        elif fault == "gzip-bomb":
-            await self._send(writer, self._bomb, extra=["Content-Encoding: gzip"])
         elif fault == "other-model":
             await self._send(writer, {**right, "model": "another-model"})
         elif fault == "answered-twice":
@@ -259,21 +150,9 @@ class FaultServer:
         answer: object,
         status: str = "200 OK",
         extra: list[str] | None = None,
-        kind: str = "application/json",
     ) -> None:
-        writer.write(_packet(answer, status, extra, kind))
+        writer.write(_packet(answer, status, extra))
         await writer.drain()
-
-
-def _spoil(fate: Fate, reply: Reply) -> None:
-    """Make the value of the prompt's last token, or of all of them, one that cannot be true."""
-    logprobs = reply.choice["logprobs"]
-    values = logprobs["token_logprobs"]
-    for place in (-2,) if fate.index % 2 else range(1, len(values)):
-        true = values[place]
-        lie = {"nan": math.nan, "null": None, "positive": -true, "-9999": -9999.0}[fate.fault.removeprefix("logprob-")]
-        values[place] = lie
-        logprobs["top_logprobs"][place] = dict.fromkeys(logprobs["top_logprobs"][place], lie)
 
 
 _ERROR = {"error": {"message": "planted", "type": "planted"}}
@@ -283,16 +162,12 @@ def _packet(
     answer: object,
     status: str = "200 OK",
     extra: list[str] | None = None,
-    kind: str = "application/json",
     *,
     length: bool = True,
-    bom: bool = False,
 ) -> bytes:
     body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-    if bom:
-        body = b"\xef\xbb\xbf" + body
     sized = [f"Content-Length: {len(body)}"] if length else ["Connection: close"]
-    head = "\r\n".join([f"HTTP/1.1 {status}", f"Content-Type: {kind}", *sized, *(extra or []), "", ""])
+    head = "\r\n".join([f"HTTP/1.1 {status}", "Content-Type: application/json", *sized, *(extra or []), "", ""])
     return head.encode() + body
 
 

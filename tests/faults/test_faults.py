@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -59,27 +58,19 @@ def ask(lab, folder, prompts, **options):
 
     async def run():
         await backend.describe()
-        started = time.monotonic()
         with Store.open(folder / "audit.db") as store:
             job = Job("lab", backend, asks_of(store, map(GenerateRequest, prompts))[0])
             stop, retry = ShutdownRequest(), RetryPolicy(attempts=1)
             done = await run_jobs([job], store, LocalExecutor(), run_id="lab", stop=stop, retry=retry)
         await backend.close()
-        return done["lab"], time.monotonic() - started
+        return done["lab"]
 
     return asyncio.run(run())
-
-
-def test_waiting_for_a_turn_is_not_counted_into_a_time_limit(lab, tmp_path):
-    prompts = [f"delay:0.1|waiting|{i}" for i in range(15)]  # one at a time they take five times the limit
-    outcome, seconds = ask(lab, tmp_path, prompts, max_in_flight=1, timeout=0.3)
-    assert (outcome.answered, outcome.failed) == (15, 0)
-    assert seconds > 1.5
 
 
 @pytest.mark.parametrize("fault", REFUSED_FOR_GOOD)
 def test_a_server_that_refuses_for_good_is_left_soon(lab, tmp_path, fault):
     prompts = [Fate(fault, "for good", i).prompt for i in range(500)]
-    outcome, _ = ask(lab, tmp_path, prompts, max_in_flight=64, timeout=2)
+    outcome = ask(lab, tmp_path, prompts, max_in_flight=64, timeout=2)
     assert lab.asked(prompts) <= 20
     assert REFUSED_FOR_GOOD[fault][1] in outcome.stopped

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 
 import pytest
 
 from audit.analysis.table import Table
 from audit.results import AuditResult
-from audit.store import AnswerPair, Store, StoreError
+from audit.store import AnswerPair, Store, StoreError, merging, rows
 from audit.store import leases as leases_module
 from backends.errors import ConfigError
 from suites.base import IdentifiedInterval, Row
@@ -135,6 +136,47 @@ def test_stores_are_merged_once_and_checked(tmp_path, shards, into):
         assert len(Store.open(tmp_path / "c.db").merge(source).damaged) == 1
         with pytest.raises(ConfigError, match="the store to merge into"):
             target.merge(target)
+
+
+@pytest.mark.parametrize("inserts", [1, 3])
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_a_merge_that_is_killed_is_done_by_the_next_one(tmp_path, monkeypatch, inserts, is_committed):
+    with Store.open(tmp_path / "a.db", shards=2) as source:
+        put(source, *(entry(i) for i in range(9)))
+    monkeypatch.setattr(merging, "_TOGETHER", 2)
+    pid = os.fork()
+    if not pid:
+        insert, calls = rows.insert, []
+
+        def kill(db, some):
+            if is_committed and len(calls) == inserts:  # those before are on the disk
+                os.kill(os.getpid(), signal.SIGKILL)
+            calls.append(some)
+            stored = insert(db, some)
+            if len(calls) == inserts and not is_committed:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return stored
+
+        monkeypatch.setattr(rows, "insert", kill)
+        with Store.open(tmp_path / "b.db") as target, Store.open(tmp_path / "a.db", read_only=True) as source:
+            target.merge(source)
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == signal.SIGKILL
+    with Store.open(tmp_path / "b.db") as target, Store.open(tmp_path / "a.db", read_only=True) as source:
+        before = target.stats()["answers"]
+        assert target.merge(source).new == 9 - before
+        assert found(target, *(entry(i)[0] for i in range(9))) == [entry(i)[1] for i in range(9)]
+        assert target.answers.verify().sound
+
+
+def test_half_a_database_is_refused_and_left(path):
+    with Store.open(path) as store:
+        put(store, *map(entry, range(300)))
+    half = path.read_bytes()[: path.stat().st_size // 2]
+    path.write_bytes(half)
+    with pytest.raises(ConfigError, match="cannot be opened"):
+        Store.open(path)
+    assert path.read_bytes() == half
 
 
 # -- runs ----------------------------------------------------------------------------------------------
