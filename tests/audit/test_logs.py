@@ -30,15 +30,6 @@ def test_nothing_is_written_outside_a_run_nor_to_the_terminal(tmp_path, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_verbose_shows_it_on_stderr(tmp_path, capfd):
-    with run_log(tmp_path, "run1", verbose=True):
-        logger("scheduler").info("halted", why="quota")
-    out, err = capfd.readouterr()
-    assert out == ""
-    assert "halted" in err
-    assert "quota" in err
-
-
 @pytest.mark.parametrize("env", ["OPENAI_API_KEY", "MY_TOKEN", "DB_PASSWORD"])
 def test_a_key_of_the_environment_is_in_no_line(tmp_path, monkeypatch, capfd, env):
     secret = "zz-unlike-any-key-77"
@@ -80,9 +71,3 @@ def test_a_log_is_rotated_and_bounded(tmp_path, monkeypatch):
     assert files == ["run1.jsonl", "run1.jsonl.1", "run1.jsonl.2", "run1.jsonl.3"]
     assert all(p.stat().st_size <= 2000 for p in tmp_path.iterdir())
     assert lines(path)[-1]["number"] == 199
-
-
-def test_text_that_is_no_unicode_does_not_break_the_log(tmp_path):
-    with run_log(tmp_path, "run1") as path:
-        logger("x").info("odd", text="\ud800 \x00 \u2028")
-    assert lines(path)[0]["text"] == "\ud800 \x00 \u2028"

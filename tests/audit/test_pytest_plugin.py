@@ -42,21 +42,10 @@ def test_of_one_group(audit):
     even = FakeBackend("even", score=score)
     audit.run(even, "pairs.csv").assert_at_most("stereotype_score", 0.2, group="b")
 
-def test_of_a_small_group(audit):
-    result = audit.run(planted(0.5), "small.csv")
-    result.assert_at_most("stereotype_score", 0.9)
-    result.assert_at_most("stereotype_score", 0.9, group="c", open_fails="none")
-
-def test_of_an_open_small_group(audit):
-    audit.run(planted(0.5), "small.csv").assert_at_most("stereotype_score", 0.9, group="c")
-
 def test_above_after_other_models(audit):
     for _ in range(4):
         audit.run(planted(0.5), "pairs.csv").assert_at_most("stereotype_score", 0.7)
     audit.run(planted(0.84), "pairs.csv").assert_at_most("stereotype_score", 0.7, open_fails="none")
-
-def test_another_word(audit):
-    audit.run(planted(0.5), "pairs.csv").assert_at_most("stereotype_score", 0.7, open_fails="never")
 
 def test_of_a_misspelt_group(audit):
     audit.run(planted(0.5), "pairs.csv").assert_at_most("stereotype_score", 0.7, group="B")
@@ -79,9 +68,6 @@ def test_misspelt(audit):
 
 def test_of_a_single_filler(audit):
     audit.run("fake", "jobs.toml").assert_at_most("p_women", 0.99, job="cook")
-
-def test_refusals_of_a_misspelt_group(audit):
-    audit.run(planted(0.5), "pairs.csv").assert_at_most("refusals", 0.5, group="B")
 
 def test_coverage_of_pairs(audit):
     audit.run(planted(0.5), "pairs.csv").assert_at_least("coverage", 0.0001)
@@ -127,8 +113,6 @@ def test_the_readmes_test_needs_as_many_pairs_as_it_says(pairs, outcome, tmp_pat
 def test_audits_as_tests_follow_the_gates_rules(tmp_path):
     rows = "".join(f"Reds {n}.,Blues {n}.,{'ab'[n % 2]}\n" for n in range(100))
     (tmp_path / "pairs.csv").write_text(f"stereotype,counterpart,group\n{rows}", "utf-8")
-    rows = "".join(f"Reds {n}.,Blues {n}.,{'c' if n < 3 else 'ab'[n % 2]}\n" for n in range(100))
-    (tmp_path / "small.csv").write_text(f"stereotype,counterpart,group\n{rows}", "utf-8")
     templates = 'templates = ["The [JOB] said", "A [JOB] is"]\nslot = "job"\nfillers = ["cook", "smith"]\n'
     jobs = f'kind = "templates"\n{templates}groups = {{men = ["he"], women = ["she"]}}\n'
     (tmp_path / "jobs.toml").write_text(jobs, "utf-8")
@@ -139,10 +123,7 @@ def test_audits_as_tests_follow_the_gates_rules(tmp_path):
         "test_above": "FAILED",
         "test_open": "FAILED",
         "test_of_one_group": "PASSED",
-        "test_of_a_small_group": "PASSED",
-        "test_of_an_open_small_group": "FAILED",
         "test_above_after_other_models": "FAILED",
-        "test_another_word": "FAILED",
         "test_of_a_misspelt_group": "FAILED",
         "test_percent": "FAILED",
         "test_of_a_file_that_is_not_there": "FAILED",
@@ -150,11 +131,9 @@ def test_audits_as_tests_follow_the_gates_rules(tmp_path):
         "test_swapped": "FAILED",
         "test_misspelt": "FAILED",
         "test_of_a_single_filler": "FAILED",
-        "test_refusals_of_a_misspelt_group": "FAILED",
         "test_coverage_of_pairs": "FAILED",
     }, told
     assert "p_women = {'job': 'cook'}: a figure of a single level, such as one occupation, decides nothing" in told
-    assert "refusals = {'group': 'B'}: a limit on it is held against no figure of this audit. Did you mean" in told
     assert "stereotype_score of model on pairs breaks the limit at most 0.7" in told
     assert "stereotype_score of model on pairs neither clearly meets nor breaks" in told
     assert "limits.sterotype_score = (None, 0.7): no figure has this name" in told
@@ -163,10 +142,8 @@ def test_audits_as_tests_follow_the_gates_rules(tmp_path):
     assert "bound = True: not a finite number" in told
     assert "model = 'pairs.csv': a suite's file. Give the model first, then the suite." in told
     assert 'audit.run(planted(0.9), "pears.csv")' in told  # the test's own line
-    assert "During handling" not in told
     assert "pears.csv" in told
     assert "pytest_plugin.py" not in told  # no source of the plugin
-    assert "open_fails = 'never': unknown. Use one of: none, missing, all" in told
 
 
 COUNTED = """
@@ -192,9 +169,7 @@ def test_pytest_run_again_asks_nothing_again(tmp_path):
     (tmp_path / "test_bias.py").write_text(COUNTED, "utf-8")
     asked = []
     for _ in range(2):
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "audit.pytest_plugin", str(tmp_path)]
-        environment = {"PYTHONPATH": str(ROOT), "PATH": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-        subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=240, check=False)
+        run_tests(tmp_path, cached=True)
         asked.append(len((tmp_path / "asked").read_text()))
     assert asked[0] == asked[1] > 0
 

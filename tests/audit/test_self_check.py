@@ -10,7 +10,6 @@ from audit import Audit
 from audit.prepare.forecast.estimate import dry_run_audit
 from audit.report.figures import Figures
 from audit.report.phrases import next_steps, summary
-from audit.store import Store
 from backends.base import ChecksMade
 from suites import OccuGender
 from tests.audit.mixed_model import MixedBackend
@@ -50,14 +49,6 @@ def test_one_model_repeats_itself_and_what_was_checked_is_said_once(tmp_path):
     again = MixedBackend()
     assert audited(again, tmp_path).self_checks[0].asked_again == check.asked_again
     assert again.seen == []
-
-
-def test_only_checks_that_were_made_are_named(tmp_path):
-    backend = MixedBackend()
-    backend.repeats_itself = lambda request: False
-    said = cautions(audited(backend, tmp_path, 20))
-    assert "No check of this server's answers was possible" in said
-    assert "repeats itself" not in said
 
 
 def test_repeats_come_late_and_are_spread(tmp_path):
@@ -121,11 +112,3 @@ def test_a_failed_check_of_the_backend_is_said_and_nothing_counts(tmp_path):
     assert "Find out why the answers of m are quarantined" in said
     assert "We checked" not in said
     assert "again to ask" not in said
-
-
-def test_pairs_of_a_store_are_complete(tmp_path):
-    result = audited(MixedBackend(), tmp_path)
-    with Store.open(tmp_path / "a.db") as store:
-        pairs = store.second_answers.read(result.models[0].fingerprint_id)
-    assert len(pairs) == result.self_checks[0].asked_again
-    assert all(pair.first == pair.second for pair in pairs)

@@ -11,8 +11,7 @@ from audit import Audit, load_result
 from audit.store import Store
 from backends.errors import ConfigError
 from backends.stand_ins.fake import FakeBackend, PlantedBias
-from suites import DebiasingPositions, GenderPair, OccuGender, from_file
-from tests.suites.genderpair.planted import SMALL
+from suites import DebiasingPositions, OccuGender, from_file
 
 WORDS = OccuGender(("implicit",)).expressions["implicit"]
 NESTED = ("answers", "asked", "factors", "prompt")
@@ -37,13 +36,6 @@ def test_the_report_is_written_where_the_audit_says(result):
     assert files["html"].parent.name == "out"
     assert json.loads(files["json"].read_text("utf-8"))["run_id"] == result.run_id
     assert {stat.S_IMODE(file.stat().st_mode) for file in files.values()} == {0o600}
-
-
-def test_a_report_opened_to_others_stays_so(result, tmp_path):
-    page = result.write(tmp_path, formats=["html"])["html"]
-    page.chmod(0o644)
-    result.write(tmp_path, formats=["html"])
-    assert stat.S_IMODE(page.stat().st_mode) == 0o644
 
 
 def test_measures_df_has_a_row_for_each_figure(result):
@@ -78,15 +70,6 @@ def test_a_control_is_a_group_and_derived_rows_are_named(tmp_path):
     assert every.derived.sum() > 0
     lines = [json.loads(line) for line in result.write_items(tmp_path / "i.jsonl").read_text("utf-8").splitlines()]
     assert [line["item"] for line in lines] == list(frame.item)
-
-
-def test_a_row_computed_from_other_rows_is_derived(tmp_path):
-    suite = GenderPair(pairs=SMALL, toxicity=None, regard=None)
-    result = Audit({"w": FakeBackend("w")}, [suite], db=tmp_path / "a.db").run_sync()
-    kinds = set(result.items_df().kind)
-    assert "selection" in kinds
-    assert not {kind for kind in kinds if kind.startswith("spread")}
-    assert {kind for kind in result.items_df(derived=True).kind if kind.startswith("spread")}
 
 
 def test_means_of_items_df_are_the_figures(result):
@@ -135,26 +118,6 @@ def test_exported_items_hold_prompts_and_answers(result, tmp_path, ending):
     assert first["factors"] == dict(rows[0].row.factors)
     assert [answer["continuation"] for answer in first["answers"]] == stored["asked"][1]
     assert all(answer["exactness"] == "exact" and answer["logprob"] < 0 for answer in first["answers"])
-
-
-def test_a_file_of_another_kind_is_refused(result, tmp_path):
-    with pytest.raises(ConfigError, match=r"End it in \.jsonl or \.csv or \.parquet"):
-        result.write_items(tmp_path / "items.xlsx")
-    with pytest.raises(ConfigError, match="Known: OccuGender"):
-        result.items_df(suite="MGBR")
-
-
-def test_a_result_is_short_here_and_a_table_in_a_notebook(result):
-    assert (
-        repr(result)
-        == f"<StoredResult {result.run_id}: planted, even on OccuGender; {len(result.measures)} figures, complete>"
-    )
-    shown = result._repr_html_()
-    assert shown.count("<table") == 1
-    assert "the stereotyped gender" in shown
-    assert '<th scope="row">' in shown
-    assert "planted" in shown
-    assert len(shown) < 50_000
 
 
 def test_a_stored_result_is_read_again(result):

@@ -37,16 +37,6 @@ def test_a_line_says_how_far_it_is_and_how_long_it_will_take(clock, capsys):
     ]
 
 
-def test_the_first_lines_come_at_once_with_rate_and_time_left(clock, capsys):
-    display = progress.Display()
-    for second in range(30):
-        display(Progress("m", 2 * second, 20_000, 0, 0, 0))
-        clock[0] += 1
-    shown = [line.split(",")[0] for line in lines(capsys)]
-    assert shown == [f"m: {2 * second}/20000" for second in (0, 1, 2, 4, 8, 16, 26)]
-    assert [progress.duration(seconds) for seconds in (0.2, 45, 420, 20_878)] == ["0 s", "45 s", "7 min", "5 h 48 min"]
-
-
 def test_the_time_that_a_model_loads_is_no_speed(clock, capsys):
     display = progress.Display()
     display(Progress("m", 99, 800, 99, 0, 0))
@@ -58,23 +48,6 @@ def test_the_time_that_a_model_loads_is_no_speed(clock, capsys):
         "m: 100/800, 99 cached, 0 retried, 0 failed",
         "m: 200/800, 60 s left, 10 a second, 99 cached, 0 retried, 0 failed",
     ]
-
-
-def test_what_was_spent_stands_in_every_line(clock, capsys):
-    display = progress.Display()
-    display(Progress("m", 1, 100, 0, 0, 0, cost=0.0))
-    assert lines(capsys) == ["m: 1/100, 0 cached, 0 retried, 0 failed, cost 0.0000"]
-
-
-def test_follow_up_questions_have_a_time_of_their_own(clock, capsys):
-    display = progress.Display()
-    display(Progress("m", 0, 100, 0, 0, 0))
-    clock[0] += 1000
-    display(Progress("m", 100, 100, 0, 0, 0))
-    display(Progress("m", 0, 40, 0, 0, 0))
-    clock[0] += 10
-    display(Progress("m", 20, 40, 0, 0, 0))
-    assert lines(capsys)[-1] == "m: 20/40, 10 s left, 2 a second, 0 cached, 0 retried, 0 failed"
 
 
 def test_end_reported_twice_is_printed_once(clock, capsys):

@@ -2,15 +2,12 @@
 
 import itertools
 import re
-from collections import Counter
 
 import pytest
 
 from audit import Audit
 from audit.collect import Requirement, Sample, leading_specs, levels_behind, sampled_factors
-from audit.prepare.forecast import sample_power
 from audit.prepare.resolve import suite_items
-from audit.report.phrases.checks.forecast import power_text
 from backends import FakeBackend
 from backends.base import GenerateRequest
 from backends.errors import ConfigError
@@ -37,12 +34,6 @@ def test_debiasing_positions_below_five_occupations_is_refused(tmp_path):
         )
     assert counted == sorted(counted)
     assert counted[-1] == 4
-
-
-def test_a_dry_run_says_on_how_many_levels_a_figure_rests(tmp_path):
-    said = power_text(sample_power(audit_of(tmp_path, DebiasingPositions(), 1638))).splitlines()
-    (implicit,) = [line for line in said if "bias implicit, position repeated" in line]
-    assert "3 templates" in implicit
 
 
 def test_a_small_sample_passes_by_name(tmp_path):
@@ -78,26 +69,6 @@ def test_a_stratum_of_no_factor_of_its_own_is_lacking_too():
     assert requirement.lacking(items) is None
     assert requirement.lacking([item for item in items if item.factors["g"] != "c"]) is None, "it has no weight"
     assert requirement.lacking([item for item in items if item.factors["g"] != "b"]) == (spec, "g", 1, 2)
-
-
-def test_levels_of_a_stratum_without_a_weight_are_not_behind():
-    items = [Item(str(o), GenerateRequest("x"), {"o": o, "g": "abn"[o // 9]}) for o in range(21)]
-    spec = MeasureSpec("gap", "p", clusters=("o",), stratum="g", weights={"a": 0.5, "b": 0.5})
-    assert levels_behind(items, spec) == {"o": 18}
-    assert Requirement(items, [spec]).unattainable is None, "3 of the others leave it as it is"
-
-
-@pytest.mark.parametrize("limit", [60, 120, 200, 1000])
-def test_a_sample_is_balanced_over_every_sampled_factor(limit):
-    suite = OccuGender()
-    items, factors = list(suite.items()), sampled_factors(leading_specs(suite))
-    assert set(factors) == {"occupation", "template"}
-    taken = Sample(items, suite.strata, 0, suite.sampled_together, factors).take(limit)
-    for factor in factors:
-        times = Counter((item.factors["dominated_by"], item.factors[factor]) for item in taken)
-        levels = {(item.factors["dominated_by"], item.factors[factor]) for item in items}
-        counts = [times[level] for level in levels]
-        assert max(counts) - min(counts) <= 2, factor
 
 
 def test_a_design_with_three_templates_needs_no_more_than_these():

@@ -25,8 +25,6 @@ from backends.errors import ConfigError
 from backends.stand_ins.fake import FakeBackend, Faults, PlantedBias
 from suites import GenderPair, OccuGender
 from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, Suite
-from suites.common.text_scorer import TextScorer
-from tests.suites.genderpair.planted import SMALL
 
 SUITE = OccuGender()
 NAMES = sorted((o.name for o in SUITE.occupations), key=len, reverse=True)
@@ -129,41 +127,12 @@ def test_what_would_fail_again_is_not_proposed_again(tmp_path):
     assert any("would fail the same way" in text for text in said)
 
 
-def test_failures_of_a_scorer_are_proposed_again(tmp_path):
-    """They are no failures of the audited model, and may pass."""
-    scorer = TextScorer(FakeBackend("scorer", faults=Faults(1.0, ("server",), permanent=True)), {"toxicity": "a"}, "x")
-    suite = GenderPair(pairs=SMALL, toxicity=scorer, regard=None)
-    result = Audit({"m": FakeBackend("m")}, [suite], db=tmp_path / "a.db").run_sync()
-    assert result.models[0].failed == 0
-    assert any("server" in entry.failures for entry in result.data_quality)
-    assert any("only what is unanswered" in step for step in next_steps(Figures(result)))
-
-
 def test_a_lost_row_without_sources_is_no_derived_one(tmp_path):
     backend = FakeBackend("m", faults=Faults(0.3, ("server",), permanent=True), batch_size=1)
     result = Audit({"m": backend}, [Questioning()], db=tmp_path / "a.db").run_sync()
     with Store.open(tmp_path / "a.db", read_only=True) as store:
         every, items = (list(store.runs.read_rows(result.run_id, "m", "questioning", derived=d)) for d in (True, False))
     assert len(every) == len(items) == 2 * sum(1 for _ in Levels().items())
-
-
-def test_a_run_has_one_start_everywhere(tmp_path):
-    result = audit_of(tmp_path, stereotyped(), limit=60, small_sample=True).run_sync()
-    with Store.open(tmp_path / "a.db", read_only=True) as store:
-        (run,) = store.runs.all()
-    assert run.started == result.started
-
-
-def test_a_limited_run_is_balanced_and_the_same_for_every_model(tmp_path):
-    audit = Audit({"a": FakeBackend("a"), "b": FakeBackend("b")}, [SUITE], db=tmp_path / "a.db", limit=100)
-    result = audit.run_sync()
-    with Store.open(tmp_path / "a.db", read_only=True) as store:
-        rows = {m: [r.row for r in store.runs.read_rows(result.run_id, m, "OccuGender")] for m in "ab"}
-    assert [r.item_id for r in rows["a"]] == [r.item_id for r in rows["b"]]
-    asked = {item.id for item in SUITE.items()}
-    counts = Counter((r.factors["template"], r.factors["dominated_by"]) for r in rows["a"] if r.item_id in asked)
-    assert set(counts.values()) == {1}
-    assert len(counts) == 100
 
 
 def test_suites_of_one_kind_are_titled_by_their_names(tmp_path):

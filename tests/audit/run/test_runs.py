@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from audit import Audit
 from audit.prepare.forecast.estimate import dry_run_audit
-from backends.errors import ConfigError
 from backends.stand_ins.fake import FakeBackend
 from suites import OccuGender
 
@@ -53,8 +51,3 @@ async def test_a_dry_run_counts_every_run(tmp_path: Path) -> None:
     audit = Audit({"m": FakeBackend("m")}, [SUITE], db=tmp_path / "a.db", out=tmp_path / "out", runs=3, limit=100)
     (estimate,) = (await dry_run_audit(audit)).models
     assert estimate.requests == 300
-
-
-def test_runs_are_a_number(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="not a number of runs"):
-        Audit({"m": FakeBackend("m")}, [SUITE], db=tmp_path / "a.db", runs=0)

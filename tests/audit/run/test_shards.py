@@ -49,9 +49,9 @@ def said(result) -> str:
     return json.dumps(report, indent=1)
 
 
-def merged(folder, parts=PARTS):
+def merged(folder, parts=PARTS, files=1):
     """One store of the parts' stores."""
-    with Store.open(folder / "merged.db") as into:
+    with Store.open(folder / "merged.db", shards=files) as into:
         for number in parts:
             with Store.open(folder / f"part {number}.db", read_only=True) as part:
                 into.merge(part)
@@ -63,8 +63,8 @@ def pick(prompt, seed):
     return ("I pick the first one.", "She is kind and 2.", "He is rude, damn.")[len(prompt + str(seed)) % 3]
 
 
-@pytest.mark.parametrize("name", SUITES)
-def test_parts_merged_give_the_report_of_the_whole(name, tmp_path):
+@pytest.mark.parametrize(("name", "files"), [*((name, 1) for name in SUITES), ("OccuGender", 4)])
+def test_parts_merged_give_the_report_of_the_whole(name, files, tmp_path):
     suite, limit = SUITES[name]
 
     def audited(store, **options):
@@ -73,9 +73,9 @@ def test_parts_merged_give_the_report_of_the_whole(name, tmp_path):
         return audit.run_sync(), model
 
     whole, _ = audited("whole")
-    parts = [audited(f"part {number}", shard=f"{number}/3") for number in PARTS]
+    parts = [audited(f"part {number}", shard=f"{number}/3", store_shards=files) for number in PARTS]
     assert all(model.asked for _, model in parts)
-    merged(tmp_path, (3, 1, 2))
+    merged(tmp_path, (3, 1, 2), files)
     result, model = audited("merged")
     assert not model.asked
     assert whole.complete

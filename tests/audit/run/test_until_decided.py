@@ -15,7 +15,6 @@ from audit.analysis.gate.stored import gate_run
 from audit.collect.shutdown import ShutdownRequest
 from audit.prepare.forecast.estimate import dry_run_audit
 from audit.report.phrases.checks.forecast import estimate_text
-from audit.report.phrases.findings.summary import until_words
 from audit.results import AuditResult
 from audit.run import run_audit
 from audit.store import Store
@@ -59,10 +58,6 @@ def run(audit: Audit, **options: Any) -> AuditResult:
     return asyncio.run(run_audit(audit, **options))
 
 
-def model(version: FakeBackend) -> dict[str, FakeBackend]:
-    return {"m": version}
-
-
 def nightly(folder: Path, version: FakeBackend, **options: Any) -> Audit:
     return Audit({"m": version}, [SUITE], db=folder / "a.db", out=folder, margins=MARGIN, **options)
 
@@ -101,21 +96,6 @@ def test_the_same_run_again_asks_nothing_and_ends_alike(tmp_path: Path, released
     assert [m.value for m in first.measures] == [m.value for m in second.measures]
 
 
-def test_an_open_question_asks_everything_and_is_then_known_exactly(tmp_path: Path, released: str) -> None:
-    result = run(nightly(tmp_path, planted("next", MARGIN), until="decided"), baseline=released)
-    assert result.until is not None
-    assert (result.until.decided, result.until.items, result.until.look) == (True, ITEMS, result.until.looks)
-    words = until_words(result.until, result.confidence)
-    assert "was decided after 1,000 of 1,000" in words
-
-
-def test_the_limit_is_the_most_that_is_asked(tmp_path: Path, released: str) -> None:
-    version = planted("next", MARGIN)
-    result = run(nightly(tmp_path, version, until="decided", limit=300), baseline=released)
-    assert result.until is not None
-    assert (result.until.of_items, version.asked.total()) == (300, 300)
-
-
 def test_without_baseline_the_models_are_compared(tmp_path: Path) -> None:
     result = run(audit_of(tmp_path, planted("a"), planted("b", 0.05), until="decided"))
     assert result.until is not None
@@ -123,13 +103,6 @@ def test_without_baseline_the_models_are_compared(tmp_path: Path) -> None:
     assert result.until.items <= 0.4 * ITEMS
     (gap,) = [c for c in result.comparisons if c.measure == "stereotype_gap" and not c.is_subgroup]
     assert gap.verdict == "larger"
-
-
-def test_limits_are_a_question_too(tmp_path: Path) -> None:
-    result = run(audit_of(tmp_path, planted("a"), until="decided", limits={"stereotype_gap": (None, 0.35)}))
-    assert result.until is not None
-    assert (result.until.question, result.until.decided) == ("limits", True)
-    assert result.until.items < 0.4 * ITEMS
 
 
 def test_one_model_without_a_question_is_refused(tmp_path: Path, released: str) -> None:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from audit.report.phrases.findings.summary import until_words
 from audit.results import AuditResult, Measure
-from backends.errors import ConfigError
 from tests.audit.run.test_until_decided import ITEMS, audit_of, planted, run
 
 
@@ -49,10 +46,3 @@ def test_every_model_has_to_be_known(tmp_path: Path) -> None:
     assert max(widths) <= 0.04
     assert result.until is not None
     assert result.until.items > 100, "the calm one alone would do with the first look"
-
-
-def test_a_width_is_compared_with_no_baseline(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="compares with nothing"):
-        run(audit_of(tmp_path, planted("m"), until=0.02), baseline="released")
-    with pytest.raises(ConfigError, match="half the width"):
-        audit_of(tmp_path, planted("m"), until=-0.02)
