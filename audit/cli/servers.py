@@ -97,7 +97,8 @@ def _of_config(config: Path, names: Any) -> Mapping[str, OpenAIBackend]:
     from backends import OpenAIBackend
 
     audit = load_audit(config).only(names)
-    audit.check_models()
+    for mistake in audit.mistakes():
+        raise mistake
     found = {name: backend for name, backend in audit.models.items() if isinstance(backend, OpenAIBackend)}
     if not found:
         raise ConfigError("models", list(audit.models), "none of them is a server", "Only servers are probed")

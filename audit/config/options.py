@@ -186,32 +186,22 @@ class AuditConfig:
 
     def check(self) -> None:
         """Raise `ConfigError` for anything that is wrong and can be detected without loading a model."""
-        self.check_models()
+        for error in self.mistakes():
+            raise error
         for name, suite in self.suites.items():
             if next(iter(suite.items()), None) is None:
                 raise ConfigError(f"suites.{name}", type(suite).__name__, "the suite has no items", "Widen its options")
 
-    def check_models(self) -> None:
-        """Like `check`, but only for the models."""
-        for name, backend in self.models.items():
+    def mistakes(self) -> Iterator[ConfigError]:
+        """What is wrong with the models, and with each suite's classifiers and raters, named by their places."""
+        named = {f"models.{name}": backend for name, backend in self.models.items()}
+        for name, suite in self.suites.items():
+            named |= {f"suites.{name}.{scorer}": backend for scorer, backend in suite.scorers.items()}
+        for place, backend in named.items():
             try:
                 backend.check()
             except ConfigError as error:
-                raise error.within(f"models.{name}") from None
-
-    def check_scorers(self) -> None:
-        """Like `check_models`, for the classifiers and language models that rate texts."""
-        for error in self.mistakes_of_scorers():
-            raise error
-
-    def mistakes_of_scorers(self) -> Iterator[ConfigError]:
-        """What is wrong with each scorer of a suite, named by its place."""
-        for name, suite in self.suites.items():
-            for scorer, backend in suite.scorers.items():
-                try:
-                    backend.check()
-                except ConfigError as error:
-                    yield error.within(f"suites.{name}.{scorer}")
+                yield error.within(place)
 
     def only(self, models: Sequence[str] = (), suites: Sequence[str] = (), **changes: Any) -> Self:
         """The same audit restricted to the named models and suites (all if none are named), with changed options."""

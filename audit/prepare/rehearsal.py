@@ -89,22 +89,13 @@ def check_audit(audit: AuditConfig, bias: float) -> tuple[list[SuiteCheck], list
             found.append(SuiteCheck(name, 0, bias, mistakes=[raised(suite, error)]))
             continue
         found.append(check_items(name, suite, items, bias=bias, confidence=audit.confidence, seed=audit.seed))
-    of_config = list(mistakes_of_config(audit))
+    of_config = list(audit.mistakes())
     if not any(one.mistakes for one in found):
         try:
             check_rules([spec for one in found for spec in one.specs], audit.margins, audit.limits)
         except ConfigError as error:
             of_config.append(audit.located(error))
     return found, of_config
-
-
-def mistakes_of_config(audit: AuditConfig) -> Iterator[ConfigError]:
-    """What is wrong with the models and scorers, as far as it shows without loading one."""
-    try:
-        audit.check_models()
-    except ConfigError as error:
-        yield error
-    yield from audit.mistakes_of_scorers()
 
 
 def refuse_mistakes(audit: AuditConfig, items: Mapping[str, Sequence[Item]]) -> None:

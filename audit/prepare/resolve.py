@@ -65,10 +65,7 @@ class ResolvedAudit:
 
     def asked(self, suite: str, looks: range) -> Iterator[Item]:
         """The items that are asked in these looks."""
-        of_items, items = self.look_of.get(suite), self.items[suite]
-        if of_items is None:
-            return iter(items)
-        return (item for item, look in zip(items, of_items, strict=True) if look in looks)
+        return map(self.items[suite].__getitem__, self.places(suite, looks))
 
     def places(self, suite: str, looks: range) -> Sequence[int]:
         """The positions of the items that are asked in these looks."""
@@ -105,8 +102,8 @@ async def resolve_audit(audit: AuditConfig, store: Store, *, ask: bool = True) -
     ConfigError
         If an option is invalid, or a backend cannot do what a suite asks.
     """
-    audit.check_models()
-    audit.check_scorers()
+    for mistake in audit.mistakes():
+        raise mistake
     items, of_items = {}, {}
     for name, suite in audit.suites.items():
         items[name], of_items[name] = await asyncio.to_thread(suite_items, name, suite, audit)

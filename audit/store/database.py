@@ -104,14 +104,21 @@ def _connection(path: Path, mode: str) -> sqlite3.Connection:
 _readable = functools.partial(str, encoding="utf-8", errors="replace")
 
 
+class _Job(NamedTuple):
+    work: Callable[[sqlite3.Connection], Any]
+    done: concurrent.futures.Future[Any]
+    gather: bool
+
+
 class Database:
-    """One connection for reading, under a lock, and one thread for writing."""
+    """One connection for reading, under a lock, and one thread for writing, which starts with the first work."""
 
     def __init__(self, path: Path, read_only: bool) -> None:
         self.path, self.read_only = path, read_only
-        self._reading = threading.Lock()
+        self._reading, self._starting = threading.Lock(), threading.Lock()
         self._reader = connect(path, read_only=read_only)
-        self._writer = _Writer(path)
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
 
     @contextlib.contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
@@ -139,39 +146,6 @@ class Database:
         """
         if self.read_only:
             raise StoreError(self.path, "read_only", "opened for reading only")
-        return self._writer.submit(work, gather=gather)
-
-    @property
-    def has_written(self) -> bool:
-        """Whether anything was submitted since the file was opened."""
-        return self._writer.started
-
-    def close(self) -> None:
-        """Finish queued work, then close both connections. May be called twice."""
-        self._writer.close()
-        self._reader.close()
-
-
-class _Job(NamedTuple):
-    work: Callable[[sqlite3.Connection], Any]
-    done: concurrent.futures.Future[Any]
-    gather: bool
-
-
-class _Writer:
-    """A thread that runs submitted work on a connection of its own; it starts with the first of it."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._starting = threading.Lock()
-
-    @property
-    def started(self) -> bool:
-        return self._thread is not None
-
-    def submit(self, work: Callable[[sqlite3.Connection], T], *, gather: bool) -> concurrent.futures.Future[T]:
         with self._starting:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
@@ -181,19 +155,26 @@ class _Writer:
         self._jobs.put(_Job(work, done, gather))
         return done
 
+    @property
+    def has_written(self) -> bool:
+        """Whether anything was submitted since the file was opened."""
+        return self._thread is not None
+
     def close(self) -> None:
+        """Finish queued work, then close both connections. May be called twice."""
         if self._thread is not None:
             self._jobs.put(None)
             self._thread.join()
             self._thread = None
+        self._reader.close()
 
     def _run(self) -> None:
         try:
-            db = connect(self._path)
+            db = connect(self.path)
         except sqlite3.Error as error:
             while (batch := self._next()) is not None:  # or else their callers would wait for ever
                 for job in batch:
-                    job.done.set_exception(store_error(self._path, error))
+                    job.done.set_exception(store_error(self.path, error))
             return
         with contextlib.closing(db):
             while (batch := self._next()) is not None:
@@ -231,7 +212,7 @@ class _Writer:
                 for job in batch:  # one bad job must not fail its neighbours
                     self._commit(db, [job])
                 return
-            reported = store_error(self._path, error) if isinstance(error, sqlite3.Error) else error
+            reported = store_error(self.path, error) if isinstance(error, sqlite3.Error) else error
             for job in batch:
                 job.done.set_exception(reported)
             return

@@ -64,6 +64,9 @@ class GroupProbabilities:
     @property
     def normalised(self) -> dict[str, IdentifiedInterval]:
         """P̃ of each group, in [0, 1]."""
+        total = math.fsum([mass.low for mass in self.masses.values()])
+        if self.drawn is None and not self.open_masses and total > 0 and _all_exact(self.masses.values()):
+            return {group: IdentifiedInterval.exact(mass.low / total) for group, mass in self.masses.items()}
         return {group: self.contrast({group: 1.0}) for group in self.masses}
 
     def contrast(self, weights: Mapping[str, float]) -> IdentifiedInterval:

@@ -4,7 +4,6 @@ from pathlib import Path
 import pytest
 
 from audit import Audit, load_audit
-from audit.prepare.rehearsal import mistakes_of_config
 from backends import HFBackend
 from backends.base import ScoreRequest
 from backends.errors import ConfigError
@@ -259,5 +258,5 @@ def test_a_rater_that_is_not_there_is_told_with_its_place(tmp_path):
     rater = HFBackend(str(tmp_path / "nowhere"))
     audit = Audit({"m": FakeBackend("even")}, {"pairs": GenderPair(toxicity=rater)}, db=tmp_path / "a.db", out=tmp_path)
     with pytest.raises(ConfigError, match=r"suites\.pairs\.toxicity\.model = .*no such file or folder"):
-        audit.check_scorers()
-    assert [error.field for error in mistakes_of_config(audit)] == ["suites.pairs.toxicity.model"]
+        audit.check()
+    assert [error.field for error in audit.mistakes()] == ["suites.pairs.toxicity.model"]
