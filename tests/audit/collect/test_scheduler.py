@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from audit.collect.executors import LocalExecutor
@@ -42,21 +44,30 @@ def fresh(monkeypatch):
     monkeypatch.setattr(Noting, "at_once", [0, 0], raising=False)
 
 
-async def asked(path, *backends, on_event=lambda event: None, **options):
+async def asked(path, *backends, on_event=lambda event: None):
     with Store.open(path) as store:
         jobs = [Job(one.name, one, asks_of(store, REQUESTS, one.name)[0]) for one in backends]
         retry = RetryPolicy(attempts=3, first_wait=0.001, longest_wait=0.002)
         return await run_jobs(
-            jobs, store, LocalExecutor(), run_id="r", stop=ShutdownRequest(), on_event=on_event, retry=retry, **options
+            jobs, store, LocalExecutor(), run_id="r", stop=ShutdownRequest(), on_event=on_event, retry=retry
         )
 
 
-async def test_models_of_one_device_take_turns_and_servers_do_not(tmp_path):
+async def test_models_of_one_device_take_turns(tmp_path):
     await asked(tmp_path / "a.db", *(Noting(name, device="cpu", batch_size=5) for name in "ab"))
     assert Noting.noted == [*"aaaa", "close a", *"bbbb", "close b"]
-    Noting.noted.clear()
-    await asked(tmp_path / "b.db", *(Noting(name, batch_size=5, latency=0.01) for name in "ab"))
-    assert set(Noting.noted[:2]) == {"a", "b"}
+
+
+async def test_servers_are_asked_at_once(tmp_path):
+    both = asyncio.Barrier(2)
+
+    class Meeting(FakeBackend):
+        async def run(self, batch):
+            await asyncio.wait_for(both.wait(), 60)  # each answers once the other is asked, too
+            return await super().run(batch)
+
+    found = await asked(tmp_path / "a.db", *(Meeting(name, batch_size=20) for name in "ab"))
+    assert [outcome.answered for outcome in found.values()] == [20, 20]
 
 
 async def test_models_of_one_endpoint_share_what_it_allows(tmp_path, monkeypatch):
