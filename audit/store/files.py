@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -19,37 +19,25 @@ _JOIN = "join it into a new store: audit cache merge NEW.db OLD.db --store-shard
 T = TypeVar("T")
 
 
-class Files(Sequence[Database]):
+class Files(tuple[Database, ...]):
     """The open files of a store's answers: its shards in order, or its one file.
 
     A shard holds the keys that begin within its range. So all answers to a prompt lie together, and the shards are
     about equally full.
     """
 
-    def __init__(self, databases: Sequence[Database]) -> None:
-        self._all = tuple(databases)
-
-    def __getitem__(self, place: int) -> Database:  # type: ignore[override]
-        return self._all[place]
-
-    def __len__(self) -> int:
-        return len(self._all)
-
     def of(self, key: bytes) -> Database:
         """The file that a key belongs to."""
-        return self._all[int.from_bytes(key[:8]) * len(self._all) >> 64]
+        return self[int.from_bytes(key[:8]) * len(self) >> 64]
 
-    def split(self, values: Iterable[T], key: Callable[[T], bytes]) -> Iterator[tuple[Database, list[T]]]:
+    def split(self, values: Iterable[T], key: Callable[[T], bytes]) -> Iterable[tuple[Database, list[T]]]:
         """The values of each file that has some, by their keys."""
-        if len(self._all) == 1:
-            if own := list(values):
-                yield self._all[0], own
-            return
-        by_place: dict[int, list[T]] = {}
+        if len(self) == 1 and (own := list(values)):
+            return [(self[0], own)]
+        found: dict[Database, list[T]] = {}
         for value in values:
-            by_place.setdefault(int.from_bytes(key(value)[:8]) * len(self._all) >> 64, []).append(value)
-        for place, own in by_place.items():
-            yield self._all[place], own
+            found.setdefault(self.of(key(value)), []).append(value)
+        return found.items()
 
 
 class ShardId(NamedTuple):
