@@ -1,22 +1,59 @@
-"""The files that a store's answers lie in: one, or several shards, each with a range of the keys."""
+"""The files of a store: their tables, and how its answers are divided among several, each with a range of the keys.
+
+What is not a store of this schema is refused, untouched.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import sqlite3
+import time
 import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from audit.store.database import Database, connect
-from audit.store.schema import prepare
+from audit.store.database import BUSY_SECONDS, Database, connect
 from backends.errors import ConfigError
 
 MOST_SHARDS = 256
 _JOIN = "join it into a new store: audit cache merge NEW.db OLD.db --store-shards N"
 
 T = TypeVar("T")
+
+#: Raise it when a table changes: stores of another schema are refused.
+SCHEMA = 102
+APPLICATION_ID = 0x42494153  # "BIAS" in the file's header marks the database as ours
+_ANOTHER = "Give another --db: the file was left untouched"
+
+#: ``run`` in ``answers`` is the id of the run that asked; ``text`` the prompt's id in ``prompts``.
+_TABLES = """
+CREATE TABLE answers (id INTEGER PRIMARY KEY, prompt BLOB NOT NULL, part BLOB NOT NULL, fingerprint TEXT NOT NULL,
+    text BLOB NOT NULL, value BLOB NOT NULL, checksum BLOB NOT NULL, at REAL NOT NULL, run TEXT NOT NULL,
+    UNIQUE (prompt, part));
+CREATE INDEX answers_of_model ON answers (fingerprint, at);
+CREATE TABLE prompts (id BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE fingerprints (id TEXT PRIMARY KEY, body BLOB NOT NULL, at REAL NOT NULL);
+CREATE TABLE failures (prompt BLOB NOT NULL, part BLOB NOT NULL, fingerprint TEXT NOT NULL, text BLOB NOT NULL,
+    details BLOB NOT NULL, error BLOB NOT NULL, at REAL NOT NULL, PRIMARY KEY (prompt, part));
+CREATE TABLE quarantine (id INTEGER PRIMARY KEY, key TEXT NOT NULL, row BLOB NOT NULL, problem TEXT NOT NULL,
+    at REAL NOT NULL);
+CREATE TABLE leases (prompt BLOB NOT NULL, part BLOB NOT NULL, owner TEXT NOT NULL, PRIMARY KEY (prompt, part));
+CREATE TABLE owners (owner TEXT PRIMARY KEY, until REAL NOT NULL);
+CREATE TABLE second_answers (key TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, first BLOB NOT NULL,
+    second BLOB NOT NULL, checksum BLOB NOT NULL, at REAL NOT NULL);
+CREATE INDEX second_answers_of_model ON second_answers (fingerprint);
+CREATE TABLE runs (id TEXT PRIMARY KEY, title TEXT NOT NULL, config BLOB NOT NULL, status TEXT NOT NULL,
+    started TEXT NOT NULL, finished TEXT, result BLOB);
+CREATE TABLE row_tables (run TEXT NOT NULL, model TEXT NOT NULL, suite TEXT NOT NULL, body BLOB NOT NULL,
+    keys BLOB NOT NULL, checksum BLOB NOT NULL, PRIMARY KEY (run, model, suite));
+CREATE TABLE baselines (id INTEGER PRIMARY KEY, name TEXT NOT NULL, run TEXT NOT NULL, at TEXT NOT NULL);
+CREATE TABLE gate_looks (id INTEGER PRIMARY KEY, baseline TEXT NOT NULL, figure TEXT NOT NULL, look INTEGER NOT NULL,
+    data TEXT NOT NULL, UNIQUE (baseline, figure, data));
+CREATE TABLE gate_nights (id INTEGER PRIMARY KEY, baseline TEXT NOT NULL, run TEXT NOT NULL, body BLOB NOT NULL,
+    UNIQUE (baseline, run));
+CREATE TABLE shard (id INTEGER PRIMARY KEY, store TEXT NOT NULL, number INTEGER NOT NULL, shards INTEGER NOT NULL);
+"""
 
 
 class Files(tuple[Database, ...]):
@@ -129,3 +166,77 @@ def _make_shard(file: Path, own: ShardId) -> None:
 
 def _has_answers(db: sqlite3.Connection) -> bool:
     return any(db.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() for table in ("answers", "failures"))
+
+
+# -- opening a file --------------------------------------------------------------------------------
+
+
+def refuse_foreign_file(path: Path, *, read_only: bool) -> None:
+    """Raise `ConfigError` for a path that cannot be a store, without changing anything there."""
+    if path.is_dir():
+        raise ConfigError("db", str(path), "is a folder", "Give the path of a file")
+    if not path.exists():
+        if read_only:
+            raise ConfigError("db", str(path), "does not exist", "Run an audit first, or give another --db")
+        return
+    try:
+        with path.open("rb") as file:
+            header = file.read(100)
+    except OSError as error:
+        raise ConfigError("db", str(path), f"cannot be read: {error.strerror}", _ANOTHER) from None
+    if not header:
+        return
+    if len(header) < 100 or not header.startswith(b"SQLite format 3\0"):
+        raise ConfigError("db", str(path), "is not a store (not an SQLite file)", _ANOTHER)
+
+
+def prepare(path: Path) -> None:
+    """Create the file if it is new, and check that it is sound and can be written."""
+    if not path.exists():
+        path.touch(mode=0o600)  # answers may be confidential
+    with contextlib.closing(connect(path)) as db:
+        if _has_tables(db):
+            check_schema(path, db)
+        db.execute(f"PRAGMA mmap_size={1 << 40}")  # the check reads every page, ten times faster without copying
+        problems = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+        db.execute("PRAGMA mmap_size=0")
+        if problems != "ok":
+            raise sqlite3.DatabaseError(problems)
+        _switch_to_wal(db)
+        db.execute("BEGIN IMMEDIATE")  # if several audits open a new store at once, only one creates its tables
+        db.execute(f"PRAGMA application_id={APPLICATION_ID}")
+        if not _has_tables(db):
+            for statement in filter(str.strip, _TABLES.split(";")):
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version={SCHEMA}")
+        db.execute("COMMIT")
+
+
+def check_schema(path: Path, db: sqlite3.Connection) -> None:
+    """Raise `ConfigError` for a database that is not a store of this schema."""
+    if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        if _has_tables(db):
+            raise ConfigError("db", str(path), "is an SQLite database of another program, not a store", _ANOTHER)
+        problem = "is empty: no audit has stored an answer in it"
+        raise ConfigError("db", str(path), problem, "Run one, or give another --db")
+    version = db.execute("PRAGMA user_version").fetchone()[0]
+    if version != SCHEMA:
+        age = "another (a newer)" if version > SCHEMA else "an earlier"
+        raise ConfigError("db", str(path), f"is a store of {age} version, with other tables", _ANOTHER)
+
+
+def _has_tables(db: sqlite3.Connection) -> bool:
+    return bool(db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+
+
+def _switch_to_wal(db: sqlite3.Connection) -> None:
+    """Set the journal mode. SQLite's busy timeout does not apply to this statement."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)

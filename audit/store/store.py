@@ -28,13 +28,12 @@ from typing import Any
 
 from audit.store.answers import Answers
 from audit.store.database import Database, StoreError, connect, store_error
-from audit.store.files import Files, arrange, shard_files
+from audit.store.files import Files, arrange, check_schema, prepare, refuse_foreign_file, shard_files
 from audit.store.keys import fingerprint_id, from_json_bytes, to_json_bytes
 from audit.store.leases import Leases, new_client
 from audit.store.merging import Merged, copy_facts, merge_answers
 from audit.store.nights import Nights
 from audit.store.runs import Runs
-from audit.store.schema import check_schema, prepare, refuse_foreign_file
 from audit.store.second_answers import SecondAnswers
 from backends.errors import ConfigError
 from backends.files import private_folder

@@ -16,7 +16,7 @@ from audit.collect.executors import LocalExecutor
 from audit.collect.jobs import Job, RetryPolicy
 from audit.collect.scheduler import run_jobs
 from audit.collect.shutdown import INTERRUPTED, ShutdownRequest, stop_on_signals
-from audit.store import Keyed, Store, StoreError, database, schema
+from audit.store import Keyed, Store, StoreError, database, files
 from audit.store.answers import Answers
 from audit.store.leases import Leases
 from backends import OpenAIBackend
@@ -92,13 +92,13 @@ def _plant(kill: _Killer, acks: int) -> None:
 
     real_connect = sqlite3.connect
     database.sqlite3.connect = lambda *a, **k: real_connect(*a, **{"factory": Connection, **k})  # type: ignore[assignment]
-    real_tables = schema._has_tables
+    real_tables = files._has_tables
 
     def has_tables(db: Any) -> bool:
         kill("migrating")
         return real_tables(db)
 
-    schema._has_tables = has_tables
+    files._has_tables = has_tables
     real_lease, real_write, real_release = Leases.take, Answers.write, Leases.release_all
     real_fail, real_answers = Answers.fail, LocalExecutor.submit
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -117,32 +116,6 @@ def _full(lab: Lab, spec: Spec, **limit: int) -> Verdict:
     return _after_death(lab, spec)
 
 
-def disk_full_tmpfs(lab: Lab, name: str) -> Verdict:
-    """A real file system that is full, and then read-only."""
-    spec = lab.spec("none", f"tmpfs-{name}", 300)
-    folder = spec.db.parent / "disk"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=480k", "tmpfs", str(folder)], check=True, capture_output=True)
-    try:
-        small = replace(spec, db=folder / "audit.db")
-        assert lab.run(small) == 1
-        asked = lab.asked(spec.prompts)
-        assert 0 < asked < len(spec.prompts)
-        subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True, capture_output=True)
-        assert lab.run(small) == 1
-        assert lab.asked(spec.prompts) == asked, "a read-only store was found too late"
-        subprocess.run(["mount", "-o", "remount,rw,size=40m", str(folder)], check=True, capture_output=True)
-        return _after_death(lab, small)
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
-
-
-def can_mount() -> bool:
-    """Whether this process may mount file systems."""
-    tried = subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, check=False)
-    return tried.returncode == 0
-
-
 def audits_at_once(lab: Lab, name: str) -> Verdict:
     """Three audits of the same on one store, started one shortly after the other."""
     spec = lab.spec("none", f"at-once-{name}", 300)
@@ -165,7 +138,6 @@ TRIALS: Mapping[str, Callable[[Lab, str], Verdict]] = {
     "SIGINT twice": _signalled((signal.SIGINT, signal.SIGINT)),
     "SIGTERM": _signalled((signal.SIGTERM,)),
     "disk full: file size": disk_full_by_file_size,
-    **({"disk full, then read-only: tmpfs": disk_full_tmpfs} if can_mount() else {}),
     "three audits at once": audits_at_once,
 }
 
