@@ -134,12 +134,16 @@ class HttpClient:
     async def download(self, path: str, longest: int) -> bytes:
         """The content at a path, at most ``longest`` bytes, with keys removed."""
         _, body = await self._exchange("GET", path, longest=longest)
-        return self._key.redact(body.decode("utf-8", "replace"), words=False).encode()
+        try:
+            return self._key.redact(body.decode("utf-8-sig"), words=False).encode()
+        except UnicodeDecodeError:
+            raise BackendError("malformed", f"{len(body)} bytes that are no text", retryable=True) from None
 
     async def _json(self, method: str, path: str, content: bytes = b"", kind: str = "") -> dict[str, Any]:
         response, body = await self._exchange(method, path, content, {"Content-Type": kind} if kind else {})
         try:
-            answer = json.loads(self._key.redact(body.decode("utf-8", "replace"), words=False))
+            # Strictly: bytes that are no UTF-8, replaced, would be stored as the model's own text.
+            answer = json.loads(self._key.redact(body.decode("utf-8-sig"), words=False))
         except (ValueError, RecursionError):
             raise BackendError("malformed", f"{len(body)} bytes that are not JSON", retryable=True) from None
         if not isinstance(answer, dict):

@@ -72,6 +72,16 @@ async def failure(script: Scripted, **options: Any) -> BackendError:
     return caught.value
 
 
+async def test_bytes_that_are_no_text_are_refused_and_a_byte_order_mark_is_none_of_it(scripted: Scripted) -> None:
+    scripted.answer = status(200, b'{"text": "\xff\xfe\xc0"}')
+    error = await failure(scripted)
+    assert (error.kind, error.retryable) == ("malformed", True)
+    scripted.answer = status(200, b'\xef\xbb\xbf{"text": "\xc3\xa9"}')
+    client = client_of(scripted)
+    assert await client.post("completions", {"prompt": "x"}) == {"text": "\u00e9"}
+    await client.close()
+
+
 async def test_a_429_carries_the_time_to_wait(scripted: Scripted) -> None:
     scripted.answer = status(429, headers="Retry-After: 7\r\n")
     error = await failure(scripted)
