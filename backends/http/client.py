@@ -142,8 +142,10 @@ class HttpClient:
     async def _json(self, method: str, path: str, content: bytes = b"", kind: str = "") -> dict[str, Any]:
         response, body = await self._exchange(method, path, content, {"Content-Type": kind} if kind else {})
         try:
-            # Strictly: bytes that are no UTF-8, replaced, would be stored as the model's own text.
-            answer = json.loads(self._key.redact(body.decode("utf-8-sig"), words=False))
+            text = body.decode("utf-8-sig")  # bytes that are no UTF-8, replaced, would be stored as the model's own
+            if "\\u" in text:  # so may the key be written
+                text = json.dumps(json.loads(text), ensure_ascii=False)
+            answer = json.loads(self._key.redact(text, words=False))
         except (ValueError, RecursionError):
             raise BackendError("malformed", f"{len(body)} bytes that are not JSON", retryable=True) from None
         if not isinstance(answer, dict):

@@ -50,7 +50,6 @@ _ESCAPED = json.dumps(_right("in-the-text-escaped")).replace("Yes.", "".join(f"\
 #: What the server sends instead of an answer, each to a model of that name. The key is in all of them.
 REPLIES: Mapping[str, bytes] = {
     **{f"status-{code}": _refused(f"{code} No", _AT_ONCE) for code in (400, 401, 403, 404, 422, 500, 503)},
-    "retry-after-holds-it": _refused("429 No", f"Retry-After: {KEY}"),
     "cut-through-the-key": _packet({"error": "x" * 230 + KEY}, "400 No"),
     "redirect": _packet(b"", "302 Found", f"Location: http://127.0.0.1:9/?key={KEY}"),
     "error-with-200": _refused("200 OK", _AT_ONCE),
@@ -69,7 +68,7 @@ REPLIES: Mapping[str, bytes] = {
 }
 #: These succeed when asked again, so that no time is spent until they are given up.
 _ONCE = (
-    *("reset", "truncated", "echoed-headers", "a-list", "in-an-object", "retry-after-holds-it"),
+    *("reset", "truncated", "echoed-headers", "a-list", "in-an-object"),
     *("as-the-status-line", "as-a-broken-header", "html-with-200", "error-with-200"),
 )
 
