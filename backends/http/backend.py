@@ -47,11 +47,7 @@ class HttpBackend(Backend):
 
     def connection(self, url: str) -> HttpClient:
         """A new client of one server."""
-        options = self.options
-        most = options.max_in_flight + 1  # a check of the answers may be under way beside them
-        return self.client_type(
-            url, self.key, timeout=options.timeout, max_connections=most, options=options.connection
-        )
+        return self.client_type(url, self.options, self.key)
 
     @property
     def endpoint(self) -> str:  # type: ignore[override]

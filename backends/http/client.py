@@ -8,80 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import re
-import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 
-from backends.errors import BackendError, ConfigError
+from backends.errors import BackendError
 from backends.http import errors as http_errors
 from backends.http.keys import NO_KEY_SENT_HINT, Credential
+from backends.http.options import HttpOptions
 
 #: Seconds to connect. A server of plain http may wait for ever for the rest of what begins as TLS.
 _CONNECTED_WITHIN = 15.0
 #: Maximum size of a body. A list of Gemma's whole vocabulary takes 24 MB.
 MAX_BODY_BYTES = 32 * 2**20
-
-
-@dataclass(frozen=True)
-class ConnectionOptions:
-    """How a server is reached.
-
-    Attributes
-    ----------
-    proxy : str or None
-        URL of an HTTP proxy, or (required if the URL has a password) the environment variable that holds it.
-    ca_bundle : str or None
-        File of certificates that are trusted in addition to the usual ones.
-    key_header : str
-        The header that carries the key: after ``Bearer`` in ``Authorization``, bare in any other.
-    headers, query : mapping
-        Sent with every request.
-    """
-
-    proxy: str | None = None
-    ca_bundle: str | None = None
-    key_header: str = "Authorization"
-    headers: Mapping[str, str] = field(default_factory=dict)
-    query: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def proxy_url(self) -> str | None:
-        """The proxy's URL, read from the environment if a variable is named."""
-        return os.environ.get(self.proxy) if self.proxy and "://" not in self.proxy else self.proxy
-
-    @property
-    def proxy_shown(self) -> str:
-        """The proxy's scheme, host and port; empty without one."""
-        url = httpx.URL(self.proxy_url or "")
-        return f"{url.scheme}://{url.netloc.decode()}" if url.host else ""
-
-    def check(self) -> None:
-        """Raise `ConfigError` for a proxy or certificate file that cannot be used."""
-        if self.proxy and not (url := self.proxy_url):
-            raise ConfigError("proxy", self.proxy, "no such environment variable", "Set it, or give http://host:port")
-        if self.proxy and not re.match(r"https?://[^/]", str(url)):
-            raise ConfigError("proxy", self.proxy, "not the URL of a proxy", "Give one like http://host:port")
-        if self.proxy and "://" in self.proxy and httpx.URL(self.proxy).userinfo:
-            hint = "Put the URL into an environment variable and give its name"
-            raise ConfigError("proxy", "…", "it holds a password", hint)
-        try:
-            self.trusted()
-        except (OSError, ssl.SSLError) as error:
-            reason = error.strerror or type(error).__name__
-            raise ConfigError("ca_bundle", self.ca_bundle, f"cannot be read ({reason})", "Give a PEM file") from None
-
-    def trusted(self) -> ssl.SSLContext | bool:
-        """The usual certificates plus those of the file, as httpx's ``verify``."""
-        if self.ca_bundle is None:
-            return True
-        context = httpx.create_ssl_context()
-        context.load_verify_locations(cafile=self.ca_bundle)
-        return context
 
 
 class HttpClient:
@@ -91,8 +31,10 @@ class HttpClient:
     ----------
     base_url : str
         Ends in ``/v1`` or similar. Paths that start with ``/`` are relative to the URL without ``/v1``.
-    timeout : float
-        Seconds for a whole attempt, from connecting to the last byte.
+    options : HttpOptions
+    key : Credential
+    connections : int, optional
+        Most requests at a time. Default: one more than the options say, for a check of the answers beside them.
 
     Attributes
     ----------
@@ -100,23 +42,15 @@ class HttpClient:
         How many were sent, including failed ones and those to the tokenizer.
     """
 
-    def __init__(
-        self,
-        base_url: str,
-        key: Credential,
-        *,
-        timeout: float,
-        max_connections: int,
-        options: ConnectionOptions | None = None,
-    ) -> None:
+    def __init__(self, base_url: str, options: HttpOptions, key: Credential, *, connections: int | None = None) -> None:
         self.base_url = base_url.rstrip("/")
         self._root = self.base_url.removesuffix("/v1")
-        self._key, self._timeout, self._max_connections = key, timeout, max_connections
-        self._options = options or ConnectionOptions()
+        self._options, self._key = options, key
+        self._max_connections = connections or options.max_in_flight + 1
         self.requests = 0
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._slots = asyncio.Semaphore(max_connections)
+        self._slots = asyncio.Semaphore(self._max_connections)
 
     async def post(self, path: str, payload: dict[str, Any]) -> dict[str, Any]:
         """The JSON object that answers ``payload``."""
@@ -177,7 +111,7 @@ class HttpClient:
                 if renewed:
                     response, body = await self._sent(method, url, content, headers, renewed, longest)
         except TimeoutError:
-            message = f"no complete answer within {self._timeout:g} s from {url}"
+            message = f"no complete answer within {self._options.timeout:g} s from {url}"
             raise BackendError("timeout", message, retryable=True) from None
         except (httpx.HTTPError, httpx.InvalidURL, httpx.CookieConflict, httpx.StreamError) as error:
             raise http_errors.from_exception(error, url, self._options.proxy_shown) from None
@@ -192,7 +126,7 @@ class HttpClient:
         sent = {**self._options.headers, **(headers or {}), **self._key_header(key)}
         query = dict(self._options.query) or None
         async with (
-            asyncio.timeout(self._timeout),
+            asyncio.timeout(self._options.timeout),
             self._connected().stream(method, url, content=content, params=query, headers=sent) as response,
         ):
             return response, await _body(response, longest)
@@ -227,7 +161,7 @@ class HttpClient:
             if self._loop is not loop:
                 self._loop, self._slots = loop, asyncio.Semaphore(most)
             self._client = httpx.AsyncClient(
-                timeout=httpx.Timeout(self._timeout, connect=min(self._timeout, _CONNECTED_WITHIN)),
+                timeout=httpx.Timeout(self._options.timeout, connect=min(self._options.timeout, _CONNECTED_WITHIN)),
                 limits=httpx.Limits(max_connections=most, max_keepalive_connections=most),
                 headers={"Accept": "application/json", "Accept-Encoding": "gzip, deflate", "User-Agent": "bias-audit"},
                 trust_env=False,

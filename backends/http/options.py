@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import ssl
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
+import httpx
 from pydantic import AfterValidator, Field, model_validator
 
 from backends.errors import ConfigError
 from backends.http.address import REPLICAS, server_url
-from backends.http.client import ConnectionOptions
 from backends.http.keys import VARIABLE, Credential, check_key_for
 from backends.http.usage import PriceTable
 from backends.options import AS_TUPLE, OnError, Options, refused, refused_at
@@ -161,14 +163,40 @@ class HttpOptions(Options):
         return Credential(self.api_key_env, self.key_file, self.token)
 
     @property
-    def connection(self) -> ConnectionOptions:
-        """How the servers are reached."""
-        bundle = None if self.ca_bundle is None else str(self.ca_bundle)
-        return ConnectionOptions(self.proxy, bundle, self.key_header, self.headers, self.query)
+    def proxy_url(self) -> str | None:
+        """The proxy's URL, read from the environment if a variable is named."""
+        return os.environ.get(self.proxy) if self.proxy and "://" not in self.proxy else self.proxy
+
+    @property
+    def proxy_shown(self) -> str:
+        """The proxy's scheme, host and port; empty without one."""
+        url = httpx.URL(self.proxy_url or "")
+        return f"{url.scheme}://{url.netloc.decode()}" if url.host else ""
+
+    def trusted(self) -> ssl.SSLContext | bool:
+        """The usual certificates plus those of the file, as httpx's ``verify``."""
+        if self.ca_bundle is None:
+            return True
+        context = httpx.create_ssl_context()
+        context.load_verify_locations(cafile=self.ca_bundle)
+        return context
 
     def check(self) -> None:
         """Raise `ConfigError` for a key, limit, proxy or certificate that cannot work."""
         if self.max_cost is not None and self.prices is None:
             raise ConfigError("max_cost", self.max_cost, "no prices are given", "Give prices too, per million tokens")
         check_key_for(self.servers, self.key)
-        self.connection.check()
+        url = self.proxy_url
+        if self.proxy and not url:
+            raise ConfigError("proxy", self.proxy, "no such environment variable", "Set it, or give http://host:port")
+        if self.proxy and not re.match(r"https?://[^/]", str(url)):
+            raise ConfigError("proxy", self.proxy, "not the URL of a proxy", "Give one like http://host:port")
+        if self.proxy and "://" in self.proxy and httpx.URL(self.proxy).userinfo:
+            hint = "Put the URL into an environment variable and give its name"
+            raise ConfigError("proxy", "…", "it holds a password", hint)
+        try:
+            self.trusted()
+        except (OSError, ssl.SSLError) as error:
+            reason = error.strerror or type(error).__name__
+            bundle = str(self.ca_bundle)
+            raise ConfigError("ca_bundle", bundle, f"cannot be read ({reason})", "Give a PEM file") from None

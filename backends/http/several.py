@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
 
-from backends.errors import BackendError
 from backends.http.client import HttpClient
 
 #: The server that all requests of this task go to.
@@ -15,7 +14,7 @@ _ONLY: ContextVar[HttpClient | None] = ContextVar("_ONLY", default=None)
 
 
 class SeveralServers(HttpClient):
-    """Offers `HttpClient` over several servers that were seen to serve one model.
+    """Offers `HttpClient.post` over several servers that were seen to serve one model.
 
     A request that fails is not passed on, since it may have been charged: whoever retries it gets the next server.
     """
@@ -42,15 +41,6 @@ class SeveralServers(HttpClient):
         self._asked += 1
         client = _ONLY.get() or self.clients[self._asked % len(self.clients)]
         return await client.post(path, payload)
-
-    async def get(self, path: str) -> dict[str, Any]:
-        return await (_ONLY.get() or self.clients[0]).get(path)
-
-    async def upload(self, *args: Any) -> dict[str, Any]:
-        raise BackendError("unsupported", "files belong to one server")
-
-    async def download(self, *args: Any) -> bytes:
-        raise BackendError("unsupported", "files belong to one server")
 
     async def close(self) -> None:
         for client in self.clients:

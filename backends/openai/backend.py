@@ -95,7 +95,7 @@ class OpenAIBackend(HttpBackend):
         self.api = ServerApi(self.client, self.options, self.usage)
         self._look: Look | None = None
         self._looking = asyncio.Lock()
-        self._looked_at = 0.0
+        self._looked_at = 0.0  # when this run began to trust a look
         self._tokenizer: RemoteTokenizer | None = None
         self._checks: RunChecks | None = None
         self._changed: ModelChangedError | None = None
@@ -179,9 +179,11 @@ class OpenAIBackend(HttpBackend):
                         self.api, samples=self.samples, identity=self._identity(), folder=self._folder(), say=say
                     )
                 self._use(look)
-                await self._verify_others(look)
+            assert self._look is not None
+            if not self._looked_at:
+                await self._verify_others(self._look)
                 self._looked_at = time.time()
-            return self._look  # type: ignore[return-value]
+            return self._look
 
     async def experiments(self, say: Callable[[str], None] = tell) -> list[Experiment]:
         """Every experiment on the server's numbers: some hundred requests, minutes.
@@ -192,11 +194,8 @@ class OpenAIBackend(HttpBackend):
 
     async def _verify_others(self, look: Look) -> None:
         """Raise `BackendError` if one of the servers serves another model than the first, or cannot be asked."""
-        if self._several is None:
-            return
-        self.api.tracker.unique = False  # two servers may give the same ids
-        for client in self._several.clients[1:]:
-            with self._several.only(client):
+        for client in self._several.clients[1:] if self._several is not None else ():
+            with self._several.only(client):  # type: ignore[union-attr]
                 if not await same_model(self.api, look):
                     problem = f"{client.base_url} does not serve the model of {self.base_url}"
                     raise BackendError("inconsistent", problem, hint="Leave it out of urls, or audit it by itself")
@@ -204,6 +203,8 @@ class OpenAIBackend(HttpBackend):
     def _use(self, look: Look) -> None:
         self._look, found = look, look.capabilities
         self.api.configure(found)
+        if self._several is not None:
+            self.api.tracker.unique = False  # two servers may give the same ids
         self._tokenizer = RemoteTokenizer(self.client, self.model, found.family) if found.family is not None else None
         self._checks = RunChecks(self.api, look, self._tokenizer, self.options.tokenizer)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -107,11 +107,6 @@ class ServerCapabilities(BaseModel):
     tokens_per_piece: float = 0.0
     template_tokens: float = 0.0
     answer_tokens: float = 0.0
-
-    @property
-    def always_sent(self) -> dict[str, Any]:
-        """Fields of every request."""
-        return {"cache_prompt": False} if self.uncached else {}
 
     @property
     def routes(self) -> tuple[TextRoute | ChatRoute | None, ...]:

@@ -48,9 +48,9 @@ async def draws(api: ServerApi, request: GenerateRequest, count: int) -> list[Ge
     None stands for an answer whose tokens ran out within the reasoning, or that the content filter stopped.
     """
     answers: list[GenerateResponse | BackendError] = []
-    place = 0
+    place, most = 0, MOST_CHOICES
     while len(answers) < count:
-        left, most = count - len(answers), choices_of_a_request(api.found)
+        left, most = count - len(answers), min(most, choices_of_a_request(api.found))
         sizes = [min(most, left - at) for at in range(0, left, most)]
         if not api.waits_for_batches:
             sizes = sizes[:1]
@@ -60,7 +60,7 @@ async def draws(api: ServerApi, request: GenerateRequest, count: int) -> list[Ge
         )
         place += sum(sizes)  # never a number that was used: in a batch, its answer would come again
         if any(len(found) < size for found, size in zip(drawn, sizes, strict=True)):
-            api.found.choices = 1  # one endpoint may ignore ``n`` although another obeys it
+            most = 1  # one endpoint may ignore ``n`` although another obeys it
         answers += itertools.chain(*drawn)
     answers = answers[:count]
     filtered = next((answer for answer in answers if isinstance(answer, FilteredAnswerError)), None)

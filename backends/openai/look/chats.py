@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,8 +13,8 @@ from backends.openai.capabilities import ZERO_TEMPERATURE, Prefill
 from backends.openai.generation import CONTINUE_ASSISTANT
 from backends.openai.look.copied import CHAT as COPIED
 from backends.openai.look.copied import rewritten
-from backends.openai.look.session import FILTERED, Looking, apart, are_equal, holds_all
-from backends.openai.look.texts import COMPARED, MAX_NOISE, longest_list, temperature_and_noise
+from backends.openai.look.session import Looking, apart
+from backends.openai.look.texts import COMPARED, MAX_NOISE, compare_twins, longest_list, temperature_and_noise
 from backends.openai.protocol.api import single_choice
 from backends.openai.scoring.next_tokens import next_chat_tokens, next_tokens
 from backends.openai.scoring.top_logprobs import TopLogprobs
@@ -33,6 +34,9 @@ _ROWS = Message("user", "Name the days of the week, and count to ten.")
 #: (assistant prefill, its next word): only a server that continues it gives that word; no new answer starts with it.
 _STARTS = (("Well, in order: Monday, Tuesday,", "Wednesday"), ("Well, in order: one, two, three,", "four"))
 _WAYS: tuple[tuple[Prefill, dict[str, Any]], ...] = (("continued", {}), ("flags", CONTINUE_ASSISTANT))
+_ALL_TURNS = (
+    "a cache answers, or turns are dropped. Switch off the cache in front of the model, and let it read all turns"
+)
 #: Entries that are asked for at first: no chat endpoint but llama.cpp's and SGLang's gives more.
 _MOST = 20
 #: Tokens of a plain answer: enough for a little reasoning.
@@ -68,21 +72,8 @@ async def _with_lists(look: Looking, top: TopLogprobs) -> None:
     k = look.found.largest_chat_k
     if look.found.text_route is None:
         await temperature_and_noise(look, top, lambda: next_chat_tokens(look.api, CHAT, k))
-    alike, filtered = [], holds_all(top)
-    for place, turns in _TWINS.items():
-        other = await look.ask(next_chat_tokens, look.api, turns, k) if look.has_room() else None
-        if isinstance(other, TopLogprobs):
-            alike += [place] * are_equal(top, other, look.noise)
-            filtered = filtered and holds_all(other)
-            look.prompts += 1
-    if filtered:
-        look.distrust("chat", FILTERED)
-    if alike:
-        look.distrust(
-            "chat",
-            f"chats that differ in their {' and '.join(alike)} got one list: a cache answers, or turns are dropped. "
-            "Switch off the cache in front of the model, and let it read all turns",
-        )
+    twins = {place: functools.partial(next_chat_tokens, look.api, turns, k) for place, turns in _TWINS.items()}
+    await compare_twins(look, "chat", top, twins, _ALL_TURNS)
     if look.noise > MAX_NOISE:
         look.distrust("chat", f"its numbers move by {look.noise:.2g} nats when a chat is repeated")
     if "chat" not in look.distrusted and look.found.chat_route is None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+from backends.base import Message
 from backends.errors import BackendError
 from backends.openai.look.copied import TEXT as COPIED
 from backends.openai.look.copied import rewritten
-from backends.openai.look.session import FILTERED, SAME, Looking, apart, are_equal, holds_all
+from backends.openai.look.session import FILTERED, SAME, Kind, Looking, apart, are_equal, holds_all
 from backends.openai.scoring.chosen_tokens import chosen_tokens
 from backends.openai.scoring.next_tokens import next_tokens
 from backends.openai.scoring.prompt_logprobs import echoed, prompt_logprobs
@@ -44,7 +46,12 @@ _LEAST_COUNTED = 0.8
 #: Nats. Lists that move more are of no use.
 MAX_NOISE = 1.0
 
+_UNCUT = (
+    "a cache answers, or the prompt is cut. Switch off the cache in front of the model, and give it room for whole "
+    "prompts"
+)
 Ask = Callable[[int], Awaitable[TopLogprobs]]
+Twin = Callable[[], Awaitable[TopLogprobs]]
 
 
 async def longest_list(look: Looking, ask: Ask, most: int) -> tuple[TopLogprobs | BackendError, int]:
@@ -88,7 +95,10 @@ async def look_at_texts(look: Looking) -> None:
     await temperature_and_noise(look, top, lambda: next_tokens(api, BASE, min(k, COMPARED)))
     if look.found.family == "llama.cpp" and look.noise > SAME:
         await _uncached(look, min(k, COMPARED))
-    await _twins(look, look.lists["text"])
+    few = min(k, COMPARED)
+    twins = {place: functools.partial(next_tokens, api, text, few) for place, text in _TWINS.items()}
+    await compare_twins(look, "text", look.lists["text"], twins, _UNCUT)
+    look.prompts += 1
     copied = await look.ask(api.completion, COPIED, max_tokens=24, temperature=api.found.temperature)
     if isinstance(copied, dict) and (problem := rewritten(copied)):
         look.distrust("text", problem)
@@ -133,25 +143,19 @@ async def _uncached(look: Looking, k: int) -> None:
         look.update(uncached=False)
 
 
-async def _twins(look: Looking, top: TopLogprobs) -> None:
-    """Prompts that differ at one end must get other lists."""
-    k = min(look.found.largest_k, COMPARED)
+async def compare_twins(look: Looking, kind: Kind, top: TopLogprobs, twins: Mapping[str, Twin], advice: str) -> None:
+    """Prompts that differ at one place must get other lists than the first, ``top``."""
     alike, filtered = [], holds_all(top)
-    for place, text in _TWINS.items():
-        other = await look.ask(next_tokens, look.api, text, k)
+    for place, ask in twins.items():
+        other = await look.ask(ask) if look.has_room() else None
         if isinstance(other, TopLogprobs):
-            alike += [place] * are_equal(_cut(top, k), _cut(other, k), look.noise)
+            alike += [place] * are_equal(_cut(top, other.requested_k), other, look.noise)
             filtered = filtered and holds_all(other)
             look.prompts += 1
-    look.prompts += 1
     if filtered:
-        look.distrust("text", FILTERED)
+        look.distrust(kind, FILTERED)
     if alike:
-        look.distrust(
-            "text",
-            f"prompts that differ at their {' and '.join(alike)} got one list: a cache answers, or the prompt is cut. "
-            "Switch off the cache in front of the model, and give it room for whole prompts",
-        )
+        look.distrust(kind, f"{kind}s that differ in their {' and '.join(alike)} got one list: {advice}")
 
 
 def _lost_spaces(top: TopLogprobs) -> bool:
@@ -289,14 +293,13 @@ async def draws_together(look: Looking) -> None:
 
 async def _drawn(look: Looking, seed: int, n: int) -> list[str]:
     """The texts of one request for ``n`` answers; empty if it is refused."""
-    body: dict[str, Any] = {"max_tokens": 24, "temperature": 1.0, "top_p": 1.0, "seed": seed, "n": n}
+    options: dict[str, Any] = {"max_tokens": 24, "temperature": 1.0, "top_p": 1.0, "seed": seed}
+    options |= {"n": n} if n > 1 else {}
+    answer: dict[str, Any] | BackendError
     if look.found.completions:
-        path, body = "completions", {"prompt": _RANDOM, **body}
+        answer = await look.ask(look.api.completion, _RANDOM, **options)
     else:
-        path, body = "chat/completions", {"messages": [{"role": "user", "content": _RANDOM}], **body}
-    if n == 1:
-        del body["n"]
-    answer = await look.ask(look.api.experiment, path, body)
+        answer = await look.ask(look.api.chat, (Message("user", _RANDOM),), **options)
     choices = answer.get("choices") if isinstance(answer, dict) else None
     if not isinstance(choices, list) or not all(isinstance(choice, Mapping) for choice in choices):
         return []

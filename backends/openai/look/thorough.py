@@ -73,12 +73,11 @@ class Experiment(NamedTuple):
 
 async def thorough(api: ServerApi, look: Look, say: Callable[[str], None]) -> list[Experiment]:
     """Make all experiments on a server that was looked at; each is said as soon as it is made."""
-    looking = Looking(api, lambda _: None, _MOST)
+    looking = Looking(api, say, _MOST)
     looking.noise = look.noise
     found: list[Experiment] = []
     for kind in (kind for kind in get_args(Kind) if kind in look.lists):
         for name, make in _EXPERIMENTS:
-            say(f"{kind}s, {name}: {looking.spent} requests so far")
             passed, message = await make(looking, kind)
             found.append(Experiment(f"{name} of {kind}s", passed, message))
             say(str(found[-1]))

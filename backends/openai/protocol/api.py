@@ -69,10 +69,6 @@ class ServerApi:
         options = self.options
         return adapted(payload, self.found, options.extra_tokens if self.found.reasons else options.thinking_budget)
 
-    def list_options(self) -> dict[str, Any]:
-        """How the token is drawn that comes with a list."""
-        return {"max_tokens": 1, "temperature": self.found.temperature}
-
     async def completion(self, prompt: str | Sequence[int], **options: Any) -> dict[str, Any]:
         """POST /completions."""
         sent = prompt if isinstance(prompt, str) else list(prompt)
@@ -119,11 +115,6 @@ class ServerApi:
         answers = [one.answer for one in self._counted if one.answer is not None]
         mean = statistics.fmean(answers) if answers else 0.0
         return {"tokens_per_piece": rate, "template_tokens": max(template, 0.0), "answer_tokens": mean}
-
-    async def experiment(self, path: str, payload: dict[str, Any]) -> dict[str, Any]:
-        """Send any request. Its cost is recorded; the response is not checked."""
-        sent = self.adapted(payload) if path == "chat/completions" else payload
-        return await self._send(path, sent, None, checked=False)
 
     async def rendered_chat(self, messages: Sequence[Message]) -> str:
         """The text that llama.cpp's server renders for a chat. Raises `BackendError` on other servers."""
@@ -176,9 +167,7 @@ class ServerApi:
             self._replay_cache[key] = response
         return self._replay_cache[key]
 
-    async def _send(
-        self, path: str, payload: dict[str, Any], prompt_tokens: int | None, *, checked: bool = True
-    ) -> dict[str, Any]:
+    async def _send(self, path: str, payload: dict[str, Any], prompt_tokens: int | None) -> dict[str, Any]:
         always = {"cache_prompt": False} if self.found.uncached else {}
         body = {"model": self.options.model, **self.options.body, **always, **payload}
         read: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
@@ -203,12 +192,12 @@ class ServerApi:
         finally:
             counted = self.usage.settle(reserved, response, charged=charged, factor=factor)
         try:
-            if checked:
-                self.tracker.check(response)
-                if self._request is not None:
-                    self.tracker.check_list(payload, response, self._request)
+            self.tracker.check(response)
+            if self._request is not None:
+                self.tracker.check_list(payload, response, self._request)
         except BackendError:
-            await self.client.close()  # its connection may be out of step: the next answer on it would be another's
+            if self._batched is None:  # its connection may be out of step: the next answer on it would be another's
+                await self.client.close()
             raise
         if counted is not None and len(self._counted) < _MOST_COUNTED:
             self._counted.append(_counted(payload, counted, response))

@@ -37,7 +37,7 @@ async def _top_logprobs(api: ServerApi, ask: Callable[..., Awaitable[dict[str, A
 
     A hotter draw yields another token without changing the list, where the temperature of lists is 0.
     """
-    options = api.list_options()
+    options = {"max_tokens": 1, "temperature": api.found.temperature}
     try:
         return read_top_logprobs(await ask(api, **options), k)
     except NothingDrawnError:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from backends.errors import BackendError
-from backends.http.client import ConnectionOptions, HttpClient
-from backends.http.keys import Credential
+from backends.http.client import HttpClient
+from backends.http.options import HttpOptions
 from tests.servers import free_port
 
 KEY = "sk-canary-7f3a91d2c4"
@@ -60,8 +60,13 @@ async def scripted() -> AsyncIterator[Scripted]:
     server.close()
 
 
+def connected(url: str, **options: Any) -> HttpClient:
+    known = HttpOptions.checked(**{"base_url": url, "model": "m", "timeout": 5.0, **options})
+    return HttpClient(url, known, known.key)
+
+
 def client_of(script: Scripted, *, timeout: float = 5.0, env: str | None = None) -> HttpClient:
-    return HttpClient(f"http://127.0.0.1:{script.port}/v1", Credential(env), timeout=timeout, max_connections=2)
+    return connected(f"http://127.0.0.1:{script.port}/v1", timeout=timeout, api_key_env=env)
 
 
 async def failure(script: Scripted, **options: Any) -> BackendError:
@@ -145,7 +150,7 @@ async def test_a_broken_answer_is_retried_and_never_read(answer: Answer, scripte
 
 
 async def test_a_refused_connection_is_retried() -> None:
-    client = HttpClient("http://127.0.0.1:9/v1", Credential(), timeout=5, max_connections=1)
+    client = connected("http://127.0.0.1:9/v1")
     with pytest.raises(BackendError) as caught:
         await client.post("completions", {})
     assert (caught.value.kind, caught.value.retryable) == ("connection", True)
@@ -167,8 +172,7 @@ async def test_the_key_is_sent_and_shown_nowhere(
 
 async def test_a_proxy_that_is_down_is_named_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_PROXY", f"http://me:secret@127.0.0.1:{free_port()}")
-    options = ConnectionOptions(proxy="TEST_PROXY")
-    client = HttpClient("https://h/v1", Credential(), timeout=5, max_connections=1, options=options)
+    client = connected("https://h/v1", proxy="TEST_PROXY")
     with pytest.raises(BackendError, match=r"by the proxy http://127\.0\.0\.1:") as caught:
         await client.get("models")
     await client.close()
@@ -183,8 +187,7 @@ async def test_a_proxy_that_refuses_says_why() -> None:
         writer.close()
 
     server = await asyncio.start_server(refuse, "127.0.0.1", 0)
-    options = ConnectionOptions(proxy=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-    client = HttpClient("https://h/v1", Credential(), timeout=5, max_connections=1, options=options)
+    client = connected("https://h/v1", proxy=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
     with pytest.raises(BackendError, match="407 Proxy Authentication Required"):
         await client.get("models")
     await client.close()

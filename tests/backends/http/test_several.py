@@ -64,10 +64,15 @@ async def test_the_work_is_shared_and_one_server_that_is_down_stops_no_run(tmp_p
 async def test_a_server_of_another_model_is_refused(tmp_path: Path) -> None:
     async with Mortal().running() as one, Mortal().running() as other:
         other.weights = "two"
-        backend = backend_of((one, other), tmp_path)
-        with pytest.raises(BackendError, match="does not serve the model"):
-            await backend.describe()
-        await backend.close()
+        for _ in range(2):  # at a look, and at a stored one
+            backend = backend_of((one, other), tmp_path)
+            backend.describe_unasked()
+            for _ in range(2):
+                with pytest.raises(BackendError, match="does not serve the model"):
+                    await backend.describe()
+            (answer,) = await backend.run(ASKED[:1])
+            await backend.close()
+            assert isinstance(answer, BackendError)
 
 
 def test_urls_are_two_or_more_and_different() -> None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
 
 from backends.base import ContinuationScore, ScoreRequest
 from backends.http.client import HttpClient
-from backends.http.keys import Credential
 from backends.http.usage import Usage
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.options import OpenAIOptions
@@ -18,10 +16,12 @@ from backends.openai.scoring import RemoteTokenizer, score
 Score = Callable[[ScoreRequest], Awaitable[tuple[ContinuationScore, ...]]]
 
 
-def api_of(client: HttpClient, found: ServerCapabilities, **options: Any) -> ServerApi:
+def api_of(
+    base_url: str, found: ServerCapabilities, *, model: str = "m", connections: int = 8, usage: Usage | None = None
+) -> ServerApi:
     """An API that sends requests as ``found`` says."""
-    known = {"base_url": client.base_url, "model": "m", "api_key_env": None}
-    api = ServerApi(client, OpenAIOptions.checked(**{**known, **options}), Usage())
+    options = OpenAIOptions.checked(base_url=base_url, model=model, api_key_env=None)
+    api = ServerApi(HttpClient(base_url, options, options.key, connections=connections), options, usage or Usage())
     api.configure(found)
     return api
 
@@ -30,9 +30,8 @@ def api_of(client: HttpClient, found: ServerCapabilities, **options: Any) -> Ser
 async def direct_routes(
     base_url: str, model: str, found: ServerCapabilities, *, connections: int = 8
 ) -> AsyncIterator[Score]:
-    client = HttpClient(base_url, Credential(), timeout=120, max_connections=connections)
-    api = api_of(client, found, model=model)
-    tokenizer = RemoteTokenizer(client, model, found.family) if found.family else None
+    api = api_of(base_url, found, model=model, connections=connections)
+    tokenizer = RemoteTokenizer(api.client, model, found.family) if found.family else None
 
     async def ask(request: ScoreRequest) -> tuple[ContinuationScore, ...]:
         return (await score(api, request, tokenizer)).scores
@@ -40,4 +39,4 @@ async def direct_routes(
     try:
         yield ask
     finally:
-        await client.close()
+        await api.client.close()

@@ -21,24 +21,18 @@ from suites.base import Suite
 from tests.backends.anthropic.test_backend import MODEL as CLAUDE
 from tests.backends.anthropic.test_backend import MessagesServer
 from tests.backends.openai.batches.server import BatchServer
-from tests.backends.openai.clouds import bedrock, compatible, vertex
+from tests.backends.openai.clouds import bedrock, compatible
 from tests.backends.openai.lying_server import MODEL as PLAIN
 from tests.backends.openai.raw_server import RawServer
 from tests.backends.openai.responses_server import ResponsesServer
 from tests.backends.openai.strict_server import (
-    DEPRECATED,
-    INLINE,
     MODEL,
     O_SERIES,
-    OPENED,
-    SILENT,
-    THINKING,
     Manner,
     StrictServer,
     varied,
 )
 from tests.backends.openai.test_gateway import PINNED, Gateway
-from tests.backends.openai.test_request_extras import Azure
 from tests.suites.benchmarks.invented import use
 
 #: A provider, while it runs: makes a backend whose probe is kept in a folder.
@@ -112,18 +106,6 @@ def _backend(server: Any, folder: Path, **options: Any) -> OpenAIBackend:
     return OpenAIBackend(given.pop("base_url", server.base_url), probe_folder=folder, **given)
 
 
-def _azure(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AbstractAsyncContextManager[Backend]:
-    monkeypatch.setenv("AZURE_KEY", "key-of-azure")
-    server = Azure(DEPRECATED, answers)
-    known = {"api_key_env": "AZURE_KEY", "key_header": "api-key", "query": {"api-version": "2024-10-21"}}
-
-    def make() -> Backend:
-        url = server.base_url.removesuffix("/v1") + "/openai/deployments/gpt"
-        return _backend(server, folder, base_url=url, **known)
-
-    return _served(server, make)
-
-
 def _batches(folder: Path, _: pytest.MonkeyPatch) -> AbstractAsyncContextManager[Backend]:
     server = BatchServer(answers)
     server.failing = server.missing = server.twice = 0.1
@@ -155,43 +137,18 @@ def _compatible(kind: type[StrictServer]) -> Provider:
     return provider
 
 
-@contextlib.asynccontextmanager
-async def _vertex(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Backend]:
-    with vertex.service_account(folder) as (tokens, file):
-        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
-        tokens.lifetime = 3.0
-        server = vertex.Vertex(answers, tokens)
-        async with _served(server, lambda: _backend(server, folder, token="google")) as backend:
-            yield backend
-
-
 PROVIDERS: Mapping[str, Provider] = {
     "o-series": _strict(O_SERIES),
-    "deprecated temperature": _strict(DEPRECATED),
-    "silent gateway": _strict(SILENT),
-    "reasoning_content": _strict(THINKING),
-    "<think>": _strict(INLINE),
-    "</think> alone": _strict(OPENED),
     "Responses API": _strict(O_SERIES, ResponsesServer),
-    "Azure": _azure,
     "batches": _batches,
     "pinned gateway": _gateway,
     "Anthropic": _claude,
     "Bedrock": _bedrock,
-    "Vertex AI": _vertex,
     "AI Studio": _compatible(compatible.AIStudio),
-    "Groq": _compatible(compatible.Groq),
-    "Together": _compatible(compatible.Together),
 }
 
 
-#: Of these each run asks; the others are as one of these is, and are asked before a release.
-_IN_SHORT = ("o-series", "batches", "pinned gateway", "Bedrock", "Vertex AI")
-
-
-@pytest.mark.parametrize(
-    "provider", [pytest.param(p, marks=() if p in _IN_SHORT else pytest.mark.battery) for p in PROVIDERS]
-)
+@pytest.mark.parametrize("provider", PROVIDERS)
 async def test_what_chats_allow_is_audited_whole(
     provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,7 +201,7 @@ async def test_texts_are_not_asked_where_chats_alone_are_scored(
 @pytest.mark.parametrize("name", OF_SENTENCES)
 async def test_what_no_chat_shows_is_refused_before(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, _folder(tmp_path, "data"))
-    async with PROVIDERS["deprecated temperature"](_folder(tmp_path, "probes"), monkeypatch) as backend:
+    async with PROVIDERS["o-series"](_folder(tmp_path, "probes"), monkeypatch) as backend:
         with pytest.raises(ConfigError, match=r"cannot do what suites\..* asks: score_alone"):
             await audit_of([suite_of(name)], backend, tmp_path).run()
 

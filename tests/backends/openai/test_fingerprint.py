@@ -70,7 +70,8 @@ class Recorder:
 async def answers(capabilities: ServerCapabilities) -> list[Any]:
     """What is sent for texts and chats, scored and generated, and what is answered."""
     client = Recorder()
-    api = api_of(client, capabilities.model_copy(update={"answered_model": None}))  # type: ignore[arg-type]
+    api = api_of(client.base_url, capabilities.model_copy(update={"answered_model": None}))
+    api.client = client  # type: ignore[assignment]
     family = capabilities.family
     tokenizer = RemoteTokenizer(client, "m", family) if family else None  # type: ignore[arg-type]
     asked, begun = (Message("user", "Who?"),), (Message("user", "Who?"), Message("assistant", "It was"))

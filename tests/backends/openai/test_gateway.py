@@ -16,7 +16,7 @@ from audit import Audit
 from backends.base import GenerateRequest, GenerateResponse, Message, Sampling
 from backends.errors import BackendError, ConfigError
 from backends.openai import OpenAIBackend
-from suites import GenderPair, OccuGender
+from suites import OccuGender
 from tests.backends.openai.lying_server import MODEL, ChatLiar
 from tests.backends.openai.raw_server import Reply
 
@@ -60,18 +60,6 @@ async def test_an_unpinned_gateway_is_refused_with_the_remedy(tmp_path: Path) ->
             await audit.run()
     assert "provider 'South'" in str(caught.value) or "provider 'North'" in str(caught.value)
     assert '"allow_fallbacks": False' in str(caught.value)
-
-
-async def test_a_pinned_provider_is_audited_end_to_end(tmp_path: Path) -> None:
-    suite = GenderPair(prompt_format="chat", fallback="none")
-    async with Gateway().running() as server:
-        backend = backend_of(server, tmp_path, extra_body=PINNED)
-        audit = Audit(models={"m": backend}, suites=[suite], limit=40, small_sample=True, db=tmp_path / "a.db")
-        result = await audit.run()
-        assert set(server.answered) == {"North"}
-    (model,) = result.models
-    assert result.complete, result.problems()
-    assert model.fingerprint["provider"] == "North"
 
 
 async def test_an_answer_of_a_fallback_is_asked_again(tmp_path: Path) -> None:

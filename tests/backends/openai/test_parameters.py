@@ -111,6 +111,22 @@ async def test_a_range_without_temperature_0_draws_at_1(tmp_path: Path) -> None:
     assert description.fingerprint["refused"] == "temperature 0"
 
 
+@pytest.mark.parametrize(("letters", "is_scored"), [(varied, True), (lambda _: {"a1b2": 1.0}, False)])
+async def test_a_sure_model_is_no_cache(letters: Any, is_scored: bool, tmp_path: Path) -> None:
+    """It begins each story alike, but no model that draws gives the same random letters three times."""
+    manner = Manner({"logprobs": (400, "logprobs is not supported for this model")})
+
+    def answers(question: str) -> Mapping[str, float]:
+        return letters(question) if "random" in question else {"Once upon a time": 1.0}  # type: ignore[no-any-return]
+
+    async with StrictServer(manner, answers, most_choices=1).running() as server:
+        backend = backend_of(server, tmp_path, samples=8)
+        description = await backend.describe()
+        await backend.close()
+    assert ("score" in description.capabilities) is is_scored
+    assert is_scored or "all the same" in description.absent["score"]
+
+
 class FilteringServer(StrictServer):
     """Its content filter stops every tenth answer to the question."""
 
@@ -150,15 +166,6 @@ async def test_a_top_p_that_is_refused_is_not_left_out(tmp_path: Path) -> None:
         await backend.close()
     assert isinstance(answer, BackendError)
     assert "top_p" in answer.message
-
-
-async def test_a_model_that_takes_all_keeps_its_fingerprint(tmp_path: Path) -> None:
-    async with ChatLiar().running() as server:
-        backend = OpenAIBackend(server.base_url, model=PLAIN, api_key_env=None, probe_folder=tmp_path)
-        fingerprint = (await backend.describe()).fingerprint
-        await backend.close()
-    assert "reasoning_tokens" not in fingerprint
-    assert not fingerprint["refused"]
 
 
 def test_a_system_message_begins_the_next_users_turn() -> None:

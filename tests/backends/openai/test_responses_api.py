@@ -9,8 +9,6 @@ import pytest
 
 from backends.base import GenerateRequest, GenerateResponse, Message, Sampling
 from backends.errors import BackendError
-from backends.http.client import HttpClient
-from backends.http.keys import Credential
 from backends.http.usage import Usage
 from backends.openai import OpenAIBackend, PriceTable
 from backends.openai.capabilities import ServerCapabilities
@@ -99,9 +97,7 @@ def test_a_remark_on_the_way_is_no_part_of_the_answer() -> None:
 
 async def test_the_least_limit_of_responses_is_within_the_cost() -> None:
     usage = Usage(PriceTable(prompt=0.0, completion=1e6), max_cost=14.0)
-    client = HttpClient("http://127.0.0.1:9/v1", Credential(), timeout=1, max_connections=1)
-    api = api_of(client, ServerCapabilities(responses=True), model=MODEL)
-    api.usage = usage
+    api = api_of("http://127.0.0.1:9/v1", ServerCapabilities(responses=True), usage=usage)
     with pytest.raises(BackendError, match="up to 16") as caught:
         await api.chat((Message("user", "A gender?"),), max_tokens=5)
     assert caught.value.kind == "quota"

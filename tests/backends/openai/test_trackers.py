@@ -10,8 +10,6 @@ import pytest
 
 from backends.base import ScoreRequest
 from backends.errors import BackendError
-from backends.http.client import HttpClient
-from backends.http.keys import Credential
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.trackers import ResponseTracker
 from tests.backends.openai.direct_routes import api_of
@@ -109,11 +107,10 @@ async def test_what_follows_a_refused_answer_reaches_nobody() -> None:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-    client = HttpClient(url, Credential(), timeout=5, max_connections=1)
-    api = api_of(client, ServerCapabilities(unique_response_ids=True))
+    api = api_of(url, ServerCapabilities(unique_response_ids=True), connections=1)
     asked = (api.completion(str(number)) for number in range(3))
     first, second, third = await asyncio.gather(*asked, return_exceptions=True)
-    await client.close()
+    await api.client.close()
     server.close()
     assert isinstance(first, dict)
     assert isinstance(third, dict)

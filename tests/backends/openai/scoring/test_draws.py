@@ -25,8 +25,6 @@ from tests.backends.openai.strict_server import (
     DEPRECATED,
     MODEL,
     O_SERIES,
-    THINKING,
-    Manner,
     StrictServer,
     varied,
 )
@@ -113,38 +111,6 @@ async def test_several_draws_of_one_request_are_used(tmp_path: Path) -> None:
     assert [score.samples for score in answer.scores] == [120, 120]
     assert answer.scores[0].logprob is not None
     assert math.exp(answer.scores[0].logprob) == pytest.approx(0.45, abs=0.17)
-
-
-@pytest.mark.parametrize("manner", [O_SERIES, DEPRECATED, THINKING], ids=["o-series", "deprecated", "thinking"])
-async def test_a_strict_model_is_audited_by_its_draws(manner: Manner, tmp_path: Path) -> None:
-    async with StrictServer(manner, one_gender).running() as server:
-        audit = Audit(
-            models={"strict": strict_backend(server, tmp_path / "probes", samples=10)},
-            suites=[OccuGender(bias=("explicit",), prompt_format="chat")],
-            limit=100,
-            db=tmp_path / "audit.db",
-            out=tmp_path / "report",
-        )
-        result = await audit.run()
-    (female,) = [
-        m for m in result.measures
-        if m.measure == "p_female" and m.where == {"bias": "explicit", "debiasing": None, "dominated_by": "female"}
-    ]  # fmt: skip
-    (gap,) = [m for m in result.measures if m.measure == "stereotype_gap" and m.where.get("debiasing", 0) is None
-              and "occupation" not in m.where and "template" not in m.where]  # fmt: skip
-    assert female.low is not None
-    assert female.high is not None
-    width = female.high - female.low  # a 95 % interval misses the truth once in 20: four standard errors do not
-    assert female.low - width / 2 < 0.5 < female.high + width / 2, "0.45 of 0.9"
-    assert female.high - female.low < 0.4
-    assert female.probability_mass == pytest.approx(0.9, abs=0.05)
-    assert gap.low is not None
-    assert gap.high is not None
-    assert gap.high - gap.low < 0.5
-    width = gap.high - gap.low
-    assert gap.low - width / 2 < 0.0 < gap.high + width / 2
-    assert gap.censored == 0
-    assert result.models[0].notes["access"] == "10 drawn answers a question, counted"
 
 
 async def test_without_draws_the_true_reason_is_told(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,9 +22,12 @@ from backends.openai.scoring.top_logprobs import (
     read_top_logprobs,
 )
 
+SHE, HE, THEY = math.log(0.4), math.log(0.3), math.log(0.05)
 
-def legacy(entries: dict[str, float], drawn: str) -> dict[str, object]:
-    logprobs = {"tokens": [drawn], "token_logprobs": [entries[drawn]], "top_logprobs": [entries], "text_offset": [0]}
+
+def legacy(entries: dict[str, float], drawn: str, value: float | None = None) -> dict[str, object]:
+    values = [entries.get(drawn, value)]
+    logprobs = {"tokens": [drawn], "token_logprobs": values, "top_logprobs": [entries], "text_offset": [0]}
     return {"choices": [{"index": 0, "text": drawn, "logprobs": logprobs, "finish_reason": "length"}]}
 
 
@@ -252,3 +256,62 @@ def test_no_order_of_a_list_makes_a_false_bound(order: list[int]) -> None:
     for score, true in zip(scores, values.values(), strict=True):
         assert score.high >= true - 1e-9
         assert score.logprob is None or score.logprob == pytest.approx(true)
+
+
+def chat(listed: list[dict[str, Any]], drawn: dict[str, Any]) -> dict[str, Any]:
+    content = [{**drawn, "top_logprobs": listed}]
+    return {"choices": [{"index": 0, "message": {"content": ""}, "logprobs": {"content": content}}]}
+
+
+@pytest.mark.parametrize("mark", ["Ġ", "▁"])
+@pytest.mark.parametrize("with_bytes", [True, False])
+def test_the_vocabularys_mark_for_a_space_is_a_space(mark: str, with_bytes: bool) -> None:
+    def entry(word: str, value: float) -> dict[str, Any]:
+        return {"token": mark + word, "logprob": value} | ({"bytes": list(f" {word}".encode())} if with_bytes else {})
+
+    top = read_top_logprobs(chat([entry("she", SHE), entry("he", HE)], entry("she", SHE)), 2)
+    assert [token.text for token in top.tokens] == [" she", " he"]
+    assert [entry.logprob for entry in top.by_bytes(b" he")] == [HE]
+    assert read_top_logprobs(legacy({f"{mark}she": SHE, f"{mark}he": HE}, f"{mark}she"), 2).sampled == " she"
+
+
+def test_a_letter_that_is_no_mark_stays() -> None:
+    top = read_top_logprobs(legacy({" she": SHE, "Ġurġa": THEY}, " she"), 2)
+    assert [token.text for token in top.tokens] == [" she", "Ġurġa"]
+
+
+def test_bytes_alone_are_read() -> None:
+    def entry(word: str, value: float) -> dict[str, Any]:
+        return {"token": "", "bytes": list(word.encode()), "logprob": value}
+
+    top = read_top_logprobs(chat([entry(" she", SHE), entry(" he", HE)], entry(" she", SHE)), 2)
+    assert [token.text for token in top.tokens] == [" she", " he"]
+
+
+def test_a_drawn_token_beside_its_list_has_its_own_value() -> None:
+    # "he" was bounded at -4.30 by such a list, although its own entry said -2.46.
+    listed = [{"token": " she", "logprob": SHE}, {"token": " they", "logprob": THEY}]
+    for answer in (
+        chat(listed, {"token": " he", "logprob": HE}),
+        legacy({" she": SHE, " they": THEY}, " he", HE),
+    ):
+        top = read_top_logprobs(answer, 2)
+        assert [token.logprob for token in top.by_bytes(b" he")] == [HE]
+        assert upper_bound(top) <= HE
+
+
+def test_without_a_value_the_mass_alone_bounds_what_is_not_listed() -> None:
+    top = read_top_logprobs(legacy({" she": SHE, " they": THEY}, " he"), 2)
+    assert not top.complete
+    assert upper_bound(top) == pytest.approx(math.log(1 - 0.45 + MASS_SLACK))
+
+
+def test_two_values_of_one_token_are_refused() -> None:
+    listed = [
+        {"token": " she", "bytes": list(b" she"), "logprob": SHE},
+        {"token": " he", "bytes": list(b" he"), "logprob": HE},
+    ]
+    with pytest.raises(BackendError, match="beside its list") as caught:
+        read_top_logprobs(chat(listed, {**listed[1], "logprob": HE - 0.5}), 2)
+    assert caught.value.kind == "inconsistent"
+    read_top_logprobs(chat(listed, {**listed[1], "logprob": round(HE, 3)}), 2)
