@@ -155,7 +155,7 @@ async def compare_twins(look: Looking, kind: Kind, top: TopLogprobs, twins: Mapp
     if filtered:
         look.distrust(kind, FILTERED)
     if alike:
-        look.distrust(kind, f"{kind}s that differ in their {' and '.join(alike)} got one list: {advice}")
+        look.distrust(kind, f"{kind}s that differ at their {' and '.join(alike)} got one list: {advice}")
 
 
 def _lost_spaces(top: TopLogprobs) -> bool:
