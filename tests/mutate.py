@@ -104,7 +104,7 @@ def main() -> None:
     drawn = random.Random(options.seed).sample(list(places()), options.count)
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
-        shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".venv", ".git", "*cache*", "audit-out"))
+        shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".*", "__pycache__", "audit-out"))
         for place in drawn:
             place["caught by"] = catching_test(tree, place)
             caught = place["caught by"] or "NOT CAUGHT"
