@@ -22,38 +22,9 @@ _JOIN = "join it into a new store: audit cache merge NEW.db OLD.db --store-shard
 T = TypeVar("T")
 
 #: Raise it when a table changes: stores of another schema are refused.
-SCHEMA = 102
+SCHEMA = 103
 APPLICATION_ID = 0x42494153  # "BIAS" in the file's header marks the database as ours
 _ANOTHER = "Give another --db: the file was left untouched"
-
-#: ``run`` in ``answers`` is the id of the run that asked; ``text`` the prompt's id in ``prompts``.
-_TABLES = """
-CREATE TABLE answers (id INTEGER PRIMARY KEY, prompt BLOB NOT NULL, part BLOB NOT NULL, fingerprint TEXT NOT NULL,
-    text BLOB NOT NULL, value BLOB NOT NULL, checksum BLOB NOT NULL, at REAL NOT NULL, run TEXT NOT NULL,
-    UNIQUE (prompt, part));
-CREATE INDEX answers_of_model ON answers (fingerprint, at);
-CREATE TABLE prompts (id BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE fingerprints (id TEXT PRIMARY KEY, body BLOB NOT NULL, at REAL NOT NULL);
-CREATE TABLE failures (prompt BLOB NOT NULL, part BLOB NOT NULL, fingerprint TEXT NOT NULL, text BLOB NOT NULL,
-    details BLOB NOT NULL, error BLOB NOT NULL, at REAL NOT NULL, PRIMARY KEY (prompt, part));
-CREATE TABLE quarantine (id INTEGER PRIMARY KEY, key TEXT NOT NULL, row BLOB NOT NULL, problem TEXT NOT NULL,
-    at REAL NOT NULL);
-CREATE TABLE leases (prompt BLOB NOT NULL, part BLOB NOT NULL, owner TEXT NOT NULL, PRIMARY KEY (prompt, part));
-CREATE TABLE owners (owner TEXT PRIMARY KEY, until REAL NOT NULL);
-CREATE TABLE second_answers (key TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, first BLOB NOT NULL,
-    second BLOB NOT NULL, checksum BLOB NOT NULL, at REAL NOT NULL);
-CREATE INDEX second_answers_of_model ON second_answers (fingerprint);
-CREATE TABLE runs (id TEXT PRIMARY KEY, title TEXT NOT NULL, config BLOB NOT NULL, status TEXT NOT NULL,
-    started TEXT NOT NULL, finished TEXT, result BLOB);
-CREATE TABLE row_tables (run TEXT NOT NULL, model TEXT NOT NULL, suite TEXT NOT NULL, body BLOB NOT NULL,
-    keys BLOB NOT NULL, checksum BLOB NOT NULL, PRIMARY KEY (run, model, suite));
-CREATE TABLE baselines (id INTEGER PRIMARY KEY, name TEXT NOT NULL, run TEXT NOT NULL, at TEXT NOT NULL);
-CREATE TABLE gate_looks (id INTEGER PRIMARY KEY, baseline TEXT NOT NULL, figure TEXT NOT NULL, look INTEGER NOT NULL,
-    data TEXT NOT NULL, UNIQUE (baseline, figure, data));
-CREATE TABLE gate_nights (id INTEGER PRIMARY KEY, baseline TEXT NOT NULL, run TEXT NOT NULL, body BLOB NOT NULL,
-    UNIQUE (baseline, run));
-CREATE TABLE shard (id INTEGER PRIMARY KEY, store TEXT NOT NULL, number INTEGER NOT NULL, shards INTEGER NOT NULL);
-"""
 
 
 class Files(tuple[Database, ...]):
@@ -206,10 +177,45 @@ def prepare(path: Path) -> None:
         db.execute("BEGIN IMMEDIATE")  # if several audits open a new store at once, only one creates its tables
         db.execute(f"PRAGMA application_id={APPLICATION_ID}")
         if not _has_tables(db):
-            for statement in filter(str.strip, _TABLES.split(";")):
-                db.execute(statement)
+            _make_tables(db)
             db.execute(f"PRAGMA user_version={SCHEMA}")
         db.execute("COMMIT")
+
+
+def _make_tables(db: sqlite3.Connection) -> None:
+    """Create the tables of a new store. No column may be NULL but those of a run that has not finished.
+
+    ``run`` in ``answers`` is the id of the run that asked; ``text`` the prompt's id in ``prompts``.
+    """
+    import sqlite_utils  # here: a store is new once
+
+    def table(name: str, pk: str | tuple[str, ...], unique: tuple[str, ...] = (), /, **columns: type) -> None:
+        made = store[name]
+        made.create(columns, pk=pk, not_null=columns.keys() - {"id", "finished", "result"})
+        if unique:
+            made.create_index(unique, unique=True)
+
+    store = sqlite_utils.Database(db)
+    asked = {"prompt": bytes, "part": bytes, "fingerprint": str, "text": bytes}
+    table("answers", "id", ("prompt", "part"), id=int, **asked, value=bytes, checksum=bytes, at=float, run=str)
+    store["answers"].create_index(["fingerprint", "at"])
+    table("prompts", "id", id=bytes, body=bytes)
+    table("fingerprints", "id", id=str, body=bytes, at=float)
+    table("failures", ("prompt", "part"), **asked, details=bytes, error=bytes, at=float)
+    table("quarantine", "id", id=int, key=str, row=bytes, problem=str, at=float)
+    table("leases", ("prompt", "part"), prompt=bytes, part=bytes, owner=str)
+    table("owners", "owner", owner=str, until=float)
+    table("second_answers", "key", key=str, fingerprint=str, first=bytes, second=bytes, checksum=bytes, at=float)
+    store["second_answers"].create_index(["fingerprint"])
+    table("runs", "id", id=str, title=str, config=bytes, status=str, started=str, finished=str, result=bytes)
+    table(
+        "row_tables", ("run", "model", "suite"), run=str, model=str, suite=str, body=bytes, keys=bytes, checksum=bytes
+    )
+    table("baselines", "id", id=int, name=str, run=str, at=str)
+    looks = ("baseline", "figure", "data")
+    table("gate_looks", "id", looks, id=int, baseline=str, figure=str, look=int, data=str)
+    table("gate_nights", "id", ("baseline", "run"), id=int, baseline=str, run=str, body=bytes)
+    table("shard", "id", id=int, store=str, number=int, shards=int)
 
 
 def check_schema(path: Path, db: sqlite3.Connection) -> None:
