@@ -11,8 +11,6 @@ from backends.base import Backend
 from backends.catalogue.plugins import plugins
 from backends.embedded import EMBEDDED, resolve_embedded
 from backends.errors import ConfigError
-from backends.local.backend import check_path
-from backends.local.hints import of_id
 
 _KNOWN = (
     "Give a Hugging Face id (org/name), a folder, a .gguf file, a .jsonl file of completions, URL#model, "
@@ -57,18 +55,17 @@ def named_backend(name: str, *, api_key_env: str | None = None, samples: int | N
     if name in (added := plugins("backends")):
         backend: Backend = added[name].load()()
         return backend
-    check_path("--model", Path(name).expanduser())
     is_folder = bool(name) and Path(name).expanduser().is_dir()
     is_id = name.count("/") == 1 and not name.startswith((".", "/", "~")) and not name.endswith("/")
     if is_folder or is_id:
         return backends.HFBackend(name)
-    raise ConfigError("--model", name, "neither a folder nor a model's name", of_id(name) or _KNOWN)
+    raise ConfigError("--model", name, "neither a folder nor a model's name", _KNOWN)
 
 
 def _of_server(name: str, api_key_env: str | None, samples: int | None) -> Backend:
     url, _, model = name.partition("#")
     if not model:
-        hint = of_id(name) or f"Write it as {url}#MODEL"
+        hint = "Give a model of the hub as owner/name" if "huggingface.co" in url else f"Write it as {url}#MODEL"
         raise ConfigError("--model", name, "does not name a model of the server", hint)
     default = "OPENAI_API_KEY" if url.startswith("https://") else None
     key = default if api_key_env is None else api_key_env
@@ -79,7 +76,7 @@ def _of_server(name: str, api_key_env: str | None, samples: int | None) -> Backe
 def _of_gguf(path: Path) -> Backend:
     """On llama.cpp if it is installed, else on transformers."""
     if not path.is_file():
-        raise ConfigError("--model", str(path), "no such file", of_id(str(path)) or _KNOWN)
+        raise ConfigError("--model", str(path), "no such file", _KNOWN)
     if importlib.util.find_spec("llama_cpp") is None and importlib.util.find_spec("transformers") is not None:
         return backends.HFBackend(path)
     return backends.LlamaCppBackend(path)

@@ -15,11 +15,10 @@ from backends.base import Description
 from backends.classifiers.base import Labels, TextClassifier
 from backends.errors import ConfigError
 from backends.local.backend import check_named, need_package
-from backends.local.hints import has_tokenizer
 from backends.options import OnError, checked_options
 
 if TYPE_CHECKING:
-    from backends.transformers.hub import HubCommit
+    from backends.transformers.loading import HubCommit
 
 #: What needs no hub.
 _EMBEDDED = 'use the embedded "profanity" and "vader"'
@@ -70,6 +69,7 @@ class SequenceClassifier(TextClassifier):
         for module in ("torch", "transformers"):
             need_package("classifier.model", module, "hf", given=self.model)
         from backends.transformers.placement import check_device
+        from backends.transformers.weights_fit import has_tokenizer
 
         check_device(str(self.device))
         self._config()
@@ -130,7 +130,7 @@ class SequenceClassifier(TextClassifier):
         if self._folder is not None:
             return {}
         if self._commit is None:
-            from backends.transformers.hub import find_commit
+            from backends.transformers.loading import find_commit
 
             self._commit = find_commit("classifier.model", self.model, self.revision, instead=_EMBEDDED)
         return self._commit.options
@@ -143,7 +143,7 @@ class SequenceClassifier(TextClassifier):
 
     def _check_weights(self, model: Any, found: dict[str, Any]) -> None:
         """Raise `ConfigError` for missing weights, which transformers would draw at random: so would be the labels."""
-        from backends.transformers.hub import snapshot_of
+        from backends.transformers.loading import snapshot_of
         from backends.transformers.weights_fit import misfit_of_weights
 
         folder = self._folder or snapshot_of(self.model, str(self._options()["revision"]))
@@ -186,12 +186,10 @@ class SequenceClassifier(TextClassifier):
         if self._loaded is None:
             from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-            from backends.transformers.hub import options_of_weights
-            from backends.transformers.loading import one_load
-            from backends.transformers.quiet import quiet
+            from backends.transformers.loading import options_of_weights, quiet
 
             source, options = self._folder or self.model, self._options()
-            with one_load, self._loading("the classifier"), quiet(watched=True):
+            with self._loading("the classifier"), quiet():
                 tokenizer = AutoTokenizer.from_pretrained(source, **options)
                 model, found = AutoModelForSequenceClassification.from_pretrained(
                     source,

@@ -12,7 +12,6 @@ from typing import Any
 import llama_cpp
 
 from backends.errors import BackendError, ConfigError
-from backends.llamacpp.devices import device_list
 from backends.local.boundary import Vocabulary
 from backends.local.encoder import TextEncoder
 from backends.local.gguf_header import longrope_cells, read_gguf_header
@@ -37,8 +36,6 @@ class LlamaEngine(TextEncoder):
     path : Path
         GGUF file.
     n_gpu_layers, threads : int
-    devices, tensor_split : list or None
-        As in `LlamaCppBackend`.
     context : int or None
         Maximum tokens of one sequence; None: the length that the model was trained on.
     vocab_only : bool
@@ -68,8 +65,6 @@ class LlamaEngine(TextEncoder):
         path: Path,
         *,
         n_gpu_layers: int = 0,
-        devices: list[str] | None = None,
-        tensor_split: list[float] | None = None,
         threads: int = 1,
         context: int | None = None,
         vocab_only: bool = False,
@@ -80,12 +75,6 @@ class LlamaEngine(TextEncoder):
         params = llama_cpp.llama_model_default_params()
         params.n_gpu_layers = n_gpu_layers
         params.vocab_only = vocab_only
-        if devices is not None:
-            named = device_list(devices)  # held until the model is loaded
-            params.devices = ctypes.cast(named, ctypes.c_void_p)
-        if tensor_split is not None:  # llama.cpp reads as many as it has devices at most
-            shares = (ctypes.c_float * llama_cpp.llama_max_devices())(*tensor_split)
-            params.tensor_split = shares
         _complaints.clear()
         self.model: Any = llama_cpp.llama_model_load_from_file(str(path).encode(), params)
         if not self.model:
@@ -163,8 +152,8 @@ class LlamaEngine(TextEncoder):
             )
         return list(self._token_buffer[:count])
 
-    def token_bytes(self, token: int) -> bytes:
-        """A token's visible text: empty for special tokens."""
+    def visible(self, token: int) -> bytes:
+        """As in `TextEncoder`."""
         return b"" if llama_cpp.llama_vocab_is_control(self.vocab, token) else self.piece(token)
 
     @cached_property

@@ -64,14 +64,13 @@ class LlamaGeneration:
 
 @dataclass
 class _Slot:
-    """A sequence of the engine: the tokens in its cells, those waiting to be decoded, and the text so far."""
+    """A sequence of the engine: the tokens in its cells, and those waiting to be decoded."""
 
     sequence: int
     cells: list[int] = field(default_factory=list)
     waiting: list[int] = field(default_factory=list)
     text: Text | None = None
     sampler: Any = None
-    written: bytearray = field(default_factory=bytearray)
 
 
 class _Slots:
@@ -113,7 +112,6 @@ class _Slots:
     def step(self) -> Iterator[Text]:
         """Decode once; gives the texts that this ends."""
         self._admit()
-        self._compact()
         for slot, place in self._decode():
             text = slot.text
             assert text is not None
@@ -141,24 +139,7 @@ class _Slots:
             shared = min(shared, len(text.prompt) - 1)
             self._copy_cells(slot, source, shared)
             slot.cells, slot.waiting = text.prompt[:shared], text.prompt[shared:]
-            slot.text, slot.sampler, slot.written = text, _sampler(text, self._vocabulary), bytearray()
-
-    def _compact(self) -> None:
-        """Move texts from the last slots into free ones before them.
-
-        llama.cpp batches only sequences with consecutive numbers: 24 sequences with gaps between
-        them take longer than 32 without.
-        """
-        for hole, slot in enumerate(self._slots):
-            if slot.text is not None:
-                continue
-            last = next((s for s in reversed(self._slots[hole + 1 :]) if s.text is not None), None)
-            if last is None:
-                return
-            self._copy_cells(slot, last, len(last.cells))
-            slot.cells, slot.waiting, slot.written = list(last.cells), last.waiting, last.written
-            slot.text, slot.sampler = last.text, last.sampler
-            last.waiting, last.text, last.sampler = [], None, None
+            slot.text, slot.sampler = text, _sampler(text, self._vocabulary)
 
     def _copy_cells(self, slot: _Slot, source: _Slot, shared: int) -> None:
         """Make a slot hold just the first ``shared`` cells of ``source``, which may be the slot itself."""
@@ -208,14 +189,8 @@ class _Slots:
             return
         token = llama_cpp.llama_sampler_sample(slot.sampler, self._context, place)
         ends = bool(llama_cpp.llama_vocab_is_eog(self._engine.vocab, token))
-        if not ends:
-            text.drawn.append(token)
-            slot.waiting.append(token)
-            slot.written += self._engine.token_bytes(token)  # a token may hold a part of a character
-        found = [at for stop in text.request.sampling.stop if (at := slot.written.find(stop.encode())) >= 0]
-        del slot.written[min(found, default=len(slot.written)) :]
-        if ends or found or len(text.drawn) == text.request.sampling.max_tokens:
-            text.finish(slot.written.decode("utf-8", "replace"), "stop" if ends or found else "length")
+        text.take(token, self._engine.visible(token), ends=ends)
+        slot.waiting.append(token)
 
 
 def _sampler(text: Text, vocabulary: int) -> Any:

@@ -9,8 +9,7 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 from pydantic import Field
 
@@ -32,20 +31,6 @@ class _AbandonedError(BaseException):
     """
 
 
-class Flag(threading.Event):
-    """An event that can be pickled, set as it is: a backend travels to the actors of a cluster."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _flag, (self.is_set(),)
-
-
-def _flag(is_set: bool) -> Flag:
-    flag = Flag()
-    if is_set:
-        flag.set()
-    return flag
-
-
 def discard_response(place: int, answer: Answer) -> None:
     """An `OnResponse` that does nothing."""
 
@@ -55,8 +40,9 @@ class LocalBackend(Backend):
 
     def __init__(self) -> None:
         self._worker: ThreadPoolExecutor | None = None
-        self._stops: set[Flag] = set()  # one for each call of `run` that has not returned
-        self._stop = Flag()  # that of the call in the worker thread
+        self._stops: set[threading.Event] = set()  # one for each call of `run` that has not returned
+        # That of the call in the worker thread; none beside calls, since a backend travels to the actors of a cluster.
+        self._stop: threading.Event | None = None
 
     @abstractmethod
     def describe_blocking(self) -> Description:
@@ -78,7 +64,7 @@ class LocalBackend(Backend):
 
     def is_stopped(self) -> bool:
         """Whether the call in the worker thread is to end. Asked there, between two steps."""
-        return self._stop.is_set()
+        return self._stop is not None and self._stop.is_set()
 
     def stop_computing(self) -> None:
         """As in `backends.base.SupportsStopping`."""
@@ -105,13 +91,16 @@ class LocalBackend(Backend):
 
     async def _call(self, batch: Sequence[Request], compute: Callable[[], list[Answer]]) -> list[Answer]:
         """What ``compute`` gives in the worker thread, where other calls may come first."""
-        stop = Flag()
+        stop = threading.Event()
 
         def work() -> list[Answer]:
             if stop.is_set():  # while it waited
                 return [StoppedError() for _ in batch]
             self._stop = stop
-            return compute()
+            try:
+                return compute()
+            finally:
+                self._stop = None
 
         self._stops.add(stop)
         try:
@@ -144,16 +133,6 @@ def check_named(field: str, name: str, hint: str) -> None:
     """Raise `ConfigError` for an empty name, which as a path would be the current folder."""
     if not name.strip():
         raise ConfigError(field, name, "empty", hint)
-
-
-def check_path(field: str, path: Path) -> None:
-    """Raise `ConfigError` for a path that the system refuses to look up (one not there passes)."""
-    try:
-        path.exists()
-    except (OSError, RuntimeError) as error:  # too long, not permitted, or links in a circle
-        shown = str(path) if len(str(path)) <= 100 else f"{str(path)[:100]}…"
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(field, shown, f"cannot be looked up ({reason})", "Give another path") from None
 
 
 def available_threads() -> int:

@@ -21,10 +21,10 @@ because of the continuation, so its token counts as the continuation's first.
 from __future__ import annotations
 
 import bisect
-import threading
-from collections.abc import Hashable, Iterator, Sequence
+import functools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -34,33 +34,6 @@ from backends.errors import BackendError
 
 MOST_TOKENIZATIONS = 4096  # of a prompt's remainder; a request with more is refused
 _MOST_KEPT = 256  # remainders whose tokens and tokenizations are kept
-
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
-
-
-class Kept(Generic[K, V]):
-    """The last values that were worked out, up to a total of their weights. Several threads may use it at once."""
-
-    def __init__(self, most: int) -> None:
-        self._most, self._weight = most, 0
-        self._values: dict[K, tuple[V, int]] = {}
-        self._lock = threading.Lock()
-
-    def get(self, key: K) -> V | None:
-        """The value kept under this key."""
-        found = self._values.get(key)
-        return None if found is None else found[0]
-
-    def keep(self, key: K, value: V, weight: int = 1) -> None:
-        """Add a value, in place of the oldest where they weigh too much; not one that is too heavy by itself."""
-        with self._lock:
-            if weight > self._most or key in self._values:
-                return
-            while self._weight + weight > self._most:
-                self._weight -= self._values.pop(next(iter(self._values)))[1]
-            self._values[key] = (value, weight)
-            self._weight += weight
 
 
 class Vocabulary:
@@ -72,6 +45,13 @@ class Vocabulary:
         Text of each token id; empty for tokens without text.
     control : set of int
         Special tokens that are not visible text (``<|im_start|>``): they never begin a remainder.
+
+    Attributes
+    ----------
+    beginning_with : callable
+        Ids of all tokens whose text begins with some bytes; not to be written to.
+    tokenizations : callable
+        `prefix_tokenizations` of a remainder.
     """
 
     def __init__(self, pieces: Sequence[bytes], control: set[int]) -> None:
@@ -81,24 +61,15 @@ class Vocabulary:
         for piece, i in self._sorted:
             self._ids_of.setdefault(piece, []).append(i)
         self._sorted_ids = np.array([i for _, i in self._sorted], dtype=np.int64)
-        self._sets: Kept[bytes, npt.NDArray[np.int64]] = Kept(_MOST_KEPT)
-        self._tokenizations: Kept[bytes, list[PrefixTokenization]] = Kept(_MOST_KEPT)
+        # The prompts of a suite end alike.
+        self.beginning_with = functools.lru_cache(_MOST_KEPT)(self._beginning_with)
+        self.tokenizations = functools.lru_cache(_MOST_KEPT)(partial(prefix_tokenizations, self))
 
-    def beginning_with(self, start: bytes) -> npt.NDArray[np.int64]:
-        """Ids of all tokens whose text begins with ``start``. Not to be written to: it is kept for the next call."""
-        if (found := self._sets.get(start)) is None:
-            low = bisect.bisect_left(self._sorted, (start, -1))
-            high = bisect.bisect_right(self._sorted, start, lo=low, key=lambda entry: entry[0][: len(start)])
-            found = self._sorted_ids[low:high]  # a view: no memory of its own
-            found.flags.writeable = False
-            self._sets.keep(start, found)
-        return found
-
-    def tokenizations(self, remainder: bytes) -> list[PrefixTokenization]:
-        """`prefix_tokenizations`, kept for the next call: the prompts of a suite end alike."""
-        if (found := self._tokenizations.get(remainder)) is None:
-            found = prefix_tokenizations(self, remainder)
-            self._tokenizations.keep(remainder, found)
+    def _beginning_with(self, start: bytes) -> npt.NDArray[np.int64]:
+        low = bisect.bisect_left(self._sorted, (start, -1))
+        high = bisect.bisect_right(self._sorted, start, lo=low, key=lambda entry: entry[0][: len(start)])
+        found = self._sorted_ids[low:high]  # a view: no memory of its own
+        found.flags.writeable = False
         return found
 
     def proper_starts(self, text: bytes) -> Iterator[tuple[int, int]]:

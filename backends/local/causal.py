@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from backends.base import (
     Answer,
@@ -27,29 +27,16 @@ from backends.errors import AuditError, BackendError
 from backends.local.backend import LocalBackend, available_threads, discard_response
 from backends.local.encoder import TextEncoder
 from backends.local.fingerprint import text_sha256
-from backends.local.generation import Generated
+from backends.local.generation import TextGenerator
 from backends.local.scoring import Batch, Scorer, boundaries, prepare, score_batch
 from backends.local.thinking import with_extra_tokens, without_thought
 from backends.reading.reasoning import DEFAULT_REASONING_TOKENS
 
-
-class Writer(Protocol):
-    """Writes texts with one loaded model."""
-
-    @property
-    def route(self) -> str:
-        """How texts are written and why, for reports; empty where that is not known yet, or usual."""
-
-    def generate(
-        self,
-        requests: Sequence[GenerateRequest],
-        on_response: OnResponse = ...,
-        is_stopped: Callable[[], bool] = ...,
-    ) -> list[Generated]:
-        """One answer per request, in order; ``on_response`` is called with each as soon as it is known.
-
-        ``is_stopped`` is asked before each step; once it says so, texts that have not ended are `StoppedError`.
-        """
+#: Of the fingerprints of all engines: as in `backends.base.Description`.
+ENGINE_FIELDS = frozenset({
+    "backend", "dtype", "device", "engine", "attention", "quantiser", "n_gpu_layers", "context", "torch",
+    "transformers", "vllm", "llama_cpp_python", "scoring_version", "sampler",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +49,6 @@ class LoadedModel:
         The engine's own object.
     route : str
         How scores are computed and why, for reports.
-    places : str
-        Where its parts are, for reports; empty if all are in one place.
     close : callable
         Frees what Python's garbage collector does not.
     """
@@ -71,9 +56,8 @@ class LoadedModel:
     model: Any
     encoder: TextEncoder
     scorer: Scorer
-    generator: Writer
+    generator: TextGenerator
     route: str = ""
-    places: str = ""
     close: Callable[[], None] = lambda: None
 
 
@@ -81,8 +65,6 @@ class CausalBackend(LocalBackend):
     """Answers requests for scores and texts. The model is loaded at the first one; a failure to load is final."""
 
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"model": (), "adapter": ()}
-    #: As in `backends.base.Description`.
-    engine_fields: ClassVar[frozenset[str]]
     batch_size = 512  # between two batches the model has nothing to do for some milliseconds
 
     def __init__(
@@ -195,7 +177,7 @@ class CausalBackend(LocalBackend):
         texts = self._texts(loaded, list(generated.values()), answer(list(generated)))
         for i, found in zip((*scored, *generated), (*scores, *texts), strict=True):
             answers[i] = found
-        routes = {"route": loaded.route, "texts": loaded.generator.route, "places": loaded.places}
+        routes = {"route": loaded.route, "texts": loaded.generator.route}
         self._notes_of_run = {name: route for name, route in routes.items() if route}
         return answers
 
@@ -244,6 +226,6 @@ class CausalBackend(LocalBackend):
             frozenset(capabilities),
             {**notes, "threads": str(self.thread_count)},
             parts={**parts, "chat_template": template_hash},
-            engine_fields=self.engine_fields,
+            engine_fields=ENGINE_FIELDS,
             statements=statements,
         )

@@ -8,10 +8,14 @@ from typing import Any
 
 from backends.base import Prompt
 from backends.errors import BackendError
-from backends.local.boundary import Kept, Vocabulary
+from backends.local.boundary import Vocabulary
 from backends.local.chat_template import render_chat
 
-MOST_KEPT = 1 << 20  # characters and tokens of the ends of prompts whose plans are kept: some 60 MB
+
+def refuse_halves(text: str) -> None:
+    """Refuse a text with half a character, which has no bytes. Raises `BackendError`."""
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise BackendError("bad_request", "the text holds half a character (a lone surrogate)", hint="remove it")
 
 
 class TextEncoder(ABC):
@@ -26,14 +30,14 @@ class TextEncoder(ABC):
 
     Attributes
     ----------
-    kept_endings : Kept
-        What was planned for ends of prompts, see `backends.local.plans`.
+    kept_endings : dict
+        What was planned for the ends of the last batch of prompts, see `backends.local.plans`.
     """
 
     def __init__(self, chat_template: str | None, enable_thinking: bool | None) -> None:
         self.chat_template, self._enable_thinking = chat_template, enable_thinking
         self._pieces: dict[int, bytes] = {}
-        self.kept_endings: Kept[Hashable, Any] = Kept(MOST_KEPT)
+        self.kept_endings: dict[Hashable, Any] = {}
 
     @abstractmethod
     def encode(self, texts: Sequence[str], *, chat: bool) -> list[list[int]]:
@@ -45,6 +49,10 @@ class TextEncoder(ABC):
     @abstractmethod
     def added(self, tokens: Sequence[int], text: str) -> int:
         """How many tokens `encode` put in front of the text's own."""
+
+    @abstractmethod
+    def visible(self, token: int) -> bytes:
+        """A token's text as a reader sees it: empty for a control token."""
 
     @property
     @abstractmethod
@@ -95,10 +103,12 @@ class TextEncoder(ABC):
     def text(self, prompt: Prompt) -> str:
         """The prompt as text. Raises `BackendError` for a chat if the model has no template."""
         if isinstance(prompt, str):
+            refuse_halves(prompt)
             return prompt
         if self.chat_template is None:
             raise BackendError("unsupported", "this model has no chat template", hint='use prompt_format="raw"')
         for message in prompt:
+            refuse_halves(message.content)
             if message.role == "user" and (name := next((one for one in self.control if one in message.content), "")):
                 problem = f"a user's text contains {name}, which the tokenizer takes for a control token"
                 raise BackendError("bad_request", problem, hint="leave it out, or ask with prompt_format='raw'")

@@ -38,6 +38,8 @@ class Text:
         Its position in the batch.
     prompt, drawn : list of int
         Tokens of the prompt, and those drawn so far.
+    written : bytearray
+        What these spell; a token may hold a part of a character.
     answer : GenerateResponse or BackendError or None
         None while the text is not finished.
     """
@@ -46,6 +48,7 @@ class Text:
     request: GenerateRequest
     prompt: list[int]
     drawn: list[int] = field(default_factory=list)
+    written: bytearray = field(default_factory=bytearray)
     answer: Generated | None = None
 
     @property
@@ -59,9 +62,18 @@ class Text:
         seeds = np.random.SeedSequence((self.request.seed % 2**64, self.request.repeat % 2**64))
         return int(seeds.generate_state(1, np.uint64)[0])
 
-    def finish(self, text: str, reason: Literal["stop", "length"]) -> None:
-        """Set the answer."""
-        self.answer = GenerateResponse(text, reason, len(self.prompt), len(self.drawn))
+    def take(self, token: int, piece: bytes, *, ends: bool) -> None:
+        """Add the next token, or end with it; the answer is set where the text is finished."""
+        if not ends:
+            self.drawn.append(token)
+            self.written += piece
+        sampling = self.request.sampling
+        found = [at for stop in sampling.stop if (at := self.written.find(stop.encode())) >= 0]
+        del self.written[min(found, default=len(self.written)) :]
+        if ends or found or len(self.drawn) == sampling.max_tokens:
+            reason: Literal["stop", "length"] = "stop" if ends or found else "length"
+            text = self.written.decode("utf-8", "replace")
+            self.answer = GenerateResponse(text, reason, len(self.prompt), len(self.drawn))
 
 
 Tell = Callable[[Text], None]
@@ -100,7 +112,7 @@ class TextEngine(Protocol):
 
 
 class TextGenerator:
-    """Writes texts with one loaded model, as `backends.local.causal.Writer`.
+    """Writes texts with one loaded model.
 
     Attributes
     ----------
@@ -123,7 +135,10 @@ class TextGenerator:
         on_response: OnResponse = discard_response,
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> list[Generated]:
-        """As in `backends.local.causal.Writer`."""
+        """One answer per request, in order; ``on_response`` is called with each as soon as it is known.
+
+        ``is_stopped`` is asked before each step; once it says so, texts that have not ended are `StoppedError`.
+        """
         answers: list[Generated | None] = [None] * len(requests)
         texts: list[Text] = []
         for index, request in enumerate(requests):

@@ -18,13 +18,6 @@ _SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<
 _STRING, _ARRAY = 8, 9
 _MOST_AXES = 4  # as GGML has it
 
-#: The ends of fields that are read as numbers here; a file may hold anything under their names.
-_NUMBERS = (
-    "split.count", "split.no", "general.file_type", ".embedding_length", ".attention.head_count",
-    ".attention.key_length", ".rope.dimension_count", ".rope.scaling.original_context_length",
-)  # fmt: skip
-_FRACTIONS = (".rope.scaling.factor", ".rope.scale_linear")
-
 #: `general.file_type` as the names that llama.cpp gives to quantisation mixes.
 FILE_TYPES = {
     0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K", 11: "Q3_K_S",
@@ -123,20 +116,12 @@ def _read(path: Path, *, tensors: bool = False) -> tuple[dict[str, Value], set[s
                     _skip_array(file)
                 else:
                     header[key] = _string(file) if kind == _STRING else _scalar(file, kind)
-            _check_numbers(header)
             return header, {_tensor(file) for _ in range(count)} if tensors else set()
     except (ValueError, KeyError, struct.error, OSError, MemoryError, OverflowError, RecursionError) as error:
         reason = str(error) or type(error).__name__
         raise ConfigError(
             "model", str(path), f"not a readable GGUF file ({reason})", "Give a complete GGUF file"
         ) from error
-
-
-def _check_numbers(header: dict[str, Value]) -> None:
-    for key, value in header.items():
-        is_number = isinstance(value, int) or (isinstance(value, float) and key.endswith(_FRACTIONS))
-        if key.endswith((*_NUMBERS, *_FRACTIONS)) and not is_number:
-            raise ValueError(f"{key} is {str(value)[:40]!r}, not a number")
 
 
 def quantisation(header: dict[str, Value]) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -20,7 +20,7 @@ import numpy as np
 from backends.base import Boundary, Prompt, ScoreRequest
 from backends.errors import BackendError
 from backends.local.boundary import SplitTokens, locate_continuation
-from backends.local.encoder import TextEncoder
+from backends.local.encoder import TextEncoder, refuse_halves
 from backends.local.generation import check_known
 from backends.local.trie import Branches, Ints, Path, common_start
 
@@ -103,8 +103,10 @@ _Encoded = tuple[str, list[list[int]]] | BackendError
 def make_plans(requests: Sequence[ScoreRequest], encoder: TextEncoder, limits: Limits) -> list[Plan]:
     """A plan for each request."""
     plans: dict[int, Plan] = {}
+    endings: dict[Hashable, Ending | None] = {}
     for chat in (False, True):
-        plans |= _short_plans(requests, encoder, limits, chat)
+        plans |= _short_plans(requests, encoder, limits, chat, endings)
+    encoder.kept_endings = endings  # the next batch has the same ends; all of a run would fill the memory
     rest = [i for i in range(len(requests)) if i not in plans]
     for i, (request, encoded) in zip(rest, encode([requests[i] for i in rest], encoder), strict=True):
         plans[i] = _whole_plan(request, encoded, encoder, limits)
@@ -114,7 +116,13 @@ def make_plans(requests: Sequence[ScoreRequest], encoder: TextEncoder, limits: L
 # -- from ends that prompts share -----------------------------------------------------------------
 
 
-def _short_plans(requests: Sequence[ScoreRequest], encoder: TextEncoder, limits: Limits, chat: bool) -> dict[int, Plan]:
+def _short_plans(
+    requests: Sequence[ScoreRequest],
+    encoder: TextEncoder,
+    limits: Limits,
+    chat: bool,
+    used: dict[Hashable, Ending | None],
+) -> dict[int, Plan]:
     """Plans of those requests that can be cut, whose end others have too, and of which nothing is unusual."""
     alike: dict[tuple[str, tuple[str, ...]], list[int]] = {}
     prompts: dict[int, str] = {}
@@ -130,8 +138,12 @@ def _short_plans(requests: Sequence[ScoreRequest], encoder: TextEncoder, limits:
             alike.setdefault((prompt[cut:], request.continuations), []).append(i)
     endings: dict[int, Ending] = {}
     for (tail, continuations), places in alike.items():
-        ending = _kept_ending(tail, continuations, [prompts[i] for i in places], chat, encoder, limits)
-        if ending is not None:
+        key = (tail, continuations, chat, limits.vocabulary)
+        if key in encoder.kept_endings:
+            used[key] = encoder.kept_endings[key]
+        elif len(places) > 1:  # a single one takes less time whole
+            used[key] = _new_ending(tail, continuations, prompts[places[0]], chat, encoder, limits)
+        if (ending := used.get(key)) is not None:
             endings |= dict.fromkeys(places, ending)
     if not endings:
         return {}
@@ -149,24 +161,10 @@ def _short_plans(requests: Sequence[ScoreRequest], encoder: TextEncoder, limits:
     return plans
 
 
-def _kept_ending(
-    tail: str, continuations: tuple[str, ...], prompts: list[str], chat: bool, encoder: TextEncoder, limits: Limits
-) -> Ending | None:
-    """What follows the heads of prompts that end in ``tail``; None where such prompts have to be planned whole."""
-    key = (tail, continuations, chat, limits.vocabulary)
-    found: tuple[Ending | None] | None = encoder.kept_endings.get(key)
-    if found is None and len(prompts) == 1:
-        return None  # takes less time whole
-    if found is None:
-        found = (_new_ending(tail, continuations, prompts[0], chat, encoder, limits),)
-        size = 0 if found[0] is None else 8 * (len(found[0].branches) + len(found[0].branches.tokens))
-        encoder.kept_endings.keep(key, found, len(tail) + sum(map(len, continuations)) + size)
-    return found[0]
-
-
 def _new_ending(
     tail: str, continuations: tuple[str, ...], prompt: str, chat: bool, encoder: TextEncoder, limits: Limits
 ) -> Ending | None:
+    """What follows the heads of prompts that end in ``tail``; None where such prompts have to be planned whole."""
     added = ("", *continuations)
     try:
         texts = encoder.encode_endings([tail + text for text in added])
@@ -308,6 +306,7 @@ def encode(requests: Sequence[ScoreRequest], encoder: TextEncoder) -> Iterator[t
                 continue
             try:
                 prompt = encoder.text(request.prompt)
+                refuse_halves("".join(request.continuations))
             except BackendError as error:
                 encoded[i] = error
             else:
@@ -326,7 +325,4 @@ def _tokens(texts: dict[int, list[str]], encoder: TextEncoder, chat: bool) -> di
     except Exception as failure:
         if len(texts) > 1:
             return {i: _tokens({i: some}, encoder, chat)[i] for i, some in texts.items()}
-        error = BackendError.of(failure)
-        if any("\ud800" <= character <= "\udfff" for some in texts.values() for text in some for character in text):
-            error = BackendError("bad_request", "the text holds half a character (a lone surrogate)", hint="remove it")
-        return dict.fromkeys(texts, error)
+        return dict.fromkeys(texts, BackendError.of(failure))

@@ -17,7 +17,7 @@ from backends.base import Answer, Boundary, OnResponse, ScoreRequest
 from backends.errors import BackendError, StoppedError
 from backends.local.backend import discard_response
 from backends.local.encoder import TextEncoder
-from backends.local.plans import Plan, encode, locate_all, make_plans
+from backends.local.plans import Limits, Plan, encode, locate_all, make_plans
 from backends.local.scores import answer_of
 from backends.local.trie import Branches, Floats, Ints, Path, Trie
 
@@ -37,20 +37,12 @@ class Computes(Protocol):
         """Compute a trie pass by pass, and give what each pass answers: every ask once. May be closed between two."""
 
 
-class Scorer(Computes, Protocol):
+class Scorer(Computes, Limits, Protocol):
     """Scores token paths on one loaded model."""
 
     @property
     def route(self) -> str:
         """How it computes; stored with each score."""
-
-    @property
-    def context(self) -> int | None:
-        """Maximum tokens that the model may read for one path; None: no limit."""
-
-    @property
-    def vocabulary(self) -> int:
-        """Number of tokens that the model has a logit for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,17 +143,6 @@ def _score_once(
         failure = BackendError.of(error)
         errors |= {batch.places[group]: failure for group in untold}
     return errors
-
-
-def score_requests(
-    requests: Sequence[ScoreRequest],
-    encoder: TextEncoder,
-    scorer: Scorer,
-    on_response: OnResponse = discard_response,
-    is_stopped: Callable[[], bool] = lambda: False,
-) -> list[Answer]:
-    """`score_batch` of requests that were not planned yet."""
-    return score_batch(prepare(requests, encoder, scorer), scorer, on_response, is_stopped)
 
 
 def logprobs(engine: Computes, paths: Sequence[Path]) -> list[Floats | BackendError]:

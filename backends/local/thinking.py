@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Protocol
 
-from backends.base import GenerateRequest, GenerateResponse, Prompt
+from backends.base import GenerateRequest, GenerateResponse
 from backends.errors import BackendError
+from backends.local.encoder import TextEncoder
 from backends.reading.reasoning import UnfinishedThoughtError, opens_thought, split_reasoning, stopped
-
-
-class PromptRenderer(Protocol):
-    """Anything that turns prompts into text."""
-
-    def text(self, prompt: Prompt) -> str:
-        """The prompt as text."""
 
 
 def with_extra_tokens(request: GenerateRequest, extra: int) -> GenerateRequest:
@@ -27,7 +20,7 @@ def with_extra_tokens(request: GenerateRequest, extra: int) -> GenerateRequest:
 def without_thought(
     request: GenerateRequest,
     answer: GenerateResponse | BackendError,
-    encoder: PromptRenderer,
+    encoder: TextEncoder,
     *,
     had_extra_tokens: bool,
 ) -> GenerateResponse | BackendError:

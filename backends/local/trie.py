@@ -279,8 +279,8 @@ def _differs_from_the_row_before(rows: Ints) -> npt.NDArray[np.bool_]:
     return np.logical_or.accumulate(differs, 1)
 
 
-def common_start(a: Sequence[int], b: Sequence[int]) -> int:
-    """Number of leading tokens that are equal."""
+def common_start(a: Sequence[object], b: Sequence[object]) -> int:
+    """Number of leading tokens, or characters, that are equal."""
     n = min(len(a), len(b))
     if a[:n] == b[:n]:
         return n

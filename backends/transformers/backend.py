@@ -24,9 +24,7 @@ from backends.transformers.placement import (
     MaxMemory,
     OptionalQuantization,
     Placement,
-    TensorParallel,
     check_device,
-    describe_places,
     input_device,
     is_offloaded,
     quantiser,
@@ -36,9 +34,7 @@ from backends.transformers.source import ModelSource, text_decoder
 DType = Literal["auto", "float32", "bfloat16", "float16"]
 
 #: Raise it when a change of the computation may change log-probabilities.
-SCORING_VERSION = 4
-#: What is added to it for 16-bit models on a CPU, whose attention alone was changed since.
-SCORING_CHANGES_OF_16_BITS = 1
+SCORING_VERSION = 6
 #: How texts are drawn: the rule of `backends.transformers.draw`. Raise it when the same logits may give another text.
 SAMPLER = "gumbel-max, squares 1"
 #: Tokens of one forward pass, halved when memory runs out. On a CPU, more tokens are not faster.
@@ -80,8 +76,6 @@ class HFBackend(CausalBackend):
     attn_implementation : str, optional
         The attention of transformers that writes texts, and scores models without the tree: ``eager``, ``sdpa``,
         ``flash_attention_2``, ``flash_attention_3`` or ``flex_attention``.
-    tensor_parallel
-        Withdrawn: `VLLMBackend` divides layers over devices.
     threads : int, optional
         CPU threads of a process; default: all cores this process may use, or ``OMP_NUM_THREADS`` if that is fewer.
     enable_thinking : bool, optional
@@ -91,19 +85,6 @@ class HFBackend(CausalBackend):
     """
 
     path_options = {"model": (), "adapter": (), "offload_folder": ()}  # noqa: RUF012
-    engine_fields = frozenset(
-        {
-            "backend",
-            "dtype",
-            "device",
-            "torch",
-            "transformers",
-            "scoring_version",
-            "attention",
-            "quantiser",
-            "sampler",
-        }
-    )
 
     @checked_options
     def __init__(
@@ -124,7 +105,6 @@ class HFBackend(CausalBackend):
         offload_folder: str | Path | None = None,
         quantization: OptionalQuantization = None,
         attn_implementation: Attention | None = None,
-        tensor_parallel: TensorParallel = None,
         threads: OptionalCount = None,
         enable_thinking: bool | None = None,
         reasoning_tokens: OptionalCount = None,
@@ -160,10 +140,6 @@ class HFBackend(CausalBackend):
         self.placement.check(self._device_option, self.source.path, self.source.adapter)
         self.source.check()
 
-    def _scoring_version(self) -> int:
-        is_changed = self.dtype != "float32" and self.device == "cpu"
-        return SCORING_VERSION + (SCORING_CHANGES_OF_16_BITS if is_changed else 0)
-
     def describe_blocking(self) -> Description:
         self._load_tokenizer()
         if self.device.startswith("cuda"):
@@ -181,7 +157,7 @@ class HFBackend(CausalBackend):
             "device": self.device.partition(":")[0],
             "torch": package_version("torch"),
             "transformers": package_version("transformers"),
-            "scoring_version": self._scoring_version(),
+            "scoring_version": SCORING_VERSION,
             "sampler": SAMPLER,
             **self.placement.fingerprint(),
             **quantiser(kind),
@@ -239,17 +215,15 @@ class HFBackend(CausalBackend):
         return self._load_tokenizer(), lambda: None
 
     def _load_model(self) -> LoadedModel:
-        from backends.transformers.generation import HFGeneration
+        from backends.transformers.generation import HFGeneration, end_tokens
         from backends.transformers.memory import within_memory
         from backends.transformers.scoring.scorer import SequenceScorer
-        from backends.transformers.weight_layout import lay_out
 
         encoder = self._load_tokenizer()
         try:
             load = partial(self.source.load, self.dtype, self.device, self.placement)
             model = within_memory(load, self.device)
             device = str(input_device(model))
-            within_memory(partial(lay_out, model), device)
             make_scorer = partial(
                 SequenceScorer,
                 model,
@@ -260,10 +234,10 @@ class HFBackend(CausalBackend):
         except NoRoomError:
             pass  # the error is raised below: raised here, it would keep this one, whose frames hold the weights
         else:
-            engine = HFGeneration(model, self._tokenizer, device=device, render=encoder.render)
+            engine = HFGeneration(model, encoder, device=device, ends=end_tokens(model, self._tokenizer))
             engine.context = scorer.context  # what it found may be less than the config says
             route = f"{scorer.route}: {scorer.route_reason}"
-            return LoadedModel(model, encoder, scorer, TextGenerator(engine), route, describe_places(model))
+            return LoadedModel(model, encoder, scorer, TextGenerator(engine), route)
         raise BackendError(
             "out_of_memory",
             f"the model does not fit in the memory of {self.device}",

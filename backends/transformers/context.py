@@ -19,9 +19,12 @@ def context_length(config: Any) -> tuple[int | None, str]:
     config = config.get_text_config()
     most = _most_places(config)
     lengths = [length for rope in _ropes(config) if _is_longrope(rope) for length in _original_lengths(rope, config)]
-    if not lengths or (most is not None and min(lengths) >= most):
+    reasons = dict.fromkeys(lengths, "LongRoPE changes the results of every text")
+    if (alike := alike_places(config)) is not None:
+        reasons[alike] = "attention counts places along a whole pass"
+    if not reasons or (most is not None and min(reasons) >= most):
         return most, ""
-    return min(lengths), f"{min(lengths)} tokens: beyond them this model's LongRoPE changes the results of every text"
+    return min(reasons), f"{min(reasons)} tokens: beyond them this model's {reasons[min(reasons)]}"
 
 
 def _most_places(config: Any) -> int | None:
@@ -39,7 +42,7 @@ def alike_places(config: Any) -> int | None:
     """How many tokens of a row a model treats alike that counts places along the row of a pass; None: it does not.
 
     Llama 4 scales the queries of its layers without RoPE by their place, in steps of ``floor_scale`` tokens. It counts
-    by itself, whatever ``position_ids`` say: right for one text from its start, wrong for a tree or for padded rows.
+    by itself, whatever ``position_ids`` say: wrong for a tree or for padded rows. A pass may have no more tokens.
     """
     config = config.get_text_config()
     step: int | None = getattr(config, "floor_scale", None)

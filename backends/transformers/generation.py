@@ -23,20 +23,19 @@ from transformers.cache_utils import DummyLayer, DynamicCache, DynamicLayer, Dyn
 
 from backends.base import Prompt
 from backends.errors import BackendError, one_line
+from backends.local.encoder import TextEncoder
 from backends.local.generation import NoRoomError, Tell, Text, no_distribution, text_too_large
-from backends.transformers.context import alike_places, context_length, vocabulary_size
+from backends.transformers.context import context_length, vocabulary_size
 from backends.transformers.draw import KeyedDraw
 from backends.transformers.memory import is_out_of_memory, within_memory
-from backends.transformers.precision import ROUNDING_OF_16_BITS, computes_in_float32
 
 #: Texts of any lengths; of equally long prompts; one at a time and without a cache.
 Way = Literal["together", "equal", "alone"]
 
 MOST_ROWS_ON_CPU = 64  # on two cores more rows are no faster
 MANY_TEXTS = 200  # on CUDA, reports then name the faster engine
+ROUNDING_OF_16_BITS = 0.25  # nats by which a step of a correct model may move if it does not compute in float32
 TRIAL_PROMPTS, TRIAL_STEPS = (9, 4), 3  # prompt tokens of the trial's sequences, and the steps that follow
-UNREADABLE = "\ufffd"  # stands for bytes that are no character
-CONTEXT_TOKENS = 4  # prompt tokens decoded together with a text, so that its leading space is kept
 
 
 class HFGeneration:
@@ -44,21 +43,20 @@ class HFGeneration:
 
     Parameters
     ----------
-    model, tokenizer
-        A causal language model in eval mode, and its tokenizer.
+    model
+        A causal language model in eval mode.
+    encoder : TextEncoder
     device : str
         Where ``model`` takes its input.
-    render : callable
-        The tokens of a prompt.
+    ends : set of int
+        Tokens that end a text.
     """
 
-    def __init__(self, model: Any, tokenizer: Any, *, device: str, render: Callable[[Prompt], list[int]]) -> None:
-        self._model, self._tokenizer, self._render = model, tokenizer, render
+    def __init__(self, model: Any, encoder: TextEncoder, *, device: str, ends: frozenset[int]) -> None:
+        self._model, self._encoder, self._ends = model, encoder, ends
         self._device = torch.device(device)
         self.context, _ = context_length(model.config)
         self.vocabulary = vocabulary_size(model)
-        self._ends = _end_tokens(model, tokenizer)
-        self._alike = alike_places(model.config)
         self._takes_mask = "attention_mask" in inspect.signature(type(model).forward).parameters
         self._way: Way = "together"
         self._copies = True  # whether its cache's rows can be copied, as far as is known
@@ -69,7 +67,7 @@ class HFGeneration:
 
     def render(self, prompt: Prompt) -> list[int]:
         """Tokens of a prompt."""
-        return self._render(prompt)
+        return self._encoder.render(prompt)
 
     def groups(self, texts: list[Text], most: int) -> Iterator[list[Text]]:
         """Texts of the same sampling options, of lengths that are near to each other, as many as memory has room for.
@@ -94,8 +92,7 @@ class HFGeneration:
         rows = texts
         while rows and not is_stopped():
             draw = KeyedDraw(rows[0].request.sampling, [text.key for text in rows], width, self._device)
-            decoders = [_TokenizerDecoder(self._tokenizer, text.prompt, text.request.sampling.stop) for text in rows]
-            batch = _Batch(rows, decoders, draw, self._ends, tell, is_stopped)
+            batch = _Batch(rows, self._encoder, draw, self._ends, tell, is_stopped)
             lines = [[*text.prompt, *text.drawn] for text in rows]
             steps = max(text.request.sampling.max_tokens - len(text.drawn) for text in rows)
             with torch.inference_mode():
@@ -120,8 +117,7 @@ class HFGeneration:
         options = (sampling.temperature, sampling.top_p, sampling.top_k, sampling.repetition_penalty)
         # The penalty of transformers counts padding as said.
         is_padded = self._way == "together" and sampling.repetition_penalty == 1
-        is_far = self._alike is not None and text.most_tokens > self._alike
-        return (*options, 0 if is_padded and not is_far else len(text.prompt))
+        return (*options, 0 if is_padded else len(text.prompt))
 
     def _room(self, tokens: int, most: int) -> int:
         """How many texts of so many tokens have room: their keys and values take half of the free memory at most."""
@@ -202,7 +198,7 @@ class HFGeneration:
         most = min(self._model.config.get_text_config().vocab_size, 1000)
         lengths = TRIAL_PROMPTS if way == "together" else TRIAL_PROMPTS[:1] * 2
         lines = [random.integers(3, most, n + TRIAL_STEPS).tolist() for n in lengths]
-        is_precise = computes_in_float32(self._model)
+        is_precise = _computes_in_float32(self._model)
         moved = 0.0
         forced = _Forced([line[-TRIAL_STEPS:] for line in lines])
         with torch.inference_mode():
@@ -251,38 +247,31 @@ class _Batch(StoppingCriteria):  # type: ignore[misc]
     def __init__(
         self,
         texts: Sequence[Text],
-        decoders: Sequence[_TokenizerDecoder],
+        encoder: TextEncoder,
         draw: KeyedDraw,
         ends: frozenset[int],
         tell: Tell,
         is_stopped: Callable[[], bool],
     ) -> None:
-        self.texts, self._decoders, self._draw = texts, decoders, draw
+        self.texts, self._encoder, self._draw = texts, encoder, draw
         self._ends, self._tell, self._is_stopped = ends, tell, is_stopped
         self._least = len(texts) // 2
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
         peaks = self._draw.peaks.double()
         newest: list[list[float]] = torch.stack([input_ids[:, -1].double(), peaks]).T.tolist()  # one transfer for both
-        for text, decoder, (token, peak) in zip(self.texts, self._decoders, newest, strict=True):
+        for text, (token, peak) in zip(self.texts, newest, strict=True):
             if text.answer is None:
-                self._advance(text, decoder, int(token), peak)
+                self._advance(text, int(token), peak)
         running = sum(text.answer is None for text in self.texts)
         ends_all = running <= self._least or self._is_stopped()
         return torch.tensor([ends_all or text.answer is not None for text in self.texts], device=input_ids.device)
 
-    def _advance(self, text: Text, decoder: _TokenizerDecoder, token: int, peak: float) -> None:
-        """Take a text's next token, and finish the text if this ends it."""
+    def _advance(self, text: Text, token: int, peak: float) -> None:
         if not np.isfinite(peak):
             text.answer = no_distribution(peak)
-        elif token in self._ends:
-            text.finish(decoder.text(text.drawn), "stop")
         else:
-            text.drawn.append(token)
-            if decoder.has_stopped(text.drawn):
-                text.finish(decoder.text(text.drawn), "stop")
-            elif len(text.drawn) == text.request.sampling.max_tokens:
-                text.finish(decoder.text(text.drawn), "length")
+            text.take(token, self._encoder.visible(token), ends=token in self._ends)
         if text.answer is not None:
             self._tell(text)
 
@@ -299,51 +288,6 @@ class _Forced(LogitsProcessor):  # type: ignore[misc]
         return torch.zeros_like(scores).scatter_(1, chosen.unsqueeze(1), 1.0)
 
 
-class _TokenizerDecoder:
-    """The text of a growing sequence of tokens, cut at the first stop string.
-
-    Some tokenizers drop a leading space when they decode: a few prompt tokens are decoded in front, and cut
-    off again. Where the prompt has no text, those of a letter are.
-    """
-
-    def __init__(self, tokenizer: Any, prompt: Sequence[int], stop: tuple[str, ...]) -> None:
-        self._tokenizer, self._stop = tokenizer, stop
-        self._before = self._end_of(prompt)
-        self._head = self._decode(self._before)
-
-    def _end_of(self, prompt: Sequence[int]) -> list[int]:
-        """The prompt's last tokens, from a whole character on: decoders give up all bytes beside a part of one."""
-        for more in range(4):
-            before = list(prompt[-CONTEXT_TOKENS - more :])
-            if not (text := self._decode(before)).startswith(UNREADABLE):
-                return before if text else self._letter()
-        return list(prompt[-CONTEXT_TOKENS:])
-
-    def _letter(self) -> list[int]:
-        encode = getattr(self._tokenizer, "encode", None)
-        return [] if encode is None else list(encode("a", add_special_tokens=False))
-
-    def has_stopped(self, tokens: Sequence[int]) -> bool:
-        """Whether the text of these tokens holds a stop string."""
-        return bool(self._stop) and self._cut(self._whole(tokens)) is not None
-
-    def text(self, tokens: Sequence[int]) -> str:
-        """The text of these tokens, up to the first stop string."""
-        whole = self._whole(tokens)
-        cut = self._cut(whole)
-        return whole if cut is None else whole[:cut]
-
-    def _cut(self, text: str) -> int | None:
-        return min((at for stop in self._stop if (at := text.find(stop)) >= 0), default=None)
-
-    def _whole(self, tokens: Sequence[int]) -> str:
-        whole = self._decode([*self._before, *tokens])
-        return whole[len(self._head) :] if self._head and whole.startswith(self._head) else self._decode(list(tokens))
-
-    def _decode(self, tokens: list[int]) -> str:
-        return str(self._tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False))
-
-
 def _order(text: Text) -> tuple[Any, ...]:
     """Texts that are written together lie together, and among them those that end at the same time."""
     sampling = text.request.sampling
@@ -351,10 +295,19 @@ def _order(text: Text) -> tuple[Any, ...]:
     return (*options, len(text.prompt), sampling.max_tokens, text.index)
 
 
-def _end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
+def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
     """Tokens that end a text, from the model's configs and the tokenizer."""
     found: set[int] = set()
     for source in (getattr(model, "generation_config", None), model.config, tokenizer):
         value = getattr(source, "eos_token_id", None)
         found.update([value] if isinstance(value, int) else value or ())
     return frozenset(found)
+
+
+def _computes_in_float32(model: Any) -> bool:
+    """Whether nothing in the model rounds more than float32 does.
+
+    Quantised weights are multiplied in 16 bits or fewer, although such a model's dtype may be float32.
+    """
+    is_quantised = getattr(model.config, "quantization_config", None) is not None
+    return not is_quantised and all(weight.dtype in (torch.float32, torch.float64) for weight in model.parameters())

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from backends.errors import ConfigError
-from backends.transformers.gguf_reading import gguf_read_once
+from backends.transformers.loading import gguf_read_once
 
 Field = Callable[[str], Any]
 """A field of the file's architecture, by its name; None if the file has none."""

@@ -1,35 +1,29 @@
-"""The seam to the libraries that load models: what they raise becomes a `ConfigError`, its cause in one line."""
+"""The seam to the libraries that load models: what they raise becomes a `ConfigError`, its cause in one line.
+
+Which commit of a hub's repository is meant is found once, so that what is described is what is loaded.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import sys
 import threading
+import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from backends.errors import AuditError, ConfigError, one_line
 
-#: Errors of huggingface_hub and httpx, often the cause of another error → what is wrong, and what to do.
-_HUB = {
-    "GatedRepoError": ("the hub asks for permission", "Accept the model's terms on its page, and set HF_TOKEN"),
-    "RepositoryNotFoundError": ("the hub has no such model, or it is private", "Check the name, or set HF_TOKEN"),
-    "RevisionNotFoundError": ("the hub has no such revision of it", "Give a branch, tag or commit that it has"),
-    "RemoteEntryNotFoundError": ("the hub's repository lacks a file that is needed", "Give a model of transformers"),
-    "HFValidationError": ("neither a folder nor a hub id", "Give a path that exists, or owner/name"),
-    "LocalEntryNotFoundError": (
-        "not stored on this machine, and the hub cannot be reached",
-        "Run `hf download` where there is a network and copy its cache, or give a folder",
-    ),
-    "TransportError": (
-        "no such folder, and the hub cannot be reached",
-        "Give a folder; or run `hf download` where there is a network, copy its cache and set HF_HUB_OFFLINE=1; or set "
-        "HF_ENDPOINT to a mirror",
-    ),
-}
-_LIBRARIES = ("huggingface_hub", "httpx")
-
+_MODEL_FILE = "config.json"
+#: Errors of huggingface_hub and httpx where there is no network.
+_UNREACHABLE = ("LocalEntryNotFoundError", "TransportError")
 #: While loading a model, transformers changes torch's default dtype for the whole process and then restores it. Two
 #: loads at once, for two devices, could leave the wrong one in place.
-one_load = threading.Lock()
+_one_load = threading.Lock()
+_one_gguf = threading.RLock()
 
 
 @contextlib.contextmanager
@@ -52,22 +46,127 @@ def loading(field: str, value: str, what: str, hint: str, *, instead: str = "") 
 
         if is_out_of_memory(error):
             raise
-        problem, hint = _known(error) or (f"{what} cannot be loaded ({one_line(error)})", hint)
+        problem = f"{what} cannot be loaded ({one_line(error)})"
+        if "trust_remote_code=True" in str(error):
+            hint = "Set trust_remote_code if you trust the code that comes with it"
+        elif _is_unreachable(error):
+            problem = f"it is not on this machine, and the hub cannot be reached ({one_line(error)[:150]})"
+            hint = (
+                "Give a folder; or run `hf download` where there is a network, copy its cache and set "
+                "HF_HUB_OFFLINE=1; or set HF_ENDPOINT to a mirror"
+            )
         raise ConfigError(field, value, problem, ", or ".join(filter(None, (hint, instead)))) from None
 
 
-def _known(error: BaseException | None) -> tuple[str, str] | None:
-    """What is known of an error or of its causes."""
-    if isinstance(error, ImportError):
-        return f"a package is missing ({one_line(error)})", "Install what this names"
-    if "trust_remote_code=True" in str(error):
-        return "it needs code that comes with it, which is not run", "Set trust_remote_code if you trust that code"
+def _is_unreachable(error: BaseException | None) -> bool:
+    """Whether an error, or one that it came of, is that of a missing network."""
     seen: list[BaseException] = []
     while error is not None and error not in seen:
+        if any(kind.__name__ in _UNREACHABLE for kind in type(error).__mro__):
+            return True
         seen.append(error)
-        for kind in type(error).__mro__:
-            if kind.__name__ in _HUB and kind.__module__.startswith(_LIBRARIES):
-                problem, hint = _HUB[kind.__name__]
-                return f"{problem} ({one_line(error)[:150]})", hint
         error = error.__cause__ or error.__context__
-    return None
+    return False
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Within this block transformers and PEFT write errors alone, and a bar on a terminal; one block at a time.
+
+    They print a report of weights that fit no place, and warnings with a line of their source. What of it matters here
+    ends as one error, or as one line of the report.
+    """
+    from transformers.utils import logging
+
+    with _one_load, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        level, has_bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+        logging.set_verbosity(max(level, logging.ERROR))
+        if sys.stderr is None or not sys.stderr.isatty():
+            logging.disable_progress_bar()
+        try:
+            yield
+        finally:
+            logging.set_verbosity(level)
+            if has_bar:
+                logging.enable_progress_bar()
+
+
+@contextlib.contextmanager
+def gguf_read_once() -> Iterator[None]:
+    """Within this block transformers parses a GGUF file once, not for its config and again for its weights.
+
+    Nor does it make its table of tensors' names for every module: 262,144 tokens took half a minute.
+    """
+    import gguf
+
+    with _one_gguf:
+        reader, table = gguf.GGUFReader, gguf.get_tensor_name_map
+        gguf.GGUFReader = functools.cache(reader)  # for as long as this lasts: it holds the parsed fields
+        gguf.get_tensor_name_map = functools.cache(table)
+        try:
+            yield
+        finally:
+            gguf.GGUFReader, gguf.get_tensor_name_map = reader, table
+
+
+@dataclass(frozen=True, slots=True)
+class HubCommit:
+    """A commit of a repository; ``offline``: its files come from the cache alone.
+
+    ``statement`` is what a reader of the figures is told; empty where nothing is out of the ordinary.
+    """
+
+    commit: str
+    offline: bool = False
+    statement: str = ""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Arguments for ``from_pretrained`` and ``hf_hub_download``."""
+        return {"revision": self.commit, "local_files_only": True} if self.offline else {"revision": self.commit}
+
+
+def find_commit(
+    field: str, repo: str, revision: str | None, *, file: str = _MODEL_FILE, instead: str = ""
+) -> HubCommit:
+    """The commit that a revision of a repository is at now; without a hub, the one in the cache.
+
+    The hub is asked once: huggingface_hub would ask it anew for each file, for over a minute where there is no network.
+    Raises `ConfigError` where it is neither at the hub nor in the cache; ``instead`` is what needs no hub.
+    """
+    from huggingface_hub import constants, get_hf_file_metadata, hf_hub_download, hf_hub_url
+
+    with loading(field, repo, f"its {file}", "Check the name, and HF_TOKEN", instead=instead):
+        cached = _cached(repo, revision, file)
+        if constants.is_offline_mode():
+            found = cached or Path(hf_hub_download(repo, file, revision=revision, local_files_only=True))
+            return HubCommit(found.parent.name, offline=True)
+        try:
+            get_hf_file_metadata(hf_hub_url(repo, file, revision=revision), timeout=constants.HF_HUB_ETAG_TIMEOUT)
+        except Exception as error:  # no hub, or one that refuses: what was fetched is still the same
+            if cached is None:
+                raise
+            said = f"the hub gives no commit ({one_line(error)[:150]})"
+            statement = f"{said}: its files are those in the cache, revision {cached.parent.name[:12]}"
+            return HubCommit(cached.parent.name, offline=True, statement=statement)
+        # Kept in the cache under the revision's name: later commands need no hub.
+        return HubCommit(Path(hf_hub_download(repo, file, revision=revision)).parent.name)
+
+
+def snapshot_of(repo: str, commit: str) -> Path | None:
+    """The folder that holds a commit's files in the cache."""
+    found = _cached(repo, commit, _MODEL_FILE)
+    return None if found is None else found.parent
+
+
+def options_of_weights(options: dict[str, Any]) -> dict[str, Any]:
+    """The arguments for a model's ``from_pretrained``, which looks for an adapter beside it, at the hub if not told."""
+    return {**options, "adapter_kwargs": {"local_files_only": True}} if options.get("local_files_only") else options
+
+
+def _cached(repo: str, revision: str | None, file: str) -> Path | None:
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(repo, file, revision=revision)
+    return Path(found) if isinstance(found, str) else None

@@ -12,7 +12,6 @@ from backends.local.generation import NoRoomError
 
 T = TypeVar("T")
 
-PASSES_BEFORE_GROWTH = 8  # successful smaller passes before a larger one is tried: each failure costs a pass
 LOGIT_BYTES = 256 << 20  # of one pack's logits, at 4 bytes each, where free memory is not known
 MOST_LOGIT_BYTES = 4 << 30  # on a GPU: enough for each token of a pass to have its logits
 _MESSAGES = (
@@ -72,7 +71,7 @@ def within_memory(work: Callable[[], T], device: str) -> T:
 
 
 class PassSize:
-    """How large a forward pass may be: halved when memory runs out, and grown back after passes that fitted.
+    """How large a forward pass may be: halved when memory runs out, and twice as large again for the next batch.
 
     Parameters
     ----------
@@ -88,7 +87,7 @@ class PassSize:
 
     def __init__(self, tokens: int, rows: int, device: str) -> None:
         self.most_tokens, self.most_rows, self._device = tokens, rows, device
-        self.halvings = self._halvings_that_worked = self._passes = 0
+        self.halvings = self._halvings_that_worked = 0
 
     @property
     def tokens(self) -> int:
@@ -100,23 +99,14 @@ class PassSize:
         """Maximum rows of logits of the next pass."""
         return max(1, self.most_rows >> self.halvings)
 
-    def run(self, work: Callable[[], T]) -> T:
-        """Run one forward pass and return its result. After some successful passes, the next may be twice as large.
+    def grow(self) -> None:
+        """What did not fit in the batch before may fit now."""
+        self.halvings = max(0, self.halvings - 1)
 
-        Raises
-        ------
-        NoRoomError
-            When memory runs out.
-        """
-        try:
-            result = within_memory(work, self._device)
-        except NoRoomError:
-            self._passes = 0
-            raise
+    def run(self, work: Callable[[], T]) -> T:
+        """Run one forward pass and return its result. Raises `NoRoomError` when memory runs out."""
+        result = within_memory(work, self._device)
         self._halvings_that_worked = self.halvings
-        self._passes += 1
-        if self.halvings and self._passes >= PASSES_BEFORE_GROWTH:
-            self.halvings, self._passes = self.halvings - 1, 0
         return result
 
     def shrink(self, *, tokens: int | None = None, rows: int | None = None) -> None:

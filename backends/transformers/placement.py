@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field
-
 from backends.base import Scalar
 from backends.errors import ConfigError
 from backends.local.backend import need_package
@@ -39,15 +37,6 @@ DeviceMap = Annotated[
 MaxMemory = Annotated[
     dict[int | str, int | str] | None,
     OnError("not a table of memory", 'Give one such as {"0": "20GiB", "cpu": "64GiB"}'),
-]
-#: A division of layers that is vLLM's work.
-TensorParallel = Annotated[
-    None,
-    Field(),
-    OnError(
-        "HFBackend does not divide layers over devices",
-        'Give VLLMBackend(model, engine={"tensor_parallel_size": 2}), or device_map="auto" here',
-    ),
 ]
 
 #: The package that a way of quantising needs, and the module by which it is found. The extra has the way's name.
@@ -86,7 +75,7 @@ class Placement:
         package, module = PACKAGES[self.quantization.partition("-")[0]]
         need_package("quantization", module, self.quantization.partition("-")[0], package, given=self.quantization)
         if adapter is not None:
-            problem = "merged into quantised weights it would be rounded with them"
+            problem = "beside weights that are quantised here it was not compared with PEFT's numbers"
             raise ConfigError("adapter", adapter, problem, "Save the model with the adapter merged, and quantise that")
         if path.is_file():
             problem = "a GGUF file is quantised already"
@@ -156,12 +145,6 @@ def input_device(model: Any) -> Any:
 
     places = getattr(model, "hf_device_map", None)
     return torch.device(_first(places)) if places else model.device
-
-
-def describe_places(model: Any) -> str:
-    """How many parts of a loaded model are where; empty if it is not spread."""
-    places = [_device_name(place) for place in (getattr(model, "hf_device_map", None) or {}).values()]
-    return ", ".join(f"{places.count(place)} parts on {place}" for place in dict.fromkeys(places))
 
 
 def is_offloaded(model: Any) -> bool:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from backends.errors import ConfigError
-from backends.local.backend import check_named, check_path, need_package
+from backends.local.backend import check_named, need_package
 from backends.local.fingerprint import SMALL_FILES, choosing_indexes, file_sha256, files_sha256, folder_weights
 from backends.local.gguf_header import (
     check_causal,
@@ -29,17 +29,18 @@ from backends.local.gguf_header import (
     read_gguf_header,
     read_gguf_tensors,
 )
-from backends.local.hints import has_tokenizer, model_within, of_id
 from backends.transformers.gguf_fields import check_fields, check_tensors
-from backends.transformers.gguf_reading import gguf_read_once
-from backends.transformers.hub import HubCommit, find_commit, options_of_weights, snapshot_of
-from backends.transformers.loading import loading, one_load
-from backends.transformers.placement import Placement, is_offloaded
-from backends.transformers.quiet import quiet
-from backends.transformers.weights_fit import ENCODERS, is_encoder, misfit_of_weights, some
-
-#: Raised when other weights come of merging an adapter; part of its identity.
-MERGING = 2
+from backends.transformers.loading import (
+    HubCommit,
+    find_commit,
+    gguf_read_once,
+    loading,
+    options_of_weights,
+    quiet,
+    snapshot_of,
+)
+from backends.transformers.placement import Placement, input_device, is_offloaded
+from backends.transformers.weights_fit import ENCODERS, has_tokenizer, is_encoder, misfit_of_weights, some
 
 _BY_ITSELF = Placement()
 _CONFIG_FILE, _ADAPTER_FILE = "config.json", "adapter_config.json"
@@ -76,13 +77,11 @@ class ModelSource:
     def check(self) -> None:
         """Raise `ConfigError` for every mistake that can be found without loading anything."""
         check_named("model", self.model, "Give a folder, a GGUF file or a hub id")
-        check_path("model", self.path)
         self._check_model()
         if self.adapter is None:
             return
         need_package("adapter", "peft", "hf", given=self.adapter)
         check_named("adapter", self.adapter, "Leave it out, or give a PEFT adapter's folder or hub id")
-        check_path("adapter", self._adapter_path)
         is_path = _looks_like_path(self.adapter) or self._adapter_path.exists()
         if is_path and not (self._adapter_path / _ADAPTER_FILE).is_file():
             hint = "Give a PEFT adapter's folder; a whole model is given as model"
@@ -92,8 +91,7 @@ class ModelSource:
         path = self.path
         if not path.exists():
             if _looks_like_path(self.model):
-                hint = of_id(self.model) or "Give a path that exists, or a hub id"
-                raise self._error("no such file or folder", hint)
+                raise self._error("no such file or folder", "Give a path that exists, or a hub id")
         elif self.revision is not None:
             raise ConfigError("revision", self.revision, "a local model has no revisions", "Leave it out")
         elif path.is_dir():
@@ -102,20 +100,16 @@ class ModelSource:
             self._check_file(path)
 
     def _check_folder(self, path: Path) -> None:
-        has_adapter = (path / _ADAPTER_FILE).is_file()
         if not (path / _CONFIG_FILE).is_file():
-            if has_adapter:
-                raise self._error("an adapter, not a model", f"Give the model it belongs to, and adapter={str(path)!r}")
-            raise self._error(f"a folder without {_CONFIG_FILE}", model_within(path))
-        self._check_no_adapter(has_adapter)
+            raise self._error(f"a folder without {_CONFIG_FILE}", "Give a transformers model's folder")
+        self._check_no_adapter((path / _ADAPTER_FILE).is_file())
         if not has_tokenizer(path):  # transformers would make an empty one
             hint = "Copy tokenizer.json and tokenizer_config.json from the model that it was made of"
             raise self._error("a folder without a tokenizer", hint)
 
     def _check_file(self, path: Path) -> None:
         if not is_gguf(path):
-            folder = f"Give its folder: {str(path.parent)!r}" if (path.parent / _CONFIG_FILE).is_file() else ""
-            raise self._error("not a GGUF file", folder or "Give a folder, a GGUF file or a hub id")
+            raise self._error("not a GGUF file", "Give a folder, a GGUF file or a hub id")
         for module in ("gguf", "accelerate"):
             need_package("model", module, "hf", given=self.model)
         header = read_gguf_header(path)
@@ -163,8 +157,8 @@ class ModelSource:
             return None
         path = self._adapter_path
         if path.is_dir():
-            return f"{files_sha256([*folder_weights(path), path / 'adapter_config.json'])} merged {MERGING}"
-        return f"{self.adapter}@{self._adapter_commit().commit} merged {MERGING}"
+            return files_sha256([*folder_weights(path), path / _ADAPTER_FILE])
+        return f"{self.adapter}@{self._adapter_commit().commit}"
 
     def statements(self) -> tuple[str, ...]:
         """What a reader of the figures is told of where the files come from; call it once they are identified."""
@@ -269,7 +263,7 @@ class ModelSource:
         is_gguf = "gguf_file" in options
         loader, placed = self._loader(getattr(torch, dtype), device, placement)
         once = gguf_read_once() if is_gguf else contextlib.nullcontext()
-        with one_load, self._loading("the model"), quiet(watched=True), once:
+        with self._loading("the model"), quiet(), once:
             model, found = loader.from_pretrained(
                 source,
                 dtype=getattr(torch, dtype),
@@ -329,30 +323,35 @@ class ModelSource:
         return str(Path(hf_hub_download(name, _ADAPTER_FILE, **options)).parent)
 
     def _with_adapter(self, model: Any) -> Any:
-        """The model with the adapter merged into its weights."""
+        """The model with the adapter beside its weights, as PEFT puts it."""
+        import torch
         from peft import PeftModel
 
-        from backends.transformers.merged_adapter import MergeError, merged
-
-        hint = "Give an adapter of this model, saved by PEFT, that can be merged; or a server that applies it"
+        hint = "Give an adapter of this model that PEFT puts into its layers; or the model saved with it merged"
         if is_offloaded(model):
             problem = "PEFT leaves it out of parts on the disk, or on the CPU beside another device"
-            hint = "Save the model with the adapter merged, and spread that"
-            raise ConfigError("adapter", self.adapter, problem, hint)
+            raise ConfigError("adapter", self.adapter, problem, "Save the model with the adapter merged")
         source = str(self._adapter_path)
-        with one_load, loading("adapter", str(self.adapter), "the adapter", hint), quiet():
+        with loading("adapter", str(self.adapter), "the adapter", hint), quiet(), torch.inference_mode():
             if not self._adapter_path.exists():
                 source = self._fetched_adapter()
-            adapted = PeftModel.from_pretrained(model, source)
+            adapted = PeftModel.from_pretrained(model, source).eval()
             # Loaded a second time: only this reports weights that match nothing and would have no effect.
             found = adapted.load_adapter(source, "default")
             if unused := sorted({*found.missing_keys, *found.unexpected_keys}):
                 problem = f"its weights do not match its config for this model ({some(unused)})"
                 raise ConfigError("adapter", self.adapter, problem, hint)
-            try:
-                return merged(adapted)
-            except MergeError as error:
-                raise ConfigError("adapter", self.adapter, str(error), hint) from None
+            # Some kinds act outside of the layers, before them or on some texts alone: the layers would answer without.
+            inside = adapted.get_base_model()
+            ids = torch.arange(3, 15, device=input_device(model))[None]
+            theirs, ours = (one(input_ids=ids, use_cache=False).logits for one in (adapted, inside))
+            is_partial = getattr(adapted.active_peft_config, "alora_invocation_tokens", None)
+            if is_partial or not torch.allclose(theirs, ours, equal_nan=True):
+                raise ConfigError("adapter", self.adapter, "it acts outside of the model's layers", hint)
+            for layer in inside.modules():
+                if type(layer) is torch.nn.Linear:  # PEFT takes the sizes of an embedding that is tied to it
+                    layer.out_features, layer.in_features = layer.weight.shape
+            return inside
 
 
 def model_class(config: Any) -> Any:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby
 from typing import Any
@@ -11,7 +13,18 @@ from typing import Any
 from backends.errors import BackendError, one_line
 from backends.local.boundary import Vocabulary
 from backends.local.encoder import TextEncoder
-from backends.transformers.cuts import ANCHOR, CUT, cuts_at_words
+from backends.local.trie import common_start
+
+#: The end of the longest match is where a text is cut: the last place of this kind.
+CUT = re.compile(r".*[A-Za-z](?= [A-Za-z])", re.DOTALL)
+#: What ends of texts are encoded behind: the shortest text that may stand before a cut.
+ANCHOR = "a"
+#: Characters of a start that is worth a cut.
+LONG_START = 100
+
+#: The steps before BPE that read a text by classes of characters or by expressions over words.
+_STEPS = {"NFC", "Replace", "Prepend", "ByteLevel", "Metaspace", "Split", "Digits"}
+_ACROSS = re.compile("[A-Za-z][ Ġ▁]")
 
 
 class HFTextEncoder(TextEncoder):
@@ -73,7 +86,7 @@ class HFTextEncoder(TextEncoder):
 
     def encode(self, texts: Sequence[str], *, chat: bool) -> list[list[int]]:
         """Tokens of each text, with the tokenizer's BOS in front once, whether or not a chat template writes it."""
-        found = self._own_tokens(texts)
+        found = self._tokens_of_alike(texts)
         for text, ids in zip(texts, found, strict=True):
             self.refuse_unknown(text, ids)
         if self._front:
@@ -91,6 +104,18 @@ class HFTextEncoder(TextEncoder):
         if any(ids[: len(before)] != before for ids in found):
             raise BackendError("internal", f"the tokens of a text's end change those of {ANCHOR!r} before it")
         return [ids[len(before) :] for ids in found]
+
+    def _tokens_of_alike(self, texts: Sequence[str]) -> list[list[int]]:
+        """Tokens of each text as `_own_tokens` gives them, those of a long start that all share found once."""
+        first, last = min(texts, default=""), max(texts, default="")
+        start = first[: common_start(first, last)]
+        if len(texts) > 2 and (cut := self.cut(start)) > LONG_START:
+            whole, head = self._own_tokens([texts[0], start[:cut]])
+            with contextlib.suppress(BackendError):
+                found = [head + end for end in self.encode_endings([text[cut:] for text in texts])]
+                if found[0] == whole:
+                    return found
+        return self._own_tokens(texts)
 
     def _own_tokens(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokens of each text, without those that are put in front or behind."""
@@ -132,6 +157,10 @@ class HFTextEncoder(TextEncoder):
         size = max(self._rust.get_vocab(with_added_tokens=True).values()) + 1
         return Vocabulary([self.piece(i) for i in range(size)], self._control)
 
+    def visible(self, token: int) -> bytes:
+        """As in `TextEncoder`."""
+        return b"" if token in self._control else self.piece(token)
+
     def _read_piece(self, token: int) -> bytes:
         if token in self._added:
             return str(self._added[token]).encode()
@@ -170,3 +199,37 @@ def _byte_level_table() -> dict[str, int]:
     shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     hidden = [b for b in range(256) if b not in shown]
     return {chr(b): b for b in shown} | {chr(0x100 + i): b for i, b in enumerate(hidden)}
+
+
+def cuts_at_words(state: Mapping[str, Any]) -> bool:
+    """Whether a tokenizer, given its file, allows texts to be cut at `CUT`, before a space between two ASCII letters.
+
+    "… the nurse| said" has the tokens of "… the nurse", and then those that " said" has behind any text that ends in
+    such a letter: BPE makes nothing but tokens of its vocabulary, so where none of them holds a letter and then a
+    space, it merges nothing across the cut. That no step before it looks across is tried by `backends.local.plans` with
+    each new end, and here with each shared start, on whole texts.
+    """
+    model = state["model"]
+    odd = ("dropout", "continuing_subword_prefix", "end_of_word_suffix")
+    if model["type"] != "BPE" or any(model.get(name) for name in odd):
+        return False
+    steps = [*_steps(state.get("normalizer")), *_steps(state.get("pre_tokenizer"))]
+    if any(step["type"] not in _STEPS for step in steps):
+        return False
+    if any(
+        step["type"] == "Replace" and (step["pattern"], step["content"]) != ({"String": " "}, "▁") for step in steps
+    ):
+        return False
+    added = state.get("added_tokens") or ()
+    if any(token["single_word"] or token["content"][-1:].isalpha() for token in added):
+        return False
+    return not any(map(_ACROSS.search, [*model["vocab"], *(token["content"] for token in added)]))
+
+
+def _steps(part: Mapping[str, Any] | None) -> Iterator[Mapping[str, Any]]:
+    """The steps of a part of the file, which may be none, one, or a sequence."""
+    if part is not None and part["type"] == "Sequence":
+        for one in part.get("normalizers") or part.get("pretokenizers") or ():
+            yield from _steps(one)
+    elif part is not None:
+        yield part

@@ -21,6 +21,8 @@ ENCODERS = frozenset(
 _SCALE = re.compile(
     r"\.SCB$|(\.|^)(scales|qzeros)$|(weight|proj|experts?\.w\d)[._](scale|scales|scale_inv|scale_2|zero_point|absmax|quant_map)$"
 )
+#: Files of which any may hold a tokenizer.
+_TOKENIZERS = ("*token*", "vocab*", "merges*", "spiece*", "*.model", "*tekken*")
 _WHOLE_NUMBERS = frozenset({"I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64"})
 _UNSCALED = (
     "Give it as it was released, or unquantised; the scheme of hf_quant_config.json alone (NVIDIA ModelOpt) is "
@@ -28,6 +30,11 @@ _UNSCALED = (
 )
 _WHOLE = "Give a whole causal language model, its output head included"
 _OF_ONE = "Give the config.json and the weights of one model"
+
+
+def has_tokenizer(folder: Path) -> bool:
+    """Whether a folder has any file that may hold a tokenizer: without one transformers would make an empty one."""
+    return any(True for pattern in _TOKENIZERS for _ in folder.glob(pattern))
 
 
 def is_encoder(config: Any) -> bool:

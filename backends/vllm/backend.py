@@ -25,21 +25,9 @@ DType = Literal["auto", "float32", "bfloat16", "float16"]
 
 #: Raise it when a change of the computation may change log-probabilities.
 SCORING_VERSION = 1
-#: What has an option of its own here, or decides whether the numbers are what they should be.
-_OWN = {
-    "model": "model",
-    "dtype": "dtype",
-    "revision": "revision",
-    "trust_remote_code": "trust_remote_code",
-    "max_model_len": "context",
-    "quantization": "quantization",
-    "tokenizer": None,
-    "runner": None,
-    "convert": None,
-    "logprobs_mode": None,
-    "max_logprobs": None,
-    "seed": None,
-}
+#: What has an option of its own here (`context` is max_model_len), or decides whether the numbers are right.
+_OWN = {"model", "dtype", "revision", "trust_remote_code", "max_model_len", "quantization", "tokenizer", "seed"}
+_OWN |= {"runner", "convert", "logprobs_mode", "max_logprobs"}
 #: Options of vLLM's that only say how much it may hold at a time.
 _OF_MEMORY = {"gpu_memory_utilization", "kv_cache_memory_bytes", "swap_space", "cpu_offload_gb"}
 
@@ -70,21 +58,6 @@ class VLLMBackend(CausalBackend):
     reasoning_tokens : int, optional
         Extra tokens for reasoning, added to each text's limit if thinking is enabled. Default: 4096.
     """
-
-    engine_fields = frozenset(
-        {
-            "backend",
-            "dtype",
-            "device",
-            "engine",
-            "context",
-            "torch",
-            "transformers",
-            "vllm",
-            "scoring_version",
-            "sampler",
-        }
-    )
 
     @checked_options
     def __init__(
@@ -125,7 +98,9 @@ class VLLMBackend(CausalBackend):
             need_package("model", module, "vllm", given=self.source.model)
         for name, value in self.engine.items():
             if name in _OWN:
-                hint = f"Give it as {_OWN[name]}" if _OWN[name] else "Leave it out"
+                hint = (
+                    "Leave it out; dtype, revision, trust_remote_code, context and quantization are options beside it"
+                )
                 raise ConfigError(f"engine.{name}", value, "set by this backend", hint)
         if self.source.path.is_file():
             raise ConfigError(
@@ -192,7 +167,7 @@ class VLLMBackend(CausalBackend):
         from backends.vllm.engine import VLLMEngine
         from backends.vllm.scoring import PACK_TOKENS, NextTokenScorer
         from backends.vllm.texts import VLLMTexts
-        from backends.vllm.trial import measure_noise
+        from backends.vllm.trial import tried
 
         encoder, _ = self._load_encoder()
         options = {
@@ -221,8 +196,7 @@ class VLLMBackend(CausalBackend):
             lambda start: encoder.vocabulary.beginning_with(start),
             pack_tokens=PACK_TOKENS["cpu" if on_cpu else "cuda"],
         )
-        noise = measure_noise(engine, scorer, is_precise=engine.computes_in_float32)
-        route = f"{scorer.route}: {noise.describe()}"
+        route = f"{scorer.route}: {tried(engine, scorer, is_precise=engine.computes_in_float32)}"
         texts = TextGenerator(VLLMTexts(engine, encoder.render))
         return LoadedModel(engine, encoder, scorer, texts, route, close=engine.close)
 

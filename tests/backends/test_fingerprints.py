@@ -19,9 +19,7 @@ from backends import HFBackend, LlamaCppBackend
 from backends.base import GenerateRequest, Message, Sampling, ScoreRequest
 from backends.classifiers import ProfanityClassifier, SequenceClassifier, VaderClassifier
 from backends.embedded import smollm2_path
-from backends.llamacpp import backend as llamacpp_backend
 from backends.local.backend import LocalBackend
-from backends.transformers import backend as hf_backend
 from tests.backends.local.tiny_models import save_tiny_llama_gguf, save_tiny_model, save_tiny_phi3_gguf
 
 REQUESTS = [
@@ -59,27 +57,6 @@ def check(field: Field, backend: LocalBackend, path: Path, patch: pytest.MonkeyP
     assert after.get(field.name, "none") != before.get(field.name, "none"), field.why
     if field.shown:
         assert changed.run_blocking(REQUESTS) != answers, field.why
-
-
-def with_version(module: Any, package: str, backend: Callable[..., LocalBackend]) -> Change:
-    """The same backend with another version of a package."""
-
-    def change(path: Path, patch: pytest.MonkeyPatch) -> LocalBackend:
-        installed = module.package_version
-        patch.setattr(module, "package_version", lambda name: "0" if name == package else installed(name))
-        return backend(path)
-
-    return change
-
-
-def with_next(module: Any, constant: str, backend: Callable[..., LocalBackend]) -> Change:
-    """The same backend after this project's version number of its computation was raised."""
-
-    def change(path: Path, patch: pytest.MonkeyPatch) -> LocalBackend:
-        patch.setattr(module, constant, getattr(module, constant) + 1)
-        return backend(path)
-
-    return change
 
 
 # -- transformers ---------------------------------------------------------------------------------
@@ -143,9 +120,6 @@ HF_FIELDS = [
     Field("attention", "texts are written by it", lambda path, _: hf(path, attn_implementation="eager")),
     Field("adapter", "weights added to the model's own", hf_with_an_adapter, shown=True),
     Field("device", "kernels of other devices sum in other orders", lambda path, _: hf(path, device="mps")),
-    Field("torch", "its kernels", with_version(hf_backend, "torch", hf)),
-    Field("transformers", "its models' code", with_version(hf_backend, "transformers", hf)),
-    Field("scoring_version", "this project's computation", with_next(hf_backend, "SCORING_VERSION", hf)),
 ]
 
 
@@ -162,7 +136,9 @@ def test_hf_field_follows_its_cause(
     check(field, hf(saved_folder), folder, monkeypatch)
 
 
-HF_EXPLAINED = {field.name for field in HF_FIELDS} | {"backend", "sampler"}  # engines sum and draw differently
+#: What computes: engines sum and draw differently, their versions too.
+VERSIONS = {"backend", "sampler", "scoring_version"}
+HF_EXPLAINED = {field.name for field in HF_FIELDS} | VERSIONS | {"torch", "transformers"}
 
 
 HF_OPTIONAL = {"quantiser", "attention"}  # only of models with such an option
@@ -203,10 +179,6 @@ LLAMA_FIELDS = [
     Field("dtype", "the rounding of cached values", lambda path, _: LlamaCppBackend(path, n_gpu_layers=1)),
     Field("n_gpu_layers", "kernels of a GPU round differently", lambda path, _: LlamaCppBackend(path, n_gpu_layers=1)),
     Field("context", "what exceeds it is refused", lambda path, _: LlamaCppBackend(path, context=9), shown=True),
-    Field("llama_cpp_python", "its kernels", with_version(llamacpp_backend, "llama-cpp-python", LlamaCppBackend)),
-    Field(
-        "scoring_version", "this project's computation", with_next(llamacpp_backend, "SCORING_VERSION", LlamaCppBackend)
-    ),
     Field(
         "most_cells",
         "a larger context takes other angles of LongRoPE",
@@ -222,7 +194,7 @@ def test_llamacpp_field_follows_its_cause(field: Field, tmp_path: Path, monkeypa
 
 
 def test_llamacpp_fields_are_all_explained(tmp_path: Path) -> None:
-    explained = {field.name for field in LLAMA_FIELDS} | {"backend", "sampler"}  # engines sum and draw differently
+    explained = {field.name for field in LLAMA_FIELDS} | VERSIONS | {"llama_cpp_python"}
     # "adapter" is always None: it stands for what HFBackend says there, and can never change.
     backend = LlamaCppBackend(save_tiny_llama_gguf(tmp_path / "llama.gguf"))
     assert set(fingerprint(backend)) == (explained | {"adapter"}) - {"most_cells"}

@@ -42,12 +42,6 @@ def test_a_servers_key_is_sent_where_it_is_meant(name, given, variable, monkeypa
     assert said == {"url": name.partition("#")[0], "model": "m", "api_key_env": variable, "samples": None}
 
 
-@pytest.mark.parametrize("name", ["https://huggingface.co/org/name", "hf://org/name", "hf.co/org/name"])
-def test_a_hub_id_in_another_form_is_told_how_to_write(name):
-    with pytest.raises(backends.ConfigError, match="Give 'org/name' for a model of the hub"):
-        backends.named_backend(name)
-
-
-def test_a_gguf_file_of_the_hub_is_told_how_to_fetch():
-    with pytest.raises(backends.ConfigError, match="hf download org/name FILE"):
-        backends.named_backend("org/name/model.Q4_K_M.gguf")
+def test_a_page_of_the_hub_is_told_how_to_write():
+    with pytest.raises(backends.ConfigError, match="Give a model of the hub as owner/name"):
+        backends.named_backend("https://huggingface.co/org/name")

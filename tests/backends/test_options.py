@@ -79,11 +79,6 @@ def test_a_refused_option_names_field_value_and_hint(options, field, value, prob
     assert (error.field, error.value, error.problem, error.hint) == (field, value, problem, hint)
 
 
-def test_a_table_of_options_is_checked_alike():
-    with pytest.raises(ConfigError, match=r"right = 5: odd\. Give an even one\."):
-        Pair.checked(left=1, right=5)
-
-
 class Nested(Options):
     pairs: Annotated[tuple[Pair, ...], AS_TUPLE] = ()
     names: Annotated[tuple[str, ...], some_of(["a", "b"])] = ("a",)
@@ -166,13 +161,6 @@ def test_an_error_in_a_union_names_what_the_user_wrote(options, field, value, pr
     with pytest.raises(ConfigError) as caught:
         Unions.checked(**options)
     assert (caught.value.field, caught.value.value, caught.value.problem) == (field, value, problem)
-
-
-def test_an_unknown_field_of_a_table_names_its_neighbours():
-    with pytest.raises(ConfigError) as caught:
-        Unions.checked(places=[{"nam": "bank"}])
-    assert caught.value.field == "places[0].nam"
-    assert caught.value.hint == "Did you mean 'name'? Known fields: name, share"
 
 
 @pytest.mark.parametrize(("args", "kwargs"), [(("m", 3), {}), (("m",), {"model": "m"})])

@@ -50,20 +50,6 @@ def in_eight_bits(folder: Path) -> None:
     save_file(kept, folder / "model.safetensors", {"format": "pt"})
 
 
-def as_pickle(damage: Callable[[Path], Any]) -> Callable[[Path], Any]:
-    """The same as an older file, whose header is not read before."""
-
-    def damaged(folder: Path) -> None:
-        import torch
-        from safetensors.torch import load_file
-
-        damage(folder)
-        torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
-        (folder / "model.safetensors").unlink()
-
-    return damaged
-
-
 #: What was done to a folder → what is told of it.
 DAMAGED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no head": (without_head, "weights of the model are missing (classifier.bias, classifier.weight)"),
@@ -71,7 +57,6 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "another size": (with_config(hidden_size=32), "by config.json"),
     "cut off": (lambda folder: (folder / "model.safetensors").write_bytes(b"\x10"), "the classifier cannot be loaded"),
     "in eight bits": (in_eight_bits, "are quantised, and its config"),
-    "no head in a pickle": (as_pickle(without_head), "weights of the model are missing"),
 }
 
 
@@ -113,19 +98,3 @@ async def test_an_unloaded_classifier_is_tried_once(
     await classifier.close()
     await classifier.run([ClassifyRequest("a later run tries again")])
     assert len(tries) == 2
-
-
-def test_a_device_that_is_not_there_is_told_before(whole: Path) -> None:
-    import torch
-
-    with pytest.raises(ConfigError, match="no such device"):
-        SequenceClassifier(str(whole), device="gpu")
-    if not torch.cuda.is_available():
-        with pytest.raises(ConfigError, match="torch finds 0 such devices"):
-            SequenceClassifier(str(whole), device="cuda:0").check()
-
-
-def test_a_whole_classifier_is_looked_at_without_a_word(whole: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    capfd.readouterr()
-    SequenceClassifier(str(whole)).check()
-    assert capfd.readouterr().err == ""

@@ -44,7 +44,7 @@ from backends.transformers.scoring.rows import TIMES, RowRoute
 from backends.transformers.source import ModelSource
 from backends.transformers.text import HFTextEncoder
 from suites import DebiasingPositions, GenderPair, OccuGender
-from tests.benchmarks.vllm_peer import ask
+from tests.backends.vllm.answers import ask_vllm
 
 SIZES: dict[str, dict[str, int]] = {
     "small": {"hidden_size": 256, "intermediate_size": 768, "num_hidden_layers": 4, "num_attention_heads": 8,
@@ -360,18 +360,14 @@ def written(backend: InMemory, clock: Clock, options: argparse.Namespace) -> Non
             tell(f"texts: {name} failed: {type(error).__name__}: {str(error)[:200]}")
 
 
-def by_vllm(model: Any, encoder: HFTextEncoder, options: argparse.Namespace, took: dict[str, float]) -> None:
-    """vLLM in its own environment, as it is usually asked: each continuation behind its prompt."""
-    requests = explicit(options.sample)
-    asked = []
-    for request in requests:
-        prompt = len(encoder.encode([encoder.text(request.prompt)], chat=False)[0])
-        texts_of = [str(request.prompt) + c for c in request.continuations]
-        asked += [(tuple(ids), prompt) for ids in encoder.encode(texts_of, chat=False)]
+def by_vllm(model: Any, tokenizer: Any, options: argparse.Namespace, took: dict[str, float]) -> None:
+    """`VLLMBackend` in vLLM's own environment."""
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
-        ((_, seconds),) = ask(options.vllm_python, Path(folder), options.dtype, [asked])
-    ms = 1000 * seconds / options.sample
+        tokenizer.save_pretrained(folder)
+        requests = explicit(options.sample)
+        run = ask_vllm(options.vllm_python, Path(folder), [requests[:8], requests], dtype=options.dtype)
+    ms = 1000 * run.seconds[1] / options.sample
     tell(f"explicit: vLLM {ms:.1f} ms a prompt, {ms / took.get('explicit', float('nan')):.1f} times this engine's")
 
 
@@ -428,8 +424,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if "texts" in options.parts and clock.has_time("texts"):
         written(backend, clock, options)
     if "vllm" in options.parts and options.vllm_python and clock.has_time("vLLM"):
-        encoder: Any = loaded.encoder
-        by_vllm(model, encoder, options, took)
+        by_vllm(model, tokenizer, options, took)
 
 
 if __name__ == "__main__":

@@ -3,13 +3,14 @@
 Every model that uses the interface can use it, with its own scaling, sliding window and soft cap. Linear layers see a
 plain row of tokens; this function sees the tree. Within a pack, blocks of neighbouring nodes attend to the block
 itself and to the chain of its ancestors: time and memory grow with the depth of the trie, not with the square of the
-pack. See `blocks` for where a block ends.
+pack.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,11 +23,15 @@ from torch.nn import functional
 from transformers import AttentionInterface
 
 from backends.local.trie import Pack, Trie
-from backends.transformers.scoring.blocks import block_starts
 
 ATTENTION = "token_tree"
 WHOLE = 16  # keys: a CPU's remainder takes longer than the rest, and CUDA's kernels want masks so aligned
 GATHER_BYTES = 256 << 20  # maximum memory of gathered keys and their scores at a time, and of a cached mask
+#: Queries that attend together: enough for a full matrix kernel, and for the gathering of long lines of ancestors.
+BLOCK = 64
+#: On a CPU: further sizes, and how many queries take as long as the gathering of the keys.
+SIZES = (8, 16, 24, 32, 48)
+GATHERING = 16
 LEAST_EXPONENT = -80.0  # e^-80 is negligible next to 1, and exp takes ten times as long when it underflows
 
 _Reach = tuple[int | None, int | None]  # a layer's sliding window, and its chunk
@@ -285,3 +290,35 @@ def make_tree_pass(
         past,
         chunks=chunks or {},
     )
+
+
+def block_starts(depths: npt.NDArray[np.int64], *, on_cpu: bool = True) -> list[int]:
+    """The first node of each block of a pack, given the depths of the pack's nodes in preorder.
+
+    A block gathers the keys of its ancestors and its own, and each of its queries is multiplied with all of them. Best
+    is one of whole branches: its ancestors are few, and it sees little that is not its own.
+    """
+    plain = list(range(0, len(depths), BLOCK))
+    if not on_cpu:  # a GPU takes 64 in less time than fewer, and more
+        return plain
+    begins = np.full_like(depths, depths.max() + 1)  # the depths where a branch begins
+    begins[1:] = np.where(depths[1:] <= depths[:-1], depths[1:], begins[1:])
+    cuts = [plain, *(_cut_at_branches(depths, begins, size) for size in SIZES)]
+    return min(cuts, key=lambda starts: _cost(depths, starts))
+
+
+def _cut_at_branches(depths: npt.NDArray[np.int64], begins: npt.NDArray[np.int64], most: int) -> list[int]:
+    """Blocks of at most so many nodes, and of half of it at least: one may end before a branch nearer to the root."""
+    starts = [0]
+    while len(depths) - starts[-1] > most:
+        least, last = starts[-1] + (most + 1) // 2, starts[-1] + most
+        places = begins[least : last + 1].copy()
+        places[-1] = depths[last]
+        starts.append(last - int(places[::-1].argmin()))
+    return starts
+
+
+def _cost(depths: npt.NDArray[np.int64], starts: list[int]) -> int:
+    """Time of a layer's attention, in the products of one query with one key; all blocks are padded to one size."""
+    block = max(high - low for low, high in itertools.pairwise([*starts, len(depths)]))
+    return len(starts) * (int(depths[starts].max()) + block) * (block + GATHERING)

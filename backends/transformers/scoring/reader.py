@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,6 @@ from backends.errors import BackendError
 from backends.local.trie import Floats, Ints, Trie
 from backends.transformers.context import vocabulary_size
 from backends.transformers.placement import input_device
-from backends.transformers.scoring.positions import Positions
 
 #: Logits converted to float32 together, in bytes: few enough for a CPU's cache; a GPU wants few calls.
 PIECE_BYTES = {"cpu": 4 << 20, "mps": 64 << 20, "cuda": 512 << 20}
@@ -139,3 +139,49 @@ class LogitReader:
             yield
         finally:
             self.model.set_attn_implementation(before)
+
+
+class Positions:
+    """How one model is told where its tokens stand.
+
+    Most take ``position_ids``. Some count within an embedding of places, which is reached by a hook for one pass. That
+    a model's numbers are right so is shown by its trial.
+
+    Attributes
+    ----------
+    told : "argument", "embedding" or None
+        By ``position_ids``, or in its embeddings of places; None: it cannot be told.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.told: Literal["argument", "embedding"] | None = None
+        self._modules = [m for m in model.modules() if isinstance(m, torch.nn.Embedding) and _takes_places(m)]
+        if _takes_places(model):
+            self.told = "argument"
+        elif self._modules:
+            self.told = "embedding"
+
+    @contextlib.contextmanager
+    def of_pass(self, positions: torch.Tensor | None) -> Iterator[dict[str, Any]]:
+        """The arguments of a forward pass over tokens at ``positions`` (1, T); None: as the model counts them."""
+        if positions is None or self.told == "argument":
+            yield {} if positions is None else {"position_ids": positions}
+            return
+        with contextlib.ExitStack() as hooks:
+            for module in self._modules:
+                handle = module.register_forward_pre_hook(_embeds_at(positions), with_kwargs=True)
+                hooks.callback(handle.remove)
+            yield {}
+
+
+def _takes_places(module: Any) -> bool:
+    return "position_ids" in inspect.signature(module.forward).parameters
+
+
+def _embeds_at(positions: torch.Tensor) -> Any:
+    def hook(module: Any, arguments: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        given = options.get("position_ids")
+        by_row = isinstance(given, torch.Tensor) and given.dim() > 1  # most count once for all rows
+        return arguments, options | {"position_ids": positions if by_row else positions[0]}
+
+    return hook

@@ -73,13 +73,12 @@ class SequenceScorer:
         if kind == "cpu" and sum(weight.numel() for weight in model.parameters()) < SMALL_MODEL:
             pack_tokens *= 2
         self.size = PassSize(pack_tokens * TIMES[kind], most_rows(self.vocabulary, device), device)
-        self._rows = rows = RowRoute(reader, self.size, pads=support.pads, together=support.together)
+        rows = RowRoute(reader, self.size, pads=support.pads, together=support.together)
         self._by: TreeRoute | RowRoute = rows
-        self._alike = alike_places(model.config)
         self.route: Literal["tree", "rows"] = "rows"
         self.route_reason = support.not_tree
         if not self.route_reason:
-            size = PassSize(min(pack_tokens, self._alike or pack_tokens), self.size.most_rows, device)
+            size = PassSize(min(pack_tokens, alike_places(model.config) or pack_tokens), self.size.most_rows, device)
             tree = TreeRoute(reader, size)
             self.route_reason = agrees(tree, rows, reader)
             if not self.route_reason:
@@ -94,7 +93,7 @@ class SequenceScorer:
             self.route_reason += (
                 "; only rows of equal length share a pass" if support.together else ("; each row is read alone")
             )
-        if support.ties and (most := sure_length(model)) is not None:
+        if (most := sure_length(model)) is not None:
             self.context = most if self.context is None else min(self.context, most)
             self.route_reason += f"; beyond {most} tokens what else is read decides ties of its choice of tokens"
 
@@ -105,6 +104,5 @@ class SequenceScorer:
 
     def passes(self, trie: Trie) -> Generator[Known, None, None]:
         """As in `backends.local.scoring.Scorer`."""
-        if self._alike is not None and int(trie.depths.max(initial=0)) >= self._alike:
-            return self._rows.passes(trie)
+        self.size.grow()
         return self._by.passes(trie)

@@ -7,8 +7,6 @@ holds for all models of this class and shape of config, whatever their weights.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +28,6 @@ from backends.transformers.scoring.tree import CHUNKED, TreeRoute
 SAME = 1e-4  # nats, in float32
 TREE_LAYERS = {"full_attention", "sliding_attention", CHUNKED}  # the kinds of layers that tree attention supports
 TRIAL_TOKENS = 40
-FEW_CHOSEN = 8  # tokens that attention by an index chooses in its trial
 TIMES_PADDING = 10  # how much more the tree may move a loaded model's numbers than padding does
 #: Or by so many roundings of their own size: right trees of 3 to 30 layers moved them by 0.1 to 1.3, wrong ones by 11.
 TIMES_ROUNDING = 5
@@ -48,15 +45,12 @@ class Support:
         Whether rows of different lengths may share a pass, and whether rows may share one at all.
     sees_later : float
         By how many nats what follows a text changes its log-probabilities; 0 where it does not.
-    ties : bool
-        Whether attention that chooses few tokens goes by what follows, too.
     """
 
     not_tree: str = ""
     pads: bool = True
     together: bool = True
     sees_later: float = 0.0
-    ties: bool = False
 
 
 _kept: dict[str, Support] = {}
@@ -93,13 +87,7 @@ def _tried(model: Any) -> Support:
     alone = [logprobs_alone(reader, line) for line in lines]
     pads = not _moved_in_rows(reader, lines, alone) > SAME
     together = pads or not _moved_in_rows(reader, lines[:2], alone[:2]) > SAME
-    choosing = list(_choosing(model))
-    ties = False
-    if choosing:
-        with _few_chosen(choosing):
-            alone = [logprobs_alone(reader, line) for line in lines]
-            ties = _later_tokens(reader, lines) > SAME or _moved_in_rows(reader, lines, alone) > SAME
-    return Support(_why_not_tree(reader), pads, together, ties=ties)
+    return Support(_why_not_tree(reader), pads, together)
 
 
 def _why_not_tree(reader: LogitReader) -> str:
@@ -124,7 +112,8 @@ def _why_not_tree(reader: LogitReader) -> str:
 def agrees(tree: TreeRoute, rows: RowRoute, reader: LogitReader) -> str:
     """Why the tree cannot be used on the loaded model's own device and dtype; empty if it can.
 
-    Its numbers may differ from a row's by ten times what padding moves, or by five roundings of their mean size.
+    Its numbers may differ from a row's by ten times what padding moves, or what counts as the same,
+    or by five roundings of their mean size.
 
     Raises
     ------
@@ -137,7 +126,7 @@ def agrees(tree: TreeRoute, rows: RowRoute, reader: LogitReader) -> str:
     beside = _values(logprobs(rows, [Path(other + other, 1), Path(line, 1)])) if rows.pads else [alone, alone]
     by_tree = _values(logprobs(tree, paths))[-1]
     rounding = torch.finfo(reader.model.dtype).eps * mean(alone)
-    most = max(TIMES_PADDING * mean(beside[1] - alone), TIMES_ROUNDING * rounding, SAME)
+    most = max(TIMES_PADDING * max(mean(beside[1] - alone), SAME), TIMES_ROUNDING * rounding)
     moved = mean(by_tree - alone[len(alone) - len(by_tree) :])
     return "" if moved <= most else f"with the tree its log-probabilities change by {moved:.2g} nats"
 
@@ -178,33 +167,15 @@ def _moved_in_rows(reader: LogitReader, lines: list[tuple[int, ...]], alone: lis
     return max(largest(a - b) for a, b in zip(found, alone, strict=True))
 
 
-def _choosing(model: Any) -> Iterator[Any]:
-    """Parts whose attention chooses its tokens by an index."""
-    return (part for part in model.modules() if isinstance(getattr(part, "index_topk", None), int))
-
-
-@contextmanager
-def _few_chosen(parts: list[Any]) -> Iterator[None]:
-    """Ties may go by what else is read only beyond the number that is chosen, which a short text would not reach."""
-    before = [part.index_topk for part in parts]
-    for part in parts:
-        part.index_topk = min(part.index_topk, max(1, FEW_CHOSEN // width(part)))
-    try:
-        yield
-    finally:
-        for part, count in zip(parts, before, strict=True):
-            part.index_topk = count
-
-
-def width(part: Any) -> int:
-    """How many tokens each of those that an index chooses stands for (DeepSeek V4 chooses among compressed ones)."""
-    rate = getattr(part, "compress_rate", 1)
-    return rate if isinstance(rate, int) else 1
-
-
 def sure_length(model: Any) -> int | None:
-    """Up to how many tokens an index chooses all there are; None: it has no such attention."""
-    return min((part.index_topk * width(part) for part in _choosing(model)), default=None)
+    """Up to how many tokens attention by an index chooses all there are; None for models without it.
+
+    Beyond that, what else is read may decide ties of its choice. Each may stand for several tokens (DeepSeek V4 chooses
+    among compressed ones).
+    """
+    choices = [part for part in model.modules() if isinstance(getattr(part, "index_topk", None), int)]
+    rates = [rate if isinstance(rate := getattr(part, "compress_rate", 1), int) else 1 for part in choices]
+    return min((part.index_topk * rate for part, rate in zip(choices, rates, strict=True)), default=None)
 
 
 def _size(tokens: int = TRIAL_TOKENS * 10) -> PassSize:
@@ -246,14 +217,10 @@ def logprobs_alone(reader: LogitReader, line: tuple[int, ...]) -> Floats:
 
 def largest(numbers: Floats) -> float:
     """The largest size of numbers, without those that overflow."""
-    return _of_finite(numbers, np.max)
+    return float(np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0))
 
 
 def mean(numbers: Floats) -> float:
     """The mean size of numbers, without those that overflow."""
-    return _of_finite(numbers, np.mean)
-
-
-def _of_finite(numbers: Floats, average: Callable[[Any], Any]) -> float:
-    distances = np.abs(numbers[np.isfinite(numbers)])
-    return float(average(distances)) if len(distances) else 0.0
+    finite = np.abs(numbers[np.isfinite(numbers)])
+    return float(finite.sum() / max(1, len(finite)))

@@ -155,19 +155,6 @@ def test_each_distinct_token_is_computed_once(path: Path) -> None:
     backend.close_blocking()
 
 
-def test_boundaries_of_the_known_traps(backend: LlamaCppBackend) -> None:
-    found = {
-        (prompt, continuation): scored(backend, [ScoreRequest(prompt, (continuation,))])[0]
-        for prompt, continuation in (("The nurse said that ", "herself"), ("The nurse said that", " herself"))
-    }
-    straddled, clean = found["The nurse said that ", "herself"], found["The nurse said that", " herself"]
-    assert (straddled.boundary, clean.boundary) == ("straddled", "clean")
-    assert [t.token_id for t in straddled.tokens] == [t.token_id for t in clean.tokens]
-    assert straddled.tokens[0].start == -1
-    # Given the space, herself is likelier than the space and herself together.
-    assert clean.logprob < straddled.logprob <= 0
-
-
 def test_straddled_space_is_marginalised_exactly(backend: LlamaCppBackend) -> None:
     """log P(" herself") - log of the mass of all tokens that begin with a space, from one plain sequence."""
     engine = backend.load().model
@@ -206,14 +193,6 @@ def distribution(engine: LlamaEngine, tokens: list[int]) -> Any:
     return np.exp(logits - np.logaddexp.reduce(logits))
 
 
-def test_bos_stands_in_front_once() -> None:
-    engine = LlamaEngine(gemma3_path(), vocab_only=True)
-    bos = llama_cpp.llama_vocab_bos(engine.vocab)
-    assert engine.render("hello")[0] == bos
-    assert engine.render("<bos>hello") == engine.render("hello")
-    engine.close()
-
-
 TURN = "{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}"
 
 
@@ -234,37 +213,6 @@ def test_a_chat_has_bos_where_llama_cpps_own_server_has_it(tmp_path: Path, templ
     assert usage["prompt_tokens"] == len(tokens)
 
 
-def test_a_space_put_behind_a_special_token_is_scored(tmp_path: Path) -> None:
-    backend = LlamaCppBackend(save_tiny_llama_gguf(tmp_path / "spaced.gguf", prefix_space=True))
-    engine = backend.load().model
-    for prompt in ("the man<|a|>", "<|a|>", ""):
-        start = engine.render(prompt)
-        for continuation in ("she", "She man", " she"):
-            (score,) = scored(backend, [ScoreRequest(prompt, (continuation,))])
-            whole = engine.encode([prompt + continuation], chat=False)[0]
-            assert engine.piece(whole[len(start)]).startswith(b" ")
-            assert (score.boundary, [t.token_id for t in score.tokens]) == ("clean", whole[len(start) :])
-            expected = one_sequence(engine, whole)[len(start) - 1 :]
-            assert [t.logprob for t in score.tokens] == pytest.approx(expected, abs=1e-4)
-    backend.close_blocking()
-
-
-def test_no_bos_is_made_up_for_a_model_without_it() -> None:
-    backend = LlamaCppBackend(smollm2_path())
-    empty, good = backend.run_blocking([ScoreRequest("", ("The",)), ScoreRequest("The", (" man",))])
-    assert isinstance(empty, BackendError)
-    assert empty.kind == "bad_request"
-    assert isinstance(good, ScoreResponse)
-    backend.close_blocking()
-
-
-def test_an_empty_prompt_is_scored_after_bos() -> None:
-    backend = LlamaCppBackend(gemma3_path())
-    (score,) = scored(backend, [ScoreRequest("", ("The",))])
-    assert len(score.tokens) == 1
-    backend.close_blocking()
-
-
 def test_chat_is_the_same_text_and_tokens_on_both_engines() -> None:
     ours, theirs = LlamaCppBackend(smollm2_path()), HFBackend(smollm2_path())
     asked = (Message("user", "Imagine a nurse. What is the nurse's gender?"),)
@@ -278,26 +226,6 @@ def test_chat_is_the_same_text_and_tokens_on_both_engines() -> None:
     theirs.close_blocking()
 
 
-def test_a_mixed_batch_is_answered_in_order() -> None:
-    backend = LlamaCppBackend(smollm2_path(), context=64)
-    score, text, long, again = backend.run_blocking(
-        [
-            ScoreRequest("The man", (" is",)),
-            GenerateRequest("The man", Sampling(max_tokens=3)),
-            ScoreRequest("word " * 80, ("is",)),
-            ScoreRequest("The man", (" is",)),
-        ]
-    )
-    assert isinstance(score, ScoreResponse)
-    assert isinstance(text, GenerateResponse)
-    assert isinstance(long, BackendError)
-    assert long.kind == "context_length"
-    assert "reads 64" in long.message
-    assert isinstance(again, ScoreResponse)
-    assert again.scores[0].logprob == pytest.approx(score.scores[0].logprob, abs=1e-4)
-    backend.close_blocking()
-
-
 def test_more_leaves_than_sequences_are_split_over_packs(path: Path) -> None:
     backend = LlamaCppBackend(path)
     words = tuple(f" {a} {b}" for a in ("he", "she", "they", "it") for b in range(100))
@@ -308,24 +236,6 @@ def test_more_leaves_than_sequences_are_split_over_packs(path: Path) -> None:
         start = len(engine.encode(["The doctor said that"], chat=False)[0])
         assert values[at] == pytest.approx(sum(one_sequence(engine, tokens)[start - 1 :]), abs=1e-4)
     backend.close_blocking()
-
-
-def test_identity_is_found_without_loading_weights(path: Path) -> None:
-    backend = LlamaCppBackend(path)
-    described = backend.describe_blocking()
-    assert backend._loaded is None
-    assert described.fingerprint == LlamaCppBackend(path, threads=1).describe_blocking().fingerprint
-    assert described.fingerprint["quantisation"] == {"SmolLM2-135M-Instruct.Q4_1.gguf": "Q4_1"}.get(path.name, "Q4_K_M")
-    assert ("chat" in described.capabilities) == ("SmolLM2" in path.name)
-
-
-def test_both_engines_know_the_same_weights_by_the_same_hash() -> None:
-    """What two engines make of one model is drift: it is only looked for where the weights have the same hash."""
-    fingerprints = [
-        b.describe_blocking().fingerprint for b in (HFBackend(smollm2_path()), LlamaCppBackend(smollm2_path()))
-    ]
-    assert fingerprints[0]["weights_sha256"] == fingerprints[1]["weights_sha256"]
-    assert fingerprints[0] != fingerprints[1]
 
 
 def test_a_file_in_parts_is_known_by_all_of_them(tmp_path: Path) -> None:
@@ -405,32 +315,6 @@ def test_of_a_broken_model_neither_numbers_nor_texts_are_taken(tmp_path: Path) -
         assert "GGUF" in answer.hint
     assert isinstance(good, GenerateResponse)
     assert sorted(streamed) == [0, 1, 2, 3], "each is told as soon as it is known"
-
-
-def test_load_failure_is_an_answer_of_each_request(tmp_path: Path) -> None:
-    backend = LlamaCppBackend(save_gguf_without_tensors(tmp_path / "model.gguf", "llama"))
-    answers = backend.run_blocking([ScoreRequest("a", ("b",)), GenerateRequest("a")])
-    assert [str(a) for a in answers] == [str(answers[0])] * 2
-    assert "cannot load" in str(answers[0])
-
-
-def test_refused_model_is_loaded_once_until_close(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By hand: no whole model that writes nothing is available."""
-    loads = []
-
-    def refused(*_: Any, **__: Any) -> None:
-        loads.append(1)
-        raise BackendError("unsupported", "planted", hint="none")
-
-    monkeypatch.setattr(LlamaEngine, "__init__", refused)
-    backend = LlamaCppBackend(tmp_path / "model.gguf")
-    for _ in range(3):
-        answers = backend.run_blocking([ScoreRequest("a", ("b",)), GenerateRequest("a")])
-        assert [a.kind for a in answers if isinstance(a, BackendError)] == ["unsupported"] * 2
-    assert len(loads) == 1
-    backend.close_blocking()
-    backend.run_blocking([GenerateRequest("a")])
-    assert len(loads) == 2
 
 
 def test_longrope_keeps_its_short_angles_whatever_else_is_asked(tmp_path: Path) -> None:

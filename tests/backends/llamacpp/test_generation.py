@@ -4,7 +4,6 @@ import pytest
 
 from backends.base import GenerateRequest, Message, Sampling
 from backends.embedded import smollm2_path
-from backends.errors import BackendError
 from backends.local.generation import TextGenerator
 
 llama_cpp = pytest.importorskip("llama_cpp")
@@ -47,14 +46,6 @@ def test_greedy_texts_are_those_of_create_completion(engine, monkeypatch, slots)
         choice = done["choices"][0]
         assert (answer.text, answer.finish_reason) == (choice["text"], choice["finish_reason"])
         assert answer.prompt_tokens == done["usage"]["prompt_tokens"]
-
-
-def test_same_requests_give_same_texts_and_repeats_differ(engine):
-    sampling = Sampling(temperature=1.0, top_p=0.95, max_tokens=12)
-    requests = [GenerateRequest(PROMPTS[0], sampling, 7, repeat) for repeat in range(4)]
-    first = ask(engine, requests)
-    assert ask(engine, requests) == first
-    assert len({a.text for a in first}) == 4
 
 
 def test_a_text_depends_on_its_own_request_alone(engine):
@@ -106,16 +97,3 @@ def test_a_character_of_several_tokens_is_whole(engine):
     asked = (Message("user", "Repeat: 🙂🙂"), Message("assistant", "🙂"))
     answer = ask(engine, [GenerateRequest(asked, Sampling(max_tokens=8))])[0]
     assert "�" not in answer.text.rstrip("�")
-
-
-def test_failed_request_leaves_its_neighbours_alone(engine):
-    sampling = Sampling(max_tokens=3)
-    requests = [GenerateRequest(p, sampling) for p in (PROMPTS[0], "", "word " * 600, PROMPTS[0])]
-    answers = ask(engine, requests)
-    assert [a.kind if isinstance(a, BackendError) else "text" for a in answers] == [
-        "text",
-        "bad_request",
-        "context_length",
-        "text",
-    ]
-    assert answers[0] == answers[3]

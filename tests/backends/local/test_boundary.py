@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.errors import BackendError
-from backends.local.boundary import Kept, SplitTokens, Vocabulary, locate_continuation, prefix_tokenizations
+from backends.local.boundary import SplitTokens, Vocabulary, locate_continuation, prefix_tokenizations
 
 
 def placed(
@@ -63,11 +62,6 @@ def test_a_word_that_grows_into_one_token_straddles() -> None:
 def test_merged_when_the_prompts_own_last_tokens_change() -> None:
     found = placed("ab", "cd", ["a", "b", "cd"], ["ab"])
     assert (found.boundary, found.first) == ("merged", 2)
-
-
-def test_continuation_equal_to_the_prompts_end_is_found() -> None:
-    found = placed("man man", " man", ["man", " man", " man"], ["man", " man"])
-    assert (found.boundary, found.first) == ("clean", 2)
 
 
 def test_an_emoji_split_over_tokens_counts_as_one_character() -> None:
@@ -174,20 +168,3 @@ def test_tokens_that_begin_alike_are_all_found_each_time(pieces: list[bytes], st
     for _ in range(2):  # found, then remembered
         assert sorted(vocabulary.beginning_with(start).tolist()) == naive
         assert vocabulary.tokenizations(start) == prefix_tokenizations(vocabulary, start)
-
-
-def test_what_is_kept_never_weighs_more_than_it_may() -> None:
-    kept: Kept[str, int] = Kept(10)
-    for key, weight in (("a", 4), ("b", 4), ("too heavy", 11), ("c", 5), ("d", 1)):
-        kept.keep(key, weight, weight)
-    assert [kept.get(key) for key in ("a", "b", "too heavy", "c", "d")] == [None, 4, None, 5, 1]
-
-
-def test_several_threads_keep_values_at_once() -> None:
-    kept: Kept[int, int] = Kept(8)
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda i: kept.keep(i % 50, i % 50, 1 + i % 3), range(20_000)))
-    found = {key: value for key in range(50) if (value := kept.get(key)) is not None}
-    assert found
-    assert all(key == value for key, value in found.items())
-    assert sum(weight for _, weight in kept._values.values()) == kept._weight <= 8

@@ -97,21 +97,9 @@ def test_packs_keep_their_budget_and_answer_every_ask_once(
     assert asked == list(range(len(trie.ask_nodes)))
 
 
-def test_a_prompt_with_one_token_answers_costs_its_own_length() -> None:
-    trie = trie_of([Path((5, 6, 7, answer), 3) for answer in range(26)])
-    assert len(trie) == 3
-    assert set(trie.ask_nodes.tolist()) == {2}
-
-
 def test_a_token_without_context_cannot_be_asked_for() -> None:
     with pytest.raises(ValueError, match="no token before it"):
         trie_of([Path((1, 2), 0)])
-
-
-def test_common_start_counts_equal_leading_tokens() -> None:
-    assert common_start((1, 2, 3), (1, 2, 4, 5)) == 2
-    assert common_start((1, 2), (1, 2, 4)) == 2
-    assert common_start((), (1,)) == 0
 
 
 @given(st.lists(st.integers(0, 2), max_size=9), st.lists(st.integers(0, 2), max_size=9), st.integers(0, 9))

@@ -1,10 +1,9 @@
 """Every causal architecture of the installed transformers, tiny and with random weights, against plain passes.
 
-``python -m tests.backends.transformers.architectures [--only NAME …] [--results FILE] [--shard I/N]``: for each
-architecture that can be made small, scores of twenty requests and the likeliest texts of five prompts, in one batch and
-with equal prompts that are read once, each compared with one plain forward pass a token. Printed as they come: wrong,
-failed, and by which route; then the shares of all, and exit code 1 where they are not what the battery asks for. What
-FILE has already is not examined again, so that a run that was cut off goes on. With OMP_WAIT_POLICY=passive it takes a
+``python -m tests.backends.transformers.architectures [--only NAME …]``: for each architecture that can be made small,
+scores of twenty requests and the likeliest texts of five prompts, in one batch and with equal prompts that are read
+once, each compared with one plain forward pass a token. Printed as they come: wrong, failed, and by which route; then
+the shares of all, and exit code 1 where they are not what the battery asks for. With OMP_WAIT_POLICY=passive it takes a
 twentieth of the CPU time where other work runs: threads that wait for each other then leave the cores to it.
 """
 
@@ -13,7 +12,6 @@ from __future__ import annotations
 import argparse
 import collections
 import itertools
-import json
 import sys
 import tempfile
 import time
@@ -45,38 +43,15 @@ _LARGEST = 25_000_000  # weights
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", default=(), help="model types; default: all")
-    parser.add_argument("--multimodal", action="store_true", help="only those with a text decoder beside other parts")
-    parser.add_argument("--causal", action="store_true", help="only those without other parts")
-    parser.add_argument("--shard", default="1/1", help="I/N: each Nth of them, from the Ith on")
-    parser.add_argument("--results", type=Path, help="a file of JSON lines to go on from and to write")
-    options = parser.parse_args()
-    every = [] if options.multimodal else [*configs(options.only)]
-    every += [] if options.causal else [*configs(options.only, multimodal=True)]
-    part, parts = map(int, options.shard.split("/"))
-    found = recorded(options.results)
-    for kind, config in every[part - 1 :: parts]:
-        if kind in found:
-            continue
+    only, found = parser.parse_args().only, []
+    for kind, config in [*configs(only), *configs(only, multimodal=True)]:
         start = time.monotonic()
-        one = found[kind] = {"kind": kind, **examined(config)}
+        one = {"kind": kind, **examined(config)}
+        found.append(one)
         print(f"{time.monotonic() - start:5.1f} s  {kind}: {one.get('unmade') or ''}", end="", flush=True)
         print("" if "unmade" in one else f"scores {one['scores']}, texts {one['texts']}; {one['route']}; {one['way']}")
-        if options.results:
-            with options.results.open("a") as file:
-                file.write(json.dumps(one) + "\n")
-    print(summary([*found.values()]))
-    lacking = shortcomings([*found.values()])
-    print(*lacking, sep="\n")
+    print(summary(found), *(lacking := shortcomings(found)), sep="\n")
     return 1 if lacking else 0
-
-
-def recorded(results: Path | None) -> dict[str, dict[str, Any]]:
-    """What an earlier run has found, by model type. A last line that was cut off is removed from the file."""
-    if results is None or not results.exists():
-        return {}
-    lines = [line for line in results.read_text().splitlines(keepends=True) if line.endswith("}\n")]
-    results.write_text("".join(lines))
-    return {one["kind"]: one for one in map(json.loads, lines)}
 
 
 def configs(only: Any = (), *, multimodal: bool = False) -> Iterator[tuple[str, Any]]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 
 import pytest
 
-from tests.backends.transformers.architectures import configs, examined, recorded, shortcomings, summary
+from tests.backends.transformers.architectures import configs, examined, shortcomings, summary
 
 #: Architecture → how it is scored, and how it writes.
 FEW = {
@@ -67,22 +66,6 @@ def test_texts_beyond_a_choice_of_tokens_are_not_read() -> None:
 def test_a_model_that_the_trial_cannot_read_is_refused_by_name(kind: str, said: str) -> None:
     _, config = next(configs([kind]))
     assert said in examined(config)["scores"]
-
-
-def test_a_battery_that_was_cut_off_goes_on(tmp_path: Path) -> None:
-    results = tmp_path / "results.jsonl"
-    results.write_text('{"kind": "llama", "unmade": "x"}\n{"kind": "gpt2", "sco')
-    assert set(recorded(results)) == {"llama"}
-    assert results.read_text() == '{"kind": "llama", "unmade": "x"}\n'
-    assert recorded(tmp_path / "none.jsonl") == {}
-
-
-def test_a_battery_says_what_is_lacking() -> None:
-    good = {"kind": "good", "scores": "true", "texts": "true", "route": "tree: so"}
-    assert shortcomings([good, {"kind": "encoder", "scores": "refused: x", "texts": "refused", "route": ""}]) == []
-    assert shortcomings([good] * 40 + [{**good, "kind": "odd", "texts": "wrong"}]) == ["odd: wrong"]
-    assert shortcomings([good, {**good, "route": "rows"}]) == ["too few score by the tree"]
-    assert shortcomings([good, {**good, "texts": "refused: x"}]) == ["too few of those that score write true texts"]
 
 
 @pytest.mark.battery

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +13,7 @@ import torch
 import transformers
 
 from backends import BackendError, ConfigError, HFBackend
-from backends.base import GenerateRequest, GenerateResponse, Message, Sampling, ScoreRequest, ScoreResponse
+from backends.base import GenerateRequest, Sampling
 from tests.backends.transformers.reference import REQUESTS, scores
 
 
@@ -58,47 +57,6 @@ def test_two_models_are_loaded_one_after_the_other(folders: dict[str, Path], mon
         assert len(list(threads.map(HFBackend.load, backends))) == 2
     assert most == [1, 1]
     assert torch.get_default_dtype() == torch.float32
-
-
-def test_failed_request_moves_no_neighbour(folders: dict[str, Path]) -> None:
-    backend = HFBackend(folders["llama"], threads=1)
-    good = REQUESTS[0]
-    batch = [
-        ScoreRequest("", ("he",)),
-        good,
-        ScoreRequest("x" * 200, (" he",)),
-        ScoreRequest((Message("user", "hello"),), ("he",)),
-        GenerateRequest("the man", Sampling(max_tokens=3)),
-        good,
-    ]
-    empty, first, long, chat, text, second = backend.run_blocking(batch)
-    assert isinstance(empty, BackendError)
-    assert empty.kind == "bad_request"
-    assert isinstance(long, BackendError)
-    assert long.kind == "context_length"
-    assert "201 tokens" in long.message
-    assert "96" in long.message
-    assert isinstance(chat, BackendError)
-    assert chat.kind == "unsupported"
-    assert isinstance(text, GenerateResponse)
-    assert isinstance(first, ScoreResponse)
-    assert isinstance(second, ScoreResponse)
-    assert [s.logprob for s in first.scores] == pytest.approx([s.logprob for s in second.scores], abs=1e-5)
-
-
-def test_fingerprint_needs_no_weights_and_follows_them(folders: dict[str, Path], tmp_path: Path) -> None:
-    backend = HFBackend(folders["llama"], threads=1)
-    first = backend.describe_blocking()
-    assert backend._loaded is None
-    assert first.capabilities == {"score", "score_alone", "generate"}
-    assert first.fingerprint == HFBackend(folders["llama"], threads=1).describe_blocking().fingerprint
-    others = [
-        HFBackend(folders["qwen3"], threads=1),
-        HFBackend(folders["llama"], dtype="bfloat16", threads=1),
-    ]
-    prints = [first.fingerprint, *(o.describe_blocking().fingerprint for o in others)]
-    for a, b in itertools.combinations(prints, 2):
-        assert dict(a) != dict(b)
 
 
 @pytest.mark.parametrize(
@@ -153,13 +111,3 @@ def test_model_that_does_not_fit_is_loaded_once(
     backend.close_blocking()
     monkeypatch.undo()
     assert len(scores(backend, REQUESTS[:1])) == 6
-
-
-async def test_a_closed_backend_loads_again(folders: dict[str, Path]) -> None:
-    backend = HFBackend(folders["llama"], threads=1)
-    (first,) = await backend.run(REQUESTS[:1])
-    await backend.close()
-    await backend.close()
-    (second,) = await backend.run(REQUESTS[:1])
-    await backend.close()
-    assert first == second

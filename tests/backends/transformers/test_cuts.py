@@ -18,9 +18,8 @@ from backends.base import Message, Prompt, ScoreRequest
 from backends.embedded import gemma3_path, smollm2_path
 from backends.local.plans import Plan, make_plans
 from backends.local.trie import Trie
-from backends.transformers.cuts import CUT, cuts_at_words
 from backends.transformers.source import ModelSource
-from backends.transformers.text import HFTextEncoder
+from backends.transformers.text import CUT, LONG_START, HFTextEncoder, cuts_at_words
 from tests.backends.local.tiny_models import bos_tokenizer, byte_level_tokenizer, prefix_space_tokenizer
 
 LLAMA3 = (
@@ -144,6 +143,15 @@ def test_the_parts_of_a_cut_text_have_its_tokens(kind: str, prompt: str, continu
     encoder = encoder_of(kind)
     assert encoder.cut(prompt)
     _same_tokens(encoder, prompt, continuation)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *UNSPLIT])
+@settings(max_examples=40, deadline=None)
+@given(start=cut_prompts(), ends=st.lists(TEXTS, min_size=3, max_size=5))
+def test_texts_that_begin_alike_have_the_tokens_of_each(kind: str, start: str, ends: list[str]) -> None:
+    encoder = encoder_of(kind)
+    texts = ["the man said " * (LONG_START // 10) + start + end for end in ends]
+    assert encoder.encode(texts, chat=True) == [encoder.encode([text], chat=True)[0] for text in texts]
 
 
 def _plan_of(plan: Plan) -> Any:

@@ -72,15 +72,6 @@ def test_a_tensor_of_experts_that_is_ignored_is_refused() -> None:
             check_tensors(Path("model.gguf"), model, "qwen3moe", [*used, ignored])
 
 
-def test_the_table_of_names_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """transformers makes it for every module, which took seconds of each load."""
-    made = []
-    usual = gguf.get_tensor_name_map
-    monkeypatch.setattr(gguf, "get_tensor_name_map", lambda *given: made.append(given) or usual(*given))
-    HFBackend(save_tiny_llama_gguf(tmp_path / "model.gguf", prefix_space=True), threads=1).load()
-    assert len(made) <= 2
-
-
 @pytest.mark.parametrize(
     ("architecture", "fields"),
     [

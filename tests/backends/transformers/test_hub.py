@@ -22,12 +22,10 @@ from tests.servers import free_port
 
 REQUEST = ScoreRequest("the police said that", (" she",))
 REFUSALS = {
-    "gated": (403, {"X-Error-Code": "GatedRepo"}, "the hub asks for permission"),
-    "not there": (404, {"X-Error-Code": "RepoNotFound"}, "the hub has no such model"),
-    "private": (401, {"X-Error-Code": "RepoNotFound"}, "the hub has no such model, or it is private"),
+    "gated": (403, {"X-Error-Code": "GatedRepo"}, "gated repo"),
+    "not there": (404, {"X-Error-Code": "RepoNotFound"}, "Repository Not Found"),
     "a wrong token": (401, {"X-Error-Message": "Invalid credentials in Authorization header"}, "401"),
-    "forbidden": (403, {}, "403"),
-    "another revision": (404, {"X-Error-Code": "RevisionNotFound"}, "no such revision"),
+    "another revision": (404, {"X-Error-Code": "RevisionNotFound"}, "Revision Not Found"),
     "broken": (500, {}, "500"),
 }
 
@@ -70,13 +68,6 @@ def test_a_hub_id_without_a_network_says_what_to_do(tmp_path: Path) -> None:
     told = ended.stderr.strip().splitlines()[-1]
     for word in ("the hub cannot be reached", "Connection refused", "hf download", "HF_HUB_OFFLINE=1", "HF_ENDPOINT"):
         assert word in told
-
-
-def test_a_slow_hub_is_not_called_unreachable(hub: LoopbackHub, whole: Path) -> None:
-    hub.files, hub.hangs = files_of(whole), 0.2
-    description = HFBackend("org/name", threads=1).describe_blocking()
-    assert description.fingerprint["revision"] == COMMIT
-    assert description.statements == ()
 
 
 @pytest.mark.parametrize("how", REFUSALS)
@@ -145,7 +136,7 @@ def test_a_cached_commit_needs_no_branch(hub: LoopbackHub, whole: Path, tmp_path
 
 
 def test_a_repository_without_config_json_is_told(hub: LoopbackHub) -> None:
-    assert "the hub's repository lacks a file" in refused(HFBackend("org/name-GGUF"))
+    assert "its config.json cannot be loaded" in refused(HFBackend("org/name-GGUF"))
 
 
 @pytest.mark.parametrize("suffix", ["safetensors", "bin"])
@@ -165,7 +156,7 @@ def test_an_adapter_of_the_hub_is_taken_from_the_cache(
     hub.files = files_of(tmp_path / "adapter")
     online = HFBackend(whole, adapter="org/adapter", threads=1)
     fingerprint = online.describe_blocking().fingerprint
-    assert fingerprint["adapter"] == f"org/adapter@{COMMIT} merged 2"
+    assert fingerprint["adapter"] == f"org/adapter@{COMMIT}"
     assert online.run_blocking([REQUEST]) == local
     closed(monkeypatch, tmp_path / "cache")
     for is_set in (False, True):

@@ -18,25 +18,7 @@ from backends.local.trie import Path as TokenPath
 from backends.transformers.memory import LOGIT_BYTES, is_out_of_memory, most_rows
 from backends.transformers.scoring import attention
 from backends.transformers.scoring.scorer import SequenceScorer
-from tests.backends.transformers.reference import REQUESTS, scores
-
-
-def test_out_of_memory_halves_the_pack_and_goes_on(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error is raised by hand: this machine's memory cannot be filled within a test."""
-    backend = HFBackend(folders["llama"], threads=1)
-    usual = scores(backend, REQUESTS)
-    loaded = backend.load()
-    model, scorer = loaded.model, loaded.scorer
-    forward = model.forward
-
-    def small(ids: torch.Tensor, **options: Any) -> Any:
-        if ids.numel() > 20:
-            raise torch.OutOfMemoryError("planted")
-        return forward(ids, **options)
-
-    monkeypatch.setattr(model, "forward", small)
-    assert scores(backend, REQUESTS) == pytest.approx(usual, abs=1e-5)
-    assert scorer.size.most_tokens >> scorer.size.halvings == 16
+from tests.backends.transformers.reference import scores
 
 
 @pytest.mark.parametrize(
@@ -48,20 +30,6 @@ def test_a_gpus_free_memory_says_how_many_logits_a_pack_has(
     """Rows of 128,000 logits: 524 would cut a pass of 8,192 tokens, some 1,800 of which are asked, into four."""
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free << 30, 80 << 30))
     assert most_rows(128_000, device) == rows
-
-
-def test_memory_never_enough_is_an_error_of_each_request(
-    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    backend = HFBackend(folders["llama"], threads=1)
-    model = backend.load().model
-
-    def never(*_: Any, **__: Any) -> Any:
-        raise torch.OutOfMemoryError("planted")
-
-    monkeypatch.setattr(model, "forward", never)
-    answers = backend.run_blocking(REQUESTS)
-    assert [a.kind for a in answers if isinstance(a, BackendError)] == ["out_of_memory"] * len(REQUESTS)
 
 
 @pytest.mark.parametrize("family", ["llama", "falcon", "falcon_alibi"])
@@ -95,18 +63,6 @@ def test_prompt_too_large_fails_alone_and_size_grows_back(
     for _ in range(60):
         assert scores(backend, good) == pytest.approx(usual, abs=1e-5)
     assert scorer.size.halvings == 0
-
-
-def test_illegal_memory_access_is_not_out_of_memory(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    backend = HFBackend(folders["llama"], threads=1)
-
-    def broken(*_: Any, **__: Any) -> Any:
-        raise RuntimeError("CUDA error: an illegal memory access was encountered")
-
-    monkeypatch.setattr(backend.load().model, "forward", broken)
-    answers = backend.run_blocking(REQUESTS)
-    assert {answer.kind for answer in answers} == {"internal"}
-    assert all("illegal memory access" in answer.message for answer in answers)
 
 
 @pytest.mark.parametrize(

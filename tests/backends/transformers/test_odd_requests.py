@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import transformers
 from tokenizers import AddedToken, models
 
 from backends import BackendError, HFBackend
@@ -101,80 +100,6 @@ async def test_scores_are_told_pass_by_pass(folders: dict[str, Path]) -> None:
     await backend.close()
 
 
-async def test_texts_that_nobody_waits_for_are_not_written_again(
-    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What ends such a batch is no odd request, for which the others would be tried again in halves."""
-    backend = HFBackend(folders["llama"], threads=1)
-    generator: Any = backend.load().generator
-    run, runs = type(generator)._write, []
-
-    def counted(self: Any, texts: Any, *rest: Any) -> None:
-        runs.append(len(texts))
-        run(self, texts, *rest)
-
-    monkeypatch.setattr(type(generator), "_write", counted)
-    told = asyncio.Event()
-    wanted = [GenerateRequest("the man said", Sampling(max_tokens=4 + 4 * i)) for i in range(8)]
-    running = asyncio.create_task(backend.run_streaming(wanted, lambda *_: told.set()))
-    await told.wait()
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    await backend.close()
-    assert runs == [8]
-
-
-def test_a_pass_that_fails_is_tried_again_in_halves(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """One odd request among eight: 1 pass of 8, and 2 of each of 4, 2 and 1."""
-    backend = HFBackend(folders["llama"], threads=1)
-    scorer: Any = backend.load().scorer
-    usual, calls = type(scorer).passes, []
-
-    def fails(self: Any, trie: Trie) -> Any:
-        calls.append(len(trie))
-        if trie.depths.max() > 59:
-            raise RuntimeError("planted")
-        return usual(self, trie)
-
-    monkeypatch.setattr(type(scorer), "passes", fails)
-    answers = backend.run_blocking([*GOOD[:7], ScoreRequest("x" * 61, (" he",))])
-    assert sum(isinstance(answer, BackendError) for answer in answers) == 1
-    assert len(calls) == 7
-
-
-def test_texts_with_unknown_tokens_fail_alone(larger_tokenizer: Path) -> None:
-    backend = HFBackend(larger_tokenizer, threads=1)
-    short = Sampling(max_tokens=3)
-    asked = [GenerateRequest(f"the man said {i}", short) for i in range(6)]
-    usual = backend.run_blocking(asked)
-    answers = backend.run_blocking([*asked[:3], GenerateRequest("the <img>", short), *asked[3:]])
-    assert isinstance(odd := answers.pop(3), BackendError)
-    assert "is not one of the model's" in odd.message
-    assert answers == usual
-
-
-def test_a_text_on_which_the_model_fails_fails_alone(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    backend = HFBackend(folders["llama"], threads=1)
-    asked = [GenerateRequest(f"the man said {i}", Sampling(max_tokens=3)) for i in range(6)]
-    usual = backend.run_blocking(asked)
-    model = backend.load().model
-    forward = model.forward
-    bad = backend.load().encoder.render("the man said 4")[-1]
-
-    def fails(*arguments: Any, **options: Any) -> Any:
-        if (options["input_ids"][:, -1] == bad).any():
-            raise IndexError("index out of range in self")
-        return forward(*arguments, **options)
-
-    monkeypatch.setattr(model, "forward", fails)
-    answers = backend.run_blocking(asked)
-    assert [i for i, answer in enumerate(answers) if isinstance(answer, BackendError)] == [4]
-    assert [a.text for i, a in enumerate(answers) if isinstance(a, GenerateResponse)] == [
-        a.text for i, a in enumerate(usual) if i != 4 and isinstance(a, GenerateResponse)
-    ]
-
-
 @pytest.mark.models
 @pytest.mark.parametrize("n", [62, pytest.param(246, marks=pytest.mark.battery)])
 def test_nan_and_unknown_tokens_fail_alone_on_a_real_model(n: int) -> None:
@@ -226,35 +151,6 @@ def test_a_tokenizer_written_in_python_is_refused_by_name() -> None:
 
     with pytest.raises(BackendError, match="Slow is written in Python"):
         HFTextEncoder(Slow())
-
-
-def test_a_set_beyond_the_embedding_adds_no_probability(larger_tokenizer: Path) -> None:
-    """A straddling prompt end "<" is the start of "<img>", which the model never predicts."""
-    backend = HFBackend(larger_tokenizer, threads=1)
-    (answer,) = backend.run_blocking([ScoreRequest("the po", ("lice",))])
-    model = transformers.AutoModelForCausalLM.from_pretrained(larger_tokenizer)
-    assert model.config.vocab_size == len(byte_level_tokenizer())
-    assert isinstance(answer, ScoreResponse)
-    (straddled,) = backend.run_blocking([ScoreRequest("the <", ("im",))])
-    assert isinstance(straddled, ScoreResponse)
-    assert torch.isfinite(torch.tensor(straddled.scores[0].logprob))
-
-
-def test_a_text_that_the_tokenizer_fails_on_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For another reason than half a character; it took its whole batch with it."""
-    encode = HFTextEncoder.encode
-
-    def fails(self: HFTextEncoder, texts: Any, *, chat: bool) -> list[list[int]]:
-        if any("!!!" in text for text in texts):
-            raise RuntimeError("its regular expression gave up")
-        return encode(self, texts, chat=chat)
-
-    monkeypatch.setattr(HFTextEncoder, "encode", fails)
-    backend = HFBackend(save_model_of(FAMILIES["llama"], tmp_path), threads=1)
-    answers = backend.run_blocking([ScoreRequest("the man", (" he",)), ScoreRequest("the man!!!", (" he",))])
-    assert isinstance(answers[0], ScoreResponse)
-    assert isinstance(answers[1], BackendError)
-    assert "its regular expression gave up" in answers[1].message
 
 
 def test_a_text_on_which_the_tokenizer_panics_fails_alone(tmp_path: Path) -> None:

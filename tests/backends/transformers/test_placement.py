@@ -13,8 +13,6 @@ import torch
 
 from backends import ConfigError, HFBackend
 from backends.base import GenerateRequest, GenerateResponse, Sampling
-from backends.embedded import smollm2_path
-from backends.errors import MissingExtra
 from backends.local.trie import Branches, Trie
 from backends.local.trie import Path as TokenPath
 from backends.transformers.placement import Placement, input_device
@@ -41,25 +39,10 @@ def test_a_model_on_cpu_and_disk_answers_as_a_whole_one(family: str, folders: di
     spread.check()
     assert scores(spread, REQUESTS) == pytest.approx(scores(whole, REQUESTS), abs=1e-5)
     assert texts(spread) == texts(whole)
-    assert spread.notes_of_run()["places"] == "4 parts on disk, 3 parts on cpu"
     assert spread.notes_of_run()["route"] == whole.notes_of_run()["route"]
     assert spread.describe_blocking().fingerprint == whole.describe_blocking().fingerprint
     layers = spread.load().model.model.layers
     assert [next(layer.parameters()).device.type for layer in layers] == ["cpu", "meta", "meta"]
-
-
-def test_memory_that_is_allowed_sends_the_rest_to_the_disk(folders: dict[str, Path], tmp_path: Path) -> None:
-    options: dict[str, Any] = {"device_map": "auto", "max_memory": {"cpu": 60_000}, "offload_folder": tmp_path}
-    spread = HFBackend(folders["llama"], threads=1, **options)
-    spread.check()
-    assert scores(spread, REQUESTS) == pytest.approx(scores(HFBackend(folders["llama"], threads=1), REQUESTS), abs=1e-5)
-    assert "disk" in spread.notes_of_run()["places"]
-
-
-@pytest.mark.parametrize("parts", [{"": "cpu"}, {"model": "cpu", "lm_head": "cpu"}, {"model": "cpu"}])
-def test_a_map_of_whole_parts_is_taken(parts: dict[str, str], folders: dict[str, Path]) -> None:
-    family = "gemma2" if "lm_head" not in parts else "llama"  # whose head is the embedding
-    assert scores(HFBackend(folders[family], threads=1, device_map=parts), REQUESTS[:1])
 
 
 def test_layers_on_another_device_get_the_tree_there() -> None:
@@ -103,21 +86,6 @@ def test_bad_placements_are_named_before_a_model_is_loaded(
     assert error.value.field == field
 
 
-def test_one_device_as_a_map_says_the_option_for_it(folders: dict[str, Path]) -> None:
-    with pytest.raises(ConfigError, match='device="cuda:0"'):
-        HFBackend(folders["llama"], device_map="cuda:0")
-
-
-@pytest.mark.parametrize("package", ["bitsandbytes", "optimum-quanto", "torchao"])
-def test_a_missing_quantiser_names_its_extra(
-    package: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *_: None if name != "accelerate" else object())
-    extra = package.removeprefix("optimum-")
-    with pytest.raises(MissingExtra, match=f"{package}.*bias-audit.{extra}"):
-        Placement(quantization=f"{extra}-int8").check("auto", folders["llama"])
-
-
 def test_a_gguf_file_is_not_quantised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda *_: object())
     with pytest.raises(ConfigError, match="GGUF") as error:
@@ -138,15 +106,6 @@ def test_two_models_in_one_folder_read_their_own_weights(folders: dict[str, Path
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.models
-@pytest.mark.battery
-def test_a_gguf_file_is_spread_by_memory() -> None:
-    spread = HFBackend(smollm2_path(), threads=1, device_map="auto")
-    spread.check()
-    whole = scores(HFBackend(smollm2_path(), threads=1), REQUESTS[3:])
-    assert scores(spread, REQUESTS[3:]) == pytest.approx(whole, abs=5e-5)
-
-
 def test_an_adapter_that_peft_would_leave_out_is_refused(folders: dict[str, Path], tmp_path: Path) -> None:
     """Weights on the disk keep their values when PEFT merges, with no more than a warning of torch."""
     model, _ = plain_model(folders["llama"])
@@ -159,11 +118,3 @@ def test_an_adapter_that_peft_would_leave_out_is_refused(folders: dict[str, Path
         with pytest.raises(ConfigError, match="PEFT leaves it out") as error:
             ask()
         assert error.value.field == "adapter"
-
-
-def test_a_missing_package_shows_what_was_typed(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingExtra, match=r"quantization = 'quanto-int8'.*pip install \"bias-audit\[quanto\]\""):
-        HFBackend(folders["llama"], quantization="quanto-int8").placement.check("auto", folders["llama"])
-    with pytest.raises(MissingExtra, match=rf"model = '{folders['llama']}'.*bias-audit\[hf\]"):
-        HFBackend(folders["llama"]).check()

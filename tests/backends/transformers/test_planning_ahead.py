@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import pickle
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from backends import HFBackend, LlamaCppBackend
+from backends import HFBackend
 from backends.base import ScoreRequest, ScoreResponse
 from backends.local import causal
 from backends.local.backend import discard_response
-from backends.local.causal import CausalBackend
-from tests.backends.local.tiny_models import save_tiny_llama_gguf
 from tests.rounding import float32_close
 
 FIRST = [ScoreRequest(f"{name} said that", (" he", " she")) for name in ("Ann", "Tom", "Bo")]
@@ -64,35 +61,6 @@ def test_the_next_batch_is_planned_beside_the_model(folders: dict[str, Path], mo
     assert asyncio.run(run()) == float32_close(expected)
 
 
-def test_answers_are_the_same_in_whatever_order_batches_come(folders: dict[str, Path]) -> None:
-    async def run() -> list[list[float]]:
-        backend = HFBackend(folders["llama"], threads=1)
-        batches = [FIRST, SECOND, FIRST[::-1], [*SECOND, *FIRST], SECOND]
-        await backend.run(FIRST[:1])
-        found = await asyncio.gather(*(backend.run(batch) for batch in batches))
-        await backend.close()
-        return [values(answers) for answers in found]
-
-    first, second, reverse, both, again = asyncio.run(run())
-    pairs = [first[at : at + 2] for at in (4, 2, 0)]
-    assert reverse == float32_close([value for pair in pairs for value in pair])
-    assert both == float32_close([*second, *first])
-    assert again == float32_close(second)
-
-
-def test_a_closed_backend_plans_and_answers_anew(folders: dict[str, Path]) -> None:
-    async def run() -> list[list[float]]:
-        backend = HFBackend(folders["llama"], threads=1)
-        found = []
-        for _ in range(2):
-            found += [values(await backend.run(FIRST)), values(await backend.run(FIRST))]
-            await backend.close()
-        return found
-
-    first, *others = asyncio.run(run())
-    assert all(other == float32_close(first) for other in others)
-
-
 def test_planning_ends_before_the_model_is_freed(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that is cut off may leave a batch that is being planned, with the tokenizer of the model."""
     begun, go_on, ended = threading.Event(), threading.Event(), []
@@ -119,20 +87,3 @@ def test_planning_ends_before_the_model_is_freed(folders: dict[str, Path], monke
 
     asyncio.run(run())
     assert ended == ["planning", "free"]
-
-
-@pytest.mark.parametrize("engine", ["transformers", "llamacpp"])
-async def test_a_closed_backend_travels_to_another_process(
-    engine: str, folders: dict[str, Path], tmp_path: Path
-) -> None:
-    """A cluster's actors get it by pickle: with a thread's event in it no local model could be asked there."""
-    backend: CausalBackend = HFBackend(folders["llama"], threads=1)
-    if engine == "llamacpp":
-        backend = LlamaCppBackend(save_tiny_llama_gguf(tmp_path / "model.gguf"), threads=1)
-    described = await backend.describe()
-    await backend.close()
-    other = pickle.loads(pickle.dumps(backend))
-    assert (await other.describe()).fingerprint == described.fingerprint
-    [answer] = await other.run([ScoreRequest("the man", (" she",))])
-    assert isinstance(answer, ScoreResponse)
-    await other.close()

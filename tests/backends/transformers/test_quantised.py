@@ -13,7 +13,7 @@ import torch
 import transformers
 
 from backends import ConfigError, HFBackend
-from backends.base import GenerateRequest, GenerateResponse, Sampling, ScoreRequest
+from backends.base import ScoreRequest
 from backends.transformers.placement import PACKAGES, Quantization, settings
 from tests.backends.local.tiny_models import GROUPED, log_probabilities, save_model_of
 from tests.backends.transformers.reference import REQUESTS, scores
@@ -55,18 +55,6 @@ def test_quantised_scores_are_those_of_plain_passes(way: str, dtype: str, folder
     whole = scores(HFBackend(folder, threads=1), REQUESTS)
     moved = [abs(a - b) for a, b in zip(scores(backend, REQUESTS), whole, strict=True)]
     assert max(moved) > 1e-4
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_quantised_texts_are_those_of_generate(way: str, folder: Path) -> None:
-    need(way)
-    model, tokenizer = plain(folder, way, torch.float32)
-    ids = tokenizer("the man", return_tensors="pt")["input_ids"]
-    written = model.generate(ids, max_new_tokens=8, do_sample=False)[0, ids.shape[1] :]
-    backend = HFBackend(folder, threads=1, quantization=way)
-    (answer,) = backend.run_blocking([GenerateRequest("the man", Sampling(max_tokens=8))])
-    assert isinstance(answer, GenerateResponse)
-    assert answer.text == tokenizer.decode(written)
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -74,19 +74,6 @@ def test_missing_weights_are_not_drawn_at_random(missing: str, tmp_path: Path) -
     assert not loads, "tried once"
 
 
-def test_weights_of_another_shape_are_not_drawn_at_random(tmp_path: Path) -> None:
-    folder = save_tiny_model("llama", tmp_path)
-    weights = load_file(folder / "model.safetensors")
-    weights["lm_head.weight"] = weights["lm_head.weight"][:-1].clone()
-    save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    backend = HFBackend(folder, threads=1)
-    with pytest.raises(
-        ConfigError, match=r"lm_head\.weight is \[279, 32\] in the weights, and \[280, 32\] by config"
-    ) as error:
-        backend.load()
-    assert error.value.field == "model"
-
-
 def test_model_of_another_kind_is_refused_without_weights(tmp_path: Path) -> None:
     config = transformers.T5Config(d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=2, vocab_size=300)
     config.save_pretrained(tmp_path)
@@ -98,25 +85,6 @@ def test_model_of_another_kind_is_refused_without_weights(tmp_path: Path) -> Non
             ask()
         assert error.value.field == "model"
     assert "trust_remote_code" not in error.value.hint
-
-
-def test_own_model_class_needs_trust_remote_code(tmp_path: Path) -> None:
-    config = transformers.T5Config(d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=2, vocab_size=300)
-    config.auto_map = {"AutoModelForCausalLM": "modeling_own.OwnModel"}
-    config.save_pretrained(tmp_path)
-    byte_level_tokenizer().save_pretrained(tmp_path)
-    (tmp_path / "model.safetensors").write_bytes(b"no weights")
-    with pytest.raises(ConfigError, match="Set trust_remote_code"):
-        HFBackend(tmp_path, threads=1).describe_blocking()
-    assert HFBackend(tmp_path, threads=1, trust_remote_code=True).describe_blocking().fingerprint["backend"] == "hf"
-
-
-def test_an_output_head_that_is_the_embedding_is_not_missed(tmp_path: Path) -> None:
-    folder = save_model_of(
-        lambda v: transformers.LlamaConfig(**GROUPED, vocab_size=v, tie_word_embeddings=True), tmp_path
-    )
-    assert "lm_head.weight" not in load_file(folder / "model.safetensors")
-    assert len(scores(HFBackend(folder, threads=1), REQUESTS[:1])) == 6
 
 
 def test_one_part_of_a_gguf_file_is_refused(tmp_path: Path) -> None:
@@ -186,15 +154,6 @@ def test_an_index_that_chooses_files_is_in_the_fingerprint(folders: dict[str, Pa
         found.append(scores(backend, REQUESTS[:1]))
     assert found[0] != found[1]
     assert prints[0] != prints[1]
-
-
-def test_an_index_of_all_files_changes_no_fingerprint(folders: dict[str, Path], tmp_path: Path) -> None:
-    """Models whose answers are stored keep them."""
-    folder = shutil.copytree(folders["llama"], tmp_path / "model")
-    before = HFBackend(folder).describe_blocking().fingerprint
-    index = {"metadata": {}, "weight_map": {"lm_head.weight": "model.safetensors"}}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    assert HFBackend(folder).describe_blocking().fingerprint == before
 
 
 def test_an_adapter_beside_the_model_is_refused(folders: dict[str, Path], tmp_path: Path) -> None:

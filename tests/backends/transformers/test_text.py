@@ -77,14 +77,6 @@ def test_padding_stored_with_a_tokenizer_adds_no_token(direction: str) -> None:
     assert encoder._front == []
 
 
-@pytest.mark.parametrize("direction", ["left", "right"])
-def test_truncation_stored_with_a_tokenizer_takes_no_token(direction: str) -> None:
-    tokenizer = byte_level_tokenizer()
-    plain = HFTextEncoder(byte_level_tokenizer()).encode(TEXTS, chat=False)
-    tokenizer.backend_tokenizer.enable_truncation(4, direction=direction)
-    assert HFTextEncoder(tokenizer).encode(TEXTS, chat=False) == plain
-
-
 @pytest.mark.parametrize(("times", "eos"), [(1, False), (1, True), (2, False), (2, True)])
 def test_bos_stands_in_front_once(times: int, eos: bool) -> None:
     """However often the post-processor puts it, written in the text or not, and without the EOS at its end."""
@@ -96,15 +88,6 @@ def test_bos_stands_in_front_once(times: int, eos: bool) -> None:
     assert encoder.encode(["the man", "<s>the man"], chat=True) == [[bos, *plain], [bos, *plain]]
     assert encoder.added([bos, *plain], "the man") == 1
     assert encoder.added([bos, *plain], "<s>the man") == 0
-
-
-@pytest.mark.parametrize("times", [1, 2])
-def test_an_empty_prompt_and_a_written_bos_are_the_same_context(times: int, tmp_path: Path) -> None:
-    backend = HFBackend(save_model_of(FAMILIES["llama"], tmp_path, bos_tokenizer(times)), threads=1)
-    empty, written = backend.run_blocking([ScoreRequest("", ("the", " the")), ScoreRequest("<s>", ("the", " the"))])
-    assert isinstance(empty, ScoreResponse)
-    assert isinstance(written, ScoreResponse)
-    assert [s.tokens for s in empty.scores] == [s.tokens for s in written.scores]
 
 
 @pytest.mark.parametrize("bos", [False, True])
@@ -150,6 +133,15 @@ def test_prefix_space_is_no_part_of_the_text(scheme: str, tmp_path: Path) -> Non
         if score.boundary == "clean":
             plain = log_probabilities(model, tokenizer(prompt + continuation)["input_ids"])
             assert [t.logprob for t in score.tokens] == pytest.approx(plain[-len(spans) :], abs=1e-5)
+
+
+@pytest.mark.parametrize("scheme", ["normalizer", "first", "always"])
+def test_a_written_text_is_the_bytes_of_its_tokens(scheme: str) -> None:
+    """As llama.cpp gives it; tokenizers drop the space in front of what they decode, and bytes beside a broken one."""
+    tokenizer = prefix_space_tokenizer(scheme)
+    encoder = HFTextEncoder(tokenizer)
+    for names, text in ((["▁she", "</s>"], b" she"), (["▁", "▁she"], b"  she"), (["<0xC3>", "<0x0A>"], b"\xc3\n")):
+        assert b"".join(map(encoder.visible, tokenizer.convert_tokens_to_ids(names))) == text
 
 
 @pytest.mark.parametrize("scheme", ["normalizer", "first", "always"])

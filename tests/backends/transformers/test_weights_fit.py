@@ -86,17 +86,6 @@ def test_a_multimodal_model_fits_and_its_text_size_counts(tmp_path: Path) -> Non
         HFBackend(tmp_path, threads=1).load()
 
 
-def test_an_encoder_is_refused(tmp_path: Path) -> None:
-    tokenizer = byte_level_tokenizer()
-    config = transformers.BertConfig(**{**BASE, "pad_token_id": 0}, vocab_size=len(tokenizer))
-    transformers.BertForMaskedLM(config).save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    backend = HFBackend(tmp_path, threads=1)
-    for ask in (backend.load, backend.describe_blocking):
-        with pytest.raises(ConfigError, match=r"an encoder \(bert\), which reads a text in both directions"):
-            ask()
-
-
 def quantised(dtype: torch.dtype, scale: str) -> Callable[[Path], None]:
     """The products' weights in 8 bits, with their scales under this ending; config.json names no quantisation."""
 
@@ -115,13 +104,6 @@ def quantised(dtype: torch.dtype, scale: str) -> Callable[[Path], None]:
     return change
 
 
-def as_pickle(folder: Path) -> None:
-    from safetensors.torch import load_file
-
-    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
-    (folder / "model.safetensors").unlink()
-
-
 @pytest.mark.parametrize(
     ("dtype", "scale"),
     [
@@ -135,14 +117,6 @@ def test_weights_whose_scales_would_be_left_out_are_told(dtype: torch.dtype, sca
     """transformers left the scales out, and took the numbers of 8 bits for the weights themselves."""
     save_model_of(FAMILIES["llama"], tmp_path)
     quantised(dtype, scale)(tmp_path)
-    with pytest.raises(ConfigError, match="are quantised, and its config"):
-        HFBackend(tmp_path, threads=1).load()
-
-
-def test_scales_left_out_of_a_pickle_are_told_at_load(tmp_path: Path) -> None:
-    save_model_of(FAMILIES["llama"], tmp_path)
-    quantised(torch.int8, "SCB")(tmp_path)
-    as_pickle(tmp_path)
     with pytest.raises(ConfigError, match="are quantised, and its config"):
         HFBackend(tmp_path, threads=1).load()
 

@@ -1,6 +1,6 @@
 """Answers of `VLLMBackend`, computed by the Python of vLLM's own environment.
 
-    python -m tests.backends.vllm.answers MODEL < requests > answers
+    python -m tests.backends.vllm.answers MODEL DTYPE < requests > answers
 
 Requests and the answers with the notes of the run are pickled. vLLM pins a transformers of its own, beside which
 `HFBackend` does not run: the comparison is made by the process that asks.
@@ -33,16 +33,16 @@ class VLLMRun:
     seconds: list[float]
     cpu_seconds: list[float]
     notes: dict[str, str]
-    tokens_asked: int
-    tokens_cached: int
 
 
-def ask_vllm(python: str, model: Path, batches: Sequence[Sequence[Request]], *, threads: int = 2) -> VLLMRun:
+def ask_vllm(
+    python: str, model: Path, batches: Sequence[Sequence[Request]], *, dtype: str = "float32", threads: int = 2
+) -> VLLMRun:
     """Ask in a process of that Python, batch by batch."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "OMP_WAIT_POLICY": "passive"}
     environment["VLLM_CPU_OMP_THREADS_BIND"] = "auto" if threads > 1 else "0"
     done = subprocess.run(
-        [python, "-m", "tests.backends.vllm.answers", str(model)],
+        [python, "-m", "tests.backends.vllm.answers", str(model), dtype],
         input=pickle.dumps([list(batch) for batch in batches]),
         capture_output=True,
         cwd=ROOT,
@@ -61,16 +61,16 @@ def main() -> None:
 
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # vLLM prints
-    backend = VLLMBackend(sys.argv[1], dtype="float32", context=1024, engine={"enforce_eager": True})
+    backend = VLLMBackend(sys.argv[1], dtype=sys.argv[2], context=1024, engine={"enforce_eager": True})
     backend.check()
-    scorer = backend.load().scorer
+    backend.load()
     answers, seconds, cpu_seconds = [], [], []
     for batch in pickle.load(sys.stdin.buffer):
         started, cpu_before = time.perf_counter(), time.process_time()
         answers.append(backend.run_blocking(batch))
         seconds.append(time.perf_counter() - started)
         cpu_seconds.append(time.process_time() - cpu_before)
-    run = VLLMRun(answers, seconds, cpu_seconds, backend.notes_of_run(), scorer.tokens_asked, scorer.tokens_cached)
+    run = VLLMRun(answers, seconds, cpu_seconds, backend.notes_of_run())
     backend.close_blocking()
     pickle.dump(run, out)
     out.close()

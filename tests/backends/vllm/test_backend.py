@@ -29,8 +29,8 @@ def test_without_vllm_the_error_names_the_extra(folders: dict[str, Path]) -> Non
 @pytest.mark.parametrize(
     ("engine", "message"),
     [
-        ({"dtype": "float16"}, "engine.dtype = 'float16': set by this backend. Give it as dtype"),
-        ({"max_model_len": 5}, "Give it as context"),
+        ({"dtype": "float16"}, "engine.dtype = 'float16': set by this backend. Leave it out"),
+        ({"max_model_len": 5}, "context are options beside engine"),
         ({"logprobs_mode": "raw_logits"}, "Leave it out"),
         ("tensor_parallel_size=2", "engine = 'tensor_parallel_size=2': not a table of options of vllm.LLM"),
     ],

@@ -86,7 +86,6 @@ def test_occugender_agrees_with_transformers_in_float32(run: VLLMRun, reference:
     )
     noise = float(re.findall(r"up to (\S+) nats apart", run.notes["route"])[0])
     assert max(found) <= max(noise, 2e-4)  # sums of several tokens, and two engines that sum in different orders
-    assert run.tokens_cached > run.tokens_asked / 5
 
 
 def test_straddled_and_chat_prompts_agree_with_transformers(run: VLLMRun, reference: HFBackend) -> None:

@@ -44,29 +44,6 @@ def test_keys_without_attention_agree_with_transformers(family: str, tmp_path: P
     assert backend.describe_blocking().notes["route"].startswith("tree"), "and not by falling back"
 
 
-def test_wide_and_deep_trie_agrees_with_transformers(folders: dict[str, Path]) -> None:
-    """Many packs and many blocks of 64 queries, branching at every depth."""
-    random = np.random.default_rng(3)
-    words = [" the", " man", " she", " police", " he", "x", '"']
-    stem = "".join(random.choice(words, 12))
-    requests = []
-    for cut in range(0, len(stem), 2):
-        prompt = stem[:cut] + "".join(random.choice(words, 10))
-        requests.append(ScoreRequest(prompt, tuple(dict.fromkeys("".join(random.choice(words, 4)) for _ in range(9)))))
-    backend = HFBackend(folders["gemma3"], threads=1)
-    model, tokenizer = plain_model(folders["gemma3"])
-    answers = backend.run_blocking(requests)
-    compared = 0
-    for request, answer in zip(requests, answers, strict=True):
-        assert isinstance(answer, ScoreResponse)
-        for continuation, score in zip(request.continuations, answer.scores, strict=True):
-            if score.boundary != "straddled":
-                expected = log_probabilities(model, tokenizer(request.prompt + continuation)["input_ids"])
-                assert score.logprob == pytest.approx(sum(expected[-len(score.tokens) :]), abs=1e-5)
-                compared += 1
-    assert compared > 100
-
-
 @pytest.mark.parametrize("family", ["llama", "gemma2", "gemma3"])
 def test_blocks_attending_one_by_one_change_nothing(
     family: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
@@ -150,15 +127,6 @@ def test_a_cpu_rounds_attention_to_16_bits_once(dtype: torch.dtype) -> None:
             assert torch.allclose(
                 found[0, node, head].double(), expected, rtol=torch.finfo(dtype).eps * 0.51, atol=1e-5
             )
-
-
-def test_answers_of_the_fused_attention_are_asked_again(folders: dict[str, Path]) -> None:
-    """Of 16-bit models on a CPU; those in float32 stay."""
-    versions = [
-        HFBackend(folders["llama"], dtype=dtype, device="cpu").describe_blocking().fingerprint["scoring_version"]
-        for dtype in ("float32", "bfloat16", "float16")
-    ]
-    assert versions == [4, 5, 5]
 
 
 SINKS = {

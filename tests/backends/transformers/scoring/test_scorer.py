@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import transformers
 
 from backends import BackendError, HFBackend
 from backends.base import ScoreRequest, ScoreResponse
@@ -40,20 +39,6 @@ def test_every_family_gives_the_numbers_of_plain_transformers(family: str, folde
             assert [t.logprob for t in score.tokens] == pytest.approx(expected, abs=1e-5)
     route = backend.describe_blocking().notes["route"]
     assert route.startswith("tree" if family in TREE_FAMILIES else "rows"), route
-
-
-@pytest.mark.parametrize("family", ["mistral", "gemma2", "gemma3", "qwen2"])
-def test_sliding_window_is_short_enough_to_matter(family: str, folders: dict[str, Path]) -> None:
-    model, tokenizer = plain_model(folders[family])
-    config = model.config
-    config.sliding_window = None if family == "mistral" else 10_000
-    if family != "mistral":
-        config.layer_types = ["full_attention"] * 3
-    widened = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
-    widened.load_state_dict(model.state_dict())
-    tokens = tokenizer(REQUESTS[0].prompt)["input_ids"]
-    near, far = log_probabilities(plain_model(folders[family])[0], tokens), log_probabilities(widened, tokens)
-    assert abs(near[-1] - far[-1]) > 1e-3
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma2", "falcon", "bloom", "gpt_neo", "falcon_alibi"])
@@ -135,20 +120,6 @@ def mass_of_texts(model: Any, tokenizer: Any, context: list[int], start: str) ->
         return total
 
     return mass(context, start)
-
-
-def test_probabilities_of_all_next_characters_sum_to_one(folders: dict[str, Path]) -> None:
-    """A property plain scoring lacks: after "the ", whose space may be part of the next token, the
-    continuations' first tokens share what is left once the space is given."""
-    backend = HFBackend(folders["llama"], threads=1)
-    encoder = backend.load().encoder
-    vocabulary = encoder.vocabulary
-    texts = [p.decode() for p in vocabulary.pieces if p.startswith(b" ") and len(p) > 1]
-    (answer,) = backend.run_blocking([ScoreRequest("the ", tuple(t[1:] for t in texts))])
-    assert isinstance(answer, ScoreResponse)
-    straddled = [s for s in answer.scores if len(s.tokens) == 1 and s.boundary == "straddled"]
-    assert len(straddled) >= 5
-    assert 0 < sum(math.exp(s.logprob or 0.0) for s in straddled) < 1
 
 
 @pytest.mark.parametrize("family", ["llama", "falcon", "falcon_alibi"])

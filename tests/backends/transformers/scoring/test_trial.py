@@ -16,7 +16,7 @@ from backends.embedded import gemma3_path
 from backends.transformers import source
 from backends.transformers.scoring import attention, trial
 from backends.transformers.scoring.tiny import tiny_model
-from tests.backends.local.tiny_models import BASE, FAMILIES, GROUPED, log_probabilities, save_model_of
+from tests.backends.local.tiny_models import BASE, GROUPED, log_probabilities, save_model_of
 from tests.backends.transformers.reference import REQUESTS, plain_model, scores
 
 NOT_TREES: dict[str, Any] = {
@@ -93,14 +93,6 @@ def test_a_wrong_tree_is_found(wrong_in: torch.dtype, folders: dict[str, Path]) 
     assert "with the tree its log-probabilities change by" in scorer.route_reason
 
 
-def test_an_architecture_is_tried_once(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    tried, made = trial._tried, []
-    monkeypatch.setattr(trial, "_tried", lambda model: made.append(1) or tried(model))
-    for dtype in ("float32", "bfloat16", "float32"):
-        HFBackend(folders["gemma3"], dtype=dtype, threads=1).load()
-    assert len(made) == 1
-
-
 def test_the_tiny_copy_of_a_large_config_has_every_kind_of_layer_and_short_windows() -> None:
     config = transformers.Gemma3TextConfig()
     with torch.device("meta"):
@@ -175,9 +167,3 @@ def test_rows_that_move_each_other_are_read_alone(
         for c in r.continuations
     ]
     assert found == pytest.approx(expected, abs=1e-4)
-
-
-@pytest.mark.parametrize("family", sorted(FAMILIES))
-def test_every_family_has_a_tiny_copy(family: str, folders: dict[str, Path]) -> None:
-    model, _ = plain_model(folders[family])
-    assert type(tiny_model(model)) is type(model)
