@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -70,17 +69,17 @@ class LlamaCppBackend(CausalBackend):
 
     def check(self) -> None:
         need_package("model", "llama_cpp", "llamacpp", given=str(self.model))
-        if not self.model.is_file():
-            raise ConfigError("model", str(self.model), "no such file", "Give the path of a GGUF file")
-        if not is_gguf(self.model):
-            raise ConfigError("model", str(self.model), "not a GGUF file", "Give a GGUF file, or use HFBackend")
+        if not self.model.is_file() or not is_gguf(self.model):
+            raise ConfigError("model", str(self.model), "not a GGUF file", "Give the path of one, or use HFBackend")
         header = read_gguf_header(self.model)
         gguf_parts(self.model, header)
         check_causal(self.model, header)
-        if self.n_gpu_layers and not _llama_has_gpu():
-            raise ConfigError(
-                "n_gpu_layers", self.n_gpu_layers, "this llama-cpp-python has no GPU support", "Set 0, or install one"
-            )
+        if self.n_gpu_layers:
+            import llama_cpp
+
+            if not llama_cpp.llama_supports_gpu_offload():
+                problem = "this llama-cpp-python has no GPU support"
+                raise ConfigError("n_gpu_layers", self.n_gpu_layers, problem, "Set 0, or install one")
 
     def describe_blocking(self) -> Description:
         header = read_gguf_header(self.model)
@@ -145,11 +144,3 @@ class LlamaCppBackend(CausalBackend):
             engine.close()
 
         return LoadedModel(engine, engine, scorer, TextGenerator(LlamaGeneration(engine)), close=close)
-
-
-def _llama_has_gpu() -> bool:
-    if importlib.util.find_spec("llama_cpp") is None:
-        return False
-    import llama_cpp
-
-    return bool(llama_cpp.llama_supports_gpu_offload())

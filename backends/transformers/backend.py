@@ -116,15 +116,12 @@ class HFBackend(CausalBackend):
         folder = None if offload_folder is None else str(Path(offload_folder).expanduser())
         self.placement = Placement(device_map, max_memory, folder, quantization, attn_implementation)
         self._dtype_option, self._device_option = dtype, device
-        self._device: str | None = None
         self._tokenizer: Any = None
 
     @property
     def device(self) -> str:  # type: ignore[override]
         """The device in use. Resolving ``auto`` imports torch."""
-        if self._device is None:
-            self._device = self.placement.main_device or _choose_device(self._device_option)
-        return self._device
+        return self.placement.main_device or _choose_device(self._device_option)
 
     @property
     def dtype(self) -> str:

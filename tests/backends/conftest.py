@@ -1,8 +1,9 @@
-"""Pauses that tests need not make."""
+"""Pauses that tests need not make, and saved tiny models."""
 
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,3 +22,11 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     monkeypatch.setattr(asyncio, "sleep", noted)
     return pauses
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """One saved tiny model per family."""
+    from tests.backends.local.tiny_models import FAMILIES, save_tiny_model
+
+    return {family: save_tiny_model(family, tmp_path_factory.mktemp(family)) for family in FAMILIES}

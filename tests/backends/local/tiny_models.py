@@ -155,41 +155,25 @@ def log_probabilities(model: Any, tokens: list[int]) -> list[float]:
     return [float(table[i - 1, token]) for i, token in enumerate(tokens) if i]
 
 
+Fields = dict[str, int | float]
+
+
 def save_tiny_phi3_gguf(file: Path, *, first: int, most: int, part_tensors: int = 0) -> Path:
     """A Phi-3 of one layer and random weights as a GGUF file: LongRoPE, with other angles beyond ``first`` cells."""
-    random = np.random.default_rng(0)
-    width, heads, inner = 64, 4, 64
-    tokens = list(_byte_level_table())
-    writer = gguf.GGUFWriter(file, "phi3", split_max_tensors=part_tensors)
-    writer.add_context_length(most)
-    writer.add_rope_scaling_orig_ctx_len(first)
-    writer.add_embedding_length(width)
-    writer.add_feed_forward_length(inner)
-    writer.add_block_count(1)
-    writer.add_head_count(heads)
-    writer.add_head_count_kv(heads)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_rope_dimension_count(width // heads)
-    writer.add_rope_freq_base(10_000.0)
-    writer.add_sliding_window(0)
-    _add_tokenizer(writer, tokens)
+    width, heads = 64, 4
+    size = len(_byte_level_table())
+    fields: Fields = _fields(width, width, heads, most) | {"rope.scaling.original_context_length": first}
+    fields |= {"rope.freq_base": 10_000.0, "attention.sliding_window": 0}
     shapes = {
-        "token_embd": (len(tokens), width),
-        "output": (len(tokens), width),
-        "output_norm": (width,),
-        "blk.0.attn_norm": (width,),
-        "blk.0.attn_qkv": (3 * width, width),
-        "blk.0.attn_output": (width, width),
-        "blk.0.ffn_norm": (width,),
-        "blk.0.ffn_up": (2 * inner, width),
-        "blk.0.ffn_down": (width, inner),
-    }
-    for name, shape in shapes.items():
-        writer.add_tensor(f"{name}.weight", random.normal(size=shape, scale=0.5).astype(np.float32))
+        "token_embd": (size, width), "output": (size, width), "output_norm": (width,), "blk.0.attn_norm": (width,),
+        "blk.0.attn_qkv": (3 * width, width), "blk.0.attn_output": (width, width), "blk.0.ffn_norm": (width,),
+        "blk.0.ffn_up": (2 * width, width), "blk.0.ffn_down": (width, width),
+    }  # fmt: skip
+    tensors = _drawn(shapes, 0.5)
     angles = width // heads // 2
-    writer.add_tensor("rope_factors_short.weight", np.ones(angles, dtype=np.float32))
-    writer.add_tensor("rope_factors_long.weight", np.linspace(1, 8, angles, dtype=np.float32))
-    return _finish(writer, file)
+    tensors["rope_factors_short"] = np.ones(angles, dtype=np.float32)
+    tensors["rope_factors_long"] = np.linspace(1, 8, angles, dtype=np.float32)
+    return _save_gguf(file, "phi3", fields, tensors, part_tensors=part_tensors)
 
 
 def save_tiny_llama_gguf(
@@ -205,44 +189,39 @@ def save_tiny_llama_gguf(
     ``part_tensors`` writes parts of that many tensors; ``prefix_space`` gives it a SentencePiece tokenizer that puts a
     space in front; ``also`` adds fields, ``change`` alters tensors in place.
     """
-    random = np.random.default_rng(0)
-    width, inner = 32, 32
-    tokens = _PREFIX_SPACE_NAMES if prefix_space else list(_byte_level_table())
-    writer = gguf.GGUFWriter(file, "llama", split_max_tensors=part_tensors)
-    writer.add_context_length(128)
-    writer.add_embedding_length(width)
-    writer.add_feed_forward_length(inner)
-    writer.add_block_count(1)
-    writer.add_head_count(2)
-    writer.add_head_count_kv(2)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_rope_dimension_count(width // 2)
-    if prefix_space:
-        _add_prefix_space_tokenizer(writer)
-    else:
-        _add_tokenizer(writer, tokens)
-    if also is not None:
-        also(writer)
+    width, size = 32, len(_PREFIX_SPACE_NAMES if prefix_space else _byte_level_table())
     shapes = {
-        "token_embd": (len(tokens), width),
-        "output": (len(tokens), width),
-        "output_norm": (width,),
-        "blk.0.attn_norm": (width,),
-        "blk.0.attn_q": (width, width),
-        "blk.0.attn_k": (width, width),
-        "blk.0.attn_v": (width, width),
-        "blk.0.attn_output": (width, width),
-        "blk.0.ffn_norm": (width,),
-        "blk.0.ffn_gate": (inner, width),
-        "blk.0.ffn_up": (inner, width),
-        "blk.0.ffn_down": (width, inner),
-    }
-    tensors = {name: random.normal(size=shape, scale=0.3).astype(np.float32) for name, shape in shapes.items()}
+        "token_embd": (size, width), "output": (size, width), "output_norm": (width,), "blk.0.attn_norm": (width,),
+        "blk.0.attn_q": (width, width), "blk.0.attn_k": (width, width), "blk.0.attn_v": (width, width),
+        "blk.0.attn_output": (width, width), "blk.0.ffn_norm": (width,), "blk.0.ffn_gate": (width, width),
+        "blk.0.ffn_up": (width, width), "blk.0.ffn_down": (width, width),
+    }  # fmt: skip
+    tensors = _drawn(shapes, 0.3)
     if change is not None:
         change(tensors)
-    for name, tensor in tensors.items():
-        writer.add_tensor(f"{name}.weight", tensor)
-    return _finish(writer, file)
+    tokenizer = _add_prefix_space_tokenizer if prefix_space else _add_tokenizer
+    fields = _fields(width, width, 2, 128)
+    return _save_gguf(file, "llama", fields, tensors, tokenizer, also, part_tensors=part_tensors)
+
+
+def save_tiny_mamba_gguf(file: Path) -> Path:
+    """A Mamba of one layer and random weights as a GGUF file: every layer is recurrent."""
+    width, inner, state, rank, convolution = 16, 32, 16, 1, 4
+    size = len(_byte_level_table())
+    fields: Fields = {
+        "context_length": 64, "embedding_length": width, "feed_forward_length": 0, "attention.head_count": 0,
+        "block_count": 1, "attention.layer_norm_rms_epsilon": 1e-5, "ssm.conv_kernel": convolution,
+        "ssm.inner_size": inner, "ssm.state_size": state, "ssm.time_step_rank": rank,
+    }  # fmt: skip
+    shapes = {
+        "token_embd": (size, width), "output_norm": (width,), "blk.0.attn_norm": (width,),
+        "blk.0.ssm_in": (2 * inner, width), "blk.0.ssm_conv1d": (inner, convolution),
+        "blk.0.ssm_x": (rank + 2 * state, inner), "blk.0.ssm_dt": (inner, rank), "blk.0.ssm_out": (width, inner),
+    }  # fmt: skip
+    tensors = _drawn(shapes, 1.0)
+    tensors |= {f"blk.0.{name}.bias": np.zeros(inner, dtype=np.float32) for name in ("ssm_conv1d", "ssm_dt")}
+    tensors |= {"blk.0.ssm_a.": -np.ones((inner, state), dtype=np.float32), "blk.0.ssm_d.": np.ones(inner, np.float32)}
+    return _save_gguf(file, "mamba", fields, tensors)
 
 
 def save_tiny_chat_gguf(file: Path, template: str, adds_bos: bool) -> Path:
@@ -260,16 +239,55 @@ def save_tiny_chat_gguf(file: Path, template: str, adds_bos: bool) -> Path:
 
 def save_gguf_without_tensors(file: Path, architecture: str) -> Path:
     """A GGUF file of a tokenizer alone, marked as of this architecture."""
-    writer = gguf.GGUFWriter(file, architecture)
-    _add_tokenizer(writer, list(_byte_level_table()))
-    return _finish(writer, file)
+    return _save_gguf(file, architecture, {}, {})
 
 
-def _add_tokenizer(writer: gguf.GGUFWriter, tokens: list[str]) -> None:
+def _fields(width: int, inner: int, heads: int, context: int) -> Fields:
+    return {
+        "context_length": context, "embedding_length": width, "feed_forward_length": inner, "block_count": 1,
+        "attention.head_count": heads, "attention.head_count_kv": heads, "attention.layer_norm_rms_epsilon": 1e-5,
+        "rope.dimension_count": width // heads,
+    }  # fmt: skip
+
+
+def _drawn(shapes: dict[str, tuple[int, ...]], scale: float) -> dict[str, Any]:
+    random = np.random.default_rng(0)
+    return {name: random.normal(size=shape, scale=scale).astype(np.float32) for name, shape in shapes.items()}
+
+
+def _add_tokenizer(writer: gguf.GGUFWriter) -> None:
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list(tokens)
+    writer.add_token_list(list(_byte_level_table()))
     writer.add_token_merges(["a b"])
+
+
+def _save_gguf(
+    file: Path,
+    architecture: str,
+    fields: Fields,
+    tensors: dict[str, Any],
+    tokenizer: Callable[[gguf.GGUFWriter], None] = _add_tokenizer,
+    also: Callable[[gguf.GGUFWriter], None] | None = None,
+    *,
+    part_tensors: int = 0,
+) -> Path:
+    """Write the file; returns it, or the first of its parts. A name of a tensor with a dot at its end is whole."""
+    writer = gguf.GGUFWriter(file, architecture, split_max_tensors=part_tensors)
+    for name, value in fields.items():
+        add = writer.add_float32 if isinstance(value, float) else writer.add_uint32
+        add(f"{architecture}.{name}", value)
+    tokenizer(writer)
+    if also is not None:
+        also(writer)
+    for name, tensor in tensors.items():
+        is_whole = name.endswith((".bias", "."))
+        writer.add_tensor(name.rstrip(".") if is_whole else f"{name}.weight", tensor)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return file if file.exists() else min(file.parent.glob(f"{file.stem}-*-of-*.gguf"))
 
 
 _PREFIX_SPACE_NAMES = [
@@ -290,48 +308,3 @@ def _add_prefix_space_tokenizer(writer: gguf.GGUFWriter) -> None:
     writer.add_unk_token_id(0)
     writer.add_add_bos_token(True)
     writer.add_add_space_prefix(True)
-
-
-def _finish(writer: gguf.GGUFWriter, file: Path) -> Path:
-    """Write the file; returns it, or the first of its parts."""
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return file if file.exists() else min(file.parent.glob(f"{file.stem}-*-of-*.gguf"))
-
-
-def save_tiny_mamba_gguf(file: Path) -> Path:
-    """A Mamba of one layer and random weights as a GGUF file: every layer is recurrent."""
-    random = np.random.default_rng(0)
-    width, inner, state, rank, convolution = 16, 32, 16, 1, 4
-    tokens = list(_byte_level_table())
-    writer = gguf.GGUFWriter(file, "mamba")
-    writer.add_context_length(64)
-    writer.add_embedding_length(width)
-    writer.add_feed_forward_length(0)
-    writer.add_head_count(0)
-    writer.add_block_count(1)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_ssm_conv_kernel(convolution)
-    writer.add_ssm_inner_size(inner)
-    writer.add_ssm_state_size(state)
-    writer.add_ssm_time_step_rank(rank)
-    _add_tokenizer(writer, tokens)
-    shapes = {
-        "token_embd": (len(tokens), width),
-        "output_norm": (width,),
-        "blk.0.attn_norm": (width,),
-        "blk.0.ssm_in": (2 * inner, width),
-        "blk.0.ssm_conv1d": (inner, convolution),
-        "blk.0.ssm_x": (rank + 2 * state, inner),
-        "blk.0.ssm_dt": (inner, rank),
-        "blk.0.ssm_out": (width, inner),
-    }
-    for name, shape in shapes.items():
-        writer.add_tensor(f"{name}.weight", random.normal(size=shape).astype(np.float32))
-    writer.add_tensor("blk.0.ssm_conv1d.bias", np.zeros(inner, dtype=np.float32))
-    writer.add_tensor("blk.0.ssm_dt.bias", np.zeros(inner, dtype=np.float32))
-    writer.add_tensor("blk.0.ssm_a", -np.ones((inner, state), dtype=np.float32))
-    writer.add_tensor("blk.0.ssm_d", np.ones(inner, dtype=np.float32))
-    return _finish(writer, file)

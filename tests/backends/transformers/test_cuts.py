@@ -26,17 +26,6 @@ LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
     r"\s+(?!\S)|\s+"
 )
-O200K = (
-    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
-    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
-    r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-DEEPSEEK = (
-    r"\p{N}{1,3}",
-    "[一-龥぀-ゟ゠-ヿ]+",
-    r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|"
-    r"\s*[\r\n]+|\s+(?!\S)|\s+",
-)
 CORPUS = (
     Path(__file__).read_text(encoding="utf-8").split("\n")
     + ["The nurse said that she's late, he'll wait; 12345 of 678.  Don't!\t\tthe café naïve 她是护士。 3.14\n\n  x"]
@@ -55,12 +44,8 @@ def _plain_bytes() -> Any:
 #: Pre-tokenizer and normalizer of each kind.
 KINDS: dict[str, Callable[[], tuple[Any, Any]]] = {
     "gpt2": lambda: ([pre_tokenizers.ByteLevel(add_prefix_space=False)], None),
-    "gpt2 with a space in front": lambda: ([pre_tokenizers.ByteLevel(add_prefix_space=True)], None),
-    "smollm": lambda: ([pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(False)], None),
     "llama3": lambda: ([*_split(LLAMA3), _plain_bytes()], None),
     "qwen2": lambda: ([*_split(LLAMA3.replace("{1,3}", "")), _plain_bytes()], normalizers.NFC()),
-    "o200k": lambda: ([*_split(O200K), _plain_bytes()], None),
-    "deepseek": lambda: ([*_split(*DEEPSEEK), _plain_bytes()], None),
     "gemma": lambda: ([pre_tokenizers.Split(" ", "merged_with_previous")], normalizers.Replace(" ", "▁")),
     "llama2": lambda: ([], normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])),
     "metaspace": lambda: ([pre_tokenizers.Metaspace("▁", "first", split=False)], None),

@@ -127,31 +127,19 @@ def test_the_commit_that_was_described_is_loaded(hub: LoopbackHub, whole: Path, 
     assert all(f"/resolve/{COMMIT}/" in asked for asked in hub.asked if "/resolve/" in asked)
 
 
-def test_a_cached_commit_needs_no_branch(hub: LoopbackHub, whole: Path, tmp_path: Path) -> None:
-    snapshot = save_in_cache(whole, tmp_path / "cache", "org/name")
-    (snapshot.parents[1] / "refs" / "main").unlink()
-    hub.status = 500
-    assert HFBackend("org/name", revision=COMMIT).describe_blocking().fingerprint["revision"] == COMMIT
-    assert "500" in refused(HFBackend("org/name"))
-
-
 def test_a_repository_without_config_json_is_told(hub: LoopbackHub) -> None:
     assert "its config.json cannot be loaded" in refused(HFBackend("org/name-GGUF"))
 
 
-@pytest.mark.parametrize("suffix", ["safetensors", "bin"])
 def test_an_adapter_of_the_hub_is_taken_from_the_cache(
-    suffix: str, hub: LoopbackHub, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: LoopbackHub, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import peft
 
     model, _ = plain_model(whole)
     torch.manual_seed(1)
     adapted = peft.get_peft_model(model, peft.LoraConfig(r=4, target_modules=["q_proj"], init_lora_weights=False))
-    adapted.save_pretrained(tmp_path / "adapter", safe_serialization=suffix == "safetensors")
-    if suffix == "bin":
-        torch.save(peft.get_peft_model_state_dict(adapted), tmp_path / "adapter" / "adapter_model.bin")
-        (tmp_path / "adapter" / "adapter_model.safetensors").unlink(missing_ok=True)
+    adapted.save_pretrained(tmp_path / "adapter")
     local = HFBackend(whole, adapter=tmp_path / "adapter", threads=1).run_blocking([REQUEST])
     hub.files = files_of(tmp_path / "adapter")
     online = HFBackend(whole, adapter="org/adapter", threads=1)

@@ -19,6 +19,7 @@ from backends.transformers.memory import LOGIT_BYTES, is_out_of_memory, most_row
 from backends.transformers.scoring import attention
 from backends.transformers.scoring.scorer import SequenceScorer
 from tests.backends.transformers.reference import scores
+from tests.rounding import float32_close
 
 
 @pytest.mark.parametrize(
@@ -57,11 +58,11 @@ def test_prompt_too_large_fails_alone_and_size_grows_back(
     refused = answers[20:22]
     assert [a.kind for a in refused if isinstance(a, BackendError)] == ["out_of_memory"] * 2
     found = [s.logprob for a in answers if isinstance(a, ScoreResponse) for s in a.scores]
-    assert found == pytest.approx(usual, abs=1e-5)
+    assert found == float32_close(usual)
     assert 1 < scorer.size.most_tokens >> scorer.size.halvings <= 32
     monkeypatch.setattr(model, "forward", forward)
     for _ in range(60):
-        assert scores(backend, good) == pytest.approx(usual, abs=1e-5)
+        assert scores(backend, good) == float32_close(usual)
     assert scorer.size.halvings == 0
 
 
@@ -103,7 +104,7 @@ def test_no_forward_pass_makes_more_rows_of_logits_than_fit(
 
     monkeypatch.setattr(reader, "logits", counted)
     monkeypatch.setattr(scorer.size, "most_rows", 4)
-    assert scores(backend, [request]) == pytest.approx(usual, abs=1e-5)
+    assert scores(backend, [request]) == float32_close(usual)
     assert sum(made) >= 12
     assert max(made) <= 4
 

@@ -18,6 +18,7 @@ from backends.local.trie import Trie
 from backends.transformers.text import HFTextEncoder
 from tests.backends.local.tiny_models import FAMILIES, MERGES, byte_level_tokenizer, save_model_of
 from tests.backends.transformers.reference import scores
+from tests.rounding import float32_close
 
 GOOD = [ScoreRequest(f"the man{'!' * (i % 7)} said {i}", (" he", " she")) for i in range(246)]
 #: A token beyond the embedding, a text that is no Unicode, a chat without a template, a text without end, no context.
@@ -56,7 +57,7 @@ def test_ten_odd_requests_of_256_give_ten_errors(larger_tokenizer: Path) -> None
     assert "surrogate" in failed[248].message
     values = dict(zip(order, answers, strict=True))
     alone = scores(HFBackend(larger_tokenizer, threads=1), GOOD[:20])
-    assert [s.logprob for i in range(20) for s in values[i].scores] == pytest.approx(alone, abs=1e-5)
+    assert [s.logprob for i in range(20) for s in values[i].scores] == float32_close(alone)
 
 
 def test_a_pass_that_fails_for_one_request_spares_the_others(
@@ -78,7 +79,7 @@ def test_a_pass_that_fails_for_one_request_spares_the_others(
     assert [i for i, answer in enumerate(answers) if isinstance(answer, BackendError)] == [5]
     assert answers[5].message == "RuntimeError: index out of range"
     for answer, expected in zip(answers[:5], usual[:5], strict=True):
-        assert [s.logprob for s in answer.scores] == pytest.approx([s.logprob for s in expected.scores], abs=1e-5)
+        assert [s.logprob for s in answer.scores] == float32_close([s.logprob for s in expected.scores])
 
 
 async def test_scores_are_told_pass_by_pass(folders: dict[str, Path]) -> None:

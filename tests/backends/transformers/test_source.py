@@ -24,6 +24,7 @@ from tests.backends.local.tiny_models import (
     save_tiny_phi3_gguf,
 )
 from tests.backends.transformers.reference import REQUESTS, plain_model, scores
+from tests.rounding import float32_close
 
 
 def test_gguf_with_longrope_is_refused(tmp_path: Path) -> None:
@@ -46,14 +47,14 @@ def test_an_adapter_changes_the_numbers_as_peft_does(
     without = HFBackend(folders["llama"], threads=1)
     request = ScoreRequest("the police said that", (" she",))
     expected = log_probabilities(adapted, tokenizer("the police said that she")["input_ids"])[-1]
-    assert scores(backend, [request]) == pytest.approx([expected], abs=1e-5)
+    assert scores(backend, [request]) == float32_close([expected])
     assert abs(scores(without, [request])[0] - expected) > 1e-2
     assert backend.describe_blocking().fingerprint["adapter"] != without.describe_blocking().fingerprint["adapter"]
     monkeypatch.setenv("HOME", str(tmp_path.parent))
     at_home = HFBackend(folders["llama"], adapter=f"~/{tmp_path.name}", threads=1)
     at_home.check()
     assert at_home.describe_blocking().fingerprint == backend.describe_blocking().fingerprint
-    assert scores(at_home, [request]) == pytest.approx([expected], abs=1e-5)
+    assert scores(at_home, [request]) == float32_close([expected])
 
 
 @pytest.mark.parametrize("missing", ["lm_head.weight", "model.layers.1.mlp.up_proj.weight"])

@@ -22,6 +22,7 @@ from tests.backends.local.tiny_models import (
     prefix_space_tokenizer,
     save_model_of,
 )
+from tests.rounding import float32_close
 
 TEXTS = ["the man said that she", "the police said that the woman said that he she"]
 
@@ -104,7 +105,7 @@ def test_texts_with_the_first_token_given_have_the_models_loss(bos: bool, tmp_pa
         if score.tokens:
             assert score.logprob is not None
             loss = model(ids, labels=ids).loss.item()
-            assert -score.logprob / len(score.tokens) == pytest.approx(loss, abs=1e-5)
+            assert -score.logprob / len(score.tokens) == float32_close(loss)
         else:
             assert score.logprob == 0
 
@@ -132,7 +133,7 @@ def test_prefix_space_is_no_part_of_the_text(scheme: str, tmp_path: Path) -> Non
         assert (score.boundary, [(n, *s) for n, s in zip(names, spans, strict=True)]) == wanted
         if score.boundary == "clean":
             plain = log_probabilities(model, tokenizer(prompt + continuation)["input_ids"])
-            assert [t.logprob for t in score.tokens] == pytest.approx(plain[-len(spans) :], abs=1e-5)
+            assert [t.logprob for t in score.tokens] == float32_close(plain[-len(spans) :])
 
 
 @pytest.mark.parametrize("scheme", ["normalizer", "first", "always"])
@@ -162,9 +163,7 @@ def test_text_after_a_special_token_is_scored_whole(scheme: str, tmp_path: Path)
             whole = tokenizer(prompt + continuation, add_special_tokens=bos)["input_ids"]
             assert whole[: len(start)] == start
             assert (score.boundary, [t.token_id for t in score.tokens]) == ("clean", whole[len(start) :])
-            assert [t.logprob for t in score.tokens] == pytest.approx(
-                log_probabilities(model, whole)[len(start) - 1 :], abs=1e-5
-            )
+            assert [t.logprob for t in score.tokens] == float32_close(log_probabilities(model, whole)[len(start) - 1 :])
 
 
 def test_bos_is_found_without_a_letter_a() -> None:

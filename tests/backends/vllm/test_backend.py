@@ -30,7 +30,7 @@ def test_without_vllm_the_error_names_the_extra(folders: dict[str, Path]) -> Non
     ("engine", "message"),
     [
         ({"dtype": "float16"}, "engine.dtype = 'float16': set by this backend. Leave it out"),
-        ({"max_model_len": 5}, "context are options beside engine"),
+        ({"max_model_len": 5}, "context and quantization are options beside it"),
         ({"logprobs_mode": "raw_logits"}, "Leave it out"),
         ("tensor_parallel_size=2", "engine = 'tensor_parallel_size=2': not a table of options of vllm.LLM"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,9 +20,10 @@ from backends.base import ScoreRequest, ScoreResponse
 from backends.local.trie import Branches, Trie
 from backends.local.trie import Path as TokenPath
 from backends.transformers.scoring import attention
-from backends.transformers.scoring.attention import make_tree_pass
+from backends.transformers.scoring.attention import BLOCK, block_starts, make_tree_pass
 from tests.backends.local.tiny_models import GROUPED, log_probabilities, save_model_of, save_tiny_model
 from tests.backends.transformers.reference import REQUESTS, TREE_FAMILIES, plain_model, scores
+from tests.rounding import float32_close
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma2"])
@@ -38,8 +40,8 @@ def test_keys_without_attention_agree_with_transformers(family: str, tmp_path: P
         first = model(**tokenizer(prompt, return_tensors="pt"), output_attentions=True).attentions[0]
     assert (first == 0).sum() > first.numel() / 2 + 100, "more than what comes after each query"
     backend = HFBackend(folder, threads=1)
-    assert scores(backend, [ScoreRequest(prompt, (" the woman",))]) == pytest.approx(
-        [sum(log_probabilities(model, tokenizer(prompt + " the woman")["input_ids"])[-2:])], abs=1e-5
+    assert scores(backend, [ScoreRequest(prompt, (" the woman",))]) == float32_close(
+        [sum(log_probabilities(model, tokenizer(prompt + " the woman")["input_ids"])[-2:])]
     )
     assert backend.describe_blocking().notes["route"].startswith("tree"), "and not by falling back"
 
@@ -52,7 +54,7 @@ def test_blocks_attending_one_by_one_change_nothing(
     requests = [ScoreRequest(f"the {word}{i} said that", (" he", " she")) for word in "mwpx" for i in range(6)]
     usual = scores(HFBackend(folders[family], threads=1), requests)
     monkeypatch.setattr(attention, "GATHER_BYTES", 1)
-    assert scores(HFBackend(folders[family], threads=1), requests) == pytest.approx(usual, abs=1e-5)
+    assert scores(HFBackend(folders[family], threads=1), requests) == float32_close(usual)
 
 
 @pytest.mark.parametrize("family", TREE_FAMILIES)
@@ -178,3 +180,35 @@ def compare(backend: HFBackend, model: Any, tokenizer: Any) -> None:
                 assert [t.logprob for t in score.tokens] == pytest.approx(expected[-len(score.tokens) :], abs=2e-5)
                 compared += 1
     assert compared > 5
+
+
+def branches(count: int, size: int) -> np.ndarray:
+    """Depths of so many branches of one stem of four nodes, each a line."""
+    return np.array([0, 1, 2, 3, *(4 + at for _ in range(count) for at in range(size))])
+
+
+def test_a_cpu_cuts_where_branches_begin() -> None:
+    depths = branches(8, 22)
+    starts = block_starts(depths, on_cpu=True)
+    assert len(starts) == 8
+    assert set(depths[starts[1:]]) == {4}
+
+
+def test_long_lines_are_cut_into_few_blocks() -> None:
+    """Each gathers the keys of all before it: single ones, and branches of a long stem."""
+    assert block_starts(np.arange(500), on_cpu=True) == list(range(0, 500, BLOCK))
+    branches_of_long_stem = np.array([600 + at for _ in range(12) for at in range(22)])
+    assert len(block_starts(branches_of_long_stem, on_cpu=True)) <= 6
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_block_is_empty_or_too_large(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    depths = [0]
+    for _ in range(random.integers(0, 300)):
+        depths.append(int(random.integers(1, depths[-1] + 2)))
+    starts = block_starts(np.array(depths), on_cpu=True)
+    sizes = [high - low for low, high in itertools.pairwise([*starts, len(depths)])]
+    assert starts[0] == 0
+    assert min(sizes) > 0
+    assert max(sizes) <= BLOCK

@@ -21,6 +21,7 @@ from tests.backends.local.tiny_models import (
     log_probabilities,
 )
 from tests.backends.transformers.reference import REQUESTS, TREE_FAMILIES, plain_model, scores
+from tests.rounding import float32_close
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
@@ -36,7 +37,7 @@ def test_every_family_gives_the_numbers_of_plain_transformers(family: str, folde
             tokens = tokenizer(request.prompt + continuation)["input_ids"]
             expected = log_probabilities(model, tokens)[-len(score.tokens) :]
             assert [t.token_id for t in score.tokens] == tokens[-len(score.tokens) :]
-            assert [t.logprob for t in score.tokens] == pytest.approx(expected, abs=1e-5)
+            assert [t.logprob for t in score.tokens] == float32_close(expected)
     route = backend.describe_blocking().notes["route"]
     assert route.startswith("tree" if family in TREE_FAMILIES else "rows"), route
 
@@ -48,11 +49,11 @@ def test_packing_and_order_change_no_result(family: str, folders: dict[str, Path
     scorer = backend.load().scorer
     for pack_tokens in (1, 3, 70):
         scorer.size.most_tokens = pack_tokens
-        assert scores(backend, REQUESTS) == pytest.approx(usual, abs=1e-5)
+        assert scores(backend, REQUESTS) == float32_close(usual)
     alone = [value for request in REQUESTS for value in scores(backend, [request])]
-    assert alone == pytest.approx(usual, abs=1e-5)
+    assert alone == float32_close(usual)
     swapped = [ScoreRequest(r.prompt, r.continuations[::-1]) for r in REQUESTS[::-1]]
-    assert scores(backend, swapped)[::-1] == pytest.approx(usual, abs=1e-5)
+    assert scores(backend, swapped)[::-1] == float32_close(usual)
 
 
 @pytest.mark.models
@@ -69,7 +70,7 @@ def test_on_a_real_model_packing_and_order_change_no_result(every: int) -> None:
             some = [asked[i] for i in order[at : at + size]]
             for request, answer in zip(some, backend.run_blocking(some), strict=True):
                 values = [s.logprob for s in answer.scores]
-                assert values == pytest.approx([s.logprob for s in usual[request].scores], abs=1e-5)
+                assert values == float32_close([s.logprob for s in usual[request].scores])
 
 
 def test_distinct_tokens_are_computed_once(folders: dict[str, Path]) -> None:
@@ -100,7 +101,7 @@ def test_a_straddled_boundary_is_marginalised_exactly(folders: dict[str, Path]) 
         assert joint[: len(context)] == context
         numerator = sum(log_probabilities(model, joint)[len(context) - 1 :])
         denominator = math.log(mass_of_texts(model, tokenizer, context, remainder))
-        assert score.logprob == pytest.approx(numerator - denominator, abs=1e-5)
+        assert score.logprob == float32_close(numerator - denominator)
         assert score.tokens[0].start < 0
 
 
@@ -132,7 +133,7 @@ def test_paths_without_asks_leave_the_others_alone(family: str, folders: dict[st
     for extra in ((3, 4, 5, 6), (3, 4), (9,)):
         nothing, same = logprobs(scorer, [TokenPath(extra, len(extra)), TokenPath((3, 4, 5, 6), 2)])
         assert len(nothing) == 0
-        assert same == pytest.approx(usual, abs=1e-5)
+        assert same == float32_close(usual)
     assert [len(values) for values in logprobs(scorer, [TokenPath((3, 4), 2), TokenPath((9,), 1)])] == [0, 0]
 
 
@@ -147,6 +148,6 @@ def test_boundary_beyond_the_context_fails_alone(
     for length in (92, 95):
         first, second = backend.run_blocking([good, ScoreRequest("x" * length + " po", ("liceman",))])
         assert isinstance(first, ScoreResponse)
-        assert first.scores[0].logprob == pytest.approx(usual, abs=1e-5)
+        assert first.scores[0].logprob == float32_close(usual)
         kinds.append(second.kind if isinstance(second, BackendError) else "scored")
     assert kinds == ["scored", "context_length"]

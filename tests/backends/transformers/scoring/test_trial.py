@@ -18,6 +18,7 @@ from backends.transformers.scoring import attention, trial
 from backends.transformers.scoring.tiny import tiny_model
 from tests.backends.local.tiny_models import BASE, GROUPED, log_probabilities, save_model_of
 from tests.backends.transformers.reference import REQUESTS, plain_model, scores
+from tests.rounding import float32_close
 
 NOT_TREES: dict[str, Any] = {
     "recurrent_gemma": lambda v: transformers.RecurrentGemmaConfig(
@@ -119,7 +120,7 @@ def test_models_with_other_layers_take_rows(family: str, dtype: Any, tmp_path: P
         model, tokenizer = plain_model(tmp_path)
         request = ScoreRequest(REQUESTS[0].prompt, (" he",))
         tokens = tokenizer(request.prompt + " he")["input_ids"]
-        assert scores(backend, [request]) == pytest.approx(log_probabilities(model, tokens)[-1:], abs=1e-5)
+        assert scores(backend, [request]) == float32_close(log_probabilities(model, tokens)[-1:])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
