@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -28,7 +26,7 @@ from backends.local.backend import LocalBackend, available_threads, discard_resp
 from backends.local.encoder import TextEncoder
 from backends.local.fingerprint import text_sha256
 from backends.local.generation import TextGenerator
-from backends.local.scoring import Batch, Scorer, boundaries, prepare, score_batch
+from backends.local.scoring import Scorer, boundaries, prepare, score_batch
 from backends.local.thinking import with_extra_tokens, without_thought
 from backends.reading.reasoning import DEFAULT_REASONING_TOKENS
 
@@ -79,9 +77,6 @@ class CausalBackend(LocalBackend):
         self._loaded: LoadedModel | None = None
         self._refusal: AuditError | None = None
         self._notes_of_run: dict[str, str] = {}
-        self._planner: ThreadPoolExecutor | None = None
-        #: Batches that were planned ahead, by their identity.
-        self._planned: dict[int, tuple[Sequence[Request], Future[Batch]]] = {}
 
     @abstractmethod
     def _load_model(self) -> LoadedModel:
@@ -130,35 +125,6 @@ class CausalBackend(LocalBackend):
             return None
         return [len(self._encoder.render(prompt)) for prompt in prompts]
 
-    async def run(self, batch: Sequence[Request]) -> list[Answer]:
-        self._plan_ahead(batch)
-        return await super().run(batch)
-
-    async def run_streaming(self, batch: Sequence[Request], on_response: OnResponse) -> list[Answer]:
-        self._plan_ahead(batch)
-        return await super().run_streaming(batch, on_response)
-
-    def _plan_ahead(self, batch: Sequence[Request]) -> None:
-        """Plan a batch beside the worker, whose model may still compute the one before."""
-        if (loaded := self._loaded) is None:
-            return
-        if self._planner is None:
-            self._planner = ThreadPoolExecutor(1, thread_name_prefix="planner")
-        scored = [request for request in batch if isinstance(request, ScoreRequest)]
-        self._planned[id(batch)] = batch, self._planner.submit(prepare, scored, loaded.encoder, loaded.scorer)
-
-    def _plans(self, batch: Sequence[Request], scored: Sequence[ScoreRequest], loaded: LoadedModel) -> Batch:
-        """A batch, ready to be scored; it may have been planned ahead."""
-        if (planned := self._planned.pop(id(batch), None)) is not None:
-            return planned[1].result()
-        return prepare(scored, loaded.encoder, loaded.scorer)
-
-    async def close(self) -> None:
-        if self._planner is not None:  # first: it may still use the tokenizer, which is freed with the model
-            await asyncio.to_thread(self._planner.shutdown)
-            self._planner, self._planned = None, {}
-        await super().close()
-
     def run_blocking(self, batch: Sequence[Request], on_response: OnResponse = discard_response) -> list[Answer]:
         try:
             loaded = self.load()
@@ -171,7 +137,7 @@ class CausalBackend(LocalBackend):
             return lambda at, found: on_response(places[at], found)
 
         scored = {i: request for i, request in enumerate(batch) if isinstance(request, ScoreRequest)}
-        plans = self._plans(batch, list(scored.values()), loaded)
+        plans = prepare(list(scored.values()), loaded.encoder, loaded.scorer)
         scores = score_batch(plans, loaded.scorer, answer(list(scored)), self.is_stopped)
         generated = {i: request for i, request in enumerate(batch) if isinstance(request, GenerateRequest)}
         texts = self._texts(loaded, list(generated.values()), answer(list(generated)))

@@ -332,7 +332,7 @@ class ModelSource:
             problem = "PEFT leaves it out of parts on the disk, or on the CPU beside another device"
             raise ConfigError("adapter", self.adapter, problem, "Save the model with the adapter merged")
         source = str(self._adapter_path)
-        with loading("adapter", str(self.adapter), "the adapter", hint), quiet(), torch.inference_mode():
+        with loading("adapter", str(self.adapter), "the adapter", hint), quiet():
             if not self._adapter_path.exists():
                 source = self._fetched_adapter()
             adapted = PeftModel.from_pretrained(model, source).eval()
@@ -344,9 +344,10 @@ class ModelSource:
             # Some kinds act outside of the layers, before them or on some texts alone: the layers would answer without.
             inside = adapted.get_base_model()
             ids = torch.arange(3, 15, device=input_device(model))[None]
-            theirs, ours = (one(input_ids=ids, use_cache=False).logits for one in (adapted, inside))
+            with torch.inference_mode():
+                theirs, ours = (one(input_ids=ids, use_cache=False).logits for one in (adapted, inside))
             is_partial = getattr(adapted.active_peft_config, "alora_invocation_tokens", None)
-            if is_partial or not torch.allclose(theirs, ours, equal_nan=True):
+            if is_partial or not torch.allclose(theirs, ours, rtol=1e-2, atol=1e-2, equal_nan=True):
                 raise ConfigError("adapter", self.adapter, "it acts outside of the model's layers", hint)
             for layer in inside.modules():
                 if type(layer) is torch.nn.Linear:  # PEFT takes the sizes of an embedding that is tied to it

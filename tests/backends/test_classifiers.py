@@ -1,8 +1,10 @@
-"""Text classifiers: a small real one through transformers, and the packaged ones."""
+"""Text classifiers: small real ones through transformers, whole and damaged, and the packaged ones."""
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,35 +16,16 @@ from backends.classifiers import (
     VaderClassifier,
 )
 from backends.errors import BackendError, ConfigError
+from tests.backends.tiny_classifier import save_classifier
 
 torch = pytest.importorskip("torch")
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "man", "woman", "is", "kind", "rude", "and", "old"]
 TEXTS = ["the man is rude", "the woman is kind and old and kind", "rude", "", "the unknownword is " + "old " * 100]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A random three-label BERT, saved as any classifier is."""
-    from transformers import BertConfig, BertForSequenceClassification, BertTokenizer
-
-    path = tmp_path_factory.mktemp("classifier")
-    (path / "vocab.txt").write_text("\n".join(WORDS))
-    BertTokenizer(vocab=str(path / "vocab.txt"), model_max_length=32).save_pretrained(path)
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(WORDS),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=32,
-        id2label={0: "negative", 1: "neutral", 2: "positive"},
-        label2id={"negative": 0, "neutral": 1, "positive": 2},
-    )
-    model = BertForSequenceClassification(config)
-    model.classifier.weight.data.mul_(20)
-    model.save_pretrained(path)
-    return path
+    """A random three-label BERT."""
+    return save_classifier(tmp_path_factory.mktemp("classifier"), "negative", "neutral", "positive")
 
 
 async def ask(classifier, texts):
@@ -215,3 +198,82 @@ async def test_the_profanity_model_takes_an_identity_for_an_offence():
 )
 def test_a_classifier_is_made_by_its_name(name, kind):
     assert type(text_classifier(name)) is kind
+
+
+# -- classifiers that cannot be loaded: told before a run or once in it, and never random labels ----
+
+
+def with_config(**options: object) -> Callable[[Path], Any]:
+    def damage(folder: Path) -> None:
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | options))
+
+    return damage
+
+
+def without_head(folder: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(folder / "model.safetensors")
+    kept = {name: weight for name, weight in weights.items() if not name.startswith("classifier.")}
+    save_file(kept, folder / "model.safetensors", {"format": "pt"})
+
+
+def in_eight_bits(folder: Path) -> None:
+    """Quantised, and nothing in config.json says so."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(folder / "model.safetensors")
+    kept = {n: (w * 100).to(torch.int8) if n.endswith("query.weight") else w for n, w in weights.items()}
+    save_file(kept, folder / "model.safetensors", {"format": "pt"})
+
+
+#: What was done to a folder → what is told of it.
+DAMAGED: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "no head": (without_head, "weights of the model are missing (classifier.bias, classifier.weight)"),
+    "fewer layers in config.json": (with_config(num_hidden_layers=1), "fewer layers than its weights"),
+    "another size": (with_config(hidden_size=32), "by config.json"),
+    "cut off": (lambda folder: (folder / "model.safetensors").write_bytes(b"\x10"), "the classifier cannot be loaded"),
+    "in eight bits": (in_eight_bits, "are quantised, and its config"),
+}
+
+
+@pytest.mark.parametrize("done", DAMAGED)
+async def test_labels_are_never_those_of_random_weights(done: str, folder: Path, tmp_path: Path) -> None:
+    """transformers draws what is missing, and says so in a report that nobody reads."""
+    damage, says = DAMAGED[done]
+    damage(Path(shutil.copytree(folder, tmp_path / "model")))
+    classifier = SequenceClassifier(str(tmp_path / "model"))
+    classifier.check()
+    answers = await classifier.run([ClassifyRequest("the man"), ClassifyRequest("kind")])
+    await classifier.close()
+    assert [type(answer) for answer in answers] == [BackendError, BackendError]
+    assert says in str(answers[0])
+
+
+def test_a_folder_without_a_tokenizer_is_told_at_once(folder: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(folder, tmp_path / "model"))
+    for file in (*copy.glob("*token*"), *copy.glob("vocab*")):
+        file.unlink()
+    with pytest.raises(ConfigError, match="a folder without a tokenizer") as caught:
+        SequenceClassifier(str(copy)).check()
+    assert caught.value.field == "classifier.model"
+
+
+async def test_an_unloaded_classifier_is_tried_once(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    copy = Path(shutil.copytree(folder, tmp_path / "model"))
+    (copy / "tokenizer.json").write_text("{")
+    classifier, tries = SequenceClassifier(str(copy)), []
+    load = classifier._load
+    monkeypatch.setattr(classifier, "_load", lambda: (tries.append(1), load())[1])
+    capfd.readouterr()
+    answers = [(await classifier.run([ClassifyRequest(text)]))[0] for text in ("the man", "kind", "he")]
+    assert [answer.unloaded for answer in answers if isinstance(answer, BackendError)] == [True] * 3
+    assert len(tries) == 1
+    assert capfd.readouterr().err == ""
+    await classifier.close()
+    await classifier.run([ClassifyRequest("a later run tries again")])
+    assert len(tries) == 2

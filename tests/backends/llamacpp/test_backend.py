@@ -259,23 +259,6 @@ def test_a_file_in_parts_is_known_by_all_of_them(tmp_path: Path) -> None:
         one.check()
 
 
-@pytest.mark.parametrize(
-    ("options", "field"),
-    [
-        ({"model": "nowhere.gguf"}, "model"),
-        ({"model": "tests"}, "model"),
-        ({"model": "pyproject.toml"}, "model"),
-        ({"model": str(smollm2_path()), "threads": 0}, "threads"),
-        ({"model": str(smollm2_path()), "context": -1}, "context"),
-        ({"model": str(smollm2_path()), "n_gpu_layers": 1.5}, "n_gpu_layers"),
-    ],
-)
-def test_bad_options_are_named_before_anything_is_loaded(options: dict[str, Any], field: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        LlamaCppBackend(**options).check()
-    assert error.value.field == field
-
-
 def test_recurrent_model_generates_and_does_not_score(tmp_path: Path) -> None:
     backend = LlamaCppBackend(save_tiny_mamba_gguf(tmp_path / "mamba.gguf"))
     backend.check()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -35,28 +34,6 @@ def test_two_models_that_compute_at_once_keep_apart(folders: dict[str, Path], mo
         monkeypatch.setattr(model, "forward", together)
     with ThreadPoolExecutor(2) as threads:
         assert list(threads.map(scores, backends, requests)) == alone
-
-
-def test_two_models_are_loaded_one_after_the_other(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """While it loads one, transformers changes torch's default dtype for the whole process."""
-    loading: list[int] = []
-    most = []
-    load = transformers.AutoModelForCausalLM.from_pretrained
-
-    def watched(*arguments: Any, **options: Any) -> Any:
-        loading.append(1)
-        most.append(len(loading))
-        time.sleep(0.1)
-        model = load(*arguments, **options)
-        loading.pop()
-        return model
-
-    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", watched)
-    backends = [HFBackend(folders["llama"], threads=1, dtype=dtype) for dtype in ("float32", "bfloat16")]
-    with ThreadPoolExecutor(2) as threads:
-        assert len(list(threads.map(HFBackend.load, backends))) == 2
-    assert most == [1, 1]
-    assert torch.get_default_dtype() == torch.float32
 
 
 @pytest.mark.parametrize(

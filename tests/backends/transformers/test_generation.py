@@ -171,31 +171,6 @@ def test_a_nan_is_an_error_of_its_text_and_reaches_no_other(monkeypatch, tempera
     assert 0 < late < 20
 
 
-@pytest.mark.parametrize("why", ["float32", "quantised", "one bfloat16 weight"])
-def test_rounding_of_16_bits_separates_texts_in_float32_only(monkeypatch, why):
-    """By hand: rows read together move by 0.02 nats, as with weights of 4 bits under the dtype float32."""
-    model = tiny("llama")
-    forward, noise = model.forward, torch.tensor([0.02, -0.02]).repeat(30)
-
-    def rounded(input_ids, **options):
-        out = forward(input_ids, **options)
-        if len(input_ids) > 1:
-            out.logits += noise
-        return out
-
-    monkeypatch.setattr(model, "forward", rounded)
-    if why == "quantised":
-        model.config.quantization_config = {"quant_method": "bitsandbytes"}
-    elif why == "one bfloat16 weight":
-        # The last of its weights: the first gives the model its dtype.
-        model.lm_head.register_parameter("other", torch.nn.Parameter(torch.zeros(1, dtype=torch.bfloat16)))
-    assert model.dtype == torch.float32
-    engine = engine_of(model)
-    answers = TextGenerator(engine).generate([GenerateRequest(p, Sampling(max_tokens=3)) for p in ("5 6", "7")])
-    assert not any(isinstance(answer, BackendError) for answer in answers)
-    assert ("its log-probabilities change by" in engine.route) == (why == "float32")
-
-
 def test_odd_requests_fail_alone(monkeypatch):
     """Ten of 256, by a token on which the model fails; and a chat without a template, and one too long."""
     llama = tiny("llama")

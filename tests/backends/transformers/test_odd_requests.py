@@ -146,14 +146,6 @@ def test_a_raw_name_in_a_byte_level_vocabulary_is_its_own_text() -> None:
     assert encoder.vocabulary.beginning_with("日".encode()).tolist() == [names["日本"]]
 
 
-def test_a_tokenizer_written_in_python_is_refused_by_name() -> None:
-    class Slow:
-        chat_template = None
-
-    with pytest.raises(BackendError, match="Slow is written in Python"):
-        HFTextEncoder(Slow())
-
-
 def test_a_text_on_which_the_tokenizer_panics_fails_alone(tmp_path: Path) -> None:
     """Two of its tokens take one space: its library, written in Rust, then raises what is no `Exception`."""
     folder = save_model_of(FAMILIES["llama"], tmp_path)

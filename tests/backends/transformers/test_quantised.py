@@ -57,19 +57,6 @@ def test_quantised_scores_are_those_of_plain_passes(way: str, dtype: str, folder
     assert max(moved) > 1e-4
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_fingerprint_names_the_quantiser_and_its_version(way: str, folder: Path) -> None:
-    need(way)
-    whole, quantised = (
-        HFBackend(folder, threads=1, **options).describe_blocking() for options in ({}, {"quantization": way})
-    )
-    changed = {name for name, value in quantised.fingerprint.items() if whole.fingerprint.get(name, "absent") != value}
-    assert changed == {"quantisation", "quantiser"}
-    assert str(quantised.fingerprint["quantiser"]).split()[1][0].isdigit()
-    assert whole.parts["weights"] == quantised.parts["weights"]
-    assert quantised.parts["quantisation"] == way
-
-
 @pytest.mark.parametrize("way", ["bitsandbytes-int8", "bitsandbytes-nf4"])
 def test_files_that_are_quantised_answer_as_loaded_ones(way: str, folder: Path, tmp_path: Path) -> None:
     """And are not quantised twice."""

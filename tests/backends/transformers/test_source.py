@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
@@ -17,44 +16,18 @@ from backends.base import ScoreRequest
 from tests.backends.local.tiny_models import (
     GROUPED,
     byte_level_tokenizer,
-    log_probabilities,
     save_model_of,
     save_tiny_llama_gguf,
     save_tiny_model,
     save_tiny_phi3_gguf,
 )
 from tests.backends.transformers.reference import REQUESTS, plain_model, scores
-from tests.rounding import float32_close
 
 
 def test_gguf_with_longrope_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="LongRoPE") as error:
         HFBackend(save_tiny_phi3_gguf(tmp_path / "phi3.gguf", first=2048, most=8192)).check()
     assert error.value.field == "model"
-
-
-def test_an_adapter_changes_the_numbers_as_peft_does(
-    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import peft
-
-    model, tokenizer = plain_model(folders["llama"])
-    torch.manual_seed(1)
-    adapted = peft.get_peft_model(model, peft.LoraConfig(r=4, target_modules=["q_proj"], init_lora_weights=False))
-    adapted.eval().save_pretrained(tmp_path)
-    backend = HFBackend(folders["llama"], adapter=tmp_path, threads=1)
-    backend.check()
-    without = HFBackend(folders["llama"], threads=1)
-    request = ScoreRequest("the police said that", (" she",))
-    expected = log_probabilities(adapted, tokenizer("the police said that she")["input_ids"])[-1]
-    assert scores(backend, [request]) == float32_close([expected])
-    assert abs(scores(without, [request])[0] - expected) > 1e-2
-    assert backend.describe_blocking().fingerprint["adapter"] != without.describe_blocking().fingerprint["adapter"]
-    monkeypatch.setenv("HOME", str(tmp_path.parent))
-    at_home = HFBackend(folders["llama"], adapter=f"~/{tmp_path.name}", threads=1)
-    at_home.check()
-    assert at_home.describe_blocking().fingerprint == backend.describe_blocking().fingerprint
-    assert scores(at_home, [request]) == float32_close([expected])
 
 
 @pytest.mark.parametrize("missing", ["lm_head.weight", "model.layers.1.mlp.up_proj.weight"])
