@@ -14,8 +14,11 @@ from backends.local.chat_template import render_chat
 
 def refuse_halves(text: str) -> None:
     """Refuse a text with half a character, which has no bytes. Raises `BackendError`."""
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        raise BackendError("bad_request", "the text holds half a character (a lone surrogate)", hint="remove it")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        problem = "the text holds half a character (a lone surrogate)"
+        raise BackendError("bad_request", problem, hint="remove it") from None
 
 
 class TextEncoder(ABC):
@@ -91,6 +94,10 @@ class TextEncoder(ABC):
         The tokens of the second part are those of `encode_endings`.
         """
         return 0
+
+    def encode_alike(self, texts: Sequence[str], *, chat: bool) -> list[list[int]]:
+        """As `encode`, in less time for texts that begin alike."""
+        return self.encode(texts, chat=chat)
 
     def encode_endings(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokens that texts have behind a `cut`, whatever is before it."""

@@ -148,7 +148,7 @@ def _short_plans(
     if not endings:
         return {}
     try:
-        encoded = encoder.encode([prompts[i] for i in endings], chat=chat)
+        encoded = encoder.encode_alike([prompts[i] for i in endings], chat=chat)
     except Exception:  # said where the requests are planned from their whole texts
         return {}
     plans = {}

@@ -86,7 +86,21 @@ class HFTextEncoder(TextEncoder):
 
     def encode(self, texts: Sequence[str], *, chat: bool) -> list[list[int]]:
         """Tokens of each text, with the tokenizer's BOS in front once, whether or not a chat template writes it."""
-        found = self._tokens_of_alike(texts)
+        return self._with_front(texts, self._own_tokens(texts))
+
+    def encode_alike(self, texts: Sequence[str], *, chat: bool) -> list[list[int]]:
+        """As in `TextEncoder`: of a long start that all share the tokens are found once."""
+        first, last = min(texts, default=""), max(texts, default="")
+        start = first[: common_start(first, last)]
+        if len(texts) > 2 and (cut := self.cut(start)) > LONG_START:
+            *wholes, head = self._own_tokens([texts[0], texts[-1], start[:cut]])
+            with contextlib.suppress(BackendError):
+                found = [head + end for end in self.encode_endings([text[cut:] for text in texts])]
+                if [found[0], found[-1]] == wholes:
+                    return self._with_front(texts, found)
+        return self.encode(texts, chat=chat)
+
+    def _with_front(self, texts: Sequence[str], found: list[list[int]]) -> list[list[int]]:
         for text, ids in zip(texts, found, strict=True):
             self.refuse_unknown(text, ids)
         if self._front:
@@ -104,18 +118,6 @@ class HFTextEncoder(TextEncoder):
         if any(ids[: len(before)] != before for ids in found):
             raise BackendError("internal", f"the tokens of a text's end change those of {ANCHOR!r} before it")
         return [ids[len(before) :] for ids in found]
-
-    def _tokens_of_alike(self, texts: Sequence[str]) -> list[list[int]]:
-        """Tokens of each text as `_own_tokens` gives them, those of a long start that all share found once."""
-        first, last = min(texts, default=""), max(texts, default="")
-        start = first[: common_start(first, last)]
-        if len(texts) > 2 and (cut := self.cut(start)) > LONG_START:
-            whole, head = self._own_tokens([texts[0], start[:cut]])
-            with contextlib.suppress(BackendError):
-                found = [head + end for end in self.encode_endings([text[cut:] for text in texts])]
-                if found[0] == whole:
-                    return found
-        return self._own_tokens(texts)
 
     def _own_tokens(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokens of each text, without those that are put in front or behind."""

@@ -136,7 +136,7 @@ def test_the_parts_of_a_cut_text_have_its_tokens(kind: str, prompt: str, continu
 def test_texts_that_begin_alike_have_the_tokens_of_each(kind: str, start: str, ends: list[str]) -> None:
     encoder = encoder_of(kind)
     texts = ["the man said " * (LONG_START // 10) + start + end for end in ends]
-    assert encoder.encode(texts, chat=True) == [encoder.encode([text], chat=True)[0] for text in texts]
+    assert encoder.encode_alike(texts, chat=True) == encoder.encode(texts, chat=True)
 
 
 def _plan_of(plan: Plan) -> Any:
