@@ -292,7 +292,10 @@ def locate_all(request: ScoreRequest, encoded: _Encoded, encoder: TextEncoder) -
 def _is_altered(prompt: Prompt, pieces: Sequence[bytes]) -> bool:
     """Whether a tokenizer that drops case, accents or spaces has changed a prompt; another Unicode form is none."""
     read = unicodedata.normalize("NFC", b"".join(pieces).decode("utf-8", "replace"))
-    asked = [prompt] if isinstance(prompt, str) else [turn.content.strip() for turn in prompt if turn.role == "user"]
+    if isinstance(prompt, str):
+        letters = iter(read)  # some put a space in front of a text, and behind each special token
+        return not all(letter in letters for letter in unicodedata.normalize("NFC", prompt))
+    asked = [turn.content.strip() for turn in prompt if turn.role == "user"]
     return any(unicodedata.normalize("NFC", text) not in read for text in asked)
 
 

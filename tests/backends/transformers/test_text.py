@@ -153,7 +153,7 @@ def test_text_after_a_special_token_is_scored_whole(scheme: str, tmp_path: Path)
     folder = save_model_of(FAMILIES["llama"], tmp_path, tokenizer)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
     backend = HFBackend(folder, threads=1)
-    for prompt in ("the man<|a|>", "<|a|>", "<s>", ""):
+    for prompt in ("the man<|a|>", "<|a|>", "the<|a|>man", "<s>", ""):
         bos = not prompt.startswith("<s>")
         start = tokenizer(prompt, add_special_tokens=bos)["input_ids"]
         for continuation in ("she", "She said", " é"):
