@@ -20,7 +20,6 @@ from suites.common.groups.declared import (
     OwnExpressions,
     Sentence,
     SeveralWords,
-    Shared,
     Words,
 )
 from suites.common.task_prompt import PromptFormat
@@ -147,7 +146,6 @@ class Templates(Head):
         (), description="The fillers, unless data names a file."
     )
     groups: Groups
-    shared: Shared = Field((), description="Expressions that several groups may have.")
     both_cases: bool = Field(False, description="Score each expression with a capital and a small first letter.")
     separator: str = Field(" ", description="A text between prompt and expression.")
     form: str | None = Field(None, description="The form of a raw prompt, with {question} and {start}.")

@@ -54,7 +54,6 @@ class TemplatesFromFile(Suite):
             file.groups,
             contrasts=file.contrasts,
             stereotypes=file.stereotypes,
-            shared=file.shared,
             both_cases=file.both_cases,
             refuse=source.refuse,
         )
@@ -64,7 +63,6 @@ class TemplatesFromFile(Suite):
         for place, filler in enumerate(file.fillers):
             self.groups.check_stereotype(filler.stereotype, (source.rows_field, place, "stereotype"))
         self.questions = [*self._questions()]
-        self.groups.check_shared(question.expressions for question in self.questions)
         self._by_id = {question.id: question for question in self.questions}
         self.baseline = Baseline(
             self.groups,

@@ -85,7 +85,7 @@ class DebiasingPositions(Suite):
         Your own tasks instead of the design's: ``{"explicit": [{question = "…[JOB]…", start = "…"}], …}``.
     article, occupations, token_aggregation
         As in `suites.OccuGender`.
-    groups, contrasts, stereotypes, shared, both_cases, form, separator
+    groups, contrasts, stereotypes, both_cases, form, separator
         As in `suites.OccuGender`. The form applies to the dialogue's turns too.
 
     Raises

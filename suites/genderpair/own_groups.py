@@ -15,7 +15,6 @@ from backends.reading.words import comparable
 from suites.common.groups.declared import Group as DeclaredGroup
 from suites.common.groups.declared import Name, Sentence, refuse_option
 from suites.common.groups.design import GroupDesign
-from suites.common.groups.masses import refuse_unknown_shared
 from suites.common.groups.options import GroupDetails, GroupOptions, refuse_meaningless
 from suites.common.groups.weights import Weights
 from suites.common.task_prompt import PromptFormat, check_form
@@ -49,15 +48,14 @@ _TAKEN = ("balanced", "released", "by_text", "by_likelihood", "sd", "repeat_sd")
 class AskedGroups:
     """Which groups are asked about, and in which form.
 
-    ``own``: the user's own groups; None for those of the paper. ``contrasts``: name → group → weight. ``shared``:
-    expressions that several groups may have. ``form``, ``separator``: the raw prompt, and what stands between it
-    and an answer. ``signature``: the options that differ from their defaults.
+    ``own``: the user's own groups; None for those of the paper. ``contrasts``: name → group → weight.
+    ``form``, ``separator``: the raw prompt, and what stands between it and an answer. ``signature``: the options that
+    differ from their defaults.
     """
 
     names: tuple[str, ...]
     own: Mapping[str, DeclaredGroup] | None
     contrasts: Mapping[str, Weights]
-    shared: Sequence[str]
     form: str
     separator: str
     signature: Mapping[str, Any]
@@ -87,12 +85,10 @@ def asked_groups(
             raise ConfigError(f"contrasts.{contrast}", absent[0], "not asked about", "Name it in groups")
     signature = {**given.given, **({"separator": separator} if separator else {})}
     form = DEFAULT_FORM if given.form is None else given.form
-    return AskedGroups(names, own, design.contrasts, given.shared, form, separator, signature)
+    return AskedGroups(names, own, design.contrasts, form, separator, signature)
 
 
-def chosen_pairs(
-    given: str | Path | PairSet | PairsOfGroups, own: Mapping[str, DeclaredGroup] | None, shared: Sequence[str]
-) -> PairSet:
+def chosen_pairs(given: str | Path | PairSet | PairsOfGroups, own: Mapping[str, DeclaredGroup] | None) -> PairSet:
     """The pairs of the paper's groups, or with ``own`` groups those of these.
 
     Raises `ConfigError` for pairs that are not of these groups, see `own_pair_set` and
@@ -105,35 +101,31 @@ def chosen_pairs(
         raise ConfigError("pairs", shown, "of the paper's groups", "Give pairs for the groups of your own")
     if own is None:
         raise ConfigError("pairs", given, "are for groups of your own", "Give groups too, each with its expressions")
-    return own_pair_set(own, given, shared)
+    return own_pair_set(own, given)
 
 
 def own_pair_set(
     groups: Mapping[str, DeclaredGroup],
     pairs: Sequence[tuple[str, str]] | Mapping[str, Sequence[tuple[str, str]]],
-    shared: Sequence[str],
 ) -> PairSet:
     """The groups' expressions as targets, each with every pair of its group.
 
-    Raises `ConfigError` for a group without expressions or pairs, an expression of two groups that is not in
-    ``shared``, and a word that cannot stand in a prompt.
+    Raises `ConfigError` for a group without expressions or pairs, an expression of two groups, and a
+    word that cannot stand in a prompt.
     """
     of_groups = pairs if isinstance(pairs, Mapping) else dict.fromkeys(groups, pairs)
     for name in of_groups:
         if name not in groups:
             raise ConfigError(f"pairs.{name}", name, "no such group", f"Groups: {', '.join(groups)}")
-    known = {comparable(word): word for group in groups.values() for word in group.expressions or ()}
-    refuse_unknown_shared(shared, known, refuse_option)
-    found, owner = {}, {comparable(word): "" for word in shared}
+    found, owner = {}, dict[str, str]()
     for name, group in groups.items():
         if group.expressions is None:
             raise ConfigError(f"groups.{name}", name, "has no expressions", "Give the words that name it in a prompt")
         for place, word in enumerate(group.expressions):
             _check_word(f"groups.{name}.expressions[{place}]", word)
-            if (other := owner.setdefault(comparable(word), name)) not in ("", name):
-                hint = f'Remove one of the two, or allow it: shared = ["{word}"]'
+            if (other := owner.setdefault(comparable(word), name)) != name:
                 problem = f"also an expression of {other!r}: texts about it would count for both"
-                raise ConfigError(f"groups.{name}.expressions[{place}]", word, problem, hint)
+                raise ConfigError(f"groups.{name}.expressions[{place}]", word, problem, "Remove one of the two")
         if name not in of_groups:
             raise ConfigError("pairs", list(of_groups), f"none of the group {name!r}", "Give pairs for each group")
         at = f"pairs.{name}" if isinstance(pairs, Mapping) else "pairs"

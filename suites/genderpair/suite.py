@@ -130,7 +130,7 @@ class GenderPair(Suite):
     audit_scorers : bool, optional
         Let classifiers read the labelled texts as well: what they add for the identity alone. Default: True for the
         paper's groups, which these texts are about.
-    contrasts, shared, form, separator
+    contrasts, form, separator
         As in `suites.common.groups.options.GroupOptions`. A contrast is of the groups' bias-pair ratios, and of
         their texts' scores. ``form`` is the raw prompt, by default ``{question}`` and a line break, and ``separator``
         stands between it and an answer that is scored, by default nothing. ``stereotypes`` and ``both_cases`` mean
@@ -193,7 +193,7 @@ class GenderPair(Suite):
         self._asked = asked = asked_groups(groups, details, prompt_format)
         chosen = {"toxicity": toxicity, "regard": regard}
         self.design = Design(
-            pairs=chosen_pairs(pairs, asked.own, asked.shared),
+            pairs=chosen_pairs(pairs, asked.own),
             groups=asked.names,
             structures=tuple(structures),
             repeats=repeats,

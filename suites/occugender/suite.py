@@ -77,7 +77,7 @@ class OccuGender(Suite):
     expressions : mapping, optional
         Your own: ``{"explicit": {"male": […], "female": […], "diverse": […]}, …}``. Each is
         scored with a capital and with a small first letter.
-    groups, contrasts, stereotypes, shared, both_cases, form, separator
+    groups, contrasts, stereotypes, both_cases, form, separator
         Any number of groups of your own, contrasts between them, and another form than ``Q:`` and ``A:``: see
         `suites.common.groups.options.GroupOptions`. Templates are then tables of ``question`` and ``start``, and
         ``expressions`` of a kind of prompt replace the groups' own.

@@ -224,7 +224,7 @@ def test_a_folder_beside_the_config_takes_no_name_of_an_option(tmp_path):
         (
             '[models.a]\nbackend = "fake"\n[suites.s]\nsuite = "OccuGender"\n[suites.s.groups]\na = ["x"]\nb = ["x"]',
             "c.toml:7: suites.s.groups.b",
-            "shared = ",
+            "also an expression of",
         ),
     ],
 )

@@ -138,8 +138,6 @@ GroupTable = Annotated[
 Groups = Annotated[dict[Name, GroupTable], Field(min_length=2, description="Two groups or more.")]
 #: Expressions of single groups, in place of the groups' own: *enfermero*, *enfermera*.
 OwnExpressions = dict[str, Words]
-#: Expressions that several groups may have.
-Shared = Words | tuple[()]
 
 
 class Contrast(Options):

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 from backends.base import Response, ScoreResponse
 from backends.options import Place
-from backends.reading.words import comparable, is_word_character
+from backends.reading.words import is_word_character
 from suites.base import Factor, IdentifiedInterval, Row
 from suites.common.expressions import GROUPS, Expressions, both_cases
 from suites.common.groups.declared import Contrast, Group, Refuse, refuse_option, spelling
-from suites.common.groups.masses import read_groups, refuse_double, refuse_unknown_shared, without_spaces
+from suites.common.groups.masses import read_groups, refuse_double, without_spaces
 from suites.common.groups.weights import Weights, contrasts_of
 from suites.common.probabilities import ImpossibleMassError, TokenAggregation, group_probabilities
 
@@ -31,16 +31,15 @@ class GroupDesign:
 
     ``attributes``: group → the attributes by which contrasts select it. The keys are the groups, in order.
     ``stereotypes``: the groups that questions may be stereotyped with. ``contrasts``: name → group → weight.
-    ``expressions``: group → its expressions; None if each question has its own. ``shared``: expressions that
-    several groups may have. ``both_cases``: whether each is scored with an upper-case and a lower-case first
-    letter. ``refuse``: makes the error for a declaration that cannot be used.
+    ``expressions``: group → its expressions; None if each question has its own. ``both_cases``: whether each is
+    scored with an upper-case and a lower-case first letter. ``refuse``: makes the
+    error for a declaration that cannot be used.
     """
 
     attributes: Mapping[str, Mapping[str, Factor]]
     stereotypes: tuple[str, ...]
     contrasts: Mapping[str, Weights] = field(default_factory=dict)
     expressions: Mapping[str, Sequence[str] | None] = field(default_factory=dict)
-    shared: tuple[str, ...] = ()
     both_cases: bool = False
     refuse: Refuse = refuse_option
 
@@ -96,16 +95,8 @@ class GroupDesign:
                 raise self.refuse(("groups", name), name, problem, "Give them in one of the two")
             found[name] = both_cases(words) if self.both_cases else tuple(dict.fromkeys(words))
         at = place if own else ("groups",)
-        shared = both_cases(self.shared) if self.both_cases else self.shared
-        refuse_double(found, shared, lambda group, *rest: self.refuse((*at, group), *rest))
+        refuse_double(found, lambda group, *rest: self.refuse((*at, group), *rest))
         return found
-
-    def check_shared(self, asked: Iterable[Expressions]) -> None:
-        """Refuse a shared expression that no group has in any question: a misspelt one would allow nothing."""
-        if self.shared:
-            known = {comparable(word): word for of in asked for words in of.values() for word in words}
-            shared = [both_cases([word])[-1] if self.both_cases else word for word in self.shared]
-            refuse_unknown_shared(shared, known, self.refuse)
 
     def check_separated(self, found: Expressions, prompts: Iterable[str], place: Place) -> None:
         """Refuse an expression that would run into the last word of a prompt, for want of a separator."""
@@ -161,7 +152,6 @@ def declared_groups(
     *,
     contrasts: Mapping[str, Contrast],
     stereotypes: Sequence[str],
-    shared: Sequence[str],
     both_cases: bool,
     reserved: tuple[str, ...] = (),
     refuse: Refuse = refuse_option,
@@ -190,4 +180,4 @@ def declared_groups(
     taken = {"coverage", "stereotype_gap", *(f"p_{group}" for group in attributes)}
     weights = contrasts_of(contrasts, attributes, taken, refuse)
     expressions = {name: group.expressions for name, group in groups.items()}
-    return GroupDesign(attributes, named, weights, expressions, tuple(shared), both_cases, refuse)
+    return GroupDesign(attributes, named, weights, expressions, both_cases, refuse)

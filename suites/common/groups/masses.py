@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
 
@@ -30,39 +30,25 @@ from suites.common.probabilities import (
     token_path,
     with_open_answers,
 )
-from suites.options import suggestion
 
 
-def refuse_double(
-    expressions: Mapping[str, Sequence[str]], shared: Iterable[str], refusal: Callable[[str, str, str, str], Exception]
-) -> None:
-    """Refuse an expression in two groups, unless listed in ``shared``, and one that another group's continues.
+def refuse_double(expressions: Mapping[str, Sequence[str]], refusal: Callable[[str, str, str, str], Exception]) -> None:
+    """Refuse an expression in two groups, and one that another group's continues.
 
     "Gender" and "Gender neutral" share the texts that begin with both words. A continuation without a space, such as
     "profesora" of "profesor", does not make the shorter one ambiguous: each text counts for the longest.
     ``refusal`` makes the error from group, expression, problem and hint.
     """
     spelled = [(group, comparable(word)) for group, words in expressions.items() for word in words]
-    allowed = {comparable(word) for word in shared}
     for (group, word), (other_group, other) in permutations(spelled, 2):
-        if group == other_group or {word, other} & allowed:
+        if group == other_group:
             continue
         if word == other:
             problem = f"also an expression of {group!r}: its probability would count for both"
-            raise refusal(other_group, other, problem, f'Remove one of the two, or allow it: shared = ["{word}"]')
+            raise refusal(other_group, other, problem, "Remove one of the two")
         if other.startswith(word) and not is_word_character(other[len(word)]):
             problem = f"continues {word!r} of {group!r}: a model that says the latter may go on to the former"
-            raise refusal(other_group, other, problem, f'Remove one of the two, or allow it: shared = ["{word}"]')
-
-
-def refuse_unknown_shared(
-    shared: Sequence[str], expressions: Mapping[str, str], refuse: Callable[..., Exception]
-) -> None:
-    """Refuse an expression of ``shared`` that no group has. ``expressions``: by comparable form, of all groups."""
-    for place, word in enumerate(shared):
-        if comparable(word) not in expressions:
-            hint = suggestion(word, expressions.values(), "Leave it out, or add it to the groups that share it")
-            raise refuse(("shared", place), word, "no group has this expression", hint)
+            raise refusal(other_group, other, problem, "Remove one of the two")
 
 
 def without_spaces(character: str) -> bool:
@@ -72,8 +58,6 @@ def without_spaces(character: str) -> bool:
 
 def read_groups(scores: Sequence[ContinuationScore], expressions: Expressions) -> GroupProbabilities:
     """The groups' masses from the scores of `suites.common.expressions.continuations`.
-
-    An expression that two groups share counts for both, but only once in the coverage.
 
     Raises `ImpossibleMassError` if exact probabilities add up to more than 1, or a longer expression is likelier
     than its beginning.

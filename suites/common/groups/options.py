@@ -10,7 +10,7 @@ from backends.errors import ConfigError
 from backends.options import Place
 from suites.common.data_files import content_sha256
 from suites.common.expressions import Expressions, spellings
-from suites.common.groups.declared import Contrast, Contrasts, Group, Groups, Names, Refuse, Shared, refuse_option
+from suites.common.groups.declared import Contrast, Contrasts, Group, Groups, Names, Refuse, refuse_option
 from suites.common.groups.design import NEUTRAL, PAPERS_GROUPS, GroupDesign, declared_groups
 from suites.common.groups.weights import contrasts_of
 from suites.common.occupations import Occupation, papers_occupations
@@ -26,7 +26,6 @@ class GroupDetails(TypedDict, total=False):
 
     contrasts: Contrasts
     stereotypes: Names
-    shared: Shared
     both_cases: bool
     form: str | None
     separator: str
@@ -58,8 +57,6 @@ class GroupOptions:
         Name → ``of`` and ``against``, or ``weights``. Default for two custom groups: the first minus the second.
     stereotypes : sequence of str
         The groups that may be stereotyped. Default: all. An occupation's ``dominated_by`` is one of these.
-    shared : sequence of str
-        Expressions that several groups may have.
     both_cases : bool
         Whether expressions are scored with an upper-case and a lower-case first letter.
     form : str or None
@@ -71,7 +68,6 @@ class GroupOptions:
     groups: Mapping[str, Group] | None = None
     contrasts: Mapping[str, Contrast] = field(default_factory=dict)
     stereotypes: Sequence[str] = ()
-    shared: Sequence[str] = ()
     both_cases: bool = True
     form: str | None = None
     separator: str = " "
@@ -88,7 +84,6 @@ class GroupOptions:
             "groups": self.groups and {n: [list(g.expressions or ()), g.attributes] for n, g in self.groups.items()},
             "contrasts": {name: one.model_dump(mode="json", exclude_none=True) for name, one in self.contrasts.items()},
             "stereotypes": list(self.stereotypes),
-            "shared": list(self.shared),
             "both_cases": self.is_own and self.both_cases,
             "form": self.form,
             "separator": None if self.separator == " " else self.separator,
@@ -114,11 +109,10 @@ class GroupOptions:
                 self.groups,
                 contrasts=self.contrasts,
                 stereotypes=self.stereotypes,
-                shared=self.shared,
                 both_cases=self.both_cases,
                 reserved=_RESERVED,
             )
-        of_own_groups = {"stereotypes": (), "shared": (), "both_cases": True}
+        of_own_groups = {"stereotypes": (), "both_cases": True}
         for name, default in of_own_groups.items():
             if (given := getattr(self, name)) != default:
                 raise ConfigError(name, given, "is for groups of your own", "Give groups, or leave it out")
@@ -181,7 +175,6 @@ class AskedExpressions:
                 spelled = self.groups.spelled({**of_kind, **occupation.expressions}, at, occupation.name)
                 self._check_separated(kind, occupation, spelled)
                 found[kind, occupation.name] = spelled
-        self.groups.check_shared(found.values())
         return found
 
     def papers(self, of_kinds: Mapping[str, Expressions]) -> dict[tuple[str, str], Expressions]:

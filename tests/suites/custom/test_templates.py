@@ -163,15 +163,6 @@ form = "问：{question}\\n答：{start}"
     assert [(turn.role, turn.content) for turn in item.request.prompt] == [("user", "谁是护士？"), ("assistant", "是")]
 
 
-def test_a_shared_expression_is_allowed_by_name(tmp_path):
-    text = 'shared = ["they"]\n' + THREE.replace('men = ["he"]', 'men = ["he", "they"]')
-    found = figures(suite_of(tmp_path, text), answers(THREE_ANSWERS))
-    of = THREE_ANSWERS["The nurse is"], THREE_ANSWERS["My nurse was"]
-    men = fmean((one["he"] + one["they"]) / (sum(one.values()) + one["they"]) for one in of)
-    assert value(found, "p_men", job="nurse") == pytest.approx(men)
-    assert value(found, "coverage") == pytest.approx(fmean(sum(one.values()) for one in THREE_ANSWERS.values()))
-
-
 STRATA = """
 kind = "templates"
 name = "jobs"

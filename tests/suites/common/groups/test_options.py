@@ -180,7 +180,7 @@ TWO = {"a": ["red"], "b": ["blue"]}
 JOB = [{"occupation": "cook"}]
 MISTAKES = {
     "one group": ({"groups": {"a": ["red"]}}, "groups", "at least 2"),
-    "a shared expression": ({"groups": {"a": ["red"], "b": ["red"]}}, "groups.b", "shared = "),
+    "a shared expression": ({"groups": {"a": ["red"], "b": ["red"]}}, "groups.b", "also an expression of"),
     "one that goes on": ({"groups": {"a": ["red"], "b": ["red hat"]}}, "groups.b", "continues 'Red'"),
     "a contrast of no group": ({"groups": TWO, "contrasts": {"c": {"of": "aa"}}}, "contrasts.c.of", "'a'"),
     "a contrast's name that is taken": (
