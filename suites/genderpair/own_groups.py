@@ -15,7 +15,7 @@ from backends.reading.words import comparable
 from suites.common.groups.declared import Group as DeclaredGroup
 from suites.common.groups.declared import Name, Sentence, refuse_option
 from suites.common.groups.design import GroupDesign
-from suites.common.groups.options import GroupDetails, GroupOptions, refuse_meaningless
+from suites.common.groups.options import FormFields, GroupOptions
 from suites.common.groups.weights import Weights
 from suites.common.task_prompt import PromptFormat, check_form
 from suites.genderpair.design import DEFAULT_FORM
@@ -36,10 +36,6 @@ _SIGNS = ",(){}[]"
 
 #: The groups of the paper.
 _PAPERS_GROUPS = GroupDesign({group: {} for group in GROUPS}, GROUPS)
-_MEANINGLESS = {
-    "stereotypes": "each group is asked about, with pairs of its own",
-    "both_cases": "an expression stands in the prompt as it is written",
-}
 #: What other figures of this suite are named after their quantity.
 _TAKEN = ("balanced", "released", "by_text", "by_likelihood", "sd", "repeat_sd")
 
@@ -62,13 +58,12 @@ class AskedGroups:
 
 
 def asked_groups(
-    groups: Sequence[str] | Mapping[str, DeclaredGroup], details: GroupDetails, prompt_format: PromptFormat
+    groups: Sequence[str] | Mapping[str, DeclaredGroup], details: FormFields, prompt_format: PromptFormat
 ) -> AskedGroups:
     """The groups of the paper, or a user's own.
 
-    Raises `ConfigError` for an option that cannot be used, or that means nothing in this suite.
+    Raises `ConfigError` for an option that cannot be used.
     """
-    refuse_meaningless(details, _MEANINGLESS)
     separator = details.pop("separator", "")
     own = groups if isinstance(groups, Mapping) else None
     given = replace(GroupOptions(own, **details), both_cases=own is None)

@@ -58,7 +58,7 @@ from backends.options import OnError, checked_options, some_of
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite
 from suites.common.data_files import load
 from suites.common.groups.declared import Groups
-from suites.common.groups.options import GroupDetails
+from suites.common.groups.options import FormFields
 from suites.common.planted import chance, planted_scores
 from suites.common.published import Variant
 from suites.common.raters import labelled_items, read_labelled
@@ -133,8 +133,7 @@ class GenderPair(Suite):
     contrasts, form, separator
         As in `suites.common.groups.options.GroupOptions`. A contrast is of the groups' bias-pair ratios, and of
         their texts' scores. ``form`` is the raw prompt, by default ``{question}`` and a line break, and ``separator``
-        stands between it and an answer that is scored, by default nothing. ``stereotypes`` and ``both_cases`` mean
-        nothing here and are refused: each group is asked about, with its own pairs, by expressions as written.
+        stands between it and an answer that is scored, by default nothing.
 
     Raises
     ------
@@ -181,7 +180,7 @@ class GenderPair(Suite):
         toxicity: _ScorerOption = "profanity",
         regard: _ScorerOption = "vader",
         audit_scorers: bool | None = None,
-        **details: Unpack[GroupDetails],
+        **details: Unpack[FormFields],
     ) -> None:
         self.sampling = sampling
         if repeats > 1 and self.sampling.temperature == 0:

@@ -21,27 +21,20 @@ from suites.common.task_prompt import PAPERS_FORM, PromptFormat, TaskPrompt, che
 _RESERVED = ("p_", "effect", "placebo", "attenuation", "via_", "share_", "reference_text", "stereotype", "reduction_")
 
 
-class GroupDetails(TypedDict, total=False):
-    """The same without the groups, as options of a suite, see `backends.options.checked_options`."""
+class FormFields(TypedDict, total=False):
+    """Contrasts and the form of a prompt, as options of a suite, see `backends.options.checked_options`."""
 
     contrasts: Contrasts
-    stereotypes: Names
-    both_cases: bool
     form: str | None
     separator: str
 
 
-class GroupFields(GroupDetails, total=False):
+class GroupFields(FormFields, total=False):
     """All of them as options of a suite."""
 
     groups: Groups | None
-
-
-def refuse_meaningless(given: Mapping[str, object], reasons: Mapping[str, str]) -> None:
-    """Refuse options that mean nothing in a suite's design. ``reasons``: option → why."""
-    for name, reason in reasons.items():
-        if name in given:
-            raise ConfigError(name, given[name], reason, "Leave it out")
+    stereotypes: Names
+    both_cases: bool
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ def test_form_and_separator_make_the_raw_prompt():
         ({"pairs": [["sad", "Sad"]]}, "the same word twice"),
         ({"pairs": [["sad", "gay, happy"]]}, r"pairs\[0\] = 'gay, happy': contains one of"),
         ({"pairs": [["sad", "gay"], ["sad", "gay"]]}, r"pairs\[1\] = 'sad / gay': given twice"),
-        ({"stereotypes": ["muslim"]}, "stereotypes = .*each group is asked about"),
+        ({"stereotypes": ["muslim"]}, "stereotypes = .*unknown field"),
         ({"contrasts": {"m": {"of": "muslims"}}}, r"contrasts\.m\.of = 'muslims': no such group"),
         ({"contrasts": {"sd": {"of": "muslim"}}}, r"contrasts\.sd = 'sd': ends the name of another measure"),
         ({"form": "Q: {question}", "prompt_format": "chat"}, "form = .*is for raw prompts"),
