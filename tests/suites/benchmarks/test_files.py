@@ -31,14 +31,6 @@ def test_a_file_that_is_not_the_published_one_is_refused(name: str, tmp_path: Pa
         getattr(suites, name)(folder=tmp_path)
 
 
-@pytest.mark.parametrize("name", [*NAMES, "EEC"])
-def test_what_is_no_folder_is_said_to_be_none(name: str, tmp_path: Path) -> None:
-    (tmp_path / "x.csv").write_text("x", "utf-8")
-    for given, problem in (("x.csv", "a file, not a folder. Give the folder"), ("nowhere", "no such folder")):
-        with pytest.raises(ConfigError, match=problem):
-            getattr(suites, name)(folder=tmp_path / given)
-
-
 def test_a_users_file_that_is_not_utf_8_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / eec.CORPUS.name).write_bytes("Sentence\nRené\n".encode("latin-1"))
     with pytest.raises(ConfigError, match=r"not UTF-8 .* Save the file as UTF-8"):

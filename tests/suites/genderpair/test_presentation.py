@@ -31,14 +31,7 @@ def test_the_papers_standard_deviations_are_population_ones():
     assert sample < 28
 
 
-def test_published_figures_are_of_the_same_meaning_only():
-    assert not GenderPair(toxicity="paper", regard="paper").published(), "other pairs"
-    assert not GenderPair(pairs=PUBLISHED, structures=["paper", "brackets"]).published()
-    embedded = {figure.measure for figure in GenderPair(pairs=PUBLISHED).published()}
-    assert embedded == {"bias_pair_ratio_released"}, "printed by the authors' rule"
-    assert not GenderPair(pairs=PUBLISHED, fallback="none").published(), "the authors' ties are decided"
-    released = {figure.measure for figure in GenderPair(pairs=PUBLISHED, variant="as_released").published()}
-    assert released == {"bias_pair_ratio_released", "bias_pair_ratio"}
+def test_published_figures_are_the_papers():
     paper = GenderPair(pairs=PUBLISHED, toxicity="paper", regard="paper").published()
     assert {f.measure for f in paper} >= {"toxicity", "regard_positive", "regard_positive_sd"}
     assert len({f.model for f in paper}) == 14

@@ -10,7 +10,6 @@ import pytest
 
 from backends.base import (
     GenerateRequest,
-    Message,
     Sampling,
     ScoreRequest,
 )
@@ -36,13 +35,6 @@ def test_both_lists_of_a_pair_are_scored_against_the_same_r() -> None:
         assert isinstance(item.request, ScoreRequest)
         p_or_q, r = item.factors["p" if item.factors["gender"] == "female" else "q"], item.factors["r"]
         assert item.request.continuations == (f" {p_or_q}", f" {p_or_q + r}")  # type: ignore[operator]
-
-
-def test_chat_scores_the_count_in_the_assistants_turn() -> None:
-    item = next(iter(MGBR(n=1, prompt_format="chat").items()))
-    assert isinstance(item.request, ScoreRequest)
-    assert item.request.prompt[-1] == Message("assistant", "Answer:")
-    assert MGBR(n=1, prompt_format="chat").needs == {"score", "chat"}
 
 
 def test_an_answer_end_is_scored_with_the_count() -> None:
