@@ -64,7 +64,7 @@ def rounding(plain):
     single = Plain("float32")
     prompts = [item.request for item in OccuGender(occupations=FEW).items() if item.id in WANTED[OccuGender]]
     pairs = [(request.prompt, word) for request in prompts for word in request.continuations]
-    return 4 * max(abs(single(*pair) - plain(*pair)) for pair in pairs)
+    return 4 * max(abs(single(*pair) - plain(*pair)) for pair in pairs[::5])
 
 
 @pytest.fixture(scope="module")
