@@ -15,12 +15,8 @@ import httpx
 from backends.base import Answer, Backend, Request, Response
 from backends.errors import BackendError
 from backends.http.client import HttpClient
-from backends.http.errors import UnsentError
 from backends.http.options import HttpOptions
 from backends.http.usage import Usage
-
-#: After these errors the server may have done the work and charged for it.
-MAY_BE_CHARGED = ("timeout", "connection", "malformed", "inconsistent")
 
 
 class HttpBackend(Backend):
@@ -76,16 +72,7 @@ class HttpBackend(Backend):
 
         ``body`` and the reply's ``usage`` are counted in OpenAI's terms (`Usage`).
         """
-        reserved = self.usage.reserve(body)
-        reply: dict[str, Any] | None = None
-        charged = True
-        try:
-            reply = await self.client.post(path, body)
-        except BackendError as error:
-            charged = error.kind in MAY_BE_CHARGED and not isinstance(error, UnsentError)
-            raise
-        finally:
-            self.usage.settle(reserved, reply, charged=charged)
+        reply, _ = await self.usage.paid(body, lambda: self.client.post(path, body))
         return reply
 
     async def close(self) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from backends.errors import BackendError
+from backends.http.errors import UnsentError
 from backends.options import OnError, Table
-from backends.reading.reasoning import text_of
+from backends.reading.reasoning import UnfinishedThoughtError, text_of
 
+#: After these errors the server may have done the work and charged for it.
+_MAY_BE_CHARGED = ("timeout", "connection", "malformed", "inconsistent")
 Price = Annotated[
     float, Field(ge=0, allow_inf_nan=False), OnError("not a price per million tokens", "Give a number, 0 or more")
 ]
@@ -61,6 +64,27 @@ class Usage:
     def limit(self, max_cost: float) -> None:
         """Make `reserve` refuse what could take the cost above ``max_cost``; an earlier, lower limit stays."""
         self._max_cost = max_cost if self._max_cost is None else min(max_cost, self._max_cost)
+
+    async def paid(
+        self, payload: Mapping[str, Any], ask: Callable[[], Awaitable[dict[str, Any]]], factor: float = 1.0
+    ) -> tuple[dict[str, Any], int | None]:
+        """The response of ``ask``, within the limit, and the tokens of its prompt; None if they are not reported.
+
+        ``payload`` is what is asked, in OpenAI's terms, at ``factor`` times the prices. Raises `BackendError`.
+        """
+        reserved = self.reserve(payload, factor)
+        response: dict[str, Any] | None = None
+        charged, counted = True, None
+        try:
+            response = await ask()
+        except BackendError as error:
+            # A thought that used up the limit is charged, although its answer is an error.
+            is_thought = isinstance(error, UnfinishedThoughtError)
+            charged = is_thought or (error.kind in _MAY_BE_CHARGED and not isinstance(error, UnsentError))
+            raise
+        finally:
+            counted = self.settle(reserved, response, charged=charged, factor=factor)
+        return response, counted
 
     def reserve(self, payload: Mapping[str, Any], factor: float = 1.0) -> float:
         """Reserve the most that a request can cost at ``factor`` times the prices; `settle` it afterwards.

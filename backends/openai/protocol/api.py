@@ -15,9 +15,8 @@ from typing import Any, Literal, NamedTuple
 
 from backends.base import GenerateRequest, Message, Request
 from backends.errors import BackendError
-from backends.http.backend import MAY_BE_CHARGED
 from backends.http.client import HttpClient
-from backends.http.errors import UnsentError, inconsistent
+from backends.http.errors import inconsistent
 from backends.http.usage import Usage, generated_tokens
 from backends.openai.batches import PRICE, BatchedClient
 from backends.openai.capabilities import PIECE, ServerCapabilities
@@ -26,7 +25,6 @@ from backends.openai.protocol.parameters import adapted, turns_of
 from backends.openai.protocol.responses_api import chat_response, responses_request
 from backends.openai.quirks import FINISH_REASONS, NEW_LIMIT, ONLY_RESPONSES
 from backends.openai.trackers import ResponseTracker
-from backends.reading.reasoning import UnfinishedThoughtError
 
 #: A list longer than this is too large to keep (megabytes).
 _LONGEST_CACHED_LIST = 2000
@@ -175,22 +173,13 @@ class ServerApi:
             path, body, read = "responses", responses_request(body), chat_response
         factor = 1.0 if self._batched is None else PRICE
         most = {"max_tokens": body["max_output_tokens"]} if "max_output_tokens" in body else {}
-        reserved = self.usage.reserve({**payload, **most}, factor)
-        response: dict[str, Any] | None = None
-        charged = True
-        try:
+
+        async def ask() -> dict[str, Any]:
             if self._batched is not None:
-                answer = await self._batched.post(path, body, draw=self._draw)
-            else:
-                answer = await self.client.post(path, body)
-            response = read(answer)
-        except BackendError as error:
-            # A thought that used up the limit is charged, although its answer is an error.
-            thought = isinstance(error, UnfinishedThoughtError)
-            charged = thought or (error.kind in MAY_BE_CHARGED and not isinstance(error, UnsentError))
-            raise
-        finally:
-            counted = self.usage.settle(reserved, response, charged=charged, factor=factor)
+                return read(await self._batched.post(path, body, draw=self._draw))
+            return read(await self.client.post(path, body))
+
+        response, counted = await self.usage.paid({**payload, **most}, ask, factor)
         try:
             self.tracker.check(response)
             if self._request is not None:

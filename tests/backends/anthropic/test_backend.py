@@ -23,16 +23,31 @@ class MessagesServer(RawServer):
 
     The key in ``x-api-key``, ``anthropic-version`` required, unknown fields refused ("Extra inputs are not permitted"),
     a system message as a field only. As Opus 4.7: no ``temperature``, ``top_p`` or prefill (pr-agent #2456, cline
-    #10572). ``thinks``: a block of thinking comes first, and takes 40 tokens of the limit.
+    #10572).
+
+    Attributes
+    ----------
+    block : dict
+        A thought that comes first, and takes 40 tokens of the limit; None without one. Each limit must be above the
+        budget for thoughts (simonw/llm-anthropic #15).
+    credit : bool
+        Whether the account has any left.
     """
 
-    thinks = False
+    block: dict[str, Any] | None = None
+    credit = True
 
     def __init__(self) -> None:
         super().__init__()
         self._numbers, self._random = itertools.count(), random.Random(0)
 
     def reply(self, path: str, sent: dict[str, Any]) -> Reply:
+        if not self.credit:
+            text = "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing."
+            return error(400, "invalid_request_error", text)
+        budget = sent.get("thinking", {}).get("budget_tokens", 0)
+        if budget and sent.get("max_tokens", 0) <= budget:
+            return error(400, "invalid_request_error", "`max_tokens` must be greater than `thinking.budget_tokens`.")
         head = self.headers[-1].lower()
         if "x-api-key: key-of-anthropic" not in head:
             return error(401, "authentication_error", "invalid x-api-key")
@@ -60,10 +75,10 @@ class MessagesServer(RawServer):
     def _message(self, question: str, limit: int) -> Reply:
         names = ("Female", "Female", "Male") if "gender" in question else ("blue", "a river", "seven", "yes", "no")
         blocks = [{"type": "text", "text": self._random.choice(names)}]
-        cut = self.thinks and limit <= 40
-        if self.thinks:
-            blocks = [{"type": "thinking", "thinking": "She, or he.", "signature": "x"}, *([] if cut else blocks)]
-        usage = {"input_tokens": 9, "output_tokens": 44 if self.thinks else 4, "cache_read_input_tokens": 3}
+        cut = self.block is not None and limit <= 40
+        if self.block is not None:
+            blocks = [self.block, *([] if cut else blocks)]
+        usage = {"input_tokens": 9, "output_tokens": 44 if self.block else 4, "cache_read_input_tokens": 3}
         reason = "max_tokens" if cut else "end_turn"
         body = {"id": f"msg_{next(self._numbers)}", "type": "message", "role": "assistant", "model": MODEL}
         return Reply({**body, "content": blocks, "stop_reason": reason, "usage": usage})
@@ -102,7 +117,7 @@ async def test_a_text_is_written_and_paid_for(tmp_path: Path) -> None:
 
 async def test_a_thinking_block_is_no_part_of_the_answer(tmp_path: Path) -> None:
     async with MessagesServer().running() as server:
-        server.thinks = True
+        server.block = {"type": "thinking", "thinking": "She, or he.", "signature": "x"}
         backend = backend_of(server, tmp_path, reasoning_tokens=64, extra_body={"thinking": {"type": "adaptive"}})
         answer, *_ = await backend.run([ASKED])
         await backend.close()
@@ -115,33 +130,9 @@ async def test_a_thinking_block_is_no_part_of_the_answer(tmp_path: Path) -> None
     assert "thought" in cut.message
 
 
-class ThinkingServer(MessagesServer):
-    """As Sonnet 4.5 with a budget: the limit must be above it (simonw/llm-anthropic #15).
-
-    A thought takes 40 tokens. It is not shown: its block is empty, or encrypted.
-    """
-
-    block: dict[str, Any] = {"type": "thinking", "thinking": "", "signature": "x"}  # noqa: RUF012
-    credit = True
-
-    def reply(self, path: str, sent: dict[str, Any]) -> Reply:
-        if not self.credit:
-            text = "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing."
-            return error(400, "invalid_request_error", text)
-        budget = sent.get("thinking", {}).get("budget_tokens", 0)
-        if budget and sent.get("max_tokens", 0) <= budget:
-            return error(400, "invalid_request_error", "`max_tokens` must be greater than `thinking.budget_tokens`.")
-        reply = super().reply(path, sent)
-        if reply.status == 200:
-            cut = sent["max_tokens"] <= 40
-            reply.body["content"] = [self.block, *([] if cut else reply.body["content"])]
-            reply.body["stop_reason"] = "max_tokens" if cut else "end_turn"
-        return reply
-
-
 @pytest.mark.parametrize("kind", ["thinking", "redacted_thinking"])
 async def test_a_thought_that_is_not_shown_has_tokens(kind: str, tmp_path: Path) -> None:
-    async with ThinkingServer().running() as server:
+    async with MessagesServer().running() as server:
         server.block = {"type": kind, "thinking": "", "data": "x"}
         backend = backend_of(server, tmp_path, samples=8)
         description = await backend.describe()
@@ -153,7 +144,8 @@ async def test_a_thought_that_is_not_shown_has_tokens(kind: str, tmp_path: Path)
 
 
 async def test_a_budget_for_thoughts_is_below_each_limit(tmp_path: Path) -> None:
-    async with ThinkingServer().running() as server:
+    async with MessagesServer().running() as server:
+        server.block = {"type": "thinking", "thinking": "", "signature": "x"}
         options = {"thinking": {"type": "enabled", "budget_tokens": 8000}}
         backend = backend_of(server, tmp_path, samples=8, extra_body=options, reasoning_tokens=100)
         description = await backend.describe()
@@ -164,7 +156,7 @@ async def test_a_budget_for_thoughts_is_below_each_limit(tmp_path: Path) -> None
 
 
 async def test_an_account_without_credit_ends_the_probe(tmp_path: Path) -> None:
-    async with ThinkingServer().running() as server:
+    async with MessagesServer().running() as server:
         server.credit = False
         backend = backend_of(server, tmp_path)
         with pytest.raises(BackendError, match="credit balance is too low") as caught:

@@ -4,29 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import gguf
-import numpy as np
-
-
-def write_float32(source: Path, target: Path) -> Path:
-    """A GGUF file of Llama's architecture with every tensor dequantised; all else is kept."""
-    reader = gguf.GGUFReader(str(source))
-    writer = gguf.GGUFWriter(target, "llama")
-    for field in reader.fields.values():
-        if field.name.startswith("GGUF.") or field.name == "general.architecture":
-            continue
-        kind = field.types[0]
-        value = int(gguf.LlamaFileType.ALL_F32) if field.name == "general.file_type" else field.contents()
-        inner = field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None
-        writer.add_key_value(field.name, value, kind, sub_type=inner)
-    for tensor in reader.tensors:
-        writer.add_tensor(tensor.name, gguf.dequantize(tensor.data, tensor.tensor_type).astype(np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return target
-
 
 def write_transformers_folder(source: Path, target: Path) -> None:
     """The dequantised weights and the tokenizer as a folder that transformers and vLLM load."""

@@ -79,41 +79,6 @@ async def ask_until_answered(backend: OpenAIBackend, asked: list[GenerateRequest
     return [found[request] for request in asked]
 
 
-async def test_lines_without_an_answer_go_into_another_batch(tmp_path: Path) -> None:
-    async with BatchServer(varied).running() as server:
-        server.failing, server.missing, server.twice = 0.2, 0.2, 0.3
-        backend = backend_of(server, tmp_path)
-        await backend.describe()
-        direct = server.paid_directly
-        answers = await ask_until_answered(backend, requests(60))
-        await backend.close()
-    assert all(isinstance(answer, GenerateResponse) for answer in answers), answers
-    assert max(server.paid.values()) == 1
-    assert server.paid_directly == direct
-
-
-async def test_an_expired_batch_keeps_what_was_ready(tmp_path: Path) -> None:
-    async with BatchServer(varied).running() as server:
-        server.expires_after = 25
-        backend = backend_of(server, tmp_path)
-        await backend.describe()
-        direct = server.paid_directly
-        answers = await ask_until_answered(backend, requests(40))
-        await backend.close()
-    assert all(isinstance(answer, GenerateResponse) for answer in answers)
-    assert (len(server.paid), server.paid_directly, len(server.batches)) == (40, direct, 2)
-
-
-async def test_a_batch_whose_start_is_unanswered_is_found(tmp_path: Path, waits: list[float]) -> None:
-    async with BatchServer(varied).running() as server:
-        server.lost = 1
-        backend = backend_of(server, tmp_path)
-        answers = await backend.run(requests(10))
-        await backend.close()
-    assert all(isinstance(answer, GenerateResponse) for answer in answers), answers
-    assert len(server.batches) == 1
-
-
 async def test_a_refused_batch_is_no_full_price(tmp_path: Path) -> None:
     async with BatchServer(varied).running() as server:
         server.refused = "Enqueued token limit reached"
@@ -141,17 +106,6 @@ class TriesAgain(BatchServer):
         failed = {"status_code": 500, "body": {"error": {"message": "try again"}}}
         tries = [{**line, "response": response} for line in lines for response in (failed, line["response"])]
         self.files[batch["output_file_id"]] = "".join(json.dumps(one) + "\n" for one in tries)
-
-
-async def test_a_failed_try_before_an_answer_is_not_paid_for_again(tmp_path: Path) -> None:
-    async with TriesAgain(varied).running() as server:
-        backend = backend_of(server, tmp_path)
-        await backend.describe()
-        direct = server.paid_directly
-        answers = await backend.run(requests(5))
-        await backend.close()
-    assert all(isinstance(answer, GenerateResponse) for answer in answers), answers
-    assert server.paid_directly == direct
 
 
 @pytest.mark.parametrize("gone", ["batches/batch_0", "/content"])
@@ -311,17 +265,6 @@ class ShoutingServer(BatchServer):
         self.files[file] = self.files[file].replace('"status_code": 200', '"status_code": "200"')
 
 
-async def test_statuses_and_codes_have_no_case_and_no_type(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async with ShoutingServer(varied).running() as server:
-        backend = backend_of(server, tmp_path)
-        await backend.describe()
-        answers = await backend.run(requests(5))
-        await backend.close()
-    assert all(isinstance(answer, GenerateResponse) for answer in answers), answers
-    assert len(server.batches) == 1
-    assert "'pondering', which is not known" in caplog.text
-
-
 class CancelledServer(BatchServer):
     """Somebody cancels each batch."""
 
@@ -342,3 +285,35 @@ async def test_the_rest_of_a_cancelled_batch_is_not_sent_unasked(tmp_path: Path)
     assert (len(failed), len(server.batches), server.paid_directly) == (3, 1, direct)
     assert not any(error.retryable for error in failed)
     assert "cancelled at the provider" in failed[0].message
+
+
+@pytest.mark.parametrize(
+    ("kind", "trouble", "asked", "batches"),
+    [
+        (BatchServer, {"failing": 0.2, "missing": 0.2, "twice": 0.3}, 60, None),
+        (BatchServer, {"expires_after": 25}, 40, 2),
+        (BatchServer, {"lost": 1}, 10, 1),
+        (TriesAgain, {}, 5, 1),
+        (ShoutingServer, {}, 5, 1),
+    ],
+    ids=["lines without an answer", "expired", "start unanswered", "failed tries", "capitals"],
+)
+async def test_each_line_is_answered_and_paid_for_once(
+    kind: type[BatchServer],
+    trouble: dict[str, Any],
+    asked: int,
+    batches: int | None,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with kind(varied).running() as server:
+        backend = backend_of(server, tmp_path)
+        await backend.describe()
+        vars(server).update(trouble)
+        direct = server.paid_directly
+        answers = await ask_until_answered(backend, requests(asked))
+        await backend.close()
+    assert all(isinstance(answer, GenerateResponse) for answer in answers), answers
+    assert (len(server.paid), max(server.paid.values()), server.paid_directly) == (asked, 1, direct)
+    assert batches is None or len(server.batches) == batches
+    assert ("'pondering', which is not known" in caplog.text) is (kind is ShoutingServer)
