@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.analysis.table import Table, TableBuilder
-from audit.results import writable
+from audit.analysis.table import NO_VALUE, Table
+from audit.results import where_key, writable
 from audit.store import Stored
 from backends.base import Response, ScoreResponse
-from suites.base import Item, Row, Suite
+from suites.base import Item, MeasureSpec, Row, Suite
 
 
 @dataclass
@@ -26,6 +26,8 @@ class SuiteAnswers:
     table : Table
         A row for each item, in the suite's order, with what follows from its answer behind it; then, or in their place,
         those that the suite derives.
+    specs : sequence of MeasureSpec
+        The figures that the suite reports of these rows.
     items : dict of str to bytes
         The items asked, and the keys of their answers in the store.
     failures : Counter
@@ -42,6 +44,7 @@ class SuiteAnswers:
 
     suite: Suite
     table: Table
+    specs: Sequence[MeasureSpec]
     items: dict[str, bytes]
     failures: Counter[str] = field(default_factory=Counter)
     given: Counter[str] = field(default_factory=Counter)
@@ -72,18 +75,18 @@ def read_answers(
     keep_logprobs : bool
         Whether to keep the continuations' log-probabilities, to compare engines.
     """
-    builder = TableBuilder(families=suite.families)
-    found = SuiteAnswers(suite, None, {})  # type: ignore[arg-type]
+    found = SuiteAnswers(suite, Table.of(()), (), {})
+    rows: list[Row] = []
     for item, key, stored in answered:
         found.items[item.id] = key
         if isinstance(stored, str):
             found.failures[stored] += 1
-            builder.add(Row(item.id, item.factors, {}, missing=stored))
+            rows.append(Row(item.id, item.factors, {}, missing=stored))
             continue
         answer = stored.answer
         found.given[stored.run] += 1
         found.since, found.until = min(found.since, stored.at), max(found.until, stored.at)
-        builder.add(_writable(suite.read(item, seen(answer))))
+        rows.append(_complete(suite.read(item, seen(answer))))
         if isinstance(answer, ScoreResponse):
             boundaries = {score.boundary for score in answer.scores}
             found.merged += "merged" in boundaries
@@ -92,9 +95,9 @@ def read_answers(
             found.altered += "altered" in boundaries
             if keep_logprobs:
                 found.logprobs[item.id] = exact_logprobs(answer)
-    found.table = builder.build()
-    if type(suite).derive is not Suite.derive:
-        found.table = Table.of(suite.derive(found.table.rows()), suite.families)
+    rows = list(suite.derive(rows))
+    found.specs = list(suite.measures(rows))
+    found.table = Table.of(rows, suite.families)
     return found
 
 
@@ -106,6 +109,7 @@ def of_runs(runs: Sequence[SuiteAnswers]) -> SuiteAnswers:
     return SuiteAnswers(
         first.suite,
         Table.of_runs([run.table for run in runs]),
+        list({(spec.measure, where_key(spec.where)): spec for run in runs for spec in run.specs}.values()),
         first.items | {f"{item}~{n}": key for n, run in enumerate(others, 2) for item, key in run.items.items()},
         sum((run.failures for run in runs), Counter()),
         sum((run.given for run in runs), Counter()),
@@ -124,8 +128,8 @@ def exact_logprobs(response: ScoreResponse) -> NDArray[np.float64]:
     return np.array([math.nan if s.exactness != "exact" or s.logprob is None else s.logprob for s in response.scores])
 
 
-def _writable(row: Row) -> Row:
+def _complete(row: Row) -> Row:
     """The row; why it is missing may quote the model, which may write half a character that no file can hold."""
-    if row.missing is None or row.missing.isascii():
-        return row
-    return replace(row, missing=writable(row.missing))
+    if row.missing is None:
+        return row if row.values else replace(row, missing=NO_VALUE)
+    return row if row.missing.isascii() else replace(row, missing=writable(row.missing))

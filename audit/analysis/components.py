@@ -14,22 +14,14 @@ import numpy as np
 
 from audit.analysis.estimators.design import Design
 from audit.analysis.estimators.means import Sources, sources
-from audit.analysis.figures import estimator_of, groups_of, undefined_strata, usable
+from audit.analysis.figures import design_of, estimator_of, undefined_strata, usable
 from audit.analysis.table import Bools, Floats, Table, aligned
 from audit.results import VarianceComponents
 from suites.base import MeasureSpec
 
 
-def components(values: Floats, design: Design) -> dict[str, float] | None:
-    """The variance between the levels of each sampled factor, net of the cells', and ``cells``; each 0 or more.
-
-    None if the design cannot separate them.
-    """
-    found = sources(values, design) if design.crossed else None
-    return None if found is None else _components(found)
-
-
-def _components(found: Sources) -> dict[str, float]:
+def components(found: Sources) -> dict[str, float]:
+    """The variance between the levels of each sampled factor, net of the cells', and ``cells``; each 0 or more."""
     cells = found.cells
     # The items of a level share its effect; the cells' own variation is the part of V_k that they would have alone.
     between = {name: max(of.variance - cells.variance, 0.0) / of.spread for name, of in found.factors.items()}
@@ -86,11 +78,11 @@ def _described(
 ) -> VarianceComponents | None:
     if not used.any() or undefined_strata(table, spec, used):
         return None
-    design = groups_of(table, spec, used).design
+    design = design_of(table, spec, used)
     of_levels = sources(values[used], design) if design.crossed else None
     if of_levels is None:
         return None
-    found = _components(of_levels)
+    found = components(of_levels)
     cells = found.pop("cells")
     first, own = next(iter(found.items()))
     levels = {name: design.levels[name] for name in found}

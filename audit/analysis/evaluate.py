@@ -27,34 +27,6 @@ _SOURCES_SHOWN = 2
 
 
 @dataclass(frozen=True)
-class EvaluationOptions:
-    """How figures are computed.
-
-    Attributes
-    ----------
-    signature : mapping
-        Everything needed to reproduce the suite's figures, except the model.
-    margins : float or mapping of measure name to float
-        Differences smaller than this do not matter.
-    engines : sequence of pairs of names
-        The same models on different engines: their differences are noise.
-    lineage : collection of pairs of names
-        Models derived from each other: their differences are changes, not noise.
-    confidence : float
-        Level of all intervals, in (0, 1).
-    seed : int
-        Seed for resampling.
-    """
-
-    signature: Mapping[str, Any]
-    margins: float | Mapping[str, float]
-    engines: Sequence[tuple[str, str]]
-    lineage: Collection[frozenset[str]]
-    confidence: float
-    seed: int
-
-
-@dataclass(frozen=True)
 class SuiteResult:
     """All results of one suite.
 
@@ -73,26 +45,49 @@ class SuiteResult:
 
 
 def evaluate_suite(
-    name: str, suite: Suite, by_model: Mapping[str, SuiteAnswers], options: EvaluationOptions
+    name: str,
+    suite: Suite,
+    by_model: Mapping[str, SuiteAnswers],
+    *,
+    signature: Mapping[str, Any],
+    margins: float | Mapping[str, float],
+    confidence: float,
+    seed: int,
+    engines: Sequence[tuple[str, str]] = (),
+    lineage: Collection[frozenset[str]] = (),
 ) -> SuiteResult:
-    """Measure one suite for every model, and compare the models."""
+    """Measure one suite for every model, and compare the models.
+
+    Parameters
+    ----------
+    signature : mapping
+        Everything needed to reproduce the suite's figures, except the model.
+    margins : float or mapping of measure name to float
+        Differences smaller than this do not matter.
+    confidence, seed
+        Level of all intervals; and the run's seed, which enters the signature.
+    engines : sequence of pairs of names
+        The same models on different engines: their differences are noise.
+    lineage : collection of pairs of names
+        Models derived from each other: their differences are changes, not noise.
+    """
     tables = {model: answers.table for model, answers in by_model.items()}
-    specs = {model: list(suite.measures(table.rows())) for model, table in tables.items()}
     measures = {
         model: measure_table(
-            tables[model],
-            own,
+            answers.table,
+            answers.specs,
             model=model,
             suite=name,
-            signature=options.signature,
-            confidence=options.confidence,
-            seed=options.seed,
+            signature=signature,
+            confidence=confidence,
+            seed=seed,
         )
-        for model, own in specs.items()
+        for model, answers in by_model.items()
     }
-    all_specs = list({(spec.measure, where_key(spec.where)): spec for own in specs.values() for spec in own}.values())
-    compared = compare_models(tables, all_specs, suite=name, margins=options.margins, confidence=options.confidence)
-    comparisons = with_engine_noise(compared, options.engines, options.lineage)
+    every = (spec for answers in by_model.values() for spec in answers.specs)
+    all_specs = list({(spec.measure, where_key(spec.where)): spec for spec in every}.values())
+    compared = compare_models(tables, all_specs, suite=name, margins=margins, confidence=confidence)
+    comparisons = with_engine_noise(compared, engines, lineage)
     # A model that was down has no follow-ups, so items are chosen from the model that was asked the most.
     shown = _example_items(max(by_model.values(), key=lambda answers: len(answers.items)), all_specs)
     scored = "score" in suite.needs
@@ -103,7 +98,7 @@ def evaluate_suite(
         rank_models(c for c in comparisons if not c.is_subgroup),
         [
             engine_drift(name, a, b, by_model[a].logprobs, by_model[b].logprobs, tables[a], tables[b])
-            for a, b in (options.engines if scored else ())
+            for a, b in (engines if scored else ())
         ],
         sum(answers.failures.total() for answers in by_model.values()),
         {model: _figures_behind(answers, measures[model], shown) for model, answers in by_model.items()},
@@ -114,11 +109,11 @@ def evaluate_suite(
 def _data_quality(suite: str, model: str, answers: SuiteAnswers, measures: Sequence[Measure]) -> DataQuality:
     table = answers.table
     own = np.fromiter((item in answers.items for item in table.index), np.bool_, len(table))  # not the derived rows
-    factors = [name for name in (answers.suite.failures_factor, *answers.suite.strata[:1]) if name is not None]
     inexact = np.zeros(len(table), dtype=np.bool_)
     for quantity in table.named("value"):
         inexact |= table.has(quantity) & np.isnan(table.quantity(quantity).value)
-    lost = [table.rows()[at] for at in np.flatnonzero(own & table.missing).tolist()]
+    lost = list(Table(table.data.filter(own & table.missing), table.levels).rows())
+    factors = [name for name in (answers.suite.failures_factor, *answers.suite.strata[:1]) if name is not None]
     by_level = Counter(str(next((row.factors[name] for name in factors if name in row.factors), None)) for row in lost)
     masses = [m.probability_mass for m in measures if m.probability_mass is not None and not m.is_subgroup]
     n_items = len(answers.items)
@@ -149,30 +144,29 @@ def _behind(table: Table, spec: MeasureSpec) -> Bools:
 
 def _example_items(answers: SuiteAnswers, specs: Sequence[MeasureSpec]) -> set[str]:
     """Items to show for all models, chosen from one model's rows: at least one behind every figure."""
-    table, rows = answers.table, answers.table.rows()
+    table = answers.table
     shown = np.zeros(len(table), dtype=np.bool_)
-    chosen = []
     for spec in sorted(specs, key=lambda s: -len(s.where)):
         behind = _behind(table, spec)
         if behind.any() and not (behind & shown).any():
-            chosen.append(int(behind.argmax()))
-            shown[chosen[-1]] = True
-    items = (item for place in chosen for item in rows[place].items[:_SOURCES_SHOWN])
+            shown[behind.argmax()] = True
+    rows = table.data.filter(shown)
+    behind_rows = zip(rows["item_id"].to_list(), rows["sources"].to_list(), strict=True)
+    items = (item for own, sources in behind_rows for item in (sources or [own])[:_SOURCES_SHOWN])
     return {item for item in items if item in answers.items}
 
 
 def _figures_behind(answers: SuiteAnswers, measures: Sequence[Measure], shown: Collection[str]) -> dict[str, list[str]]:
     """For each shown item, in the order of the items, the ids of one model's figures that use it."""
     table = answers.table
-    sources = table.data["sources"].to_list()
-    # One entry for each shown item in each row that uses it.
-    places = [(at, item) for item, at in table.index.items() if item in shown and not sources[at]]
-    places += [(at, item) for at, of_row in enumerate(sources) for item in of_row or () if item in shown]
-    of_rows = np.array([at for at, _ in places], dtype=np.intp)
     figures: dict[str, list[str]] = {item: [] for item in answers.items if item in shown}
+    # One entry for each shown item in each row that uses it.
+    columns = enumerate(zip(table.data["item_id"].to_list(), table.data["sources"].to_list(), strict=True))
+    places = [(at, item) for at, (own, sources) in columns for item in sources or [own] if item in figures]
+    of_rows = np.array([at for at, _ in places], dtype=np.intp)
     for measure in measures:
         for place in np.flatnonzero(_behind(table, measure.spec)[of_rows]).tolist():
-            listed = figures.get(places[place][1])
-            if listed is not None and (not listed or listed[-1] != measure.id):
+            listed = figures[places[place][1]]
+            if not listed or listed[-1] != measure.id:
                 listed.append(measure.id)
     return figures

@@ -25,7 +25,8 @@ from audit.analysis.estimators.estimate import Between, Codes, Estimate, Floats,
 from audit.analysis.estimators.means import clustered_mean, weighted_mean
 from audit.analysis.estimators.probabilities import mean_probability
 from audit.analysis.estimators.shares import mean_share, share_difference
-from audit.analysis.table import Bools, Quantity, Table, level_key
+from audit.analysis.table import Bools, Quantity, Table
+from audit.results.figures import level_key
 from backends.base import Scalar
 from suites.base import RUN, Factor, MeasureSpec
 
@@ -42,59 +43,14 @@ class Figure(NamedTuple):
 NO_FIGURE = Figure(math.nan, unknown(), math.nan, math.nan)
 
 
-@dataclass(frozen=True)
-class Groups:
-    """What the items (n,) of a figure are grouped by.
-
-    Attributes
-    ----------
-    design : Design
-    own, covariate : arrays (n,) and (G,), or None
-        Of a correlation: each item's correlated cluster, and the clusters' covariate.
-    """
-
-    design: Design
-    own: Codes | None = None
-    covariate: Floats | None = None
-
-    @property
-    def n_clusters(self) -> int:
-        """The correlated clusters; else the levels of the sampled factor with fewest in any stratum."""
-        return self.design.fewest if self.covariate is None else len(self.covariate)
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A quantity of a figure's items (n,): value (NaN where only bounds are known), bounds, variances through draws."""
-
-    value: Floats
-    low: Floats
-    high: Floats
-    draw_variance: Floats | None = None
-
-    @classmethod
-    def of(cls, quantity: Quantity, used: Bools) -> Column:
-        """The used rows (n,) of a quantity."""
-        if used.all():
-            return cls(*quantity)
-        value = quantity.value[used]
-        low, high = (value if end is quantity.value else end[used] for end in (quantity.low, quantity.high))
-        return cls(value, low, high, None if quantity.draw_variance is None else quantity.draw_variance[used])
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether every value is known."""
-        return self.low is self.high or np.array_equal(self.low, self.high)
-
-
 @dataclass(frozen=True, slots=True)
 class Estimator:
     """How a figure is estimated: of one model, and the difference of two over the same items."""
 
     is_mean: bool
-    figure: Callable[[Column, Groups, MeasureSpec], Figure]
-    difference: Callable[[Column, Column, Groups, MeasureSpec], Figure]
-    as_if_independent: Callable[[Column, Groups], Estimate]
+    figure: Callable[[Quantity, Design, MeasureSpec], Figure]
+    difference: Callable[[Quantity, Quantity, Design, MeasureSpec], Figure]
+    as_if_independent: Callable[[Quantity, Design], Estimate]
 
 
 def estimator_of(spec: MeasureSpec) -> Estimator:
@@ -110,13 +66,13 @@ def estimator_of(spec: MeasureSpec) -> Estimator:
     return found
 
 
-# -- rows and groups ---------------------------------------------------------------------------
+# -- rows and designs -------------------------------------------------------------------------
 
 
 def usable(table: Table, spec: MeasureSpec) -> Bools:
     """The rows (n,) that a figure uses: they match, have the quantity and, for a correlation, the covariate."""
     used = table.matching(spec.where) & table.has(spec.quantity)
-    return used if spec.covariate is None else used & np.isfinite(_covariate(table, spec))
+    return used if spec.covariate is None else used & np.isfinite(covariate_of(table, spec))
 
 
 def meant(table: Table, spec: MeasureSpec) -> Bools:
@@ -126,7 +82,7 @@ def meant(table: Table, spec: MeasureSpec) -> Bools:
         weighted = {level_key(level) for level in spec.weights}
         known = [code for code, level in enumerate(table.levels.get(spec.stratum, ())) if level_key(level) in weighted]
         rows &= np.isin(table.codes(spec.stratum), known)
-    return rows if spec.covariate is None else rows & np.isfinite(_covariate(table, spec))
+    return rows if spec.covariate is None else rows & np.isfinite(covariate_of(table, spec))
 
 
 def clusters_of(table: Table, spec: MeasureSpec) -> dict[str, Codes]:
@@ -140,34 +96,26 @@ def clusters_of(table: Table, spec: MeasureSpec) -> dict[str, Codes]:
     return found
 
 
-def groups_of(table: Table, spec: MeasureSpec, used: Bools) -> Groups:
+def design_of(table: Table, spec: MeasureSpec, used: Bools) -> Design:
     """The clusters and strata of the used rows (n,), none of which may be of `undefined_strata`."""
     weights = None if spec.weights is None else tuple(spec.weights.items())
-    key = (
-        hashlib.blake2b(used.tobytes()).digest(),
-        spec.clusters,
-        spec.membership,
-        spec.stratum,
-        weights,
-        spec.covariate,
-        *spec.where,
-    )
-    return table.cached(key, lambda: _groups(table, spec, used), int(used.sum()))
+    rows = hashlib.blake2b(used.tobytes()).digest()
+    key = (rows, spec.clusters, spec.membership, spec.stratum, weights, spec.covariate, *spec.where)
+    return table.cached(key, lambda: _design(table, spec, used), int(used.sum()))
 
 
-def _groups(table: Table, spec: MeasureSpec, used: Bools) -> Groups:
-    n = int(used.sum())
+def _design(table: Table, spec: MeasureSpec, used: Bools) -> Design:
     clusters = {name: codes[used] for name, codes in clusters_of(table, spec).items()}
     belongs = None if spec.membership is None else table.belongs(spec.membership, used)
-    design = Design(n, clusters, *_strata(table, spec, used), membership=belongs)
-    if spec.covariate is None:
-        return Groups(design)
-    own = renumbered(table.codes(spec.clusters[0])[used])
-    covariate, of_items = np.full(int(own.max(initial=-1)) + 1, np.nan), _covariate(table, spec)[used]
-    covariate[own] = of_items
-    if not np.array_equal(covariate[own], of_items):
-        raise ValueError(f"{spec.measure}: {spec.covariate} is not constant within {spec.clusters[0]}")
-    return Groups(design, own, covariate)
+    correlated = None
+    if spec.covariate is not None:
+        own, of_items = renumbered(table.codes(spec.clusters[0])[used]), covariate_of(table, spec)[used]
+        covariate = np.full(int(own.max(initial=-1)) + 1, np.nan)
+        covariate[own] = of_items
+        if not np.array_equal(covariate[own], of_items):
+            raise ValueError(f"{spec.measure}: {spec.covariate} is not constant within {spec.clusters[0]}")
+        correlated = own, covariate
+    return Design(int(used.sum()), clusters, *_strata(table, spec, used), belongs, correlated)
 
 
 def _strata(table: Table, spec: MeasureSpec, used: Bools) -> tuple[Codes, Floats]:
@@ -189,7 +137,7 @@ def undefined_strata(table: Table, spec: MeasureSpec, used: Bools) -> list[Facto
     return [level for _, level in sorted(present ^ weighted, key=str)]
 
 
-def _covariate(table: Table, spec: MeasureSpec) -> Floats:
+def covariate_of(table: Table, spec: MeasureSpec) -> Floats:
     """The covariate (n,) of all rows as numbers, NaN if a row has none."""
     if spec.covariate is None or not spec.clusters:
         raise ValueError(f"{spec.measure}: a correlation needs a covariate and a cluster factor")
@@ -201,25 +149,26 @@ def _number(level: Scalar) -> float:
     return math.nan if level is None else float(level)
 
 
-def figure_of(table: Table, spec: MeasureSpec, quantity: Quantity, used: Bools) -> tuple[Figure, Groups | None]:
-    """A figure of the used rows (n,), and their groups; None if a stratum, or all, has no rows: it is undefined."""
+def figure_of(table: Table, spec: MeasureSpec, quantity: Quantity, used: Bools) -> tuple[Figure, Design | None]:
+    """A figure of the used rows (n,), and their design; None if a stratum, or all, has no rows: it is undefined."""
     if not used.any() or undefined_strata(table, spec, used):
         return NO_FIGURE, None
-    groups = groups_of(table, spec, used)
-    return estimator_of(spec).figure(Column.of(quantity, used), groups, spec), groups
+    design = design_of(table, spec, used)
+    return estimator_of(spec).figure(quantity.of(used), design, spec), design
 
 
 # -- means -------------------------------------------------------------------------------------
 
 
-def _mean(column: Column, groups: Groups, spec: MeasureSpec) -> Figure:
-    return _of_means(column, lambda values: _mean_of_kind(values, groups.design, spec), groups.design)
+def _mean(column: Quantity, design: Design, spec: MeasureSpec) -> Figure:
+    return _of_means(column, lambda values: _mean_of_kind(values, design, spec), design)
 
 
-def _of_means(column: Column, estimate: Callable[[Floats], Estimate], design: Design) -> Figure:
+def _of_means(column: Quantity, estimate: Callable[[Floats], Estimate], design: Design) -> Figure:
     """The figure of a column whose means at either bound are estimated."""
-    value = weighted_mean(column.value, design)  # NaN where a row is known only by bounds
     low = weighted_mean(column.low, design)
+    # NaN where a row is known only by bounds.
+    value = low if column.value is column.low else weighted_mean(column.value, design)
     if column.is_exact:
         return Figure(value, estimate(column.low), low, low)
     ends = Between(estimate(column.low), estimate(column.high))
@@ -244,19 +193,19 @@ def _is_yes_or_no(values: Floats) -> bool:
     return bool(((values == 0) | (values == 1)).all())
 
 
-def _mean_difference(a: Column, b: Column, groups: Groups, spec: MeasureSpec) -> Figure:
+def _mean_difference(a: Quantity, b: Quantity, design: Design, spec: MeasureSpec) -> Figure:
     low = b.low - a.high
-    apart = Column(b.value - a.value, low, low if a.is_exact and b.is_exact else b.high - a.low)
+    apart = Quantity(b.value - a.value, low, low if a.is_exact and b.is_exact else b.high - a.low)
     is_share = spec.kind in ("probability", "share")
     is_counted = spec.from_counts or (is_share and all(map(_is_yes_or_no, (a.low, a.high, b.low, b.high))))
     if not is_counted:
-        return _of_means(apart, lambda values: clustered_mean(values, groups.design), groups.design)
+        return _of_means(apart, lambda values: clustered_mean(values, design), design)
     most = spec.limits[1] - spec.limits[0]
-    return _of_means(apart, lambda values: _mean_apart(values, groups.design, most), groups.design)
+    return _of_means(apart, lambda values: _mean_apart(values, design, most), design)
 
 
-def _independent_mean(column: Column, groups: Groups) -> Estimate:
-    design = groups.design.as_if_independent
+def _independent_mean(column: Quantity, design: Design) -> Estimate:
+    design = design.as_if_independent
     low = clustered_mean(column.low, design)
     return low if column.is_exact else Between(low, clustered_mean(column.high, design))
 
@@ -264,14 +213,14 @@ def _independent_mean(column: Column, groups: Groups) -> Estimate:
 # -- correlations ------------------------------------------------------------------------------
 
 
-def _correlation(column: Column, groups: Groups, spec: MeasureSpec) -> Figure:
-    own, covariate = _correlated_by(groups)
+def _correlation(column: Quantity, design: Design, spec: MeasureSpec) -> Figure:
+    own, covariate = _correlated_by(design)
     if len(covariate) < 2:
         return NO_FIGURE
     noise = _noise(column, spec, own)
     if column.is_exact:
         of = Correlated(column.low, own, covariate, noise)
-        return Figure(of.value, correlation(of, groups.design), of.value, of.value)
+        return Figure(of.value, correlation(of, design), of.value, of.value)
     extremes = [extreme_items(column.low, column.high, covariate, own, sign) for sign in (-1, 1)]
     ends = [Correlated(items, own, covariate, noise) for _, items in extremes]
     bounds = extremes[0][0], extremes[1][0]
@@ -280,7 +229,7 @@ def _correlation(column: Column, groups: Groups, spec: MeasureSpec) -> Figure:
         is_known = not np.isnan(known).any()
         bounds = (min(bounds[0], known[0]), max(bounds[1], known[1])) if is_known else (-1.0, 1.0)
     # Where the extreme items do not reach the bound itself, the interval must still hold it.
-    low, high = (_reaching(correlation(end, groups.design), bound) for end, bound in zip(ends, bounds, strict=True))
+    low, high = (_reaching(correlation(end, design), bound) for end, bound in zip(ends, bounds, strict=True))
     return Figure(math.nan, Between(low, high), *bounds)
 
 
@@ -289,37 +238,31 @@ def _reaching(estimate: Estimate, bound: float) -> Estimate:
     return replace(estimate, value=bound) if isinstance(estimate, Student) and estimate.is_known else estimate
 
 
-def _correlation_difference(a: Column, b: Column, groups: Groups, spec: MeasureSpec) -> Figure:
-    own, covariate = _correlated_by(groups)
+def _correlation_difference(a: Quantity, b: Quantity, design: Design, spec: MeasureSpec) -> Figure:
+    own, covariate = _correlated_by(design)
     if len(covariate) < 2:
         return NO_FIGURE
     noises = [_noise(column, spec, own) for column in (a, b)]
+
+    def apart(of_a: Floats, of_b: Floats) -> Student:
+        one, other = (Correlated(x, own, covariate, noise) for x, noise in zip((of_a, of_b), noises, strict=True))
+        return correlation_difference(one, other, design)
+
     if a.is_exact and b.is_exact:
-        of_a, of_b = (
-            Correlated(column.low, own, covariate, noise) for column, noise in zip((a, b), noises, strict=True)
-        )
-        estimate = correlation_difference(of_a, of_b, groups.design)
-        if (b.low - a.low == 0).all():
-            estimate = unknown(0.0)  # the same counts: how other items would move the correlation has no bound
+        # Of the same counts: how other items would move the correlation has no bound.
+        estimate = apart(a.low, b.low) if (b.low != a.low).any() else unknown(0.0)
         return Figure(estimate.value, estimate, estimate.value, estimate.value)
     ends = []
-    for signs in ((1, -1), (-1, 1)):
-        bounds, items = zip(
-            *(
-                extreme_items(column.low, column.high, covariate, own, sign)
-                for column, sign in zip((a, b), signs, strict=True)
-            ),
-            strict=True,
-        )
-        one, other = (Correlated(x, own, covariate, noise) for x, noise in zip(items, noises, strict=True))
-        found = correlation_difference(one, other, groups.design)
-        value = bounds[1] - bounds[0] if noises == [None, None] else found.value
-        ends.append(replace(found, value=value) if isinstance(found, Student) else found)
+    for sign in (1, -1):
+        of_a, of_b = (extreme_items(x.low, x.high, covariate, own, s) for x, s in ((a, sign), (b, -sign)))
+        found = apart(of_a[1], of_b[1])
+        is_drawn = any(noise is not None for noise in noises)
+        ends.append(found if is_drawn else replace(found, value=of_b[0] - of_a[0]))
     return Figure(math.nan, Between(*ends), *(end.value for end in ends))
 
 
-def _independent_correlation(column: Column, groups: Groups) -> Estimate:
-    own, covariate = _correlated_by(groups)
+def _independent_correlation(column: Quantity, design: Design) -> Estimate:
+    own, covariate = _correlated_by(design)
     n = len(column.low)
     r = Correlated(column.low, np.arange(n), covariate[own]).value if n > 3 else math.nan
     if not column.is_exact or column.draw_variance is not None or not abs(r) < 1:
@@ -327,13 +270,13 @@ def _independent_correlation(column: Column, groups: Groups) -> Estimate:
     return Student(r, 1 / math.sqrt(n - 3), math.inf, scale="fisher")
 
 
-def _correlated_by(groups: Groups) -> tuple[Codes, Floats]:
-    if groups.own is None or groups.covariate is None:
+def _correlated_by(design: Design) -> tuple[Codes, Floats]:
+    if design.correlated is None:
         raise ValueError("a correlation needs a covariate and a cluster factor")
-    return groups.own, groups.covariate
+    return design.correlated
 
 
-def _noise(column: Column, spec: MeasureSpec, own: Codes) -> Floats | None:
+def _noise(column: Quantity, spec: MeasureSpec, own: Codes) -> Floats | None:
     """The items' variances (n,) through the draws that they are counted from; None if they are not."""
     if column.draw_variance is None or not (column.draw_variance != 0).any():
         return None

@@ -106,20 +106,12 @@ class History(Reported):
         """
         place = {run.id: i for i, run in enumerate(self.runs)}
         segments: list[list[Point]] = []
-        before: Point | None = None
         for point in series.points:
-            joined = (
-                before is not None
-                and point.comparable
-                and before.value is not None
-                and point.value is not None
-                and not self._between(place[before.run_id], place[point.run_id])
-            )
-            if joined:
-                segments[-1].append(point)
-            else:
-                segments.append([point])
-            before = point
+            before = segments[-1][-1] if segments else point
+            is_gap = before.value is None or point.value is None or not point.comparable
+            if not segments or is_gap or self._between(place[before.run_id], place[point.run_id]):
+                segments.append([])
+            segments[-1].append(point)
         return segments
 
     def _between(self, first: int, last: int) -> bool:
@@ -184,44 +176,27 @@ def history(results: Iterable[AuditResult], absences: Sequence[Absence] = (), *,
         Include figures of single levels (one occupation).
     """
     series: dict[str, Series] = {}
-    primary: dict[str, bool] = {}
     runs: list[Run] = []
     names: list[str] = []
     last: dict[str, tuple[Measure, ModelInfo | None]] = {}
     for result in results:
         models = {model.name: model for model in result.models}
         names = list(dict.fromkeys([*models, *names]))
-        runs.append(
-            Run(
-                id=result.run_id,
-                title=result.title,
-                at=result.started,
-                complete=result.complete,
-                confidence=result.confidence,
-            )
-        )
+        of_run: dict[str, Any] = {"at": result.started, "complete": result.complete}
+        runs.append(Run(id=result.run_id, title=result.title, confidence=result.confidence, **of_run))
         for measure in result.measures:
             if measure.is_subgroup and not details:
                 continue
-            model = models.get(measure.model)
-            changes, comparable = _changes(last.get(measure.id), measure, model)
-            point = Point(
-                run_id=result.run_id,
-                at=result.started,
-                complete=result.complete,
-                changes=changes,
-                comparable=comparable,
-                **measure.model_dump(include={"value", "low", "high", "bound_low", "bound_high", "n_items"}),
-            )
-            last[measure.id] = (measure, model)
+            now = measure, models.get(measure.model)
+            changes, comparable = _changes(last.get(measure.id), *now)
+            last[measure.id] = now
+            value = measure.model_dump(include={"value", "low", "high", "bound_low", "bound_high", "n_items"})
+            point = Point(run_id=result.run_id, changes=changes, comparable=comparable, **of_run, **value)
             if measure.id not in series:
-                series[measure.id] = Series(
-                    points=[],
-                    **measure.model_dump(include={"id", "model", "suite", "measure", "where", "unit", "neutral"}),
-                )
+                named = measure.model_dump(include={"id", "model", "suite", "measure", "where", "unit", "neutral"})
+                series[measure.id] = Series(points=[], **named)
             series[measure.id].points.append(point)
-            primary[measure.id] = measure.spec.primary
-    found = [one.model_copy(update={"primary": primary[one.id]}) for one in series.values()]
+    found = [one.model_copy(update={"primary": last[one.id][0].spec.primary}) for one in series.values()]
     return History(models=names, runs=runs, series=found, absences=list(absences))
 
 
@@ -233,46 +208,28 @@ def with_sequences(found: History, store: Store) -> History:
     for night in store.nights.all():
         if night.run_id not in runs:
             continue
-        run, baseline = runs[night.run_id], names.get(night.baseline, night.baseline)
-        for facts in night.facts["figures"]:
-            unit = f"change of {units.get(_figure_id(facts)) or 'the figure'}"
-            described = {"unit": unit, "neutral": 0.0, "baseline": baseline, "margin": facts["margin"]}
-            series = _series_of(sequences, facts, night.baseline, described)
-            series.points.append(_looked_at(run, facts, "change"))
-        for facts in night.facts.get("limits", ()):
-            is_own = facts["limit"] == facts["measure"]
-            bounds = {name: facts[name] for name in ("limit", "at_least", "at_most")}
-            unit = units.get(_figure_id(facts), "") if is_own else "share"
-            series = _series_of(sequences, facts, str(list(bounds.values())), {"unit": unit, "neutral": None, **bounds})
-            series.points.append(_looked_at(run, facts, "value"))
+        of_limits = [(facts, "value") for facts in night.facts.get("limits", ())]
+        for facts, value in [(facts, "change") for facts in night.facts["figures"]] + of_limits:
+            of_figure = {key: facts[key] for key in ("model", "suite", "measure", "where")}
+            figure = FigureName(**of_figure).id
+            described: dict[str, Any] = {key: facts.get(key) for key in ("margin", "limit", "at_least", "at_most")}
+            if value == "change":
+                described |= {"unit": f"change of {units.get(figure) or 'the figure'}", "neutral": 0.0}
+                described["baseline"] = names.get(night.baseline, night.baseline)
+                key = f"{figure}-{night.baseline}"
+            else:
+                described |= {"unit": units.get(figure, "") if facts["limit"] == facts["measure"] else "share"}
+                described["neutral"] = None
+                key = f"{figure}-{[facts[name] for name in ('limit', 'at_least', 'at_most')]}"
+            series = sequences.setdefault(key, Series(id=key, points=[], **of_figure, **described))
+            series.points.append(_looked_at(runs[night.run_id], facts, value))
     return found.model_copy(update={"sequences": list(sequences.values())})
 
 
-def _figure_id(facts: Mapping[str, Any]) -> str:
-    return FigureName(facts["suite"], facts["measure"], facts["where"], facts["model"]).id
-
-
-def _series_of(
-    sequences: dict[str, Series], facts: Mapping[str, Any], name: str, described: Mapping[str, Any]
-) -> Series:
-    """The figure's series of that name, created if there is none."""
-    of_figure = {key: facts[key] for key in ("model", "suite", "measure", "where")}
-    return sequences.setdefault(
-        key := f"{_figure_id(facts)}-{name}", Series(id=key, points=[], **of_figure, **described)
-    )
-
-
 def _looked_at(run: Run, facts: Mapping[str, Any], value: str) -> Point:
-    return Point(
-        run_id=run.id,
-        at=run.at,
-        value=facts[value],
-        bound_low=None,
-        bound_high=None,
-        complete=run.complete,
-        changes=[],
-        **{key: facts[key] for key in ("low", "high", "n_items", "verdict")},
-    )
+    known: dict[str, Any] = {key: facts[key] for key in ("low", "high", "n_items", "verdict")}
+    known |= {"value": facts[value], "bound_low": None, "bound_high": None}
+    return Point(run_id=run.id, at=run.at, complete=run.complete, changes=[], **known)
 
 
 def _changes(

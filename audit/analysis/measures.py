@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from audit.analysis.decisions import corrected
 from audit.analysis.estimators.estimate import Estimate, finite
-from audit.analysis.estimators.families import false_discovery, holm
-from audit.analysis.figures import Column, Figure, clusters_of, estimator_of, figure_of, undefined_strata
+from audit.analysis.figures import Figure, clusters_of, estimator_of, figure_of, undefined_strata
 from audit.analysis.missing import completed
 from audit.analysis.table import Bools, Table
 from audit.results import FigureName, Measure
@@ -70,29 +70,30 @@ def measure_table(
 
 
 def _corrected(measures: list[Measure]) -> list[Measure]:
-    """Correction of ``p`` over one model's figures of the suite: the primary ones by themselves, then the others."""
-    for primary, correct in ((True, holm), (False, false_discovery)):
-        places = [i for i, m in enumerate(measures) if m.p is not None and m.spec.primary == primary]
-        adjusted = correct(np.array([measures[place].p for place in places], dtype=float)).p
-        for place, p in zip(places, adjusted.tolist(), strict=True):
-            measures[place] = measures[place].model_copy(update={"p_adjusted": p})
-    return measures
+    """Correction of ``p`` over one model's figures of the suite."""
+    p = np.array([math.nan if measure.p is None else measure.p for measure in measures])
+    primary = np.array([measure.spec.primary for measure in measures], dtype=np.bool_)
+    adjusted = corrected(p, primary, 0.05).p.tolist()
+    return [
+        measure.model_copy(update={"p_adjusted": own}) if math.isfinite(own) else measure
+        for measure, own in zip(measures, adjusted, strict=True)
+    ]
 
 
 def _measure(
     table: Table, spec: MeasureSpec, model: str, suite: str, shared: Mapping[str, str], confidence: float
 ) -> Measure:
     (answers,) = completed([table], spec)
-    figure, groups = figure_of(table, spec, table.quantity(spec.quantity), answers.used)
+    figure, design = figure_of(table, spec, table.quantity(spec.quantity), answers.used)
     unknown_ends: tuple[float | None, float | None] = (None, None)
     naive = unknown_ends
-    if groups is not None:
-        column = Column.of(table.quantity(spec.quantity), answers.used)
-        naive = ends_of(spec, estimator_of(spec).as_if_independent(column, groups), confidence)
+    if design is not None:
+        column = table.quantity(spec.quantity).of(answers.used)
+        naive = ends_of(spec, estimator_of(spec).as_if_independent(column, design), confidence)
     value, complete = figure.value, unknown_ends
     if answers.missing.any() and answers.used.any():
         complete = ends_of(spec, figure.estimate, confidence)
-        figure, groups = figure_of(table, spec, answers.quantity, answers.asked)
+        figure, design = figure_of(table, spec, answers.quantity, answers.asked)
     low, high = ends_of(spec, figure.estimate, confidence)
     return Measure(
         id=FigureName(suite, spec.measure, spec.where, model).id,
@@ -110,10 +111,10 @@ def _measure(
         naive_low=naive[0],
         naive_high=naive[1],
         p=_p_against_neutral(spec, figure),
-        n_clusters=0 if groups is None else groups.n_clusters,
+        n_clusters=0 if design is None else design.n_clusters,
         undefined_strata=undefined_strata(table, spec, answers.used),
         **_counts_of(table, spec, answers.used),
-        levels=levels_of(table, spec, answers.asked) if groups is None else groups.design.levels,
+        levels=levels_of(table, spec, answers.asked) if design is None else design.levels,
         signature=write_signature(shared, spec),
         spec=spec,
         estimator=spec.estimator,

@@ -46,9 +46,17 @@ def completed(tables: Sequence[Table], spec: MeasureSpec) -> list[Completed]:
     ]
     if not any(of.missing.any() for of in found):
         return found
-    least, most = limits(spec, found)
-    if not least <= most:  # nothing was answered at all
+    if not spec.has_range and not any(of.used.any() for of in found):  # nothing was answered at all
         return [of._replace(missing=np.zeros_like(of.missing)) for of in found]
+    return bounded(found, spec)
+
+
+def bounded(found: Sequence[Completed], spec: MeasureSpec) -> list[Completed]:
+    """With bounds in place of missing answers: the quantity's range, or else that of the answered items."""
+    least, most = spec.limits
+    if not spec.has_range:
+        ends = [(of.quantity.low[of.used].min(), of.quantity.high[of.used].max()) for of in found if of.used.any()]
+        least, most = (min(low for low, _ in ends), max(high for _, high in ends)) if ends else (math.nan, math.nan)
     return [of._replace(quantity=_bounded(of, least, most)) if of.missing.any() else of for of in found]
 
 
@@ -63,11 +71,3 @@ def missing_rows(table: Table, spec: MeasureSpec) -> Bools:
     if not table.missing.any():
         return table.missing
     return table.missing & meant(table, spec) & np.isnan(table.quantity(spec.quantity).low)
-
-
-def limits(spec: MeasureSpec, found: Sequence[Completed]) -> tuple[float, float]:
-    """The range of a missing answer: the quantity's, or else that of the answered items."""
-    if spec.has_range:
-        return spec.limits
-    ends = [(of.quantity.low[of.used].min(), of.quantity.high[of.used].max()) for of in found if of.used.any()]
-    return (float(min(low for low, _ in ends)), float(max(high for _, high in ends))) if ends else (math.nan, math.nan)

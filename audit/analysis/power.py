@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from scipy import special
-
+from audit.analysis.estimators.estimate import t_quantile
 from audit.results import VarianceComponents
 
 #: The power that "detects" refers to.
@@ -16,9 +15,7 @@ POWER = 0.8
 
 def detectable(variance: float, df: float, alpha: float = 0.05) -> float:
     """The difference that a two-sided test at ``alpha`` finds with `POWER`: (t of 1 - α/2 + t of the power) · √V."""
-    steps = sum(
-        float(special.stdtrit(df, at) if math.isfinite(df) else special.ndtri(at)) for at in (1 - alpha / 2, POWER)
-    )
+    steps = t_quantile(df, 1 - alpha / 2) + t_quantile(df, POWER)
     return steps * math.sqrt(variance)
 
 

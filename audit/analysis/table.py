@@ -9,15 +9,15 @@ from __future__ import annotations
 import io
 import json
 import math
-from array import array
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from audit.results.figures import level_key
 from suites.base import RUN, Factor, Family, IdentifiedInterval, Row
 
 if TYPE_CHECKING:
@@ -29,12 +29,11 @@ Bools = NDArray[np.bool_]
 
 #: The reason of a row that has neither a value nor a reason.
 NO_VALUE = "no value"
-#: Rows that are made at once when a table is read row by row.
-_ROWS_AT_ONCE = 1024
 #: The columns of a quantity, "value.NAME"…; the last three only where some row needs them.
 _PARTS = ("value", "low", "high", "draw_variance")
+#: What stands beside a table in the files and frames that hold several.
+_BESIDE = ("run", "model", "suite", "derived", "prompt", "answers")
 _HEADER_SIZE = 8
-
 #: Rows of which figures' groups are kept: of each some 100 bytes.
 _MOST_CACHED = 500_000
 
@@ -55,122 +54,18 @@ class Quantity(NamedTuple):
     high: Floats
     draw_variance: Floats | None = None
 
+    def of(self, used: Bools) -> Quantity:
+        """Of the used rows (n,) alone."""
+        if used.all():
+            return self
+        value = self.value[used]
+        low, high = (value if end is self.value else end[used] for end in (self.low, self.high))
+        return Quantity(value, low, high, None if self.draw_variance is None else self.draw_variance[used])
 
-def level_key(level: Factor) -> LevelKey:
-    """A level as a key: True differs from 1, although Python considers them equal."""
-    return isinstance(level, bool), level
-
-
-class TableBuilder:
-    """Collects rows as columns. ``families``: as in `suites.base.Suite`."""
-
-    def __init__(self, families: Mapping[str, Family] | None = None) -> None:
-        self._families = dict(families or {})
-        self._ids: dict[str, int] = {}
-        self._keys: list[str] = []
-        self._missing: list[str | None] = []
-        self._sources: list[tuple[str, ...] | None] = []
-        self._factors: dict[str, _FactorColumn] = {}
-        self._numbers: dict[str, _NumberColumn] = {}
-        self._memberships: dict[str, list[tuple[str, ...] | None]] = {}
-
-    def add(self, row: Row, key: str = "") -> None:
-        """Add a row. ``key``: under which its answer is stored; empty for one that is derived from others.
-
-        Raises
-        ------
-        ValueError
-            If there is one of this item already.
-        """
-        at = len(self._missing)
-        if self._ids.setdefault(row.item_id, at) != at:
-            raise ValueError(f"item {row.item_id!r} has more than one row")
-        self._keys.append(key)
-        self._missing.append(row.missing if row.values or row.missing else NO_VALUE)
-        self._sources.append(row.sources or None)
-        for name, level in row.factors.items():
-            if (factor := self._factors.get(name)) is None:
-                factor = self._factors[name] = _FactorColumn()
-            factor.put(at, level)
-        for name, number in row.values.items():
-            if (column := self._numbers.get(name)) is None:
-                column = self._numbers[name] = _NumberColumn()
-            column.put(at, number)
-        for name, members in row.memberships.items():
-            own = self._memberships.setdefault(name, [])
-            own.extend([None] * (at - len(own)))
-            own.append(tuple(members))
-
-    def build(self) -> Table:
-        """The table of the rows so far, in their order."""
-        import polars as pl
-
-        n = len(self._missing)
-        columns: dict[str, pl.Series] = {
-            "item_id": pl.Series(list(self._ids), dtype=pl.String),
-            "key": pl.Series(self._keys, dtype=pl.String),
-            "missing": pl.Series(self._missing, dtype=pl.String),
-            "sources": pl.Series(self._sources, dtype=pl.List(pl.String)),
-        }
-        for name, factor in self._factors.items():
-            columns[f"factor.{name}"] = pl.Series(_padded(factor.codes, n, -1, np.int32))
-        for name, number in self._numbers.items():
-            columns |= {f"{part}.{name}": pl.Series(column) for part, column in number.filled(n).items()}
-        for name, members in self._memberships.items():
-            padded = members + [None] * (n - len(members))
-            columns[f"membership.{name}"] = pl.Series(padded, dtype=pl.List(pl.String))
-        levels = {name: [level for _, level in factor.levels] for name, factor in self._factors.items()}
-        return Table(pl.DataFrame(columns), levels, self._families)
-
-
-class _FactorColumn:
-    """Level codes of the rows so far, in order of first appearance."""
-
-    def __init__(self) -> None:
-        self.levels: dict[LevelKey, int] = {}
-        self.codes = array("i")
-
-    def put(self, at: int, level: Factor) -> None:
-        if len(self.codes) < at:
-            self.codes.extend([-1] * (at - len(self.codes)))
-        known = math.nan if level != level else level  # else no two of them are equal
-        self.codes.append(self.levels.setdefault((known is True or known is False, known), len(self.levels)))
-
-
-class _NumberColumn:
-    """Value, bounds and draw variance of the rows so far; of the last three only from the first that needs them on."""
-
-    def __init__(self) -> None:
-        self._value, self._low, self._high, self._variance = array("d"), array("d"), array("d"), array("d")
-
-    def put(self, at: int, number: IdentifiedInterval) -> None:
-        value = self._value
-        if len(value) < at:
-            value.extend([math.nan] * (at - len(value)))
-        low, high, variance = number.low, number.high, number.draw_variance
-        if self._low or not number.value == low == high:
-            for column, end in ((self._low, low), (self._high, high)):
-                column.extend(value[len(column) : at])
-                column.append(end)
-        if variance != 0:
-            self._variance.extend([0.0] * (at - len(self._variance)))
-            self._variance.append(math.nan if variance is None else variance)
-        value.append(math.nan if number.value is None else number.value)
-
-    def filled(self, n: int) -> dict[str, Floats]:
-        columns = {"value": _padded(self._value, n, math.nan, np.float64)}
-        if self._low:
-            columns["low"] = _padded(self._low, n, math.nan, np.float64)
-            columns["high"] = _padded(self._high, n, math.nan, np.float64)
-        if self._variance:
-            columns["draw_variance"] = _padded(self._variance, n, 0.0, np.float64)
-        return columns
-
-
-def _padded(column: array[Any], n: int, fill: float, dtype: type[Any]) -> NDArray[Any]:
-    full = np.full(n, fill, dtype=dtype)
-    full[: len(column)] = np.frombuffer(column, dtype=dtype)
-    return full
+    @property
+    def is_exact(self) -> bool:
+        """Whether every value is known."""
+        return self.low is self.high or np.array_equal(self.low, self.high)
 
 
 @dataclass
@@ -180,9 +75,9 @@ class Table:
     Parameters
     ----------
     data : polars.DataFrame
-        As `TableBuilder` makes it: ``item_id``, ``key``, ``missing`` (why there is no answer, else null), ``sources``;
-        for each factor its level codes (-1: the row does not have it); for each quantity its numbers (NaN: the row does
-        not have it); for each membership its levels. `frame` is the form for readers.
+        As `of` makes it: ``item_id``, ``missing`` (why there is no answer, else null), ``sources``; for each factor its
+        level codes; for each quantity its numbers (null: the row does not have it, and bounds: they are its value); for
+        each membership its levels. `frame` is the form for readers.
     levels : mapping of str to list
         The levels of each factor, in order of their codes.
     families : mapping of str to Family
@@ -193,7 +88,7 @@ class Table:
 
     data: pl.DataFrame
     levels: dict[str, list[Factor]]
-    families: dict[str, Family] = field(default_factory=dict)
+    families: Mapping[str, Family] = field(default_factory=dict)
     present: Bools = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
 
     def __post_init__(self) -> None:
@@ -201,7 +96,7 @@ class Table:
             self.present = np.ones(len(self.data), dtype=np.bool_)
         self._codes: dict[str, Codes] = {}
         self._quantities: dict[str, Quantity] = {}
-        self._masks: dict[tuple[str, int], Bools] = {}
+        self._masks: dict[tuple[str, bool, Factor], Bools] = {}
         self._places: dict[str, dict[LevelKey, int]] = {}
         self._index: dict[str, int] | None = None
         self._cache: dict[Hashable, Any] = {}
@@ -211,11 +106,38 @@ class Table:
 
     @classmethod
     def of(cls, rows: Iterable[Row], families: Mapping[str, Family] | None = None) -> Table:
-        """The table of these rows."""
-        builder = TableBuilder(families)
-        for row in rows:
-            builder.add(row)
-        return builder.build()
+        """The table of these rows. ``families``: as in `suites.base.Suite`.
+
+        Raises
+        ------
+        ValueError
+            If two are of the same item.
+        """
+        import polars as pl
+
+        rows = list(rows)
+        ids = [row.item_id for row in rows]
+        if len(set(ids)) < len(ids):
+            twice = next(item for at, item in enumerate(ids) if item in ids[:at])
+            raise ValueError(f"item {twice!r} has more than one row")
+        missing = [row.missing if row.values or row.missing else NO_VALUE for row in rows]
+        columns: dict[str, pl.Series] = {
+            "item_id": pl.Series(ids, dtype=pl.String),
+            "missing": pl.Series(missing, dtype=pl.String),
+            "sources": pl.Series([row.sources or None for row in rows], dtype=pl.List(pl.String)),
+        }
+        levels: dict[str, list[Factor]] = {}
+        for name in dict.fromkeys(chain.from_iterable(row.factors for row in rows)):
+            codes, levels[name] = _coded([row.factors.get(name, _ABSENT) for row in rows])
+            columns[f"factor.{name}"] = pl.Series(codes, dtype=pl.Int32)
+        for name in dict.fromkeys(chain.from_iterable(row.values for row in rows)):
+            for part, numbers in _numbers([row.values.get(name) for row in rows]).items():
+                columns[f"{part}.{name}"] = pl.Series(numbers)
+        for name in dict.fromkeys(chain.from_iterable(row.memberships for row in rows)):
+            columns[f"membership.{name}"] = pl.Series(
+                [row.memberships.get(name) for row in rows], dtype=pl.List(pl.String)
+            )
+        return cls(pl.DataFrame(columns), levels, families or {})
 
     def __len__(self) -> int:
         return len(self.data)
@@ -232,12 +154,6 @@ class Table:
             self._index = {item: at for at, item in enumerate(self.data["item_id"].to_list())}
         return self._index
 
-    @property
-    def keys(self) -> list[str]:
-        """The key of each row's answer; empty for derived rows."""
-        found: list[str] = self.data["key"].to_list()
-        return found
-
     def named(self, prefix: str) -> list[str]:
         """The names of the factors ("factor"), quantities ("value") or memberships ("membership")."""
         return [name[len(prefix) + 1 :] for name in self.data.columns if name.startswith(f"{prefix}.")]
@@ -247,14 +163,21 @@ class Table:
     def quantity(self, name: str) -> Quantity:
         """A quantity by name; all NaN if no row has it."""
         if (found := self._quantities.get(name)) is None:
-            columns = [f"{part}.{name}" for part in _PARTS]
-            value, low, high, variance = (
-                self.data[column].to_numpy() if column in self.data.columns else None for column in columns
-            )
-            value = np.full(len(self), np.nan) if value is None else value
-            bounds = (value, value) if low is None or high is None else (low, high)
-            found = self._quantities[name] = Quantity(value, *bounds, variance)
+            found = self._quantities[name] = self._quantity(name)
         return found
+
+    def _quantity(self, name: str) -> Quantity:
+        value, *bounds, drawn = (self._column(part, name) for part in _PARTS)
+        values = np.full(len(self), np.nan) if value is None else value.to_numpy()
+        low, high = (values if end is None else end.to_numpy() for end in bounds)
+        return Quantity(values, low, high, None if drawn is None else drawn.fill_null(0.0).to_numpy())
+
+    def _column(self, part: str, name: str) -> pl.Series | None:
+        """A column of a quantity. A bound that is not there is the value."""
+        if f"{part}.{name}" not in self.data.columns:
+            return None
+        column = self.data[f"{part}.{name}"]
+        return column.fill_null(self.data[f"value.{name}"]) if part in ("low", "high") else column
 
     def has(self, name: str) -> Bools:
         """Rows (n,) that have the quantity, if only by bounds."""
@@ -265,7 +188,7 @@ class Table:
         if (found := self._codes.get(factor)) is None:
             column = f"factor.{factor}"
             is_there = column in self.data.columns
-            found = self.data[column].to_numpy().astype(np.intp) if is_there else np.full(len(self), -1)
+            found = self.data[column].fill_null(-1).to_numpy().astype(np.intp) if is_there else np.full(len(self), -1)
             self._codes[factor] = found
         return found
 
@@ -293,18 +216,17 @@ class Table:
         """Rows (n,) whose factors equal ``where``. A row without a named factor does not match."""
         mask = self.present.copy()
         for factor, level in where.items():
-            if (code := self.find(factor, level)) is None:
-                return np.zeros(len(self), dtype=np.bool_)
-            if (of_level := self._masks.get((factor, code))) is None:
-                of_level = self._masks[factor, code] = self.codes(factor) == code
+            key = factor, isinstance(level, bool), level
+            if (of_level := self._masks.get(key)) is None:
+                code = self.find(factor, level)
+                nowhere = np.zeros(len(self), dtype=np.bool_)
+                of_level = self._masks[key] = nowhere if code is None else self.codes(factor) == code
             mask &= of_level
         return mask
 
-    def missing_for(self, is_meant: Callable[[str], bool]) -> Bools:
-        """Rows (n,) without an answer for a reason that is meant."""
-        reasons = self.data["missing"]
-        meant = [reason for reason in reasons.unique().to_list() if reason is not None and is_meant(reason)]
-        return np.asarray(reasons.is_in(meant).fill_null(False).to_numpy())
+    def missing_for(self, reasons: Collection[str]) -> Bools:
+        """Rows (n,) without an answer for one of these reasons."""
+        return np.asarray(self.data["missing"].is_in(list(reasons)).fill_null(False).to_numpy())
 
     def belongs(self, membership: str, used: Bools) -> tuple[str, Floats]:
         """What intervals cluster by in place of a membership, as `cluster_codes`: its name, and indicators (used, G)
@@ -331,82 +253,79 @@ class Table:
         found: T = self._cache[key]
         return found
 
-    # -- rows ----------------------------------------------------------------------------------
-
-    def rows(self) -> Sequence[Row]:
-        """The rows, each made when it is read."""
-        return _Rows(self)
-
-    def slice(self, start: int, stop: int) -> list[Row]:
-        """Rows from ``start`` to before ``stop``."""
-        part = self.data[start:stop]
-        size = len(part)
-        factors: list[dict[str, Factor]] = [{} for _ in range(size)]
-        for name in self.named("factor"):
-            levels = self.levels[name]
-            for of_row, code in zip(factors, part[f"factor.{name}"].to_list(), strict=True):
-                if code >= 0:
-                    of_row[name] = levels[code]
-        values: list[dict[str, IdentifiedInterval]] = [{} for _ in range(size)]
-        for name in self.named("value"):
-            for known, number in zip(values, self._numbers(name, start, stop), strict=True):
-                if number is not None:
-                    known[name] = number
-        memberships: list[dict[str, tuple[str, ...]]] = [{} for _ in range(size)]
-        for name in self.named("membership"):
-            for belongs, members in zip(memberships, part[f"membership.{name}"].to_list(), strict=True):
-                if members is not None:
-                    belongs[name] = tuple(members)
-        ids, missing, sources = (part[name].to_list() for name in ("item_id", "missing", "sources"))
-        return [
-            Row(ids[at], factors[at], values[at], missing[at], tuple(sources[at] or ()), memberships[at])
-            for at in range(size)
-        ]
-
-    def _numbers(self, name: str, start: int, stop: int) -> Iterator[IdentifiedInterval | None]:
-        quantity = self.quantity(name)
-        columns = [column[start:stop].tolist() for column in quantity[:3]]
-        variances = [0.0] * len(columns[0])
-        if quantity.draw_variance is not None:
-            variances = quantity.draw_variance[start:stop].tolist()
-        for value, low, high, variance in zip(*columns, variances, strict=True):
-            known = None if variance != variance else variance
-            yield None if low != low else IdentifiedInterval(None if value != value else value, low, high, known)
+    def n_questions(self, used: Bools) -> int:
+        """How many questions the used rows (n,) are of: one that was asked in several runs counts once."""
+        if RUN not in self.levels:
+            return int(used.sum())
+        ids = self.data["item_id"].filter(used).str.replace(r"~\d+$", "")
+        return int(ids.n_unique())
 
     # -- forms outside of the process ------------------------------------------------------------
+
+    def rows(self) -> Iterator[Row]:
+        """The rows as a suite made them."""
+        factors = {name: self._levels_of(name) for name in self.named("factor")}
+        values = {name: self._intervals(name) for name in self.named("value")}
+        members = {name: self.data[f"membership.{name}"].to_list() for name in self.named("membership")}
+        columns = (self.data[name].to_list() for name in ("item_id", "missing", "sources"))
+        for at, (item, missing, sources) in enumerate(zip(*columns, strict=True)):
+            yield Row(
+                item,
+                {name: of[at] for name, of in factors.items() if of[at] is not _ABSENT},
+                {name: number for name, of in values.items() if (number := of[at]) is not None},
+                missing,
+                tuple(sources or ()),
+                {name: tuple(of[at]) for name, of in members.items() if of[at] is not None},
+            )
+
+    def factors_of(self, item: str) -> dict[str, Factor]:
+        """The factors of an item's row; none if it has no row."""
+        at = self.index.get(item)
+        codes = {} if at is None else {name: int(self.codes(name)[at]) for name in self.named("factor")}
+        return {name: self.levels[name][code] for name, code in codes.items() if code >= 0}
+
+    def _levels_of(self, factor: str) -> list[Any]:
+        of_codes = [*self.levels[factor], _ABSENT]  # -1 takes the last
+        return [of_codes[code] for code in self.codes(factor).tolist()]
+
+    def _intervals(self, name: str) -> list[IdentifiedInterval | None]:
+        value, low, high, drawn = self.quantity(name)
+        variances = np.zeros(len(self)) if drawn is None else drawn
+        columns = (column.tolist() for column in (value, low, high, variances))
+        return [
+            None if low != low else IdentifiedInterval(_known(value), low, high, _known(variance))
+            for value, low, high, variance in zip(*columns, strict=True)
+        ]
 
     def frame(self) -> pl.DataFrame:
         """The table as readers know it.
 
-        ``item_id``, ``missing``, a column for each factor with its levels, for each quantity ``NAME`` (null where only
+        ``item``, ``missing``, a column for each factor with its levels, for each quantity ``NAME`` (null where only
         bounds are known), ``NAME.low``, ``NAME.high`` and ``NAME.draw_variance`` where some row has bounds or draws;
-        then ``sources`` and the memberships. A factor whose name is that of another column is ``factor.NAME``.
+        then ``sources`` and the memberships. A factor whose name is that of another column is ``factor.NAME``. Its
+        level "no such text" is "none"; levels of several kinds are text.
         """
         import polars as pl
 
-        data = self.data
         numbers = {
-            name if part == "value" else f"{name}.{part}": data[column].fill_nan(None)
+            name if part == "value" else f"{name}.{part}": column.fill_nan(None)
             for name in self.named("value")
             for part in _PARTS
-            if (column := f"{part}.{name}") in data.columns
+            if (column := self._column(part, name)) is not None
         }
-        members = {f"membership.{name}": data[f"membership.{name}"] for name in self.named("membership")}
-        first = {"item_id": data["item_id"], "missing": data["missing"]}
-        last = {**numbers, "sources": data["sources"], **members}
-        factors = {
-            f"factor.{name}" if name in first or name in last else name: self._decoded(name)
-            for name in self.named("factor")
-        }
+        members = {f"membership.{name}": self.data[f"membership.{name}"] for name in self.named("membership")}
+        first = {"item": self.data["item_id"], "missing": self.data["missing"]}
+        last = {**numbers, "sources": self.data["sources"], **members}
+        taken = {*first, *last, *_BESIDE}
+        factors = {f"factor.{name}" if name in taken else name: self._readable(name) for name in self.named("factor")}
         return pl.DataFrame({**first, **factors, **last})
 
-    def _decoded(self, factor: str) -> list[Factor]:
-        """The level of each row (n), as text if levels are of several kinds; None where it has none."""
-        levels = self.levels[factor]
-        if len({type(level) for level in levels} - {type(None)}) > 1:
-            levels = [None if level is None else str(level) for level in levels]
+    def _readable(self, factor: str) -> list[Factor]:
+        levels: list[Factor] = ["none" if level is None else level for level in self.levels[factor]]
+        if len({type(level) for level in levels}) > 1:
+            levels = [str(level) for level in levels]
         of_codes = [*levels, None]  # -1 takes the last
-        return [of_codes[code] for code in self.data[f"factor.{factor}"].to_list()]
+        return [of_codes[code] for code in self.codes(factor).tolist()]
 
     def to_bytes(self) -> bytes:
         """The table as bytes: its levels and families as JSON, then the compressed columns."""
@@ -439,48 +358,48 @@ class Table:
         levels = _shared_levels(tables)
         parts = []
         for run, table in enumerate(tables, 1):
-            data = table.data.with_columns(*_recoded(table, levels), pl.lit(run - 1, pl.Int32).alias(f"factor.{RUN}"))
+            data = _recoded(table, levels).with_columns(pl.lit(run - 1, pl.Int32).alias(f"factor.{RUN}"))
             if run > 1:
                 renamed = pl.col("sources").list.eval(pl.element() + f"~{run}")
                 data = data.with_columns(pl.col("item_id") + f"~{run}", renamed)
             parts.append(data)
         numbered: list[Factor] = list(range(1, len(tables) + 1))
-        return cls(_without_nulls(pl.concat(parts, how="diagonal")), {**levels, RUN: numbered}, tables[0].families)
-
-    def n_questions(self, used: Bools) -> int:
-        """How many questions the used rows (n,) are of: one that was asked in several runs counts once."""
-        if RUN not in self.levels:
-            return int(used.sum())
-        ids = self.data["item_id"].filter(used).str.replace(r"~\d+$", "")
-        return int(ids.n_unique())
+        return cls(pl.concat(parts, how="diagonal"), {**levels, RUN: numbered}, tables[0].families)
 
 
-class _Rows(Sequence[Row]):
-    """A table read row by row; the last few are kept."""
+#: The level of a row without the factor.
+_ABSENT: Any = object()
 
-    def __init__(self, table: Table) -> None:
-        self._table = table
-        self._start, self._made = 0, []  # type: tuple[int, list[Row]]
 
-    def __len__(self) -> int:
-        return len(self._table)
+def _coded(column: Sequence[Any]) -> tuple[list[int | None], list[Factor]]:
+    """A factor's codes (n), in order of first appearance, and its levels."""
+    codes: dict[LevelKey, int] = {}
+    found: list[int | None] = []
+    for level in column:
+        known = math.nan if level != level else level  # else no two of them are equal
+        key = known is True or known is False, known
+        found.append(None if level is _ABSENT else codes.setdefault(key, len(codes)))
+    return found, [level for _, level in codes]
 
-    @overload
-    def __getitem__(self, at: int) -> Row: ...
-    @overload
-    def __getitem__(self, at: slice) -> list[Row]: ...
-    def __getitem__(self, at: int | slice) -> Row | list[Row]:
-        if isinstance(at, slice):
-            return [self[place] for place in range(*at.indices(len(self)))]
-        at = range(len(self))[at]
-        if not self._start <= at < self._start + len(self._made):
-            self._start = at - at % _ROWS_AT_ONCE
-            self._made = self._table.slice(self._start, self._start + _ROWS_AT_ONCE)
-        return self._made[at - self._start]
 
-    def __iter__(self) -> Iterator[Row]:
-        for start in range(0, len(self), _ROWS_AT_ONCE):
-            yield from self._table.slice(start, start + _ROWS_AT_ONCE)
+def _numbers(column: Sequence[IdentifiedInterval | None]) -> dict[str, Floats]:
+    """The columns of a quantity (n,) by their part, NaN where a row does not have it."""
+    is_there = np.array([number is not None for number in column], dtype=np.bool_)
+    numbers = [number for number in column if number is not None]
+    parts = {"value": [math.nan if number.value is None else number.value for number in numbers]}
+    if not all(number.value == number.low == number.high for number in numbers):
+        parts |= {"low": [number.low for number in numbers], "high": [number.high for number in numbers]}
+    variances = [math.nan if number.draw_variance is None else number.draw_variance for number in numbers]
+    if any(variances):
+        parts["draw_variance"] = variances
+    found = {part: np.full(len(column), 0.0 if part == "draw_variance" else math.nan) for part in parts}
+    for part, of in parts.items():
+        found[part][is_there] = of
+    return found
+
+
+def _known(number: float) -> float | None:
+    return None if number != number else number
 
 
 def aligned(tables: Sequence[Table]) -> list[Table]:
@@ -493,19 +412,15 @@ def aligned(tables: Sequence[Table]) -> list[Table]:
     first = tables[0]
     if all(table is first or (table.levels == first.levels and table.ids == first.ids) for table in tables):
         return list(tables)
-    ids = list(dict.fromkeys(chain.from_iterable(table.index for table in tables)))
+    ids = pl.concat([table.data["item_id"] for table in tables]).unique(maintain_order=True).to_frame()
     levels = _shared_levels(tables)
     families = {name: family for table in tables for name, family in table.families.items()}
     found = []
     for table in tables:
-        n = len(table)
-        places = np.array([table.index.get(item, n) for item in ids], dtype=np.int64)
-        data = table.data.with_columns(_recoded(table, levels))
-        data = pl.concat([data, data.clear(1)])[places]  # where it has no row: the last one, all null
-        data = _without_nulls(data.with_columns(pl.Series("item_id", ids, dtype=pl.String)))
-        present = places < n
-        present[present] = table.present[places[present]]
-        found.append(Table(data, levels, families, present))
+        own = _recoded(table, levels).with_columns(pl.Series("present", table.present))
+        data = ids.join(own, on="item_id", how="left", maintain_order="left")
+        present = data["present"].fill_null(False).to_numpy()
+        found.append(Table(data.drop("present"), levels, families, present))
     return found
 
 
@@ -519,30 +434,13 @@ def _shared_levels(tables: Sequence[Table]) -> dict[str, list[Factor]]:
     return {name: list(levels.values()) for name, levels in shared.items()}
 
 
-def _recoded(table: Table, levels: Mapping[str, Sequence[Factor]]) -> list[pl.Series]:
-    """The table's factors in codes of these levels."""
+def _recoded(table: Table, levels: Mapping[str, Sequence[Factor]]) -> pl.DataFrame:
+    """The table's data with its factors in codes of these levels."""
     import polars as pl
 
     found = []
     for name, own in table.levels.items():
         place = {level_key(level): code for code, level in enumerate(levels[name])}
-        codes = np.array([*(place[level_key(level)] for level in own), -1], dtype=np.int32)
-        found.append(pl.Series(f"factor.{name}", codes[table.codes(name)]))
-    return found
-
-
-def _without_nulls(data: pl.DataFrame) -> pl.DataFrame:
-    """The columns with NaN for numbers, and -1 for levels, that are not there."""
-    import polars as pl
-
-    variances = [name for name in data.columns if name.startswith("draw_variance.")]
-    numbers = [name for name in data.columns if name.partition(".")[0] in ("value", "low", "high")]
-    for end in ("low", "high"):  # exact in one of several tables: there the bounds are the value
-        exact = [name for name in data.columns if name.startswith(f"{end}.")]
-        data = data.with_columns(pl.col(name).fill_null(pl.col("value." + name.partition(".")[2])) for name in exact)
-    return data.with_columns(
-        *(pl.col(name).fill_null(math.nan) for name in numbers),
-        *(pl.col(name).fill_null(0.0) for name in variances),
-        *(pl.col(name).fill_null(-1) for name in data.columns if name.startswith("factor.")),
-        pl.col("key").fill_null(""),
-    )
+        codes = pl.Series([place[level_key(level)] for level in own], dtype=pl.Int32)
+        found.append(codes.gather(table.data[f"factor.{name}"]).alias(f"factor.{name}"))
+    return table.data.with_columns(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from audit.report.exports import Tool
     from audit.report.trackers import Tracker
 
-#: The columns of `StoredResult.items_df` before factors and quantities.
-_ITEM_COLUMNS = ("model", "suite", "item", "missing", "derived")
 #: The level of a control, as "no debiasing text": as None, frames would drop it from groups.
 _NONE = "none"
 
@@ -64,11 +62,12 @@ class StoredResult(AuditResult):
         """
         factors = list(dict.fromkeys(factor for measure in self.measures for factor in measure.where))
         names = [name for name in Measure.model_fields if name not in ("where", "spec")]
-        return _frame(
-            {REPORT_KEYS.get(name, name): getattr(measure, name) for name in names}
-            | {f"where.{factor}": _level(measure.where[factor]) for factor in factors if factor in measure.where}
-            for measure in self.measures
-        )
+        columns = {REPORT_KEYS.get(name, name): [getattr(of, name) for of in self.measures] for name in names}
+        for factor in factors:
+            columns[f"where.{factor}"] = [
+                _level(of.where[factor]) if factor in of.where else None for of in self.measures
+            ]
+        return _frame(columns)
 
     def items_df(self, suite: str | None = None, *, derived: bool = False) -> Any:
         """The items behind the figures as a data frame: a row for each model, suite and item.
@@ -79,24 +78,23 @@ class StoredResult(AuditResult):
             Only this suite's.
         derived : bool
             Also the rows that a suite computes from several items, as the difference of a pair. Their column
-            ``derived`` is True. (In runs of versions that did not store it, it is None, and they are always there.)
+            ``derived`` is True.
 
         Returns
         -------
         pandas.DataFrame, or polars.DataFrame where pandas is not installed
             Columns: ``model``, ``suite``, ``item``, ``missing`` (why there is no answer, else None), ``derived``, one
-            for each factor and one for each quantity ``NAME``. A quantity that is only bounded has ``NAME.low`` and
-            ``NAME.high`` instead (``NAME`` is then missing, never 0). A factor's level "no such text", as of a control,
-            is ``"none"``; a missing cell is of a row that does not have the factor. A factor with the name of another
-            column is ``factor.NAME``. `write_items` includes the texts.
+            for each factor and one for each quantity ``NAME``, as `audit.analysis.table.Table.frame` describes them. A
+            value that is only bounded is missing, never 0, and lies between ``NAME.low`` and ``NAME.high``. A factor's
+            level "no such text", as of a control, is ``"none"``; a missing cell is of a row that does not have the
+            factor. `write_items` includes the texts.
         """
-        from audit.report.exports import item_records
+        from audit.report.exports import item_frame
         from audit.store import Store
 
         with Store.open(self._db, read_only=True) as store:
-            records = list(item_records(store, self, suite=suite, texts=False, derived=derived))
-        taken = {*_ITEM_COLUMNS, *(name for record in records for name in record["quantities"])}
-        return _frame(_flat(record, taken) for record in records)
+            frame = item_frame(store, self, suite=suite, derived=derived)
+        return _frame(frame.to_dict(as_series=False)) if importlib.util.find_spec("pandas") else frame
 
     def write_items(self, path: str | Path, suite: str | None = None, *, derived: bool = False) -> Path:
         """Write the items with their prompts and answers, as `audit export` does. Returns the path.
@@ -135,23 +133,11 @@ class StoredResult(AuditResult):
         return result_html(self)
 
 
-def _flat(record: Mapping[str, Any], taken: Collection[str]) -> dict[str, Any]:
-    """A record of one item with a column for each factor and quantity; ``taken``: names of columns not for factors."""
-    flat: dict[str, Any] = {name: record[name] for name in _ITEM_COLUMNS}
-    flat |= {f"factor.{name}" if name in taken else name: _level(level) for name, level in record["factors"].items()}
-    for name, (low, value, high) in record["quantities"].items():
-        flat[name] = value
-        if value is None or low < high:
-            flat |= {f"{name}.low": low, f"{name}.high": high}
-    return flat
-
-
 def _level(level: Scalar) -> Scalar:
     return _NONE if level is None else level
 
 
-def _frame(rows: Iterable[Mapping[str, Any]]) -> Any:
-    columns = _columns(rows)
+def _frame(columns: Mapping[str, list[Any]]) -> Any:
     if importlib.util.find_spec("pandas"):
         import pandas
 
@@ -159,16 +145,3 @@ def _frame(rows: Iterable[Mapping[str, Any]]) -> Any:
     import polars
 
     return polars.DataFrame(columns, strict=False)
-
-
-def _columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Columns by name, None where a row has no such entry."""
-    columns: dict[str, list[Any]] = {}
-    count = 0
-    for count, row in enumerate(rows, 1):
-        for name, value in row.items():
-            column = columns.setdefault(name, [])
-            if len(column) < count - 1:
-                column.extend([None] * (count - 1 - len(column)))
-            column.append(value)
-    return {name: column + [None] * (count - len(column)) for name, column in columns.items()}

@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from audit.analysis.answers import SuiteAnswers, read_answers
-from audit.analysis.evaluate import EvaluationOptions, evaluate_suite
+from audit.analysis.decisions import DEFAULT_MARGIN
+from audit.analysis.evaluate import evaluate_suite
 from audit.analysis.gate.rules import check_rules
 from audit.collect import Sample
 from audit.config import AuditConfig
@@ -147,10 +148,9 @@ def check_items(
         check.mistakes += _of_items(suite, items)
         own = Sample(items, suite.strata, seed, suite.sampled_together).take(most) if len(items) > most else items
         answers = {model: _answered(suite, own, share * bias) for model, share in _MODELS.items()}
-        options = EvaluationOptions(
-            signature={}, margins=0.02, engines=(), lineage=(), confidence=confidence, seed=seed
+        result = evaluate_suite(
+            name, suite, answers, signature={}, margins=DEFAULT_MARGIN, confidence=confidence, seed=seed
         )
-        result = evaluate_suite(name, suite, answers, options)
         check.specs = result.specs
         check.unreadable = Counter(row.missing for row in answers["with bias"].table.rows() if row.missing is not None)
         is_whole = are_all and len(own) == len(items)

@@ -20,7 +20,7 @@ from audit.analysis.comparing.attribution import Ladder, asking_steps, engine_pa
 from audit.analysis.comparing.comparisons import compare_models
 from audit.analysis.comparing.reproduction import reproductions
 from audit.analysis.components import suite_components
-from audit.analysis.evaluate import EvaluationOptions, SuiteResult, evaluate_suite
+from audit.analysis.evaluate import SuiteResult, evaluate_suite
 from audit.analysis.gate.rules import GateRules, check_rules
 from audit.analysis.gate.stored import check_run, find_baseline, stored_tables
 from audit.analysis.self_check import EXACT_WITHIN, within_noise
@@ -289,15 +289,17 @@ class _Run:
 
     def _evaluate(self, name: str, answers: Mapping[str, SuiteAnswers]) -> SuiteResult:
         audit = self._audit
-        options = EvaluationOptions(
+        return evaluate_suite(
+            name,
+            audit.suites[name],
+            answers,
             signature=suite_signature(audit, audit.suites[name]),
             margins=audit.margins,
-            engines=self._engines,
-            lineage=self._ladder.lineage,
             confidence=self._confidence,
             seed=audit.seed,
+            engines=self._engines,
+            lineage=self._ladder.lineage,
         )
-        return evaluate_suite(name, audit.suites[name], answers, options)
 
     def evaluate(self, interrupted: bool) -> AuditResult:
         """All figures, from the stored answers."""

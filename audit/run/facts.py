@@ -142,12 +142,10 @@ def read_examples(
     figures : mapping
         The items to show, and the ids of the figures that use each.
     """
-    rows = answers.table.rows()
     for item_id, ids in figures.items():
         own = items.get(item_id.partition("~")[0])
         found = store.answers.inspect(key_text(answers.items[item_id])) or {}
-        at = answers.table.index.get(item_id)
-        factors = own.factors if own is not None else rows[at].factors if at is not None else {}
+        factors = answers.table.factors_of(item_id) if own is None else own.factors
         prompt = found.get("prompt") if own is None else from_json_bytes(prompt_json(own.request))
         yield Example(
             model=model,

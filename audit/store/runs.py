@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,6 +16,8 @@ from backends.errors import ConfigError
 from suites.base import Row
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from audit.analysis.table import Table
 
 #: The status of a run in progress, followed by its owner.
@@ -90,19 +92,25 @@ class StoredTable:
     def rows(self) -> Iterator[StoredRow]:
         """The rows in order."""
         for row in self.table.rows():
-            yield StoredRow(row, self.behind(row), self.is_derived(row))
+            keys = dict.fromkeys(key for item in row.items if (key := self.key(item)) is not None)
+            yield StoredRow(row, tuple(keys), self.is_derived(row.item_id, row.missing, row.sources))
 
-    def behind(self, row: Row) -> tuple[str, ...]:
-        """The keys of the answers that a row was read or computed from."""
-        return tuple(dict.fromkeys(key for item in row.items if (key := self.key(item)) is not None))
+    def frame(self) -> pl.DataFrame:
+        """`Table.frame` with the column ``derived``, as of `StoredRow`."""
+        import polars as pl
 
-    def is_derived(self, row: Row) -> bool:
+        frame = self.table.frame()
+        columns = (frame[name].to_list() for name in ("item", "missing", "sources"))
+        derived = [self.is_derived(*of_row) for of_row in zip(*columns, strict=True)]
+        return frame.insert_column(2, pl.Series("derived", derived, dtype=pl.Boolean))
+
+    def is_derived(self, item: str, missing: str | None, sources: Sequence[str] | None) -> bool:
         """Whether a row is computed from items that have rows of their own."""
-        if self.key(row.item_id) is not None:
+        if self.key(item) is not None:
             return False
         # A missing row without sources stands for an item that could not be asked, as what follows a lost answer.
-        is_lost = row.missing is not None and not row.sources
-        return not is_lost and all(item in self.table.index or item in self.others for item in row.items)
+        is_lost = missing is not None and not sources
+        return not is_lost and all(of in self.table.index or of in self.others for of in sources or [item])
 
 
 class Runs:

@@ -21,7 +21,7 @@ from audit.analysis.estimators.probabilities import mean_probability
 from audit.analysis.estimators.shares import mean_share
 from suites.base import RUN
 from tests.simulations import textbook
-from tests.simulations.estimated import crossed, of_gaps
+from tests.simulations.coverage import crossed, of_gaps
 from tests.simulations.processes import GapProcess, Process
 
 Floats = NDArray[np.float64]

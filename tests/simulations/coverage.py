@@ -1,6 +1,6 @@
 """How often the project's intervals hold what is known, and how wide they are beside textbook ones.
 
-    python -m tests.simulations.coverage --samples 2000 [--only 20x10] [--json FILE]
+    python -m tests.simulations.coverage --samples 2000 [--only 20x10]
 
 A cell is a design (occupations x templates) and a kind of figure; its samples come in equal parts from each of its
 processes (`processes`). Two processes are lines of their own and no part of a cell, since no textbook method is honest
@@ -18,18 +18,19 @@ so is the seed.
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from audit.analysis.estimators.design import Design
+from audit.analysis.estimators.estimate import Estimate
+from audit.analysis.estimators.means import clustered_mean
+from audit.analysis.estimators.probabilities import mean_probability
+from audit.analysis.estimators.shares import mean_share
 from tests.simulations import textbook
 from tests.simulations.processes import GapProcess, Process
 
@@ -46,6 +47,57 @@ SHARE_EFFECTS = ("probit", "laplace", "logistic", "unequal groups")
 GAP_EFFECTS = (*PROBABILITY_EFFECTS, "exponential")
 #: Lines of their own.
 STRAINED = {"probability": "exponential", "share": "always yes"}
+
+
+# -- the project's intervals, through the functions that every figure comes from ----------------
+
+
+def crossed(occupations: int, templates: int) -> Design:
+    """The design of one sample of a mean, its items in order of occupations. One template stands for itself."""
+    codes = np.indices((occupations, templates)).reshape(2, -1)
+    return Design(codes.shape[1], {"occupation": codes[0], "template": codes[1]})
+
+
+def grouped(groups: tuple[int, int], templates: int) -> Design:
+    """The design of one sample of a gap: twice the mean of the first group and minus the second."""
+    occupations, template = np.indices((sum(groups), templates)).reshape(2, -1)
+    strata = (occupations >= groups[0]).astype(np.intp)
+    clusters = {"occupation": occupations, "template": template}
+    return Design(len(occupations), clusters, strata, np.array([0.5, 0.5]))
+
+
+def of_means(estimate: Callable[[Floats, Design], Estimate]) -> Callable[[Any, float], tuple[Floats, Floats]]:
+    """Intervals of the means of samples (samples, occupations, templates)."""
+
+    def intervals(samples: Floats, confidence: float) -> tuple[Floats, Floats]:
+        design = crossed(*samples.shape[1:])
+        return ends(estimate(values, design).interval(confidence) for values in samples.reshape(len(samples), -1))
+
+    return intervals
+
+
+def of_gaps(samples: Any, confidence: float) -> tuple[Floats, Floats]:
+    """Intervals of the gaps between two groups (samples, occupations, templates)."""
+    first, second = samples
+    design = grouped((first.shape[1], second.shape[1]), first.shape[2])
+    values = np.concatenate([2 * first, -2 * second], axis=1).reshape(len(first), -1)
+    return ends(clustered_mean(of_sample, design).interval(confidence) for of_sample in values)
+
+
+def ends(intervals: Any) -> tuple[Floats, Floats]:
+    """Lower and upper ends (samples,)."""
+    low, high = np.array(list(intervals)).T
+    return low, high
+
+
+INTERVALS: dict[str, Callable[[Any, float], tuple[Floats, Floats]]] = {
+    "probability": of_means(mean_probability),
+    "share": of_means(mean_share),
+    "gap": of_gaps,
+}
+
+
+# -- the table -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -151,52 +203,39 @@ def best_honest(found: Mapping[str, Found]) -> str:
 
 @dataclass(frozen=True)
 class Line:
-    """A row of the table."""
+    """A row of the table: the project's figures, and those of the best honest textbook method."""
 
-    cell: str
-    holds: float
-    worst: float
-    worst_process: str
-    width: float
-    best: str
-    best_holds: float
-    best_width: float
-    beside: float
-    is_met: bool
-    is_strained: bool
+    cell: Cell
+    own: Found
+    best_name: str
+    best: Found
+
+    @property
+    def beside(self) -> float:
+        """The project's width over that of the best method."""
+        return self.own.width / self.best.width
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the cell is honest and narrow."""
+        return self.own.holds >= HONEST and self.beside <= WIDEST
 
     def __str__(self) -> str:
-        worst = f"{self.worst:6.1%} ({self.worst_process})"
-        best = f"{self.best}, {self.best_holds:.1%}, {self.best_width:.2f}"
-        verdict = "" if self.is_met else "  MISSED"
-        return f"{self.cell:34} {self.holds:6.1%} {worst:26} {self.width:5.2f} {self.beside:5.2f}  {best}{verdict}"
+        own, verdict = self.own, "" if self.is_met else "  MISSED"
+        worst = f"{own.worst:6.1%} ({own.worst_process})"
+        best = f"{self.best_name}, {self.best.holds:.1%}, {self.best.width:.2f}"
+        return f"{self.cell.name:34} {own.holds:6.1%} {worst:26} {own.width:5.2f} {self.beside:5.2f}  {best}{verdict}"
 
 
 def line_of(cell: Cell, samples: int, project: Callable[[Any, float], Ends]) -> Line:
     """A cell's row of the table."""
     found = measure(cell, samples, project)
-    own, best = found["project"], best_honest(found)
-    beside = own.width / found[best].width
-    is_met = own.holds >= HONEST and beside <= WIDEST
-    return Line(
-        cell.name,
-        own.holds,
-        own.worst,
-        own.worst_process,
-        own.width,
-        best,
-        found[best].holds,
-        found[best].width,
-        beside,
-        is_met,
-        cell.is_strained,
-    )
+    best = best_honest(found)
+    return Line(cell, found["project"], best, found[best])
 
 
 def table(samples: int, only: Sequence[str] = ()) -> Iterator[Line]:
     """The rows of the table, of the cells whose names contain one of ``only`` if any are given."""
-    from tests.simulations.estimated import INTERVALS
-
     for cell in cells():
         if not only or any(part in cell.name for part in only):
             yield line_of(cell, samples, INTERVALS[cell.kind])
@@ -206,21 +245,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=2000)
     parser.add_argument("--only", action="append", default=[], help="a part of a cell's name")
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    started, lines = time.monotonic(), []
     print(f"{'cell':34} {'holds':6} {'worst process':26} {'width':5} {'beside':5}  best honest textbook method")
+    lines = []
     for line in table(options.samples, options.only):
         lines.append(line)
         print(line, flush=True)
-        print(f"  {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
     for name, of in (("cells", False), ("strained lines", True)):
-        own = [line for line in lines if line.is_strained == of]
-        if own:
-            met, worst = sum(line.is_met for line in own), min(line.holds for line in own)
+        if own := [line for line in lines if line.cell.is_strained == of]:
+            met, worst = sum(line.is_met for line in own), min(line.own.holds for line in own)
             print(f"{met} of {len(own)} {name} are met; the worst holds the truth in {worst:.1%}")
-    if options.json:
-        options.json.write_text(json.dumps([asdict(line) for line in lines], indent=1))
 
 
 if __name__ == "__main__":

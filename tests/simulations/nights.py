@@ -9,12 +9,13 @@ night; the noise of items and the shift of a run are new every time anything is 
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from audit.analysis.gate.same_items import Asked, Figure, change_of, look_at
+from audit.analysis.gate.same_items import Asked, Shared, change_of
 from audit.analysis.gate.sequence import Look, shows
 
 ALPHA, MARGIN, NIGHTS = 0.05, 0.02, 60
@@ -69,11 +70,12 @@ def looks(scenario: Scenario, rng: np.random.Generator) -> Iterator[Look]:
         return Asked(np.array(asked), np.array(asked))
 
     baseline = ask(level)
-    figure = Figure(np.full(level.size, 1 / level.size), np.zeros(level.size, dtype=np.intp))
+    n = level.size
     for number in range(1, NIGHTS + 1):
         tonight = ask(level + moved if number >= scenario.since else level)
-        change = change_of(figure, baseline, tonight, (0.0, 1.0), is_exact=scenario.noise == 0)
-        yield look_at(change, 0.0, (0.0, 1.0), answers=str(number))
+        shared = Shared(baseline, tonight, np.full(n, 1 / n), np.zeros(n, dtype=np.intp))
+        change = change_of(shared, (0.0, 1.0), is_exact=scenario.noise == 0)
+        yield Look(change.change[0], -math.inf, **change.noise._asdict(), answers=str(number))
 
 
 def first_alarm(scenario: Scenario, rng: np.random.Generator) -> int | None:

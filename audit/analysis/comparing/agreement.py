@@ -93,12 +93,11 @@ def agreement(results: Iterable[AuditResult], confidence: float = 0.95) -> Agree
                 of_models = latest.setdefault((measure.suite, measure.measure, where_key(measure.where)), {})
                 model = fingerprints[measure.model]
                 before = of_models.pop(model, None)  # so that the latest of all comes last
-                of_models[model] = measure if before is None else _fuller(before, measure)
-    names = _distinct(labels)
-    figures = [
-        _ranked([measure.model_copy(update={"model": names[model]}) for model, measure in of_models.items()])
-        for of_models in latest.values()
-    ]
+                is_smaller = before is not None and _is_alike(before, measure) and before.n_items > measure.n_items
+                of_models[model] = before if before is not None and is_smaller else measure
+    times = Counter(labels.values())
+    names = {of: name if times[name] == 1 else f"{name} ({of[:_DIGITS]})" for of, name in labels.items()}
+    figures = [_ranked({names[model]: measure for model, measure in of.items()}) for of in latest.values()]
     pairs = itertools.combinations(range(len(figures)), 2)
     return Agreement(
         models=list(dict.fromkeys(model for figure in figures for model in figure.values)),
@@ -108,34 +107,24 @@ def agreement(results: Iterable[AuditResult], confidence: float = 0.95) -> Agree
     )
 
 
-def _distinct(labels: Mapping[str, str]) -> dict[str, str]:
-    """Each fingerprint's latest label, with the fingerprint where several have the same."""
-    times = Counter(labels.values())
-    return {
-        fingerprint: label if times[label] == 1 else f"{label} ({fingerprint[:_DIGITS]})"
-        for fingerprint, label in labels.items()
-    }
+def _is_alike(one: Measure, other: Measure) -> bool:
+    """Whether two figures were asked and computed the same way, if not on as many items."""
+    return signature_changes(one.signature, other.signature).keys() <= EXTENT
 
 
-def _fuller(before: Measure, after: Measure) -> Measure:
-    """The later figure, unless it is on fewer items asked the same way."""
-    alike = signature_changes(before.signature, after.signature).keys() <= EXTENT
-    return before if alike and before.n_items > after.n_items else after
-
-
-def _ranked(measures: Sequence[Measure]) -> RankedFigure:
-    last = measures[-1]
-    alike = [m for m in measures if signature_changes(m.signature, last.signature).keys() <= EXTENT]
-    values = {m.model: m.value for m in alike if m.value is not None}
+def _ranked(measures: Mapping[str, Measure]) -> RankedFigure:
+    last = list(measures.values())[-1]
+    alike = {model: measure for model, measure in measures.items() if _is_alike(measure, last)}
+    values = {model: measure.value for model, measure in alike.items() if measure.value is not None}
     return RankedFigure(
         suite=last.suite,
         measure=last.measure,
         where=last.where,
         unit=last.unit,
         values=values,
-        items={m.model: m.n_items for m in alike if m.value is not None},
+        items={model: alike[model].n_items for model in values},
         ranks=dict(zip(values, ranks(list(values.values())), strict=True)),
-        left_out=[m.model for m in measures if m not in alike],
+        left_out=[model for model in measures if model not in alike],
     )
 
 

@@ -9,13 +9,19 @@ noise, and have a decision of their own. What only the engine changes is noise
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from audit.analysis.comparing.engine_noise import DRAWN_PROMPTS, evenly_spread, quantity_gaps, summarise_gaps
+from audit.analysis.comparing.engine_noise import (
+    DRAWN_PROMPTS,
+    evenly_spread,
+    gaps_at,
+    quantity_gaps,
+    summarise_gaps,
+)
 from audit.analysis.table import Table
 from audit.results import AttributionStep, Comparison, ItemChange, Rung, where_key
 from backends.base import Description
@@ -26,14 +32,14 @@ from suites.base import MeasureSpec, Suite
 _FOLLOWS: Mapping[str, Collection[str]] = {"quantisation": ("weights", "tokenizer", "settings")}
 
 
-class ModelStep(NamedTuple):
-    """A step from one model to another.
+class Step(NamedTuple):
+    """A step from one model to another, or from one suite to another that asks the same questions in another way.
 
     Attributes
     ----------
     changes : tuple of str
-        Parts of the model (`backends.base.ModelPart`, or another field of the fingerprint) that differ; empty if no
-        difference is known.
+        What differs: parts of the model (`backends.base.ModelPart`, or another field of the fingerprint); or the key of
+        the suite's signature. Empty if no difference is known.
     engine : tuple of str
         Fields of the engine that differ too: the step then includes the engines' noise.
     """
@@ -41,15 +47,7 @@ class ModelStep(NamedTuple):
     a: str
     b: str
     changes: tuple[str, ...]
-    engine: tuple[str, ...]
-
-
-class AskingStep(NamedTuple):
-    """A step from one suite to another that asks the same questions in another way: ``changed``, a signature key."""
-
-    a: str
-    b: str
-    changed: str
+    engine: tuple[str, ...] = ()
 
 
 def changed_parts(a: Description, b: Description) -> tuple[str, ...] | None:
@@ -65,16 +63,18 @@ def changed_parts(a: Description, b: Description) -> tuple[str, ...] | None:
     if not changed:
         both = a.fingerprint.keys() & b.fingerprint.keys()
         untold = _untold_fields(a, b)
-        changed = [name for name in _differing_fields(a, b) if name in both or name in untold]
+        changed = [name for name in _differing_fields(a, b, of_engine=False) if name in both or name in untold]
     following = {part for cause in changed for part in _FOLLOWS.get(cause, ())}
     return tuple(part for part in changed if part not in following)
 
 
-def _differing_fields(a: Description, b: Description) -> list[str]:
-    """The fields of the fingerprints that differ and do not belong to an engine."""
+def _differing_fields(a: Description, b: Description, *, of_engine: bool) -> tuple[str, ...]:
+    """The fields of the fingerprints that differ, and belong to an engine or do not."""
     engine = a.engine_fields | b.engine_fields
     names = dict.fromkeys((*a.fingerprint, *b.fingerprint))
-    return [name for name in names if name not in engine and a.fingerprint.get(name) != b.fingerprint.get(name)]
+    return tuple(
+        name for name in names if (name in engine) == of_engine and a.fingerprint.get(name) != b.fingerprint.get(name)
+    )
 
 
 def _untold_fields(a: Description, b: Description) -> list[str]:
@@ -85,20 +85,14 @@ def _untold_fields(a: Description, b: Description) -> list[str]:
         parts = ((part, held) for part, held in of.parts.items() if held is not None)
         return value is None or any(name.startswith(part) or str(value) in str(held) for part, held in parts)
 
-    return [name for name in _differing_fields(a, b) if not (is_told(name, a) and is_told(name, b))]
+    differing = _differing_fields(a, b, of_engine=False)
+    return [name for name in differing if not (is_told(name, a) and is_told(name, b))]
 
 
 def _differ(a: object, b: object) -> bool:
     """Whether two values of a part are known to differ, which is not so in different forms (``gguf:``, ``json:``)."""
     forms = [str(value).partition(":") for value in (a, b)]
     return a != b and (forms[0][0] == forms[1][0] or not all(colon for _, colon, _ in forms))
-
-
-def changed_engine(a: Description, b: Description) -> tuple[str, ...]:
-    """The engine fields in which two backends differ."""
-    engine = a.engine_fields | b.engine_fields
-    names = dict.fromkeys((*a.fingerprint, *b.fingerprint))
-    return tuple(name for name in names if name in engine and a.fingerprint.get(name) != b.fingerprint.get(name))
 
 
 def engine_pairs(
@@ -136,7 +130,7 @@ def engine_pairs(
     return pairs
 
 
-def model_steps(descriptions: Mapping[str, Description], declared: Iterable[Sequence[str]] = ()) -> list[ModelStep]:
+def model_steps(descriptions: Mapping[str, Description], declared: Iterable[Sequence[str]] = ()) -> list[Step]:
     """The steps between models, at most one leading to each.
 
     Parameters
@@ -147,11 +141,11 @@ def model_steps(descriptions: Mapping[str, Description], declared: Iterable[Sequ
     declared : iterable of sequences of names
         Chains of models, each made from the one before. Names of models left out of the run are skipped.
     """
-    steps: dict[str, ModelStep] = {}
+    steps: dict[str, Step] = {}
     for chain in declared:
         for a, b in itertools.pairwise(name for name in chain if name in descriptions):
             pair = descriptions[a], descriptions[b]
-            steps[b] = ModelStep(a, b, changed_parts(*pair) or (), changed_engine(*pair))
+            steps[b] = Step(a, b, changed_parts(*pair) or (), _differing_fields(*pair, of_engine=True))
     names = list(descriptions)
     for b in names:
         candidates = [step for a in names if (step := _step(a, b, descriptions)) is not None]
@@ -161,7 +155,7 @@ def model_steps(descriptions: Mapping[str, Description], declared: Iterable[Sequ
     return [steps[name] for name in names if name in steps]
 
 
-def _step(a: str, b: str, descriptions: Mapping[str, Description]) -> ModelStep | None:
+def _step(a: str, b: str, descriptions: Mapping[str, Description]) -> Step | None:
     """The step from a to b, if b has the same weights with something else changed; else None."""
     before, after = descriptions[a], descriptions[b]
     weights = before.parts.get("weights")
@@ -170,22 +164,22 @@ def _step(a: str, b: str, descriptions: Mapping[str, Description]) -> ModelStep 
         return None
     names = list(descriptions)
     rising = (_is_adapted(before), names.index(a)) < (_is_adapted(after), names.index(b))
-    return ModelStep(a, b, changed, changed_engine(before, after)) if rising else None
+    return Step(a, b, changed, _differing_fields(before, after, of_engine=True)) if rising else None
 
 
 def _is_adapted(description: Description) -> bool:
     return description.parts.get("adapter") is not None
 
 
-def asking_steps(suites: Mapping[str, Suite]) -> list[AskingStep]:
+def asking_steps(suites: Mapping[str, Suite]) -> list[Step]:
     """Pairs of suites of the same class whose signatures differ only in `Suite.prompting`."""
     steps = []
-    for b, after in suites.items():
-        for a, before in itertools.takewhile(lambda pair: pair[0] != b, suites.items()):  # noqa: B023  used at once
+    for at, (b, after) in enumerate(suites.items()):
+        for a, before in itertools.islice(suites.items(), at):
             ours, theirs = before.signature(), after.signature()
             differing = [key for key in dict.fromkeys((*ours, *theirs)) if ours.get(key) != theirs.get(key)]
             if type(before) is type(after) and differing and set(differing) <= set(after.prompting):
-                steps.append(AskingStep(a, b, differing[0]))
+                steps.append(Step(a, b, (differing[0],)))
                 break
     return steps
 
@@ -194,8 +188,8 @@ def asking_steps(suites: Mapping[str, Suite]) -> list[AskingStep]:
 class Ladder:
     """The steps of a run, and the tables that they need, which are added suite by suite."""
 
-    models: Sequence[ModelStep]
-    suites: Sequence[AskingStep]
+    models: Sequence[Step]
+    suites: Sequence[Step]
     _tables: dict[Rung, Table] = field(default_factory=dict)
     _specs: dict[str, Sequence[MeasureSpec]] = field(default_factory=dict)
 
@@ -222,62 +216,45 @@ class Ladder:
 
         ``compare`` is `compare_models` with the audit's margins and confidence.
         """
-        steps = []
-        for plan in self._plans():
-            ours, theirs = self._tables[plan.a], self._tables[plan.b]
-            if ours.index.keys() & theirs.index.keys():
-                steps.append(self._evaluated(plan, ours, theirs, compare))
-        return steps
+        between_models = [
+            (Rung(model=step.a, suite=suite), Rung(model=step.b, suite=suite), step)
+            for suite in self._specs
+            for step in self.models
+        ]
+        models = dict.fromkeys(rung.model for rung in self._tables)
+        between_suites = [
+            (Rung(model=model, suite=step.a), Rung(model=model, suite=step.b), step)
+            for step in self.suites
+            for model in models
+            if Rung(model=model, suite=step.b) in self._tables
+        ]
+        return [
+            self._evaluated(a, b, step, compare)
+            for a, b, step in between_models + between_suites
+            if self._tables[a].index.keys() & self._tables[b].index.keys()
+        ]
 
-    def _plans(self) -> Iterator[_Plan]:
-        """All steps: between models for each suite, then between suites for each model."""
-        for suite in self._specs:
-            for step in self.models:
-                yield _Plan(Rung(model=step.a, suite=suite), Rung(model=step.b, suite=suite), step.changes, step.engine)
-        for a, b, changed in self.suites:
-            for model in dict.fromkeys(rung.model for rung in self._tables if rung.suite == b):
-                yield _Plan(Rung(model=model, suite=a), Rung(model=model, suite=b), (changed,), ())
-
-    def _evaluated(
-        self,
-        plan: _Plan,
-        ours: Table,
-        theirs: Table,
-        compare: Callable[..., list[Comparison]],
-    ) -> AttributionStep:
-        tables = {plan.a.title_beside(plan.b): ours, plan.b.title_beside(plan.a): theirs}
-        known = {(spec.measure, where_key(spec.where)) for spec in self._specs[plan.a.suite]}
+    def _evaluated(self, a: Rung, b: Rung, step: Step, compare: Callable[..., list[Comparison]]) -> AttributionStep:
+        ours, theirs = self._tables[a], self._tables[b]
+        known = {(spec.measure, where_key(spec.where)) for spec in self._specs[a.suite]}
         specs = [
             spec
-            for spec in self._specs[plan.b.suite]
+            for spec in self._specs[b.suite]
             if (spec.measure, where_key(spec.where)) in known and not spec.is_subgroup
         ]
-        index, gaps = quantity_gaps(ours, theirs)
         compared = {spec.quantity for spec in specs}  # not those that only figures of single levels use
-        gaps = {name: gap for name, gap in gaps.items() if name in compared}
-        factors = {row.item_id: row.factors for row in theirs.rows()}
-        exact = {name: np.isfinite(gap) for name, gap in gaps.items()}
-        both = [(item, at) for item, at in index.items() if any(of_quantity[at] for of_quantity in exact.values())]
+        index, gaps = quantity_gaps(ours, theirs, [name for name in ours.named("value") if name in compared])
+        exact = np.any([np.isfinite(gap) for gap in gaps.values()], axis=0) if gaps else np.zeros(len(index))
+        both = [item for item, at in index.items() if exact[at]]
         return AttributionStep(
-            a=plan.a,
-            b=plan.b,
-            changes=list(plan.changes),
-            engine=list(plan.engine),
-            comparisons=compare(tables, specs, suite=plan.b.suite),
-            quantities={name: summarise_gaps(gap[exact[name]]) for name, gap in gaps.items()},
+            a=a,
+            b=b,
+            changes=list(step.changes),
+            engine=list(step.engine),
+            comparisons=compare({a.title_beside(b): ours, b.title_beside(a): theirs}, specs, suite=b.suite),
+            quantities={name: summarise_gaps(gap[np.isfinite(gap)]) for name, gap in gaps.items()},
             items=[
-                ItemChange(
-                    item=item,
-                    factors=dict(factors[item]),
-                    quantities={name: float(gap[at]) for name, gap in gaps.items() if exact[name][at]},
-                )
-                for item, at in evenly_spread(both, DRAWN_PROMPTS)
+                ItemChange(item=item, factors=theirs.factors_of(item), quantities=gaps_at(gaps, index[item]))
+                for item in evenly_spread(both, DRAWN_PROMPTS)
             ],
         )
-
-
-class _Plan(NamedTuple):
-    a: Rung
-    b: Rung
-    changes: tuple[str, ...]
-    engine: tuple[str, ...]

@@ -10,20 +10,18 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import NamedTuple
 
-from scipy import special
+import numpy as np
 
-from audit.analysis.comparing.differences import PairedDifference, paired_differences
-from audit.analysis.decisions import DEFAULT_MARGIN, Claim, Decision, decide, margin_of, would_hold
-from audit.analysis.estimators.estimate import finite
+from audit.analysis.comparing.differences import PairedDifference, paired_difference
+from audit.analysis.decisions import DEFAULT_MARGIN, corrected, margin_of
+from audit.analysis.estimators.estimate import finite, t_quantile
 from audit.analysis.figures import Figure
+from audit.analysis.power import POWER
 from audit.analysis.table import Table, aligned
 from audit.results import Comparison, FigureKey, OpenBecause, Rank, Ranking, Verdict
 from suites.base import MeasureSpec
-
-#: The power that a minimum detectable effect refers to.
-POWER = 0.8
 
 
 def compare_models(
@@ -56,118 +54,120 @@ def compare_models(
         ``minimum_detectable_effect`` is what another sample of this design detects with 80 % power at α/2m, with m
         tests corrected together: the first step of the correction, whatever the other comparisons show.
     """
-    models = list(tables)
-    pairs = list(itertools.combinations(range(len(models)), 2))
-    if not pairs:
+    if len(tables) < 2:
         return []
     alpha = 1 - confidence
-    differences = paired_differences(aligned(list(tables.values())), specs, pairs)
+    own = dict(zip(tables, aligned(list(tables.values())), strict=True))
+    pairs = [(spec, *pair) for spec in specs for pair in itertools.combinations(own, 2)]
+    differences = [paired_difference(own[a], own[b], spec) for spec, a, b in pairs]
     of_each = [margin_of(margins, difference.spec.measure) for difference in differences]
-    claims = [_claims(difference, margin) for difference, margin in zip(differences, of_each, strict=True)]
-    decisions = decide([(d.spec.primary, own) for d, own in zip(differences, claims, strict=True)], alpha)
-    tests = Counter(
-        difference.spec.primary
-        for difference, decision in zip(differences, decisions, strict=True)
-        if math.isfinite(decision.p_adjusted[-1])
-    )
-    return [
-        _comparison(difference, decision, models, suite, margin, alpha, tests[difference.spec.primary])
-        for difference, decision, margin in zip(differences, decisions, of_each, strict=True)
-    ]
+    p = np.array([_p_values(of, margin) for of, margin in zip(differences, of_each, strict=True)]).reshape(-1, 2)
+    primary = np.array([difference.spec.primary for difference in differences], dtype=np.bool_)
+    alike, apart = (corrected(of_kind, primary, alpha) for of_kind in p.T)
+    tests = Counter(primary[np.isfinite(apart.p)].tolist())
+    levels = np.column_stack([*alike, *apart]).tolist()
+    found = []
+    for of, (_, a, b), margin, (p_alike, at_alike, p_apart, at_apart) in zip(
+        differences, pairs, of_each, levels, strict=True
+    ):
+        tested = _Tested(margin, p_alike, at_alike, p_apart, at_apart, alpha, tests[of.spec.primary])
+        found.append(_comparison(of, tested, (a, b), suite))
+    return found
 
 
-def _claims(of: PairedDifference, margin: float, figure: Figure | None = None, *, paired: bool = False) -> list[Claim]:
-    """The claims that two models are equivalent (two one-sided tests against ± margin), and that one is larger.
+class _Tested(NamedTuple):
+    """What decides about a difference: the margin, the corrected p-values and the levels of "equivalent" and of "not
+    the same", and how many tests were corrected together."""
+
+    margin: float
+    p_alike: float
+    alike: float
+    p_apart: float
+    apart: float
+    alpha: float
+    tests: int
+
+
+def _p_values(
+    of: PairedDifference, margin: float, figure: Figure | None = None, *, paired: bool = False
+) -> tuple[float, float]:
+    """Of the claims that two models are equivalent (two one-sided tests against ± margin), and that one is larger.
 
     ``figure``: of the answered items alone. ``paired``: as if there were no unpaired items.
     """
     estimate = None if figure is None else figure.estimate
-    value = (figure or of.figure).bound_low
-    return [
-        Claim("equivalent", of.p_of_margin(margin, estimate, pairs_only=paired)),
-        Claim("larger" if value > 0 else "smaller", of.p_of_difference(estimate)),
-    ]
+    return of.p_of_margin(margin, estimate, pairs_only=paired), (estimate or of.estimate).p_two_sided()
 
 
-def _comparison(
-    of: PairedDifference, decision: Decision, models: Sequence[str], suite: str, margin: float, alpha: float, tests: int
-) -> Comparison:
-    spec, answered = of.spec, of.answered
-    verdict: Verdict = "not comparable" if of.n_items == 0 else decision.outcome or "inconclusive"  # type: ignore[assignment]
-    alike, apart = decision.levels
-    outer = of.interval_with_unpaired(1 - 2 * alike)
-    decided, level = (outer, 2 * alike) if verdict == "equivalent" else (of.interval(1 - apart), apart)
+def _verdict(of: PairedDifference, tested: _Tested) -> Verdict:
+    if of.n_items == 0:
+        return "not comparable"
+    if tested.p_alike < tested.alpha:
+        return "equivalent"
+    if tested.p_apart < tested.alpha:
+        return "larger" if of.figure.bound_low > 0 else "smaller"
+    return "inconclusive"
+
+
+def _comparison(of: PairedDifference, tested: _Tested, models: tuple[str, str], suite: str) -> Comparison:
+    spec, answered, alpha = of.spec, of.answered, tested.alpha
+    verdict = _verdict(of, tested)
+    outer = of.interval_with_unpaired(1 - 2 * tested.alike)
+    level = 2 * tested.alike if verdict == "equivalent" else tested.apart
+    decided = outer if verdict == "equivalent" else of.interval(1 - level)
+    low, high = of.interval(1 - alpha)
+    complete = of.interval(1 - alpha, answered.estimate) if of.n_missing else (math.nan, math.nan)
     return Comparison(
         suite=suite,
         measure=spec.measure,
         where=dict(spec.where),
-        a=models[of.a],
-        b=models[of.b],
+        a=models[0],
+        b=models[1],
         difference=finite(answered.value),
-        p=finite(of.p_of_difference()),
-        p_adjusted=finite(decision.p_adjusted[-1]),
+        low=finite(low),
+        high=finite(high),
+        bound_low=finite(of.figure.bound_low),
+        bound_high=finite(of.figure.bound_high),
+        complete_case_low=finite(complete[0]),
+        complete_case_high=finite(complete[1]),
+        p=finite(of.estimate.p_two_sided()),
+        p_adjusted=finite(tested.p_apart),
         effect_size=finite(answered.value / of.deviation) if of.deviation > 0 else None,
-        margin=margin,
-        minimum_detectable_effect=finite(_detectable(of, alpha / tests)) if tests else None,
+        margin=tested.margin,
+        minimum_detectable_effect=finite(_detectable(of, alpha / tested.tests)) if tested.tests else None,
         verdict=verdict,
         identical=of.identical,
         test=of.test,
         family=spec.family,
         is_subgroup=spec.is_subgroup,
-        undefined_for=[models[i] for i in of.undefined],
+        undefined_for=[name for name, is_undefined in zip(models, of.undefined, strict=True) if is_undefined],
         confidence=1 - alpha,
         alike_within=finite(max(map(abs, outer))),
-        open_because=None if verdict != "inconclusive" else _why_open(of, decision, margin),
-        **decided_facts(of, alpha, decided, 1 - level),
+        decided_low=finite(decided[0]),
+        decided_high=finite(decided[1]),
+        decided_confidence=finite(1 - level),
+        open_because=_why_open(of, tested) if verdict == "inconclusive" else None,
+        n_items=of.n_items,
+        n_missing=of.n_missing,
+        n_unpaired=of.n_unpaired,
+        n_clusters=of.n_clusters,
+        primary=spec.primary,
+        population=spec.population,
+        levels=dict(of.levels),
     )
 
 
-def decided_facts(
-    of: PairedDifference, alpha: float, decided: tuple[float, float], confidence: float
-) -> dict[str, Any]:
-    """The fields of `audit.results.Decided` that follow from a difference.
-
-    Parameters
-    ----------
-    alpha : float
-        1 minus the confidence of the uncorrected intervals.
-    decided, confidence
-        The interval behind the decision, and its confidence.
-    """
-    low, high = of.interval(1 - alpha)
-    complete = (math.nan, math.nan)
-    if of.n_missing:
-        complete = of.interval(1 - alpha, of.answered.estimate)
-    return {
-        "low": finite(low),
-        "high": finite(high),
-        "bound_low": finite(of.figure.bound_low),
-        "bound_high": finite(of.figure.bound_high),
-        "complete_case_low": finite(complete[0]),
-        "complete_case_high": finite(complete[1]),
-        "decided_low": finite(decided[0]),
-        "decided_high": finite(decided[1]),
-        "decided_confidence": finite(confidence),
-        "n_items": of.n_items,
-        "n_missing": of.n_missing,
-        "n_unpaired": of.n_unpaired,
-        "n_clusters": of.n_clusters,
-        "primary": of.spec.primary,
-        "population": of.spec.population,
-        "levels": dict(of.levels),
-    }
-
-
-def _why_open(of: PairedDifference, decision: Decision, margin: float) -> OpenBecause | None:
+def _why_open(of: PairedDifference, tested: _Tested) -> OpenBecause | None:
     """Why nothing is claimed about a difference, unless more items of the same kind would help."""
     if of.n_clusters < 2 or (not of.n_missing and math.isnan(of.estimate.interval(0.5)[0])):
         return "too few clusters"
     if of.n_missing:
         seen, worst = (max(abs(figure.bound_low), abs(figure.bound_high)) for figure in (of.answered, of.figure))
-        if seen <= margin < worst or would_hold(_claims(of, margin, of.answered), decision):
+        alike, apart = _p_values(of, tested.margin, of.answered)
+        if seen <= tested.margin < worst or alike < tested.alike or apart < tested.apart:
             return "missing answers"
-    alike = _claims(of, margin, paired=True)[0]
-    return "unpaired items" if of.n_unpaired and alike.p < decision.levels[0] else None
+    alike, _ = _p_values(of, tested.margin, paired=True)
+    return "unpaired items" if of.n_unpaired and alike < tested.alike else None
 
 
 def _detectable(of: PairedDifference, alpha: float) -> float:
@@ -180,7 +180,7 @@ def _detectable(of: PairedDifference, alpha: float) -> float:
     bounds = of.figure.bound_high - of.figure.bound_low
     if not high - low > bounds:
         return math.nan
-    return (high - low - bounds) / 2 + float(special.ndtri(POWER)) * (near[1] - near[0] - bounds) / 2 + bounds
+    return (high - low - bounds) / 2 + t_quantile(math.inf, POWER) * (near[1] - near[0] - bounds) / 2 + bounds
 
 
 def rank_models(comparisons: Iterable[Comparison]) -> list[Ranking]:

@@ -7,19 +7,18 @@ clustered like any other. Only items with a value on both sides count.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from audit.analysis.estimators.design import Design
 from audit.analysis.estimators.estimate import ROUNDING, Estimate
 from audit.analysis.figures import (
     NO_FIGURE,
-    Column,
     Figure,
-    Groups,
+    design_of,
     estimator_of,
-    groups_of,
     undefined_strata,
 )
 from audit.analysis.measures import levels_of
@@ -34,8 +33,6 @@ class PairedDifference:
 
     Attributes
     ----------
-    a, b : int
-        Positions of the two among the compared tables.
     figure : Figure
         The difference, whatever the missing answers would have been.
     answered : Figure
@@ -46,8 +43,8 @@ class PairedDifference:
         Items that only one of the two has: they are left out.
     unpaired_weight : float
         The weight that these would have in the figure; their difference may be as large as the range.
-    undefined : tuple of int
-        As in `audit.results.Comparison.undefined_for`, by position.
+    undefined : (bool, bool)
+        Whether a's and b's figure is undefined: as in `audit.results.Comparison.undefined_for`.
     n_clusters : int
         Levels of the sampled factor with fewest, in any stratum.
     levels : mapping of str to int
@@ -59,15 +56,13 @@ class PairedDifference:
     """
 
     spec: MeasureSpec
-    a: int
-    b: int
     figure: Figure = NO_FIGURE
     answered: Figure = NO_FIGURE
     n_items: int = 0
     n_missing: int = 0
     n_unpaired: int = 0
     unpaired_weight: float = 0.0
-    undefined: tuple[int, ...] = ()
+    undefined: tuple[bool, bool] = (False, False)
     n_clusters: int = 0
     levels: Mapping[str, int] = field(default_factory=dict)
     deviation: float = math.nan
@@ -110,10 +105,6 @@ class PairedDifference:
         paired = 1 - self.unpaired_weight
         return paired * low - self.unpaired_room, paired * high + self.unpaired_room
 
-    def p_of_difference(self, estimate: Estimate | None = None) -> float:
-        """Two-sided p-value for no difference."""
-        return (estimate or self.estimate).p_two_sided()
-
     def p_of_margin(self, margin: float, estimate: Estimate | None = None, *, pairs_only: bool = False) -> float:
         """p-value of a difference of the margin or more, by two one-sided tests; unpaired items may be anything.
 
@@ -127,49 +118,35 @@ class PairedDifference:
         return (estimate or self.estimate).p_outside((margin - room) / (1 - self.unpaired_weight))
 
 
-def paired_differences(
-    tables: Sequence[Table], specs: Iterable[MeasureSpec], pairs: Sequence[tuple[int, int]]
-) -> list[PairedDifference]:
-    """The figures' differences of the given pairs of `aligned` tables: by figure, then by pair."""
-    return [_difference(tables, spec, pair) for spec in specs for pair in pairs]
-
-
-def _difference(tables: Sequence[Table], spec: MeasureSpec, pair: tuple[int, int]) -> PairedDifference:
-    """The figure's difference of a pair; an error names the figure."""
+def paired_difference(ours: Table, theirs: Table, spec: MeasureSpec) -> PairedDifference:
+    """The figure's difference of two `aligned` tables; an error names the figure."""
     try:
-        return _paired(tables, spec, pair)
+        return _paired(ours, theirs, spec)
     except Exception as error:
         error.add_note(f"in the difference of {spec.measure} {dict(spec.where)}")
         raise
 
 
-def _paired(tables: Sequence[Table], spec: MeasureSpec, pair: tuple[int, int]) -> PairedDifference:
-    ours, theirs = (tables[i] for i in pair)
+def _paired(ours: Table, theirs: Table, spec: MeasureSpec) -> PairedDifference:
     of_a, of_b = completed([ours, theirs], spec)
     both, asked = of_a.used & of_b.used, of_a.asked & of_b.asked
     alone = of_a.asked ^ of_b.asked
     found = PairedDifference(
         spec,
-        *pair,
         n_items=ours.n_questions(both),
         n_missing=int(asked.sum() - both.sum()),
         n_unpaired=int(alone.sum()),
         unpaired_weight=_weight_of(alone, asked, (ours, theirs), spec),
     )
-    if not both.any():
-        undefined = _undefined((ours, theirs), (of_a.used, of_b.used), spec, pair)
+    if not both.any() or undefined_strata(ours, spec, both):
+        undefined = (False, False) if both.any() else _undefined((ours, theirs), (of_a.used, of_b.used), spec)
         return replace(found, levels=levels_of(ours, spec, both), undefined=undefined)
-    if undefined_strata(ours, spec, both):
-        return replace(found, levels=levels_of(ours, spec, both))
-    known = (ours.quantity(spec.quantity), theirs.quantity(spec.quantity))
-    one, other = (Column.of(quantity, both) for quantity in known)
-    groups = groups_of(ours, spec, both)
-    figure = answered = estimator_of(spec).difference(one, other, groups, spec)
-    behind = groups
+    one, other = (table.quantity(spec.quantity).of(both) for table in (ours, theirs))
+    design = behind = design_of(ours, spec, both)
+    figure = answered = estimator_of(spec).difference(one, other, design, spec)
     if found.n_missing:
-        behind = groups_of(ours, spec, asked)
-        bounded = Column.of(of_a.quantity, asked), Column.of(of_b.quantity, asked)
-        figure = estimator_of(spec).difference(bounded[0], bounded[1], behind, spec)
+        behind = design_of(ours, spec, asked)
+        figure = estimator_of(spec).difference(of_a.quantity.of(asked), of_b.quantity.of(asked), behind, spec)
     apart = other.low - one.high
     is_same = bool((np.abs(apart) < ROUNDING).all() and (np.abs(other.high - one.low) < ROUNDING).all())
     return replace(
@@ -177,8 +154,8 @@ def _paired(tables: Sequence[Table], spec: MeasureSpec, pair: tuple[int, int]) -
         figure=figure,
         answered=answered,
         n_clusters=behind.n_clusters,
-        levels=behind.design.levels,
-        deviation=_deviation(apart, groups) if estimator_of(spec).is_mean else math.nan,
+        levels=behind.levels,
+        deviation=_deviation(apart, design) if estimator_of(spec).is_mean else math.nan,
         identical=is_same and not found.n_missing,
     )
 
@@ -197,19 +174,18 @@ def _weight_of(alone: Bools, both: Bools, tables: tuple[Table, Table], spec: Mea
     return part
 
 
-def _undefined(
-    tables: tuple[Table, Table], used: tuple[Bools, Bools], spec: MeasureSpec, pair: tuple[int, int]
-) -> tuple[int, ...]:
-    """For tables without common items: those whose answers leave the figure undefined on items that both answered."""
+def _undefined(tables: tuple[Table, Table], used: tuple[Bools, Bools], spec: MeasureSpec) -> tuple[bool, bool]:
+    """For tables without common items: whose answers leave the figure undefined on items that both answered."""
     a, b = (table.matching(spec.where) & table.answered for table in tables)
     if not (a & b).any():
-        return ()
-    return tuple(i for i, own in zip(pair, used, strict=True) if not (own & a & b).any()) or pair
+        return False, False
+    of_a, of_b = (not (own & a & b).any() for own in used)
+    return (of_a, of_b) if of_a or of_b else (True, True)
 
 
-def _deviation(apart: Floats, groups: Groups) -> float:
+def _deviation(apart: Floats, design: Design) -> float:
     """Standard deviation of differences (n,) within their strata."""
-    strata = groups.design.strata
+    strata = design.strata
     left = len(apart) - int(strata.max()) - 1
     if left < 1:
         return math.nan

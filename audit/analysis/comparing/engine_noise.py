@@ -7,7 +7,7 @@ of the model itself (adapter, quantisation, template) is never noise: see `compa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -70,53 +70,13 @@ def engine_drift(
     ValueError
         If the engines scored different numbers of continuations of an item.
     """
-    gaps, variations, n_unpaired = _logprob_gaps(a, b, logprobs_a, logprobs_b)
-    every = np.concatenate(list(gaps.values())) if gaps else np.empty(0)
-    index, of_quantities = quantity_gaps(table_a, table_b)
-    farthest = max(variations, key=variations.__getitem__) if variations else None
-    return EngineDrift(
-        suite=suite,
-        a=a,
-        b=b,
-        n_prompts=len(gaps),
-        n_logprobs=every.size,
-        n_unpaired=n_unpaired,
-        logprob_mean=float(every.mean()) if every.size else None,
-        logprob_mean_abs=float(np.abs(every).mean()) if every.size else None,
-        logprob_max_abs=float(np.abs(every).max()) if every.size else None,
-        variation_mean=float(np.mean(list(variations.values()))) if variations else None,
-        variation_max=variations[farthest] if farthest is not None else None,
-        farthest=farthest,
-        quantities={name: summarise_gaps(gap[np.isfinite(gap)]) for name, gap in of_quantities.items()},
-        prompts=[
-            PromptDrift(
-                item=item,
-                logprob=float(gaps[item].mean()),
-                variation=variations.get(item),
-                quantities={
-                    name: float(gap[index[item]])
-                    for name, gap in of_quantities.items()
-                    if item in index and np.isfinite(gap[index[item]])
-                },
-            )
-            for item in evenly_spread(list(gaps), DRAWN_PROMPTS)
-        ],
-    )
-
-
-def _logprob_gaps(
-    a: str, b: str, logprobs_a: Mapping[str, Floats], logprobs_b: Mapping[str, Floats]
-) -> tuple[dict[str, Floats], dict[str, float], int]:
-    """By item: the differences of exact log-probabilities, b minus a, and the total variation if all are exact. Also
-    the number of continuations left out."""
-    first = dict(logprobs_a)
     gaps: dict[str, Floats] = {}
-    variations: dict[str, float] = {}
+    variations: dict[str, float] = {}  # where all are exact
     n_unpaired = 0
-    for item, of_b in logprobs_b.items():
-        of_a = first.pop(item, None)
-        if of_a is None:
-            n_unpaired += len(of_b)
+    for item in dict.fromkeys((*logprobs_b, *logprobs_a)):
+        of_a, of_b = logprobs_a.get(item), logprobs_b.get(item)
+        if of_a is None or of_b is None:
+            n_unpaired += len(of_a if of_b is None else of_b)  # type: ignore[arg-type]
             continue
         if len(of_a) != len(of_b):
             raise ValueError(f"item {item!r}: {len(of_a)} continuations on {a}, {len(of_b)} on {b}")
@@ -126,7 +86,33 @@ def _logprob_gaps(
             gaps[item] = of_b[both] - of_a[both]
         if both.all():
             variations[item] = total_variation(of_a, of_b)
-    return gaps, variations, n_unpaired + sum(len(left) for left in first.values())
+    every = summarise_gaps(np.concatenate(list(gaps.values()))) if gaps else {}
+    index, of_quantities = quantity_gaps(table_a, table_b, table_a.named("value"))
+    farthest = max(variations, key=variations.__getitem__) if variations else None
+    return EngineDrift(
+        suite=suite,
+        a=a,
+        b=b,
+        n_prompts=len(gaps),
+        n_logprobs=int(every.get("n", 0)),
+        n_unpaired=n_unpaired,
+        logprob_mean=every.get("mean"),
+        logprob_mean_abs=every.get("mean_abs"),
+        logprob_max_abs=every.get("max_abs"),
+        variation_mean=float(np.mean(list(variations.values()))) if variations else None,
+        variation_max=variations[farthest] if farthest is not None else None,
+        farthest=farthest,
+        quantities={name: summarise_gaps(gap[np.isfinite(gap)]) for name, gap in of_quantities.items()},
+        prompts=[
+            PromptDrift(
+                item=item,
+                logprob=float(gaps[item].mean()),
+                variation=variations.get(item),
+                quantities=gaps_at(of_quantities, index[item]) if item in index else {},
+            )
+            for item in evenly_spread(list(gaps), DRAWN_PROMPTS)
+        ],
+    )
 
 
 def total_variation(logprobs_a: np.ndarray, logprobs_b: np.ndarray) -> float:
@@ -138,11 +124,16 @@ def total_variation(logprobs_a: np.ndarray, logprobs_b: np.ndarray) -> float:
     return float((np.abs(p - q).sum() + abs(p.sum() - q.sum())) / 2)
 
 
-def quantity_gaps(a: Table, b: Table) -> tuple[Mapping[str, int], dict[str, Floats]]:
+def quantity_gaps(a: Table, b: Table, names: Iterable[str]) -> tuple[Mapping[str, int], dict[str, Floats]]:
     """Positions of the items, and the differences of each quantity by position, NaN unless exact on both."""
     ours, theirs = aligned([a, b])
-    gaps = {name: theirs.quantity(name).value - ours.quantity(name).value for name in a.named("value")}
+    gaps = {name: theirs.quantity(name).value - ours.quantity(name).value for name in names}
     return ours.index, {name: gap for name, gap in gaps.items() if np.isfinite(gap).any()}
+
+
+def gaps_at(gaps: Mapping[str, Floats], at: int) -> dict[str, float]:
+    """The differences of one item, where they are known."""
+    return {name: float(gap[at]) for name, gap in gaps.items() if np.isfinite(gap[at])}
 
 
 def summarise_gaps(gap: Floats) -> dict[str, float]:

@@ -125,7 +125,7 @@ def correlation(of: Correlated, design: Design) -> Estimate:
 _AT = {end: Student(end, 0.0, math.inf) for end in (-1.0, 1.0)}
 
 
-def correlation_difference(a: Correlated, b: Correlated, design: Design) -> Estimate:
+def correlation_difference(a: Correlated, b: Correlated, design: Design) -> Student:
     """The second correlation minus the first, of the same clusters: the jackknife leaves the same ones out of both."""
     value = b.value - a.value
     if not (a.has_error and b.has_error and math.isfinite(value)):

@@ -33,6 +33,8 @@ class Design:
         Their weights in the figure, which add up to 1.
     membership : (str, array (n, G)), optional
         One more sampled factor, of which an item may have several levels: its name, and 1 where an item belongs.
+    correlated : (array (n,), array (G,)), optional
+        Of a correlation: each item's correlated cluster, and the clusters' covariate.
     """
 
     n: int
@@ -40,6 +42,7 @@ class Design:
     strata: Codes = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     weights: Floats = field(default_factory=lambda: np.ones(1))
     membership: tuple[str, Floats] | None = None
+    correlated: tuple[Codes, Floats] | None = None
 
     def __post_init__(self) -> None:
         if not self.strata.size:
@@ -110,6 +113,11 @@ class Design:
         if self.is_of_one_cluster:
             return 1
         return min(counts, default=int(np.bincount(self.strata).min()) if self.n else 0)
+
+    @property
+    def n_clusters(self) -> int:
+        """The correlated clusters; else `fewest`."""
+        return self.fewest if self.correlated is None else len(self.correlated[1])
 
     @property
     def most_df(self) -> float:

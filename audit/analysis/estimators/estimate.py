@@ -33,16 +33,12 @@ class Estimate(ABC):
         """The two-sided confidence interval."""
 
     @abstractmethod
-    def p_above(self, null: float) -> float:
-        """One-sided p-value of the hypothesis that it is at most ``null``."""
-
-    @abstractmethod
-    def p_below(self, null: float) -> float:
-        """One-sided p-value of the hypothesis that it is at least ``null``."""
+    def p_beyond(self, null: float, side: int) -> float:
+        """One-sided p-value of the hypothesis that it is not above ``null`` (``side`` 1), or not below it (-1)."""
 
     def p_two_sided(self, null: float = 0.0) -> float:
         """Two-sided p-value of the hypothesis that it is ``null``."""
-        above, below = self.p_above(null), self.p_below(null)
+        above, below = self.p_beyond(null, 1), self.p_beyond(null, -1)
         return math.nan if math.isnan(above + below) else min(1.0, 2 * min(above, below))
 
     def p_outside(self, margin: float) -> float:
@@ -50,7 +46,7 @@ class Estimate(ABC):
 
         Schuirmann 1987, J. Pharmacokinet. Biopharm. 15(6).
         """
-        return _largest(self.p_above(-margin), self.p_below(margin))
+        return _largest(self.p_beyond(-margin, 1), self.p_beyond(margin, -1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +80,7 @@ class Student(Estimate):
         """The two-sided confidence interval."""
         if not self.is_known:
             return math.nan, math.nan
-        t = float(special.stdtrit(self.df, (1 + confidence) / 2)) if math.isfinite(self.df) else _normal(confidence)
+        t = t_quantile(self.df, (1 + confidence) / 2)
         centre = self._scaled(self.value)
         low, high = centre - self._reach(t, -self.skewness), centre + self._reach(t, self.skewness)
         if self.scale == "plain":
@@ -92,13 +88,22 @@ class Student(Estimate):
         back = math.tanh if self.scale == "fisher" else special.expit
         return float(back(low)), float(back(high))
 
-    def p_above(self, null: float) -> float:
-        """One-sided p-value of the hypothesis that it is at most ``null``."""
-        return self._p(self._scaled(self.value) - self._scaled(null), -self.skewness)
-
-    def p_below(self, null: float) -> float:
-        """One-sided p-value of the hypothesis that it is at least ``null``."""
-        return self._p(self._scaled(null) - self._scaled(self.value), self.skewness)
+    def p_beyond(self, null: float, side: int) -> float:
+        """One-sided p-value of the hypothesis that it is not above ``null``, or not below it."""
+        if not self.is_known:
+            return math.nan
+        distance = side * (self._scaled(self.value) - self._scaled(null))
+        if math.isnan(distance):
+            return math.nan
+        if abs(distance) < ROUNDING:
+            distance = 0.0
+        if self.se < ROUNDING * max(1.0, abs(distance)):  # all alike: certain
+            return 0.5 if distance == 0 else float(distance < 0)
+        t, skewness = distance / self.se, min(-side * self.skewness, _MOST_SKEWNESS)
+        if skewness > 0 and t > 0:
+            bend = 2 / 3 * skewness
+            t = max(math.log1p(bend * max(t - skewness / 6, 0.0)) / bend, 0.0)
+        return t_share_below(self.df, -t)
 
     def _scaled(self, value: float) -> float:
         if self.scale == "plain":
@@ -113,20 +118,6 @@ class Student(Estimate):
             return self.se * t
         bend = 2 / 3 * skewness
         return self.se * (skewness / 6 + math.expm1(min(bend * t, 700.0)) / bend)
-
-    def _p(self, distance: float, skewness: float) -> float:
-        """The error's probability beyond a distance from the value."""
-        if not self.is_known or math.isnan(distance):
-            return math.nan
-        if abs(distance) < ROUNDING:
-            distance = 0.0
-        if self.se < ROUNDING * max(1.0, abs(distance)):  # all alike: certain
-            return 0.5 if distance == 0 else float(distance < 0)
-        t, skewness = distance / self.se, min(skewness, _MOST_SKEWNESS)
-        if skewness > 0 and t > 0:
-            bend = 2 / 3 * skewness
-            t = max(math.log1p(bend * max(t - skewness / 6, 0.0)) / bend, 0.0)
-        return float(special.stdtr(self.df, -t) if math.isfinite(self.df) else special.ndtr(-t))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +137,9 @@ class Wider(Estimate):
         (low, high), (a, b) = self.one.interval(confidence), self.other.interval(confidence)
         return (math.nan, math.nan) if math.isnan(low + high + a + b) else (min(low, a), max(high, b))
 
-    def p_above(self, null: float) -> float:
-        """One-sided p-value of the hypothesis that it is at most ``null``."""
-        return _largest(self.one.p_above(null), self.other.p_above(null))
-
-    def p_below(self, null: float) -> float:
-        """One-sided p-value of the hypothesis that it is at least ``null``."""
-        return _largest(self.one.p_below(null), self.other.p_below(null))
+    def p_beyond(self, null: float, side: int) -> float:
+        """One-sided p-value of the hypothesis that it is not above ``null``, or not below it."""
+        return _largest(self.one.p_beyond(null, side), self.other.p_beyond(null, side))
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,13 +163,9 @@ class Between(Estimate):
         low, high = self.low.interval(confidence)[0], self.high.interval(confidence)[1]
         return (math.nan, math.nan) if math.isnan(low + high) else (low, high)
 
-    def p_above(self, null: float) -> float:
-        """One-sided p-value of the hypothesis that it is at most ``null``."""
-        return self.low.p_above(null)
-
-    def p_below(self, null: float) -> float:
-        """One-sided p-value of the hypothesis that it is at least ``null``."""
-        return self.high.p_below(null)
+    def p_beyond(self, null: float, side: int) -> float:
+        """One-sided p-value of the hypothesis that it is not above ``null``, or not below it."""
+        return (self.low if side > 0 else self.high).p_beyond(null, side)
 
 
 def unknown(value: float = math.nan) -> Student:
@@ -196,11 +179,8 @@ def finite(number: float) -> float | None:
 
 
 def p_of_interval(interval: Callable[[float], tuple[float, float]], null: float, side: int) -> float:
-    """The one-sided p-value that belongs to intervals: half the error at which their end reaches ``null``.
-
-    ``side``: -1 for the lower end, +1 for the upper. At most 0.5: beyond the estimate it is no smaller.
-    """
-    place = 0 if side < 0 else 1
+    """`Estimate.p_beyond` by intervals: half the error at which their end reaches ``null``; at most 0.5."""
+    place, side = (0, -1) if side > 0 else (1, 1)
     shown, open_ = 1.0, 1e-15  # the error at which the interval does not hold null, and at which it does
     if not side * (null - interval(1e-9)[place]) > 0:
         return 0.5
@@ -213,8 +193,14 @@ def p_of_interval(interval: Callable[[float], tuple[float, float]], null: float,
     return shown / 2
 
 
-def _normal(confidence: float) -> float:
-    return float(special.ndtri((1 + confidence) / 2))
+def t_quantile(df: float, share: float) -> float:
+    """The quantile of Student's t; of the normal distribution, with infinite degrees of freedom."""
+    return float(special.stdtrit(df, share) if math.isfinite(df) else special.ndtri(share))
+
+
+def t_share_below(df: float, t: float) -> float:
+    """The share of Student's t, or of the normal distribution, below ``t``."""
+    return float(special.stdtr(df, t) if math.isfinite(df) else special.ndtr(t))
 
 
 def _largest(one: float, other: float) -> float:

@@ -52,11 +52,6 @@ class Source:
     spread: float
     common: tuple[float, float]
 
-    @property
-    def between(self) -> float:
-        """The variance between levels, with the noise of their own items."""
-        return self.variance / self.spread if self.spread else 0.0
-
 
 @dataclass(frozen=True, slots=True)
 class Sources:
@@ -95,7 +90,10 @@ def clustered_mean(values: Floats, design: Design) -> Estimate:
     if design.membership is not None:
         return _with_memberships(found, values, design)
     third = sum(of.third for of in found.factors.values())
-    one, other = (_student(found.mean, *found.total(common=common), third, design) for common in (False, True))
+    one = _student(found.mean, *found.total(), third, design)
+    if len(design.weights) == 1:
+        return one
+    other = _student(found.mean, *found.total(common=True), third, design)
     return one if one == other else Wider(one, other)
 
 

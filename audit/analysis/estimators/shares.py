@@ -30,14 +30,11 @@ class Share(Estimate):
         high = float(special.betaincinv(yes + 1, self.n - yes, 1 - tail)) if self.value < 1 else 1.0
         return low, high
 
-    def p_above(self, null: float) -> float:
-        """One-sided p-value of the hypothesis that it is at most ``null``."""
+    def p_beyond(self, null: float, side: int) -> float:
+        """One-sided p-value of the hypothesis that it is not above ``null``, or not below it."""
         yes = self.value * self.n
-        return float(special.betainc(yes, self.n - yes + 1, null)) if yes > 0 else 1.0
-
-    def p_below(self, null: float) -> float:
-        """One-sided p-value of the hypothesis that it is at least ``null``."""
-        yes = self.value * self.n
+        if side > 0:
+            return float(special.betainc(yes, self.n - yes + 1, null)) if yes > 0 else 1.0
         return float(1 - special.betainc(yes + 1, self.n - yes, null)) if self.value < 1 else 1.0
 
 
@@ -65,13 +62,9 @@ class ShareDifference(Estimate):
         above = math.hypot(b_high - self.only_b.value, self.only_a.value - a_low)
         return self.value - self.most * below, self.value + self.most * above
 
-    def p_above(self, null: float) -> float:
-        """One-sided p-value of the hypothesis that it is at most ``null``."""
-        return p_of_interval(self.interval, null, -1)
-
-    def p_below(self, null: float) -> float:
-        """One-sided p-value of the hypothesis that it is at least ``null``."""
-        return p_of_interval(self.interval, null, 1)
+    def p_beyond(self, null: float, side: int) -> float:
+        """One-sided p-value of the hypothesis that it is not above ``null``, or not below it."""
+        return p_of_interval(self.interval, null, side)
 
 
 def mean_share(values: Floats, design: Design) -> Estimate:

@@ -12,18 +12,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from audit.analysis.estimators.estimate import finite
 from audit.analysis.figures import figure_of, meant, usable
-from audit.analysis.gate.same_items import hash_of
+from audit.analysis.gate.same_items import TableOf, hash_of
 from audit.analysis.gate.sequence import share_of_look
-from audit.analysis.gate.shared import TableOf
 from audit.analysis.measures import ends_of
-from audit.analysis.missing import Completed
-from audit.analysis.missing import limits as range_of_missing
+from audit.analysis.missing import Completed, bounded
 from audit.analysis.table import Bools, Quantity, Table
 from audit.results import AuditResult, LimitCheck, LimitVerdict, Measure, OpenBecause, where_key
 from audit.store import Night
@@ -34,16 +32,6 @@ COVERAGE, REFUSALS = "coverage", "refusals"
 
 #: (at least, at most), None where open.
 Bounds = tuple[float | None, float | None]
-
-
-class _Limited(NamedTuple):
-    """What a limit is held against: a figure's specification, its rows, and those among them without a value."""
-
-    spec: MeasureSpec
-    quantity: Quantity
-    used: Bools
-    missing: Bools
-    n_without_value: int = 0
 
 
 def limit_checks(
@@ -65,11 +53,12 @@ def limit_checks(
             if table is None:
                 checks.append(_of_measure(measure, name, bounds))
                 continue
-            limited = _limited(table, measure.spec, name)
+            spec, answers, n_without = _limited(table, measure.spec, name)
             sequence = f"{name} {bounds} {measure.id}"
-            hashes[sequence] = hash_of(limited.used, *limited.quantity[1:3])
+            hashes[sequence] = hash_of(answers.asked, *answers.quantity[1:3])
             look = _number_of(sequence, hashes[sequence], nights)
-            checks.append(_checked(table, measure, name, bounds, limited, look, current.confidence))
+            facts = {**_names(measure, name, bounds), "look": look, "n_without_value": n_without}
+            checks.append(_checked(table, spec, answers, bounds, facts, current.confidence))
     return checks, hashes
 
 
@@ -89,33 +78,28 @@ def _number_of(sequence: str, answers: str, nights: Sequence[Night]) -> int:
     return list(dict.fromkeys([*before, answers])).index(answers) + 1
 
 
-def _limited(table: Table, spec: MeasureSpec, name: str) -> _Limited:
+def _limited(table: Table, spec: MeasureSpec, name: str) -> tuple[MeasureSpec, Completed, int]:
+    """What a limit is held against: a figure's specification, its rows, and how many were answered without a value."""
     about = meant(table, spec)
+    of_rows: dict[str, Any] = {"range": None, "is_count": False, "estimator": "mean", "covariate": None}
     if name == REFUSALS:
-        refused = table.missing_for(lambda reason: reason == "refusal").astype(float)
-        hidden = table.missing_for(lambda reason: reason not in {"refusal", *NO_REFUSAL})
-        used = about & (table.has(spec.quantity) | table.missing)
-        share = replace(spec, kind="share", range=None, is_count=False, estimator="mean", covariate=None)
-        value = np.where(hidden, np.nan, refused)
-        return _Limited(_as_asked(table, share, used), Quantity(value, refused, refused + hidden), used, used & hidden)
+        refused = table.missing_for(["refusal"]).astype(float)
+        hidden = table.missing & ~table.missing_for(["refusal", *NO_REFUSAL])
+        asked = about & (table.has(spec.quantity) | table.missing)
+        value = Quantity(np.where(hidden, np.nan, refused), refused, refused + hidden)
+        share = _as_asked(table, replace(spec, kind="share", **of_rows), asked)
+        return share, Completed(value, asked & ~hidden, asked & hidden), 0
     if name == COVERAGE:
-        mass = spec.probability_mass or ""
-        spec = replace(
-            spec, quantity=mass, kind="probability", range=None, is_count=False, estimator="mean", covariate=None
-        )
-    quantity, has = table.quantity(spec.quantity), usable(table, spec)
-    missing, without = about & table.missing & ~has, about & table.answered & ~has
+        spec = replace(spec, quantity=spec.probability_mass or "", kind="probability", **of_rows)
+    has = usable(table, spec)
+    without = about & table.answered & ~has
+    missing = about & table.missing & ~has
     if name != COVERAGE:
         missing |= without
-    least, most = range_of_missing(spec, [Completed(quantity, has, missing)])
-    value, low, high = (
-        np.where(missing, end, of) for end, of in zip((math.nan, least, most), quantity[:3], strict=True)
-    )
-    bounded = Quantity(value, low, high, quantity.draw_variance)
-    used = has | missing
+    (answers,) = bounded([Completed(table.quantity(spec.quantity), has, missing)], spec)
     if name == COVERAGE:
-        spec = _as_asked(table, spec, used)
-    return _Limited(spec, bounded, used, missing, 0 if name == COVERAGE else int(without.sum()))
+        return _as_asked(table, spec, answers.asked), answers, 0
+    return spec, answers, int(without.sum())
 
 
 def _as_asked(table: Table, spec: MeasureSpec, used: Bools) -> MeasureSpec:
@@ -131,31 +115,30 @@ def _as_asked(table: Table, spec: MeasureSpec, used: Bools) -> MeasureSpec:
 
 
 def _checked(
-    table: Table, measure: Measure, name: str, bounds: Bounds, limited: _Limited, look: int, confidence: float
+    table: Table, spec: MeasureSpec, answers: Completed, bounds: Bounds, facts: Mapping[str, Any], confidence: float
 ) -> LimitCheck:
-    spec, quantity, used, missing, n_without = limited
-    figure, _ = figure_of(table, spec, quantity, used)
-    answered, _ = figure_of(table, spec, quantity, used & ~missing)
-    is_known = spec.has_range or not missing.any()
+    missing = answers.missing.any()
+    figure, _ = figure_of(table, spec, answers.quantity, answers.asked)
+    answered, _ = figure_of(table, spec, answers.quantity, answers.used)
+    is_known = spec.has_range or not missing
+    at_look = 1 - (1 - confidence) * share_of_look(facts["look"])
     low, high = ends_of(spec, figure.estimate, confidence) if is_known else (None, None)
-    at_look = ends_of(spec, figure.estimate, 1 - (1 - confidence) * share_of_look(look)) if is_known else (None, None)
-    tonight = limit_verdict(bounds, (low, high))
-    verdict = tonight if tonight != "broken" else limit_verdict(bounds, at_look)
-    complete = ends_of(spec, answered.estimate, confidence)
+    tonight = verdict = limit_verdict(bounds, (low, high))
+    if tonight == "broken":
+        verdict = limit_verdict(bounds, ends_of(spec, figure.estimate, at_look))
     why = None
-    if verdict == "insufficient evidence" and missing.any():
+    if verdict == "insufficient evidence" and missing:
+        complete = ends_of(spec, answered.estimate, confidence)
         why = _why_open(bounds, complete, answered.value, (figure.bound_low, figure.bound_high))
     return LimitCheck(
-        **_names(measure, name, bounds),
+        **facts,
         value=finite(answered.value),
         low=low,
         high=high,
         verdict=verdict,
         tonight=tonight,
-        look=look,
-        n_items=int((used & ~missing).sum()),
-        n_missing=int(missing.sum()),
-        n_without_value=n_without,
+        n_items=int(answers.used.sum()),
+        n_missing=int(answers.missing.sum()),
         open_because=why,
     )
 

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from audit.analysis.decisions import DEFAULT_MARGIN
 from audit.analysis.gate.limits import COVERAGE, REFUSALS, Bounds
 from audit.analysis.gate.results import OpenFails
-from audit.analysis.gate.unreadable import UNREADABLE_SHARE
 from backends.errors import ConfigError
 from suites.base import MeasureSpec
 
 Margins = Mapping[str, float] | float
 
+#: The share of answers that are refused or cannot be parsed, which margins may name.
+UNREADABLE_SHARE = "unreadable_share"
 _SHARE, _ANY = (0.0, 1.0), (-math.inf, math.inf)
 
 

@@ -11,69 +11,25 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from audit.analysis.gate.sequence import Look
+from audit.analysis.figures import covariate_of, meant
+from audit.analysis.table import Bools, Codes, Floats, Table, aligned
+from suites.base import RUN, MeasureSpec
 
-Floats = NDArray[np.float64]
 Bounds = tuple[float, float]
+#: (model, suite) → a run's table; None if it is no longer stored.
+TableOf = Callable[[str, str], Table | None]
+UNKNOWN: Bounds = (math.nan, math.nan)
 
+#: With fewer shared questions in a stratum they decide nothing, unless they are all; and their noise is unknown.
+_FEWEST = 5
 #: Parts that are left out one after another, for figures that are no means.
 _PARTS = 20
-#: With fewer questions in a stratum their noise is unknown.
-_FEWEST = 5
-
-
-@dataclass(frozen=True)
-class Figure:
-    """How a figure is computed from one value a question (n,).
-
-    Attributes
-    ----------
-    weights, strata : array (n,)
-        Each question's weight in a mean, which add up to 1, and its fixed stratum.
-    of_values : callable, optional
-        The figure from (values (m,), places (m,) of the questions they belong to), if it is no mean.
-    rising : array (n,), optional
-        1 or -1: which way the figure goes if a question's value rises. Default: 1.
-    """
-
-    weights: Floats
-    strata: NDArray[np.intp]
-    of_values: Callable[[Floats, NDArray[np.intp]], float] | None = None
-    rising: Floats | None = None
-
-    def of(self, kept: NDArray[np.intp]) -> Figure | None:
-        """The figure of these questions alone, each stratum with its weight; None if one has none."""
-        totals, counts = (
-            np.bincount(self.strata, self.weights),
-            np.bincount(self.strata[kept], minlength=self.strata.max() + 1),
-        )
-        if not counts.all():
-            return None
-        strata, of_values = self.strata[kept], self.of_values
-        rising = None if self.rising is None else self.rising[kept]
-        if of_values is None:
-            return Figure((totals / counts)[strata], strata, None, rising)
-        return Figure((totals / counts)[strata], strata, lambda values, places: of_values(values, kept[places]), rising)
-
-    def value(self, values: Floats) -> float:
-        """The figure of all questions."""
-        if self.of_values is None:
-            return float(self.weights @ values)
-        return self.of_values(values, np.arange(len(values)))
-
-    def bounds(self, low: Floats, high: Floats) -> Bounds:
-        """Its extremes where each value lies between ``low`` and ``high`` (n,)."""
-        if self.rising is None:
-            return self.value(low), self.value(high)
-        up = self.rising > 0
-        return self.value(np.where(up, low, high)), self.value(np.where(up, high, low))
 
 
 @dataclass(frozen=True)
@@ -90,102 +46,191 @@ class Asked:
         """How often each question was asked afresh."""
         return len(self.low)
 
-    def of(self, kept: NDArray[np.intp]) -> Asked:
+    @property
+    def answered(self) -> Bools:
+        """Questions (n,) answered in every run."""
+        return np.asarray(np.isfinite(self.low).all(axis=0))
+
+    @property
+    def middle(self) -> Floats:
+        """The middle of the bounds (n,), as a mean of the runs."""
+        return np.asarray((self.low.mean(axis=0) + self.high.mean(axis=0)) / 2)
+
+    def within(self, limits: Bounds) -> Asked:
+        """With missing answers that may be anything within ``limits``."""
+        low, high = (np.where(np.isnan(end), to, end) for end, to in zip((self.low, self.high), limits, strict=True))
+        return Asked(low, high)
+
+    def of(self, kept: Codes) -> Asked:
         """The answers to these questions alone."""
         variance = None if self.draw_variance is None else self.draw_variance[kept]
         return Asked(self.low[:, kept], self.high[:, kept], variance)
 
-    @property
-    def answered(self) -> NDArray[np.bool_]:
-        """Questions (n,) answered in every run."""
-        return np.asarray(np.isfinite(self.low).all(axis=0))
 
-    def within(self, limits: Bounds) -> tuple[Floats, Floats]:
-        """Bounds (n,) of the mean of the runs, a missing answer taken to be anything within ``limits``."""
-        low, high = (np.where(np.isnan(end), to, end) for end, to in zip((self.low, self.high), limits, strict=True))
-        return low.mean(axis=0), high.mean(axis=0)
-
-
-class Change(NamedTuple):
-    """A figure before and now on the shared questions, whatever the missing answers are.
+@dataclass(frozen=True)
+class Shared:
+    """A figure on the questions (n,) that two runs share.
 
     Attributes
     ----------
-    before, now : (low, high)
-        The figure's bounds in the baseline and in the run.
-    change : (low, high)
-        Bounds of the change.
-    se, df, base_se, base_df, run_variance, base_run_variance, runs, base_runs
-        As of a `Look`.
+    before, now : Asked
+        The answers of the baseline and of the run.
+    weights, strata : array (n,)
+        Each question's weight in a mean, which add up to 1, and its fixed stratum.
+    clusters, covariate : array (n,), optional
+        Of a correlation: the means of the clusters are correlated with their covariate.
+    names : str
+        A hash of the questions.
+    n_unpaired : int
+        How many more questions have a value by design in one run alone.
+    with_unpaired : Shared, optional
+        With these too: the other run's value may be anything.
+    is_all : bool
+        Whether no further question of either run belongs to the figure.
     """
 
-    before: Bounds
-    now: Bounds
-    change: Bounds
-    se: float
-    df: float
-    base_se: float
+    before: Asked
+    now: Asked
+    weights: Floats
+    strata: Codes
+    clusters: Codes | None = None
+    covariate: Floats | None = None
+    names: str = ""
+    n_unpaired: int = 0
+    with_unpaired: Shared | None = None
+    is_all: bool = True
+
+    @property
+    def answered(self) -> Bools:
+        """Questions (n,) with a value in both."""
+        return self.before.answered & self.now.answered
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether the questions are enough to decide by."""
+        counts = np.bincount(self.strata)
+        return self.is_all or bool(counts.size and counts.min() >= _FEWEST)
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether some value was counted from drawn answers."""
+        return any(of.draw_variance is not None and np.any(of.draw_variance != 0) for of in (self.before, self.now))
+
+    def of(self, kept: Codes) -> Shared | None:
+        """The figure of these questions alone, each stratum with its weight; None if one has none."""
+        counts = np.bincount(self.strata[kept], minlength=int(self.strata.max()) + 1)
+        if not kept.size or not counts.all():
+            return None
+        strata = self.strata[kept]
+        return replace(
+            self,
+            before=self.before.of(kept),
+            now=self.now.of(kept),
+            weights=(np.bincount(self.strata, self.weights) / counts)[strata],
+            strata=strata,
+            clusters=None if self.clusters is None else self.clusters[kept],
+            covariate=None if self.covariate is None else self.covariate[kept],
+        )
+
+    def value(self, values: Floats) -> float:
+        """The figure of values (n,)."""
+        if self.clusters is None or self.covariate is None:
+            return float(self.weights @ values)
+        _, first, own, counts = np.unique(self.clusters, return_index=True, return_inverse=True, return_counts=True)
+        x, y = self.covariate[first], np.bincount(own, values) / counts
+        x, y = x - x.mean(), y - y.mean()
+        scale = math.sqrt(float(x @ x) * float(y @ y))
+        return float(x @ y) / scale if scale > 0 else math.nan
+
+    def bounds(self, low: Floats, high: Floats) -> Bounds:
+        """The figure's extremes where each value lies between ``low`` and ``high`` (n,)."""
+        if self.covariate is None:
+            return self.value(low), self.value(high)
+        rising = self.covariate > self.covariate.mean()
+        return self.value(np.where(rising, low, high)), self.value(np.where(rising, high, low))
+
+
+class Noise(NamedTuple):
+    """What a change is uncertain by.
+
+    Attributes
+    ----------
+    se, base_se, df : float
+        Standard errors of the run's and of the baseline's part, and their degrees of freedom. 0: known exactly.
+    run_variance, base_run_variance : float
+        Variance of the figure between the night's ``runs``, and between the baseline's.
+    """
+
+    se: float = 0.0
+    base_se: float = 0.0
+    df: float = math.inf
     run_variance: float = 0.0
     base_run_variance: float = 0.0
     runs: int = 1
     base_runs: int = 1
 
     @property
-    def total_se(self) -> float:
+    def total(self) -> float:
         """Standard error of the change."""
         return math.hypot(self.se, self.base_se)
 
 
-def change_of(figure: Figure, before: Asked, now: Asked, limits: Bounds, *, is_exact: bool) -> Change:
+class Change(NamedTuple):
+    """A figure's bounds before and now, whatever the missing answers are; those of the change; and its noise."""
+
+    before: Bounds = UNKNOWN
+    now: Bounds = UNKNOWN
+    change: Bounds = UNKNOWN
+    noise: Noise = Noise()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there are bounds."""
+        return not math.isnan(sum(self.change))
+
+
+def change_of(shared: Shared, limits: Bounds, *, is_exact: bool) -> Change:
     """The change of a figure. ``limits``: of a missing answer. ``is_exact``: the same question has the same answer."""
-    (old_low, old_high), (new_low, new_high) = before.within(limits), now.within(limits)
-    was, is_now = figure.bounds(old_low, old_high), figure.bounds(new_low, new_high)
+    asked = [of.within(limits) for of in (shared.before, shared.now)]
+    was, is_now = (shared.bounds(of.low.mean(axis=0), of.high.mean(axis=0)) for of in asked)
     change = is_now[0] - was[1], is_now[1] - was[0]
-    found = Change(was, is_now, change, 0.0, math.inf, 0.0)
-    if before.runs > 1 and now.runs > 1:
-        return _of_runs(found, figure, before, now, limits)
-    if is_exact:
-        return found
-    se, df = _noise(figure, before, now)
-    part = _part_of_baseline(before, now)
-    return found._replace(se=se * math.sqrt(1 - part), df=df, base_se=se * math.sqrt(part))
+    if min(shared.before.runs, shared.now.runs) > 1:
+        return Change(was, is_now, change, _noise_of_runs(shared, limits))
+    return Change(was, is_now, change, Noise() if is_exact else _noise(shared))
 
 
-def _of_runs(found: Change, figure: Figure, before: Asked, now: Asked, limits: Bounds) -> Change:
-    """With the variance between the runs of one night, which holds the noise of items too."""
-    variances = []
-    for asked in (before, now):
-        middle = [
-            (low + high) / 2 for low, high in zip(_filled(asked.low, limits), _filled(asked.high, limits), strict=True)
-        ]
-        variances.append(float(np.var([figure.value(of_run) for of_run in middle], ddof=1)))
-    (base, own), runs = variances, (before.runs, now.runs)
-    df = sum(runs) - 2
-    pooled = (base * (runs[0] - 1) + own * (runs[1] - 1)) / df
-    return found._replace(
-        se=math.sqrt(pooled / runs[1]),
-        df=df,
-        base_se=math.sqrt(pooled / runs[0]),
-        run_variance=own,
-        base_run_variance=base,
-        runs=runs[1],
-        base_runs=runs[0],
+def _noise_of_runs(shared: Shared, limits: Bounds) -> Noise:
+    """The variance between the runs of one night, which holds the noise of items too."""
+    middle = (sum(limits) / 2,) * 2
+    asked = [of.within(middle) for of in (shared.before, shared.now)]
+    base, own = (
+        float(np.var([shared.value((low + high) / 2) for low, high in zip(of.low, of.high, strict=True)], ddof=1))
+        for of in asked
     )
+    base_runs, runs = shared.before.runs, shared.now.runs
+    df = base_runs + runs - 2
+    pooled = (base * (base_runs - 1) + own * (runs - 1)) / df
+    return Noise(math.sqrt(pooled / runs), math.sqrt(pooled / base_runs), df, own, base, runs, base_runs)
 
 
-def _filled(ends: Floats, limits: Bounds) -> Floats:
-    return np.where(np.isnan(ends), sum(limits) / 2, ends)
+def _noise(shared: Shared) -> Noise:
+    """By how the changes of single questions differ; the baseline's part by the draws of each, else half."""
+    se, df = _spread(shared)
+    part = 0.5
+    if shared.before.draw_variance is not None and shared.now.draw_variance is not None:
+        base, own = (float(np.nanmean(of)) for of in (shared.before.draw_variance, shared.now.draw_variance))
+        part = base / (base + own) if base + own > 0 else 0.5
+    return Noise(se * math.sqrt(1 - part), se * math.sqrt(part), df)
 
 
-def _noise(figure: Figure, before: Asked, now: Asked) -> tuple[float, float]:
-    """Standard error and degrees of freedom of the change, by how the changes of single questions differ."""
-    both = before.answered & now.answered
-    old, new = ((asked.low.mean(axis=0) + asked.high.mean(axis=0)) / 2 for asked in (before, now))
-    if figure.of_values is not None:
-        return _left_out(figure, old, new, both)
-    change, parts, uncertain = (new - old)[both], 0.0, 0.0
-    weights, strata = figure.weights[both], figure.strata[both]
-    for stratum in np.unique(figure.strata):
+def _spread(shared: Shared) -> tuple[float, float]:
+    """Standard error and degrees of freedom of the change."""
+    if shared.clusters is not None:
+        return _left_out(shared)
+    both, parts, uncertain = shared.answered, 0.0, 0.0
+    change = (shared.now.middle - shared.before.middle)[both]
+    weights, strata = shared.weights[both], shared.strata[both]
+    for stratum in np.unique(shared.strata):
         own = change[strata == stratum]
         if len(own) < _FEWEST:
             return math.inf, math.inf
@@ -194,25 +239,16 @@ def _noise(figure: Figure, before: Asked, now: Asked) -> tuple[float, float]:
     return math.sqrt(parts), parts**2 / uncertain if uncertain > 0 else math.inf
 
 
-def _left_out(figure: Figure, old: Floats, new: Floats, both: NDArray[np.bool_]) -> tuple[float, float]:
+def _left_out(shared: Shared) -> tuple[float, float]:
     """By leaving out a part of the questions after another (the grouped jackknife)."""
-    places = np.flatnonzero(both)
+    places = np.flatnonzero(shared.answered)
     parts = min(_PARTS, len(places))
-    if figure.of_values is None or parts < _FEWEST:
+    if parts < _FEWEST:
         return math.inf, math.inf
-    changes = []
-    for part in range(parts):
-        kept = places[np.arange(len(places)) % parts != part]
-        changes.append(figure.of_values(new[kept], kept) - figure.of_values(old[kept], kept))
+    every = np.arange(len(places)) % parts
+    without = [shared.of(places[every != part]) for part in range(parts)]
+    changes = [of.value(of.now.middle) - of.value(of.before.middle) for of in without if of is not None]
     return math.sqrt((parts - 1) * float(np.var(changes))), parts - 1.0
-
-
-def _part_of_baseline(before: Asked, now: Asked) -> float:
-    """The baseline's part of the variance: by the draws of each where they are known, else half."""
-    if before.draw_variance is None or now.draw_variance is None:
-        return 0.5
-    of_each = [float(np.nanmean(asked.draw_variance)) for asked in (before, now) if asked.draw_variance is not None]
-    return of_each[0] / sum(of_each) if sum(of_each) > 0 else 0.5
 
 
 def harm_of(change: Bounds, total: Bounds) -> Bounds:
@@ -236,26 +272,6 @@ def total_of(found: Change, neutral: float | None, limits: Bounds) -> Bounds | N
     return found.now[0] + found.before[0] - 2 * neutral, found.now[1] + found.before[1] - 2 * neutral
 
 
-def look_at(found: Change, neutral: float | None, limits: Bounds, **names: Any) -> Look:
-    """The night as a look of the sequence. ``limits``: the figure's range. ``names``: further fields of the `Look`."""
-    low, high = found.change
-    total = total_of(found, neutral, limits)
-    up, down = (low, -high) if total is None else (min(low, total[0]), min(-high, -total[1]))
-    return Look(
-        up=up,
-        down=down,
-        se=found.se,
-        df=found.df,
-        base_se=found.base_se,
-        base_df=found.df,
-        run_variance=found.run_variance,
-        base_run_variance=found.base_run_variance,
-        runs=found.runs,
-        base_runs=found.base_runs,
-        **names,
-    )
-
-
 def hash_of(*parts: Any) -> str:
     """A short hash of texts and arrays."""
     hashed = hashlib.sha256()
@@ -263,3 +279,88 @@ def hash_of(*parts: Any) -> str:
         hashed.update(part.tobytes() if isinstance(part, np.ndarray) else str(part).encode("utf-8", "surrogatepass"))
         hashed.update(b"\0")
     return hashed.hexdigest()[:16]
+
+
+# -- which questions ---------------------------------------------------------------------------
+
+
+def shared_questions(before: Table, now: Table, spec: MeasureSpec, *, is_same_sample: bool) -> Shared | None:
+    """The questions behind a figure that both runs asked; None if there are none, or one of its strata has none.
+
+    ``is_same_sample``: whether both were to ask the same questions: one that a single run has is lost then, and taken
+    as missing.
+    """
+    tables = aligned([before, now])
+    places = _places(tables)
+    first = places[0]
+    about = [meant(table, spec) for table in tables]
+    has = [own & table.has(spec.quantity) for own, table in zip(about, tables, strict=True)]
+    asked = [own | (of & table.missing) for own, of, table in zip(has, about, tables, strict=True)]
+    absent = [~table.present for table in tables]
+    if is_same_sample:
+        asked = [own | (lost & other) for own, lost, other in zip(asked, absent, asked[::-1], strict=True)]
+    unpaired = (has[0] & ~asked[1] & ~absent[1]) | (has[1] & ~asked[0] & ~absent[0])
+    both = asked[0] & asked[1]
+    rows = places[:, both[first]]
+    found = _figure(tables, spec, rows, has)
+    if found is None:
+        return None
+    n_unpaired = int(unpaired[first].sum())
+    return replace(
+        found,
+        n_unpaired=n_unpaired,
+        with_unpaired=_figure(tables, spec, places[:, (both | unpaired)[first]], has) if n_unpaired else None,
+        names=hash_of("\n".join(sorted(np.array(tables[0].ids, dtype=object)[rows[0]].tolist()))),
+        is_all=not ((asked[0] ^ asked[1]) & ~unpaired)[first].any(),
+    )
+
+
+def _places(tables: Sequence[Table]) -> Codes:
+    """The rows (runs, questions) of each question in every run that both tables have."""
+    ids, index = tables[0].ids, tables[0].index
+    runs = min(int(table.codes(RUN).max(initial=0)) + 1 for table in tables)
+    if runs == 1:
+        alone = [at for at, name in enumerate(ids) if not _is_of_later_run(name, index)]
+        return np.array([alone], dtype=np.intp)
+    later = [[index.get(f"{name}~{run}", -1) for name in ids] for run in range(2, runs + 1)]
+    places = np.array([np.arange(len(ids)), *later], dtype=np.intp)
+    return np.asarray(places[:, (places >= 0).all(axis=0)])
+
+
+def _is_of_later_run(name: str, index: object) -> bool:
+    question, _, run = name.rpartition("~")
+    return bool(question) and run.isdigit() and question in index  # type: ignore[operator]
+
+
+def _figure(tables: Sequence[Table], spec: MeasureSpec, rows: Codes, has: Sequence[Bools]) -> Shared | None:
+    """The figure on the questions in these rows (runs, n); None if there are none, or one of its strata has none."""
+    if not rows.size:
+        return None
+    before, now = (_asked(table, spec, rows, of) for table, of in zip(tables, has, strict=True))
+    n = rows.shape[1]
+    strata, weights = np.zeros(n, dtype=np.intp), np.full(n, 1 / n)
+    if spec.covariate is not None:
+        first, second = (covariate_of(table, spec)[rows[0]] for table in tables)
+        covariate = np.where(np.isfinite(first), first, second)
+        return Shared(before, now, weights, strata, _known(tables, spec.clusters[0], rows[0]), covariate)
+    if spec.stratum is not None and spec.weights is not None:
+        codes = _known(tables, spec.stratum, rows[0])
+        for number, (level, weight) in enumerate(spec.weights.items()):
+            of_level = codes == tables[0].find(spec.stratum, level)
+            if not of_level.any():
+                return None
+            strata[of_level], weights[of_level] = number, weight / of_level.sum()
+    return Shared(before, now, weights, strata)
+
+
+def _known(tables: Sequence[Table], factor: str, rows: Codes) -> Codes:
+    """Level codes of rows, from the table that has them."""
+    first, second = (table.codes(factor)[rows] for table in tables)
+    return np.where(first >= 0, first, second)
+
+
+def _asked(table: Table, spec: MeasureSpec, rows: Codes, has: Bools) -> Asked:
+    quantity = table.quantity(spec.quantity)
+    low, high = (np.where(has[rows], end[rows], np.nan) for end in (quantity.low, quantity.high))
+    variance = None if quantity.draw_variance is None else quantity.draw_variance[rows].mean(axis=0)
+    return Asked(low, high, variance)

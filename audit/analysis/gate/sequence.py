@@ -26,6 +26,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import special
 
+from audit.analysis.estimators.estimate import t_quantile
+
 _DECLINE = 1.5
 #: Bets, in standard errors: one of them is near the excess that there is.
 _BETS = np.array([0.5, 1.0, 2.0, 4.0, 8.0])
@@ -47,40 +49,29 @@ class Look:
     ----------
     up, down : float
         The least harm if the figure moved up or down; -inf if that side is no harm.
-    se, df : float
-        Standard error of the night's noise, and its degrees of freedom. 0: the change is known exactly.
-    base_se, base_df : float
-        The same of the baseline's.
+    se, base_se, df : float
+        Standard errors of the night's noise and of the baseline's, and their degrees of freedom. 0: known exactly.
+    run_variance, base_run_variance : float
+        Variance of the figure between the night's ``runs``, and between the baseline's. With two or more of each, the
+        errors follow from these variances, over all nights so far, instead of from ``se`` and ``base_se``.
     questions, answers : str
         Hashes of the questions that both share, and of the answers.
     accumulates : bool
         Whether the errors of nights are independent, given the questions.
-    run_variance, base_run_variance : float
-        Variance of the figure between the night's ``runs``, and between the baseline's. With two or more of each, the
-        errors follow from these variances, over all nights so far, instead of from ``se`` and ``base_se``.
     """
 
     up: float
     down: float
     se: float
-    df: float = math.inf
     base_se: float = 0.0
-    base_df: float = math.inf
-    questions: str = ""
-    answers: str = ""
-    accumulates: bool = True
+    df: float = math.inf
     run_variance: float = 0.0
     base_run_variance: float = 0.0
     runs: int = 1
     base_runs: int = 1
-
-
-def distinct(looks: Sequence[Look]) -> list[Look]:
-    """The looks in order, without those whose answers came before: a repeated run says nothing new."""
-    seen: dict[str, Look] = {}
-    for number, look in enumerate(looks):
-        seen.setdefault(look.answers or str(number), look)
-    return list(seen.values())
+    questions: str = ""
+    answers: str = ""
+    accumulates: bool = True
 
 
 def shows(looks: Sequence[Look], margin: float, alpha: float) -> bool:
@@ -146,7 +137,7 @@ def _with_all_runs(looks: Sequence[Look]) -> list[Look]:
                 squares, df = look.base_run_variance * (look.base_runs - 1), look.base_runs - 1
             squares, df = squares + look.run_variance * (look.runs - 1), df + look.runs - 1
             se, base_se = math.sqrt(squares / df / look.runs), math.sqrt(squares / df / look.base_runs)
-            look = replace(look, se=se, df=df, base_se=base_se, base_df=df)
+            look = replace(look, se=se, base_se=base_se, df=df)
         found.append(look)
     return found
 
@@ -155,11 +146,7 @@ def _bound(look: Look, error: float) -> float:
     """One-sided bound of the baseline's noise."""
     if look.base_se == 0:
         return 0.0
-    return (
-        look.base_se * float(-special.stdtrit(look.base_df, error))
-        if math.isfinite(look.base_df)
-        else (look.base_se * float(-special.ndtri(error)))
-    )
+    return -look.base_se * t_quantile(look.df, error)
 
 
 def _score(excess: float, se: float, df: float) -> float:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from audit.analysis.comparing.differences import paired_differences
 from audit.analysis.decisions import DEFAULT_MARGIN
-from audit.analysis.estimators.estimate import finite
-from audit.analysis.gate.against_baseline import OfNewQuestions, Runs, Tables, gated_figures
+from audit.analysis.gate.against_baseline import Runs, gated_figures
 from audit.analysis.gate.limits import limit_checks
 from audit.analysis.gate.results import GateReport, OpenFails
 from audit.analysis.gate.rules import GateRules, check_rules
+from audit.analysis.gate.same_items import TableOf
 from audit.analysis.gate.sequence import Look
-from audit.analysis.gate.shared import TableOf
-from audit.analysis.table import Table, aligned
-from audit.results import AuditResult, FigureName, Measure
+from audit.analysis.table import Table
+from audit.results import AuditResult, FigureName
 from audit.store import Night, Store
 from backends.errors import ConfigError
 
@@ -96,27 +95,13 @@ def check_run(
     if before is not None:
         runs = Runs(before, current, stored_tables(store, before), tables)
         earlier = _earlier([night for night in nights if night.baseline == before.run_id])
-        figures, looks = gated_figures(runs, rules.margins, earlier, _of_new_questions(current.confidence))
+        figures, looks = gated_figures(runs, rules.margins, earlier)
         report = report.model_copy(update={"figures": figures})
     if record and report.checks:
         store.nights.write(
             Night(report.baseline_run_id or _LIMITS, current.run_id, _facts(report, current, looks, of_limits))
         )
     return report
-
-
-def _of_new_questions(confidence: float) -> OfNewQuestions:
-    """The interval of a figure's change over new questions, clustered like every comparison."""
-
-    def interval(measure: Measure, tables: Tables) -> tuple[float | None, float | None]:
-        before, now = tables
-        if before is None or now is None:
-            return None, None
-        (found,) = paired_differences(aligned([before, now]), [measure.spec], [(0, 1)])
-        low, high = found.figure.estimate.interval(confidence)
-        return finite(low), finite(high)
-
-    return interval
 
 
 def _is_before(night: Night, current: AuditResult) -> bool:
@@ -149,14 +134,11 @@ def _facts(
 
 def stored_tables(store: Store, result: AuditResult) -> TableOf:
     """The tables of a run; the last one that was read is kept."""
-    kept: dict[tuple[str, str], Table | None] = {}
 
+    @functools.lru_cache(maxsize=1)
     def table(model: str, suite: str) -> Table | None:
-        if (model, suite) not in kept:
-            kept.clear()
-            found = store.runs.read_table(result.run_id, model, suite)
-            kept[model, suite] = None if found is None else found.table
-        return kept[model, suite]
+        found = store.runs.read_table(result.run_id, model, suite)
+        return None if found is None else found.table
 
     return table
 

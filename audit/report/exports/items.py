@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from audit.report.formatting import csv_cell, encodable
 from audit.report.formatting.questions import prompt_text
 from audit.results import AuditResult
-from audit.store import Answered, Store, StoredRow
+from audit.store import Answered, Store, StoredRow, StoredTable
 from backends.base import (
     ClassifyRequest,
     ClassifyResponse,
@@ -25,6 +25,9 @@ from backends.base import (
 )
 from backends.errors import ConfigError
 from backends.files import atomic_lines, replacing
+
+if TYPE_CHECKING:
+    import polars as pl
 
 ENDINGS = (".jsonl", ".csv", ".parquet")
 _AT_ONCE = 500
@@ -48,20 +51,48 @@ def item_records(
     ConfigError
         When the run has no such suite.
     """
+    for model, name in _parts(result, suite):
+        rows = store.runs.read_rows(result.run_id, model, name, derived=derived)
+        named = {"run": result.run_id, "model": model, "suite": name}
+        yield from (named | record for record in records_of(store, rows, texts=texts))
+
+
+def item_frame(
+    store: Store,
+    result: AuditResult,
+    *,
+    suite: str | None = None,
+    derived: bool = False,
+    beside: Callable[[StoredTable], Mapping[str, Sequence[str]]] = lambda _: {},
+) -> pl.DataFrame:
+    """The tables of a run (`audit.analysis.table.Table.frame`), below each other, with their model and suite.
+
+    ``beside``: further columns of texts. The other parameters are those of `item_records`.
+    """
+    import polars as pl
+
+    frames = [pl.DataFrame(schema={"model": pl.String, "suite": pl.String, "item": pl.String})]
+    for model, name in _parts(result, suite):
+        if (found := store.runs.read_table(result.run_id, model, name)) is not None:
+            names = (pl.lit(model).alias("model"), pl.lit(name).alias("suite"))
+            texts = (pl.Series(column, values, dtype=pl.String) for column, values in beside(found).items())
+            frame = found.frame().select(*names, pl.all()).with_columns(*texts)
+            frames.append(frame if derived else frame.filter(~pl.col("derived")))
+    return pl.concat(frames, how="diagonal_relaxed")
+
+
+def _parts(result: AuditResult, suite: str | None) -> Iterator[tuple[str, str]]:
+    """The models and suites of a run, or one of its suites."""
     names = [info.name for info in result.suites]
     if suite is not None and suite not in names:
         raise ConfigError("suite", suite, "not in this run", f"Known: {', '.join(names)}")
-    for model in result.models:
-        for name in names if suite is None else [suite]:
-            rows = store.runs.read_rows(result.run_id, model.name, name, derived=derived)
-            named = {"run": result.run_id, "model": model.name, "suite": name}
-            yield from (named | record for record in records_of(store, rows, texts=texts))
+    return itertools.product([model.name for model in result.models], names if suite is None else [suite])
 
 
 def records_of(store: Store, rows: Iterable[StoredRow], *, texts: bool = True) -> Iterator[dict[str, Any]]:
     """The `item_records` of rows, without the names of their run, model and suite."""
     left = iter(rows)
-    while portion := list(islice(left, _AT_ONCE)):
+    while portion := list(itertools.islice(left, _AT_ONCE)):
         asked = _asked(store, portion) if texts else {}
         for stored in portion:
             yield {
@@ -97,7 +128,7 @@ def of_items(records: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 def write_items(
     store: Store, result: AuditResult, path: Path, *, suite: str | None = None, derived: bool = False
 ) -> Path:
-    """Write `item_records` as JSON lines; as CSV, a column for each factor and quantity; or as Parquet with JSON in it.
+    """Write `item_records` as JSON lines, or `item_frame` with prompts and answers as CSV or Parquet.
 
     ``derived``: also the rows computed from other items' rows. They repeat those items' texts, and so may take many
     times the space.
@@ -111,47 +142,33 @@ def write_items(
         raise ConfigError(
             "FILE", str(path), "not a kind of file that can be written", f"End it in {' or '.join(ENDINGS)}"
         )
-    records = item_records(store, result, suite=suite, derived=derived)
     if path.suffix == ".jsonl":
+        records = item_records(store, result, suite=suite, derived=derived)
         return atomic_lines(path, (json.dumps(encodable(record), ensure_ascii=False) for record in records))
     import polars as pl
 
-    if path.suffix == ".csv":
-        table = pl.DataFrame([_flat(record) for record in records], infer_schema_length=None)
-        with replacing(path) as part:
-            table.write_csv(part)
-        return path
-    schema = {name: pl.Boolean if name == "derived" else pl.String for name in _COLUMNS}
-    frames = [pl.DataFrame(schema=schema)]
-    while portion := list(islice(records, _AT_ONCE)):
-        frames.append(pl.DataFrame(_columns(portion), schema=schema))
+    frame = item_frame(store, result, suite=suite, derived=derived, beside=lambda table: _beside(store, table))
     with replacing(path) as part:
-        pl.concat(frames).write_parquet(part)
+        if path.suffix == ".parquet":
+            frame.write_parquet(part)
+        else:
+            lists, texts = pl.selectors.list(), pl.selectors.string()
+            frame = frame.with_columns(lists.list.join("; ")).with_columns(texts.map_elements(csv_cell, pl.String))
+            frame.write_csv(part)
     return path
 
 
 _LOST = {"error": "damaged or no longer stored; `audit cache verify` says more"}
-_NESTED = ("factors", "quantities", "prompt", "answers", "asked")
-_COLUMNS = ("run", "model", "suite", "item", "derived", "missing", *_NESTED)
 
 
-def _columns(records: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
-    def cell(record: dict[str, Any], name: str) -> Any:
-        value = encodable(record[name])
-        return json.dumps(value, ensure_ascii=False) if name in _NESTED and value is not None else value
-
-    return {name: [cell(record, name) for record in records] for name in _COLUMNS}
-
-
-def _flat(record: dict[str, Any]) -> dict[str, Any]:
-    """A record as one line of a spreadsheet: values without their bounds, prompts and answers as text."""
-    asked = questions(record)
-    line = {name: record[name] for name in ("run", "model", "suite", "item", "missing")}
-    line |= {f"factor.{name}": None if level is None else str(level) for name, level in record["factors"].items()}
-    line |= {name: value for name, (_, value, _) in record["quantities"].items()}
-    line |= {"prompt": "\n\n".join(prompt_text(prompt) for prompt, _ in asked)}
-    line |= {"answer": "\n\n".join(json.dumps(list(answers), ensure_ascii=False) for _, answers in asked)}
-    return {name: csv_cell(encodable(value)) if isinstance(value, str) else value for name, value in line.items()}
+def _beside(store: Store, table: StoredTable) -> dict[str, list[str]]:
+    """The prompts behind each row, and all their answers as JSON."""
+    asked = [questions(encodable(record)) for record in records_of(store, table.rows())]
+    answers = [[answer for _, of_prompt in of_row for answer in of_prompt] for of_row in asked]
+    return {
+        "prompt": ["\n\n".join(prompt_text(prompt) for prompt, _ in of_row) for of_row in asked],
+        "answers": [json.dumps(of_row, ensure_ascii=False) for of_row in answers],
+    }
 
 
 def _asked(store: Store, rows: Iterable[StoredRow]) -> dict[str, Answered]:

@@ -57,7 +57,3 @@ def test_a_prompt_without_an_answer_is_not_coverage_of() -> None:
     lost = Row("a-9", {"bias": "a"}, {}, "refusal")
     (whole,) = coverage_of([*rows("a", [0.5, 0.6]), lost], spec())
     assert whole.n_prompts == 2
-
-
-def test_figures_without_a_coverage_count_nothing() -> None:
-    assert coverage_of(rows("a", [0.5]), MeasureSpec("gap", "gap", kind="difference")) == []

@@ -6,8 +6,7 @@ import pytest
 from scipy import stats
 
 from tests.simulations.claims import Claim, claims, share_of
-from tests.simulations.coverage import HONEST, cells, line_of
-from tests.simulations.estimated import INTERVALS
+from tests.simulations.coverage import HONEST, INTERVALS, cells, line_of
 from tests.simulations.nights import SCENARIOS, Scenario, outcome
 from tests.simulations.processes import EFFECTS, unit_variance
 
@@ -18,7 +17,7 @@ CELLS = [cell for cell in cells() if not cell.is_strained and ("20x5" in cell.na
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 def test_intervals_hold_the_truth_and_are_no_wider_than_the_textbooks(cell) -> None:
     line = line_of(cell, SAMPLES, INTERVALS[cell.kind])
-    assert line.holds >= stats.binom.ppf(0.001, SAMPLES, HONEST) / SAMPLES
+    assert line.own.holds >= stats.binom.ppf(0.001, SAMPLES, HONEST) / SAMPLES
     assert line.beside <= 1.4, "of so few samples the best honest method is a matter of luck"
 
 

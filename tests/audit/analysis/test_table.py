@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from audit.analysis.table import Table, TableBuilder, aligned
+from audit.analysis.table import Table, aligned
 from suites.base import RUN, Family, IdentifiedInterval, Row
 
 EXACT, BOUNDED = IdentifiedInterval.exact(0.25), IdentifiedInterval(None, 0.1, 0.4)
@@ -21,10 +21,12 @@ ROWS = [
 def test_rows_come_back_as_they_were() -> None:
     table = Table.of(ROWS)
     for form in (table, Table.from_bytes(table.to_bytes())):
-        assert list(form.rows()) == ROWS
-        assert [form.rows()[at] for at in range(-4, 4)] == ROWS + ROWS
-        assert form.rows()[2].values["q"].draw_variance is None
-        assert [type(row.factors["is"]) for row in form.rows()[:2]] == [bool, int]
+        rows = list(form.rows())
+        assert rows == ROWS
+        assert rows[2].values["q"].draw_variance is None
+        assert [type(row.factors["is"]) for row in rows[:2]] == [bool, int]
+        assert [form.factors_of(row.item_id) for row in ROWS] == [row.factors for row in ROWS]
+    assert table.factors_of("unheard of") == {}
 
 
 def test_columns() -> None:
@@ -46,7 +48,7 @@ def test_columns() -> None:
     assert table.matching({"text": None}).tolist() == [True, False, False, False]
     assert not table.matching({"template": "t9"}).any()
     assert table.missing.tolist() == [False, True, False, False]
-    assert table.missing_for(lambda reason: reason == "refusal").tolist() == [False, True, False, False]
+    assert table.missing_for(["refusal"]).tolist() == [False, True, False, False]
     name, belongs = table.belongs("occupation", np.array([True, False, True, True]))
     assert name == "occupation"
     np.testing.assert_array_equal(belongs, [[0, 0], [1, 1], [0, 1]])
@@ -55,25 +57,24 @@ def test_columns() -> None:
 def test_readers_frame() -> None:
     frame = Table.of(ROWS).frame()
     assert frame.columns == [
-        "item_id", "missing", "template", "is", "text", "p", "p.low", "p.high", "q", "q.draw_variance", "sources",
+        "item", "missing", "template", "is", "text", "p", "p.low", "p.high", "q", "q.draw_variance", "sources",
         "membership.occupation",
     ]  # fmt: skip
     assert frame["p"].to_list() == [0.25, None, None, None]
     assert frame["is"].to_list() == ["True", "1", None, None]
+    assert frame["text"].to_list() == ["none", None, None, None]
     assert frame["missing"].to_list() == [None, "refusal", None, None]
 
 
 def test_an_item_has_one_row() -> None:
-    builder = TableBuilder()
-    builder.add(ROWS[0])
     with pytest.raises(ValueError, match="'a' has more than one row"):
-        builder.add(dataclasses.replace(ROWS[1], item_id="a"))
+        Table.of([ROWS[0], dataclasses.replace(ROWS[1], item_id="a")])
 
 
 def test_a_row_without_value_or_reason_is_missing() -> None:
     table = Table.of([Row("a", {}, {})])
     assert table.missing.tolist() == [True]
-    assert table.rows()[0].missing == "no value"
+    assert next(table.rows()).missing == "no value"
 
 
 def test_tables_are_aligned_by_item_and_level() -> None:
@@ -112,7 +113,7 @@ def test_runs_are_one_table_with_a_factor() -> None:
     assert Table.of_runs([one]) is one
     both = Table.of_runs([one, Table.of([ROWS[1], ROWS[3], ROWS[2]])])
     assert both.ids == ["a", "b", "c", "d", "b~2", "d~2", "c~2"]
-    assert both.rows()[6].sources == ("a~2", "b~2")
+    assert list(both.rows())[6].sources == ("a~2", "b~2")
     assert both.levels[RUN] == [1, 2]
     assert both.codes(RUN).tolist() == [0, 0, 0, 0, 1, 1, 1]
     assert both.codes("template").tolist() == [0, 1, 0, 2, 1, 2, 0]

@@ -14,7 +14,6 @@ from backends.stand_ins.fake import FakeBackend, PlantedBias
 from suites import DebiasingPositions, OccuGender, from_file
 
 WORDS = OccuGender(("implicit",)).expressions["implicit"]
-NESTED = ("answers", "asked", "factors", "prompt")
 
 
 @pytest.fixture(scope="module")
@@ -98,16 +97,23 @@ def test_factors_named_like_other_columns_keep_both(tmp_path):
     assert set(frame.bias_score) <= {-1.0, 1.0}
 
 
-@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
-def test_exported_items_hold_prompts_and_answers(result, tmp_path, ending):
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_tables_of_items_are_items_df_with_texts(result, tmp_path, ending):
     path = result.write_items(tmp_path / f"items.{ending}")
-    if ending == "jsonl":
-        records = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-    else:
-        records = [
-            {name: json.loads(cell) if name in NESTED and isinstance(cell, str) else cell for name, cell in r.items()}
-            for r in pandas.read_parquet(path).to_dict("records")
-        ]
+    written = pandas.read_csv(path) if ending == "csv" else pandas.read_parquet(path)
+    frame = result.items_df()
+    assert list(written.columns) == [*frame.columns, "prompt", "answers"]
+    assert list(written.item) == list(frame.item)
+    assert written.p_female.tolist() == pytest.approx(frame.p_female.tolist(), rel=1e-15, nan_ok=True)
+    records = map(json.loads, result.write_items(tmp_path / "items.jsonl").read_text("utf-8").splitlines())
+    for record, answers, prompt in zip(records, written.answers, written.prompt, strict=True):
+        assert json.loads(answers) == (record["answers"] or [a for one in record["asked"] for a in one["answers"]])
+        assert record["prompt"] in (None, prompt)
+
+
+def test_exported_items_hold_prompts_and_answers(result, tmp_path):
+    path = result.write_items(tmp_path / "items.jsonl")
+    records = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     asked = [record for record in records if record["answers"]]
     assert len(asked) == 200
     with Store.open(result._db, read_only=True) as store:

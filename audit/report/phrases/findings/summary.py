@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from audit.report.figures import Figures
-from audit.report.formatting import measure_label, one_line
+from audit.report.formatting import measure_label, one_line, percent
 from audit.report.phrases.checks.problems import problems_of
 from audit.report.phrases.checks.self_checks import self_check_sentences
 from audit.report.phrases.counted import count, enumeration
@@ -62,9 +62,12 @@ def until_words(until: UntilDecided, confidence: float) -> str:
         reached = "was reached after" if until.decided else "was not reached with"
         return f"Asked in random order for intervals within ±{until.within:g}, which {reached} {asked}."
     ended = "was decided after" if until.decided else "is still open after"
+    unseen = 1 - (1 - until.confidence) ** (1 / until.items)
+    rest = f" A kind of question that makes up less than {percent(unseen)} of all may not have been asked."
     return (
         f"Asked in random order until decided: {_QUESTIONS[until.question]} {ended} {asked}. Intervals are at "
         f"{100 * confidence:.4g} %, so that decisions hold at {100 * until.confidence:.4g} % wherever the run stops."
+        f"{rest if until.items < until.of_items else ''}"
     )
 
 

@@ -78,18 +78,6 @@ def test_few_models_have_no_interval_and_a_constant_no_rho() -> None:
     assert spearman([1, 2, 3, 4, 5], [7, 7, 7, 7, 7], 0.95) == (None, None, None)
 
 
-def test_the_interval_holds_the_truth_for_normal_models() -> None:
-    """Spearman's ρ of a normal pair with correlation r is 6/π·asin(r/2)."""
-    rng, truth = np.random.default_rng(5), 6 / math.pi * math.asin(0.3)
-    held = 0
-    for _ in range(600):
-        x = rng.normal(size=10)
-        y = 0.6 * x + 0.8 * rng.normal(size=10)
-        _, low, high = spearman(x.tolist(), y.tolist(), 0.95)
-        held += low <= truth <= high
-    assert held / 600 > 0.93
-
-
 def test_only_primary_figures_of_different_suites_are_paired() -> None:
     values = {"a": 0.1, "b": 0.2, "c": 0.4, "d": 0.3, "e": 0.5}
     found = agreement([run({"one": values, "two": {**values, "f": 0.9}})])
@@ -119,24 +107,6 @@ def test_models_of_one_label_are_told_apart_by_fingerprint() -> None:
     assert (pair.n_models, pair.rho) == (6, 1)
     assert len(found.models) == 12
     assert {"m1 (fp1-c1)", "m1 (fp1-d1)"} <= set(found.models)
-
-
-def test_a_model_under_two_labels_is_one() -> None:
-    """Copies would narrow the interval, which is over new models."""
-    up = {f"m{i}": i / 10 for i in range(1, 7)}
-    other = {f"n{i}": i / 10 for i in range(1, 7)}
-    alone, twice = (
-        agreement([run({"one": up, "two": up})]),
-        agreement([run({"one": up, "two": up}), run({"one": other, "two": other})]),
-    )
-    assert twice.correlations == alone.correlations
-    assert twice.models == list(other)
-
-
-def test_what_chance_excludes_is_counted_of_intervals_alone() -> None:
-    few = agreement([run({"one": {"a": 0.1, "b": 0.2}, "two": {"a": 0.1, "b": 0.2}})])
-    assert few.correlations
-    assert not [said for said in agreement_scope(few, 5) if "by chance: about" in said]
 
 
 def test_a_later_sample_replaces_no_figure_of_more_items() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from audit.analysis.comparing.attribution import (
     Ladder,
-    ModelStep,
+    Step,
     asking_steps,
     changed_parts,
     engine_pairs,
@@ -92,9 +92,9 @@ def test_another_fingerprint_field_is_a_change_of_the_model() -> None:
 
 def test_steps_lead_from_the_nearest_rung() -> None:
     models = {"tuned": LORA, "gguf": model("llamacpp"), "base": BASE, "other": model(weights="v", tokenizer="gguf:v")}
-    assert model_steps(models) == [ModelStep("base", "tuned", ("adapter",), ())]
+    assert model_steps(models) == [Step("base", "tuned", ("adapter",), ())]
     del models["base"]
-    assert model_steps(models) == [ModelStep("gguf", "tuned", ("adapter",), ("backend",))]
+    assert model_steps(models) == [Step("gguf", "tuned", ("adapter",), ("backend",))]
 
 
 def test_two_adapters_each_step_from_the_base() -> None:
@@ -108,7 +108,7 @@ def test_a_declared_quantisation_names_the_quantisation_alone() -> None:
     original = model(weights="v", tokenizer="json:t")
     quantised = model("llamacpp", quantisation="Q4_1")
     (step,) = model_steps({"q4": quantised, "original": original}, [("original", "q4", "left out")])
-    assert step == ModelStep("original", "q4", ("quantisation",), ("backend",))
+    assert step == Step("original", "q4", ("quantisation",), ("backend",))
     assert engine_pairs({"q4": quantised, "original": original}) == []
 
 
@@ -121,9 +121,9 @@ def test_raw_and_chat_of_one_suite_are_a_step() -> None:
         "positions-chat": DebiasingPositions(prompt_format="chat"),
         "pairs": GenderPair(),
     }
-    assert [tuple(step) for step in asking_steps(suites)] == [
-        ("raw", "chat", "prompt_format"),
-        ("positions", "positions-chat", "prompt_format"),
+    assert asking_steps(suites) == [
+        Step("raw", "chat", ("prompt_format",)),
+        Step("positions", "positions-chat", ("prompt_format",)),
     ]
 
 
@@ -198,6 +198,6 @@ def test_engine_noise_is_not_set_against_an_adapter() -> None:
 
 
 def test_lineage_holds_what_steps_join() -> None:
-    steps = [ModelStep("a", "b", (), ()), ModelStep("b", "c", (), ()), ModelStep("x", "y", (), ())]
+    steps = [Step("a", "b", (), ()), Step("b", "c", (), ()), Step("x", "y", (), ())]
     pairs = {tuple(sorted(pair)) for pair in Ladder(steps, []).lineage}
     assert pairs == {("a", "b"), ("a", "c"), ("b", "c"), ("x", "y")}

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from audit import Audit
-from audit.report.exports.markdown import markdown_report
-from audit.report.figures import Figures
-from audit.report.phrases import summary
 from audit.report.phrases.checks.problems import problems_of
 from audit.results import AttributionStep, AuditResult
 from audit.run import run_audit
-from audit.store import Store
 from backends import HFBackend, LlamaCppBackend
 from backends.embedded import smollm2_path
 from suites import OccuGender
@@ -86,28 +81,6 @@ def test_each_change_is_one_step_and_engines_are_none(climbed: tuple[AuditResult
     assert {(drift.a, drift.b) for drift in result.drift} == {("base", "llama.cpp")}
 
 
-def test_the_steps_are_those_of_the_stored_rows(climbed: tuple[AuditResult, Path]) -> None:
-    result, db = climbed
-    with Store.open(db, read_only=True) as store:
-        rows = partial(store.runs.read_rows, result.run_id)
-        of = {
-            # Rows over templates hold no p_female: they are no answers.
-            (m.name, s.name): {r.row.item_id: r.row for r in rows(m.name, s.name) if "p_female" in r.row.values}
-            for m in result.models
-            for s in result.suites
-        }
-    for (a, of_a, b, of_b), step in steps(result).items():
-        ours, theirs = of[a, of_a], of[b, of_b]
-        changes = {i: theirs[i].values["p_female"].value - ours[i].values["p_female"].value for i in ours}  # type: ignore[operator]
-        assert len(changes) == PROMPTS
-        assert {i.item: i.quantities["p_female"] for i in step.items} == pytest.approx(changes, abs=1e-12)
-        of_groups = [c for c in step.comparisons if c.measure == "p_female"]
-        assert len(of_groups) == 2
-        for c in of_groups:
-            own = [changes[i] for i, row in ours.items() if row.factors["dominated_by"] == c.where["dominated_by"]]
-            assert c.difference == pytest.approx(sum(own) / len(own), abs=1e-12)
-
-
 def test_dequantised_weights_give_the_files_own_numbers(climbed: tuple[AuditResult, Path]) -> None:
     """What llama.cpp makes of a Q4_1 file is its arithmetic: transformers gives the same from file and float32 copy."""
     result, _ = climbed
@@ -115,13 +88,3 @@ def test_dequantised_weights_give_the_files_own_numbers(climbed: tuple[AuditResu
     value = {m.model: m.value for m in result.measures if (m.suite, m.measure, m.where) == ("raw", "p_female", group)}
     assert value["dequantised"] == pytest.approx(value["base"], abs=1e-4)
     assert value["tuned"] != pytest.approx(value["base"], abs=1e-3)
-
-
-def test_first_screen_calls_no_adapter_noise_or_same_weights(climbed: tuple[AuditResult, Path]) -> None:
-    result, _ = climbed
-    said = [sentence.text for sentence in summary(Figures(result))]
-    of_adapter = [text for text in said if "tuned" in text]
-    assert any("base → tuned (adapter)" in text for text in of_adapter)
-    assert any("raw → chat (prompt format)" in text for text in said)
-    assert not [text for text in of_adapter if "noise" in text or "same weights" in text or "same model" in text]
-    assert "base → tuned (adapter)" in markdown_report(result)

@@ -55,29 +55,17 @@ def test_verdicts_and_their_words() -> None:
     assert f"{unsure.minimum_detectable_effect:.3f}" in describe(unsure)
 
 
-def test_of_two_negative_values_the_one_nearer_to_0_is_higher() -> None:
-    noise = np.random.default_rng(2).normal(0, 0.005, (20, 7))
-    found = compare(noise - 0.05, noise - 0.3, replace(CLUSTERED, measure="effect"))
-    assert found.verdict == "smaller"
-    assert describe(found).startswith("b has a lower effect than a by 0.250")
-    assert describe(swapped(found)).startswith("a has a higher effect than b by 0.250")
-
-
-def test_the_interval_that_decided_is_the_one_printed() -> None:
+def test_the_interval_that_decided_is_corrected_as_the_claim_is() -> None:
     rng = np.random.default_rng(17)
     a = rng.uniform(size=(40, 10))
     b = a + 0.01 + rng.normal(0, 0.05, (40, 10))
     specs = [replace(CLUSTERED, measure=f"x{i}", kind="real", primary=True) for i in range(4)]
     found = compared({"a": rows_of(a), "b": rows_of(b)}, specs, suite="s", margins=0.02)
+    levels = sorted(1 - c.decided_confidence for c in found)  # type: ignore[operator]
+    assert levels == pytest.approx([0.1 / 4, 0.1 / 3, 0.1 / 2, 0.1])
     for c in found:
         assert c.verdict == "equivalent"
-        assert c.decided_confidence in (pytest.approx(0.9), pytest.approx(1 - 0.1 / 2), pytest.approx(1 - 0.1 / 3),
-                                        pytest.approx(1 - 0.1 / 4))  # fmt: skip
         assert -0.02 < c.decided_low < c.decided_high < 0.02  # type: ignore[operator]
-        corrected = ", corrected for several figures," if c.decided_confidence > 0.9 + 1e-9 else ""  # type: ignore[operator]
-        assert f"{100 * c.decided_confidence:.4g} % interval{corrected} +{c.decided_low:.3f}" in describe(c)  # type: ignore[operator]
-    apart = compare(a, b + 0.1, replace(CLUSTERED, population="new occupations and templates"))
-    assert "over new occupations and templates (95 % interval" in describe(apart)
 
 
 def test_unpaired_items_are_left_out_and_reported() -> None:
@@ -165,20 +153,6 @@ def test_a_third_model_leaves_the_pair_as_it_is() -> None:
     assert beside.model_dump(include=of_pair) == alone.model_dump(include=of_pair)
 
 
-def test_missing_items_of_one_pair_do_not_touch_the_other_pairs() -> None:
-    rng = np.random.default_rng(5)
-    values = {name: rng.uniform(size=(6, 4)) for name in "abc"}
-    rows = {name: rows_of(v) for name, v in values.items()}
-    rows["c"] = rows["c"][3:]
-    together = compared(rows, [CLUSTERED], suite="s")
-    for found in together:
-        pair = {name: rows[name] for name in (found.a, found.b)}
-        (alone,) = compared(pair, [CLUSTERED], suite="s")
-        assert (found.difference, found.p) == pytest.approx((alone.difference, alone.p))
-        assert found.n_items == alone.n_items
-    assert [(c.a, c.b, c.n_items) for c in together] == [("a", "b", 24), ("a", "c", 21), ("b", "c", 21)]
-
-
 def test_nothing_in_common_is_not_comparable() -> None:
     rows = rows_of(np.full(4, 0.5))
     (found,) = compared({"a": rows[:2], "b": rows[2:]}, [SPEC], suite="s")
@@ -186,33 +160,23 @@ def test_nothing_in_common_is_not_comparable() -> None:
     assert "no item in common" in describe(found)
 
 
-def test_undefined_figure_is_reported_as_undefined() -> None:
-    share = MeasureSpec("share", "share", kind="probability", clusters=("occupation",))
-
-    def sentences(*defined: range) -> tuple[str, str]:
-        models = {
-            name: [
-                Row(
-                    r.item_id,
-                    r.factors,
-                    {**r.values, "share": IdentifiedInterval.exact(0.3)} if i in those else r.values,
-                )
-                for i, r in enumerate(rows_of(np.full((4, 3), 0.5)))
-            ]
-            for name, those in zip("ab", defined, strict=True)
-        }
-        (found,) = compared(models, [share], suite="s")
-        assert (found.verdict, found.n_items) == ("not comparable", 0)
-        return describe(found), describe(swapped(found))
-
-    every, none = range(12), range(0)
-    for sentence in sentences(every, none):
-        assert sentence.endswith(
-            "cannot be compared in share: on the items that both answered, it is not defined for b."
-        )
-    assert "it is not defined for a." in sentences(none, every)[0]
-    for defined in ((none, none), (range(6), range(6, 12))):
-        assert sentences(*defined)[0].endswith("on no item that both answered is it defined for both.")
+@pytest.mark.parametrize(
+    ("of_a", "of_b", "undefined"),
+    [
+        (range(12), range(0), ["b"]),
+        (range(0), range(12), ["a"]),
+        (range(0), range(0), ["a", "b"]),
+        (range(6), range(6, 12), ["a", "b"]),
+    ],
+)
+def test_a_figure_that_one_model_lacks_is_undefined_for_it(of_a: range, of_b: range, undefined: list[str]) -> None:
+    share, every = IdentifiedInterval.exact(0.3), rows_of(np.full((4, 3), 0.5))
+    rows = {
+        name: [replace(row, values=row.values | ({"share": share} if i in own else {})) for i, row in enumerate(every)]
+        for name, own in (("a", of_a), ("b", of_b))
+    }
+    (found,) = compared(rows, [MeasureSpec("share", "share", clusters=("occupation",))], suite="s")
+    assert (found.verdict, found.n_items, found.undefined_for) == ("not comparable", 0, undefined)
 
 
 def test_one_cluster_is_inconclusive_without_an_interval() -> None:
@@ -280,13 +244,6 @@ def test_binary_outcomes_a_margin_apart_are_rarely_equivalent(n: int, margin: fl
     assert wrong <= 0.06
 
 
-def test_small_differences_are_not_printed_as_nothing() -> None:
-    rng = np.random.default_rng(16)
-    a = rng.uniform(size=200)
-    found = compare(a, a + 3e-4 + rng.normal(0, 1e-4, 200), UNBOUNDED, margins=1e-5, confidence=0.999)
-    assert "higher rating than a by 0.0003 (99.9 % interval +0.0003 to +0.0003)" in describe(found)
-
-
 def test_a_model_that_answered_nothing_has_no_rank() -> None:
     rows = {"a": rows_of(np.zeros(30)), "b": rows_of(np.ones(30))}
     rows["silent"] = [Row(r.item_id, r.factors, {}, "timeout") for r in rows["a"]]
@@ -328,68 +285,16 @@ def test_correlations_of_equal_counts_are_inconclusive() -> None:
         ]
 
     counts = np.random.default_rng(12).integers(-1, 2, (12, 3)).astype(float)
-    for values in (counts, counts / 3):  # what clusters of a kind not seen may do to a correlation has no bound
-        (found,) = compared({"a": rows(values), "b": rows(values)}, [spec], suite="s")
-        assert (found.difference, found.verdict, found.alike_within) == (0, "inconclusive", None)
     (found,) = compared({"a": rows(counts), "b": rows(counts)}, [spec], suite="s")
+    assert (found.difference, found.verdict, found.alike_within) == (0, "inconclusive", None)
     assert (found.low, found.high, found.p) == (None, None, None)
     assert "identical answers give no interval" in describe(found)
 
 
-def test_turning_a_comparison_is_comparing_the_other_way_round() -> None:
-    rng = np.random.default_rng(11)
-    a = rng.uniform(size=(6, 5))
-    b = a + rng.normal(0.1, 0.05, (6, 5))
-    rows_b = rows_of(b)
-    rows_b[3] = Row(rows_b[3].item_id, rows_b[3].factors, {"p": IdentifiedInterval(None, 0.1, 0.4)})
-    for there in (rows_of(b), rows_b, rows_of(a)):
-        (forth,) = compared({"a": rows_of(a), "b": there}, [CLUSTERED], suite="s")
-        (back,) = compared({"b": there, "a": rows_of(a)}, [CLUSTERED], suite="s")
-        left_out = {"words", "where", "undefined_for", "levels"}
-        assert swapped(forth).model_dump(exclude=left_out) == pytest.approx(back.model_dump(exclude=left_out))
-        assert describe(swapped(forth)) == describe(back)
-        assert swapped(swapped(forth)) == forth
-
-
-# -------------------------------------------------------------------------- error rates
-
-
-def nights(rng: np.random.Generator, shift: float, spread: float, nights: int) -> list[Comparison]:
-    """Independent comparisons of two models on 20 × 7 items, each a family of its own."""
-    found = []
-    for _ in range(nights):
-        a = rng.uniform(size=(20, 7))
-        effect = rng.normal(0, spread, 20)[:, None] + rng.normal(0, spread / 2, 7) + rng.normal(0, spread, (20, 7))
-        found.append(compare(a, a + shift + effect, CLUSTERED))
-    return found
-
-
-@pytest.mark.simulation
-def test_equal_models_are_told_apart_no_more_often_than_said() -> None:
-    found = nights(np.random.default_rng(12), 0.0, 0.1, 600)
-    assert sum(c.verdict in ("larger", "smaller") for c in found) <= 0.07 * 600
-
-
-@pytest.mark.simulation
-def test_models_a_margin_apart_are_rarely_equivalent() -> None:
-    found = nights(np.random.default_rng(13), 0.02, 0.02, 600)
-    assert sum(c.verdict == "equivalent" for c in found) <= 0.07 * 600
-
-
-@pytest.mark.simulation
-def test_the_detectable_difference_is_found_four_times_in_five() -> None:
-    rng = np.random.default_rng(14)
-    minimum_detectable_effect = float(np.mean([c.minimum_detectable_effect for c in nights(rng, 0.0, 0.1, 200)]))
-    found = nights(rng, minimum_detectable_effect, 0.1, 600)
-    assert 0.72 <= np.mean([c.verdict == "larger" for c in found]) <= 0.87
-
-
-@pytest.mark.simulation
-def test_holm_keeps_the_chance_of_any_false_claim() -> None:
-    rng = np.random.default_rng(15)
-    wrong = 0
-    for _ in range(300):
-        base = rng.uniform(size=(12, 4))
-        rows = {name: rows_of(base + rng.normal(0, 0.1, (12, 4))) for name in "abcd"}
-        wrong += any(c.verdict in ("larger", "smaller") for c in compared(rows, [SPEC], suite="s"))
-    assert wrong <= 0.08 * 300
+def test_the_detectable_difference_by_hand() -> None:
+    half = np.random.default_rng(14).normal(0, 0.1, 30)
+    apart = np.concatenate([half, -half])  # without skewness
+    found = compare(np.zeros(60), apart, UNBOUNDED)
+    se, t = apart.std(ddof=1) / np.sqrt(60), stats.t(59)
+    expected = (t.ppf(0.975) + stats.norm.ppf(0.8) * t.ppf(stats.norm.cdf(1))) * se
+    assert found.minimum_detectable_effect == pytest.approx(expected)

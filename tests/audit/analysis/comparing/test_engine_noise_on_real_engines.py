@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import math
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +11,6 @@ import pytest
 
 from audit import Audit
 from audit.report.phrases.checks.problems import problems_of
-from audit.report.phrases.findings.comparisons import describe
 from audit.results import AuditResult, EngineDrift
 from audit.run import run_audit
 from audit.store import Store
@@ -109,28 +106,3 @@ def test_engines_of_one_model_differ_by_rounding_alone(night: tuple[AuditResult,
         assert 1e-3 < one.logprob_mean_abs < 0.3, pair
         assert one.variation_max is not None
         assert one.variation_max < 0.15, pair
-
-
-def test_noise_is_the_largest_difference_between_engines(night: tuple[AuditResult, Path]) -> None:
-    """Each difference from other weights says what part of it that may be."""
-    result, db = night
-    with Store.open(db, read_only=True) as store:
-        rows = partial(store.runs.read_rows, result.run_id)
-        of_model = {m.name: {r.row.item_id: r.row for r in rows(m.name, "OccuGender")} for m in result.models}
-    others = [c for c in result.comparisons if OTHER in (c.a, c.b) and c.measure == "p_female" and not c.is_subgroup]
-    assert others
-    for c in others:
-
-        def mean(model: str, where: dict[str, object] = c.where) -> float:  # type: ignore[assignment]
-            kept = [
-                row.values["p_female"].value
-                for row in of_model[model].values()
-                if all(row.factors.get(k) == v for k, v in where.items())
-            ]
-            return math.fsum(kept) / len(kept)  # type: ignore[arg-type]
-
-        noise = max(abs(mean(a) - mean(b)) for a, b in itertools.combinations(ENGINES, 2))
-        assert c.engine_noise == pytest.approx(noise, abs=1e-12)
-        assert c.difference == pytest.approx(mean(c.b) - mean(c.a), abs=1e-12)
-        said = "smaller than the engines' noise" in describe(c)
-        assert said == (noise >= abs(c.difference or 0.0))

@@ -57,11 +57,6 @@ def test_a_served_models_weights_are_said_to_be_unknown():
     assert "whether these are the paper's weights, unquantised, is not known" in one.design_difference
 
 
-def test_an_older_runs_published_figures_name_no_model():
-    info = SuiteInfo(name="s", title="s", n_items=1, signature={}, published=[{**PRINTED}])
-    assert not reproductions([info], [model(hub_id=LLAMA)], [measured(0.541)])
-
-
 @pytest.mark.parametrize(
     ("value", "low", "high", "step", "expected"),
     [
