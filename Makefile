@@ -59,8 +59,8 @@ docs: $(VENV)/.dev
 	@echo "Open audit-out/site/index.html in a browser."
 
 test-exports: $(VENV)/.dev $(VENV)/readers/.ready
-	$(INSTALL) --editable ".[mlflow,wandb,opentelemetry]"
-	READERS_PYTHON=$(abspath $(VENV)/readers/bin/python) $(BIN)/python -m pytest tests/audit/report/for_tools tests/audit/report/trackers
+	$(INSTALL) --editable ".[mlflow,wandb]"
+	READERS_PYTHON=$(abspath $(VENV)/readers/bin/python) $(BIN)/python -m pytest tests/audit/report/for_tools tests/audit/report/test_trackers.py
 
 test-vllm: $(VENV)/.dev $(VENV)/vllm/.ready
 	VLLM_PYTHON=$(abspath $(VENV)/vllm/bin/python) VLLM_MODEL=$(abspath $(VENV)/vllm/smollm2) \
@@ -125,11 +125,10 @@ $(VENV)/vllm/.ready: $(VENV)/.dev
 	$(BIN)/python -m tests.backends.openai.float32_weights $(VENV)/vllm/smollm2
 	touch $@
 
-# Every Eval Ever asks for Python 3.12 and for what its crawlers need; its schemas and readers need neither.
 $(VENV)/readers/.ready: $(BIN)/python
 	$(PYTHON) -m venv $(VENV)/readers
 	$(VENV)/readers/bin/pip install --quiet --disable-pip-version-check inspect-ai==0.3.285 jsonschema pytablewriter jinja2 requests pyyaml
-	$(VENV)/readers/bin/pip install --quiet --disable-pip-version-check --no-deps --ignore-requires-python every-eval-ever==0.3.0 lm-eval==0.4.13
+	$(VENV)/readers/bin/pip install --quiet --disable-pip-version-check --no-deps lm-eval==0.4.13
 	touch $@
 
 clean:

@@ -99,7 +99,7 @@ class TestedAudit:
         from audit.analysis.gate.results import OpenFails as Known
         from audit.analysis.gate.rules import GateRules
         from audit.analysis.gate.stored import check_run, stored_tables
-        from audit.report.phrases.checks.gate import check_words
+        from audit.report.phrases.gate import check_words
         from audit.store import Store
 
         if open_fails not in get_args(Known):

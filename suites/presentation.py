@@ -119,13 +119,11 @@ class Chart:
     kind
         ``dots``     value and interval by model (and by ``by``, if given)
         ``scatter``  each level of ``by`` at (``covariate[level]``, value), coloured by model
-        ``ternary``  three measures that sum to 1, one point per level of ``by``, with an arrow
-                     from the level None to each other level
         ``lines``    value and interval over the ordered factor ``by``
         ``ranking``  levels of ``by`` sorted by value
     """
 
-    kind: Literal["dots", "scatter", "ternary", "lines", "ranking"]
+    kind: Literal["dots", "scatter", "lines", "ranking"]
     title: str
     measures: tuple[str, ...]
     where: Mapping[str, Factor] = field(default_factory=dict)

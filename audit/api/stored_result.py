@@ -14,7 +14,7 @@ from backends.base import Scalar
 
 if TYPE_CHECKING:
     from audit.report import Format
-    from audit.report.exports import Tool
+    from audit.report.exports.for_tools import Tool
     from audit.report.trackers import Tracker
 
 #: The level of a control, as "no debiasing text": as None, frames would drop it from groups.
@@ -36,7 +36,7 @@ class StoredResult(AuditResult):
 
     def problems(self) -> list[str]:
         """What went wrong in the run, in words; empty if nothing did."""
-        from audit.report.phrases import problems_of
+        from audit.report.phrases.problems import problems_of
 
         return list(problems_of(self))
 
@@ -89,7 +89,7 @@ class StoredResult(AuditResult):
             level "no such text", as of a control, is ``"none"``; a missing cell is of a row that does not have the
             factor. `write_items` includes the texts.
         """
-        from audit.report.exports import item_frame
+        from audit.report.exports.items import item_frame
         from audit.store import Store
 
         with Store.open(self._db, read_only=True) as store:
@@ -102,7 +102,7 @@ class StoredResult(AuditResult):
         ``path`` ends in ``.jsonl``, or in ``.parquet``. ``derived``: as for `items_df`;
         these rows repeat the texts of all their items.
         """
-        from audit.report.exports import write_items
+        from audit.report.exports.items import write_items
         from audit.store import Store
 
         with Store.open(self._db, read_only=True) as store:
@@ -111,24 +111,24 @@ class StoredResult(AuditResult):
     def write_for(self, tool: Tool, out: str | Path, suite: str | None = None) -> list[Path]:
         """Write the run in another tool's format into the folder ``out``, as `audit export --for` does.
 
-        ``inspect``: a log for each model and suite; ``lm-eval``: results and samples of lm-evaluation-harness;
-        ``every-eval-ever``: records of the figures. None of these needs to be installed. Returns the paths.
+        ``inspect``: a log for each model and suite; ``lm-eval``: results and samples of lm-evaluation-harness. Neither
+        needs to be installed. Returns the paths.
         """
-        from audit.report.exports import write_for_tool
+        from audit.report.exports.for_tools import write_for_tool
         from audit.store import Store
 
         with Store.open(self._db, read_only=True) as store:
             return write_for_tool(store, self, tool, Path(out), suite=suite)
 
     def log_to(self, tracker: Tracker, project: str = "bias-audit") -> str:
-        """Log the figures to MLflow, W&B or OpenTelemetry, as `audit log-to` does. See `audit.report.trackers`."""
+        """Log the figures to MLflow or W&B, as `audit log-to` does. See `audit.report.trackers`."""
         from audit.report.trackers import log_result
 
         return log_result(self, tracker, project)
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the headline figures and the findings."""
-        from audit.report.page import result_html
+        from audit.report.page.sheets import result_html
 
         return result_html(self)
 

@@ -16,18 +16,12 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from audit.cli import results
+from audit.cli import before, nights, results
 from audit.cli.cache import cache
-from audit.cli.checks import check, suite_schema
-from audit.cli.gates import baseline, gate
-from audit.cli.init import init
-from audit.cli.plans import plan
 from audit.cli.run import run
-from audit.cli.schedules import schedule
 from audit.cli.servers import probe
 from audit.cli.shared import CLOSED_PIPE, FAILED, OK, USAGE
-from audit.cli.views import view
-from audit.report.formatting import make_encodable, say
+from audit.report.plain_text import make_encodable, say
 from backends.errors import AuditError, ConfigError
 
 app = typer.Typer(
@@ -40,24 +34,24 @@ app = typer.Typer(
     epilog="Start with: audit run --suite OccuGender --model fake --limit 200",
 )
 app.command()(run)
-app.command()(init)
-app.command()(check)
-app.command()(plan)
+app.command()(before.init)
+app.command()(before.check)
+app.command()(before.plan)
 app.command()(results.report)
 app.command()(results.compare)
 app.command()(results.export)
-app.command()(view)
+app.command()(results.view)
 app.command("log-to")(results.log_to)
 app.command("ls")(results.list_entries)
 app.command()(results.show)
-app.command()(gate)
-app.command()(schedule)
+app.command()(nights.gate)
+app.command()(nights.schedule)
 app.command()(results.history)
 app.command()(results.correlate)
 app.command()(probe)
-app.command("suite-schema")(suite_schema)
+app.command("suite-schema")(before.suite_schema)
 app.add_typer(cache, name="cache")
-app.add_typer(baseline, name="baseline")
+app.add_typer(nights.baselines, name="baseline")
 
 
 def _print_version(wanted: bool) -> None:
@@ -83,10 +77,8 @@ def run_command(arguments: Sequence[str] | None = None) -> NoReturn:
     make_encodable()
     try:
         app(args=list(arguments) if arguments is not None else None, standalone_mode=True)
-    except ConfigError as error:
-        _fail(f"Error: {error}", USAGE)
     except AuditError as error:
-        _fail(f"Error: {error}", FAILED)
+        _fail(f"Error: {error}", USAGE if isinstance(error, ConfigError) else FAILED)
     except SystemExit as left:  # what typer makes of a closed pipe
         raise SystemExit(CLOSED_PIPE if left.code == FAILED and _reader_is_gone() else left.code) from None
     except BrokenPipeError:

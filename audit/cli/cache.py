@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from audit.cli.shared import DEFAULT_DB, FAILED, OK, Db, Json, open_store, print_rows, store_path
-from audit.report.formatting import say, say_json
+from audit.cli.shared import DEFAULT_DB, FAILED, OK, Db, Json, open_store, print_rows, say, say_json, store_path
 from backends.errors import ConfigError
 
 cache = typer.Typer(no_args_is_help=True, help="Inspect the store of answers.")

@@ -1,23 +1,31 @@
-"""`audit report`, `compare`, `show`, `export`, `history`, `correlate` and `ls`: reading what a store holds."""
+"""`audit report`, `compare`, `show`, `export`, `log-to`, `view`, `history`, `correlate`, `ls`: what a store holds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from inspect import isfunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from audit.cli.shared import DEFAULT_DB, Db, Json, RunName, Subgroups, folder_for, open_store, print_rows
-from audit.config import own_kinds
-from audit.report.formatting import say, say_json
-from backends.catalogue.plugins import PluginKind, plugins
-from backends.errors import ConfigError
-from suites import shipped_scorers
+from audit.cli.shared import (
+    DEFAULT_DB,
+    Db,
+    Json,
+    RunName,
+    Subgroups,
+    finished_run,
+    folder_for,
+    open_store,
+    print_rows,
+    say,
+    say_json,
+)
+from backends.errors import ConfigError, MissingExtra
 
 if TYPE_CHECKING:
     from audit.store import Store
+    from backends.catalogue.plugins import PluginKind
 
 #: The package of everything that is not a plugin.
 OWN = "bias-audit"
@@ -33,11 +41,9 @@ def report(
     ] = None,
 ) -> None:
     """Write a stored run's report again: HTML, one-sheet certificate, model card, JSON, CSV, Markdown, LaTeX tables."""
-    from audit.report import write_report
-    from audit.report.files import DEFAULT_FORMATS, Format
+    from audit.report.files import DEFAULT_FORMATS, Format, write_report
 
-    with open_store(db) as store:
-        result = store.runs.finished_result(store.runs.find(run_id))
+    result = finished_run(db, run_id)
     chosen = cast(list[Format], formats) or DEFAULT_FORMATS
     for path in write_report(result, folder_for(db, out), formats=chosen).values():
         say(path)
@@ -53,11 +59,10 @@ def compare(
 ) -> None:
     """Show how B differs from A, measure by measure, on the same items."""
     from audit.analysis.comparing.comparisons import swapped
-    from audit.report.phrases import describe
+    from audit.report.phrases.comparisons import describe
     from audit.report.terminal import print_comparisons
 
-    with open_store(db) as store:
-        result = store.runs.finished_result(store.runs.find(run_id))
+    result = finished_run(db, run_id)
     if a == b:
         raise ConfigError("model", b, "the same model twice", "Name two models; `audit gate` compares a model's runs")
     names = [model.name for model in result.models]
@@ -98,15 +103,14 @@ def export(
     run_id: RunName = "last",
     db: Db = DEFAULT_DB,
     suite: Annotated[str | None, typer.Option(help="Only this suite.")] = None,
-    tool: Annotated[
-        str | None, typer.Option("--for", help="Files for another tool: inspect, lm-eval or every-eval-ever.")
-    ] = None,
+    tool: Annotated[str | None, typer.Option("--for", help="Files for another tool: inspect or lm-eval.")] = None,
     derived: Annotated[
         bool, typer.Option("--derived", help="Also rows computed from several items; they repeat those items' texts.")
     ] = False,
 ) -> None:
     """Write a run's items: prompts, answers, factors and quantities, one record per model and item."""
-    from audit.report.exports import Tool, write_for_tool, write_items
+    from audit.report.exports.for_tools import Tool, write_for_tool
+    from audit.report.exports.items import write_items
 
     with open_store(db) as store:
         result = store.runs.finished_result(store.runs.find(run_id))
@@ -118,17 +122,49 @@ def export(
 
 
 def log_to(
-    tracker: Annotated[str, typer.Argument(help="mlflow, wandb or opentelemetry (extras of these names).")],
+    tracker: Annotated[str, typer.Argument(help="mlflow or wandb (extras of these names).")],
     run_id: RunName = "last",
     db: Db = DEFAULT_DB,
-    project: Annotated[str, typer.Option(help="MLflow's experiment, W&B's project, the tracer's name.")] = "bias-audit",
+    project: Annotated[str, typer.Option(help="MLflow's experiment, W&B's project.")] = "bias-audit",
 ) -> None:
     """Log a run's figures to an experiment tracker, as its own environment variables configure it."""
     from audit.report.trackers import Tracker, log_result
 
-    with open_store(db) as store:
-        result = store.runs.finished_result(store.runs.find(run_id))
+    result = finished_run(db, run_id)
     say(log_result(result, cast(Tracker, tracker), project))
+
+
+def view(
+    db: Db = DEFAULT_DB,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on 127.0.0.1.")] = 8321,
+    open_browser: Annotated[bool, typer.Option("--open/--no-open", help="Open it in the browser.")] = True,
+) -> None:
+    """Browse a store: runs, models, items and answers, models side by side, the trend. For this machine only."""
+    import socket
+    import webbrowser
+
+    try:
+        import uvicorn
+
+        from audit.report.view.app import view_app
+    except ImportError:
+        raise MissingExtra("audit view", "starlette and uvicorn", "view") from None
+    from audit.report.page.trend_page import trend_page
+    from audit.schedule.scheduled_audit import read_history
+
+    with open_store(db) as store, socket.socket() as listening:
+        try:
+            listening.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise ConfigError(
+                "--port", port, (error.strerror or "cannot be had").lower(), "Give another port"
+            ) from None
+        app = view_app(store, lambda: trend_page(read_history(store, store.path), "All audits of this store", runs="/"))
+        address = f"http://127.0.0.1:{port}/"
+        say(f"{store.path.name} is shown at {address} until Ctrl-C")
+        if open_browser:
+            webbrowser.open(address)
+        uvicorn.Server(uvicorn.Config(app, log_level="warning", server_header=False)).run(sockets=[listening])
 
 
 def history(
@@ -205,12 +241,7 @@ def list_entries(
     elif what == "runs":
         with open_store(db) as store:
             runs = store.runs.all()
-        # In a terminal seconds are enough, and fit into it.
-        times = [r.started if as_json else f"{r.started[:19].replace('T', ' ')} UTC" for r in runs]
-        rows = [
-            {"run": r.id, "title": r.title, "started": at, "status": r.status}
-            for r, at in zip(runs, times, strict=True)
-        ]
+        rows = [{"run": r.id, "title": r.title, "started": r.started[:19], "status": r.status} for r in runs]
     elif what == "models":
         with open_store(db) as store:
             models = store.stats()["models"]
@@ -224,8 +255,15 @@ def list_entries(
 
 def _available(what: PluginKind) -> Iterator[dict[str, str]]:
     """Everything of that kind that a config can name, with the package that provides it."""
+    from audit.config import own_kinds
+    from backends.catalogue.plugins import plugins
+    from suites import shipped_scorers
+
     kind = what.removesuffix("s")
-    own = shipped_scorers() if what == "scorers" else _abouts(what)
+    own = shipped_scorers()
+    if what != "scorers":
+        kinds = own_kinds("suite" if what == "suites" else "backend")
+        own = {name: _about(what, load) for name, load in kinds.items()}
     for name, about in own.items():
         yield {kind: name, "about": about, "package": OWN}
     for name, plugin in plugins(what).items():
@@ -234,16 +272,11 @@ def _available(what: PluginKind) -> Iterator[dict[str, str]]:
         yield {kind: name, "about": about, "package": ", ".join(plugin.packages)}
 
 
-def _abouts(what: PluginKind) -> dict[str, str]:
-    own = own_kinds("suite" if what == "suites" else "backend")
-    return {name: _about(what, load) for name, load in own.items()}
-
-
 def _about(what: PluginKind, load: Callable[[], Any]) -> str:
     try:
         found = load()
     except ConfigError as error:
         return str(error)
-    if what != "scorers" and not isinstance(found, type) and not isfunction(found):
+    if what != "scorers" and not callable(found):
         return f"not used: it is neither a class of {what} nor a function, but {found!r:.60}"
     return (found.__doc__ or "").strip().split("\n")[0]

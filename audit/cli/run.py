@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from audit import Audit, load_audit
-from audit.cli.shared import FAILED, INTERRUPTED, OK, Json, tell_on_terminal
-from audit.report.formatting import say, say_json
-from backends.base import SupportsPrices
+from audit.cli.shared import FAILED, INTERRUPTED, OK, Json, say, say_json, tell_on_terminal
 from backends.errors import ConfigError
-from backends.telling import TELL
 
 if TYPE_CHECKING:
+    from audit import Audit
     from audit.collect.executors import Executor
-    from audit.results import AuditResult
 
 OwnConfig = Annotated[
     Path | None,
@@ -180,10 +174,8 @@ def run(
     if dry_run:
         _estimate(audit, as_json, probe)
     else:
-        _tell_where(audit)
         again = "the same command" if resume else "the same command without --fresh"
-        store = db or config or audit.db
-        raise typer.Exit(_run(audit, store, baseline, again, as_json=as_json, verbose=verbose))
+        raise typer.Exit(_run(audit, baseline, again, as_json=as_json, verbose=verbose))
 
 
 def given_audit(
@@ -203,6 +195,8 @@ def given_audit(
             "--suite", str(config), "a config is given as well", "Give the config, or --suite and --model"
         )
     if config is not None:
+        from audit import load_audit
+
         return load_audit(config)
     if not (suites or models):
         raise ConfigError("CONFIG", None, "no audit config", "Give a .py or .toml file, or --suite and --model")
@@ -236,20 +230,6 @@ def _executor(
     return LocalExecutor()
 
 
-def _tell_where(audit: Audit) -> None:
-    """Say that nothing will run on a cluster, where one is named and all models are asked elsewhere."""
-    from audit.collect.executors.ray import RayExecutor
-
-    scorers = (scorer for suite in audit.suites.values() for scorer in suite.scorers.values())
-    if isinstance(audit.executor, RayExecutor) and all(
-        backend.device is None for backend in (*audit.models.values(), *scorers)
-    ):
-        say(
-            "Ray computes no model of this audit: servers, planted and recorded answers are asked from here.",
-            to_stderr=True,
-        )
-
-
 def _number_or_text(given: str | None) -> float | str | None:
     """A number where the text is one; the config checks what it means."""
     with contextlib.suppress(ValueError, TypeError):
@@ -258,6 +238,8 @@ def _number_or_text(given: str | None) -> float | str | None:
 
 
 def _limit_cost(audit: Audit, max_cost: float) -> None:
+    from backends.base import SupportsPrices
+
     audit.check()  # `endpoint` needs a valid address and key
     for name, backend in audit.models.items():
         if isinstance(backend, SupportsPrices) and backend.spent() is not None:
@@ -267,8 +249,10 @@ def _limit_cost(audit: Audit, max_cost: float) -> None:
 
 
 def _estimate(audit: Audit, as_json: bool, probe: bool) -> None:
+    import asyncio
+
     from audit.prepare.forecast import dry_run_audit, sample_power
-    from audit.report.phrases.checks.forecast import estimate_text, power_text
+    from audit.report.phrases.planning import estimate_text, power_text
 
     estimate = asyncio.run(dry_run_audit(audit, ask=probe))
     if as_json:
@@ -277,90 +261,36 @@ def _estimate(audit: Audit, as_json: bool, probe: bool) -> None:
         say("\n".join(filter(None, [estimate_text(estimate), power_text(sample_power(audit))])))
 
 
-def _run(audit: Audit, store: Path, baseline: str | None, again: str, *, as_json: bool, verbose: bool) -> int:
+def _run(audit: Audit, baseline: str | None, again: str, *, as_json: bool, verbose: bool) -> int:
     """Run, report, and return the exit code; ``again`` is how an interrupted run is resumed."""
+    import asyncio
+
     from audit.collect.progress import Display
     from audit.report import write_report
     from audit.report.exports.json import report_data
-    from audit.report.phrases import problems_of
+    from audit.report.phrases.next_steps import commands_to_try, how_to_resume
+    from audit.report.phrases.problems import problems_of, without_figures
     from audit.report.terminal import print_result
     from audit.run import run_audit
+    from backends.telling import TELL
 
     TELL.set(tell_on_terminal)
     with Display(as_json=as_json, verbose=verbose) as display:
         result = asyncio.run(run_audit(audit, baseline=baseline, on_event=display, verbose=verbose))
     has_figures = audit.shard is None and not result.is_cut_off and not result.is_unloaded
-    replaced = _replaced(audit.out, result) if has_figures else ""
     paths = write_report(result, audit.out) if has_figures else {}
     if as_json:
         say_json(report_data(result))
     elif not has_figures:
-        for line in _without_report(audit, result):
-            say(line)
+        say("\n".join(without_figures(result)))
     else:
         print_result(result)
-        say(f"\nReport: {paths['html']}{replaced}")
-        for line in () if result.interrupted or not result.has_answers else _follow_ups(result, store):
-            say(line)
+        say(f"\nReport: {paths['html']}")
+        if not result.interrupted and result.has_answers:
+            say("\n".join(commands_to_try(result)))
     if result.interrupted:
-        say(_interrupted(result, again), to_stderr=True)
+        say(how_to_resume(result, again), to_stderr=True)
         return INTERRUPTED
     for problem in problems_of(result):
         say(f"Problem: {problem}", to_stderr=True)
     return OK if result.complete else FAILED
-
-
-def _replaced(out: Path, result: AuditResult) -> str:
-    """Which other models' or suites' report lay in the folder, and how it is written again; empty if none did."""
-    from audit.results import AuditResult
-
-    try:
-        earlier = AuditResult.from_report((out / "report.json").read_bytes())
-    except (OSError, ValueError):
-        return ""
-    asked = [sorted(model.name for model in one.models) for one in (earlier, result)]
-    suites = [sorted(info.name for info in one.suites) for one in (earlier, result)]
-    if (asked[0], suites[0]) == (asked[1], suites[1]) or earlier.source is None:
-        return ""
-    again = shlex.join(["audit", "report", earlier.run_id, "--db", earlier.source.db, "--out", "FOLDER"])
-    return f"\nIt took the place of the report of {', '.join(asked[0])}, which this writes again: {again}"
-
-
-def _interrupted(result: AuditResult, again: str) -> str:
-    """How many answers an interrupted run stored, and how it is resumed."""
-    from audit.report.phrases.counted import count
-    from audit.report.phrases.next_steps import has_command, run_command
-
-    new = count(sum(model.asked for model in result.models), "new answer")
-    if result.source is not None and has_command(result.source):
-        again = run_command(result.source)
-    return f"Interrupted: {new} stored, and all earlier ones kept. To resume: {again}"
-
-
-def _without_report(audit: Audit, result: AuditResult) -> Iterable[str]:
-    from audit.report.phrases.checks.parts import cut_off_lines, part_lines
-
-    if audit.shard is not None:
-        return part_lines(result)
-    if result.is_cut_off:
-        return cut_off_lines(result)
-    older = f"; what lies in {audit.out} is of an earlier one" if (audit.out / "report.html").exists() else ""
-    return [f"No model could be loaded: there is no report of this run{older}."]
-
-
-def _follow_ups(result: AuditResult, store: Path) -> Iterator[str]:
-    """Commands to try next; ``store`` is the value of their --db option."""
-    of_store = f"--db {shlex.quote(str(store))}"
-    names = [shlex.quote(model.name) for model in result.models if not model.unloaded]
-    from audit.report.phrases.next_steps import judged_against
-
-    yield "Next:"
-    if len(names) > 1:
-        yield f"  audit compare {names[0]} {names[1]} {of_store} --run {result.run_id}"
-    shown = next((m for m in result.measures if m.spec.primary and m.value is not None), None)
-    if shown is not None:
-        yield f"  audit show {shown.id} {of_store} --run {result.run_id}"
-    if baseline := judged_against(result):
-        yield f"  audit gate --baseline {shlex.quote(baseline)} {of_store}"
-    else:
-        yield f"  audit baseline save first {of_store}"

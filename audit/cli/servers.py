@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from audit.cli.shared import FAILED, OK, Json, tell_on_terminal
-from audit.report.formatting import say, say_json
+from audit.cli.shared import FAILED, OK, Json, say, say_json, tell_on_terminal
 from backends.errors import BackendError, ConfigError
-from backends.telling import TELL
 
 if TYPE_CHECKING:
     from backends import OpenAIBackend
 
 _CONFIGS = (".py", ".toml")
+#: Lines, JSON, and whether the server cannot be trusted or asked.
+_Found = tuple[Sequence[str], Any, bool]
 
 
 def probe(
@@ -49,6 +47,11 @@ def probe(
 
     Exits with 1 if a server cannot be asked, or contradicts itself, so that none of its log-probabilities is used.
     """
+    import asyncio
+
+    from backends.telling import TELL
+
+    TELL.set(tell_on_terminal)
     is_config = target.endswith(_CONFIGS) and "://" not in target
     if not is_config:
         backends: Mapping[str, OpenAIBackend] = {"": _of_server(target, model, models, api_key_env)}
@@ -60,22 +63,12 @@ def probe(
         backends = _of_config(Path(target), models or ())
     found = asyncio.run(_all_found(backends, thorough))
     if as_json:
-        reports = {name: one.as_json for name, one in found.items()}
-        say_json(reports if is_config else reports[""])
+        say_json({name: one for name, (_, one, _) in found.items()} if is_config else found[""][1])
     else:
-        for name, one in found.items():
+        for name, (lines, _, _) in found.items():
             label = f"models.{name}: " if name else ""
-            say("\n".join(f"{label}{line}" for line in one.lines))
-    raise typer.Exit(FAILED if any(one.is_bad for one in found.values()) else OK)
-
-
-@dataclass(frozen=True)
-class _Found:
-    """What was found of one server, or why nothing was."""
-
-    lines: Sequence[str]
-    as_json: Any
-    is_bad: bool
+            say("\n".join(f"{label}{line}" for line in lines))
+    raise typer.Exit(FAILED if any(is_bad for _, _, is_bad in found.values()) else OK)
 
 
 def _of_server(target: str, model: str | None, models: Any, api_key_env: str | None) -> OpenAIBackend:
@@ -108,23 +101,19 @@ def _of_config(config: Path, names: Any) -> Mapping[str, OpenAIBackend]:
 async def _all_found(backends: Mapping[str, OpenAIBackend], thorough: bool) -> dict[str, _Found]:
     """What was found of each; of several, an error in place of one that cannot be asked."""
     found: dict[str, _Found] = {}
-    TELL.set(tell_on_terminal)
     for name, backend in backends.items():
         backend.check()
         try:
-            found[name] = await _found(backend, thorough)
+            look = await backend.probe()
+            made = await backend.experiments(tell_on_terminal) if thorough else ()
         except BackendError as error:
             if not name:
                 raise
-            found[name] = _Found([str(error)], {"error": error.to_json()}, is_bad=True)
+            found[name] = [str(error)], {"error": error.to_json()}, True
+        else:
+            as_json = {**look.model_dump(mode="json"), "experiments": [one._asdict() for one in made]}
+            is_bad = look.is_distrusted or any(one.passed is False for one in made)
+            found[name] = [*look.lines, *map(str, made)], as_json, is_bad
         finally:
             await backend.close()
     return found
-
-
-async def _found(backend: OpenAIBackend, thorough: bool) -> _Found:
-    look = await backend.probe()
-    made = await backend.experiments(tell_on_terminal) if thorough else ()
-    as_json = {**look.model_dump(mode="json"), "experiments": [one._asdict() for one in made]}
-    is_bad = look.is_distrusted or any(one.passed is False for one in made)
-    return _Found([*look.lines, *map(str, made)], as_json, is_bad)

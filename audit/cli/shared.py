@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from audit import load_audit
-from audit.report.formatting import one_line, plain_console, say, say_json
+from audit.report.plain_text import plain_console, say, say_json
 from backends.errors import ConfigError
 
 if TYPE_CHECKING:
+    from audit.results import AuditResult
     from audit.store import Store
+
+__all__ = ["say", "say_json"]
 
 OK, FAILED, USAGE, INTERRUPTED, CLOSED_PIPE = 0, 1, 2, 130, 141  # a gate that found a regression exits with 3
 
@@ -39,13 +41,23 @@ def open_store(db: Path, *, read_only: bool = True) -> Store:
     return Store.open(path, read_only=read_only)
 
 
+def finished_run(db: Path, run_id: str) -> AuditResult:
+    """The result of a run of the store at ``db``."""
+    with open_store(db) as store:
+        return store.runs.finished_result(store.runs.find(run_id))
+
+
 def store_path(db: Path) -> Path:
     """The path of the store, given that path or an audit config."""
+    from audit import load_audit
+
     return load_audit(db).db if db.suffix in (".py", ".toml") else db.expanduser()
 
 
 def folder_for(db: Path, out: Path | None) -> Path:
     """The folder for files about a store: ``out`` if given, else the config's, else ``audit-out``."""
+    from audit import load_audit
+
     if out is not None:
         return out
     return load_audit(db).out if db.suffix in (".py", ".toml") else Path("audit-out")
@@ -66,6 +78,8 @@ def print_rows(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
         say("none")
         return
     from rich.table import Table
+
+    from audit.report.plain_text import one_line
 
     table = Table(box=None, header_style="bold", pad_edge=False)
     columns = list(dict.fromkeys(name for row in rows for name in row))

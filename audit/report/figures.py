@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from audit.report.formatting import distinct_labels, short_level
@@ -43,8 +43,6 @@ class Figures:
         self._comparisons: dict[tuple[str, str, Where], list[Comparison]] = defaultdict(list)
         for c in result.comparisons:
             self._comparisons[c.suite, c.measure, where_key(c.where)].append(c)
-        self._headlines: dict[str, list[tuple[str, Condition]]] = {}
-        self._leading: dict[str, list[Leading]] = {}
 
     def suite(self, name: str) -> SuiteInfo:
         """The suite as it was run."""
@@ -78,6 +76,14 @@ class Figures:
         keys = set(chart["where"]) | {key for key in (chart.get("by"), chart.get("facet")) if key}
         return [where for where in self.conditions(suite, measure) if set(where) == keys and fixed <= where_key(where)]
 
+    @cached_property
+    def _headlines(self) -> dict[str, list[tuple[str, Condition]]]:
+        return {name: self._headline(name) for name in self._suites}
+
+    @cached_property
+    def _leadings(self) -> dict[str, list[Leading]]:
+        return {name: self._leading(name) for name in self._suites}
+
     def headline(self, suite: str) -> list[tuple[str, Condition]]:
         """A suite's headline figures: (measure, where), at most `_HEADLINE`, all of one measure.
 
@@ -85,9 +91,14 @@ class Figures:
         draws; where that is too much, the first measure whose plainest conditions are few enough; else what the
         first chart draws at its first level. Without a neutral value anywhere, whatever is plainest.
         """
-        if suite not in self._headlines:
-            self._headlines[suite] = self._headline(suite)
         return self._headlines[suite]
+
+    def leading(self, suite: str) -> list[Leading]:
+        """The suite's headline figures, then its other primary ones with a neutral value, each with its label.
+
+        No figure that a suite was made to show is left out, except for correlations over levels.
+        """
+        return self._leadings[suite]
 
     def _headline(self, suite: str) -> list[tuple[str, Condition]]:
         measures: dict[str, list[Measure]] = defaultdict(list)
@@ -116,44 +127,37 @@ class Figures:
         name, conditions = (fitting or candidates or [("", [])])[0]
         return self._farthest(suite, [(name, where) for where in conditions], _HEADLINE)
 
-    def leading(self, suite: str) -> list[Leading]:
-        """The suite's headline figures, then its other primary ones with a neutral value, each with its label.
-
-        No figure that a suite was made to show is left out, except for correlations over levels.
-        """
-        if suite not in self._leading:
-            headline = self.headline(suite)
-            chosen = {(name, where_key(where)): (name, where) for name, where in headline}
-            for m in self.result.measures:
-                is_primary = m.spec.primary and m.neutral is not None and not m.is_subgroup
-                if m.suite == suite and is_primary and m.unit != "correlation":
-                    chosen.setdefault((m.measure, where_key(m.where)), (m.measure, m.where))
-            alike: dict[tuple[str, frozenset[str]], list[Condition]] = defaultdict(list)
-            for name, where in chosen.values():
-                alike[name, frozenset(where)].append(where)
-            labels = {
-                (name, where_key(where)): label
-                for (name, _), conditions in alike.items()
-                for where, label in zip(conditions, self.distinguishing_labels(suite, name, conditions), strict=True)
-            }
-            parted = {name for (name, _), label in labels.items() if label}
-            # Beside figures of conditions, one over all of them needs a name too.
-            self._leading[suite] = [
-                Leading(name, where, labels[key] or ("overall" if name in parted else ""))
-                for key, (name, where) in chosen.items()
-            ]
-        return self._leading[suite]
+    def _leading(self, suite: str) -> list[Leading]:
+        chosen = {(name, where_key(where)): (name, where) for name, where in self.headline(suite)}
+        for m in self.result.measures:
+            is_primary = m.spec.primary and m.neutral is not None and not m.is_subgroup
+            if m.suite == suite and is_primary and m.unit != "correlation":
+                chosen.setdefault((m.measure, where_key(m.where)), (m.measure, m.where))
+        alike: dict[tuple[str, frozenset[str]], list[Condition]] = defaultdict(list)
+        for name, where in chosen.values():
+            alike[name, frozenset(where)].append(where)
+        labels = {
+            (name, where_key(where)): label
+            for (name, _), conditions in alike.items()
+            for where, label in zip(conditions, self.distinguishing_labels(suite, name, conditions), strict=True)
+        }
+        parted = {name for (name, _), label in labels.items() if label}
+        # Beside figures of conditions, one over all of them needs a name too.
+        return [
+            Leading(name, where, labels[key] or ("overall" if name in parted else ""))
+            for key, (name, where) in chosen.items()
+        ]
 
     def chosen(self, suite: str, most: int) -> tuple[list[Leading], list[Leading]]:
         """The ``most`` leading figures that some model has a value of and whose intervals lie farthest from neutral, in
         their order; and those left out."""
         leading = self.leading(suite)
-        kept = {
-            (name, where_key(where))
-            for name, where in self._farthest(suite, [(one.measure, one.where) for one in leading], most)
-        }
-        shown = [one for one in leading if (one.measure, where_key(one.where)) in kept]
-        return shown, [one for one in leading if (one.measure, where_key(one.where)) not in kept]
+        found = self._farthest(suite, [(one.measure, one.where) for one in leading], most)
+        kept = {(name, where_key(where)) for name, where in found}
+        split: tuple[list[Leading], list[Leading]] = ([], [])
+        for one in leading:
+            split[(one.measure, where_key(one.where)) not in kept].append(one)
+        return split
 
     def _farthest(self, suite: str, among: Sequence[tuple[str, Condition]], most: int) -> list[tuple[str, Condition]]:
         """The figures whose intervals lie farthest from neutral, in their order; those without a value are the last."""
@@ -208,17 +212,6 @@ class Figures:
             for key in keys
         }
         return [", ".join(labels[key][level_key(where[key])] for key in keys) for where in conditions]
-
-    def charts_with_neutral(self, suite: str) -> list[tuple[Mapping[str, Any], str, list[Condition]]]:
-        """Charts of a measure with a neutral value: (chart, measure, conditions), without those of subgroups."""
-        charts: list[tuple[Mapping[str, Any], str, list[Condition]]] = []
-        for chart in self.suite(suite).charts:
-            for name in chart["measures"]:
-                conditions = self.chart_conditions(suite, name, chart)
-                measures = [m for where in conditions for m in self.by_model(suite, name, where)]
-                if measures and all(m.neutral is not None and not m.is_subgroup for m in measures):
-                    charts.append((chart, name, conditions))
-        return charts
 
 
 def _clear_by(measure: Measure) -> float:

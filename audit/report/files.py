@@ -1,12 +1,13 @@
-"""The files of a report, each written atomically."""
+"""The files of a report, each written atomically. A folder holds those of one run: a list in it says which."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
-from audit.report.folder import check_same_run, write_files
 from audit.results import AuditResult
 from backends.errors import ConfigError
 from backends.files import atomic_write
@@ -14,6 +15,9 @@ from backends.files import atomic_write
 if TYPE_CHECKING:
     from audit.analysis.comparing.agreement import Agreement
     from audit.analysis.history import History
+
+#: Kept beside the files: the run, and the SHA-256 of each file as it was written.
+LIST = ".report-files"
 
 Format = Literal["html", "certificate", "card", "json", "csv", "markdown", "latex", "svg", "pdf"]
 #: Charts as files are written on request alone: a page has tens of them.
@@ -37,8 +41,7 @@ def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = 
     Raises
     ------
     ConfigError
-        When there is no such format, or some formats alone would stand beside those of another run, or the run has no
-        figures: it asked a part of an audit, or many questions were left when it was interrupted.
+        When there is no such format, or the run has no figures: it asked a part of an audit, or was interrupted early.
     """
     from audit.store.runs import without_figures
 
@@ -52,16 +55,13 @@ def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = 
         if name not in known:
             raise ConfigError("formats", name, "unknown", f"Use a list of {', '.join(known)}")
     # Imported here, since only writing a report needs these libraries.
-    from audit.report.exports import (
-        comparisons_csv,
-        json_report,
-        markdown_report,
-        measures_csv,
-        model_cards,
-        table_csvs,
-        table_latex,
-    )
-    from audit.report.page import certificate, report_page
+    from audit.report.exports.csv import comparisons_csv, measures_csv, table_csvs
+    from audit.report.exports.json import json_report
+    from audit.report.exports.latex import table_latex
+    from audit.report.exports.markdown import markdown_report
+    from audit.report.exports.model_card import model_cards
+    from audit.report.page.report_page import report_page
+    from audit.report.page.sheets import certificate
 
     texts: dict[str, tuple[str, str | bytes]] = {}
     if "html" in chosen:
@@ -84,24 +84,50 @@ def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = 
     if "latex" in chosen:
         texts |= {f"latex {key}": (name, text) for key, name, text in table_latex(result)}
     if wanted := [name for name in ("svg", "pdf") if name in chosen]:
-        from audit.report.charts.chart_files import chart_files
+        from audit.report.charts.drawn import chart_files
 
         texts |= {f"{ending} {name}": (file, content) for ending, name, file, content in chart_files(result, wanted)}
-    if not set(DEFAULT_FORMATS) <= set(chosen):  # all formats replace whatever was there
-        check_same_run(out, result.run_id, [name for name, _ in texts.values()])
-    paths = write_files(out, result.run_id, dict(texts.values()))
+    paths = _write_files(out, result.run_id, dict(texts.values()))
     return {key: paths[name] for key, (name, _) in texts.items()}
+
+
+def _write_files(out: Path, run_id: str, texts: Mapping[str, str | bytes]) -> dict[str, Path]:
+    """Write files by name. Of another run's, those that are not written again go, unless somebody changed them."""
+    held, files = _held(out)
+    if held != run_id:
+        for name, digest in files.items():
+            path = out / name
+            if name not in texts and path.is_file() and _digest(path.read_bytes()) == digest:
+                path.unlink()
+        files = {}
+    paths = {name: atomic_write(out / name, text) for name, text in texts.items()}
+    files |= {name: _digest(text.encode() if isinstance(text, str) else text) for name, text in texts.items()}
+    atomic_write(out / LIST, json.dumps({"run_id": run_id, "files": files}, indent=1))
+    return paths
+
+
+def _held(out: Path) -> tuple[str | None, dict[str, str]]:
+    """The run whose report a folder holds, and its files."""
+    try:
+        found = json.loads((out / LIST).read_bytes())
+        return found["run_id"], dict(found["files"])
+    except (OSError, ValueError, KeyError, TypeError):  # written by an earlier version, or by hand
+        return None, {}
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def write_trend(history: History, path: Path, *, title: str) -> Path:
     """Write the trend page; creates its folder if missing. Links to a report.html beside it if there is one."""
-    from audit.report.page import trend_page
+    from audit.report.page.trend_page import trend_page
 
     return atomic_write(path, trend_page(history, title, report=path.with_name("report.html").exists()))
 
 
 def write_agreement(found: Agreement, path: Path, *, title: str) -> Path:
     """Write the page that compares the suites' rankings of the models; creates its folder if missing."""
-    from audit.report.page import agreement_page
+    from audit.report.page.sheets import agreement_page
 
     return atomic_write(path, agreement_page(found, title))

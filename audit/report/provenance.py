@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from audit.report import formatting
+from audit.report.formatting import figure
+from audit.report.templating import environment
 from audit.results import AuditResult, Measure, where_key
 from audit.store import Store
 from backends.errors import ConfigError
@@ -43,30 +44,8 @@ def provenance(store: Store, result: AuditResult, figure_id: str, limit: int) ->
 
 def provenance_text(behind: dict[str, Any]) -> str:
     """The result of `provenance` as text for a terminal."""
-    figure = behind["figure"]
-    where = "".join(f", {k}={v}" for k, v in figure["where"].items()) or ", overall"
-    lines = [
-        f"{figure['measure']} of {figure['model']} on {figure['suite']}{where}, in run {behind['run']}",
-        f"  value {formatting.figure(Measure.model_validate(figure))}",
-        f"  {figure['n_items']} items, {figure['missing']} missing, {figure['censored']} known only by bounds",
-        f"  {figure['signature']}",
-    ]
-    if not behind["items"]:
-        lines += [
-            "",
-            "No items are stored for this figure: it is computed from other figures, or its run stored no rows.",
-        ]
-    for item in behind["items"]:
-        lines += ["", f"{item['item']}" + (f"  MISSING: {item['missing']}" if item["missing"] else "")]
-        lines += [f"  {name} = {_identified(*v)}" for name, v in item["values"].items()]
-        prompt = None
-        for answer in item["answers"]:
-            if answer.get("prompt") is not None and answer["prompt"] != prompt:
-                prompt = answer["prompt"]
-                lines.append(f"  prompt: {prompt!r}")
-            lines.append(f"  key {answer['key']}" + (f", given {answer['stored']}" if "stored" in answer else ""))
-            lines += [f"    {line}" for line in _answer_lines(answer)]
-    return "\n".join(lines)
+    template = environment().get_template("provenance.txt.j2")
+    return template.render(value=figure(Measure.model_validate(behind["figure"])), **behind).strip("\n")
 
 
 def _figure(result: AuditResult, figure_id: str) -> Measure:
@@ -78,35 +57,3 @@ def _figure(result: AuditResult, figure_id: str) -> Measure:
             "FIGURE-ID", figure_id, f"{len(matching)} figures of run {result.run_id} match", "See `id` in report.json"
         )
     return matching[0]
-
-
-def _identified(low: float, value: float | None, high: float) -> str:
-    return f"{value:.6g}" if value is not None else f"between {low:.6g} and {high:.6g}"
-
-
-def _answer_lines(stored: dict[str, Any]) -> list[str]:
-    if not stored.get("answered"):
-        return [f"no answer; failures: {stored.get('failures') or 'none'}"]
-    answer = stored["answer"]
-    if answer is None:
-        return ["damaged; `audit cache verify` quarantines it"]
-    if "scores" in answer:
-        return [f"{score['continuation']!r}: {_score_text(score)}" for score in answer["scores"]]
-    if "text" in answer:
-        thought = f"; after the thought {answer['thought']!r}" if answer["thought"] else ""
-        return [f"text, ended by {answer['finish_reason']}: {answer['text']!r}{thought}"]
-    return [", ".join(f"{label} {p:.6g}" for label, p in answer["labels"].items())]
-
-
-def _score_text(score: dict[str, Any]) -> str:
-    """A log-probability with its exactness, and the tokens that it sums over."""
-    if score["logprob"] is not None:
-        value = f"{score['logprob']:.6g} nats"
-    else:
-        low = "at most" if score["low"] is None else f"{score['low']:.6g} to"
-        value = f"{low} {score['high']:.6g} nats"
-    tokens = ", ".join(
-        f"{text!r} {'' if exact else 'at most '}{logprob:.6g}" for text, logprob, exact in score["tokens"]
-    )
-    notes = ", ".join(note for note in (score["exactness"], f"boundary {score['boundary']}", score["route"]) if note)
-    return f"log P {value} ({notes})" + (f"; tokens {tokens}" if tokens else "")

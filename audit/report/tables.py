@@ -9,21 +9,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from audit.report.figures import Condition, Figures
-from audit.report.formatting import (
-    MISSING,
-    distinct_names,
-    figure,
-    file_name,
-    level_label,
-    measure_label,
-    number,
-    one_line,
-    where_label,
-)
-from audit.report.phrases import captions
-from audit.results import Measure, Rank, Reproduction, Where, where_key
+from audit.report.formatting import MISSING, figure, level_label, measure_label, number, where_label
+from audit.report.plain_text import distinct_names, file_name, one_line
+from audit.results import Agreement, Measure, Rank, Reproduction, Where, where_key
 from backends.base import Scalar
 from suites.base import KIND
+
+_NOT_PRINTED = "not printed in the paper"
+#: How to read a difference from a printed figure.
+_AGREEMENT: Mapping[Agreement, str] = {
+    "within rounding": "the same to the last printed digit",
+    "within the interval": "not the same, but the printed figure lies in the measured interval",
+    "differs": "the printed figure lies outside the measured interval",
+    "unknown": "nothing to compare: the measured figure is known only by bounds",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +162,12 @@ def _table(
         for model in printed.models:
             rows = [printed.row(model, *row) for row in layout["rows"]]
             if any(map(_has_value, rows)):
-                heading = captions.published_block(one_line(model), printed.plus_minus([model]))
+                heading = _published_heading(one_line(model), printed.plus_minus([model]))
                 blocks.append(Block(heading, rows, published=True))
     else:
-        blocks = [Block(captions.MEASURED_HERE, [measured(model, model, {}) for model in figures.models])]
+        blocks = [Block("Measured in this run", [measured(model, model, {}) for model in figures.models])]
         if rows := [row for model in printed.models if _has_value(row := printed.row(model, model, {}))]:
-            heading = captions.published_block(None, printed.plus_minus(printed.models))
+            heading = _published_heading(None, printed.plus_minus(printed.models))
             blocks.append(Block(heading, rows, published=True))
     blocks += _differences(figures, suite, layout)
     groups = [(one_line(label), len(list(cs))) for label, cs in itertools.groupby(columns, key=lambda c: c["group"])]
@@ -212,7 +211,7 @@ class _Printed:
     def sources(self) -> list[str]:
         """One sentence for each source of the table's cells."""
         sources = (p.get("source") for p in self._figures)
-        return list(dict.fromkeys(captions.published_source(source) for source in sources if source))
+        return list(dict.fromkeys(_source(source) for source in sources if source))
 
 
 def _differences(figures: Figures, suite: str, layout: Mapping[str, Any]) -> list[Block]:
@@ -223,8 +222,8 @@ def _differences(figures: Figures, suite: str, layout: Mapping[str, Any]) -> lis
             by_model[r.model, r.published_model][r.measure, where_key(r.where)] = r
     blocks = []
     for (model, published_model), found in by_model.items():
-        label = one_line(captions.difference_row(model, published_model))
-        heading = captions.MEASURED_MINUS_PUBLISHED
+        label = one_line(f"{model} − {published_model}")
+        heading = "Measured minus published, on the paper's own model"
         rows = []
         for name, where in layout["rows"] or [(label, {})]:
             keys = [(c["measure"], where_key({**where, **c["where"]})) for c in layout["columns"]]
@@ -236,10 +235,10 @@ def _differences(figures: Figures, suite: str, layout: Mapping[str, Any]) -> lis
 
 def _difference(layout: Mapping[str, Any], found: Reproduction | None) -> Cell:
     if found is None or found.difference is None:
-        return Cell(MISSING, reason=captions.NOT_PRINTED)
+        return Cell(MISSING, reason=_NOT_PRINTED)
     value = found.difference * layout["scale"]
     sign = "+" if value > 0 else ""
-    reason = captions.agreement_reason(found.agreement)
+    reason = _AGREEMENT[found.agreement]
     return Cell(
         f"{sign}{number(value, layout['decimals'] + 1)}", f"({found.agreement})", None, reason, {"value": value}
     )
@@ -257,7 +256,7 @@ def _stub(rows: Sequence[tuple[str, Condition]]) -> str:
 
 def _measured(layout: Mapping[str, Any], measure: Measure | None) -> Cell:
     if measure is None or (text := figure(measure, layout["scale"], layout["decimals"])) == MISSING:
-        return Cell(MISSING, measure=measure, reason=captions.missing_reason(measure))
+        return Cell(MISSING, measure=measure, reason=missing_reason(measure))
     value, bracket, interval = text.partition(" [")
     numbers = {name: getattr(measure, name) for name in ("value", "low", "high", "bound_low", "bound_high")}
     return Cell(value, f"{bracket.strip()}{interval}", measure, numbers=_scaled(numbers, layout))
@@ -265,7 +264,7 @@ def _measured(layout: Mapping[str, Any], measure: Measure | None) -> Cell:
 
 def _published(layout: Mapping[str, Any], printed: Mapping[str, Any] | None) -> Cell:
     if printed is None:
-        return Cell(MISSING, reason=captions.NOT_PRINTED)
+        return Cell(MISSING, reason=_NOT_PRINTED)
     numbers = _scaled({"value": printed["value"], "plus_minus": printed.get("plus_minus")}, layout)
     value, spread = (number(numbers.get(name), layout["decimals"]) for name in ("value", "plus_minus"))
     return Cell(value, f"± {spread}" if "plus_minus" in numbers else "", numbers=numbers)
@@ -273,3 +272,25 @@ def _published(layout: Mapping[str, Any], printed: Mapping[str, Any] | None) -> 
 
 def _scaled(numbers: Mapping[str, float | None], layout: Mapping[str, Any]) -> dict[str, float]:
     return {name: x * layout["scale"] for name, x in numbers.items() if x is not None}
+
+
+def missing_reason(measure: Measure | None) -> str:
+    """Why a figure has no value."""
+    if measure is None:
+        return "not measured"
+    if measure.n_items == 0 and measure.missing:
+        return f"no readable answer ({measure.missing} missing)"
+    return "no items" if measure.n_items == 0 else "not defined for these answers"
+
+
+def _published_heading(model: str | None, plus_minus: str | None) -> str:
+    """The heading of a published model's rows, or of all (None), with the meaning of its ± if it has one."""
+    heading = "Published" if model is None else f"{model} (published)"
+    own = plus_minus or "paper's own, not this report's interval"
+    return heading if plus_minus is None else f"{heading}; ± is the {own}"
+
+
+def _source(source: Mapping[str, Any]) -> str:
+    """Where printed figures come from, and how their design differs from the measured one."""
+    difference = f" {source['difference']}" if source["difference"] else ""
+    return f"Published figures: {source['paper']}, {source['table']}, made by {source['made_by']}.{difference}"

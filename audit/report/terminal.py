@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -11,32 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from audit.report.figures import Figures
-from audit.report.formatting import (
-    MISSING,
-    figure,
-    level,
-    measure_label,
-    one_line,
-    p_value,
-    plain_console,
-    where_label,
-    with_interval,
-)
-from audit.report.phrases import (
-    absence_line,
-    changed_notes,
-    comparison_rows,
-    gate_lines,
-    interval_behind,
-    limit_lines,
-    limits_overview,
-    scope,
-    summary,
-)
-from audit.report.phrases.checks.gate import check_words, gate_summary
-from audit.report.phrases.counted import count
-from audit.report.phrases.findings.reach import rests_on
-from audit.report.phrases.trend import NO_FIGURE, series_title
+from audit.report.formatting import MISSING, figure, measure_label, p_value, where_label, with_interval
+from audit.report.phrases.comparisons import comparison_rows, interval_behind, rests_on
+from audit.report.phrases.gate import check_words, gate_summary, limit_lines, limits_overview
+from audit.report.phrases.history import absence_line, changed_notes, gate_lines, series_title
+from audit.report.phrases.summary import scope, summary
+from audit.report.plain_text import one_line, plain_console
+from audit.report.templating import count
 from audit.results import OPEN_VERDICTS, VERDICT_WORDS, AuditResult, Comparison
 
 if TYPE_CHECKING:
@@ -78,48 +59,28 @@ def print_result(result: AuditResult, console: Console | None = None) -> None:
 
 def print_comparisons(comparisons: Iterable[Comparison], console: Console | None = None) -> None:
     """A table for each suite and pair, one line per figure, the primary first: the difference with the interval behind
-    the verdict, its level, p, verdict."""
+    the verdict, p, margin, verdict."""
     console = console or plain_console()
-    pairs: dict[tuple[str, str, str], list[Comparison]] = {}
+    pairs: dict[str, list[Comparison]] = {}
     for c in comparisons:
-        pairs.setdefault((c.suite, c.a, c.b), []).append(c)
-    for (suite, a, b), of_pair in pairs.items():
-        console.print(_pair_table(f"{one_line(suite)}: {one_line(b)} − {one_line(a)}", of_pair))
-
-
-def _pair_table(title: str, of_pair: Sequence[Comparison]) -> Table:
-    """Factors and a margin that all figures share stand in the title: 80 columns hold the rest."""
-    margins = {f"±{c.margin:g}" for c in of_pair}
-    of_all = {
-        factor: of
-        for factor, of in of_pair[0].where.items()
-        if all(factor in c.where and c.where[factor] == of for c in of_pair)
-    }
-    shared = [where_label(of_all)] * bool(of_all) + [
-        f"(within {one} counts as equivalent)" for one in margins if len(margins) == 1
-    ]
-    table = _table(" · ".join([title, *shared]), padding=(0, 1, 0, 0))
-    table.add_column("Figure")
-    for name in ("Difference", "p (corrected)", *["Margin"] * (len(margins) > 1)):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("Verdict", no_wrap=True)
-    for c in sorted(of_pair, key=lambda c: not c.primary):
-        low, high, confidence = interval_behind(c)
-        own = {factor: of for factor, of in c.where.items() if factor not in of_all}
-        table.add_row(
-            Text(measure_label(c.measure) + (f": {where_label(own)}" if own or not of_all else "")),
-            Text(with_interval(c.difference, low, high) + ("" if low is None else f"\nat {level(confidence)}")),
-            p_value(c.p_adjusted),
-            *[f"±{c.margin:g}"] * (len(margins) > 1),
-            Text(VERDICT_WORDS[c.verdict] + _remarks(c), style=_VERDICT_STYLES.get(c.verdict, "")),
-        )
-    return table
-
-
-def _remarks(c: Comparison) -> str:
-    """What a verdict rests on, in lines of their own."""
-    rests = "" if c.verdict == "not comparable" else rests_on(c.levels)
-    return ("\nidentical" if c.identical else "") + (f"\n{rests}" if rests else "")
+        pairs.setdefault(f"{one_line(c.suite)}: {one_line(c.b)} − {one_line(c.a)}", []).append(c)
+    for title, of_pair in pairs.items():
+        table = _table(title, padding=(0, 1, 0, 0))
+        table.add_column("Figure")
+        for name in ("Difference", "p (corrected)", "Margin"):
+            table.add_column(name, justify="right", no_wrap=True)
+        table.add_column("Verdict", no_wrap=True)
+        for c in sorted(of_pair, key=lambda c: not c.primary):
+            low, high, _ = interval_behind(c)
+            remarks = ["identical"] * c.identical + [rests_on(c.levels)] * (c.verdict != "not comparable")
+            table.add_row(
+                Text(f"{measure_label(c.measure)}: {where_label(c.where)}"),
+                Text(with_interval(c.difference, low, high)),
+                p_value(c.p_adjusted),
+                f"±{c.margin:g}",
+                Text("\n".join(filter(None, [VERDICT_WORDS[c.verdict], *remarks])), _VERDICT_STYLES.get(c.verdict, "")),
+            )
+        console.print(table)
 
 
 def print_gate(report: GateReport, console: Console | None = None) -> None:
@@ -159,7 +120,7 @@ def print_history(history: History) -> None:
     for gap in history.absences:
         console.print(Text(f"• {absence_line(gap)}"), style="yellow")
     if not history.series:
-        console.print(NO_FIGURE)
+        console.print("No figure in this store matches.")
 
 
 def _table(title: str, **layout: Any) -> Table:

@@ -84,6 +84,7 @@ class SuiteInfo(Reported):
 
 #: Below it a prompt's coverage is little: its shares only say how a small mass is distributed.
 LITTLE_COVERAGE = 0.1
+_MANY_WEAK = 0.1
 
 
 class PromptCoverage(Reported):
@@ -141,6 +142,18 @@ class DataQuality(Reported):
     straddled_in_part: int = 0
     altered: int = 0
     prompt_coverage: list[PromptCoverage] = []
+
+    @property
+    def weakness(self) -> float:
+        """The largest share of a condition's prompts with little coverage; of older results only means are known."""
+        if self.prompt_coverage:
+            return self.prompt_coverage[-1].share_below
+        return float(self.probability_mass is not None and self.probability_mass < LITTLE_COVERAGE)
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether in more than one prompt of ten, of some condition, the expressions have little probability mass."""
+        return self.weakness > _MANY_WEAK
 
 
 class SelfCheck(Reported):

@@ -53,7 +53,7 @@ class FigureName:
     @property
     def title(self) -> str:
         """``measure (factor level, …)``."""
-        where = ", ".join(f"{factor} {level}" for factor, level in self.where.items())
+        where = ", ".join(f"{factor} {'none' if level is None else level}" for factor, level in self.where.items())
         return f"{self.measure} ({where})" if where else self.measure
 
     def __str__(self) -> str:

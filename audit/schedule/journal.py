@@ -11,7 +11,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from audit.report.phrases import gate_outcome
+from audit.report.phrases.gate import gate_outcome
 from backends.files import private, private_folder
 
 

@@ -19,7 +19,7 @@ from audit.analysis.gate.stored import find_baseline, gate_run
 from audit.analysis.history import History, absences, history, stored_results, with_sequences
 from audit.collect.shutdown import INTERRUPTED
 from audit.report import write_report, write_trend
-from audit.report.exports import gate_json
+from audit.report.exports.gate import gate_json
 from audit.run import run_audit
 from audit.schedule.journal import Journal, now, outcome_line
 from audit.store import Store

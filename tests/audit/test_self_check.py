@@ -9,7 +9,8 @@ import pytest
 from audit import Audit
 from audit.prepare.forecast.estimate import dry_run_audit
 from audit.report.figures import Figures
-from audit.report.phrases import next_steps, summary
+from audit.report.phrases.next_steps import next_steps
+from audit.report.phrases.summary import summary
 from backends.base import ChecksMade
 from suites import OccuGender
 from tests.audit.mixed_model import MixedBackend

@@ -18,7 +18,6 @@ from suites.base import Suite
 from tests.audit.report.accessible import violations
 from tests.audit.report.conftest import browser
 from tests.audit.report.opened import CHROMIUM
-from tests.audit.report.walk import read, site_of
 
 __all__ = ["browser"]  # the fixture
 ROOT = Path(__file__).parents[2]
@@ -84,11 +83,15 @@ def test_the_site_is_built_strictly_and_open_to_all(tmp_path: Path, browser: Bro
     page.wait_for_selector(".md-search-result__item", timeout=20_000)
     assert all(url.startswith("file:") for url in asked)
     page.close()
-    with site_of(tmp_path) as urls:
-        for name in ("tutorial", "recipes", "backends/OpenAIBackend", "404"):  # code, and tables wider than telephones
-            (url,) = [url for url in urls if url.endswith(f"/{name}.html")]
-            assert read(browser, url) == []
-    for name in ("index", "statistics", "suites/OccuGender", "api", "command-line"):
+    for name in (
+        "index",
+        "statistics",
+        "tutorial",
+        "suites/OccuGender",
+        "backends/OpenAIBackend",
+        "api",
+        "command-line",
+    ):
         page = browser.new_page(reduced_motion="reduce")
         asked: list[str] = []
         page.on("request", lambda request, asked=asked: asked.append(request.url))

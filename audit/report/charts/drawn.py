@@ -1,33 +1,32 @@
-"""Draws a plot's panels without a browser: as SVG for the page, and as SVG and PDF files for papers."""
+"""Draws a plot's panels without a browser: as SVG for the page, and as SVG and PDF files for papers and slides."""
 
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from importlib import resources
 from typing import Any
 
 import vl_convert
 
-from audit.report.charts.plots import Plot, Row
+from audit.report.charts.differences import forest_plot
+from audit.report.charts.plots import FigureTable, Plot, Row
+from audit.report.charts.suite_charts import headline_plot, suite_plots
 from audit.report.charts.vega_specs import CONFIG, VERDICTS
-from audit.results import VERDICT_WORDS
+from audit.report.figures import Figures
+from audit.report.plain_text import one_line
+from audit.results import VERDICT_WORDS, AuditResult
 
 _WIDTH = 480  # pixels; the page scales it to the column
 _HEIGHT = 260
 _VARIABLE = re.compile(r"var\((--[\w-]+)\)")
 _STYLE = re.compile(r' style="[^"]*"')
 
-#: The page's light colours, for files that have no style sheet.
-PAPER_COLOURS = {
-    "--ink": "#1b1d21", "--ink-2": "#51565f", "--grid": "#ecebe7", "--axis": "#9a9ea6", "--accent": "#0b5fa5",
-    "--caution": "#8a4b00", "--neutral": "#6a6f78", "--published": "#5c6068", "--margin": "#e4e9e4",
-    "--noise": "#e9d9c4",
-    "--m0": "#0067a5", "--m1": "#c9501c", "--m2": "#00805e", "--m3": "#a4509b", "--m4": "#a87400",
-    "--m5": "#2d8fc4", "--m6": "#6b4c9a", "--m7": "#8a6650", "--m8": "#5c6670", "--m9": "#b3304f",
-    "--v-larger": "#c9501c", "--v-smaller": "#0067a5", "--v-equivalent": "#00805e", "--v-inconclusive": "#7b808a",
-}  # fmt: skip
+_COLOUR = re.compile(r"(--[\w-]+): light-dark\((#\w+)")
 
 
 def panel_svg(plot: Plot, panel: int, models: Sequence[str]) -> str:
@@ -35,14 +34,48 @@ def panel_svg(plot: Plot, panel: int, models: Sequence[str]) -> str:
     return _STYLE.sub("", vl_convert.vegalite_to_svg(json.dumps(_specification(plot, panel, models))))
 
 
-def panel_files(plot: Plot, panel: int, models: Sequence[str]) -> tuple[str, bytes]:
-    """One panel as SVG and as PDF, on white, with its title."""
+def chart_files(result: AuditResult, endings: Collection[str]) -> Iterator[tuple[str, str, str, str | bytes]]:
+    """(``svg`` or ``pdf``, the chart's name, its file, its content), a file for each panel of each chart."""
+    figures = Figures(result)
+    models = [one_line(name) for name in figures.models]
+    for name, plot in _plots(figures):
+        for number in range(len(plot.panels)):
+            part = f"{name}-{number + 1}" if len(plot.panels) > 1 else name
+            svg = _paper_svg(plot, number, models)
+            if "svg" in endings:
+                yield "svg", part, f"charts/{part}.svg", svg
+            if "pdf" in endings:
+                yield "pdf", part, f"charts/{part}.pdf", vl_convert.svg_to_pdf(svg)
+
+
+def _plots(figures: Figures) -> Iterator[tuple[str, Plot]]:
+    table = FigureTable()
+    if (headline := headline_plot(figures, table)) is not None:
+        yield "headline", headline
+    for info in figures.result.suites:
+        differences = forest_plot(figures, info.name)
+        drawn = suite_plots(figures, table, info.name, info.charts)
+        if differences is not None:  # the headline figures come first
+            drawn.append(replace(differences, panels=differences.panels[: len(figures.headline(info.name))]))
+        for plot in drawn:
+            yield re.sub(r"[^\w-]+", "_", f"{info.name}-{plot.title}")[:80], plot
+
+
+def _paper_svg(plot: Plot, panel: int, models: Sequence[str]) -> str:
+    """One panel on white, with its title."""
     spec = _specification(plot, panel, models)
     spec["title"] = plot.panels[panel].title or plot.title
     spec["background"] = "white"
-    concrete = json.loads(_VARIABLE.sub(lambda found: PAPER_COLOURS[found[1]], json.dumps(spec)))
-    svg = vl_convert.vegalite_to_svg(json.dumps(concrete))
-    return svg, vl_convert.svg_to_pdf(svg)
+    colours = _paper_colours()
+    concrete = json.loads(_VARIABLE.sub(lambda found: colours[found[1]], json.dumps(spec)))
+    return vl_convert.vegalite_to_svg(json.dumps(concrete))
+
+
+@functools.cache
+def _paper_colours() -> dict[str, str]:
+    """The style sheet's light colours, for files that have none."""
+    style = resources.files("audit.report").joinpath("templates", "report.css").read_text("utf-8")
+    return dict(_COLOUR.findall(style))
 
 
 def _specification(plot: Plot, panel: int, models: Sequence[str]) -> dict[str, Any]:
@@ -64,7 +97,6 @@ def _specification(plot: Plot, panel: int, models: Sequence[str]) -> dict[str, A
 
 def _labelled(row: Row, kind: str, models: Sequence[str]) -> Row:
     """The row with the label of its pair of models, as the page's script writes it."""
-    if kind not in ("forest", "drift"):
+    if kind != "forest":
         return row
-    a, b = models[row["a"]], models[row["b"]]
-    return {**row, "k": f"{b}\n− {a}" if kind == "drift" else f"{b} − {a}\n{VERDICT_WORDS[VERDICTS[row['w']]]}"}
+    return {**row, "k": f"{models[row['b']]} − {models[row['a']]}\n{VERDICT_WORDS[VERDICTS[row['w']]]}"}

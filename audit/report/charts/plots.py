@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from audit.report.figures import Figures
-from audit.report.formatting import bounded, shortened
-from audit.report.formatting.numbers import Estimated
+from audit.report.formatting import Estimated, bounded, shortened
 from audit.results import Measure
 
 Row = dict[str, Any]

@@ -9,20 +9,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
-from audit.report.charts import ternary
 from audit.report.charts import vega_specs as specs
 from audit.report.charts.plots import FigureTable, Panel, Plot, Row, figure_ends, figure_marks, figure_row
 from audit.report.figures import Figures
-from audit.report.formatting import (
-    distinct_labels,
-    factor_label,
-    level_label,
-    measure_label,
-    one_line,
-    shortened,
-    unit_label,
-)
-from audit.report.phrases import captions
+from audit.report.formatting import distinct_labels, factor_label, level_label, measure_label, unit_label
+from audit.report.plain_text import one_line
 from audit.results import Measure, level_key, where_key
 from backends.base import Scalar
 
@@ -49,7 +40,7 @@ def headline_plot(figures: Figures, table: FigureTable) -> Plot | None:
         return None
     panels = _on_shared_axes(panels)
     spec = specs.dots(len(figures.models), [0, 1], max(heights), "")
-    whole = Plot(captions.HEADLINE_TITLE, "", spec, panels, "dots", heights=heights, marks=figure_marks(drawn))
+    whole = Plot("The answer in one picture", "", spec, panels, "dots", heights=heights, marks=figure_marks(drawn))
     plot = _without_empty_panels(whole)
     return plot if plot.panels else None
 
@@ -79,8 +70,8 @@ def _without_empty_panels(plot: Plot) -> Plot:
 
 
 def _has_value(row: Row) -> bool:
-    """Whether the row has a measured figure to draw: a value, bounds, or a position in a triangle."""
-    return row.get("v") is not None or "bl" in row or ("fs" in row and "x" in row)
+    """Whether the row has a measured figure to draw: a value, or bounds."""
+    return row.get("v") is not None or "bl" in row
 
 
 @dataclass(frozen=True)
@@ -288,65 +279,9 @@ def _ranking(chart: _Chart) -> Plot | None:
     return chart.plot(spec, panels, heights=heights, marks=figure_marks(chart.found))
 
 
-def _ternary(chart: _Chart) -> Plot | None:
-    names = chart.measures
-    first = chart.of(names[0])
-    if not first or len(names) != 3:
-        return None
-
-    def rows(measures: list[Measure]) -> list[Row]:
-        trios = ([chart.figures.get(chart.suite, name, m.where, m.model) for name in names] for m in measures)
-        return _ternary_rows(chart, [[t for t in trio if t is not None] for trio in trios if None not in trio])
-
-    panels = chart.by_model(first, rows)
-    spec = specs.ternary(chart.models, [measure_label(name) for name in names], ternary.CORNERS)
-    arrows = any("x0" in row for panel in panels for row in panel.rows)
-    marks = ("value", "interval", *(("arrow",) if arrows else ()))
-    return chart.plot(spec, panels, aspect=specs.TERNARY_ASPECT, marks=marks)
-
-
-def _ternary_rows(chart: _Chart, trios: Sequence[Sequence[Measure]]) -> list[Row]:
-    """One row per level, with its arrow from the level None, and three whiskers for its intervals.
-
-    A whisker shows one measure's interval: the point moved towards or away from that measure's corner.
-    """
-    places = [ternary.place([m.value for m in trio]) for trio in trios]
-    start = next(
-        (at for trio, at in zip(trios, places, strict=True) if chart.by and trio[0].where[chart.by] is None), None
-    )
-    rows: list[Row] = []
-    named: list[ternary.Place] = []
-    for trio, at in zip(trios, places, strict=True):
-        row: Row = {
-            "k": chart.level(trio[0], bare=True),
-            "m": chart.figures.model_number[trio[0].model],
-            "fs": [chart.table.number(m) for m in trio],
-        }
-        rows.append(row)
-        if at is None:
-            continue  # it is in the table below the chart, but has no position in the triangle
-        row |= {"x": shortened(at[0]), "y": shortened(at[1])}
-        if all(ternary.names_apart(at, other) for other in named):
-            row["t"] = row["k"]  # names that would overlap are shown only on hover
-            named.append(at)
-        if start is not None and at != start:
-            row |= {
-                "x0": shortened(start[0]),
-                "y0": shortened(start[1]),
-                "a": round(ternary.direction(start, at), 1),
-            }
-        for measure, corner in zip(trio, ternary.CORNERS, strict=True):
-            if measure.value is not None and measure.low is not None and measure.high is not None:
-                ends = ternary.whisker(at, corner, measure.value, measure.low, measure.high)
-                (x, y), (x2, y2) = [[shortened(place) for place in end] for end in ends]
-                rows.append({"m": row["m"], "wx": x, "wy": y, "wx2": x2, "wy2": y2})
-    return rows
-
-
 _KINDS: Mapping[str, Callable[[_Chart], Plot | None]] = {
     "dots": _dots,
     "lines": _lines,
     "scatter": _scatter,
     "ranking": _ranking,
-    "ternary": _ternary,
 }

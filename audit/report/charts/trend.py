@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from audit.analysis.history import History, Point, Series
 from audit.report.charts.plots import Panel, Row, drawn_values, estimate_fields, value_ends
-from audit.report.formatting import figure, one_line, unit_label, where_label
-from audit.report.phrases.trend import ALARMS, series_title
+from audit.report.formatting import figure, unit_label, where_label
+from audit.report.phrases.history import ALARMS, series_title
+from audit.report.plain_text import one_line
 from audit.results import Where, where_key
 
 _DAY = 86_400_000.0  # ms
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A row of the table below a chart."""
-
-    model: int
-    where: str
-    point: Point
-    text: str
 
 
 @dataclass(slots=True)
 class Picture:
     """A measure of a suite under several conditions. Its panels share the value axis, from ``ends`` to ``ends``.
 
-    ``notes``: for each panel, which models no run has a value of. ``folded``: the reader unfolds it. Drawing takes a
-    moment a panel, and a store of four suites has more than 1,500.
+    ``notes``: for each panel, which models no run has a value of. ``lines`` of the table below: the model's number,
+    condition, point and its text. ``folded``: the reader unfolds it. Drawing takes a moment a panel, and a store of
+    four suites has more than 1,500.
     """
 
     title: str
@@ -39,7 +31,7 @@ class Picture:
     folded: bool
     panels: list[Panel] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    lines: list[Line] = field(default_factory=list)
+    lines: list[tuple[int, str, Point, str]] = field(default_factory=list)
 
 
 def trend_pictures(history: History) -> list[Picture]:
@@ -50,44 +42,29 @@ def trend_pictures(history: History) -> list[Picture]:
     leading = {series.id for series in history.series if series.primary}
     leading |= {s.id for s in history.sequences if any(point.verdict in ALARMS for point in s.points)}
     number = {name: i for i, name in enumerate(history.models)}
-    grouped: dict[tuple[str, str, str, bool], dict[Where, list[Series]]] = {}
+    grouped: dict[tuple[str, str, bool], dict[Where, list[Series]]] = {}
     for series in (*history.series, *history.sequences):
         folded = bool(leading) and series.id not in leading
-        conditions = grouped.setdefault((series_title(series), series.suite, series.measure, folded), {})
+        conditions = grouped.setdefault((series_title(series), series.measure, folded), {})
         conditions.setdefault(where_key(series.where), []).append(series)
     pictures = []
-    for (*_, folded), conditions in grouped.items():
+    for (title, _, folded), conditions in grouped.items():
         everything = [series for of_condition in conditions.values() for series in of_condition]
-        title = series_title(everything[0])
         picture = Picture(title, unit_label(everything[0].unit), _value_axis(everything), folded)
         for of_condition in conditions.values():
             where = where_label(of_condition[0].where)
             of_condition.sort(key=lambda series: number[series.model])
             picture.panels.append(Panel(where, _rows(history, of_condition, number)))
-            picture.notes.append(_without_value(of_condition))
-            picture.lines += [
-                Line(number[series.model], where, point, figure(point))
-                for series in of_condition
-                for point in series.points
-            ]
+            absent = [one_line(s.model) for s in of_condition if not drawn_values(*s.points)]
+            picture.notes.append(f"No value at any run: {', '.join(absent)}" if absent else "")
+            picture.lines += [(number[s.model], where, p, figure(p)) for s in of_condition for p in s.points]
         pictures.append(picture)
     return pictures
 
 
-def _without_value(of_condition: Sequence[Series]) -> str:
-    """Whose line is missing because the figure is undefined at every run; "" if none is."""
-    absent = [
-        one_line(series.model)
-        for series in of_condition
-        if all(point.value is None and point.bound_low is None for point in series.points)
-    ]
-    return f"No value at any run: {', '.join(absent)}" if absent else ""
-
-
 def time_ends(history: History) -> list[str]:
     """Limits of the common time axis (ISO): all runs and absences, with some padding."""
-    moments = [run.at for run in history.runs] + [gap.at for gap in history.absences]
-    times = [_ms(at) for at in moments] or [0.0]
+    times = [_ms(at) for at in (*(run.at for run in history.runs), *(gap.at for gap in history.absences))] or [0.0]
     room = (max(times) - min(times)) * 0.04 or _DAY / 2
     return [
         datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
@@ -95,40 +72,30 @@ def time_ends(history: History) -> list[str]:
     ]
 
 
-def _rows(history: History, of_condition: Sequence[Series], number: dict[str, int]) -> list[Row]:
+def _rows(history: History, of_condition: Sequence[Series], number: Mapping[str, int]) -> list[Row]:
     """What a panel draws: points in their segments, then changes by time, then absent runs."""
     rows: list[Row] = []
     changes: dict[str, list[str]] = {}
     for series in of_condition:
         for segment_number, segment in enumerate(history.segments(series)):
             for point in segment:
-                rows.append(
-                    {
-                        "t": _ms(point.at),
-                        "m": number[series.model],
-                        "g": segment_number,
-                        **estimate_fields(point, series.neutral),
-                        "s": figure(point),
-                        "i": point.n_items,
-                        "r": one_line(point.run_id),
-                        **({} if point.complete else {"p": True}),
-                    }
-                )
+                row = {"t": _ms(point.at), "m": number[series.model], "g": segment_number, "s": figure(point)}
+                row |= estimate_fields(point, series.neutral)
+                row |= {"i": point.n_items, "r": one_line(point.run_id), **({} if point.complete else {"p": True})}
+                rows.append(row)
                 marked = [*point.changes, *([ALARMS[point.verdict]] if point.verdict in ALARMS else [])]
                 if marked:
-                    changes.setdefault(point.at, []).extend(
-                        f"{one_line(series.model)}: {one_line(what)}" for what in marked
-                    )
+                    said = [f"{one_line(series.model)}: {one_line(what)}" for what in marked]
+                    changes.setdefault(point.at, []).extend(said)
     rows += [{"t": _ms(at), "c": changed} for at, changed in changes.items()]
     return rows + [{"t": _ms(gap.at), "a": one_line(gap.why)} for gap in history.absences]
 
 
 def _value_axis(everything: Sequence[Series]) -> list[float]:
     """Axis limits that include every interval and bound, and the neutral value; within 0 and 1 for probabilities."""
-    neutral = [series.neutral for series in everything if series.neutral is not None]
-    neutral += [sign * series.margin for series in everything if series.margin is not None for sign in (-1, 1)]
-    neutral += [end for series in everything for end in (series.at_least, series.at_most) if end is not None]
-    low, high = value_ends([*drawn_values(*(point for series in everything for point in series.points)), *neutral])
+    beside = [end for s in everything for end in (s.neutral, s.at_least, s.at_most) if end is not None]
+    beside += [sign * s.margin for s in everything if s.margin is not None for sign in (-1, 1)]
+    low, high = value_ends([*drawn_values(*(point for series in everything for point in series.points)), *beside])
     if all(series.unit in ("probability", "share") for series in everything):
         return [max(0.0, low), min(1.0, high)]
     return [low, high]

@@ -15,16 +15,13 @@ from typing import Any
 import altair as alt
 from altair.utils import schemapi
 
-from audit.report.phrases import captions
 from audit.results import Verdict
 
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")
 COLOURS = 10  # --m0 … --m9 in the style sheet
 VERDICTS: tuple[Verdict, ...] = ("larger", "smaller", "equivalent", "inconclusive", "not comparable")
+DIFFERENCE_AXIS = "difference"
 _VERDICT_COLOURS = ("larger", "smaller", "equivalent", "inconclusive", "inconclusive")
-
-_TERNARY_X, _TERNARY_Y = (-0.1, 1.1), (-0.1, 0.98)
-TERNARY_ASPECT = (_TERNARY_Y[1] - _TERNARY_Y[0]) / (_TERNARY_X[1] - _TERNARY_X[0])
 
 #: The style of all plots. Colours are the page's CSS variables, so changing the theme needs no redrawing.
 CONFIG: dict[str, Any] = {
@@ -143,7 +140,7 @@ def trend(models: int, times: Sequence[str]) -> dict[str, Any]:
                 scale=alt.Scale(type="utc", domain=list(times), nice=False),
                 # Vega's own hours are twelve, without am or pm.
                 axis=alt.Axis(
-                    title=captions.TIME_AXIS,
+                    title="time of the run (UTC)",
                     grid=False,
                     tickCount=5,
                     labelOverlap="greedy",
@@ -172,139 +169,33 @@ def trend(models: int, times: Sequence[str]) -> dict[str, Any]:
 
 
 @_unchecked()
-def ternary(models: int, corners: Sequence[str], places: Sequence[tuple[float, float]]) -> dict[str, Any]:
-    """The triangle of three shares, one point per level, and arrows from the untreated one."""
-    grid = [
-        {"x": a[0] + (b[0] - a[0]) * t, "y": a[1] + (b[1] - a[1]) * t, "x2": c[0] + (b[0] - c[0]) * t,
-         "y2": c[1] + (b[1] - c[1]) * t, "edge": t == 0}
-        for a, b, c in ((places[i], places[(i + 1) % 3], places[(i + 2) % 3]) for i in range(3))
-        for t in (0, 0.25, 0.5, 0.75)
-    ]  # fmt: skip
-    names = [
-        {"x": px, "y": py + (0.05 if i == 2 else -0.06), "t": name}
-        for i, (name, (px, py)) in enumerate(zip(corners, places, strict=True))
-    ]
-    at = {"x": _place("x"), "y": _place("y")}
-    placed = _where("x")
-    arrows = _where("x0", placed)
-    return _layered(
-        placed.mark_point(**_POINT).encode(
-            **at, color=_colour(models), size=alt.condition("isValid(datum.x0)", alt.value(36), alt.value(95))
-        ),
-        alt.Chart(alt.Data(values=grid))
-        .mark_rule(strokeWidth=1)
-        .encode(
-            **at,
-            x2="x2",
-            y2="y2",
-            color=alt.condition("datum.edge", alt.value("var(--axis)"), alt.value("var(--grid)")),
-        ),
-        alt.Chart(alt.Data(values=names)).mark_text(fontSize=12, fontWeight=600).encode(**at, text="t:N"),
-        _where("wx")
-        .mark_rule(strokeWidth=1, opacity=0.3)
-        .encode(x=_place("wx"), y=_place("wy"), x2="wx2", y2="wy2", color=_colour(models)),
-        arrows.mark_rule(strokeWidth=1.5, opacity=0.75).encode(
-            x=_place("x0"), y=_place("y0"), x2="x", y2="y", color=_colour(models)
-        ),
-        arrows.mark_point(**_POINT, shape="triangle-up", size=80).encode(
-            **at, color=_colour(models), angle=alt.Angle("a:Q", scale=None)
-        ),
-        _where("t", placed)
-        .transform_calculate(short="slice(datum.t, 0, 14)")
-        .mark_text(align="left", dx=8, dy=-6, fontSize=11, fill="var(--ink)")
-        .encode(**at, text="short:N"),
-        height=300,
-    )
-
-
-@_unchecked()
 def forest() -> dict[str, Any]:
-    """Differences with intervals, coloured by verdict, over the equivalence margin and the engines' noise."""
+    """Differences with intervals, coloured by verdict, over the equivalence margin and the engines' noise; a tick ``t``
+    for each item behind a difference, where they are known."""
     row = {"y": _pair_axis()}
     verdict = {**row, "color": _verdict_colour()}
     return _layered(
-        _difference(alt.Chart(), verdict),
-        _where("e")
-        .transform_calculate(e0="-datum.e")
-        .mark_bar(height=30, color="var(--noise)", fillOpacity=0.35)
-        .encode(x=alt.X("e0:Q"), x2="e", **row),
-        _margin(30, row),
-        _zero(),
-        *_uncertainty(verdict, 2),
-        height=100,
-    )
-
-
-@_unchecked()
-def ladder() -> dict[str, Any]:
-    """Changes with intervals, coloured by verdict, over the margin; one tick ``t`` per item behind them."""
-    row = {"y": _pair_axis()}
-    verdict = {**row, "color": _verdict_colour()}
-    return _layered(
-        _difference(_where("w"), verdict),
-        _margin(34, row),
-        _zero(),
+        _where("w")
+        .mark_point(filled=True, opacity=1, **_TOOLTIP, size=85, shape="diamond")
+        .encode(
+            x=alt.X(
+                "v:Q",
+                axis=alt.Axis(title=DIFFERENCE_AXIS, tickCount=6),
+                scale=alt.Scale(domain=[-1, 1], nice=False),
+            ),
+            **verdict,
+        ),
+        _around_zero("e", row, color="var(--noise)", fillOpacity=0.35),
+        _around_zero("g", row, color="var(--margin)", fillOpacity=0.5),
+        alt.Chart(alt.Data(values=[{"z": 0}])).mark_rule(color="var(--axis)", strokeWidth=1.2).encode(x=alt.X("z:Q")),
         _where("t")
         .mark_tick(thickness=1.4, height=18, opacity=0.3, color="var(--accent)", **_TOOLTIP)
         .encode(x=alt.X("t:Q"), **row),
-        *_uncertainty(verdict, 2.5),
+        _where("bl")
+        .mark_bar(height=10, fillOpacity=0.12, strokeWidth=1.2, strokeDash=[3, 2])
+        .encode(x=alt.X("bl:Q"), x2="bh", **verdict),
+        _interval(alt.Chart(), "x", verdict, strokeWidth=2, **_TOOLTIP),
         height=100,
-    )
-
-
-@_unchecked()
-def components(parts: Sequence[str]) -> dict[str, Any]:
-    """Stacked bars: the share ``q`` (%) of each ``part``, one bar per label."""
-    colours = [f"var(--m{i % COLOURS})" for i in range(len(parts))]
-    return _layered(
-        alt.Chart()
-        .mark_bar(height=20, **_TOOLTIP)
-        .encode(
-            x=alt.X(
-                "q:Q",
-                stack="zero",
-                scale=alt.Scale(domain=[0, 100], nice=False),
-                axis=alt.Axis(title=captions.COMPONENTS_AXIS, tickCount=5),
-            ),
-            y=alt.Y("k:N", sort=None, axis=alt.Axis(title=None)),
-            color=alt.Color(
-                "part:N",
-                sort=None,
-                scale=alt.Scale(domain=list(parts), range=colours),
-                legend=alt.Legend(title=None, orient="top", labelColor="var(--ink-2)"),
-            ),
-            order=alt.Order("o:Q"),
-        ),
-        height=100,
-    )
-
-
-@_unchecked()
-def drift() -> dict[str, Any]:
-    """One tick per prompt: its difference between two engines; one row per pair of engines."""
-    return _layered(
-        alt.Chart()
-        .mark_tick(thickness=1.6, height=20, opacity=0.45, color="var(--accent)", **_TOOLTIP)
-        .encode(x=_difference_axis(5), y=_pair_axis()),
-        _zero(),
-        height=100,
-    )
-
-
-@_unchecked()
-def noise(across: float, up: float) -> dict[str, Any]:
-    """Size of differences between models over the noise of engines, both from 0; the line is where they are equal."""
-    return _layered(
-        alt.Chart()
-        .transform_calculate(d="abs(datum.v)")
-        .mark_point(filled=True, shape="diamond", size=60, opacity=0.75, **_TOOLTIP)
-        .encode(
-            x=_quantitative(alt.X, "e", [0, across], captions.ENGINE_NOISE_AXIS),
-            y=_quantitative(alt.Y, "d", [0, up], captions.MODEL_DIFFERENCE_AXIS),
-            color=_verdict_colour(),
-        ),
-        _diagonal(min(across, up)),
-        height=260,
     )
 
 
@@ -368,29 +259,10 @@ def _neutrals(condition: str) -> alt.Chart:
     return _where("n").transform_joinaggregate(joinaggregate=ends).transform_filter(condition)
 
 
-def _difference(base: alt.Chart, verdict: dict[str, Any]) -> alt.Chart:
-    """A mark at the difference, in the colour of its verdict."""
-    mark = base.mark_point(filled=True, opacity=1, **_TOOLTIP, size=85, shape="diamond")
-    return mark.encode(x=_difference_axis(6), **verdict)
-
-
-def _margin(height: int, row: dict[str, Any]) -> alt.Chart:
-    """The band within which differences do not matter."""
-    bar = alt.Chart().transform_filter("datum.g > 0").transform_calculate(g0="-datum.g")
-    return bar.mark_bar(height=height, color="var(--margin)", fillOpacity=0.5).encode(x=alt.X("g0:Q"), x2="g", **row)
-
-
-def _uncertainty(verdict: dict[str, Any], width: float) -> tuple[alt.Chart, alt.Chart]:
-    """A difference's bounds, and its interval."""
-    bounds = _where("bl").mark_bar(height=10, fillOpacity=0.12, strokeWidth=1.2, strokeDash=[3, 2])
-    interval = _interval(alt.Chart(), "x", verdict, strokeWidth=width, **_TOOLTIP)
-    return bounds.encode(x=alt.X("bl:Q"), x2="bh", **verdict), interval
-
-
-def _zero() -> alt.Chart:
-    """The line of no difference."""
-    data = alt.Data(values=[{"z": 0}])
-    return alt.Chart(data).mark_rule(color="var(--axis)", strokeWidth=1.2).encode(x=alt.X("z:Q"))
+def _around_zero(field: str, row: dict[str, Any], **colour: Any) -> alt.Chart:
+    """The band from minus to plus ``field``: the margin within which differences do not matter, or engine noise."""
+    bar = alt.Chart().transform_filter(f"datum.{field} > 0").transform_calculate(minus=f"-datum.{field}")
+    return bar.mark_bar(height=30, **colour).encode(x=alt.X("minus:Q"), x2=field, **row)
 
 
 def _diagonal(end: float) -> alt.Chart:
@@ -404,18 +276,6 @@ def _pair_axis() -> Any:
     """One row per pair of models, named on two lines."""
     axis = alt.Axis(title=None, labelExpr="split(datum.label, '\\n')", labelLineHeight=14)
     return alt.Y("k:N", sort=None, axis=axis)
-
-
-def _difference_axis(ticks: int) -> Any:
-    """The axis of a difference; its ends are each panel's own."""
-    axis = alt.Axis(title=captions.DIFFERENCE_AXIS, tickCount=ticks)
-    return alt.X("v:Q", axis=axis, scale=alt.Scale(domain=[-1, 1], nice=False))
-
-
-def _place(name: str) -> Any:
-    """A coordinate in the triangle's plane. Every layer must say that it has no axis."""
-    channel, ends = (alt.Y, _TERNARY_Y) if "y" in name else (alt.X, _TERNARY_X)
-    return channel(f"{name}:Q", scale=alt.Scale(domain=list(ends), nice=False), axis=None)
 
 
 def _quantitative(channel: Any, name: str, domain: Sequence[float], title: str) -> Any:

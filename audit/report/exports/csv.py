@@ -11,19 +11,12 @@ from typing import Any
 import numpy as np
 
 from audit.report.figures import Figures
-from audit.report.formatting import csv_cell
-from audit.report.phrases.findings.comparisons import describe
+from audit.report.phrases.comparisons import describe
+from audit.report.plain_text import csv_cell
 from audit.report.tables import named_tables
 from audit.results import REPORT_KEYS, AuditResult, Comparison, Measure
 from backends.base import Scalar
 
-#: Columns of comparisons.csv: files of earlier versions have them in this order; new ones join at the end.
-_COMPARISON = """
-    suite measure a b difference low high bound_low bound_high p p_adjusted effect_size margin minimum_detectable_effect
-    n_items n_clusters verdict test family words engine_noise is_subgroup n_unpaired undefined_for confidence primary
-    population levels n_missing complete_case_low complete_case_high decided_low decided_high decided_confidence
-    alike_within open_because identical
-"""
 _NUMBERS = ("value", "low", "high", "plus_minus", "bound_low", "bound_high")
 
 
@@ -37,7 +30,7 @@ def measures_csv(result: AuditResult) -> str:
 
 def comparisons_csv(result: AuditResult) -> str:
     """One line per pair of models and figure; ``difference`` is b minus a."""
-    return _csv_of(result.comparisons, _COMPARISON.split())
+    return _csv_of(result.comparisons, [*(name for name in Comparison.model_fields if name != "where"), "words"])
 
 
 def table_csvs(result: AuditResult) -> Iterator[tuple[str, str, str]]:
@@ -74,19 +67,14 @@ def _csv_of(things: Sequence[Measure] | Sequence[Comparison], fields: Sequence[s
     factors = list(dict.fromkeys(key for thing in things for key in thing.where))
     header = [*(REPORT_KEYS.get(name, name) for name in fields), *(f"where.{key}" for key in factors)]
     lines = (
-        [_as_json(_field(thing, name)) for name in fields] + [_level(thing.where, key) for key in factors]
-        for thing in things
+        [_cell(thing, name) for name in fields] + [_level(thing.where, key) for key in factors] for thing in things
     )
     return _text([header, *lines])
 
 
-def _field(thing: Measure | Comparison, name: str) -> Any:
-    """A field of a result; ``words`` are made here."""
-    return describe(thing) if name == "words" and isinstance(thing, Comparison) else getattr(thing, name)
-
-
-def _as_json(value: Any) -> Any:
-    """A list or mapping as JSON, which other languages can read."""
+def _cell(thing: Measure | Comparison, name: str) -> Any:
+    """A field of a result, ``words`` made here; a list or mapping as JSON, which other languages can read."""
+    value = describe(thing) if name == "words" and isinstance(thing, Comparison) else getattr(thing, name)
     return json.dumps(value, ensure_ascii=False, default=list) if isinstance(value, list | tuple | dict) else value
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree
 
 from audit.analysis.gate.results import Check, GateReport
-from audit.report.formatting import markdown_text, number
-from audit.report.phrases.checks.gate import (
+from audit.report.phrases.gate import (
     check_title,
     check_words,
     gate_summary,
@@ -19,6 +18,7 @@ from audit.report.phrases.checks.gate import (
     limit_phrase,
     over_nights_phrase,
 )
+from audit.report.templating import environment
 from audit.results import OPEN_VERDICTS
 
 _NOT_IN_XML = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -66,43 +66,20 @@ def gate_markdown(report: GateReport) -> str:
     """A summary for a CI system's page: what failed first, then all verdicts, then why some are open."""
     failed = {id(check) for check in report.failures}
     heading, counted = gate_summary(report, code="`")
-    lines = [f"# {heading}", "", counted]
-    if report.failures:
-        failures = ((check.decisive_verdict, markdown_text(check_words(check))) for check in report.failures)
-        lines += ["", *(f"- **{verdict}**: {words}" for verdict, words in failures)]
-    if report.figures:
-        rows = [
-            (f, _shown(f.baseline), _shown(f.current), interval_phrase(f.low, f.high), over_nights_phrase(f))
-            for f in report.figures
-        ]
-        lines += _table(("baseline", "current", "change", "nights"), rows)
-        lines += [
-            "",
-            "Baseline, current and change are of the questions that both asked: their reports may show other values.",
-        ]
-    if report.limits:
-        limits = [
-            (c, limit_phrase(c.at_least, c.at_most), interval_phrase(c.low, c.high), over_nights_phrase(c))
-            for c in report.limits
-        ]
-        lines += _table(("limit", "interval", "nights"), limits)
-    if still_open := [c for c in report.checks if c.decisive_verdict in OPEN_VERDICTS and id(c) not in failed]:
-        lines += ["", "## Open, and why", ""]
-        lines += [f"- {check.decisive_verdict}: {markdown_text(check_words(check))}" for check in still_open]
-    return "\n".join(lines) + "\n"
-
-
-def _table(columns: Sequence[str], rows: Iterable[tuple[Check, *tuple[str, ...]]]) -> list[str]:
-    header = ["model", "suite", "figure", *columns, "verdict"]
-    lines = [header, ["---"] * len(header)]
-    for check, *cells in rows:
-        line = [check.model, check.suite, check_title(check), *cells, check.verdict]
-        lines.append([markdown_text(cell) for cell in line])
-    return ["", *("| " + " | ".join(line) + " |" for line in lines)]
-
-
-def _shown(value: float | None) -> str:
-    return "" if value is None else number(value)
+    text = environment().get_template("gate.md.j2").render(
+        heading=heading,
+        counted=counted,
+        figures=report.figures,
+        limits=report.limits,
+        failures=report.failures,
+        still_open=[c for c in report.checks if c.decisive_verdict in OPEN_VERDICTS and id(c) not in failed],
+        words=check_words,
+        title=check_title,
+        nights=over_nights_phrase,
+        interval=interval_phrase,
+        allowed=limit_phrase,
+    )  # fmt: skip
+    return f"{text.strip()}\n"
 
 
 def _printable(text: str) -> str:

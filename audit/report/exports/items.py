@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from audit.report.formatting import csv_cell, encodable
-from audit.report.formatting.questions import prompt_text
+from audit.report.plain_text import csv_cell, encodable, prompt_text
 from audit.results import AuditResult
 from audit.store import Answered, Store, StoredRow, StoredTable
 from backends.base import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from audit.report.formatting import encodable
-from audit.report.phrases.checks.problems import problems_of
-from audit.report.phrases.findings.comparisons import describe
+from audit.report.phrases.comparisons import describe
+from audit.report.phrases.problems import problems_of
+from audit.report.plain_text import encodable
 from audit.results import AuditResult
 
 

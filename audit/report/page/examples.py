@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from audit.report.formatting import json_for_script, one_line, visible
+from audit.report.plain_text import chat_turns, json_for_script, one_line, prompt_text, visible
 from audit.results import AuditResult, Example
 
 BYTES = 840_000  # of all examples in a page together, which has to stay small enough to mail
@@ -30,7 +30,7 @@ def shown_examples(result: AuditResult, numbers: Mapping[str, int]) -> tuple[lis
             ready = {
                 "f": [numbers[figure] for figure in example.figures if figure in numbers],
                 "item": one_line(example.item_id),
-                "factors": {one_line(k): _factor(v) for k, v in example.factors.items()},
+                "factors": {one_line(k): one_line(v) if isinstance(v, str) else v for k, v in example.factors.items()},
                 "turns": _turns(example.prompt),
                 **_answer(example.answer),
             }
@@ -43,11 +43,6 @@ def shown_examples(result: AuditResult, numbers: Mapping[str, int]) -> tuple[lis
     return shown, len(result.examples) - len(shown)
 
 
-def _factor(value: Any) -> Any:
-    """A level that is safe to show."""
-    return one_line(value) if isinstance(value, str) else value
-
-
 def _clipped(text: str) -> str:
     shown = visible(text)
     return shown if len(shown) <= _TEXT else f"{shown[:_TEXT]} … ({len(shown) - _TEXT:,} characters more)"
@@ -55,32 +50,24 @@ def _clipped(text: str) -> str:
 
 def _turns(prompt: Any) -> list[list[str]]:
     """The prompt as (role, text); role "" for plain text."""
-    if isinstance(prompt, str):
-        return [["", _clipped(prompt)]]
-    if isinstance(prompt, list) and all(
-        isinstance(turn, list | tuple) and len(turn) == 2 and all(isinstance(x, str) for x in turn) for turn in prompt
-    ):
-        return [[one_line(role), _clipped(text)] for role, text in prompt]
-    return [["", _clipped(json.dumps(prompt, ensure_ascii=False, indent=1, default=str))]]
+    return [[one_line(role), _clipped(text)] for role, text in chat_turns(prompt) or [("", prompt_text(prompt))]]
 
 
 def _answer(answer: Any) -> dict[str, Any]:
-    """The answer as scores, labels, a text, or nothing, by its form."""
-    if answer is None:
-        return {"none": "never answered"}
-    if isinstance(answer, Mapping):
-        if "error" in answer:
-            return {"none": _clipped(json.dumps(answer["error"], ensure_ascii=False, default=str))}
-        if "scores" in answer:
-            return {"scores": [_score(score) for score in answer["scores"]]}
-        if "labels" in answer:
-            return {"labels": [[one_line(str(k)), v] for k, v in answer["labels"].items()]}
-        if isinstance(answer.get("text"), str):
+    """The answer as scores, labels, a text, or why there is none, by its form."""
+    match answer:
+        case None:
+            return {"none": "never answered"}
+        case {"error": error}:
+            return {"none": _clipped(json.dumps(error, ensure_ascii=False, default=str))}
+        case {"scores": scores}:
+            return {"scores": [_score(score) for score in scores]}
+        case {"labels": labels}:
+            return {"labels": [[one_line(str(k)), v] for k, v in labels.items()]}
+        case {"text": str(text)}:
             thought = {"thought": _clipped(str(answer["thought"]))} if answer.get("thought") else {}
-            return {"text": _clipped(answer["text"]), "end": one_line(str(answer.get("finish_reason", ""))), **thought}
-    return {
-        "text": _clipped(answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, default=str))
-    }
+            return {"text": _clipped(text), "end": one_line(str(answer.get("finish_reason", ""))), **thought}
+    return {"text": _clipped(prompt_text(answer))}
 
 
 def _score(score: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from audit.report.charts import FigureTable, Plot
-from audit.report.formatting import MISSING, bounded, figure, measure_label, one_line, shortened, where_label
-from audit.report.phrases.captions import missing_reason
-from audit.report.phrases.findings.sides import Side, side_of
-from audit.results import AuditResult, Measure, where_key
-
-_LISTED = ("forest", "drift", "noise")  # plots of differences, of which there are most
+from audit.report.charts.plots import FigureTable, Plot
+from audit.report.formatting import MISSING, bounded, figure, measure_label, shortened, where_label
+from audit.report.phrases.verdict import Side, side_of
+from audit.report.plain_text import one_line
+from audit.report.tables import missing_reason
+from audit.results import AuditResult, Measure, Where, where_key
 
 
 def plot_data(plot: Plot) -> dict[str, Any]:
     """A plot. Rows of differences are lists in the order of ``columns``."""
     columns = list(dict.fromkeys(key for panel in plot.panels for row in panel.rows for key in row))
-    listed = plot.kind in _LISTED
+    listed = plot.kind == "forest"  # there are most of these
     return {
         "kind": plot.kind,
         "spec": plot.spec,
@@ -41,12 +40,14 @@ def figure_data(result: AuditResult, table: FigureTable) -> dict[str, Any]:
     """The figures by column names; texts, conditions and parts of signatures by their numbers."""
     suites = {info.name: i for i, info in enumerate(result.suites)}
     models = {info.name: i for i, info in enumerate(result.models)}
-    texts, signatures, conditions = _Numbered(), _Numbered(), _Numbered()
+    texts: dict[str, int] = {}
+    signatures: dict[str, int] = {}
+    conditions: dict[Where, int] = {}
     labels: dict[int, str] = {}
     sides: dict[Side, int] = {"above": 1, "below": -1}
 
     def condition(m: Measure) -> int:
-        number = conditions(where_key(m.where))
+        number = _numbered(conditions, where_key(m.where))
         labels.setdefault(number, where_label(m.where))
         return number
 
@@ -54,7 +55,7 @@ def figure_data(result: AuditResult, table: FigureTable) -> dict[str, Any]:
         "id": lambda m: m.id,
         "suite": lambda m: suites[m.suite],
         "model": lambda m: models[m.model],
-        "measure": lambda m: texts(measure_label(m.measure)),
+        "measure": lambda m: _numbered(texts, measure_label(m.measure)),
         "where": condition,
         "text": figure,
         "value": lambda m: shortened(m.value, m.low, m.high),
@@ -64,44 +65,31 @@ def figure_data(result: AuditResult, table: FigureTable) -> dict[str, Any]:
         "boundHigh": lambda m: shortened(m.bound_high, m.low, m.high) if bounded(m) else None,
         "completeLow": lambda m: shortened(m.complete_case_low, m.low, m.high),
         "completeHigh": lambda m: shortened(m.complete_case_high, m.low, m.high),
-        "naiveLow": lambda m: shortened(m.naive_low, m.low, m.high),
-        "naiveHigh": lambda m: shortened(m.naive_high, m.low, m.high),
         "items": lambda m: m.n_items,
         "clusters": lambda m: m.n_clusters,
         "missing": lambda m: m.missing,
         "censored": lambda m: m.censored,
         "coverage": lambda m: shortened(m.probability_mass),
-        "signature": lambda m: signatures(one_line(m.signature)),
+        "signature": lambda m: _numbered(signatures, one_line(m.signature)),
         "neutral": lambda m: m.neutral,
         "side": lambda m: 0 if m.neutral is None else sides.get(side_of(m, m.neutral, 1 - result.confidence), 0),
-        "unit": lambda m: texts(one_line(m.unit)),
-        "estimator": lambda m: texts(one_line(m.estimator)),
         "isSubgroup": lambda m: int(m.is_subgroup),
-        "reason": lambda m: texts("" if figure(m) != MISSING else missing_reason(m)),
+        "reason": lambda m: _numbered(texts, "" if figure(m) != MISSING else missing_reason(m)),
         "p": lambda m: shortened(m.p),
         "pHolm": lambda m: shortened(m.p_adjusted),
     }
     rows = [[value(m) for value in columns.values()] for m in table.measures]
     # Signatures are long and similar, so their parts are stored, each part once.
-    parts = [[texts(part) for part in signature.split("|")] for signature in signatures.things]
+    parts = [[_numbered(texts, part) for part in signature.split("|")] for signature in signatures]
     return {
         "columns": list(columns),
         "rows": rows,
-        "texts": texts.things,
+        "texts": list(texts),
         "signatures": parts,
         "conditions": list(labels.values()),
     }
 
 
-class _Numbered:
-    """Numbers values by first occurrence."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[Any, int] = {}
-
-    def __call__(self, thing: Any) -> int:
-        return self._numbers.setdefault(thing, len(self._numbers))
-
-    @property
-    def things(self) -> list[Any]:
-        return list(self._numbers)
+def _numbered(numbers: dict[Any, int], thing: Any) -> int:
+    """The number of a value, by first occurrence."""
+    return numbers.setdefault(thing, len(numbers))

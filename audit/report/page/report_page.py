@@ -7,40 +7,22 @@ from typing import Any
 
 from markupsafe import Markup
 
-from audit.report.charts import (
-    FigureTable,
-    Plot,
-    components_plot,
-    drift_plot,
-    forest_plot,
-    headline_plot,
-    ladder_plot,
-    noise_plot,
-    suite_plots,
-)
+from audit.report.charts.differences import forest_plot, ladder_plot
 from audit.report.charts.drawn import panel_svg
+from audit.report.charts.plots import FigureTable, Plot
+from audit.report.charts.suite_charts import headline_plot, suite_plots
 from audit.report.charts.vega_specs import CONFIG, VERDICTS
 from audit.report.figures import Figures
-from audit.report.formatting import level, one_line
+from audit.report.formatting import level
 from audit.report.page.examples import shown_examples
 from audit.report.page.payload import figure_data, plot_data
 from audit.report.page.rendering import render_page
-from audit.report.phrases import (
-    HEADINGS,
-    PAIR_SENTENCES,
-    asked,
-    captions,
-    comparison_rows,
-    first_rows,
-    limit_lines,
-    limits_overview,
-    next_steps,
-    scope,
-    suite_summary,
-    summary,
-    verdict,
-)
-from audit.report.phrases.findings.reach import missing_kinds
+from audit.report.phrases.comparisons import comparison_rows
+from audit.report.phrases.first_page import missing_kinds
+from audit.report.phrases.next_steps import next_steps, store_option
+from audit.report.phrases.overview import overview
+from audit.report.phrases.summary import HEADINGS, suite_summary
+from audit.report.plain_text import one_line
 from audit.report.tables import PaperTable, paper_tables, rank_rows
 from audit.results import VERDICT_WORDS, AuditResult, SuiteInfo
 
@@ -54,10 +36,11 @@ def report_page(result: AuditResult, *, trend: bool = False, runs: str | None = 
     examples, left_out = shown_examples(result, {m.id: number for number, m in enumerate(table.measures)})
     data = {
         "run": result.run_id,
+        "store": store_option(result.source),
         "models": [one_line(name) for name in figures.models],
         "suites": [one_line(info.title) for info in result.suites],
         "confidence": level(result.confidence),
-        "verdicts": [{"name": VERDICT_WORDS[verdict], "sentence": PAIR_SENTENCES[verdict]} for verdict in VERDICTS],
+        "verdicts": [VERDICT_WORDS[verdict] for verdict in VERDICTS],
         "config": CONFIG,
         "plots": [plot_data(plot) for plot in plots.plots],
         "figures": figure_data(result, table),
@@ -67,25 +50,17 @@ def report_page(result: AuditResult, *, trend: bool = False, runs: str | None = 
         "report.html.j2",
         ("page.js", "report.js"),
         data,
-        result=result,
+        **overview(figures),
         runs=runs,
         figures=figures,
-        scope=scope(figures),
         headings=HEADINGS,
-        verdict=verdict(figures),
-        summary=summary(figures),
-        asked=[found for info in result.suites if (found := asked(figures, info.name)) is not None],
-        plain=first_rows(figures),
-        limits_overview=limits_overview(result),
-        limits=limit_lines(result),
         comparisons=comparison_rows(figures),
-        next_steps=list(next_steps(figures)),
+        next_steps=next_steps(figures),
         headline=headline,
         static=_static(
             figures, [headline, *(entry for suite in suites for entry in (*suite["plots"][:1], suite["ladder"]))]
         ),
         suites=suites,
-        quality_title=captions.DATA_QUALITY_TITLE,
         missing_kinds=missing_kinds(_leading_levels(result)),
         left_out=left_out,
         shown=len(examples),
@@ -131,10 +106,8 @@ def _suite(figures: Figures, table: FigureTable, plots: _NumberedPlots, info: Su
         "undrawn": [title for chart in info.charts if (title := one_line(chart["title"])) not in titles],
         "summary": suite_summary(figures, info.name),
         "plots": [plots.add(plot) for plot in drawn],
-        "components": plots.add(components_plot(figures, info.name)),
         "ladder": plots.add(ladder_plot(figures, info.name)),
         "forest": plots.add(forest_plot(figures, info.name)),
-        "drift_plots": [plots.add(plot(figures, info.name)) for plot in (drift_plot, noise_plot)],
         "ranks": rank_rows(figures, info.name),
         "drift": [drift for drift in figures.result.drift if drift.suite == info.name],
         "tables": paper_tables(figures, info.name),
@@ -143,12 +116,6 @@ def _suite(figures: Figures, table: FigureTable, plots: _NumberedPlots, info: Su
 
 def _number_the_rest(table: FigureTable, result: AuditResult, tables: Sequence[PaperTable]) -> None:
     """Add the figures of the page's tables that no plot shows."""
-    for measure in result.measures:
-        if not measure.is_subgroup:
-            table.number(measure)
-    for paper_table in tables:
-        for block in paper_table.blocks:
-            for row in block.rows:
-                for cell in row.cells:
-                    if cell.measure:
-                        table.number(cell.measure)
+    cells = [cell for one in tables for block in one.blocks for row in block.rows for cell in row.cells]
+    for measure in [*(m for m in result.measures if not m.is_subgroup), *(c.measure for c in cells if c.measure)]:
+        table.number(measure)

@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 from audit.analysis.history import History
-from audit.report.charts import time_ends, trend_pictures
 from audit.report.charts import vega_specs as specs
-from audit.report.formatting import bounded, one_line
+from audit.report.charts.trend import time_ends, trend_pictures
+from audit.report.formatting import bounded
 from audit.report.page.rendering import render_page
-from audit.report.phrases import gate_lines, trend_scope
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A change that came with a run, and the number of figures it affects."""
-
-    at: str
-    run_id: str
-    model: int
-    what: str
-    figures: int
+from audit.report.phrases.history import gate_lines, trend_scope
+from audit.report.plain_text import one_line
 
 
 def trend_page(history: History, title: str, *, report: bool = False, runs: str | None = None) -> str:
     """The whole page; with ``report`` it links to a report.html beside it, with ``runs`` to a list of runs."""
-    pictures, changes = trend_pictures(history), _changes(history)
+    pictures = trend_pictures(history)
     data = {
         "models": [one_line(name) for name in history.models],
         "config": specs.CONFIG,
@@ -34,6 +23,14 @@ def trend_page(history: History, title: str, *, report: bool = False, runs: str 
         "pictures": [{"unit": p.unit, "ends": p.ends, "panels": [panel.rows for panel in p.panels]} for p in pictures],
     }
     points = [point for series in history.series for point in series.points]
+    number = {name: i for i, name in enumerate(history.models)}
+    # What came with a run, once for each model, and how many figures it affects.
+    changes = Counter(
+        (point.at, point.run_id, number[series.model], what)
+        for series in history.series
+        for point in series.points
+        for what in point.changes
+    )
     return render_page(
         "trend.html.j2",
         ("page.js", "trend.js"),
@@ -45,7 +42,7 @@ def trend_page(history: History, title: str, *, report: bool = False, runs: str 
         decided=gate_lines(history),
         history=history,
         pictures=pictures,
-        changes=changes,
+        changes=sorted(changes.items()),
         levels=sorted({run.confidence for run in history.runs}),
         marks={
             "bounds": any(map(bounded, points)),
@@ -55,18 +52,3 @@ def trend_page(history: History, title: str, *, report: bool = False, runs: str 
             "absent": bool(history.absences),
         },
     )
-
-
-def _changes(history: History) -> list[Change]:
-    """All changes, oldest first, each listed once per run and model."""
-    number = {name: i for i, name in enumerate(history.models)}
-    counts = Counter(
-        (point.at, point.run_id, series.model, what)
-        for series in history.series
-        for point in series.points
-        for what in point.changes
-    )
-    return [
-        Change(at, run_id, number[model], what, figures)
-        for (at, run_id, model, what), figures in sorted(counts.items())
-    ]

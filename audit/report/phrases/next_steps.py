@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
 
 from audit.report.figures import Figures
 from audit.report.formatting import measure_label, where_label
-from audit.report.phrases.counted import enumeration
-from audit.report.phrases.findings.cautions import fails_for_good, is_weak
-from audit.results import NOT_ASKED, AuditResult, AuditSource, Comparison, Measure
+from audit.report.templating import lines, words
+from audit.results import NOT_ASKED, AuditResult, AuditSource, Comparison
 from backends.errors import ERROR_KINDS, ErrorKind
 
 #: The difference that a plan is for where the run's margin is 0, and so no size.
@@ -18,41 +16,54 @@ _DETECT = 0.02
 _FOR_GOOD: frozenset[ErrorKind] = frozenset({"bad_request", "unsupported", "context_length"})
 
 
-def next_steps(figures: Figures) -> Iterator[str]:
+def next_steps(figures: Figures) -> list[str]:
     """What the reader can do next, most urgent first. Commands are in backticks."""
-    result = figures.result
-    if contradicted := result.contradicted:
-        yield (
-            f"Find out why the answers of {enumeration(contradicted)} are quarantined (the problems say how it was "
-            f"noticed{_probed(result.source)}) before you ask again: it costs the same once more."
-        )
-        if not result.has_answers:
-            return
-    if not result.complete and _may_be_answered(result):
-        yield f"Run {_again(result)}: it asks only what is unanswered."
-    elif not result.has_answers:
-        yield "Nothing was answered: fix what limits this run, then run it again."
-        return
-    if broken := [check for check in result.limits if check.decisive_verdict == "broken"]:
-        command = f"audit show {broken[0].figure.id} --run {result.run_id}{_of_store(result.source)}"
-        yield f"A limit is broken: `{command}` shows the answers behind the first."
-    if baseline := judged_against(result):
-        command = f"audit gate --baseline {shlex.quote(baseline)}{_of_store(result.source)}"
-        yield f"`{command}` says what got worse than the baseline, or did not."
-    if any(is_weak(entry) for entry in result.data_quality):
-        yield "Coverage is low for some figures: select one to read the answers behind it before you rely on it."
-    if open_ := [c for c in result.comparisons if _more_items_help(c, result)]:
-        first = next((c for c in open_ if _is_planned(result, c)), open_[0])
-        named = f"{measure_label(first.measure)} ({where_label(first.where)})"
-        yield f"Some comparisons are open, among them {named}: {_plan(result, first)}"
-    if not result.asked_everything:
-        yield f"This was a sample: {_whole(result)} asks only the rest."
-    elif result.complete:
-        of_store = _of_store(result.source)
-        yield (
-            f"`audit baseline save first{of_store}` keeps this run as `first`; after a later one "
-            f"`audit gate --baseline first{of_store}` says what got worse."
-        )
+    result, source = figures.result, figures.result.source
+    of_store = store_option(source)
+    broken = next((check for check in result.limits if check.decisive_verdict == "broken"), None)
+    baseline = judged_against(result)
+    open_ = [c for c in result.comparisons if _more_items_help(c, result)]
+    first = next((c for c in open_ if _is_planned(result, c)), next(iter(open_), None))
+    asks_again = not result.complete and _may_be_answered(result) and (result.has_answers or not result.contradicted)
+    facts = {
+        "contradicted": result.contradicted,
+        "has_answers": result.has_answers,
+        "is_weak": any(entry.is_weak for entry in result.data_quality),
+        "probe": _probe(source),
+        "again": _again(result) if asks_again else "",
+        "broken": f"audit show {broken.figure.id} --run {result.run_id}{of_store}" if broken else "",
+        "gate": f"audit gate --baseline {shlex.quote(baseline)}{of_store}" if baseline else "",
+        "open": f"{measure_label(first.measure)} ({where_label(first.where)})" if first else "",
+        "plan": _plan(result, first) if first else "",
+        "detect": f"{(first.margin if first else 0) or _DETECT:g}",
+        "whole": "" if result.asked_everything else _whole(result),
+        "save": f"audit baseline save first{of_store}" if result.complete else "",
+        "gate_first": f"audit gate --baseline first{of_store}",
+    }
+    return lines("next_steps", "steps", facts)
+
+
+def commands_to_try(result: AuditResult) -> list[str]:
+    """What a run's end proposes, a command a line."""
+    names = [shlex.quote(model.name) for model in result.models if not model.unloaded]
+    shown = next((m.id for m in result.measures if m.spec.primary and m.value is not None), "")
+    baseline = judged_against(result)
+    return lines(
+        "next_steps",
+        "to_try",
+        names,
+        result.run_id,
+        shown,
+        store_option(result.source),
+        baseline and shlex.quote(baseline),
+    )
+
+
+def how_to_resume(result: AuditResult, again: str) -> str:
+    """How many answers an interrupted run stored, and how it is resumed: ``again``, unless it has a command."""
+    if result.source is not None and has_command(result.source):
+        again = run_command(result.source)
+    return words("next_steps", "resume", sum(model.asked for model in result.models), again)
 
 
 def judged_against(result: AuditResult) -> str | None:
@@ -63,14 +74,19 @@ def judged_against(result: AuditResult) -> str | None:
     return None if named is None else str(named)
 
 
-def _probed(source: AuditSource | None) -> str:
+def fails_for_good(result: AuditResult, model: str) -> bool:
+    """Whether all that failed of a model's answers, those of scorers too, would fail again in the same way."""
+    failures = [(reason, n) for e in result.data_quality if e.model == model for reason, n in e.failures.items()]
+    errors = sum(n for reason, n in failures if reason in ERROR_KINDS)
+    return 0 < errors <= sum(one.failed_for_good for one in result.models if one.name == model)
+
+
+def _probe(source: AuditSource | None) -> str:
     """The command that probes the config's servers, or the first one named on the command line."""
-    if source is None:
-        return ""
-    named = source.changed.get("model") or ()
+    named = [] if source is None else source.changed.get("model") or []
     urls = [name for name in ([named] if isinstance(named, str) else named) if "://" in name]
-    target = source.config or next(iter(urls), "")
-    return f"; `audit probe {shlex.quote(target)} --thorough` tests more" if target else ""
+    targets = [target for target in (source and source.config, *urls) if target]
+    return f"audit probe {shlex.quote(targets[0])} --thorough" if targets else ""
 
 
 def _may_be_answered(result: AuditResult) -> bool:
@@ -88,29 +104,19 @@ def _more_items_help(c: Comparison, result: AuditResult) -> bool:
     """Whether more of the suite's items may decide it: there are some, and it is not open for another reason."""
     if c.verdict != "inconclusive" or not c.primary or c.open_because not in (None, "too few clusters"):
         return False
-    own = (m for m in result.measures if (m.suite, m.measure, m.where) == (c.suite, c.measure, c.where))
-    if any(_is_undefined(m) for m in own if m.model in (c.a, c.b)):
-        return False
+    of = (c.suite, c.measure, c.where)
+    own = (m for m in result.measures if (m.suite, m.measure, m.where) == of and m.model in (c.a, c.b))
+    if any(m.n_items > 0 and m.value is None and m.bound_low is None for m in own):
+        return False  # its answers give no value, as a correlation where all are the same
     return any(info.name == c.suite and (info.of_items or info.n_items) > info.n_items for info in result.suites)
 
 
-def _is_undefined(measure: Measure) -> bool:
-    """Whether its items were answered and still give no value, as a correlation where all answers are the same."""
-    return measure.n_items > 0 and measure.value is None and measure.bound_low is None
-
-
 def _plan(result: AuditResult, c: Comparison) -> str:
-    """The command that says how many items they take; without a config, or components to plan with, that more may."""
+    """The command that says how many items they take; "" without a config, or components to plan with."""
     source = result.source
-    if source is None or source.config is None or "db" in source.changed:
-        return "more items may decide them."
-    if not _is_planned(result, c):
-        return "more items may decide them."
-    plan = f"audit plan {shlex.quote(source.config)} --run {result.run_id}"
-    return (
-        f"`{plan}` says what difference all of the suite's items can show, and with `--detect {c.margin or _DETECT:g}` "
-        "how many it takes to see one of that size."
-    )
+    if source is None or source.config is None or "db" in source.changed or not _is_planned(result, c):
+        return ""
+    return f"audit plan {shlex.quote(source.config)} --run {result.run_id}"
 
 
 def _is_planned(result: AuditResult, c: Comparison) -> bool:
@@ -141,19 +147,19 @@ def has_command(source: AuditSource) -> bool:
 
 def run_command(source: AuditSource, without: tuple[str, ...] = ()) -> str:
     """The command that repeats a run that has one, with the options that replaced the config's."""
-    words = ["audit", "run", *([] if source.config is None else [source.config])]
+    parts = ["audit", "run", *([] if source.config is None else [source.config])]
     for name, value in source.changed.items():
         option = f"--{name.replace('_', '-')}"
         if name in without or value is None:
             continue
         if name == "small_sample":
-            words.append(option)
+            parts.append(option)
         else:
-            words += [word for one in (value if isinstance(value, list) else [value]) for word in (option, str(one))]
-    return shlex.join(words)
+            parts += [word for one in (value if isinstance(value, list) else [value]) for word in (option, str(one))]
+    return shlex.join(parts)
 
 
-def _of_store(source: AuditSource | None) -> str:
+def store_option(source: AuditSource | None) -> str:
     """The option that names the run's store: the config, or the file where the run replaced the config's."""
     if source is None:
         return ""

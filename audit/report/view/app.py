@@ -20,8 +20,10 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from audit.report.figures import Figures
-from audit.report.page import render_sheet, report_page
-from audit.report.phrases import first_rows, limit_lines, limits_overview, scope, verdict
+from audit.report.page.rendering import render_sheet
+from audit.report.page.report_page import report_page
+from audit.report.phrases.overview import overview
+from audit.report.phrases.verdict import verdict
 from audit.report.view.browse import PAGE, find_item, find_items
 from audit.results import AuditResult
 from audit.store import Store
@@ -96,16 +98,11 @@ class _Pages:
         return _page(
             "run",
             title=result.title,
-            result=result,
+            **overview(figures),
             models=figures.models,
-            verdict=verdict(figures),
             side_by_side=models,
             first_suite=suite,
             items=first[:_FIRST],
-            scope=scope(figures),
-            plain=first_rows(figures),
-            limits_overview=limits_overview(result),
-            limits=limit_lines(result),
         )
 
     def report(self, request: Request) -> Response:

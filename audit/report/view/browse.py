@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from audit.report.exports import of_items, questions, records_of
-from audit.report.formatting.questions import chat_turns, prompt_text
-from audit.report.phrases import answer_line
+from audit.report.exports.items import of_items, questions, records_of
+from audit.report.phrases.example import answer_line
+from audit.report.plain_text import chat_turns, prompt_text
 from audit.results import AuditResult
 from audit.store import Store
 

@@ -81,7 +81,7 @@ AFTERWARDS: tuple[tuple[Callable[[StoredResult], object], str, str], ...] = (
     (lambda r: r.write(formats="htm"), "formats = 'htm'", "html, certificate"),
     (lambda r: r.items_df("Nope"), "suite = 'Nope'", "Known: OccuGender"),
     (lambda r: r.write_items("items.xlsx"), "FILE = 'items.xlsx'", ".parquet"),
-    (lambda r: r.write_for("excel", "out"), "tool = 'excel'", "every-eval-ever"),
+    (lambda r: r.write_for("excel", "out"), "tool = 'excel'", "lm-eval"),
     (lambda r: r.log_to("excel"), "tracker = 'excel'", "mlflow"),
     (lambda r: load_result(r._db, "xyz"), "run = 'xyz'", "audit ls runs"),
     (lambda r: load_result(r._db, 3), "run = 3", "last"),

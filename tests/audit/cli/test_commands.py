@@ -1,6 +1,7 @@
 """The command line as a user meets it: what each command prints, and its exit code."""
 
 import json
+import re
 import sqlite3
 
 import pytest
@@ -69,16 +70,7 @@ def test_every_command_reads_the_store_of_a_run(audit, config, tmp_path):
     code, _, err = audit("report", "--db", db, "--format", "word")
     assert (code, "html, certificate, card, json, csv, markdown, latex" in err) == (2, True)
     code, _, err = audit("export", tmp_path / "out", "--for", "excel", "--db", db)
-    assert (code, "inspect, lm-eval, every-eval-ever" in err) == (2, True)
-
-
-def test_show_prints_prompt_and_token_log_probabilities(audit, config, tmp_path):
-    audit("run", config())
-    report = json.loads((tmp_path / "out" / "report.json").read_text())
-    code, out, _ = audit("show", report["measures"][0]["id"], "--db", tmp_path / "a.db")
-    assert code == 0
-    assert "prompt: 'Q: " in out
-    assert "key a2-" in out
+    assert (code, "inspect, lm-eval" in err) == (2, True)
 
 
 def test_merge_says_what_each_store_brought(audit, tmp_path):
@@ -204,12 +196,6 @@ def test_nights_in_a_loop_alarm_only_at_the_shift(audit, tmp_path):
     assert "Asked in random order until decided" in (tmp_path / "out" / "report.html").read_text()
 
 
-def test_help_teaches_nights_and_until_decided(audit):
-    said = " ".join(audit("run", "--help")[1].split()), " ".join(audit("gate", "--help")[1].split())
-    assert "hold wherever the run stops" in said[0]
-    assert "over all nights since the baseline was set" in said[1]
-
-
 def test_a_dry_run_counts_and_asks_nothing(audit, config, tmp_path):
     code, out, _ = audit("run", config(), "--dry-run", "--json")
     assert code == 0
@@ -232,77 +218,12 @@ def test_a_dry_run_leaves_no_store_behind(audit, config, tmp_path, monkeypatch):
     assert "this store holds answers" in err
 
 
-def test_a_dry_run_estimates_a_cost(audit, config):
-    hosted = """
-from backends.base import RequestCost
-
-class Priced(FakeBackend):
-    def request_cost(self, request):
-        return RequestCost(len(request.continuations), 0, len(request.continuations))
-
-    def cost_basis(self):
-        return "counted"
-
-    def spent(self):
-        return 0.0
-
-    def limit_cost(self, max_cost):
-        return
-
-    def highest_cost(self, prompt_tokens, completion_tokens):
-        return prompt_tokens + completion_tokens
-
-audit.models["first"] = Priced()
-"""
-    path = config()
-    path.write_text(path.read_text() + hosted)
-    first, second = json.loads(audit("run", path, "--dry-run", "--json")[1])["models"]
-    assert first["prompt_tokens"] == 6 * second["prompt_tokens"]  # six spellings of an expression each
-    assert first["cost"] == first["prompt_tokens"] + 6 * first["requests"]
-    assert f"cost at most about {first['cost']:.4f}" in audit("run", path, "--dry-run")[1]
-
-
-HOSTED = """
-[models.hosted]
-backend = "openai"
-base_url = "http://127.0.0.1:9/v1"
-model = "m"
-timeout = 1
-{options}
-
-[models.planted]
-backend = "fake"
-
-[suites.occugender]
-suite = "OccuGender"
-"""
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ("", "--max-cost = 1.5: models.hosted has no prices. Give prices too"),
-        ("prices = { prompt = 1, completion = 2 }", "connection"),  # it is asked, and is not there
-    ],
-)
-def test_a_cost_limit_without_prices_is_refused(audit, tmp_path, options, says):
-    path = tmp_path / "audit.toml"
-    path.write_text(f'db = "{tmp_path}/a.db"\nout = "{tmp_path}/out"\n' + HOSTED.format(options=options))
-    code, _, err = audit("run", path, "--max-cost", "1.5")
-    assert code == 2
-    assert says in err
-    assert "planted" not in err
-
-
 def test_models_and_suites_are_narrowed(audit, config, tmp_path):
     code, out, _ = audit("run", config(), "--models", "second", "--limit", 50, "--json")
     assert code == 0
     result = json.loads(out)
     assert [m["name"] for m in result["models"]] == ["second"]
     assert result["suites"][0]["n_items"] == 50
-    code, _, err = audit("run", config(), "--suites", "Occugender")
-    assert code == 2
-    assert "OccuGender" in err
 
 
 def test_a_run_without_all_answers_exits_1_and_says_so(audit, config):
@@ -311,46 +232,12 @@ def test_a_run_without_all_answers_exits_1_and_says_so(audit, config):
     assert "no answer" in err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("run", "nowhere.py"), "no such file"),
-        (("report", "--db", "nowhere.db"), "no such store"),
-        (("ls", "nonsense"), "runs, models, suites, backends or scorers"),
-        (("show", "abc", "--db", "nowhere.db"), "no such store"),
-        (("run",), "CONFIG"),
-        (("nonsense",), "nonsense"),
-    ],
-)
-def test_wrong_usage_exits_2_and_says_what_to_do(audit, arguments, says):
-    code, _, err = audit(*arguments)
-    assert code == 2
-    assert says in err
-
-
 def test_help_teaches(audit):
     code, out, _ = audit("--help")
     assert code == 0
     assert "audit run --suite OccuGender --model fake" in out
     assert "resumes" in audit("run", "--help")[1]
     assert audit("--version")[1].startswith("bias-audit ")
-
-
-def test_an_unwritable_folder_is_named_without_a_traceback(audit, config, tmp_path):
-    (tmp_path / "taken").write_text("a file")
-    code, _, err = audit("run", config(), "--out", tmp_path / "taken")
-    assert code == 1
-    assert err.startswith(f"Error: {tmp_path / 'taken'}")
-    assert "Traceback" not in err
-
-
-def test_a_limit_that_names_no_figure_is_refused_before_it(audit, config):
-    path = config()
-    path.write_text(path.read_text().replace('"p_diverse": (0.0', '"p_divers": (0.0'))
-    code, _, err = audit("run", path)
-    assert code == 2
-    assert "limits.p_divers" in err
-    assert not (path.parent / "audit-out" / "report.html").exists()
 
 
 def test_init_writes_examples_that_run(audit, tmp_path, monkeypatch):
@@ -395,16 +282,6 @@ def test_a_run_divides_a_new_store_and_merge_joins_it(audit, config, tmp_path):
         assert report["measures"] == first["measures"]
 
 
-def test_a_part_as_json_has_no_figures(audit, config, tmp_path):
-    code, out, _ = audit("run", config(), "--shard", "1/2", "--db", tmp_path / "1.db", "--json")
-    assert (code, json.loads(out)["shard"], json.loads(out)["measures"]) == (0, [1, 2], [])
-
-
-def test_servers_are_asked_from_here_with_ray_too(audit, config):
-    code, out, err = audit("run", config(), "--executor", "ray", "--address", "auto", "--actors", "2")
-    assert (code, "Report:" in out, "Ray computes no model of this audit" in err) == (0, True, True)
-
-
 @pytest.mark.parametrize("options", [("--actors", "4"), ("--executor", "ray", "--actors", "4"), ("--executor", "ray")])
 def test_options_of_ray_keep_the_others_of_the_config(options, audit, config, monkeypatch):
     ran = []
@@ -417,7 +294,28 @@ def test_options_of_ray_keep_the_others_of_the_config(options, audit, config, mo
     assert (ran[0].address, ran[0].actors, ran[0].gpus) == ("h:1", actors, 1)
 
 
-@pytest.mark.parametrize("option", [("--address", "auto"), ("--actors", "2")])
-def test_options_of_ray_need_its_executor(audit, config, option):
-    code, _, err = audit("run", config(), *option)
-    assert (code, "Add --executor ray" in err) == (2, True)
+def test_show_prints_prompt_and_token_log_probabilities(audit, config, tmp_path):
+    audit("run", config())
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    code, out, _ = audit("show", report["measures"][0]["id"], "--db", tmp_path / "a.db", "--limit", "1")
+    assert code == 0
+    assert "  prompt: 'Q: " in out
+    assert "  key a2-" in out
+    assert re.search(r"    ' \w+': log P -\d+\.\d+ nats \(exact, boundary \w+, \w+\); tokens ' \w+' -\d", out)
+
+
+HOSTED = """
+[models.hosted]
+backend = "openai"
+base_url = "http://127.0.0.1:9/v1"
+model = "m"
+
+[suites.occugender]
+suite = "OccuGender"
+"""
+
+
+def test_a_cost_limit_without_prices_is_refused(audit, tmp_path):
+    (tmp_path / "audit.toml").write_text(f'db = "{tmp_path}/a.db"\n{HOSTED}')
+    code, _, err = audit("run", tmp_path / "audit.toml", "--max-cost", "1.5")
+    assert (code, "--max-cost = 1.5: models.hosted has no prices. Give prices too" in err) == (2, True)

@@ -99,7 +99,6 @@ COMMANDS = [
     ["export", "OUT.jsonl"],
     ["export", "OUT", "--for", "inspect"],
     ["export", "OUT", "--for", "lm-eval"],
-    ["export", "OUT", "--for", "every-eval-ever"],
 ]
 
 

@@ -45,7 +45,7 @@ MISTAKES: tuple[tuple[str, int, str], ...] = (
     ("report --db HERE/empty.py", 2, "Audit"),
     ("report --db HERE/text.db", 2, "text.db"),
     ("export items.xlsx --db CONFIG", 2, ".jsonl"),
-    ("export logs --for excel --db CONFIG", 2, "every-eval-ever"),
+    ("export logs --for excel --db CONFIG", 2, "lm-eval"),
     ("export i.jsonl --suite MGBR --db CONFIG", 2, "Known: OccuGender"),
     ("log-to excel --db CONFIG", 2, "mlflow"),
     ("baseline save --db CONFIG", 2, "name"),

@@ -71,12 +71,6 @@ def test_one_server_that_is_down_hides_no_other(server, audit, tmp_path):
     assert "models.up: honest-1 at http://" in out
 
 
-def test_a_probe_takes_an_address_with_a_model(server, audit):
-    code, out, err = audit("probe", f"{server.base_url}#{MODEL}")
-    assert code == 0, err
-    assert out.startswith("honest-1 at http://")
-
-
 def test_a_server_that_contradicts_itself_fails_a_look(audit, tmp_path, monkeypatch):
     lie = LIES["cache by the first 12 characters"](np.random.default_rng([0, 4]))
     with served(WordServer("lists", 0, lie), tmp_path, monkeypatch) as server:

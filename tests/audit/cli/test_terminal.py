@@ -36,13 +36,6 @@ def test_text_that_the_encoding_lacks_does_not_end_the_run(config, tmp_path):
     assert b"\\u2" not in done.stdout, "a minus sign before digits would read as a number"
 
 
-def test_a_run_ends_with_commands_that_work(audit, config):
-    _, out, _ = audit("run", config())
-    follow_ups = [line.split()[1:] for line in out.partition("Next:\n")[2].splitlines()]
-    assert [words[0] for words in follow_ups] == ["compare", "show", "baseline"]
-    assert [audit(*words)[0] for words in follow_ups] == [0, 0, 0]
-
-
 def test_a_run_without_answers_is_no_baseline(audit, config):
     path = config(", faults=Faults(1, ('unsupported',), permanent=True)")
     code, out, _ = audit("run", path, "--models", "first")
@@ -54,14 +47,6 @@ def test_a_run_without_answers_is_no_baseline(audit, config):
     assert audit("baseline", "save", "released", "--db", path)[0] == 0
     audit("run", path, "--models", "first")
     assert audit("baseline", "promote", "released", "--db", path)[0] == 2
-
-
-def test_a_model_beside_itself_is_refused(audit, config):
-    path = config()
-    audit("run", path)
-    code, _, err = audit("compare", "first", "first", "--db", path)
-    assert code == 2
-    assert "the same model twice" in err
 
 
 @pytest.mark.parametrize("name", ["", "  ", "a\x1bb"])

@@ -14,13 +14,11 @@ from audit.results import (
     AuditResult,
     Comparison,
     DataQuality,
-    EngineDrift,
     Example,
     ItemChange,
     Measure,
     ModelInfo,
     PromptCoverage,
-    PromptDrift,
     Rung,
     SuiteInfo,
 )
@@ -205,25 +203,6 @@ def _behind_figures(examples: Iterable[Example], measures: Sequence[Measure]) ->
         yield e.model_copy(update={"figures": allowed[key]})
 
 
-def drift(suite: str, a: str, b: str, prompts: int = 100) -> EngineDrift:
-    """Differences between two engines with the same weights, prompt by prompt."""
-    random_ = random.Random(5)
-    each = [
-        PromptDrift(
-            item=f"item-{i}",
-            logprob=random_.gauss(0, 0.02),
-            variation=abs(random_.gauss(0, 0.01)),
-            quantities={"p_female": random_.gauss(0, 0.01), "stereotype_gap": random_.gauss(0, 0.02)},
-        )
-        for i in range(prompts)
-    ]
-    return EngineDrift(
-        suite=suite, a=a, b=b, n_prompts=prompts, n_logprobs=6 * prompts, n_unpaired=0, logprob_mean=0.0,
-        logprob_mean_abs=0.016, logprob_max_abs=0.3, variation_mean=0.008, variation_max=0.03, farthest="item-0",
-        quantities={}, prompts=each,
-    )  # fmt: skip
-
-
 def step(comparisons: Sequence[Comparison], suite: str, a: str, b: str, quantity: str = "gap") -> AttributionStep:
     """What an adapter does to a suite's figures, with the items of the first of them."""
     of_pair = [c for c in comparisons if (c.suite, c.a, c.b) == (suite, a, b)]
@@ -259,8 +238,7 @@ def four_suites(models: int) -> AuditResult:
         ]
     compared = result(names, infos, [m for m in measures if not m.is_subgroup]).comparisons
     compared = [c.model_copy(update={"engine_noise": 0.0123456}) for c in compared]
-    engines = [drift(info.name, a, b, 400) for info in infos for a, b in itertools.combinations(names[:4], 2)]
-    return result(names, infos, measures, examples=shown, comparisons=compared, drift=engines)
+    return result(names, infos, measures, examples=shown, comparisons=compared)
 
 
 def coverage_of(
@@ -368,8 +346,6 @@ SHARES = {"nurse": 0.91, "secretary": 0.93, "engineer": 0.16, "carpenter": 0.03,
 
 TOY_CHARTS = (
     Chart("dots", "Stereotype gap", ("gap",), by="debiasing", facet="position", caption="0: no stereotype."),
-    Chart("ternary", "Where the instructions move a model", ("p_male", "p_female", "p_diverse"), by="debiasing",
-          facet="position"),
     Chart("scatter", "Against the real share", ("p_female",), by="occupation", covariate=SHARES,
           covariate_label="Share of women"),
     Chart("lines", "Gap by length", ("gap",), by="length"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from audit.report import write_report
 from audit.results import AuditResult
 from suites.occugender.suite import OccuGender
 from tests.audit.report import made_up as mu
-from tests.audit.report.length import length
+from tests.audit.report.length import sheets
 from tests.audit.report.opened import CHROMIUM, Opened
 
 MODELS = ["smollm2", "gemma3", "hosted"]
@@ -38,7 +37,7 @@ def _result() -> AuditResult:
     result = mu.result(MODELS, infos, measures, examples=examples)
     noisy = [c.model_copy(update={"engine_noise": 0.03}) if c.suite == "toy" else c for c in result.comparisons]
     gaps = [c for c in result.comparisons if c.measure == "gap"]
-    more = {"drift": [mu.drift("toy", MODELS[0], MODELS[1])], "ladder": [mu.step(gaps, "toy", MODELS[0], MODELS[1])]}
+    more = {"ladder": [mu.step(gaps, "toy", MODELS[0], MODELS[1])]}
     return result.model_copy(update={**more, "comparisons": noisy})
 
 
@@ -55,7 +54,7 @@ def opened(browser: Browser, report: Path) -> Opened:
 def test_every_plot_is_drawn_without_complaint_or_network(opened: Opened, report: Path) -> None:
     page = opened.page
     drawn = page.locator(".canvas").count()
-    assert drawn > 25
+    assert drawn > 15
     assert page.locator(".canvas svg").count() == drawn
     empty = page.evaluate(
         "[...document.querySelectorAll('.canvas')].filter(c => c.querySelectorAll('svg path').length < 3).length"
@@ -132,36 +131,6 @@ def test_all_figures_can_be_filtered(opened: Opened) -> None:
     assert rows.count() == everything
 
 
-def test_colour_means_surely_away_from_the_neutral_value(opened: Opened) -> None:
-    page = opened.page
-    page.locator("#heatmap").scroll_into_view_if_needed()
-    page.wait_for_selector("#heatmap table")
-    cells = page.locator("#heatmap tbody:has(th.block:text-matches('stereotype gap|effect')) td.n:has(button)")
-    seen = set()
-    for classes, shown in cells.evaluate_all("all => all.map(c => [c.className, c.textContent])"):
-        numbers = [float(n.replace("−", "-")) for n in re.findall(r"[−-]?[0-9.]+", shown)]
-        if len(numbers) < 3 or 0 in numbers:  # nothing known, or rounded to the neutral value
-            continue
-        _, low, high = numbers
-        sign = "above" if low > 0 else "below" if high < 0 else "unsure"
-        assert re.fullmatch({"above": "n h[1-4]", "below": "n h-[1-4]", "unsure": "n ?"}[sign], classes), shown
-        seen.add(sign)
-    assert seen == {"above", "below", "unsure"}
-    sizes = page.locator("#heatmap tbody:has(th.block:text-matches('P̃')) td.n:has(button)")
-    assert {name[:-1] for name in sizes.evaluate_all("all => all.map(c => c.className)")} == {"n g"}, "no alarm"
-
-
-def test_value_axes_say_what_they_measure(opened: Opened) -> None:
-    page = opened.page
-    titles = "all => all.map(c => [...c.querySelectorAll('.role-axis-title text')].map(t => t.textContent).join())"
-    hero = page.locator("#plot-0 .canvas").evaluate_all(titles)
-    assert hero
-    assert set(hero) == {"difference", "difference of probabilities"}
-    forest = page.locator(".forest .canvas").first
-    forest.scroll_into_view_if_needed()
-    assert re.match("difference in .+", forest.locator(".role-axis-title text").text_content() or "")
-
-
 def test_differences_of_another_figure_can_be_chosen(opened: Opened) -> None:
     page = opened.page
     forest = page.locator("#suite-0 .forest")
@@ -182,14 +151,6 @@ def test_the_numbers_behind_a_picture_are_a_table(opened: Opened) -> None:
     assert picture.locator("details.behind tbody tr").count() == 12  # 2 suites × 2 figures × 3 models
     labels = page.locator(".canvas[role=img]").evaluate_all("all => all.map(c => c.ariaLabel)")
     assert all(label for label in labels)
-
-
-def test_links_lead_somewhere(opened: Opened) -> None:
-    dead = opened.page.evaluate(
-        "[...document.querySelectorAll('a[href^=\"#\"]')].filter(a => !document.querySelector(a.getAttribute('href')))"
-        ".map(a => a.outerHTML)"
-    )
-    assert dead == []
 
 
 def test_a_link_to_a_figure_opens_it(browser: Browser, report: Path) -> None:
@@ -237,32 +198,6 @@ def test_names_that_begin_alike_are_told_apart_everywhere(browser: Browser, tmp_
     page.close()
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        [f"organisation/a-long-model-name-{n}B-instruct-of-november-in-bfloat16-on-two-devices" for n in range(8)],
-        [f"organisation/a-{n}-long-model-name-instruct-of-november-in-bfloat16-on-{n}-devices" for n in range(8)],
-    ],
-    ids=["differ in the middle", "differ far apart"],
-)
-def test_long_names_have_a_label_each(browser: Browser, tmp_path: Path, names: list[str]) -> None:
-    suite = OccuGender()
-    info = mu.suite_info(suite.name, suite.name, charts=suite.charts())
-    found = mu.result(names, [info], mu.measured(suite, names))
-    opened = Opened(browser, write_report(found, tmp_path, formats=["html"])["html"])
-    labels = "#suite-0 .picture.{} .canvas svg .role-axis-label text tspan:first-child"
-    for kind, number in (("dots", 8), ("forest", 28)):
-        seen = (
-            opened.page.locator(labels.format(kind)).all_text_contents()
-            or opened.page.locator(labels.format(kind).removesuffix(" tspan:first-child")).all_text_contents()
-        )
-        seen = [label for label in seen if "…" in label]
-        assert len(seen) >= number, (kind, seen)
-        assert len(set(seen)) == number, (kind, seen)
-    assert opened.complaints == []
-    opened.page.close()
-
-
 @pytest.mark.parametrize("width", [1440, 390])
 def test_the_first_pages_numbers_are_not_scrolled_out(browser: Browser, tmp_path: Path, width: int) -> None:
     """A note in a cell that did not wrap pushed every number out of the table's box."""
@@ -284,16 +219,6 @@ def test_the_first_pages_numbers_are_not_scrolled_out(browser: Browser, tmp_path
     page.close()
 
 
-def test_what_is_unfolded_holds_all_figures_without_scrolling(browser: Browser, report: Path) -> None:
-    page = Opened(browser, report, unfold=False).page
-    assert page.locator("#heatmap table").count() == 0, "built when it is wanted"
-    page.click("#unfold")
-    page.wait_for_selector("#heatmap table")
-    page.emulate_media(media="print")
-    assert page.locator("#heatmap button.figure:visible").count() > 100
-    page.close()
-
-
 @pytest.mark.parametrize("models", [1, 3])
 def test_nothing_on_paper_is_wider_than_the_sheet(browser: Browser, tmp_path: Path, models: int) -> None:
     """A browser shrinks the whole page to its widest part."""
@@ -311,23 +236,6 @@ def test_nothing_on_paper_is_wider_than_the_sheet(browser: Browser, tmp_path: Pa
     page.close()
 
 
-def test_paper_says_how_many_limits_it_leaves_out(browser: Browser, tmp_path: Path) -> None:
-    problems = [f"problem {i}" for i in range(9)]
-    suite = mu.toy_suite().model_copy(update={"cautions": problems})
-    found = mu.result(["a"], [suite], mu.toy_measures(["a"]))
-    page = Opened(browser, write_report(found, tmp_path, formats=["html"])["html"], unfold=False).page
-    told = page.locator("#answer .on-paper")
-    assert not told.is_visible()
-    page.emulate_media(media="print")
-    assert re.fullmatch(r"[5-9] more in report\.md\.", told.inner_text())
-    assert told.is_visible()
-    page.emulate_media(media="screen")
-    page.click("#unfold")
-    page.emulate_media(media="print")
-    assert not told.is_visible(), "they are on the paper"
-    page.close()
-
-
 @pytest.mark.parametrize(("models", "largest"), [(1, 0.8), (4, 0.66)])
 def test_the_first_page_is_printed_as_large_as_a_sheet_holds(
     browser: Browser, tmp_path: Path, models: int, largest: float
@@ -335,21 +243,11 @@ def test_the_first_page_is_printed_as_large_as_a_sheet_holds(
     names = [f"model {i}" for i in range(models)]
     found = mu.result(names, [mu.toy_suite()], mu.toy_measures(names), examples=list(mu.examples(names, "toy")))
     page = Opened(browser, write_report(found, tmp_path, formats=["html"])["html"], unfold=False).page
-    length_ = length(page, "#answer")
+    printed = sheets(page, "#answer")
     scale = float(page.evaluate("document.documentElement.style.getPropertyValue('--on-paper')"))
-    assert length_.sheets == 1
+    assert printed == 1
     assert scale >= largest, "text on paper is large enough to be read"
     assert page.evaluate("getComputedStyle(document.querySelector('#answer')).zoom") == "1", "the screen is as before"
-    page.close()
-
-
-def test_a_certificate_of_eight_long_names_is_one_sheet(browser: Browser, tmp_path: Path) -> None:
-    names = [f"an-organisation/a-long-model-name-{i}-instruct-fp16" for i in range(8)]
-    found = mu.result(names, [mu.toy_suite()], mu.toy_measures(names), examples=list(mu.examples(names, "toy")))
-    page = browser.new_page()
-    write_report(found, tmp_path)
-    page.goto((tmp_path / "certificate.html").as_uri())
-    assert length(page).sheets == 1
     page.close()
 
 
@@ -397,34 +295,6 @@ def test_hostile_names_and_answers_do_nothing_but_show(browser: Browser, tmp_pat
     page.close()
 
 
-def test_drift_is_drawn_by_prompt_and_beside_differences(opened: Opened) -> None:
-    page = opened.page
-    drift = page.locator("#suite-1 .picture.drift")
-    assert drift.locator("h5").all_inner_texts()[:3] == [
-        "log-probability (nats), mean over a prompt's continuations",
-        "total variation between the two distributions, 0 to 1",
-        "P̃(female)",
-    ]
-    assert drift.locator(".panel").first.locator("svg g.mark-rect path").count() == 100
-    mark = drift.locator("svg g.mark-rect path").last  # the one that lies on top
-    mark.scroll_into_view_if_needed()
-    mark.hover()
-    assert page.locator("#hover").inner_text().startswith("item-")
-    noise = page.locator("#suite-1 .picture.noise")
-    shown = [
-        c
-        for c in _result().comparisons
-        if c.engine_noise is not None and c.difference is not None and not c.is_subgroup
-    ]
-    small = sum(abs(c.difference or 0) <= 0.03 for c in shown)
-    assert 0 < small < len(shown)
-    assert f"smaller than the engines' noise: {small} of {len(shown)}" in noise.inner_text()
-    assert noise.locator("svg [aria-roledescription=point]").count() == len(shown)
-    noise.locator("details.behind summary").click()
-    expect(noise.locator("details.behind tbody tr")).to_have_count(len(shown))
-    assert opened.complaints == []
-
-
 def test_a_step_of_the_ladder_is_drawn_with_its_items(opened: Opened) -> None:
     page = opened.page
     ladder = page.locator("#suite-1 .picture.ladder")
@@ -440,37 +310,6 @@ def test_a_step_of_the_ladder_is_drawn_with_its_items(opened: Opened) -> None:
     assert opened.complaints == []
 
 
-def test_an_enlarged_scatter_plot_names_its_points(opened: Opened) -> None:
-    page = opened.page
-    picture = page.locator("#suite-1 .picture.scatter")
-    before = picture.locator(".canvas svg").first.bounding_box()
-    assert before is not None
-    assert picture.locator("svg text", has_text="nurse").count() == 0
-    picture.locator(".enlarge").click()
-    page.wait_for_function(
-        "figure => figure.querySelectorAll('.canvas[data-drawn=done]').length === 3", arg=picture.element_handle()
-    )
-    after = picture.locator(".canvas svg").first.bounding_box()
-    assert after is not None
-    assert after["width"] > 2 * before["width"]
-    assert picture.locator("svg text", has_text="nurse").count() == len(MODELS)
-    picture.locator(".enlarge").click()
-    page.wait_for_function(
-        "figure => figure.querySelectorAll('.canvas[data-drawn=done]').length === 3", arg=picture.element_handle()
-    )
-    assert picture.locator("svg text", has_text="nurse").count() == 0
-    assert opened.complaints == []
-
-
-def test_the_p_of_a_figure_is_shown_after_holms_correction(opened: Opened) -> None:
-    page = opened.page
-    page.locator("#plot-0 details.behind").evaluate("details => details.open = true")
-    page.locator("#plot-0 details.behind button.figure").first.click()
-    text = page.locator("dialog[open] dl.pairs").inner_text()
-    assert "0.004; after the correction for many figures 0.047" in text
-    page.keyboard.press("Escape")
-
-
 @pytest.mark.battery
 def test_ten_models_still_open(browser: Browser, tmp_path: Path) -> None:
     result = mu.four_suites(10)
@@ -478,7 +317,7 @@ def test_ten_models_still_open(browser: Browser, tmp_path: Path) -> None:
     opened = Opened(browser, path)
     forests = opened.page.locator(".picture.forest")
     assert forests.count() == 4
-    assert "further figures are compared in comparisons.csv" in forests.nth(1).inner_text()
+    assert "more figures are compared in comparisons.csv" in forests.nth(1).inner_text()
     assert opened.page.locator(".chip").count() == 10
     assert opened.complaints == []
     opened.page.close()

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import json
-import math
 import re
+from pathlib import Path
 
 import pytest
 import vl_convert
 
-from audit.report.charts import (
-    FigureTable,
-    Plot,
-    components_plot,
-    forest_plot,
-    headline_plot,
-    ladder_plot,
-    suite_plots,
-    ternary,
-)
+from audit.report import write_report
+from audit.report.charts.differences import forest_plot, ladder_plot
+from audit.report.charts.plots import FigureTable, Plot
+from audit.report.charts.suite_charts import headline_plot, suite_plots
 from audit.report.figures import Figures
-from audit.report.page import report_page
-from audit.report.phrases import suite_summary
-from audit.results import AuditResult, VarianceComponents, where_key
+from audit.report.page.report_page import report_page
+from audit.report.phrases.summary import suite_summary
+from audit.results import AuditResult, where_key
 from backends.base import Scalar
 from suites.presentation import Chart, PublishedFigure
 from tests.audit.report import made_up as mu
@@ -42,39 +36,11 @@ def _plots(result: AuditResult) -> dict[str, Plot]:
 def test_every_kind_of_chart_is_drawn_by_vega(toy: AuditResult) -> None:
     figures = Figures(toy)
     plots = [*_plots(toy).values(), headline_plot(figures, FigureTable())]
-    assert {p.kind for p in plots if p} == {"dots", "ternary", "scatter", "lines", "ranking"}
+    assert {p.kind for p in plots if p} == {"dots", "scatter", "lines", "ranking"}
     for plot in plots:
         assert plot is not None
         spec = plot.spec | {"datasets": {"rows": plot.panels[0].rows}, "width": 300}
         assert vl_convert.vegalite_to_svg(json.dumps(spec)).count("<path") > 5
-
-
-@pytest.mark.parametrize("largest", [0.0003, 0.03, 0.3])
-def test_the_axis_holds_the_papers_figures_too(largest: float) -> None:
-    where = [{"told": level} for level in ("a", "b")]
-    measures = [mu.measure("m", "gap", w, largest, largest / 2, neutral=0.0, unit="difference") for w in where]
-    published = [PublishedFigure("GPT-3", "gap", w, value) for w, value in zip(where, (0.402, -0.2), strict=True)]
-    info = mu.suite_info("toy", "Toy", charts=[Chart("dots", "Gap", ("gap",), by="told")], published=published)
-    (plot,) = _plots(mu.result(["m"], [info], measures)).values()
-    svg = vl_convert.vegalite_to_svg(
-        json.dumps(plot.spec | {"datasets": {"rows": plot.panels[0].rows}, "width": 300, "height": 100})
-    )
-    places = {
-        float(x)
-        for x in re.findall(r'transform="translate\(([-\d.]+),[-\d.]+\)"[^>]*aria-roledescription="point"', svg)
-    }
-    places |= {float(x) for x in re.findall(r'aria-roledescription="point"[^>]*transform="translate\(([-\d.]+),', svg)}
-    assert places, svg[:3000]
-    assert min(places) > 20
-
-
-def test_a_margin_of_zero_leaves_a_small_difference_its_length() -> None:
-    one, other = (mu.measure(name, "gap", {}, value, 1e-5, neutral=0.0) for name, value in (("a", 0.0), ("b", 2e-5)))
-    found = mu.comparison(one, other, margin=0.0)
-    plot = forest_plot(Figures(mu.result(["a", "b"], [mu.toy_suite()], [one, other], comparisons=[found])), "toy")
-    assert plot is not None
-    low, high = plot.panels[0].ends
-    assert low < 0 < found.high < high
 
 
 def test_a_chart_draws_exactly_its_figures(toy: AuditResult) -> None:
@@ -139,63 +105,6 @@ def test_published_figures_stand_in_the_rows_they_belong_to(toy: AuditResult) ->
     assert {r["u"] for r in printed} == {0.4}
 
 
-def test_a_published_figure_of_another_design_is_not_drawn(toy: AuditResult) -> None:
-    (info,) = toy.suites
-    other = [{**p, "source": {"difference": "Other templates."}} for p in info.published]
-    changed = toy.model_copy(update={"suites": [info.model_copy(update={"published": other})]})
-    assert not [r for r in _plots(changed)["dots"].panels[0].rows if "u" in r]
-
-
-def test_rows_lead_back_to_their_figures(toy: AuditResult) -> None:
-    table = FigureTable()
-    plots = suite_plots(Figures(toy), table, "toy", toy.suites[0].charts)
-    for row in (r for p in plots for panel in p.panels for r in panel.rows if "f" in r):
-        measure = table.measures[row["f"]]
-        assert measure.model == MODELS[row["m"]]
-        assert row["v"] == (None if measure.value is None else pytest.approx(measure.value, rel=1e-4))
-
-
-def test_scatter_places_a_level_at_its_covariate(toy: AuditResult) -> None:
-    scatter = _plots(toy)["scatter"]
-    assert [p.model for p in scatter.panels] == [0, 1, 2]
-    assert {r["k"]: r["x"] for r in scatter.panels[0].rows} == mu.SHARES
-    assert "diagonal" in scatter.marks
-
-
-def test_ranking_sorts_by_value_with_the_missing_last() -> None:
-    chart = Chart("ranking", "r", ("p_female",), by="occupation")
-    values = {"a": 0.2, "b": None, "c": 0.9, "d": 0.5}
-    measures = [mu.measure("m", "p_female", {"occupation": k}, v, is_subgroup=True) for k, v in values.items()]
-    result = mu.result(["m"], [mu.suite_info("toy", "Toy", charts=[chart])], measures)
-    assert [r["k"] for r in _plots(result)["ranking"].panels[0].rows] == ["c", "d", "a", "b"]
-
-
-def test_ternary_corners_and_middle() -> None:
-    assert ternary.place((1, 0, 0)) == (0, 0)
-    assert ternary.place((0, 1, 0)) == (1, 0)
-    assert ternary.place((0, 0, 1)) == pytest.approx((0.5, math.sqrt(3) / 2))
-    assert ternary.place((1 / 3, 1 / 3, 1 / 3)) == pytest.approx((0.5, math.sqrt(3) / 6))
-    assert ternary.place((0.5, None, 0.5)) is None
-
-
-def test_a_ternary_whisker_keeps_the_ratio_of_the_others() -> None:
-    at = ternary.place((0.5, 0.3, 0.2))
-    assert at is not None
-    low, high = ternary.whisker(at, ternary.CORNERS[0], 0.5, 0.4, 0.75)
-    assert low == pytest.approx(ternary.place((0.4, 0.36, 0.24)))
-    assert high == pytest.approx(ternary.place((0.75, 0.15, 0.1)))
-
-
-def test_ternary_arrows_start_at_the_untreated_level(toy: AuditResult) -> None:
-    rows = [r for r in _plots(toy)["ternary"].panels[0].rows if "k" in r]
-    start = next(r for r in rows if r["k"] == "none")
-    assert "x0" not in start
-    treated = [r for r in rows if r["k"] != "none"]
-    assert {(r["x0"], r["y0"]) for r in treated} == {(start["x"], start["y"])}
-    # From 0.7 women, 0.28 men, 0.02 diverse towards diverse: up, and left.
-    assert all(-90 < r["a"] < 0 for r in treated)
-
-
 def test_forest_has_the_headline_first_and_every_interval(toy: AuditResult) -> None:
     forest = forest_plot(Figures(toy), "toy")
     assert forest is not None
@@ -224,31 +133,6 @@ def test_a_step_draws_its_decisions_and_the_items_behind_them(toy: AuditResult) 
         assert panel.ends[0] < min(drawn)
         assert panel.ends[1] > max(drawn)
     assert ladder_plot(Figures(toy), "toy") is None
-
-
-def test_the_components_are_shares_of_one_items_variance(toy: AuditResult) -> None:
-    (first, *_) = Figures(toy).headline("toy")
-    one = VarianceComponents(
-        suite="toy", measure=first[0], where=dict(first[1]), model=MODELS[0], factors={"word": 0.03, "form": 0.01},
-        cross=0.06, sampling=None, in_figure={}, engine=0.02, levels={}, n_items=9,
-        generalisability=0.912,
-    )  # fmt: skip
-    plot = components_plot(Figures(toy.model_copy(update={"components": [one]})), "toy")
-    assert plot is not None
-    (panel,) = plot.panels
-    assert {row["part"]: row["q"] for row in panel.rows} == pytest.approx(
-        {"word": 30, "form": 10, "their combination": 40, "engine": 20}
-    )
-    assert "of each word: smollm2 0.91" in plot.caption
-    spec = plot.spec | {"datasets": {"rows": panel.rows}, "width": 300}
-    assert vl_convert.vegalite_to_svg(json.dumps(spec)).count("<path") > 4
-    assert components_plot(Figures(toy), "toy") is None
-
-
-def test_a_chart_without_any_figure_is_left_out() -> None:
-    charts = [Chart("dots", "t", ("nothing",)), Chart("scatter", "t", ("nothing",), by="occupation", covariate={})]
-    result = mu.result(["m"], [mu.suite_info("toy", "Toy", charts=charts)], [mu.measure("m", "gap", {}, 0.1)])
-    assert _plots(result) == {}
 
 
 def test_a_picture_without_any_value_is_left_out_and_named() -> None:
@@ -300,21 +184,13 @@ def test_measures_with_different_neutral_values_share_no_line(
     assert not [s for s in said if s.text.startswith("Two (")]  # which of the two is not said
 
 
-def test_headline_panels_of_one_unit_share_their_axis() -> None:
-    infos = [mu.suite_info(name, name) for name in ("one", "two", "three")]
-    gaps = [
-        mu.measure("a", "gap", {}, value, 0.01, neutral=0.0, unit=unit).model_copy(update={"suite": info.name})
-        for info, value, unit in zip(
-            infos,
-            (0.02, 0.5, 0.9),
-            ("difference of probabilities", "difference of probabilities", "share"),
-            strict=True,
-        )
-    ]
-    drawn = headline_plot(Figures(mu.result(["a"], infos, gaps)), FigureTable())
-    assert drawn is not None
-    first, second, third = (panel.ends for panel in drawn.panels)
-    assert first == second != third
-    assert first is not None
-    assert first[0] <= 0.01
-    assert first[1] >= 0.51
+def test_every_chart_is_a_file_for_papers(toy: AuditResult, tmp_path: Path) -> None:
+    written = write_report(toy, tmp_path, formats=["svg", "pdf"])
+    pictures = [path for name, path in written.items() if name.startswith("svg ")]
+    assert len(pictures) > 5
+    assert tmp_path / "charts" / "headline.svg" in pictures
+    for path in pictures:
+        svg = path.read_text("utf-8")
+        assert "var(" not in svg, "a paper has no style sheet"
+        assert "white" in svg
+        assert path.with_suffix(".pdf").read_bytes().startswith(b"%PDF")

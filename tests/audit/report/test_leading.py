@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from audit.report import write_report
-from audit.report.charts import FigureTable, headline_plot
+from audit.report.charts.plots import FigureTable
+from audit.report.charts.suite_charts import headline_plot
 from audit.report.figures import Figures
-from audit.report.phrases import comparison_rows, first_rows
+from audit.report.phrases.comparisons import comparison_rows
+from audit.report.phrases.first_page import first_rows
 from audit.report.tables import rank_rows
 from audit.results import AuditResult, Rank, Ranking
 from suites.base import MeasureSpec

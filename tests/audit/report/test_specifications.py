@@ -8,18 +8,12 @@ from altair.utils import schemapi
 
 from audit.report.charts import vega_specs
 
-CORNERS = {"corners": ("male", "female", "diverse"), "places": [(0, 0), (1, 0), (0.5, 0.9)]}
 GIVEN = {
     "dots": {"models": 2, "domain": [0, 1], "height": 90, "title": "p"},
     "scatter": {"models": 2, "x_domain": [0, 1], "y_domain": [0, 1], "titles": ("a", "b"), "diagonal": True},
     "lines": {"models": 2, "domain": [0, 1], "x_title": "a", "y_title": "b"},
     "trend": {"models": 2, "times": ["2026-01-01", "2026-02-01"]},
-    "ternary": {"models": 2, **CORNERS},
     "forest": {},
-    "ladder": {},
-    "components": {"parts": ["occupation", "template"]},
-    "drift": {},
-    "noise": {"across": 1.0, "up": 0.5},
 }
 
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
-from audit.analysis.history import Absence, History, Point, Series, history
+from audit.analysis.history import Absence, Point, Series, history
 from audit.report import write_trend
-from audit.report.charts import trend_pictures
-from audit.report.page import trend_page
-from audit.report.phrases import gate_lines, trend_scope
+from audit.report.charts.trend import trend_pictures
+from audit.report.page.trend_page import trend_page
+from audit.report.phrases.history import gate_lines, trend_scope
 from audit.results import AuditResult
 from tests.audit.report import made_up as mu
 from tests.audit.report.opened import CHROMIUM
@@ -56,13 +56,6 @@ def test_every_figure_of_every_run_is_drawn_and_in_the_table() -> None:
     assert [row["t"] for row in points(data)] == [1767236400000.0 + day * 86_400_000 for day in range(4)]
 
 
-def test_conditions_that_read_alike_have_their_own_panels() -> None:
-    measures = [mu.measure("one", "gap", {"told": level}, 0.2) for level in ("a_b", "a b")]
-    result = mu.result(["one"], [mu.toy_suite()], [m.model_copy(update={"signature": 'suite:"toy"'}) for m in measures])
-    (picture,) = data_of(trend_page(history([result]), "Nightly"))["pictures"]
-    assert [len(panel) for panel in picture["panels"]] == [1, 1]
-
-
 def test_lines_end_at_an_absent_run_with_its_reason() -> None:
     gap = Absence(at="2026-01-02T12:00:00+00:00", why="1 slot missed, skipped")
     page = trend_page(history(nights(["one"]), [gap]), "Nightly")
@@ -85,22 +78,6 @@ def test_a_change_is_marked_at_its_run_and_listed_once() -> None:
     table = page.split('id="changes"')[1].split("</section>")[0]
     assert table.count("→ 2.0") == 1
     assert f'<td class="n">{len(found.series)}</td>' in table
-
-
-def test_models_keep_the_colours_of_the_latest_report() -> None:
-    old, new = nights(["gone", "kept"], 1)[0], nights(["new", "kept"], 2)[1]
-    assert data_of(trend_page(history([old, new]), "x"))["models"] == ["new", "kept", "gone"]
-
-
-def test_an_incomplete_run_is_drawn_as_such() -> None:
-    page = trend_page(history(nights(["one"], 2, complete=False)), "Nightly")
-    assert all(row["p"] for row in points(data_of(page)))
-    assert "incomplete run" in page
-
-
-def test_a_history_without_runs_says_so(tmp_path: Path) -> None:
-    path = write_trend(History(models=[], runs=[], series=[]), tmp_path / "new" / "trend.html", title="Nightly")
-    assert "No run has a result yet" in path.read_text("utf-8")
 
 
 def test_no_name_acts() -> None:
@@ -156,9 +133,7 @@ def test_changes_are_counted_by_run_not_by_field() -> None:
     measures = [m.model_copy(update={"signature": 'suite:"toy"|version:2'}) for m in second.measures]
     again = second.model_copy(update={"models": models, "measures": measures})
     said = trend_scope(history([first, again]))
-    assert said.startswith(
-        "2 runs with a result; another model or engine: one at 1 run; other questions at 1 run. A line ends"
-    )
+    assert said.startswith("2 runs with a result; changes of models or engines at 1 run, of the questions at 1 run.")
     assert "no model, engine or suite changed" in trend_scope(history(nights(["one"])))
 
 
@@ -170,7 +145,6 @@ def test_another_sample_of_the_same_questions_joins_the_line() -> None:
     found = history([first, second])
     page = trend_page(found, "Nightly")
     assert {row["g"] for row in points(data_of(page))} == {0}
-    assert "2 runs with a result; more, fewer or others of the same at 1 run. A line ends where a run" in page
     assert "suite limit: 200 → none" in page
     assert "→ None" not in page
 
@@ -229,19 +203,4 @@ def test_folded_pictures_cost_no_turn_until_unfolded(browser: Browser, tmp_path:
     page.wait_for_function(
         "n => document.querySelectorAll('.canvas[data-drawn=done]').length === n", arg=shown + folded
     )
-    page.close()
-
-
-@pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
-def test_the_time_axis_counts_24_hours(browser: Browser, tmp_path: Path) -> None:
-    runs = [
-        run.model_copy(update={"started": f"2026-01-01T22:{minute}:00+00:00"})
-        for run, minute in zip(nights(["one"]), (20, 27, 34, 41), strict=True)
-    ]
-    page = browser.new_page(timezone_id="America/New_York")
-    page.goto(write_trend(history(runs), tmp_path / "trend.html", title="Nightly").as_uri())
-    page.wait_for_selector("svg text >> text=22:30")
-    told = page.locator("svg text").all_text_contents()
-    assert not [label for label in told if label.startswith(("10:", "17:"))]
     page.close()

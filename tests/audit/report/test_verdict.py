@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from audit.report.figures import Figures
-from audit.report.phrases import comparison_rows, scope, summary, verdict
+from audit.report.phrases.comparisons import comparison_rows
+from audit.report.phrases.summary import scope, summary
+from audit.report.phrases.verdict import verdict
 from audit.results import AuditResult, SuiteInfo
 from suites.presentation import Chart
 from tests.audit.report import made_up as mu
@@ -121,11 +123,6 @@ def test_low_coverage_bounds_altered_prompts_and_lost_answers_are_cautions() -> 
     assert "in 70 of 2,000 items" in altered
     assert "50 of 2,000" in lost
     assert "refusal 30" in lost
-
-
-def test_only_an_incomplete_run_has_a_caution() -> None:
-    assert cautions(result([0.1, 0.2])) == []
-    assert "incomplete" in cautions(result([0.1, 0.2], complete=False))[0]
 
 
 def test_scope_counts_answers_models_and_a_sample() -> None:

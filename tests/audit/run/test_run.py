@@ -16,7 +16,8 @@ from audit import Audit
 from audit.collect.shutdown import ShutdownRequest
 from audit.prepare.forecast.estimate import dry_run_audit
 from audit.report.figures import Figures
-from audit.report.phrases import next_steps, summary
+from audit.report.phrases.next_steps import next_steps
+from audit.report.phrases.summary import summary
 from audit.report.provenance import provenance
 from audit.results import AuditResult
 from audit.store import Store

@@ -12,8 +12,8 @@ import pytest
 from audit import Audit, load_result
 from audit.prepare.forecast.estimate import dry_run_audit
 from audit.report import write_report
-from audit.report.exports import json_report
-from audit.report.phrases.checks.parts import part_lines
+from audit.report.exports.json import json_report
+from audit.report.phrases.problems import without_figures
 from audit.store import Store
 from backends import LlamaCppBackend, OpenAIBackend
 from backends.base import Sampling
@@ -144,7 +144,7 @@ def test_a_part_gives_no_figure_and_no_report(tmp_path):
 
 
 def test_a_part_says_what_it_is_and_what_comes_next(tmp_path):
-    first, where, *commands = part_lines(part(tmp_path).run_sync())
+    first, where, *commands = without_figures(part(tmp_path).run_sync())
     assert first == "Part 2 of 3: 25 items for each model. All questions are answered."
     assert str(tmp_path / "a.db") in where
     assert commands[1:] == [
@@ -159,7 +159,7 @@ def test_a_part_with_failures_is_incomplete(tmp_path):
     result = Audit({"m": failing}, [suite], db=tmp_path / "a.db", limit=40, small_sample=True, shard="1/2").run_sync()
     assert not result.complete
     assert any("questions have no answer" in problem for problem in result.problems())
-    assert [line for line in part_lines(result) if "merge" in line] == []
+    assert [line for line in without_figures(result) if "merge" in line] == []
 
 
 def test_a_part_without_items_of_a_suite_asks_the_others(tmp_path):

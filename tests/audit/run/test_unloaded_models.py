@@ -13,8 +13,8 @@ import pytest
 from audit import Audit
 from audit.collect.limiter import CircuitBreaker
 from audit.report.figures import Figures
-from audit.report.phrases import summary
-from audit.report.phrases.checks.problems import problems_of
+from audit.report.phrases.problems import problems_of
+from audit.report.phrases.summary import summary
 from audit.results import AuditResult
 from audit.run import run_audit
 from backends.base import Answer, Request

@@ -14,7 +14,7 @@ from audit import Audit
 from audit.analysis.gate.stored import gate_run
 from audit.collect.shutdown import ShutdownRequest
 from audit.prepare.forecast.estimate import dry_run_audit
-from audit.report.phrases.checks.forecast import estimate_text
+from audit.report.phrases.planning import estimate_text
 from audit.results import AuditResult
 from audit.run import run_audit
 from audit.store import Store

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from audit.report.phrases.findings.summary import until_words
+from audit.report.phrases.summary import until_words
 from audit.results import AuditResult, Measure
 from tests.audit.run.test_until_decided import ITEMS, audit_of, planted, run
 

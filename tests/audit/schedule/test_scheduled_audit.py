@@ -14,7 +14,7 @@ import pytest
 
 from audit.analysis.gate.results import GatedFigure, GateReport
 from audit.cli import main
-from audit.report.exports import gate_json
+from audit.report.exports.gate import gate_json
 from audit.schedule.journal import Journal
 from audit.schedule.scheduled_audit import RunOutcome, run_slot
 

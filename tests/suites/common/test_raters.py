@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from audit import Audit
-from audit.report.page import report_page
+from audit.report.page.report_page import report_page
 from backends import FakeBackend, LLMRater, Rubric
 from backends.base import ClassifyResponse
 from suites import BOLD

@@ -11,8 +11,8 @@ from scipy import stats
 
 from audit import Audit
 from audit.prepare.rehearsal import check_items
-from audit.report.page import report_page
-from audit.report.phrases.checks.rehearsal import rehearsal_lines
+from audit.report.page.report_page import report_page
+from audit.report.phrases.planning import rehearsal_lines
 from backends import FakeBackend, LLMRater, Rubric
 from backends.errors import ConfigError
 from suites import BOLD, from_file, labelled_texts

@@ -1,4 +1,4 @@
-"""A run in the formats of other tools: Inspect's logs, lm-evaluation-harness's samples, Every Eval Ever's records.
+"""A run in the formats of other tools: Inspect's logs, lm-evaluation-harness's samples.
 
 Takes a stored run, writes files that these tools read; none of them needs to be installed.
 """
@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from audit.report.exports.for_tools.every_eval_ever import every_eval_ever_files
 from audit.report.exports.for_tools.inspect_log import inspect_files
 from audit.report.exports.for_tools.lm_eval import lm_eval_files
 from audit.report.exports.for_tools.of_model import OfModel
@@ -20,13 +19,12 @@ from audit.store import Store
 from backends.errors import ConfigError
 from backends.files import atomic_write
 
-Tool = Literal["inspect", "lm-eval", "every-eval-ever"]
+Tool = Literal["inspect", "lm-eval"]
 
 #: (relative path, text) of the files of one model's answers to one suite.
 _FILES: Mapping[Tool, Callable[[OfModel], Iterator[tuple[str, str]]]] = {
     "inspect": inspect_files,
     "lm-eval": lm_eval_files,
-    "every-eval-ever": every_eval_ever_files,
 }
 
 
@@ -43,20 +41,16 @@ def write_for_tool(store: Store, result: AuditResult, tool: Tool, out: Path, *, 
     """
     if tool not in _FILES:
         raise ConfigError("tool", tool, "unknown", f"Use {', '.join(_FILES)}")
-    written = []
-    numbers: dict[str, dict[str, int]] = {}
-    for info in result.suites:
-        if suite not in (None, info.name):
-            continue
-        of_suite = numbers.setdefault(info.name, {})
-        for one in result.models:
-            for stored in store.runs.read_rows(result.run_id, one.name, info.name):
+    infos = {info.name: info for info in result.suites if suite in (None, info.name)}
+    models = {info.name: info for info in result.models}
+    numbers: dict[str, dict[str, int]] = {name: {} for name in infos}
+    for name, of_suite in numbers.items():
+        for model in models:
+            for stored in store.runs.read_rows(result.run_id, model, name):
                 of_suite.setdefault(stored.row.item_id, len(of_suite))
-    for (model, name), records in groupby(item_records(store, result, suite=suite), key=_of):
-        for path, text in _FILES[tool](OfModel(result, model, name, list(of_items(records)), numbers[name])):
-            written.append(atomic_write(out / path, text))
+    written = []
+    records = item_records(store, result, suite=suite)
+    for (model, name), own in groupby(records, key=lambda record: (record["model"], record["suite"])):
+        of = OfModel(result, infos[name], models[model], list(of_items(own)), numbers[name])
+        written += [atomic_write(out / path, text) for path, text in _FILES[tool](of)]
     return written
-
-
-def _of(record: Mapping[str, Any]) -> tuple[str, str]:
-    return record["model"], record["suite"]

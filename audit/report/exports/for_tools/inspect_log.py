@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from audit.report.exports.for_tools.of_model import (
-    OfModel,
-    Record,
-    answer_text,
-    as_json,
-    bounds,
-    file_part,
-    numbers,
-    turns,
-)
+from audit.report.exports.for_tools.of_model import OfModel, Record, answer_text, as_json, file_part, numbers, turns
 from audit.report.exports.items import questions
 from audit.results import Measure
 
@@ -31,17 +22,17 @@ def inspect_files(of: OfModel) -> Iterator[tuple[str, str]]:
             "eval_id": f"{result.run_id}-{of.model_part}-{of.suite_part}",
             "run_id": result.run_id,
             "created": started,
-            "task": of.suite,
-            "task_id": of.suite,
+            "task": of.info.name,
+            "task_id": of.info.name,
             "task_version": str(of.info.signature.get("version", 0)),
             "task_display_name": of.info.title,
             "task_args": of.info.signature,
-            "dataset": {"name": of.suite, "samples": len(of.records), "shuffled": False},
-            "model": of.model,
-            "model_args": of.model_info.fingerprint,
+            "dataset": {"name": of.info.name, "samples": len(of.records), "shuffled": False},
+            "model": of.model.name,
+            "model_args": of.model.fingerprint,
             "config": {"limit": result.limit},
             "packages": result.versions,
-            "metadata": {"seed": result.seed, "fingerprint": of.model_info.fingerprint_id},
+            "metadata": {"seed": result.seed, "fingerprint": of.model.fingerprint_id},
         },
         "plan": {},
         "results": _results(of),
@@ -92,7 +83,7 @@ def _sample(of: OfModel, record: Record) -> dict[str, Any]:
     prompt, answers = asked[0]
     texts = [answer for answer in answers if "text" in answer]
     stop = _STOP_REASONS.get(str(texts[0]["finish_reason"]), "unknown") if texts else "unknown"
-    said = {"role": "assistant", "content": answer_text(answers), "source": "generate", "model": of.model}
+    said = {"role": "assistant", "content": answer_text(answers), "source": "generate", "model": of.model.name}
     # Continuations that were scored are no output: the model did not write them.
     choices = [{"message": said, "stop_reason": stop}] if texts else []
     likeliest = {} if texts else {"likeliest of those scored": answer_text(answers)}
@@ -100,16 +91,16 @@ def _sample(of: OfModel, record: Record) -> dict[str, Any]:
     sample = {
         "id": record["item"],
         "epoch": 1,
-        "input": [{"role": role, "content": content} for role, content in turns(prompt)],
+        "input": turns(prompt),
         "target": "",
-        "output": {"model": of.model, "choices": choices},
+        "output": {"model": of.model.name, "choices": choices},
         "scores": {name: {"value": value} for name, value in numbers(record).items()},
         "metadata": {
             "factors": record["factors"],
             "answers": answers,
             **likeliest,
             "asked besides": more,
-            "bounds": bounds(record),
+            "bounds": {name: [low, high] for name, (low, value, high) in record["quantities"].items() if value is None},
         },
     }
     if record["missing"] is not None:

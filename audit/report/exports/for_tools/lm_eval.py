@@ -11,24 +11,16 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any
 
-from audit.report.exports.for_tools.of_model import (
-    OfModel,
-    Record,
-    as_json,
-    file_part,
-    numbers,
-)
+from audit.report.exports.for_tools.of_model import OfModel, Record, as_json, numbers
 from audit.report.exports.items import questions
-from audit.report.formatting import encoded
-from audit.report.formatting.questions import continuation_text, prompt_text
+from audit.report.plain_text import continuation_text, encoded, prompt_text
 
 
 def lm_eval_files(of: OfModel) -> Iterator[tuple[str, str]]:
     """Results and samples of one suite as a task; samples without an answer are left out, as that tool has none."""
     when = datetime.datetime.fromisoformat(of.result.started)
     date = when.strftime("%Y-%m-%dT%H-%M-%S.%f")
-    task = of.suite_named(lambda name: file_part(name).replace("_", "-"))
-    folder = of.model_part
+    task, folder = of.suite_part, of.model_part
     answered = [r for r in of.records if r["missing"] is None and any(answers for _, answers in questions(r))]
     # That tool aligns models by a sample's number, so it is the item's, whatever this model left unanswered.
     lines = [as_json(_sample(of.item_numbers[record["item"]], record), indent=None) for record in answered]
@@ -40,7 +32,7 @@ def lm_eval_files(of: OfModel) -> Iterator[tuple[str, str]]:
 
 def _results(of: OfModel, task: str, date: float, n_answered: int) -> dict[str, Any]:
     figures = list(of.figures())
-    of_task: dict[str, Any] = {"alias": of.suite}
+    of_task: dict[str, Any] = {"alias": of.info.name}
     for name, _, value in figures:
         of_task |= {f"{name},none": value, f"{name}_stderr,none": "N/A"}
     result = of.result
@@ -53,13 +45,13 @@ def _results(of: OfModel, task: str, date: float, n_answered: int) -> dict[str, 
         "higher_is_better": {task: {}},
         "n-samples": {task: {"original": len(of.records), "effective": n_answered}},
         "config": {
-            "model": of.model_info.backend,
-            "model_args": of.model_info.fingerprint,
+            "model": of.model.backend,
+            "model_args": of.model.fingerprint,
             "limit": result.limit,
             "random_seed": result.seed,
         },
         "date": date,
-        "model_name": of.model,
+        "model_name": of.model.name,
         "model_name_sanitized": of.model_part,
         "bias_audit": {
             "run": result.run_id,

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from audit.report.formatting import distinct_names, encodable
-from audit.report.formatting.questions import chat_turns, continuation_text, prompt_text
+from audit.report.plain_text import chat_turns, continuation_text, distinct_names, encodable, prompt_text
 from audit.results import AuditResult, Measure, ModelInfo, SuiteInfo
 
 Record = Mapping[str, Any]
@@ -25,41 +24,21 @@ class OfModel:
     """
 
     result: AuditResult
-    model: str
-    suite: str
+    info: SuiteInfo
+    model: ModelInfo
     records: Sequence[Record]
     item_numbers: Mapping[str, int]
 
     @property
-    def info(self) -> SuiteInfo:
-        """The suite as it was run."""
-        return next(info for info in self.result.suites if info.name == self.suite)
-
-    @property
-    def model_info(self) -> ModelInfo:
-        """The model as it was audited."""
-        return next(info for info in self.result.models if info.name == self.model)
-
-    @property
     def model_part(self) -> str:
         """The model's name for a path or an id, which no other model of the run has."""
-        return distinct_names([info.name for info in self.result.models], file_part)[self.model]
-
-    @property
-    def developer_and_model(self) -> tuple[str, str]:
-        """The two parts of a name like ``org/model``; no other model of the run has both."""
-        parts = distinct_names([info.name for info in self.result.models], _two_parts)[self.model]
-        developer, _, name = parts.partition("/")
-        return developer, name
+        return distinct_names([info.name for info in self.result.models], file_part)[self.model.name]
 
     @property
     def suite_part(self) -> str:
-        """The suite's name for a path or an id, which no other suite of the run has."""
-        return self.suite_named(file_part)
-
-    def suite_named(self, name: Callable[[str], str]) -> str:
-        """The suite by a tool's own rule of names, which no other suite of the run has."""
-        return distinct_names([info.name for info in self.result.suites], name)[self.suite]
+        """The suite's name for a path, an id or a task, which no other suite of the run has."""
+        names = distinct_names([info.name for info in self.result.suites], lambda name: file_part(name, "-"))
+        return names[self.info.name]
 
     def figures(self) -> Iterator[tuple[str, Measure, float]]:
         """(name, figure, value) of figures with a value, without those of single levels."""
@@ -74,7 +53,8 @@ class OfModel:
     @cached_property
     def _named(self) -> list[tuple[str, Measure]]:
         """The figures, without those of single levels; those that a name would merge have their ids in it."""
-        own = [m for m in self.result.measures if (m.model, m.suite) == (self.model, self.suite) and not m.is_subgroup]
+        of = self.model.name, self.info.name
+        own = [m for m in self.result.measures if (m.model, m.suite) == of and not m.is_subgroup]
         times = Counter(map(_figure_name, own))
         return [(name if times[name := _figure_name(m)] == 1 else f"{name}#{m.id}", m) for m in own]
 
@@ -85,25 +65,16 @@ def _figure_name(measure: Measure) -> str:
     return (f"{measure.measure}[{where}]" if where else measure.measure).replace(",", " ")
 
 
-def _two_parts(model: str) -> str:
-    developer, _, name = model.rpartition("/")
-    return f"{file_part(developer) if developer else 'unknown'}/{file_part(name)}"
-
-
-def turns(prompt: Any) -> list[tuple[str, str]]:
-    """A prompt as (role, content); a plain text is the user's."""
-    of_chat = chat_turns(prompt)
-    return [("user", prompt_text(prompt))] if of_chat is None else of_chat
+def turns(prompt: Any) -> list[dict[str, str]]:
+    """A prompt as messages; a plain text is the user's."""
+    return [
+        {"role": role, "content": content} for role, content in chat_turns(prompt) or [("user", prompt_text(prompt))]
+    ]
 
 
 def numbers(record: Record) -> dict[str, float]:
     """The record's quantities that are known exactly."""
     return {name: value for name, (_, value, _) in record["quantities"].items() if value is not None}
-
-
-def bounds(record: Record) -> dict[str, list[float]]:
-    """(low, high) of those that are known only by bounds."""
-    return {name: [low, high] for name, (low, value, high) in record["quantities"].items() if value is None}
 
 
 def answer_text(answers: Sequence[Mapping[str, Any]]) -> str:
@@ -117,9 +88,9 @@ def answer_text(answers: Sequence[Mapping[str, Any]]) -> str:
     return tied[0] if len(tied) == 1 else " / ".join(text.strip() for text in tied)
 
 
-def file_part(name: str) -> str:
+def file_part(name: str, underscore: str = "_") -> str:
     """A name for use in these tools' paths: letters, digits, dots, hyphens and underscores."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-") or "unnamed"
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-").replace("_", underscore) or "unnamed"
 
 
 def as_json(data: Any, indent: int | None = 1) -> str:

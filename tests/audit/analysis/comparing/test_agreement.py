@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from audit.analysis.comparing.agreement import agreement, ranks, spearman
-from audit.report.phrases.agreement import agreement_scope
+from audit.report.phrases.history import agreement_scope
 from audit.results import AuditResult
 from suites.base import MeasureSpec
 from tests.audit.report import made_up as mu

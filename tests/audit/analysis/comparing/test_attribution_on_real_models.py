@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from audit import Audit
-from audit.report.phrases.checks.problems import problems_of
+from audit.report.phrases.problems import problems_of
 from audit.results import AttributionStep, AuditResult
 from audit.run import run_audit
 from backends import HFBackend, LlamaCppBackend

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from audit.analysis.comparing.comparisons import compare_models, rank_models
 from audit.analysis.comparing.engine_noise import DRAWN_PROMPTS, engine_drift, total_variation, with_engine_noise
 from audit.analysis.table import Table
-from audit.report.phrases.findings.comparisons import describe
+from audit.report.phrases.comparisons import describe
 from suites.base import IdentifiedInterval, MeasureSpec, Row
 
 

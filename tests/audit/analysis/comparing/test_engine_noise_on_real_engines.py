@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from audit import Audit
-from audit.report.phrases.checks.problems import problems_of
+from audit.report.phrases.problems import problems_of
 from audit.results import AuditResult, EngineDrift
 from audit.run import run_audit
 from audit.store import Store

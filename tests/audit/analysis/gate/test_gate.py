@@ -22,8 +22,8 @@ from audit.analysis.gate.same_items import harm_of
 from audit.analysis.gate.sequence import Look, p_of_harm, share_of_look, shows
 from audit.analysis.measures import measure_table
 from audit.analysis.table import Table
-from audit.report.exports import gate_json, gate_markdown, junit_xml
-from audit.report.phrases.checks.gate import check_words
+from audit.report.exports.gate import gate_json, gate_markdown, junit_xml
+from audit.report.phrases.gate import check_words
 from audit.results import AuditResult, LimitCheck, SuiteInfo
 from audit.store import Night
 from backends.errors import ConfigError

@@ -7,15 +7,13 @@ import numpy as np
 import pytest
 from scipy import stats
 from statsmodels.stats.power import TTestPower
-from typer.testing import CliRunner
 
 from audit import Audit
 from audit.analysis.estimators.design import Design
 from audit.analysis.estimators.means import clustered_mean
 from audit.analysis.power import POWER, Planned, detectable
-from audit.cli.app import app
 from audit.prepare.forecast import plan_audit, sample_power
-from audit.report.phrases.checks.forecast import plan_text, power_text
+from audit.report.phrases.planning import plan_text, power_text
 from audit.results import VarianceComponents
 from backends.errors import ConfigError
 from backends.stand_ins.fake import FakeBackend
@@ -106,12 +104,6 @@ def test_a_wish_that_cannot_be_planned_for_is_refused(pilot, tmp_path):
         asyncio.run(plan_audit(audit_of(pilot), -0.1))
     with pytest.raises(ConfigError, match="no such store"):
         asyncio.run(plan_audit(audit_of(tmp_path), 0.1))
-    config = tmp_path / "a.py"
-    config.write_text("from audit import Audit\nfrom backends import FakeBackend\nfrom suites import OccuGender\n"
-                      "audit = Audit({'m': FakeBackend('m')}, [OccuGender()])\n")  # fmt: skip
-    told = CliRunner().invoke(app, ["plan", str(config), "--within", "0.03"])
-    assert told.exit_code != 0
-    assert "--until 0.03" in str(told.exception) + told.output
 
 
 def test_t_with_few_levels_takes_more():

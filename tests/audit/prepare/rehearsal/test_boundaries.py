@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from audit.prepare.boundaries import check_boundaries
-from audit.report.phrases.checks.rehearsal import boundary_lines
+from audit.report.phrases.planning import boundary_lines
 from backends import FakeBackend, HFBackend, LlamaCppBackend
 from backends.base import GenerateRequest, ScoreRequest
 from backends.embedded import gemma3_path, smollm2_path

@@ -1,15 +1,12 @@
 """Reads exported folders by the tools that they are for, in these tools' own Python, and prints what they found.
 
-readers.py FOLDER   with FOLDER/inspect, FOLDER/lm-eval and FOLDER/every-eval-ever
+readers.py FOLDER   with FOLDER/inspect and FOLDER/lm-eval
 """
 
-import contextlib
 import json
 import sys
 from pathlib import Path
 
-from every_eval_ever.converters.lm_eval.instance_level_adapter import LMEvalInstanceLevelAdapter
-from every_eval_ever.validate import main as validate
 from inspect_ai.log import list_eval_logs, read_eval_log
 from lm_eval.utils import get_sample_results_filenames, make_table
 
@@ -28,14 +25,8 @@ def lm_eval_results(folder: Path):
         (samples,) = get_sample_results_filenames(
             [str(file) for file in path.parent.parent.glob(f"samples_{path.parent.name}_*.jsonl")]
         )
-        rows = LMEvalInstanceLevelAdapter().transform_samples(samples, "id", "model", path.parent.name)
-        yield {"table": table, "samples": len({row.sample_id for row in rows}), "folder": path.parent.parent.name}
-
-
-def every_eval_ever(folder: Path):
-    files = [str(file) for file in sorted(folder.glob("data/*/*/*/*.json"))]
-    with contextlib.redirect_stdout(sys.stderr):
-        return {"files": len(files), "exit code": validate(["--format", "json", *files])}
+        rows = [json.loads(line) for line in Path(samples).read_text().splitlines()]
+        yield {"table": table, "samples": len({row["doc_id"] for row in rows}), "folder": path.parent.parent.name}
 
 
 if __name__ == "__main__":
@@ -43,6 +34,5 @@ if __name__ == "__main__":
     found = {
         "inspect": list(inspect_logs(root / "inspect")),
         "lm-eval": list(lm_eval_results(root / "lm-eval")),
-        "every-eval-ever": every_eval_ever(root / "every-eval-ever"),
     }
     json.dump(found, sys.stdout)

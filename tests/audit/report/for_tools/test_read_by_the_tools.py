@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import pytest
 
-from audit.report.exports import Tool
+from audit.report.exports.for_tools import Tool
 from suites import GenderPair, OccuGender
 from tests.audit.report.for_tools.test_for_tools import audited, headline
 
@@ -42,17 +42,14 @@ def test_every_export_is_read_by_its_own_tool(tmp_path: Path) -> None:
     (table,) = [r["table"] for r in found["lm-eval"] if r["folder"] == "org-planted" and "OccuGender" in r["table"]]
     assert f"{round(figure.value, 4):g}" in table
     assert 100 in [r["samples"] for r in found["lm-eval"]]
-    # 2: warnings alone, of models whose developer is not known
-    assert found["every-eval-ever"] == {"files": 4, "exit code": 2}
 
 
 def test_wandbs_own_file_holds_the_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wandb = pytest.importorskip("wandb")
     from wandb.proto.wandb_internal_pb2 import Record
 
-    from audit.report.trackers import log_result
-    from audit.report.trackers.metrics import metrics_of
-    from tests.audit.report.trackers.test_trackers import result
+    from audit.report.trackers import log_result, metrics_of
+    from tests.audit.report.test_trackers import result
 
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_DIR", str(tmp_path))

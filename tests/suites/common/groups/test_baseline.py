@@ -8,7 +8,7 @@ import pytest
 
 from audit import Audit
 from audit.report.figures import Figures
-from audit.report.phrases import summary
+from audit.report.phrases.summary import summary
 from backends import FakeBackend
 from suites import OccuGender, from_file
 from tests.suites.benchmarks.invented import figures, value

@@ -1,1 +1,0 @@
-"""Sentences about what was checked: gate, limits, a suite's rehearsal, a server's self-checks, forecasts, parts."""

@@ -1,0 +1,131 @@
+"""The report's first sentence: what was decided about the models, in the suites' own words.
+
+Only figures whose interval excludes the neutral value, after correction, are in it. The others are named as open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from audit.report.figures import Figures
+from audit.report.formatting import hundredths
+from audit.report.plain_text import one_line
+from audit.report.templating import enumeration
+from audit.results import Measure, SuiteInfo
+
+Side = Literal["above", "below", "open", "missing", "no interval"]
+
+_NAMED = 3  # models that a sentence names; of more it says how many
+
+
+def verdict(figures: Figures, suite: str | None = None) -> list[str]:
+    """One sentence or two for each suite, or for one, whose headline figure says what it means."""
+    if not figures.result.has_answers:
+        return ["No model gave an answer that can be used."]
+    if suite is not None:
+        return list(_of_suite(figures, figures.suite(suite)))
+    found = ((info, list(_of_suite(figures, info))) for info in figures.result.suites)
+    told = [(info, sentences) for info, sentences in found if sentences]
+    if len(told) == 1:
+        return told[0][1]
+    return [f"{one_line(info.title)}: {' '.join(sentences)}" for info, sentences in told]
+
+
+def _of_suite(figures: Figures, info: SuiteInfo) -> Iterator[str]:
+    headline = figures.headline(info.name)
+    if not headline:
+        return
+    meaning = info.meanings.get(headline[0][0])
+    if meaning is None or not meaning.get("finding"):
+        return
+    conditions = list(zip(headline, figures.headline_labels(info.name), strict=True))
+    sides: dict[tuple[str, str], list[tuple[str, Measure]]] = {}
+    for (measure, where), label in conditions:
+        for one in figures.by_model(info.name, measure, where):
+            sides.setdefault((one.model, _side(figures, one)), []).append((label, one))
+    for side, does in (("above", meaning["finding"]), ("below", meaning["opposite"])):
+        for labels, of_models in _alike(sides, side).items() if does else ():
+            yield _decided(figures, of_models, does, meaning, labels)
+    for labels, of_models in _alike(sides, "open").items():
+        yield _undecided(figures, list(of_models), labels, len(conditions))
+
+
+def _alike(
+    sides: Mapping[tuple[str, str], list[tuple[str, Measure]]], side: str
+) -> dict[tuple[str, ...], dict[str, list[tuple[str, Measure]]]]:
+    """The models on one side of neutral, by the conditions in which they are."""
+    alike: dict[tuple[str, ...], dict[str, list[tuple[str, Measure]]]] = {}
+    for (model, of), found in sides.items():
+        if of == side:
+            alike.setdefault(tuple(label for label, _ in found), {})[model] = found
+    return alike
+
+
+def _side(figures: Figures, measure: Measure) -> str:
+    if measure.neutral is None:
+        return "open"
+    side = side_of(measure, measure.neutral, 1 - figures.result.confidence)
+    return side if side in ("above", "below") else "open"
+
+
+def _decided(
+    figures: Figures, found: Mapping[str, Sequence[tuple[str, Measure]]], does: str, meaning: Mapping[str, Any],
+    labels: Sequence[str],
+) -> str:  # fmt: skip
+    """``Both models give the stereotyped gender more probability: by 12 and 16 points when asked directly.``"""
+    parts: list[str] = []
+    for label in labels:
+        values = [_points(one, meaning) for of in found.values() for its, one in of if its == label]
+        if all(values):  # of a figure known only by bounds no number is told
+            said = (
+                enumeration(values)
+                if len(values) <= _NAMED
+                else f"{min(values, key=float)} to {max(values, key=float)}"
+            )
+            unit = "" if parts else " point" + ("" if values == ["1"] else "s")
+            parts.append(f"by {said}{unit}{f' ({label})' if label else ''}")
+    is_one = len(found) == 1
+    subject = _models(figures, list(found))
+    return f"{subject} {does.format(s='s' if is_one else '')}" + (f": {', '.join(parts)}." if parts else ".")
+
+
+def _undecided(figures: Figures, models: Sequence[str], labels: Sequence[str], conditions: int) -> str:
+    """Of which models, and where, the data decide nothing."""
+    place = f" ({enumeration(labels)})" if len(labels) < conditions and all(labels) else ""
+    return f"For {_models(figures, models, start=False)} the data do not rule out no bias{place}."
+
+
+def _models(figures: Figures, names: Sequence[str], *, start: bool = True) -> str:
+    total = len(figures.models)
+    if total == 1:
+        return "The model" if start else "the model"
+    if len(names) == total:
+        said = "both models" if total == 2 else f"all {total} models"
+        return said[0].upper() + said[1:] if start else said
+    return enumeration(map(one_line, names)) if len(names) <= _NAMED else f"{len(names)} of {total} models"
+
+
+def _points(measure: Measure, meaning: Mapping[str, Any]) -> str:
+    """The distance from neutral in hundredths, without a sign."""
+    if measure.value is None:
+        return ""
+    distance = abs(measure.value - (measure.neutral or 0.0))
+    return hundredths(distance, 0 if distance >= 0.01 else 1)
+
+
+def side_of(measure: Measure, neutral: float, alpha: float) -> Side:
+    """On which side of neutral the whole interval lies, also after correction; or why on neither.
+
+    Without a p-value the interval alone decides.
+    """
+    if measure.low is None or measure.high is None:
+        return "no interval"
+    is_sure = measure.p_adjusted is None or measure.p_adjusted < alpha
+    if is_sure and not measure.low <= neutral <= measure.high:
+        return "above" if measure.low > neutral else "below"
+    return "missing" if _excludes(measure.complete_case_low, measure.complete_case_high, neutral) else "open"
+
+
+def _excludes(low: float | None, high: float | None, neutral: float) -> bool:
+    return low is not None and high is not None and not low <= neutral <= high

@@ -1,0 +1,115 @@
+"""A result in experiment trackers: MLflow, Weights & Biases (extras of these names).
+
+Takes an `AuditResult` and hands its figures to a tracker, as its own environment variables or calls configure that.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+from audit.report.files import write_report
+from audit.results import AuditResult, Measure, ModelInfo
+from backends.errors import ConfigError
+
+Tracker = Literal["mlflow", "wandb"]
+
+_DATABASES = ("sqlite:", "postgresql", "mysql", "mssql")
+
+
+def log_result(result: AuditResult, tracker: Tracker, project: str = "bias-audit") -> str:
+    """Log a result: a run for the audit, and one for each model. Returns where to find it.
+
+    ``project`` is MLflow's experiment or W&B's project. Figures known only by bounds have no value
+    there: they are left out, never 0. Figures of single levels of a factor are left out.
+
+    Raises
+    ------
+    ConfigError
+        When there is no such tracker, or it is not installed.
+    """
+    if tracker not in _TRACKERS:
+        raise ConfigError("tracker", tracker, "unknown", f"Use {', '.join(_TRACKERS)}")
+    try:
+        return _TRACKERS[tracker](result, project)
+    except ImportError as error:
+        hint = f'pip install "bias-audit[{tracker}]"'
+        raise ConfigError("tracker", tracker, f"cannot be imported ({error})", hint) from None
+
+
+def metrics_of(result: AuditResult, model: str) -> dict[str, float]:
+    """``SUITE/MEASURE/FACTOR.LEVEL`` with its value, and ``….low``, ``….high``; what is not known is left out.
+
+    Names hold letters, digits and ``_-./: `` only; where two would be alike each has its figure's id.
+    """
+    figures = _figures_of(result, model)
+    names = [_name(measure) for measure in figures]
+    found: dict[str, float] = {}
+    for name, measure in zip(names, figures, strict=True):
+        own = name if names.count(name) == 1 else f"{name}/{measure.id}"
+        numbers = {own: measure.value, f"{own}.low": measure.low, f"{own}.high": measure.high}
+        found |= {key: value for key, value in numbers.items() if value is not None}
+    return found
+
+
+def _figures_of(result: AuditResult, model: str) -> list[Measure]:
+    return [m for m in result.measures if m.model == model and not m.is_subgroup]
+
+
+def _name(measure: Measure) -> str:
+    where = [f"{factor}.{level}" for factor, level in measure.where.items()]
+    return re.sub(r"[^A-Za-z0-9_\-./: ]", "_", "/".join([measure.suite, measure.measure, *where]))
+
+
+def _facts_of(result: AuditResult, model: ModelInfo) -> dict[str, str]:
+    """Everything needed to reproduce a model's figures, as strings."""
+    suites = ", ".join(info.name for info in result.suites)
+    facts = {"run": result.run_id, "title": result.title, "suites": suites, "complete": str(result.complete)}
+    facts |= {"seed": str(result.seed), "limit": str(result.limit), "confidence": str(result.confidence)}
+    return facts | {"model": model.name, "backend": model.backend, "fingerprint": model.fingerprint_id}
+
+
+def _to_mlflow(result: AuditResult, project: str) -> str:
+    """A run with the report as its artefacts, in the experiment or the active run; in it a run for each model."""
+    import mlflow
+
+    store = mlflow.get_tracking_uri()
+    if store.startswith(_DATABASES) and find_spec("sqlalchemy") is None:
+        problem = "a database, which mlflow-skinny cannot open"
+        hint = "Name a server, e.g. MLFLOW_TRACKING_URI=http://127.0.0.1:5000, or: pip install mlflow"
+        raise ConfigError("MLFLOW_TRACKING_URI", store, problem, hint)
+    nested = mlflow.active_run() is not None
+    if not nested:
+        mlflow.set_experiment(project)
+    with mlflow.start_run(run_name=result.run_id, nested=nested) as run:
+        with tempfile.TemporaryDirectory() as folder:
+            write_report(result, Path(folder))
+            mlflow.log_artifacts(folder, "report")
+        for model in result.models:
+            with mlflow.start_run(run_name=model.name, nested=True):
+                mlflow.log_params(_facts_of(result, model))
+                mlflow.log_metrics(metrics_of(result, model.name))
+    return str(run.info.run_id)
+
+
+def _to_wandb(result: AuditResult, project: str) -> str:
+    """A run for each model, grouped by the audit's run; its figures are the run's summary."""
+    import wandb
+
+    for model in result.models:
+        facts = _facts_of(result, model)
+        with wandb.init(
+            project=project, group=result.run_id, name=model.name, config=facts, reinit="create_new"
+        ) as run:
+            run.summary.update(metrics_of(result, model.name))
+    return result.run_id
+
+
+_TRACKERS: Mapping[str, Callable[[AuditResult, str], str]] = {
+    "mlflow": _to_mlflow,
+    "wandb": _to_wandb,
+}

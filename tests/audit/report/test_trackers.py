@@ -1,0 +1,73 @@
+"""Figures in experiment trackers, read back from their own stores. Trackers that are not installed are not tested."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from audit.report import trackers
+from audit.report.trackers import log_result, metrics_of
+from audit.results import AuditResult
+from backends.errors import ConfigError
+from tests.audit.report import made_up as mu
+
+
+def result() -> AuditResult:
+    measures = [
+        mu.measure("a", "gap", {"form": "direct"}, 0.47, 0.1, neutral=0.0),
+        mu.measure("a", "gap", {"form": "dir€ct"}, 0.3, None, neutral=0.0),
+        mu.measure("a", "gap", {"form": "dir£ct"}, 0.2, None, neutral=0.0),
+        mu.measure("a", "bounded", {}, None, 0.02, bounds=(0.1, 0.3), neutral=0.0),
+        mu.measure("b", "gap", {"form": "direct"}, -0.1, 0.05, neutral=0.0),
+    ]
+    return mu.result(["a", "b"], [mu.toy_suite().model_copy(update={"charts": []})], measures)
+
+
+def test_metrics_have_values_intervals_and_names_of_their_own() -> None:
+    metrics = metrics_of(result(), "a")
+    assert metrics["toy/gap/form.direct"] == 0.47
+    assert metrics["toy/gap/form.direct.low"] == pytest.approx(0.37)
+    assert sorted(value for name, value in metrics.items() if "dir_ct" in name) == [0.2, 0.3]
+    assert "toy/bounded" not in metrics
+    assert metrics["toy/bounded.low"] == pytest.approx(0.08)
+
+
+def test_a_database_that_mlflow_cannot_open_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its default store is a database, which mlflow-skinny, the extra, cannot open."""
+    mlflow = pytest.importorskip("mlflow")
+    before = mlflow.get_tracking_uri()
+    monkeypatch.setattr(trackers, "find_spec", lambda _: None)
+    mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
+    try:
+        with pytest.raises(
+            ConfigError, match=r"MLFLOW_TRACKING_URI = 'sqlite:.*127.0.0.1:5000, or: pip install mlflow"
+        ):
+            log_result(result(), "mlflow")
+    finally:
+        mlflow.set_tracking_uri(before)
+
+
+def test_a_tracker_that_is_not_installed_says_how(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(ConfigError, match=r"bias-audit\[wandb\]"):
+        log_result(result(), "wandb")
+
+
+def test_mlflows_store_gives_the_figures_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mlflow = pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    mlflow.set_tracking_uri(tmp_path.as_uri())
+    run_id = log_result(result(), "mlflow", "a project")
+    client = mlflow.MlflowClient(tmp_path.as_uri())
+    (experiment,) = [e for e in client.search_experiments() if e.name == "a project"]
+    runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
+    assert set(runs) == {"run-1", "a", "b"}
+    assert runs["a"].data.metrics == metrics_of(result(), "a")
+    assert runs["b"].data.params["fingerprint"] == "f" * 16
+    files = {file.path for file in client.list_artifacts(run_id, "report")}
+    assert "report/report.html" in files
+    report = client.download_artifacts(run_id, "report/report.json", str(tmp_path))
+    assert json.loads(Path(report).read_text("utf-8"))["run_id"] == "run-1"
