@@ -143,18 +143,6 @@ def test_order_packing_and_kept_cells_change_no_result(backend: LlamaCppBackend)
     assert alone[::-1] == pytest.approx(usual, abs=1e-4)
 
 
-def test_each_distinct_token_is_computed_once(path: Path) -> None:
-    backend = LlamaCppBackend(path)
-    clean = REQUESTS[:3]
-    scored(backend, clean)
-    loaded = backend.load()
-    engine, scorer = loaded.model, loaded.scorer
-    texts = [str(r.prompt) + c for r in clean for c in r.continuations]
-    distinct = {tuple(t[:n]) for t in engine.encode(texts, chat=False) for n in range(1, len(t))}
-    assert len(distinct) <= scorer.tokens_computed < len(distinct) + 16
-    backend.close_blocking()
-
-
 def test_straddled_space_is_marginalised_exactly(backend: LlamaCppBackend) -> None:
     """log P(" herself") - log of the mass of all tokens that begin with a space, from one plain sequence."""
     engine = backend.load().model

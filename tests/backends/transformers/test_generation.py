@@ -227,46 +227,6 @@ def test_rows_are_halved_until_they_fit_and_grow_back(model, monkeypatch):
     assert ours.halvings == 0
 
 
-SMALL = {
-    "vocab_size": 60, "d_model": 32, "decoder_layers": 2, "decoder_attention_heads": 4, "decoder_ffn_dim": 48,
-    "init_std": 0.3, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "max_position_embeddings": 64,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", ["Rwkv", "Mamba", "MBart"])
-def test_a_model_for_which_padding_is_not_nothing(kind):
-    """RWKV and Mamba keep a state; the other counts the positions of padding."""
-    torch.manual_seed(0)
-    sizes = {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2}
-    if kind == "Rwkv":
-        config = transformers.RwkvConfig(**sizes, context_length=64)
-    elif kind == "Mamba":
-        config = transformers.MambaConfig(**sizes, state_size=4)
-    else:
-        config = transformers.MBartConfig(**SMALL)
-    other = transformers.AutoModelForCausalLM.from_config(config).eval()
-    for parameter in other.parameters():
-        if parameter.dim() > 1:
-            torch.nn.init.normal_(parameter, std=0.5)
-    engine = engine_of(other)
-    asked = ["5 6 7", "9", "8 7", "7 8", "0 0 0"]
-    answers = TextGenerator(engine).generate([GenerateRequest(p, Sampling(max_tokens=6)) for p in asked])
-    assert ("equal length" in engine.route) == (kind == "MBart"), engine.route
-    assert [answer.text for answer in answers] == [read_anew(other, p, 6) for p in asked]
-
-
-def read_anew(model, prompt, max_tokens):
-    """The likeliest text by plain passes over all of it, one for each token."""
-    ids = Digits().render(prompt)
-    start = len(ids)
-    with torch.inference_mode():
-        while len(ids) < start + max_tokens:
-            ids.append(int(model(torch.tensor([ids]), use_cache=False).logits[0, -1].argmax()))
-            if ids[-1] in (1, model.config.eos_token_id):
-                return spelled(ids[start:-1])
-    return spelled(ids[start:])
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("kind", ["llama", "gemma3n"])
 def test_rounding_to_sixteen_bits_is_no_reason_to_refuse(kind, dtype):

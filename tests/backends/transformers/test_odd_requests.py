@@ -12,52 +12,14 @@ import torch
 from tokenizers import AddedToken, models
 
 from backends import BackendError, HFBackend
-from backends.base import Answer, GenerateRequest, GenerateResponse, Message, Sampling, ScoreRequest, ScoreResponse
+from backends.base import Answer, GenerateRequest, GenerateResponse, Sampling, ScoreRequest, ScoreResponse
 from backends.embedded import smollm2_path
 from backends.local.trie import Trie
 from backends.transformers.text import HFTextEncoder
 from tests.backends.local.tiny_models import FAMILIES, MERGES, byte_level_tokenizer, save_model_of
-from tests.backends.transformers.reference import scores
 from tests.rounding import float32_close
 
 GOOD = [ScoreRequest(f"the man{'!' * (i % 7)} said {i}", (" he", " she")) for i in range(246)]
-#: A token beyond the embedding, a text that is no Unicode, a chat without a template, a text without end, no context.
-ODD = [
-    ScoreRequest("the man", ("<img>",)),
-    ScoreRequest("the <img>", (" he",)),
-    ScoreRequest("the man \ud800", (" he",)),
-    ScoreRequest("the man", (" he", "\udfff")),
-    ScoreRequest((Message("user", "hello"),), (" he",)),
-    ScoreRequest("x" * 200, (" he",)),
-    ScoreRequest("", ("he",)),
-    ScoreRequest("the man", (" he" * 99,)),
-    ScoreRequest("<img>", (" he",)),
-    ScoreRequest("\ud800", ("\ud800",)),
-]
-
-
-@pytest.fixture(scope="module")
-def larger_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model whose tokenizer was given a token that its embedding has not."""
-    folder = save_model_of(FAMILIES["llama"], tmp_path_factory.mktemp("larger"))
-    tokenizer = byte_level_tokenizer()
-    tokenizer.add_tokens(["<img>"])
-    tokenizer.save_pretrained(folder)
-    return folder
-
-
-def test_ten_odd_requests_of_256_give_ten_errors(larger_tokenizer: Path) -> None:
-    backend = HFBackend(larger_tokenizer, threads=1)
-    order = np.random.default_rng(1).permutation(256).tolist()
-    asked = [(GOOD + ODD)[i] for i in order]
-    answers = backend.run_blocking(asked)
-    failed = {order[place]: answer for place, answer in enumerate(answers) if isinstance(answer, BackendError)}
-    assert sorted(failed) == list(range(246, 256))
-    assert "is not one of the model's" in failed[246].message
-    assert "surrogate" in failed[248].message
-    values = dict(zip(order, answers, strict=True))
-    alone = scores(HFBackend(larger_tokenizer, threads=1), GOOD[:20])
-    assert [s.logprob for i in range(20) for s in values[i].scores] == float32_close(alone)
 
 
 def test_a_pass_that_fails_for_one_request_spares_the_others(
@@ -132,9 +94,8 @@ def test_nan_and_unknown_tokens_fail_alone_on_a_real_model(n: int) -> None:
     failed = sorted(order[at] for at, answer in enumerate(answers) if isinstance(answer, BackendError))
     assert failed == list(range(n, n + 10))
     found = dict(zip(order, answers, strict=True))
-    values = [[s.logprob for s in found[i].scores] for i in range(n)]
-    moved = np.abs(np.array(values) - [[s.logprob for s in a.scores] for a in usual]).max()
-    assert moved < 5e-5, "packs are put together otherwise, which rounds otherwise (1.3e-5 seen)"
+    for answer, other in zip((found[i] for i in range(n)), usual, strict=True):  # packs are put together otherwise
+        assert [s.logprob for s in answer.scores] == float32_close([s.logprob for s in other.scores])
 
 
 def test_a_raw_name_in_a_byte_level_vocabulary_is_its_own_text() -> None:

@@ -16,20 +16,8 @@ from backends.embedded import gemma3_path
 from backends.transformers import source
 from backends.transformers.scoring import attention, trial
 from backends.transformers.scoring.tiny import tiny_model
-from tests.backends.local.tiny_models import BASE, GROUPED, log_probabilities, save_model_of
+from tests.backends.local.tiny_models import BASE, log_probabilities, save_model_of
 from tests.backends.transformers.reference import REQUESTS, plain_model, scores
-from tests.rounding import float32_close
-
-NOT_TREES: dict[str, Any] = {
-    "recurrent_gemma": lambda v: transformers.RecurrentGemmaConfig(
-        hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4, lru_width=32,
-        attention_window_size=6, vocab_size=v,
-    ),
-    "lfm2": lambda v: transformers.Lfm2Config(
-        **{k: x for k, x in GROUPED.items() if k not in ("head_dim", "initializer_range")}, vocab_size=v,
-        layer_types=["conv", "full_attention", "conv"],
-    ),
-}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -109,18 +97,6 @@ def test_the_tiny_copy_of_a_large_config_has_every_kind_of_layer_and_short_windo
 def test_gemma_in_bfloat16_takes_the_tree() -> None:
     """Its log-probabilities of random tokens, of 19 nats, round by 0.2 on some processors; padding moves none."""
     assert HFBackend(gemma3_path(), dtype="bfloat16", device="cpu", threads=1).load().scorer.route == "tree"
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("family", sorted(NOT_TREES))
-def test_models_with_other_layers_take_rows(family: str, dtype: Any, tmp_path: Path) -> None:
-    backend = HFBackend(save_model_of(NOT_TREES[family], tmp_path), dtype=dtype, threads=1)
-    assert backend.load().scorer.route == "rows"
-    if dtype == "float32":
-        model, tokenizer = plain_model(tmp_path)
-        request = ScoreRequest(REQUESTS[0].prompt, (" he",))
-        tokens = tokenizer(request.prompt + " he")["input_ids"]
-        assert scores(backend, [request]) == float32_close(log_probabilities(model, tokens)[-1:])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
