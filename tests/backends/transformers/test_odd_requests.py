@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import torch
 from tokenizers import AddedToken, models
 
 from backends import BackendError, HFBackend
-from backends.base import Answer, GenerateRequest, GenerateResponse, Sampling, ScoreRequest, ScoreResponse
+from backends.base import GenerateRequest, GenerateResponse, Sampling, ScoreRequest, ScoreResponse
 from backends.embedded import smollm2_path
 from backends.local.trie import Trie
 from backends.transformers.text import HFTextEncoder
@@ -44,23 +43,23 @@ def test_a_pass_that_fails_for_one_request_spares_the_others(
         assert [s.logprob for s in answer.scores] == float32_close([s.logprob for s in expected.scores])
 
 
-async def test_scores_are_told_pass_by_pass(folders: dict[str, Path]) -> None:
+def test_scores_are_told_pass_by_pass(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     backend = HFBackend(folders["llama"], threads=1)
     scorer: Any = backend.load().scorer
     scorer.size.most_tokens = 64
     told: list[int] = []
+    told_before: list[int] = []  # each pass
+    passes = type(scorer).passes
 
-    def on_response(place: int, answer: Answer) -> None:
-        assert isinstance(answer, ScoreResponse)
-        told.append(place)
-        if len(told) == 9:
-            running.cancel()
+    def counted(self: Any, trie: Trie) -> Any:
+        for known in passes(self, trie):
+            told_before.append(len(told))
+            yield known
 
-    running = asyncio.create_task(backend.run_streaming(GOOD, on_response))
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    assert 9 <= len(told) < 64
-    await backend.close()
+    monkeypatch.setattr(type(scorer), "passes", counted)
+    backend.run_blocking(GOOD, lambda place, _: told.append(place))
+    assert sorted(told) == list(range(len(GOOD)))
+    assert len(set(told_before)) > 3
 
 
 @pytest.mark.models
