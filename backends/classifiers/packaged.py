@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.metadata
 from abc import abstractmethod
-from collections.abc import Callable
+from functools import cached_property
+from typing import Any
 
 from backends.base import Description
 from backends.classifiers.base import Labels, TextClassifier
@@ -20,10 +21,6 @@ class _PackagedClassifier(TextClassifier):
     _libraries: tuple[str, ...] = ()
     _title: str
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._score: Callable[[str], Labels] | None = None
-
     def check(self) -> None:
         need_package("classifier", self._module, "scorers", self._package)
 
@@ -33,22 +30,15 @@ class _PackagedClassifier(TextClassifier):
             {"backend": "packaged-classifier", **versions}, frozenset({"classify"}), {"model": self._title}
         )
 
-    def close_blocking(self) -> None:
-        super().close_blocking()
-        self._score = None
-
     def _prepare(self) -> None:
-        if self._score is None:
-            self._score = self._load()
+        self._score("a text")
 
     def _labels(self, texts: list[str]) -> list[Labels]:
-        self._prepare()
-        assert self._score is not None
         return [self._score(text) for text in texts]
 
     @abstractmethod
-    def _load(self) -> Callable[[str], Labels]:
-        """A function from a text to its labels."""
+    def _score(self, text: str) -> Labels:
+        """The labels of a text."""
 
 
 class VaderClassifier(_PackagedClassifier):
@@ -62,21 +52,16 @@ class VaderClassifier(_PackagedClassifier):
     _module = "vaderSentiment"
     _title = "VADER sentiment lexicon (sentiment, not regard)"
 
-    def _load(self) -> Callable[[str], Labels]:
+    @cached_property
+    def _analyzer(self) -> Any:
         from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
 
-        analyzer = SentimentIntensityAnalyzer()
+        return SentimentIntensityAnalyzer()
 
-        def score(text: str) -> Labels:
-            shares = analyzer.polarity_scores(text)
-            nothing = not (shares["pos"] or shares["neg"] or shares["neu"])
-            return {
-                "positive": shares["pos"],
-                "neutral": 1.0 if nothing else shares["neu"],
-                "negative": shares["neg"],
-            }
-
-        return score
+    def _score(self, text: str) -> Labels:
+        shares = self._analyzer.polarity_scores(text)
+        nothing = not (shares["pos"] or shares["neg"] or shares["neu"])
+        return {"positive": shares["pos"], "neutral": 1.0 if nothing else shares["neu"], "negative": shares["neg"]}
 
 
 class ProfanityClassifier(_PackagedClassifier):
@@ -90,11 +75,8 @@ class ProfanityClassifier(_PackagedClassifier):
     _libraries = ("scikit-learn",)
     _title = "linear model of offensive words (alt-profanity-check; offensive words, not hate)"
 
-    def _load(self) -> Callable[[str], Labels]:
+    def _score(self, text: str) -> Labels:
         from profanity_check import predict_prob
 
-        def score(text: str) -> Labels:
-            offensive = float(predict_prob([text])[0])
-            return {"offensive": offensive, "not offensive": 1 - offensive}
-
-        return score
+        offensive = float(predict_prob([text])[0])
+        return {"offensive": offensive, "not offensive": 1 - offensive}
