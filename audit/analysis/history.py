@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from audit.results import AuditResult, FigureName, Measure, ModelInfo, Reported
-from audit.results.signatures import EXTENT, signature_changes
+from audit.results.figures import EXTENT, signature_changes
 from audit.store import Store
 from backends.base import Scalar
 

@@ -20,7 +20,7 @@ from audit.analysis.figures import Figure, clusters_of, estimator_of, figure_of,
 from audit.analysis.missing import completed
 from audit.analysis.table import Bools, Table
 from audit.results import FigureName, Measure
-from audit.results.signatures import encode_parts, write_signature
+from audit.results.figures import encode_parts, write_signature
 from suites.base import MeasureSpec
 
 #: Raise it when an estimator or its interval changes: signatures then differ.

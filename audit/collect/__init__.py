@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from audit.collect.interim_looks import ALL_AT_ONCE, InterimLook, assign_looks, plan_looks, plan_precision_looks
 from audit.collect.jobs import Ask, Job, OnEvent, Outcome
-from audit.collect.sample import SAMPLE_VERSION, Sample, in_part
-from audit.collect.sample_requirement import (
+from audit.collect.sample import (
+    SAMPLE_VERSION,
     Requirement,
+    Sample,
+    in_part,
     items_behind,
     leading_specs,
     levels_behind,

@@ -10,7 +10,7 @@ import pytest
 from audit.analysis.measures import measure_table
 from audit.analysis.table import Table
 from audit.results import AuditResult, FigureName, SuiteInfo
-from audit.results.signatures import encode_parts, read_signature, write_signature
+from audit.results.figures import encode_parts, read_signature, write_signature
 from suites.base import IdentifiedInterval, MeasureSpec, Row
 
 WHERE: dict[str, Any] = {"bias": "explicit", "versus": None}

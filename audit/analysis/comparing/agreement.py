@@ -23,7 +23,7 @@ from scipy import special
 
 from audit.analysis.estimators.correlations import pearson
 from audit.results import AuditResult, Measure, Reported, where_key
-from audit.results.signatures import EXTENT, signature_changes
+from audit.results.figures import EXTENT, signature_changes
 from backends.base import Scalar
 
 #: With fewer models a ranking says next to nothing: two unrelated figures rank four models the same in 1 of 24 cases.

@@ -48,7 +48,7 @@ from audit.analysis.gate.same_items import (
 from audit.analysis.gate.sequence import Look, p_of_harm
 from audit.analysis.table import Table, aligned
 from audit.results import NOT_ASKED, AuditResult, FigureName, Measure, OpenBecause
-from audit.results.signatures import EXTENT, signature_changes
+from audit.results.figures import EXTENT, signature_changes
 from backends.errors import ERROR_KINDS
 from suites.base import MeasureSpec
 

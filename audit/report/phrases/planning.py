@@ -7,7 +7,7 @@ from typing import Any
 
 from audit.analysis.power import POWER
 from audit.collect.progress import duration
-from audit.collect.sample_requirement import LEAST_LEVELS
+from audit.collect.sample import LEAST_LEVELS
 from audit.prepare.boundaries import BoundaryCheck
 from audit.prepare.forecast.estimate import ModelEstimate, RunEstimate
 from audit.prepare.forecast.planning import FigurePlan, SamplePlan

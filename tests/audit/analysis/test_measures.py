@@ -14,7 +14,7 @@ from scipy import stats
 from audit.analysis.measures import measure_table
 from audit.analysis.table import Table
 from audit.results import Measure
-from audit.results.signatures import encode_parts, read_signature, write_signature
+from audit.results.figures import encode_parts, read_signature, write_signature
 from backends.errors import ConfigError
 from suites.base import Factor, IdentifiedInterval, MeasureSpec, Row
 

@@ -22,7 +22,7 @@ from audit.results import (
     Rung,
     SuiteInfo,
 )
-from audit.results.signatures import encode_parts, write_signature
+from audit.results.figures import encode_parts, write_signature
 from suites import MGBR, DebiasingPositions, GenderPair, OccuGender
 from suites.base import MeasureSpec, Suite
 from suites.presentation import Chart, PublishedFigure, TableColumn, TableLayout
