@@ -10,7 +10,6 @@ from audit.store.answers import Answered, Partly, Stored, answer_json
 from audit.store.codecs import matches_request
 from audit.store.database import StoreError
 from audit.store.keys import Keyed, canonical_json, keyed, of_run, to_bytes
-from audit.store.nights import Night
-from audit.store.runs import StoredRow, StoredTable
+from audit.store.runs import Night, StoredRow, StoredTable
 from audit.store.second_answers import COMPARED_WITHIN, AnswerPair
 from audit.store.store import Store

