@@ -52,7 +52,7 @@ def test_file_that_is_no_result_is_refused() -> None:
 
 def test_figure_name_has_one_print_and_one_key() -> None:
     name = FigureName("s", "p", {"a": 1, "b": None}, "m")
-    assert (str(name), name.title) == ("p (a 1, b None) of m on s", "p (a 1, b None)")
+    assert (str(name), name.title) == ("p (a 1, b none) of m on s", "p (a 1, b none)")
     assert name.key == FigureName("s", "p", {"b": None, "a": 1}, "m").key
     others = [FigureName("s", "p", {"a": True, "b": None}, "m"), FigureName("s", "p", {"a": 1, "b": "None"}, "m")]
     assert len({other.key for other in [name, *others, FigureName("s", "p", name.where)]}) == 4
