@@ -111,8 +111,8 @@ class StoredResult(AuditResult):
     def write_for(self, tool: Tool, out: str | Path, suite: str | None = None) -> list[Path]:
         """Write the run in another tool's format into the folder ``out``, as `audit export --for` does.
 
-        ``inspect``: a log for each model and suite; ``lm-eval``: results and samples of lm-evaluation-harness. Neither
-        needs to be installed. Returns the paths.
+        ``inspect``: a log for each model and suite; ``lm-eval``: results and samples of lm-evaluation-harness;
+        ``every-eval-ever``: records of the figures. None of these needs to be installed. Returns the paths.
         """
         from audit.report.exports.for_tools import write_for_tool
         from audit.store import Store
@@ -121,7 +121,7 @@ class StoredResult(AuditResult):
             return write_for_tool(store, self, tool, Path(out), suite=suite)
 
     def log_to(self, tracker: Tracker, project: str = "bias-audit") -> str:
-        """Log the figures to MLflow or W&B, as `audit log-to` does. See `audit.report.trackers`."""
+        """Log the figures to MLflow, W&B or OpenTelemetry, as `audit log-to` does. See `audit.report.trackers`."""
         from audit.report.trackers import log_result
 
         return log_result(self, tracker, project)

@@ -1,10 +1,11 @@
-"""A result in experiment trackers: MLflow, Weights & Biases (extras of these names).
+"""A result in experiment trackers: MLflow, Weights & Biases, OpenTelemetry (extras of these names).
 
 Takes an `AuditResult` and hands its figures to a tracker, as its own environment variables or calls configure that.
 """
 
 from __future__ import annotations
 
+import datetime
 import re
 import tempfile
 from collections.abc import Callable, Mapping
@@ -16,7 +17,7 @@ from audit.report.files import write_report
 from audit.results import AuditResult, Measure, ModelInfo
 from backends.errors import ConfigError
 
-Tracker = Literal["mlflow", "wandb"]
+Tracker = Literal["mlflow", "wandb", "opentelemetry"]
 
 _DATABASES = ("sqlite:", "postgresql", "mysql", "mssql")
 
@@ -24,8 +25,8 @@ _DATABASES = ("sqlite:", "postgresql", "mysql", "mssql")
 def log_result(result: AuditResult, tracker: Tracker, project: str = "bias-audit") -> str:
     """Log a result: a run for the audit, and one for each model. Returns where to find it.
 
-    ``project`` is MLflow's experiment or W&B's project. Figures known only by bounds have no value
-    there: they are left out, never 0. Figures of single levels of a factor are left out.
+    ``project`` is MLflow's experiment, W&B's project or OpenTelemetry's tracer. Figures known only by bounds have no
+    value there: they are left out, never 0. Figures of single levels of a factor are left out.
 
     Raises
     ------
@@ -109,7 +110,49 @@ def _to_wandb(result: AuditResult, project: str) -> str:
     return result.run_id
 
 
+def _to_opentelemetry(result: AuditResult, project: str) -> str:
+    """A span for the audit, in it one for each model with an event for each figure, named by the semantic conventions.
+
+    Returns the trace's id in hexadecimal. Without a tracer provider nothing would be recorded: an error.
+    """
+    from opentelemetry import trace
+
+    tracer = trace.get_tracer(project)
+    start, end = (_nanoseconds(time) for time in (result.started, result.finished))
+    whole = tracer.start_span("bias audit", start_time=start, attributes={"bias_audit.run": result.run_id})
+    if not whole.get_span_context().is_valid:
+        problem = "no tracer provider is set up, so that nothing would be recorded"
+        hint = "Set one in Python, or run the command by opentelemetry-instrument with OTEL_EXPORTER_OTLP_ENDPOINT"
+        raise ConfigError("tracker", "opentelemetry", problem, hint)
+    context = trace.set_span_in_context(whole)
+    for model in result.models:
+        about = {f"bias_audit.{name}": value for name, value in _facts_of(result, model).items()}
+        about["gen_ai.request.model"] = model.name
+        span = tracer.start_span(f"audit {model.name}", context, start_time=start, attributes=about)
+        for measure in _figures_of(result, model.name):
+            if measure.value is not None:
+                span.add_event("gen_ai.evaluation.result", _event(measure, measure.value), timestamp=end)
+        span.end(end)
+    whole.end(end)
+    return format(whole.get_span_context().trace_id, "032x")
+
+
+def _event(measure: Measure, value: float) -> dict[str, str | float]:
+    numbers = {"low": measure.low, "high": measure.high, "neutral": measure.neutral}
+    return {
+        "gen_ai.evaluation.name": f"{measure.suite}: {measure.figure.title}",
+        "gen_ai.evaluation.score.value": value,
+        "bias_audit.figure": measure.id,
+        **{f"bias_audit.{name}": number for name, number in numbers.items() if number is not None},
+    }
+
+
+def _nanoseconds(time: str) -> int:
+    return int(datetime.datetime.fromisoformat(time).timestamp() * 1e9)
+
+
 _TRACKERS: Mapping[str, Callable[[AuditResult, str], str]] = {
     "mlflow": _to_mlflow,
     "wandb": _to_wandb,
+    "opentelemetry": _to_opentelemetry,
 }

@@ -71,3 +71,29 @@ def test_mlflows_store_gives_the_figures_back(tmp_path: Path, monkeypatch: pytes
     assert "report/report.html" in files
     report = client.download_artifacts(run_id, "report/report.json", str(tmp_path))
     assert json.loads(Path(report).read_text("utf-8"))["run_id"] == "run-1"
+
+
+def test_opentelemetry_without_a_provider_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = pytest.importorskip("opentelemetry.trace")
+    monkeypatch.setattr(trace, "get_tracer", lambda _: trace.NoOpTracer())
+    with pytest.raises(ConfigError, match="no tracer provider is set up"):
+        log_result(result(), "opentelemetry")
+
+
+def test_opentelemetry_has_an_event_for_each_figure() -> None:
+    sdk = pytest.importorskip("opentelemetry.sdk.trace")
+    export = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
+    from opentelemetry import trace
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+
+    exporter, provider = export.InMemorySpanExporter(), sdk.TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    trace.set_tracer_provider(provider)
+    trace_id = log_result(result(), "opentelemetry")
+    spans = {span.name: span for span in exporter.get_finished_spans()}
+    assert set(spans) == {"bias audit", "audit a", "audit b"}
+    assert {format(span.context.trace_id, "032x") for span in spans.values()} == {trace_id}
+    first = spans["audit a"].events[0]
+    assert first.attributes["gen_ai.evaluation.score.value"] == 0.47
+    assert len(spans["audit a"].events) == 3
+    assert spans["bias audit"].end_time - spans["bias audit"].start_time == 300 * 10**9

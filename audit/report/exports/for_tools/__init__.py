@@ -1,4 +1,4 @@
-"""A run in the formats of other tools: Inspect's logs, lm-evaluation-harness's samples.
+"""A run in the formats of other tools: Inspect's logs, lm-evaluation-harness's samples, Every Eval Ever.
 
 Takes a stored run, writes files that these tools read; none of them needs to be installed.
 """
@@ -10,6 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Literal
 
+from audit.report.exports.for_tools.every_eval_ever import every_eval_ever_files
 from audit.report.exports.for_tools.inspect_log import inspect_files
 from audit.report.exports.for_tools.lm_eval import lm_eval_files
 from audit.report.exports.for_tools.of_model import OfModel
@@ -19,12 +20,13 @@ from audit.store import Store
 from backends.errors import ConfigError
 from backends.files import atomic_write
 
-Tool = Literal["inspect", "lm-eval"]
+Tool = Literal["inspect", "lm-eval", "every-eval-ever"]
 
 #: (relative path, text) of the files of one model's answers to one suite.
 _FILES: Mapping[Tool, Callable[[OfModel], Iterator[tuple[str, str]]]] = {
     "inspect": inspect_files,
     "lm-eval": lm_eval_files,
+    "every-eval-ever": every_eval_ever_files,
 }
 
 

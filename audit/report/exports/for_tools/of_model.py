@@ -35,6 +35,13 @@ class OfModel:
         return distinct_names([info.name for info in self.result.models], file_part)[self.model.name]
 
     @property
+    def developer_and_model(self) -> tuple[str, str]:
+        """The two parts of a name like ``org/model``; no other model of the run has both."""
+        parts = distinct_names([info.name for info in self.result.models], _two_parts)[self.model.name]
+        developer, _, name = parts.partition("/")
+        return developer, name
+
+    @property
     def suite_part(self) -> str:
         """The suite's name for a path, an id or a task, which no other suite of the run has."""
         names = distinct_names([info.name for info in self.result.suites], lambda name: file_part(name, "-"))
@@ -63,6 +70,11 @@ def _figure_name(measure: Measure) -> str:
     """``measure[factor=level;…]``: no comma, which these tools split names at."""
     where = ";".join(f"{factor}={level}" for factor, level in measure.where.items())
     return (f"{measure.measure}[{where}]" if where else measure.measure).replace(",", " ")
+
+
+def _two_parts(model: str) -> str:
+    developer, _, name = model.rpartition("/")
+    return f"{file_part(developer) if developer else 'unknown'}/{file_part(name)}"
 
 
 def turns(prompt: Any) -> list[dict[str, str]]:
