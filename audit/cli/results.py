@@ -237,7 +237,7 @@ def list_entries(
     A scorer may also be a rater with a question of your own: [scorers.NAME] in a suite's file (audit suite-schema).
     """
     if what in ("suites", "backends", "scorers"):
-        rows = [*_available(cast(PluginKind, what))]
+        rows = [*_available(cast("PluginKind", what))]
     elif what == "runs":
         with open_store(db) as store:
             runs = store.runs.all()
