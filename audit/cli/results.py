@@ -103,7 +103,9 @@ def export(
     run_id: RunName = "last",
     db: Db = DEFAULT_DB,
     suite: Annotated[str | None, typer.Option(help="Only this suite.")] = None,
-    tool: Annotated[str | None, typer.Option("--for", help="Files for another tool: inspect or lm-eval.")] = None,
+    tool: Annotated[
+        str | None, typer.Option("--for", help="Files for another tool: inspect, lm-eval or every-eval-ever.")
+    ] = None,
     derived: Annotated[
         bool, typer.Option("--derived", help="Also rows computed from several items; they repeat those items' texts.")
     ] = False,
@@ -122,10 +124,12 @@ def export(
 
 
 def log_to(
-    tracker: Annotated[str, typer.Argument(help="mlflow or wandb (extras of these names).")],
+    tracker: Annotated[str, typer.Argument(help="mlflow, wandb or opentelemetry (extras of these names).")],
     run_id: RunName = "last",
     db: Db = DEFAULT_DB,
-    project: Annotated[str, typer.Option(help="MLflow's experiment, W&B's project.")] = "bias-audit",
+    project: Annotated[
+        str, typer.Option(help="MLflow's experiment, W&B's project, OpenTelemetry's tracer.")
+    ] = "bias-audit",
 ) -> None:
     """Log a run's figures to an experiment tracker, as its own environment variables configure it."""
     from audit.report.trackers import Tracker, log_result
