@@ -24,6 +24,8 @@ T = TypeVar("T")
 #: Raise it when a table changes: stores of another schema are refused.
 SCHEMA = 103
 APPLICATION_ID = 0x42494153  # "BIAS" in the file's header marks the database as ours
+#: Columns by what is stored in them.
+_TYPES = {int: "INTEGER", float: "REAL", str: "TEXT", bytes: "BLOB"}
 _ANOTHER = "Give another --db: the file was left untouched"
 
 
@@ -187,34 +189,30 @@ def _make_tables(db: sqlite3.Connection) -> None:
 
     ``run`` in ``answers`` is the id of the run that asked; ``text`` the prompt's id in ``prompts``.
     """
-    import sqlite_utils  # here: a store is new once
 
-    def table(name: str, pk: str | tuple[str, ...], unique: tuple[str, ...] = (), /, **columns: type) -> None:
-        made = store[name]
-        made.create(columns, pk=pk, not_null=columns.keys() - {"id", "finished", "result"})
+    def table(name: str, key: str, unique: str = "", /, **columns: type) -> None:
+        null = {"id", "finished", "result"}
+        made = [f'"{column}" {_TYPES[of]}{"" if column in null else " NOT NULL"}' for column, of in columns.items()]
+        db.execute(f'CREATE TABLE "{name}" ({", ".join(made)}, PRIMARY KEY ({key}))')
         if unique:
-            made.create_index(unique, unique=True)
+            db.execute(f"CREATE UNIQUE INDEX idx_{name} ON {name} ({unique})")
 
-    store = sqlite_utils.Database(db)
     asked = {"prompt": bytes, "part": bytes, "fingerprint": str, "text": bytes}
-    table("answers", "id", ("prompt", "part"), id=int, **asked, value=bytes, checksum=bytes, at=float, run=str)
-    store["answers"].create_index(["fingerprint", "at"])
+    table("answers", "id", "prompt, part", id=int, **asked, value=bytes, checksum=bytes, at=float, run=str)
+    db.execute("CREATE INDEX idx_answers_fingerprint ON answers (fingerprint, at)")
     table("prompts", "id", id=bytes, body=bytes)
     table("fingerprints", "id", id=str, body=bytes, at=float)
-    table("failures", ("prompt", "part"), **asked, details=bytes, error=bytes, at=float)
+    table("failures", "prompt, part", **asked, details=bytes, error=bytes, at=float)
     table("quarantine", "id", id=int, key=str, row=bytes, problem=str, at=float)
-    table("leases", ("prompt", "part"), prompt=bytes, part=bytes, owner=str)
+    table("leases", "prompt, part", prompt=bytes, part=bytes, owner=str)
     table("owners", "owner", owner=str, until=float)
-    table("second_answers", "key", key=str, fingerprint=str, first=bytes, second=bytes, checksum=bytes, at=float)
-    store["second_answers"].create_index(["fingerprint"])
+    table("second_answers", '"key"', key=str, fingerprint=str, first=bytes, second=bytes, checksum=bytes, at=float)
+    db.execute("CREATE INDEX idx_second_answers_fingerprint ON second_answers (fingerprint)")
     table("runs", "id", id=str, title=str, config=bytes, status=str, started=str, finished=str, result=bytes)
-    table(
-        "row_tables", ("run", "model", "suite"), run=str, model=str, suite=str, body=bytes, keys=bytes, checksum=bytes
-    )
+    row_table = {"run": str, "model": str, "suite": str, "body": bytes, "keys": bytes, "checksum": bytes}
+    table("row_tables", "run, model, suite", **row_table)
     table("baselines", "id", id=int, name=str, run=str, at=str)
-    looks = ("baseline", "figure", "data")
-    table("gate_looks", "id", looks, id=int, baseline=str, figure=str, look=int, data=str)
-    table("gate_nights", "id", ("baseline", "run"), id=int, baseline=str, run=str, body=bytes)
+    table("gate_nights", "id", "baseline, run", id=int, baseline=str, run=str, body=bytes)
     table("shard", "id", id=int, store=str, number=int, shards=int)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sqlite3
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from audit.results import AuditResult
-from audit.store.database import Database, StoreError, chunked, placeholders
+from audit.store.database import Database, StoreError
 from audit.store.keys import PART_BYTES, PROMPT_BYTES, from_bytes, from_json_bytes, key_text, to_bytes, to_json_bytes
 from audit.store.leases import is_gone, new_client
 from backends.errors import ConfigError
@@ -254,10 +253,6 @@ class Runs:
         self._database.write("INSERT INTO baselines (name, run, at) VALUES (?, ?, ?)", (name, run_id, _now()))
 
 
-#: The data of a look: figure id → hash of the answers behind the figure.
-FigureData = Mapping[str, str]
-
-
 @dataclass(frozen=True, slots=True)
 class Night:
     """A run that was gated against a baseline: ``facts`` is the outcome as JSON-ready data."""
@@ -272,27 +267,6 @@ class Nights:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-
-    def looks(self, baseline: str, data: FigureData) -> dict[str, int]:
-        """The number of the look at each figure's data, 1 for the first since the baseline. Records nothing.
-
-        Data seen before keep their number: a repeated run is not a new look.
-        """
-        with self._database.read() as db:
-            return _look_numbers(db, baseline, data)
-
-    def record_looks(self, baseline: str, data: FigureData) -> dict[str, int]:
-        """Like `looks`, but record them, in one transaction: concurrent gates never share a number by mistake."""
-
-        def record(db: sqlite3.Connection) -> dict[str, int]:
-            numbers = _look_numbers(db, baseline, data)
-            db.executemany(
-                "INSERT OR IGNORE INTO gate_looks (baseline, figure, look, data) VALUES (?, ?, ?, ?)",
-                [(baseline, figure, numbers[figure], content) for figure, content in data.items()],
-            )
-            return numbers
-
-        return self._database.submit(record).result()
 
     def write(self, night: Night) -> None:
         """Record the outcome of a night; replaces an earlier entry of the same run, which keeps its position."""
@@ -312,18 +286,6 @@ class Nights:
                 () if baseline is None else (baseline,),
             ).fetchall()
         return [Night(of, run, json.loads(from_bytes(zlib.decompress(body)))) for of, run, body in rows]
-
-
-def _look_numbers(db: sqlite3.Connection, baseline: str, data: FigureData) -> dict[str, int]:
-    recorded: dict[str, dict[str, int]] = {}
-    for some in chunked(data):
-        sql = f"SELECT figure, data, look FROM gate_looks WHERE baseline = ? AND figure IN ({placeholders(some)})"
-        for figure, content, look in db.execute(sql, (baseline, *some)):
-            recorded.setdefault(figure, {})[content] = look
-    return {
-        figure: recorded.get(figure, {}).get(content, max(recorded.get(figure, {}).values(), default=0) + 1)
-        for figure, content in data.items()
-    }
 
 
 def without_figures(run_id: str, status: str) -> ConfigError:

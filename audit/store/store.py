@@ -7,7 +7,7 @@
     leases, owners   which audit is asking what at the moment (two audits may share a store)
     quarantine   rows with a wrong checksum, and answers that may belong to another model: they are asked again
     runs, row_tables, baselines   results, so that reports never ask models
-    gate_looks, gate_nights   the data and outcome of every gate, night by night
+    gate_nights  the outcome of every gate, night by night
     shard        what a file is in a store of several
 
 Durability: WAL with synchronous=FULL, so that an answer is on the disk when `Answers.write` returns. A file that is not
