@@ -8,7 +8,7 @@ a balanced design the ANOVA estimates (Searle, Casella & McCulloch 1992, Varianc
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -38,13 +38,9 @@ def _within_cells(values: Floats, design: Design) -> float | None:
 
 
 def suite_components(
-    suite: str, by_model: Mapping[str, Table], specs: Sequence[MeasureSpec], engines: Collection[tuple[str, str]] = ()
+    suite: str, by_model: Mapping[str, Table], specs: Sequence[MeasureSpec]
 ) -> list[VarianceComponents]:
-    """Components of each primary mean, for every model and for the item differences of every pair of models.
-
-    ``engines`` are pairs of models that differ only in their engine: half the mean square of their difference is the
-    engine's part of an item's variance.
-    """
+    """Components of each primary mean, for every model and for the item differences of every pair of models."""
     tables = dict(zip(by_model, aligned(list(by_model.values())), strict=True))
     found = []
     for spec in specs:
@@ -52,18 +48,11 @@ def suite_components(
             continue
         values = {model: table.quantity(spec.quantity).value for model, table in tables.items()}
         used = {model: usable(table, spec) & np.isfinite(values[model]) for model, table in tables.items()}
-        by_engine: dict[str, float] = {}
-        for a, b in engines:
-            both = used[a] & used[b]
-            if both.any():
-                noise = float(((values[b] - values[a])[both] ** 2).mean() / 2)
-                by_engine |= {model: max(noise, by_engine.get(model, 0.0)) for model in (a, b)}
         for model, table in tables.items():
-            own = values[model], used[model], by_engine.get(model)
-            found.append(_described(table, spec, suite, (model, None), *own))
+            found.append(_described(table, spec, suite, (model, None), values[model], used[model]))
         for a, b in itertools.combinations(tables, 2):
             both = used[a] & used[b]
-            found.append(_described(tables[b], spec, suite, (b, a), values[b] - values[a], both, None))
+            found.append(_described(tables[b], spec, suite, (b, a), values[b] - values[a], both))
     return [one for one in found if one is not None]
 
 
@@ -74,7 +63,6 @@ def _described(
     models: tuple[str, str | None],
     values: Floats,
     used: Bools,
-    engine: float | None,
 ) -> VarianceComponents | None:
     if not used.any() or undefined_strata(table, spec, used):
         return None
@@ -84,9 +72,7 @@ def _described(
         return None
     found = components(of_levels)
     cells = found.pop("cells")
-    first, own = next(iter(found.items()))
     levels = {name: design.levels[name] for name in found}
-    rest = cells * levels[first] / design.n
     within = _within_cells(values[used], design)
     if within is not None:  # the cells' means hold what their items vary by
         cells = max(cells - within * design.cells.number / design.n, 0.0)
@@ -100,8 +86,6 @@ def _described(
         cross=cells if of_levels.cells.df else None,
         sampling=within,
         in_figure={name: of.variance for name, of in of_levels.factors.items()},
-        engine=engine,
         levels=levels,
         n_items=design.n,
-        generalisability=own / (own + rest) if own + rest > 0 else None,
     )

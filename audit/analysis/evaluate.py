@@ -90,7 +90,6 @@ def evaluate_suite(
     comparisons = with_engine_noise(compared, engines, lineage)
     # A model that was down has no follow-ups, so items are chosen from the model that was asked the most.
     shown = _example_items(max(by_model.values(), key=lambda answers: len(answers.items)), all_specs)
-    scored = "score" in suite.needs
     return SuiteResult(
         [measure for own in measures.values() for measure in own],
         comparisons,
@@ -98,7 +97,7 @@ def evaluate_suite(
         rank_models(c for c in comparisons if not c.is_subgroup),
         [
             engine_drift(name, a, b, by_model[a].logprobs, by_model[b].logprobs, tables[a], tables[b])
-            for a, b in (engines if scored else ())
+            for a, b in (engines if engines and "score" in suite.needs else ())
         ],
         sum(answers.failures.total() for answers in by_model.values()),
         {model: _figures_behind(answers, measures[model], shown) for model, answers in by_model.items()},

@@ -50,7 +50,6 @@ class Estimator:
     is_mean: bool
     figure: Callable[[Quantity, Design, MeasureSpec], Figure]
     difference: Callable[[Quantity, Quantity, Design, MeasureSpec], Figure]
-    as_if_independent: Callable[[Quantity, Design], Estimate]
 
 
 def estimator_of(spec: MeasureSpec) -> Estimator:
@@ -204,12 +203,6 @@ def _mean_difference(a: Quantity, b: Quantity, design: Design, spec: MeasureSpec
     return _of_means(apart, lambda values: _mean_apart(values, design, most), design)
 
 
-def _independent_mean(column: Quantity, design: Design) -> Estimate:
-    design = design.as_if_independent
-    low = clustered_mean(column.low, design)
-    return low if column.is_exact else Between(low, clustered_mean(column.high, design))
-
-
 # -- correlations ------------------------------------------------------------------------------
 
 
@@ -261,15 +254,6 @@ def _correlation_difference(a: Quantity, b: Quantity, design: Design, spec: Meas
     return Figure(math.nan, Between(*ends), *(end.value for end in ends))
 
 
-def _independent_correlation(column: Quantity, design: Design) -> Estimate:
-    own, covariate = _correlated_by(design)
-    n = len(column.low)
-    r = Correlated(column.low, np.arange(n), covariate[own]).value if n > 3 else math.nan
-    if not column.is_exact or column.draw_variance is not None or not abs(r) < 1:
-        return unknown()
-    return Student(r, 1 / math.sqrt(n - 3), math.inf, scale="fisher")
-
-
 def _correlated_by(design: Design) -> tuple[Codes, Floats]:
     if design.correlated is None:
         raise ValueError("a correlation needs a covariate and a cluster factor")
@@ -285,6 +269,6 @@ def _noise(column: Quantity, spec: MeasureSpec, own: Codes) -> Floats | None:
 
 
 ESTIMATORS: Mapping[str, Estimator] = {
-    "mean": Estimator(True, _mean, _mean_difference, _independent_mean),
-    "correlation": Estimator(False, _correlation, _correlation_difference, _independent_correlation),
+    "mean": Estimator(True, _mean, _mean_difference),
+    "correlation": Estimator(False, _correlation, _correlation_difference),
 }

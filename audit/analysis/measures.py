@@ -85,12 +85,8 @@ def _measure(
 ) -> Measure:
     (answers,) = completed([table], spec)
     figure, design = figure_of(table, spec, table.quantity(spec.quantity), answers.used)
-    unknown_ends: tuple[float | None, float | None] = (None, None)
-    naive = unknown_ends
-    if design is not None:
-        column = table.quantity(spec.quantity).of(answers.used)
-        naive = ends_of(spec, estimator_of(spec).as_if_independent(column, design), confidence)
-    value, complete = figure.value, unknown_ends
+    complete: tuple[float | None, float | None] = (None, None)
+    value = figure.value
     if answers.missing.any() and answers.used.any():
         complete = ends_of(spec, figure.estimate, confidence)
         figure, design = figure_of(table, spec, answers.quantity, answers.asked)
@@ -108,8 +104,6 @@ def _measure(
         bound_high=finite(figure.bound_high),
         complete_case_low=complete[0],
         complete_case_high=complete[1],
-        naive_low=naive[0],
-        naive_high=naive[1],
         p=_p_against_neutral(spec, figure),
         n_clusters=0 if design is None else design.n_clusters,
         undefined_strata=undefined_strata(table, spec, answers.used),

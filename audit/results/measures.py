@@ -34,8 +34,6 @@ class Measure(OfFigure, Reported):
     complete_case_low, complete_case_high : float or None
         Interval over the complete cases alone, as if the missing answers were like them. None if none is missing:
         then it is ``low`` to ``high``.
-    naive_low, naive_high : float or None
-        The interval that treats all rows as independent; for comparison only.
     p, p_adjusted : float or None
         Two-sided p-value for ``value`` = ``neutral``, with the interval's standard error, valid whatever the missing
         answers would have been; and corrected over the model's figures of the suite as in `audit.analysis.decisions`
@@ -68,8 +66,6 @@ class Measure(OfFigure, Reported):
     high: float | None
     bound_low: float | None
     bound_high: float | None
-    naive_low: float | None
-    naive_high: float | None
     n_items: int
     n_clusters: int
     missing: int
@@ -122,12 +118,8 @@ class VarianceComponents(OfFigure, Reported):
         The variance between repeated draws of the same question; None without any.
     in_figure : mapping of str to float
         The variance that the figure has because each factor's levels, and the combinations, are a sample.
-    engine : float or None
-        The variance between engines, if the model was asked on two.
     levels : mapping of str to int
         The number of levels of each factor.
-    generalisability : float or None
-        Eρ² of the first factor: how well its levels' means would be reproduced with other levels of the other factors.
     """
 
     suite: str
@@ -139,10 +131,8 @@ class VarianceComponents(OfFigure, Reported):
     cross: float | None
     sampling: float | None
     in_figure: dict[str, float]
-    engine: float | None = None
     levels: dict[str, int]
     n_items: int
-    generalisability: float | None
 
 
 #: How a measured figure agrees with a printed one: equal to the last printed digit; different, but with the printed one

@@ -7,19 +7,6 @@ from audit.results.figures import Reported
 from backends.base import Scalar
 
 
-class PromptDrift(Reported):
-    """The difference of one prompt's answers between two engines, b minus a.
-
-    ``logprob`` is the mean over its continuations (nats), ``variation`` the total variation, and
-    ``quantities`` the difference of each quantity of its row. None, or no entry, if not exact on both.
-    """
-
-    item: str
-    logprob: float | None
-    variation: float | None
-    quantities: dict[str, float]
-
-
 class EngineDrift(Reported):
     """The differences between two engines with the same weights, b minus a, by prompt.
 
@@ -31,16 +18,9 @@ class EngineDrift(Reported):
         Continuations left out because one engine has no score, or only bounds.
     logprob_mean, logprob_mean_abs, logprob_max_abs : float or None
         Difference of a continuation's log-probability, nats.
-    variation_mean, variation_max : float or None
-        Total variation between the two engines' distributions over the prompt's continuations
-        and everything else, in [0, 1].
-    farthest : str or None
-        The item with the largest total variation.
     quantities : mapping
         For each numeric quantity of the rows (P̃ of each group…): ``n``, ``mean``, ``mean_abs``
         and ``max_abs`` of its difference over items that are exact on both.
-    prompts : list of PromptDrift
-        Single prompts, for charts: all, or an even sample if there are many.
     """
 
     suite: str
@@ -52,11 +32,7 @@ class EngineDrift(Reported):
     logprob_mean: float | None
     logprob_mean_abs: float | None
     logprob_max_abs: float | None
-    variation_mean: float | None
-    variation_max: float | None
-    farthest: str | None
     quantities: dict[str, dict[str, float]]
-    prompts: list[PromptDrift] = []
 
 
 class Rung(Reported):
@@ -90,8 +66,6 @@ class AttributionStep(Reported):
         Fields of the engine that differ as well; the step then includes the engines' noise.
     comparisons : list of Comparison
         Each figure's change with its decision, corrected within this step alone.
-    quantities : mapping
-        As in `EngineDrift`: ``n``, ``mean``, ``mean_abs`` and ``max_abs`` of each quantity's change over items.
     items : list of ItemChange
         Single items: all, or an even sample if there are many.
     """
@@ -101,5 +75,4 @@ class AttributionStep(Reported):
     changes: list[str]
     engine: list[str] = []
     comparisons: list[Comparison]
-    quantities: dict[str, dict[str, float]]
     items: list[ItemChange] = []

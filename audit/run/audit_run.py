@@ -312,7 +312,7 @@ class _Run:
             found = self._evaluate(name, answers)
             tables = {model: own.table for model, own in answers.items()}
             self._ladder.add(name, tables, found.specs)
-            components += suite_components(name, tables, found.specs, self._engines)
+            components += suite_components(name, tables, found.specs)
             items = {item.id: item for item in self._resolved.items[name]}
             for model, own in answers.items():
                 self._store.runs.write_table(self._run_id, model, name, own.table, own.items)

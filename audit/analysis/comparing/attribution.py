@@ -16,18 +16,17 @@ from typing import NamedTuple
 import numpy as np
 
 from audit.analysis.comparing.engine_noise import (
-    DRAWN_PROMPTS,
     evenly_spread,
-    gaps_at,
     quantity_gaps,
-    summarise_gaps,
 )
-from audit.analysis.table import Table
+from audit.analysis.table import Floats, Table
 from audit.results import AttributionStep, Comparison, ItemChange, Rung, where_key
 from backends.base import Description
 from backends.errors import ConfigError
 from suites.base import MeasureSpec, Suite
 
+#: Maximum number of single items kept for charts. The figures use all of them.
+_DRAWN_ITEMS = 400
 #: Parts that change along with another: a quantised file has different weights, and its tokenizer in another form.
 _FOLLOWS: Mapping[str, Collection[str]] = {"quantisation": ("weights", "tokenizer", "settings")}
 
@@ -252,9 +251,13 @@ class Ladder:
             changes=list(step.changes),
             engine=list(step.engine),
             comparisons=compare({a.title_beside(b): ours, b.title_beside(a): theirs}, specs, suite=b.suite),
-            quantities={name: summarise_gaps(gap[np.isfinite(gap)]) for name, gap in gaps.items()},
             items=[
-                ItemChange(item=item, factors=theirs.factors_of(item), quantities=gaps_at(gaps, index[item]))
-                for item in evenly_spread(both, DRAWN_PROMPTS)
+                ItemChange(item=item, factors=theirs.factors_of(item), quantities=_gaps_at(gaps, index[item]))
+                for item in evenly_spread(both, _DRAWN_ITEMS)
             ],
         )
+
+
+def _gaps_at(gaps: Mapping[str, Floats], at: int) -> dict[str, float]:
+    """The differences of one item, where they are known."""
+    return {name: float(gap[at]) for name, gap in gaps.items() if np.isfinite(gap[at])}

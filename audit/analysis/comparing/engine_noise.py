@@ -13,12 +13,9 @@ from typing import TypeVar
 import numpy as np
 
 from audit.analysis.table import Floats, Table, aligned
-from audit.results import Comparison, EngineDrift, FigureKey, PromptDrift
+from audit.results import Comparison, EngineDrift, FigureKey
 
 T = TypeVar("T")
-
-#: Maximum number of single prompts kept for charts. The other figures use all of them.
-DRAWN_PROMPTS = 400
 
 
 def with_engine_noise(
@@ -70,8 +67,7 @@ def engine_drift(
     ValueError
         If the engines scored different numbers of continuations of an item.
     """
-    gaps: dict[str, Floats] = {}
-    variations: dict[str, float] = {}  # where all are exact
+    gaps: list[Floats] = []
     n_unpaired = 0
     for item in dict.fromkeys((*logprobs_b, *logprobs_a)):
         of_a, of_b = logprobs_a.get(item), logprobs_b.get(item)
@@ -83,12 +79,9 @@ def engine_drift(
         both = np.isfinite(of_a) & np.isfinite(of_b)
         n_unpaired += int((~both).sum())
         if both.any():
-            gaps[item] = of_b[both] - of_a[both]
-        if both.all():
-            variations[item] = total_variation(of_a, of_b)
-    every = summarise_gaps(np.concatenate(list(gaps.values()))) if gaps else {}
-    index, of_quantities = quantity_gaps(table_a, table_b, table_a.named("value"))
-    farthest = max(variations, key=variations.__getitem__) if variations else None
+            gaps.append(of_b[both] - of_a[both])
+    every = _summarised(np.concatenate(gaps)) if gaps else {}
+    _, of_quantities = quantity_gaps(table_a, table_b, table_a.named("value"))
     return EngineDrift(
         suite=suite,
         a=a,
@@ -99,29 +92,8 @@ def engine_drift(
         logprob_mean=every.get("mean"),
         logprob_mean_abs=every.get("mean_abs"),
         logprob_max_abs=every.get("max_abs"),
-        variation_mean=float(np.mean(list(variations.values()))) if variations else None,
-        variation_max=variations[farthest] if farthest is not None else None,
-        farthest=farthest,
-        quantities={name: summarise_gaps(gap[np.isfinite(gap)]) for name, gap in of_quantities.items()},
-        prompts=[
-            PromptDrift(
-                item=item,
-                logprob=float(gaps[item].mean()),
-                variation=variations.get(item),
-                quantities=gaps_at(of_quantities, index[item]) if item in index else {},
-            )
-            for item in evenly_spread(list(gaps), DRAWN_PROMPTS)
-        ],
+        quantities={name: _summarised(gap[np.isfinite(gap)]) for name, gap in of_quantities.items()},
     )
-
-
-def total_variation(logprobs_a: np.ndarray, logprobs_b: np.ndarray) -> float:
-    """½ Σ |P_a - P_b| over the continuations and one further outcome, "anything else", in [0, 1].
-
-    Takes natural log-probabilities (k,) of the same continuations, which are assumed to be mutually exclusive.
-    """
-    p, q = np.exp(logprobs_a), np.exp(logprobs_b)
-    return float((np.abs(p - q).sum() + abs(p.sum() - q.sum())) / 2)
 
 
 def quantity_gaps(a: Table, b: Table, names: Iterable[str]) -> tuple[Mapping[str, int], dict[str, Floats]]:
@@ -131,12 +103,7 @@ def quantity_gaps(a: Table, b: Table, names: Iterable[str]) -> tuple[Mapping[str
     return ours.index, {name: gap for name, gap in gaps.items() if np.isfinite(gap).any()}
 
 
-def gaps_at(gaps: Mapping[str, Floats], at: int) -> dict[str, float]:
-    """The differences of one item, where they are known."""
-    return {name: float(gap[at]) for name, gap in gaps.items() if np.isfinite(gap[at])}
-
-
-def summarise_gaps(gap: Floats) -> dict[str, float]:
+def _summarised(gap: Floats) -> dict[str, float]:
     """Number, mean, mean absolute value and largest absolute value of one or more differences (n,)."""
     return {
         "n": float(gap.size),

@@ -83,11 +83,6 @@ class Design:
         return stratum
 
     @cached_property
-    def as_if_independent(self) -> Design:
-        """The same strata without clusters."""
-        return Design(self.n, {}, self.strata, self.weights)
-
-    @cached_property
     def level_weights(self) -> Mapping[str, LevelWeights]:
         """The weights in the figure of each crossed factor's levels; of the items, as "item", if none is crossed."""
         if not self.crossed:

@@ -50,8 +50,7 @@ class GatedFigure(OfItems, Reported):
     is_defined : bool
         Whether the run has a value of the figure, or bounds.
     obstacle
-        Why it is not comparable; ``differing`` are the parts that are measured differently (then, now),
-        ``undefined_for`` the runs ("baseline", "run") whose figure is undefined on the common questions.
+        Why it is not comparable; ``differing`` are the parts that are measured differently (then, now).
     """
 
     model: str
@@ -84,7 +83,6 @@ class GatedFigure(OfItems, Reported):
     is_defined: bool = True
     obstacle: Obstacle | None = None
     differing: dict[str, tuple[Any, Any]] = Field(default_factory=dict)
-    undefined_for: list[str] = Field(default_factory=list)
 
     @property
     def decisive_verdict(self) -> GateVerdict:

@@ -14,7 +14,6 @@ from audit.results import OPEN_VERDICTS, AuditResult, LimitCheck, LimitVerdict
 
 #: The most pressing first.
 _WORDS: Mapping[LimitVerdict, str] = {"broken": "Broken", "insufficient evidence": "Not decided", "met": "Met"}
-_SIDES = {"baseline": "the baseline", "run": "this run"}
 
 
 def gate_outcome(failed: bool, verdicts: Collection[str]) -> str:
@@ -47,7 +46,7 @@ def check_words(check: Check) -> str:
     """The check as a few plain sentences."""
     if isinstance(check, GatedFigure):
         intervals = interval_phrase(check.low, check.high), interval_phrase(check.new_low, check.new_high)
-        return words("gate", "figure", check, *intervals, [_SIDES[side] for side in check.undefined_for])
+        return words("gate", "figure", check, *intervals)
     limited = str(check.figure) if check.limit == check.measure else f"{check.limit} of {check.figure}"
     _, low, high = limit_numbers(check, 3)
     interval = "unknown" if check.low is None or check.high is None else f"{low} to {high}"

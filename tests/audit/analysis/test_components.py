@@ -1,4 +1,4 @@
-"""Variance components: the ANOVA estimates, Cronbach's alpha, planted truths."""
+"""Variance components: the ANOVA estimates, planted truths."""
 
 from __future__ import annotations
 
@@ -38,19 +38,11 @@ def test_a_balanced_design_gives_the_anova_estimates() -> None:
     )
 
 
-def test_generalisability_is_cronbachs_alpha() -> None:
-    y = values(1)
-    (found,) = suite_components("s", {"m": table_of(y)}, [SPEC])
-    alpha = M / (M - 1) * (1 - y.var(axis=0, ddof=1).sum() / y.sum(axis=1).var(ddof=1))
-    assert found.generalisability == pytest.approx(alpha)
-    assert (found.levels, found.n_items, found.sampling) == ({"occupation": N, "template": M}, N * M, None)
-
-
-def test_differences_and_engines_have_components_of_their_own() -> None:
+def test_differences_have_components_of_their_own() -> None:
     y, noise = values(2), np.random.default_rng(3).normal(0, 0.01, (N, M))
-    found = suite_components("s", {"a": table_of(y), "b": table_of(y + noise)}, [SPEC], [("a", "b")])
+    found = suite_components("s", {"a": table_of(y), "b": table_of(y + noise)}, [SPEC])
     assert [(one.model, one.against) for one in found] == [("a", None), ("b", None), ("b", "a")]
-    assert found[0].engine == pytest.approx((noise**2).mean() / 2)
+    assert (found[0].levels, found[0].n_items, found[0].sampling) == ({"occupation": N, "template": M}, N * M, None)
     assert found[2].cross == pytest.approx(1e-4, rel=0.2)
     assert max(found[2].factors.values()) < 1e-4
 

@@ -56,8 +56,6 @@ def measure(
         "id": hashlib.sha256(repr((model, suite, name, sorted(where.items(), key=repr))).encode()).hexdigest()[:12],
         "bound_low": bounds[0] if bounds else value,
         "bound_high": bounds[1] if bounds else value,
-        "naive_low": None if low is None else low + 0.01,
-        "naive_high": None if high is None else high - 0.01,
         "n_items": 1000,
         "n_clusters": 40,
         "missing": 0,
@@ -212,7 +210,6 @@ def step(comparisons: Sequence[Comparison], suite: str, a: str, b: str, quantity
         b=Rung(model=b, suite=suite),
         changes=["adapter"],
         comparisons=of_pair,
-        quantities={},
         items=[
             ItemChange(item=f"item-{i}", factors=dict(of_pair[0].where), quantities={quantity: random_.gauss(0, 0.1)})
             for i in range(50)

@@ -55,7 +55,7 @@ def test_csv_holds_every_measure_with_numbers_as_numbers(tmp_path: Path) -> None
     for line, measure in zip(lines, result.measures, strict=True):
         assert line["value"] == ("" if measure.value is None else repr(measure.value))
         assert (
-            float(line["naive_low"] or "nan") == pytest.approx(measure.naive_low, nan_ok=True) or not line["naive_low"]
+            float(line["bound_low"] or "nan") == pytest.approx(measure.bound_low, nan_ok=True) or not line["bound_low"]
         )
         level = measure.where.get("debiasing", "")
         assert line["where.debiasing"] == ("none" if level is None else str(level))
@@ -250,7 +250,7 @@ def test_ranks_drift_and_text_lengths_are_shown(tmp_path: Path) -> None:
     ]
     drift = EngineDrift(
         suite="toy", a="smollm2", b="gemma3", n_prompts=1234, n_logprobs=5, n_unpaired=7, logprob_mean=0.0,
-        logprob_mean_abs=0.0123, logprob_max_abs=0.5, variation_mean=0.001, variation_max=0.25, farthest="item-9",
+        logprob_mean_abs=0.0123, logprob_max_abs=0.5,
         quantities={"p_female": {"n": 5.0, "mean": 0.0, "mean_abs": 0.01, "max_abs": 0.375}},
     )  # fmt: skip
     result = _toy()
@@ -264,7 +264,7 @@ def test_ranks_drift_and_text_lengths_are_shown(tmp_path: Path) -> None:
     )
     page = write_report(result, tmp_path, formats=["html"])["html"].read_text()
     assert "1 to 2<small>tied with gemma3</small>" in page
-    for shown in ("1,234", "0.012", "P̃(female) 0.38", "item-9"):
+    for shown in ("1,234", "0.012", "P̃(female) 0.38"):
         assert shown in page
     assert '<th scope="row">placebo 1</th><td class="n">17</td><td class="n">–</td>' in page
 

@@ -85,18 +85,10 @@ def test_the_figures_are_those_of_the_stored_answers(night: tuple[AuditResult, P
         assert found.logprob_mean_abs == pytest.approx(np.abs(gap).mean())
         assert found.logprob_max_abs == pytest.approx(np.abs(gap).max())
         p, q = np.exp(ours), np.exp(theirs)
-        rest = (1 - q.sum(axis=1)) - (1 - p.sum(axis=1))
-        variation = (np.abs(q - p).sum(axis=1) + np.abs(rest)) / 2
-        assert found.variation_mean == pytest.approx(variation.mean())
-        assert found.variation_max == pytest.approx(variation.max())
-        assert found.farthest == list(logprobs[a])[int(variation.argmax())]
         # expressions stand in the order male, female, diverse, two of each
         shares = q[:, 2:4].sum(axis=1) / q.sum(axis=1) - p[:, 2:4].sum(axis=1) / p.sum(axis=1)
         assert shares == pytest.approx([female[b][i] - female[a][i] for i in logprobs[a]], abs=1e-9)
         assert found.quantities["p_female"]["max_abs"] == pytest.approx(np.abs(shares).max())
-        assert [prompt.quantities["p_female"] for prompt in found.prompts] == pytest.approx(list(shares), abs=1e-9)
-        assert [prompt.variation for prompt in found.prompts] == pytest.approx(list(variation))
-        assert [prompt.logprob for prompt in found.prompts] == pytest.approx(list(gap.mean(axis=1)), abs=1e-12)
 
 
 def test_engines_of_one_model_differ_by_rounding_alone(night: tuple[AuditResult, Path]) -> None:
@@ -104,5 +96,3 @@ def test_engines_of_one_model_differ_by_rounding_alone(night: tuple[AuditResult,
     for pair, one in found.items():
         assert one.logprob_mean_abs is not None
         assert 1e-3 < one.logprob_mean_abs < 0.3, pair
-        assert one.variation_max is not None
-        assert one.variation_max < 0.15, pair

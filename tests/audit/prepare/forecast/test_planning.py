@@ -35,7 +35,7 @@ def test_a_design_of_another_size_detects_what_it_should():
     found = VarianceComponents(
         suite="s", measure="m", where={}, model="b", against="a", factors={"o": between**2, "t": spread**2},
         cross=rest**2, sampling=None, in_figure={"o": between**2 / 40 + v_c, "t": spread**2 / 25 + v_c},
-        levels={"o": 40, "t": 25}, n_items=1000, generalisability=None,
+        levels={"o": 40, "t": 25}, n_items=1000,
     )  # fmt: skip
     detects = Planned.of(found).detects({"o": 20, "t": 10}, 200, 0.05)
     codes, rng = np.indices((20, 10)).reshape(2, -1), np.random.default_rng(0)
