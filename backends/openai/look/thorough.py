@@ -1,22 +1,24 @@
-"""A long look, for whoever wants it: minutes and some hundred requests, each experiment for what it alone catches."""
+"""A long look, for whoever wants it: minutes and some hundred requests, for what the everyday checks do not see.
+
+Near twins find what overlooks or rewrites parts of prompts; draws find lists of another model than the one that draws.
+That a server repeats itself, and that scores and lists of longer answers fit, a run checks on its own questions.
+"""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, get_args
 
-from backends.base import GenerateRequest, Message, Sampling, ScoreRequest
+from backends.base import GenerateRequest, Message, Sampling
 from backends.errors import BackendError
 from backends.openai.generation import draws
 from backends.openai.look.draw_test import LEVEL, Place, surprise
 from backends.openai.look.record import Look
-from backends.openai.look.session import Kind, Looking, apart, are_equal
-from backends.openai.look.texts import BASE, COMPARED, MAX_NOISE
+from backends.openai.look.session import Kind, Looking, are_equal
+from backends.openai.look.texts import BASE, COMPARED
 from backends.openai.protocol.api import ServerApi
-from backends.openai.scoring import RemoteTokenizer, score
 from backends.openai.scoring.next_tokens import next_chat_tokens, next_tokens
-from backends.openai.scoring.top_logprobs import TopLogprobs, read_top_logprobs
+from backends.openai.scoring.top_logprobs import TopLogprobs
 
 _MOST = 1000
 _TOLD = 'Yesterday Anna told Ben: "The nurse found 17 letters & keys 😀 – in Zürich." Who found them?\nThe answer is'
@@ -52,12 +54,11 @@ _TURNS = (
     ("an earlier answer", (*_TALK, _ASKED), (_TALK[0], Message("assistant", "Tomorrow it will rain."), _ASKED)),
     ("the first of many turns", _MANY, (Message("user", "My friend is called David."), *_MANY[1:])),
 )
+_ENDS = (("a line break at the end", "Who found the letter? The answer:", "Who found the letter? The answer:\n"),)
 _PLACES = ("doctor", "nurse", "pilot", "baker", "teacher", "driver", "farmer", "cook", "guard", "painter")
 _PLACE = "Q: Picture a {0}. What does the {0} see first?\nA:"
 #: Draws at each place, in requests of 20 or one by one.
 _DRAWS, _ONE_BY_ONE = 60, 12
-#: Tokens of longer answers whose first list is that of one token, and ranks of words whose rows are compared.
-_LONGER, _RANKS, _OFF = (3, 40), (0, 2, 9, 18), 0.1
 
 
 class Experiment(NamedTuple):
@@ -94,7 +95,10 @@ async def _list(look: Looking, kind: Kind, prompt: Any) -> TopLogprobs | Backend
     return await look.ask(next_chat_tokens, look.api, turns, min(look.found.largest_chat_k, COMPARED))
 
 
-async def _alike(look: Looking, kind: Kind, pairs: Sequence[tuple[str, Any, Any]]) -> Outcome:
+async def _twins(look: Looking, kind: Kind) -> Outcome:
+    pairs: list[tuple[str, Any, Any]] = [(name, _TOLD, _TOLD.replace(old, new, 1)) for name, old, new in _TWINS]
+    pairs += [(name, _LONG, _LONG.replace(old, new)) for name, old, new in _LONG_TWINS]
+    pairs += _TURNS if kind == "chat" else _ENDS
     compared, alike, lists = 0, [], dict[Any, TopLogprobs | BackendError]()
     for difference, *both in pairs:
         for one in both:
@@ -107,72 +111,6 @@ async def _alike(look: Looking, kind: Kind, pairs: Sequence[tuple[str, Any, Any]
     if alike:
         return False, f"prompts that differ by {', '.join(alike)} got one list"
     return (True if compared else None), f"{compared} pairs of prompts got different lists"
-
-
-async def _twins(look: Looking, kind: Kind) -> Outcome:
-    pairs = [(name, _TOLD, _TOLD.replace(old, new, 1)) for name, old, new in _TWINS]
-    pairs += [(name, _LONG, _LONG.replace(old, new)) for name, old, new in _LONG_TWINS]
-    if kind == "text":
-        pairs.append(
-            ("a line break at the end", "Who found the letter? The answer:", "Who found the letter? The answer:\n")
-        )
-    return await _alike(look, kind, pairs)
-
-
-async def _turns(look: Looking, kind: Kind) -> Outcome:
-    return (None, "texts have none") if kind == "text" else await _alike(look, kind, _TURNS)
-
-
-async def _repeated(look: Looking, kind: Kind) -> Outcome:
-    first = await _list(look, kind, _TOLD)
-    beside = await asyncio.gather(*(_list(look, kind, one) for one in (_TOLD, _LONG, _TOLD, _TOLD + " the", _TOLD)))
-    moved = max(apart(first, one) for one in beside[::2])
-    return moved <= MAX_NOISE, f"its numbers move by up to {moved:.2g} nats, alone and beside others"
-
-
-async def _longer(look: Looking, kind: Kind) -> Outcome:
-    first, moves = await _list(look, kind, _TOLD), []
-    for tokens in _LONGER:
-        k = min(look.found.largest_k if kind == "text" else look.found.largest_chat_k, COMPARED)
-        options = {"max_tokens": tokens, "temperature": look.found.temperature}
-        if kind == "text":
-            answer = await look.ask(look.api.completion, _TOLD, logprobs=k, **options)
-        else:
-            turns = (Message("user", _TOLD),)
-            answer = await look.ask(look.api.chat, turns, logprobs=True, top_logprobs=k, **options)
-        if not isinstance(answer, BackendError):
-            moves.append(apart(first, read_top_logprobs(answer, k)))
-    moved = max(moves, default=float("inf"))
-    if moved == float("inf"):
-        return None, "it gives no lists of longer answers"
-    allowed = max(_OFF, 4 * look.noise)
-    return moved <= allowed, f"the first list of a longer answer is {moved:.2g} nats from that of one token"
-
-
-async def _rows(look: Looking, kind: Kind) -> Outcome:
-    route = look.found.text_route if kind == "text" else None
-    if route in (None, "top_k", "top_k_ids", "sampled"):
-        return None, "its scores are read from lists"
-    tokenizer = None
-    if look.found.family is not None:
-        tokenizer = RemoteTokenizer(look.api.client, look.api.options.model, look.found.family)
-    moves = []
-    for prompt in (_TOLD, _LONG, *map(_PLACE.format, _PLACES[:3])):
-        top = await _list(look, kind, prompt)
-        if isinstance(top, BackendError):
-            continue
-        words = [t for t in top.tokens if t.text[:1] == " " and t.text.strip().isalpha() and top.identifies(t)]
-        chosen = [words[at] for at in _RANKS if at < len(words)]
-        request = ScoreRequest(prompt, tuple(t.text for t in chosen))
-        answer = await look.ask(score, look.api, request, tokenizer) if chosen else None
-        if answer is None or isinstance(answer, BackendError):
-            continue
-        of_words = [(one, t) for one, t in zip(answer.scores, chosen, strict=True) if one.exactness == "exact"]
-        moves += [abs(one.high - t.logprob) for one, t in of_words if len(one.tokens) == 1]
-    if not moves:
-        return None, "no word of a list could be scored"
-    allowed = max(_OFF, 4 * look.noise)
-    return max(moves) <= allowed, f"{len(moves)} scores by {route} are up to {max(moves):.2g} nats from the lists"
 
 
 async def _drawn(look: Looking, kind: Kind) -> Outcome:
@@ -197,9 +135,5 @@ async def _drawn(look: Looking, kind: Kind) -> Outcome:
 
 _EXPERIMENTS: tuple[tuple[str, Callable[[Looking, Kind], Awaitable[Outcome]]], ...] = (
     ("near twins", _twins),
-    ("turns", _turns),
-    ("repetition", _repeated),
-    ("longer answers", _longer),
-    ("rows against lists", _rows),
     ("draws", _drawn),
 )
