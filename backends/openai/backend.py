@@ -30,7 +30,7 @@ from backends.base import (
 )
 from backends.errors import BackendError, ConfigError
 from backends.http.backend import HttpBackend
-from backends.http.several import SeveralServers
+from backends.http.client import SeveralServers
 from backends.openai.batches import MOST_LINES, PRICE, BatchedClient, Journal
 from backends.openai.costs import ASSUMED, cost_of, highest_cost_of, tokens_of
 from backends.openai.generation import generate

@@ -6,6 +6,7 @@ is compared with the question's score, and the words drawn beside it with the li
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 from collections import deque
@@ -14,9 +15,8 @@ from typing import Any
 
 from backends.base import ChecksMade, GenerateRequest, Prompt, Sampling, ScoreRequest, ScoreResponse
 from backends.checking import MOST_LATE, drawn_early, drawn_late
-from backends.errors import BackendError
+from backends.errors import BackendError, ConfigError
 from backends.openai.look.draw_test import LEVEL, Place, surprise
-from backends.openai.look.prompt_counts import PromptCounts
 from backends.openai.look.record import Look
 from backends.openai.protocol.api import ServerApi
 from backends.openai.protocol.parameters import sampling_options
@@ -36,6 +36,10 @@ _FEWEST_OFF = 2
 _TESTED_EARLY = 9
 #: Failures after which no more is drawn: the server does not do it.
 _MOST_FAILED = 2
+#: Tokens by which the counts may differ: a BOS token, the end of a turn.
+_MOST_TOKENS_OFF = 3
+#: How many prompts must differ.
+_FEWEST_PROMPTS = 2
 
 
 class RunChecks:
@@ -199,3 +203,55 @@ def _moves(response: ScoreResponse, top: TopLogprobs) -> list[float]:
         for first in firsts
         if first.exact and first.start == 0 and listed.get(first.text, -math.inf) > _LIKELY
     ]
+
+
+class PromptCounts:
+    """The server's counts of prompts' tokens against those of the model's own tokenizer.
+
+    They show what stands before every prompt, what rewrites prompts, and words that are masked. ``name``: a tokenizer
+    on the hub, or a folder.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._off: list[tuple[int, int]] = []
+        self._compared = 0
+
+    def add(self, prompt: Prompt, usage: Any) -> None:
+        """Compare the count of a prompt that was answered; one that the server does not count is left out."""
+        counted = usage.get("prompt_tokens") if isinstance(usage, Mapping) else None
+        if not isinstance(counted, int):
+            return
+        own = self._count(prompt)
+        self._compared += 1
+        if abs(counted - own) > _MOST_TOKENS_OFF:
+            self._off.append((counted, own))
+
+    def problem(self) -> str:
+        """What the counts show, in one sentence; empty if they agree."""
+        if len(self._off) < _FEWEST_PROMPTS:
+            return ""
+        counted, own = self._off[0]
+        return (
+            f"it counts {counted} tokens where {self._name} makes {own} of what was sent, and differs for "
+            f"{len(self._off)} of {self._compared} prompts: a text is added, or prompts are rewritten or cut. Ask the "
+            "model's own server, or correct tokenizer"
+        )
+
+    def _count(self, prompt: Prompt) -> int:
+        tokenizer = _loaded(self._name)
+        if isinstance(prompt, str):
+            return len(tokenizer(prompt)["input_ids"])
+        turns = [{"role": turn.role, "content": turn.content} for turn in prompt]
+        text = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+        return len(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+@functools.cache
+def _loaded(name: str) -> Any:
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        raise ConfigError("tokenizer", name, str(error).split("\n")[0], "Name the model's folder or hub id") from None

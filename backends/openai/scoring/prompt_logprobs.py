@@ -19,9 +19,8 @@ from backends.errors import BackendError
 from backends.http.errors import inconsistent
 from backends.http.together import together
 from backends.openai.protocol.api import ServerApi, single_choice
-from backends.openai.scoring.censoring import bounded
 from backends.openai.scoring.tokenizer import Joined, RemoteTokenizer
-from backends.openai.scoring.top_logprobs import MASS_SLACK, checked_logprob
+from backends.openai.scoring.top_logprobs import MASS_SLACK, bounded, checked_logprob
 
 #: Routes that score each continuation by requests of its own.
 ONE_AT_A_TIME = ("echo", "prompt_logprobs")

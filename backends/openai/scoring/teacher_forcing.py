@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from backends.base import ContinuationScore, TokenLogprob
 from backends.errors import BackendError
 from backends.http.together import together
-from backends.openai.scoring.censoring import bounded, upper_bound
 from backends.openai.scoring.tokenizer import Joined, Piece, RemoteTokenizer
-from backends.openai.scoring.top_logprobs import ListedToken, TopLogprobs
+from backends.openai.scoring.top_logprobs import ListedToken, TopLogprobs, bounded, upper_bound
 
 #: Length of the first list requested. It holds most tokens; a list of the whole vocabulary takes megabytes.
 FIRST_K = 2000

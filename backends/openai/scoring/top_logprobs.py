@@ -1,4 +1,4 @@
-"""A server's list of next tokens: parsed, and checked for impossible values.
+"""A server's list of next tokens: parsed, checked for impossible values, and what it says of tokens outside it.
 
 Two formats are in use. ``/completions`` of OpenAI, vLLM and llama-cpp-python gives
 ``top_logprobs: [{text: logprob}]``; chat, and llama.cpp everywhere, gives
@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from backends.base import Boundary, ContinuationScore, TokenLogprob
 from backends.errors import BackendError
 from backends.http.errors import inconsistent
 from backends.openai.protocol.api import check_finished, single_choice
@@ -364,3 +365,37 @@ def count_placeholders(values: Sequence[float]) -> int:
         return last
     gap = ordered[-last - 1] - lowest
     return last if last > 1 and lowest <= _FAR_BELOW and gap >= _WIDE_GAP else 0
+
+
+def upper_bound(top: TopLogprobs) -> float:
+    """The highest log-probability that a token outside the list can have, in nats.
+
+    It is at most that of the last of the k likeliest, and at most the mass outside the list.
+    A drawn token that is listed beyond the k has no rank and does not lower the bound.
+    """
+    # If a server's probabilities add up to more than 1, the mass outside the list seems too small.
+    leftover = math.log(max(1.0 - top.mass, 0.0) + MASS_SLACK)
+    return min(last_rank(top) if top.complete else 0.0, leftover, 0.0)
+
+
+def last_rank(top: TopLogprobs) -> float:
+    """The log-probability of the last of the k likeliest tokens, in nats."""
+    ranked = sorted((t.logprob for t in top.tokens), reverse=True)
+    lowest = min(top.tokens, key=lambda t: t.logprob)
+    if len(ranked) > top.requested_k:
+        return ranked[top.requested_k - 1]
+    # A capped list may be the k - 1 likeliest tokens and the drawn one, which then has no rank.
+    if lowest.text == top.sampled:
+        return ranked[-2] if len(ranked) > 1 else 0.0
+    return ranked[-1]
+
+
+def bounded(
+    tokens: tuple[TokenLogprob, ...], high: float, *, repeat_noise: float, boundary: Boundary, route: str
+) -> ContinuationScore:
+    """A score that is only known to be at most ``high`` nats.
+
+    ``repeat_noise`` (nats) widens the bound: the listed values behind it move by as much.
+    """
+    high = min(high + repeat_noise, 0.0)
+    return ContinuationScore(None, None, high, "bounded", boundary, tokens, route)

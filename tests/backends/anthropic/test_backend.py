@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from backends import AnthropicBackend, BackendError, PriceTable
-from backends.anthropic.client import chat_response, message_request
+from backends.anthropic.backend import chat_response, message_request
 from backends.base import GenerateRequest, GenerateResponse, Message, Sampling
 from tests.backends.openai.raw_server import RawServer, Reply
 

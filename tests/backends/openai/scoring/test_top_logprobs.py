@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.errors import BackendError
-from backends.openai.scoring.censoring import upper_bound
 from backends.openai.scoring.teacher_forcing import Reach, score_by_first_token, starts_a_token
 from backends.openai.scoring.top_logprobs import (
     MASS_SLACK,
@@ -20,6 +19,7 @@ from backends.openai.scoring.top_logprobs import (
     TopLogprobs,
     count_placeholders,
     read_top_logprobs,
+    upper_bound,
 )
 
 SHE, HE, THEY = math.log(0.4), math.log(0.3), math.log(0.05)
