@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import http.server
 import json
-import logging
 import subprocess
 import threading
 import time
@@ -23,7 +22,6 @@ import pytest
 from google.auth import jwt
 
 from backends.base import GenerateRequest, GenerateResponse, Message, Sampling
-from backends.errors import BackendError
 from backends.openai import OpenAIBackend
 from tests.backends.openai.raw_server import Reply
 from tests.backends.openai.strict_server import DEPRECATED, MODEL, StrictServer, refusal, varied
@@ -119,21 +117,3 @@ async def test_the_clouds_own_library_gives_the_tokens(name: str, issuer: type[I
     assert isinstance(later, GenerateResponse), later
     assert (len(issuer.given), sent) == (2, 2)
     assert "token-of" not in repr(backend) + str(vars(backend))
-
-
-async def test_who_is_not_signed_in_is_told_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def fails() -> str:
-        raise RuntimeError("not signed in")
-
-    import azure.identity
-
-    monkeypatch.setattr(azure.identity, "get_bearer_token_provider", lambda *_: fails)
-    backend = OpenAIBackend("http://127.0.0.1:9/v1", model=MODEL, token="azure")
-    with pytest.raises(BackendError, match="token='azure' gives no token") as caught:
-        await backend.describe()
-    await backend.close()
-    assert "az login" in caught.value.hint
-    logging.getLogger("azure.identity").warning("EnvironmentCredential is not configured")
-    assert not caplog.records

@@ -20,8 +20,7 @@ from backends.openai import OpenAIBackend
 from suites.base import Suite
 from tests.backends.anthropic.test_backend import MODEL as CLAUDE
 from tests.backends.anthropic.test_backend import MessagesServer
-from tests.backends.openai.batches.server import BatchServer
-from tests.backends.openai.clouds import bedrock, compatible
+from tests.backends.openai.clouds import AIStudio, Bedrock, Together, token_of, unequal
 from tests.backends.openai.lying_server import MODEL as PLAIN
 from tests.backends.openai.raw_server import RawServer
 from tests.backends.openai.responses_server import ResponsesServer
@@ -106,12 +105,6 @@ def _backend(server: Any, folder: Path, **options: Any) -> OpenAIBackend:
     return OpenAIBackend(given.pop("base_url", server.base_url), probe_folder=folder, **given)
 
 
-def _batches(folder: Path, _: pytest.MonkeyPatch) -> AbstractAsyncContextManager[Backend]:
-    server = BatchServer(answers)
-    server.failing = server.missing = server.twice = 0.1
-    return _served(server, lambda: _backend(server, folder, batch=True))
-
-
 def _gateway(folder: Path, _: pytest.MonkeyPatch) -> AbstractAsyncContextManager[Backend]:
     server = Gateway()
     return _served(server, lambda: _backend(server, folder, model=PLAIN, extra_body=PINNED))
@@ -125,13 +118,13 @@ def _claude(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AbstractAsyncConte
 
 
 def _bedrock(folder: Path, _: pytest.MonkeyPatch) -> AbstractAsyncContextManager[Backend]:
-    server = bedrock.Bedrock(answers)
-    return _served(server, lambda: _backend(server, folder, token=lambda: bedrock.token_of(server.clock, 3)))
+    server = Bedrock(answers)
+    return _served(server, lambda: _backend(server, folder, token=lambda: token_of(server.clock, 3)))
 
 
 def _compatible(kind: type[StrictServer]) -> Provider:
     def provider(folder: Path, _: pytest.MonkeyPatch) -> AbstractAsyncContextManager[Backend]:
-        server = kind(compatible.unequal(answers))  # type: ignore[call-arg, arg-type]
+        server = kind(unequal(answers))  # type: ignore[call-arg, arg-type]
         return _served(server, lambda: _backend(server, folder))
 
     return provider
@@ -140,11 +133,11 @@ def _compatible(kind: type[StrictServer]) -> Provider:
 PROVIDERS: Mapping[str, Provider] = {
     "o-series": _strict(O_SERIES),
     "Responses API": _strict(O_SERIES, ResponsesServer),
-    "batches": _batches,
     "pinned gateway": _gateway,
     "Anthropic": _claude,
     "Bedrock": _bedrock,
-    "AI Studio": _compatible(compatible.AIStudio),
+    "AI Studio": _compatible(AIStudio),
+    "Together": _compatible(Together),
 }
 
 

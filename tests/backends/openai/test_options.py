@@ -81,24 +81,15 @@ PRICES = {"prompt": 1.0, "completion": 2.0}
         ({"base_url": "host/v1"}, "base_url"),
         ({"base_url": "https://api.openai.com/v1/chat/completions"}, "base_url"),
         ({"base_url": "https://user:secret@host/v1"}, "base_url"),
-        ({"base_url": 1}, "base_url"),
         ({"model": ""}, "model"),
-        ({"model": 1}, "model"),
         ({"timeout": 0}, "timeout"),
-        ({"timeout": "5"}, "timeout"),
         ({"max_in_flight": 0}, "max_in_flight"),
-        ({"max_in_flight": 2.5}, "max_in_flight"),
         ({"samples": 0}, "samples"),
-        ({"samples": True}, "samples"),
-        ({"api_key_env": 1}, "api_key_env"),
         ({"api_key_env": ["ONE", "TWO"]}, "api_key_env"),
         ({"base_url": "https://host.example/v1", "api_key_env": "TEST_NO_SUCH_KEY"}, "api_key_env"),
-        ({"key_file": 1}, "key_file"),
         ({"ca_bundle": "/no/such/file"}, "ca_bundle"),
-        ({"prices": 3}, "prices"),
         ({"prices": {"prompt": 1.0}}, "prices.completion"),
         ({"prices": {**PRICES, "output": 3.0}}, "prices.output"),
-        ({"prices": {**PRICES, "prompt": True}}, "prices.prompt"),
         ({"prices": {**PRICES, "completion": float("nan")}}, "prices.completion"),
         ({"prices": {**PRICES, "cached": -1.0}}, "prices.cached"),
         ({"max_cost": 1.0}, "max_cost"),
@@ -119,29 +110,23 @@ def test_a_bad_option_is_reported_by_name_and_without_secrets(options: dict[str,
 
 
 @pytest.mark.parametrize(
-    "url",
+    ("url", "shown"),
     [
-        "https://user:sesame@host:80a/v1",
-        "https://user:ses/same@host:80a/v1",
-        "user:sesame@host/v1",
-        "https://host:80a/v1?api_key=sesame",
+        ("https://user:sesame@host:80a/v1", None),
+        ("https://user:ses/same@host:80a/v1", None),
+        ("user:sesame@host/v1", None),
+        ("https://host:80a/v1?api_key=sesame", None),
+        ("https://host/v1?user=me@example.org&api_key=sesame", "https://host/v1"),
+        ("https://host/v1?api_key=se@same", "https://host/v1"),
+        ("https://a:b@host/v1", "https://host/v1"),
     ],
 )
-def test_an_unreadable_url_is_reported_without_its_password(url: str) -> None:
+def test_a_refused_url_is_shown_without_its_secrets(url: str, shown: str | None) -> None:
     with pytest.raises(ConfigError) as caught:
         OpenAIBackend(url, model="m", api_key_env=None).check()
     assert caught.value.field == "base_url"
+    assert shown is None or caught.value.value == shown
     assert not any(part in str(caught.value) for part in ("ses", "same", "user"))
-
-
-@pytest.mark.parametrize(
-    "url",
-    ["https://host/v1?user=me@example.org&api_key=sesame", "https://host/v1?api_key=se@same", "https://a:b@host/v1"],
-)
-def test_a_readable_url_is_reported_without_its_secrets(url: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        OpenAIBackend(url, model="m", api_key_env=None).check()
-    assert caught.value.value == "https://host/v1"
 
 
 def test_a_proxy_with_a_password_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

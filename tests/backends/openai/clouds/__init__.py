@@ -1,1 +1,0 @@
-"""Stand-ins for the clouds' own endpoints, whose tokens end."""
