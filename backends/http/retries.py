@@ -1,12 +1,13 @@
-"""Retries of transient failures where no scheduler makes them, and how long a server asks to wait."""
+"""Retries where no scheduler makes them, how long a server asks to wait, and requests side by side."""
 
 from __future__ import annotations
 
+import asyncio
 import email.utils
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import ParamSpec, TypeVar
 
 import tenacity
@@ -91,3 +92,12 @@ def _duration(text: str | None) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) and number >= 0 else None
+
+
+async def together(requests: Iterable[Awaitable[T]]) -> list[T]:
+    """All answers, in order. Raises the first failure once all have ended: what was paid for is kept by its caller."""
+    answers = await asyncio.gather(*requests, return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return answers  # type: ignore[return-value]

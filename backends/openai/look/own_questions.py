@@ -17,7 +17,7 @@ from backends.base import ChecksMade, GenerateRequest, Prompt, Sampling, ScoreRe
 from backends.checking import MOST_LATE, drawn_early, drawn_late
 from backends.errors import BackendError, ConfigError
 from backends.openai.look.draw_test import LEVEL, Place, surprise
-from backends.openai.look.record import Look
+from backends.openai.look.first import Look
 from backends.openai.protocol.api import ServerApi
 from backends.openai.protocol.parameters import sampling_options
 from backends.openai.quirks import DIALECTS

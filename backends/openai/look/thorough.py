@@ -13,7 +13,7 @@ from backends.base import GenerateRequest, Message, Sampling
 from backends.errors import BackendError
 from backends.openai.generation import draws
 from backends.openai.look.draw_test import LEVEL, Place, surprise
-from backends.openai.look.record import Look
+from backends.openai.look.first import Look
 from backends.openai.look.session import Kind, Looking, are_equal
 from backends.openai.look.texts import BASE, COMPARED
 from backends.openai.protocol.api import ServerApi

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from backends.base import ContinuationScore, TokenLogprob
 from backends.errors import BackendError
 from backends.http.errors import inconsistent
-from backends.http.together import together
+from backends.http.retries import together
 from backends.openai.protocol.api import ServerApi, check_finished, single_choice
 from backends.openai.quirks import MOST_CHOSEN_IDS
 from backends.openai.scoring.prompt_logprobs import straddled

@@ -17,7 +17,7 @@ from typing import Any
 from backends.base import ContinuationScore, TokenLogprob
 from backends.errors import BackendError
 from backends.http.errors import inconsistent
-from backends.http.together import together
+from backends.http.retries import together
 from backends.openai.protocol.api import ServerApi, single_choice
 from backends.openai.scoring.tokenizer import Joined, RemoteTokenizer
 from backends.openai.scoring.top_logprobs import MASS_SLACK, bounded, checked_logprob

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from backends.base import ContinuationScore, TokenLogprob
 from backends.errors import BackendError
-from backends.http.together import together
+from backends.http.retries import together
 from backends.openai.scoring.tokenizer import Joined, Piece, RemoteTokenizer
 from backends.openai.scoring.top_logprobs import ListedToken, TopLogprobs, bounded, upper_bound
 
