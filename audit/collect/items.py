@@ -5,8 +5,6 @@ from __future__ import annotations
 from backends.base import GenerateRequest, Request, ScoreRequest
 
 CHARACTERS_PER_TOKEN = 4
-#: In a batch, generating a token takes about as long as reading this many prompt tokens.
-PROMPT_TOKENS_PER_GENERATED = 4
 
 
 def prompt_text(request: Request) -> str:

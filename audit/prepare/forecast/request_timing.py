@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from audit.collect.items import CHARACTERS_PER_TOKEN, PROMPT_TOKENS_PER_GENERATED, prompt_text, shared_length
+from audit.collect.items import CHARACTERS_PER_TOKEN, prompt_text, shared_length
 from audit.store import Answered, Store
 from backends.base import GenerateRequest, GenerateResponse, Request, ScoreRequest
 
@@ -44,11 +44,7 @@ def timed_tokens(request: Request, shared_characters: int = 0) -> float:
 
 
 def measure_timings(store: Store, fingerprint: str) -> dict[str, RequestTiming]:
-    """The timing of each kind of request that a model has answered often enough.
-
-    Where only one kind was measured, the other is estimated from it: generating a token takes about as long as
-    reading `PROMPT_TOKENS_PER_GENERATED` tokens.
-    """
+    """The timing of each kind of request that a model has answered often enough."""
     answers = store.answers.latest(fingerprint, MOST_ANSWERS)
     together = list(_batches(answers, _TOGETHER))
     batches: dict[str, list[tuple[float, list[Answered]]]] = defaultdict(list)
@@ -57,15 +53,7 @@ def measure_timings(store: Store, fingerprint: str) -> dict[str, RequestTiming]:
         kinds = {_KINDS.get(type(answer.request), "classify") for answer in batch}
         if len(kinds) == 1:
             batches[kinds.pop()].append((seconds, batch))
-    timings = {kind: timing for kind, of_kind in batches.items() if (timing := _timing(of_kind)) is not None}
-    for known, other, factor in (
-        ("score", "generate", PROMPT_TOKENS_PER_GENERATED),
-        ("generate", "score", 1 / PROMPT_TOKENS_PER_GENERATED),
-    ):
-        if known in timings and other not in timings:
-            source = f"estimated from its {known} requests"
-            timings[other] = RequestTiming(timings[known].seconds_per_token * factor, 1.0, source)
-    return timings
+    return {kind: timing for kind, of_kind in batches.items() if (timing := _timing(of_kind)) is not None}
 
 
 def _batches(answers: Sequence[Answered], together: float) -> Iterator[tuple[float, list[Answered]]]:
