@@ -91,11 +91,11 @@ def print_gate(report: GateReport, console: Console | None = None) -> None:
     console.print(Text(counted))
     failed = {id(check) for check in report.failures}
     styles = {id(check): "red" for check in report.failures}
-    is_open = [c for c in report.checks if c.decisive_verdict in OPEN_VERDICTS and id(c) not in failed]
+    is_open = [c for c in report.checks if c.verdict in OPEN_VERDICTS and id(c) not in failed]
     styles |= {id(check): "yellow" for check in is_open}
     shown = {id(check): check for check in [*report.failures, *is_open, *report.checks]}
     for key, check in shown.items():
-        console.print(Text(f"• {check.decisive_verdict}: {check_words(check)}", style=styles.get(key, "")))
+        console.print(Text(f"• {check.verdict}: {check_words(check)}", style=styles.get(key, "")))
 
 
 def print_history(history: History) -> None:

@@ -185,13 +185,3 @@ class LimitCheck(OfItems, Reported):
     n_without_value: int = 0
     population: str = ""
     open_because: OpenBecause | None = None
-
-    @property
-    def decisive_verdict(self) -> LimitVerdict:
-        """The verdict behind the exit code."""
-        return self.verdict
-
-    @property
-    def decisive_reason(self) -> OpenBecause | None:
-        """Why that verdict is open, unless more items would help; None if it is not."""
-        return self.open_because if self.verdict in OPEN_VERDICTS else None

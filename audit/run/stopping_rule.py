@@ -47,13 +47,13 @@ def stopping_question(audit: AuditConfig, baseline: str | None) -> StoppingQuest
 
 def gate_answer(report: GateReport, result: AuditResult) -> bool:
     """Whether the gate already fails, or all its checks are conclusive."""
-    if any(check.decisive_verdict in ("regressed", "broken") for check in report.checks):
+    if any(check.verdict in ("regressed", "broken") for check in report.checks):
         return True
     comparable = [figure for figure in report.figures if figure.obstacle is None]
     primary = {measure.id for measure in _leading(result)}
     leading = [figure for figure in comparable if figure.figure.id in primary] or comparable
     checks: list[Check] = [*leading, *report.limits]
-    return bool(checks) and not any(check.decisive_verdict in OPEN_VERDICTS for check in checks)
+    return bool(checks) and not any(check.verdict in OPEN_VERDICTS for check in checks)
 
 
 def comparison_answer(comparisons: Sequence[Comparison], result: AuditResult) -> bool:

@@ -84,16 +84,6 @@ class GatedFigure(OfItems, Reported):
     obstacle: Obstacle | None = None
     differing: dict[str, tuple[Any, Any]] = Field(default_factory=dict)
 
-    @property
-    def decisive_verdict(self) -> GateVerdict:
-        """The verdict behind the exit code."""
-        return self.verdict
-
-    @property
-    def decisive_reason(self) -> OpenBecause | None:
-        """Why that verdict is open; None if it is not."""
-        return self.open_because if self.verdict in OPEN_VERDICTS else None
-
 
 Check = GatedFigure | LimitCheck
 
@@ -128,10 +118,10 @@ class GateReport(Reported):
         return [check for check in self.checks if self._fails(check)]
 
     def _fails(self, check: Check) -> bool:
-        if check.decisive_verdict in OPEN_VERDICTS:
-            hidden = self.open_fails == "missing" and check.decisive_reason in HIDDEN
+        if check.verdict in OPEN_VERDICTS:
+            hidden = self.open_fails == "missing" and check.open_because in HIDDEN
             return hidden or self.open_fails == "all"
-        return check.decisive_verdict in ("regressed", "broken")
+        return check.verdict in ("regressed", "broken")
 
     @property
     def exit_code(self) -> int:
@@ -139,5 +129,5 @@ class GateReport(Reported):
         return 3 if self.failures or (self.open_fails == "all" and not self.checks) else 0
 
     def counts(self) -> dict[str, int]:
-        """How often each decisive verdict was given."""
-        return dict(Counter(check.decisive_verdict for check in self.checks))
+        """How often each verdict was given."""
+        return dict(Counter(check.verdict for check in self.checks))

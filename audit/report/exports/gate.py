@@ -33,10 +33,7 @@ def gate_json(report: GateReport) -> str:
 
 
 def _with_words(checks: Sequence[Check]) -> list[dict[str, Any]]:
-    return [
-        {**check.model_dump(), "decisive_verdict": check.decisive_verdict, "words": check_words(check)}
-        for check in checks
-    ]
+    return [{**check.model_dump(), "words": check_words(check)} for check in checks]
 
 
 def junit_xml(report: GateReport) -> str:
@@ -53,8 +50,8 @@ def junit_xml(report: GateReport) -> str:
             case = ElementTree.SubElement(
                 element, "testcase", classname=_printable(f"{model}.{suite}"), name=_printable(check_title(check))
             )
-            if id(check) in failed or check.decisive_verdict in OPEN_VERDICTS:
-                message = _printable(f"{check.decisive_verdict}: {check_words(check)}")
+            if id(check) in failed or check.verdict in OPEN_VERDICTS:
+                message = _printable(f"{check.verdict}: {check_words(check)}")
                 ElementTree.SubElement(case, "failure" if id(check) in failed else "skipped", message=message)
         for count, tag in (("tests", "testcase"), ("failures", "testcase/failure"), ("skipped", "testcase/skipped")):
             element.set(count, str(len(element.findall(tag))))
@@ -72,7 +69,7 @@ def gate_markdown(report: GateReport) -> str:
         figures=report.figures,
         limits=report.limits,
         failures=report.failures,
-        still_open=[c for c in report.checks if c.decisive_verdict in OPEN_VERDICTS and id(c) not in failed],
+        still_open=[c for c in report.checks if c.verdict in OPEN_VERDICTS and id(c) not in failed],
         words=check_words,
         title=check_title,
         nights=over_nights_phrase,

@@ -25,7 +25,7 @@ def gate_outcome(failed: bool, verdicts: Collection[str]) -> str:
 
 def gate_summary(report: GateReport, *, code: str = "") -> tuple[str, str]:
     """The outcome, and which runs were compared with how many checks of each verdict; ``code`` surrounds run ids."""
-    still_open = sum(check.decisive_verdict in OPEN_VERDICTS for check in report.checks)
+    still_open = sum(check.verdict in OPEN_VERDICTS for check in report.checks)
     outcome = gate_outcome(bool(report.exit_code), report.counts())
     baseline = None if report.baseline_run_id is None else f"{code}{report.baseline_run_id}{code}"
     return (
@@ -92,7 +92,7 @@ class LimitLine:
 
 def limits_overview(result: AuditResult) -> str:
     """How many limits are broken, open and met; empty where the config has none."""
-    counts = Counter(check.decisive_verdict for check in result.limits)
+    counts = Counter(check.verdict for check in result.limits)
     parts = [f"{counts[verdict]:,} {word.lower()}" for verdict, word in _WORDS.items() if counts[verdict]]
     figures = "figure is" if len(result.limits) == 1 else "figures are"
     return f"{len(result.limits):,} {figures} limited by the config: {', '.join(parts)}." if parts else ""
@@ -101,9 +101,9 @@ def limits_overview(result: AuditResult) -> str:
 def limit_lines(result: AuditResult) -> list[LimitLine]:
     """Every limit on every figure, the most pressing first."""
     order = list(_WORDS)
-    ordered = sorted(result.limits, key=lambda check: order.index(check.decisive_verdict))
+    ordered = sorted(result.limits, key=lambda check: order.index(check.verdict))
     titles = {info.name: one_line(info.title) for info in result.suites} if len(result.suites) > 1 else {}
-    return [LimitLine(check.decisive_verdict, _line(check, titles.get(check.suite, ""))) for check in ordered]
+    return [LimitLine(check.verdict, _line(check, titles.get(check.suite, ""))) for check in ordered]
 
 
 def _line(check: LimitCheck, suite: str) -> str:
@@ -115,4 +115,4 @@ def _line(check: LimitCheck, suite: str) -> str:
     ends = "" if check.low is None or check.high is None else f"({low} to {high})"
     shown = "" if check.value is None else value
     allowed = limit_phrase(check.at_least, check.at_most)
-    return words("gate", "limit_line", check, _WORDS[check.decisive_verdict], who, shown, ends, allowed)
+    return words("gate", "limit_line", check, _WORDS[check.verdict], who, shown, ends, allowed)

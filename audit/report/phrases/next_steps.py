@@ -20,7 +20,7 @@ def next_steps(figures: Figures) -> list[str]:
     """What the reader can do next, most urgent first. Commands are in backticks."""
     result, source = figures.result, figures.result.source
     of_store = store_option(source)
-    broken = next((check for check in result.limits if check.decisive_verdict == "broken"), None)
+    broken = next((check for check in result.limits if check.verdict == "broken"), None)
     baseline = judged_against(result)
     open_ = [c for c in result.comparisons if _more_items_help(c, result)]
     first = next((c for c in open_ if _is_planned(result, c)), next(iter(open_), None))

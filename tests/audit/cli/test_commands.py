@@ -174,7 +174,7 @@ def test_nights_in_a_loop_alarm_only_at_the_shift(audit, tmp_path):
         assert audit("run", config, *options)[0] == 0
         code, out, _ = audit("gate", "--baseline", "released", "--db", db, "--json")
         gap = next(f for f in json.loads(out)["figures"] if f["measure"] == "stereotype_gap")
-        return code, gap["look"], gap["decisive_verdict"], gap["n_items"]
+        return code, gap["look"], gap["verdict"], gap["n_items"]
 
     config.write_text(NIGHT.format(version="released", shift=0, db=str(db), out=str(tmp_path / "out")))
     assert audit("run", config)[0] == 0

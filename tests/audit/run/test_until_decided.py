@@ -80,7 +80,7 @@ def test_gate_question_ends_the_run_early(tmp_path: Path, released: str, shift: 
     with Store.open(tmp_path / "a.db") as store:
         report = gate_run(store, result.run_id, released)
     (gap,) = [f for f in report.figures if f.measure == "stereotype_gap"]
-    assert (gap.decisive_verdict, report.exit_code) == (verdict, 3 if verdict == "regressed" else 0)
+    assert (gap.verdict, report.exit_code) == (verdict, 3 if verdict == "regressed" else 0)
     assert gap.n_items == result.until.items
     assert gap.n_unpaired == 0
 
