@@ -124,7 +124,7 @@ def trust(rows: Sequence[Row], rater: Rater) -> Mapping[str, Trust]:
     labelled = rater.labelled
     if labelled is None or not rater.is_model:
         return {}
-    return {q: _trust(_scores(rows, rater, q), labelled, rater, q) for q in rater.labels}
+    return {q: _trust(_texts(rows, rater, q), labelled, rater, q) for q in rater.labels}
 
 
 def only_trusted(rows: Sequence[Row], rater: Rater, found: Mapping[str, Trust]) -> list[Row]:
@@ -156,9 +156,8 @@ def rater_rows(rows: Sequence[Row], rater: Rater) -> Iterator[Row]:
             sources = tuple(row.item_id for row in read.rows)
             factors: dict[str, Factor] = {"text": text, "of": quantity, "label": read.label}
             scores, why = read.scores, read.missing
-            signed = (
-                {} if why else {"separation": IdentifiedInterval.exact(_sign(read) * statistics.fmean(scores.values()))}
-            )
+            sign = 2 if read.says else -2
+            signed = {} if why else {"separation": IdentifiedInterval.exact(sign * statistics.fmean(scores.values()))}
             says = {**factors, "kind": f"separation of {name}", "says": read.says}
             yield Row(f"separation/{quantity}/{text}", says, signed, why, sources)
             for pair, (one, other) in pairs.items():
@@ -248,10 +247,6 @@ class _Text:
     missing: str | None
 
 
-def _sign(read: _Text) -> int:
-    return 2 if read.says else -2
-
-
 def _texts(rows: Sequence[Row], rater: Rater, quantity: str) -> dict[str, _Text]:
     by_text: dict[str, dict[str, Row]] = defaultdict(dict)
     for row in rows:
@@ -268,19 +263,8 @@ def _texts(rows: Sequence[Row], rater: Rater, quantity: str) -> dict[str, _Text]
     return found
 
 
-def _scores(rows: Sequence[Row], rater: Rater, quantity: str) -> dict[tuple[str, str | None], float]:
-    """(text, group) → the score, of the labelled texts with a readable answer."""
-    found = {}
-    for row in rows:
-        if row.factors["kind"] == f"labelled {rater.name}" and quantity in row.values:
-            group = row.factors.get("identity")
-            found[str(row.factors["text"]), None if group is None else str(group)] = row.values[quantity].low
-    return found
-
-
-def _trust(
-    scores: Mapping[tuple[str, str | None], float], labelled: LabelledTexts, rater: Rater, quantity: str
-) -> Trust:
+def _trust(read: Mapping[str, _Text], labelled: LabelledTexts, rater: Rater, quantity: str) -> Trust:
+    scores = {(text, group): score for text, one in read.items() for group, score in one.scores.items()}
     if not scores:
         return Trust(-math.inf, math.inf, is_trusted=False)
     labels = {one.number: one.label for one in labelled.texts}
@@ -289,7 +273,7 @@ def _trust(
     most = 1.0 if 2 * sure >= len(scores) else _UNIT
 
     def between(text: str, group: str | None) -> tuple[float, float]:
-        score = scores.get((text, group))
+        score = scores.get((text, str(group)))
         return (0.0, 1.0) if score is None else (score, score)
 
     means: dict[bool, list[float]] = {True: [], False: []}  # each at the end that separates less

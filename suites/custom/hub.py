@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,10 +20,9 @@ def parquet_rows(path: Path) -> DataRows:
     except MissingExtra:
         raise
     except Exception as error:
-        if _NO_ROWS in str(error):
-            raise ConfigError(path.name, path.name, "holds no rows", "Add one row for each question") from None
-        problem = f"cannot be read: {_said(error)}"
-        raise ConfigError(str(path), str(path), problem, "Save the rows as Parquet again") from None
+        raise ConfigError(
+            str(path), str(path), f"cannot be read: {one_line(error)}", "Save the rows as Parquet again"
+        ) from None
 
 
 def hub_rows(given: Mapping[str, Any], source: Source) -> DataRows:
@@ -45,12 +43,8 @@ def hub_rows(given: Mapping[str, Any], source: Source) -> DataRows:
     except MissingExtra:
         raise
     except Exception as error:  # a dozen kinds: no network, no such split, no such data set
-        field, problem, hint = _cause(error)
-        raise source.refuse(("data", field), getattr(of, field), problem, hint) from None
-
-
-class _OtherVersionError(Exception):
-    """The Hub did not answer, and what is in the cache is not the asked revision."""
+        hint = "Fix the name, the split or the files; for a private or gated one, give your token as HF_TOKEN"
+        raise source.refuse(("data",), of.dataset, f"cannot be loaded: {one_line(error)}", hint) from None
 
 
 def _rows(path: Path, name_or_folder: str, *, local: bool, split: str, **options: Any) -> DataRows:
@@ -66,7 +60,7 @@ def _rows(path: Path, name_or_folder: str, *, local: bool, split: str, **options
         # Where the Hub does not answer, the package takes the newest version in its cache, whatever was asked for.
         is_of_cache = "packaged_modules.cache" in type(builder).__module__
         if is_of_cache and options.get("revision") not in (None, builder.hash):
-            raise _OtherVersionError
+            raise ConnectionError("the Hub does not answer, and the copy in the cache may be of another revision")
         builder.download_and_prepare()
         return _of_builder(path, builder.as_dataset(split=split))
 
@@ -80,23 +74,3 @@ def _of_builder(path: Path, loaded: Any) -> DataRows:
         for row in loaded
     ]
     return DataRows(path, rows, range(1, len(rows) + 1))
-
-
-#: What the package says of a split or slice without rows.
-_NO_ROWS = "corresponds to no data"
-
-
-def _cause(error: Exception) -> tuple[str, str, str]:
-    """The field that an error is about, the problem in the package's words, and a hint."""
-    if isinstance(error, _OtherVersionError):
-        problem = "the Hub does not answer, and the copy in the cache may be of another revision"
-        return "revision", problem, "Connect, or give the 40 digits of the commit that is in the cache"
-    said = f"{type(error).__name__}: {_said(error)}"
-    fields = {"split": "split|no data", "revision": "Revision", "config": "BuilderConfig|Config name"}
-    field = next((name for name, words in fields.items() if re.search(words, said)), "dataset")
-    hint = "Fix the name, the split or the files; for a private or gated one, give your token as HF_TOKEN"
-    return field, f"cannot be loaded: {said}", hint
-
-
-def _said(error: Exception) -> str:
-    return one_line(error).removeprefix(f"{type(error).__name__}: ").rstrip(".")

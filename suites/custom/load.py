@@ -10,10 +10,9 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from backends.errors import ConfigError
-from backends.options import Place, located_error
+from backends.options import located_error
 from suites.base import Suite
 from suites.common.data_files import content_sha256
-from suites.common.groups.declared import control_character
 from suites.custom.choices import ChoicesFromFile
 from suites.custom.figures import LEAST_LEVELS
 from suites.custom.hub import hub_rows, parquet_rows
@@ -55,7 +54,6 @@ def from_file(path: str | Path, **options: Any) -> Suite:
     content = {**content, **options}
     model, rows_field, _ = KINDS[_kind(content, source)]
     content, source = _with_rows(content, source, rows_field)
-    _refuse_control_characters(content, (), source)
     try:
         file = model(**content)
     except ValidationError as error:
@@ -175,20 +173,6 @@ def _refusal(error: ValidationError, model: type[BaseModel], content: Mapping[st
     place, found = located_error(error, model, content)
     hint = f"Put {_LIST_SIGN!r} between them" if source.data and place[-1:] == ("answers",) else found.hint
     return source.refuse(place, found.value, found.problem, hint)
-
-
-def _refuse_control_characters(value: Any, place: Place, source: Source) -> None:
-    """Refuse them anywhere but in texts that a model wrote: they are invisible, and tokenizers read them."""
-    if isinstance(value, str):
-        if place[-1:] != ("completion",) and (sign := control_character(value)):
-            problem = f"contains the control character {sign!r}"
-            raise source.refuse(place, value, problem, "Remove it")
-    elif isinstance(value, Mapping):
-        for name, part in value.items():
-            _refuse_control_characters(part, (*place, str(name)), source)
-    elif isinstance(value, list | tuple):
-        for number, part in enumerate(value):
-            _refuse_control_characters(part, (*place, number), source)
 
 
 def _check_rows(rows: Any, source: Source, taken: Collection[str]) -> None:

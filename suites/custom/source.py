@@ -122,9 +122,6 @@ def read_text(path: Path) -> str:
         raw = path.read_bytes()
     except OSError as error:
         raise ConfigError(str(path), path.name, error.strerror or "cannot be read", "Give another path") from None
-    if b"\0" in raw:
-        line = raw.count(b"\n", 0, raw.index(b"\0")) + 1
-        raise ConfigError(f"{path.name}:{line}", "\0", "a zero byte, which no text has", "Save it as UTF-8")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -164,7 +161,7 @@ def _json_lines(path: Path) -> DataRows:
         if not line.strip():
             continue
         try:
-            row = json.loads(line, object_pairs_hook=_without_doubles)
+            row = json.loads(line)
         except ValueError as error:
             problem = f"not valid JSON: {getattr(error, 'msg', error)}"
             raise ConfigError(f"{path.name}:{number}", line, problem, "Write one object per line") from None
@@ -173,14 +170,6 @@ def _json_lines(path: Path) -> DataRows:
         rows.append(row)
         lines.append(number)
     return DataRows(path, rows, lines)
-
-
-def _without_doubles(fields: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(fields)
-    for name in found if len(found) < len(fields) else ():
-        if sum(name == other for other, _ in fields) > 1:
-            raise ValueError(f"{name!r} is given twice")
-    return found
 
 
 def _csv(path: Path, columns: set[str]) -> DataRows:

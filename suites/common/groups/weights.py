@@ -138,17 +138,6 @@ def signed(
     return found
 
 
-def weighted_sum(values: Mapping[str, IdentifiedInterval], weights: Weights) -> IdentifiedInterval:
-    """Σ weight · value of a group; lowest where each term is."""
-    terms = []
-    for group, weight in weights.items():
-        of_group = values[group]
-        ends = sorted((weight * of_group.low, weight * of_group.high))
-        at = None if of_group.value is None else weight * of_group.value
-        terms.append(IdentifiedInterval(at, ends[0], ends[1]))
-    return IdentifiedInterval.total(terms)
-
-
 def between_groups(measure: str, quantity: str, where: Mapping[str, Any], weights: Weights, **rest: Any) -> MeasureSpec:
     """The figure of a contrast over rows of `signed` quantities, which the factor ``group`` tells apart."""
     reach = math.fsum(map(abs, weights.values()))
@@ -197,11 +186,6 @@ def _listed(names: Sequence[str], joint: str = " and ") -> str:
     if joint != " and " or len(names) < 3:
         return joint.join(names)
     return f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def difference_of(weights: Weights) -> str:
-    """A contrast as a difference of its two sides."""
-    return " minus ".join(sides_of(weights))
 
 
 def group_meanings(contrasts: Mapping[str, Weights]) -> dict[str, Meaning]:

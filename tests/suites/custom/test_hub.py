@@ -48,14 +48,14 @@ def test_parquet_and_a_data_set_give_a_tables_questions(folder):
     [
         ('\ndata = {dataset = "pairs"}', "m.toml:3: data.split", "missing"),
         ('data = {dataset = "pairs", split = "test", revison = "x"}', "m.toml:2: data.revison", "'revision'"),
-        ('data = {dataset = "pairs", split = "dev"}', "m.toml:2: data.split", "cannot be loaded"),
-        ('data = {dataset = "no/such", split = "test"}', "m.toml:2: data.dataset", "cannot be loaded"),
+        ('data = {dataset = "pairs", split = "dev"}', "m.toml:2: data", "cannot be loaded"),
+        ('data = {dataset = "no/such", split = "test"}', "m.toml:2: data", "cannot be loaded"),
         (
             'data = {dataset = "pairs", split = "test"}\ncolumns = {stereotype = "sent"}',
             "m.toml:3: columns.stereotype",
             "no such column",
         ),
-        ('data = {dataset = "pairs", split = "test[:0]"}', "m.toml:2: data.split", "no data"),
+        ('data = {dataset = "pairs", split = "test[:0]"}', "m.toml:2: data", "no data"),
     ],
 )
 def test_a_data_set_that_cannot_be_read_is_told(text, place, said, folder, monkeypatch):
@@ -69,8 +69,8 @@ def test_a_data_set_that_cannot_be_read_is_told(text, place, said, folder, monke
 def test_a_parquet_file_that_cannot_be_used_is_told(folder):
     datasets.Dataset.from_dict({"stereotype": [], "counterpart": []}).to_parquet(str(folder / "none.parquet"))
     (folder / "odd.parquet").write_bytes(b"PAR1 and nothing else")
-    for name, said in (("none", "rows"), ("odd", "cannot be read")):
-        with pytest.raises(ConfigError, match=rf"{name}\.parquet.*{said}"):
+    for name in ("none", "odd"):
+        with pytest.raises(ConfigError, match=rf"{name}\.parquet.*cannot be read"):
             from_file(folder / f"{name}.parquet")
 
 

@@ -107,7 +107,7 @@ MISTAKES = {
     ),
     "pairs by a factor that no label shows": ("m.toml", PAIRS + 'kind = "x"\n', "m.toml:6: pairs[0].kind", "Rename"),
     "identical draws": ("m.toml", "draws = 3\n" + TEXTS, "m.toml:1: draws", "temperature"),
-    "a zero byte": ("m.csv", "stereotype,counterpart\nA.,B\0.\n", "m.csv:2", "zero byte"),
+    "a zero byte": ("m.csv", "stereotype,counterpart\nA.,B\0.\n", "m.csv:2: counterpart", "control character"),
     "groups that differ by a capital": (
         "m.toml",
         JOBS.replace('women = ["she"', 'Men = ["she"'),

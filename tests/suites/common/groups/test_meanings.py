@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from suites.common.groups.weights import difference_of, reading_meaning
+from suites.common.groups.weights import reading_meaning, sides_of
 
 OF_WORDS = "of every 100 points of probability that the scored words hold"
 
@@ -20,7 +20,7 @@ OF_WORDS = "of every 100 points of probability that the scored words hold"
     ],
 )
 def test_a_contrast_names_both_of_its_sides(weights, said):
-    assert difference_of(weights) == said
+    assert " minus ".join(sides_of(weights)) == said
 
 
 def test_a_reading_with_braces_is_no_placeholder():
