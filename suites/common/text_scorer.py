@@ -11,6 +11,7 @@ from backends import LLMRater, Rubric, named_backend, text_classifier
 from backends.base import Backend, ClassifyResponse, SupportsLabelNames
 from backends.catalogue.plugins import plugins
 from backends.errors import ConfigError
+from suites.base import IdentifiedInterval, Item, Row
 from suites.common.data_files import load
 from suites.common.labelled_texts import LabelledTexts, shipped_texts
 from suites.common.raters import Rater
@@ -70,12 +71,12 @@ class TextScorer:
             parts |= {**self.backend.asking, "labelled_sha256": self.labelled.sha256 if self.labelled else None}
         return parts
 
-    def read(self, response: ClassifyResponse) -> dict[str, float] | None:
-        """The quantities of one answer; None where the answer lacks one of the labels."""
-        try:
-            return {quantity: response.labels[label] for quantity, label in self.labels.items()}
-        except KeyError:
-            return None
+    def read(self, item: Item, response: ClassifyResponse) -> Row:
+        """The quantities of one text; missing where the answer lacks one of the labels."""
+        if not {*self.labels.values()} <= response.labels.keys():
+            return Row(item.id, item.factors, {}, missing="unparsable")
+        scores = {name: IdentifiedInterval.exact(response.labels[label]) for name, label in self.labels.items()}
+        return Row(item.id, item.factors, scores)
 
 
 @dataclass(frozen=True)

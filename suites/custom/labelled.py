@@ -8,7 +8,6 @@ from pathlib import Path
 from backends.errors import ConfigError
 from suites.common.data_files import content_sha256
 from suites.common.labelled_texts import LabelledText, LabelledTexts
-from suites.custom.hub import parquet_rows
 from suites.custom.source import read_data
 
 _COLUMNS = ("text", "label", "group")
@@ -29,7 +28,7 @@ def labelled_texts(path: str | Path) -> LabelledTexts:
     path = Path(path).expanduser()
     if not path.is_file():
         raise ConfigError("labelled", str(path), "no such file", f"Looked for {path.absolute()}")
-    data = parquet_rows(path) if path.suffix.lower() == ".parquet" else read_data(path, _COLUMNS)
+    data = read_data(path, _COLUMNS)
     has_groups = any("group" in row for row in data.rows)
     found: list[LabelledText] = []
     asked: dict[str, str] = {}

@@ -15,10 +15,9 @@ from suites.base import Suite
 from suites.common.data_files import content_sha256
 from suites.custom.choices import ChoicesFromFile
 from suites.custom.figures import LEAST_LEVELS
-from suites.custom.hub import hub_rows, parquet_rows
 from suites.custom.pairs import PairsFromFile
 from suites.custom.schema import KINDS, TAKEN_FACTORS, TAKEN_SLOTS, SuiteFile, Templates
-from suites.custom.source import DataRows, Source, read_data, read_toml
+from suites.custom.source import DataRows, Source, hub_rows, read_data, read_toml
 from suites.custom.templates import TemplatesFromFile
 from suites.custom.texts import TextsFromFile
 
@@ -91,7 +90,7 @@ def _read(path: Path) -> tuple[dict[str, Any], Source]:
     if path.suffix.lower() == ".toml":
         content, lines = read_toml(path)
         return content, Source(path, "", lines)
-    data = _data_of(path, [name for _, _, row in KINDS.values() for name in row.model_fields])
+    data = read_data(path, [name for _, _, row in KINDS.values() for name in row.model_fields])
     columns = dict.fromkeys(data.names)
     kind = next((k for k, (_, _, row) in KINDS.items() if _required(row) <= columns.keys()), None)
     if kind not in _ROWS_ALONE:
@@ -143,7 +142,7 @@ def _with_rows(content: dict[str, Any], source: Source, rows_field: str) -> tupl
             raise source.refuse(("data",), named, "no such file", f"Looked for {path}")
         columns = content.get("columns") or {}
         _, _, row = KINDS[content["kind"]]
-        data = _data_of(path, [*row.model_fields, *columns.values()] if isinstance(columns, Mapping) else ())
+        data = read_data(path, [*row.model_fields, *columns.values()] if isinstance(columns, Mapping) else ())
     elif isinstance(named, Mapping):
         data = hub_rows(named, source)
     if data is None:
@@ -153,11 +152,6 @@ def _with_rows(content: dict[str, Any], source: Source, rows_field: str) -> tupl
         data = data.renamed(columns, source)
     rows = [_listed(row) if data.path.suffix.lower() in (".csv", ".tsv") else row for row in data.rows]
     return {**content, rows_field: rows}, Source(source.path, rows_field, source.lines, data)
-
-
-def _data_of(path: Path, columns: Collection[str]) -> DataRows:
-    """The rows of a file; ``columns`` are those that its kind knows, by which a CSV file's delimiter is told."""
-    return parquet_rows(path) if path.suffix.lower() == ".parquet" else read_data(path, columns)
 
 
 def _listed(row: Mapping[str, Any]) -> dict[str, Any]:

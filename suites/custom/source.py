@@ -1,11 +1,13 @@
-"""Reads the files of a suite, and knows the line of each value for error messages."""
+"""Reads the files and data sets of a suite, and knows the line of each value for error messages."""
 
 from __future__ import annotations
 
 import csv
+import importlib.util
 import io
 import json
 import re
+import tempfile
 import tomllib
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,10 +15,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from backends.errors import ConfigError
+from backends.errors import ConfigError, MissingExtra, one_line
 from backends.options import Place
 from backends.options.toml_lines import lines_of
 from backends.reading.words import comparable, folded
+from suites.custom.schema import HubData
 
 T = TypeVar("T")
 
@@ -143,8 +146,10 @@ def read_toml(path: Path) -> tuple[dict[str, Any], dict[Place, int]]:
 
 
 def read_data(path: Path, columns: Iterable[str]) -> DataRows:
-    """The rows of a .csv or .jsonl file; ``columns`` are those that its kind knows."""
-    if path.suffix.lower() == ".jsonl":
+    """The rows of a .csv, .jsonl or .parquet file; ``columns``: those that its kind knows."""
+    if path.suffix.lower() == ".parquet":
+        rows = _parquet(path)
+    elif path.suffix.lower() == ".jsonl":
         rows = _json_lines(path)
     elif path.suffix.lower() in (".csv", ".tsv"):
         rows = _csv(path, set(columns))
@@ -209,3 +214,69 @@ def _header(path: Path, cells: Sequence[str]) -> list[str]:
         if names.count(name) > 1:
             raise ConfigError(f"{path.name}:1: {name}", name, "two columns have this name", "Rename one of them")
     return names
+
+
+# -- by the package `datasets` ---------------------------------------------------------------------
+
+
+def _parquet(path: Path) -> DataRows:
+    """The rows of a Parquet file, counted from 1."""
+    try:
+        return _loaded(path, "parquet", local=True, split="train", data_files=str(path))
+    except MissingExtra:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            str(path), str(path), f"cannot be read: {one_line(error)}", "Save the rows as Parquet again"
+        ) from None
+
+
+def hub_rows(given: Mapping[str, Any], source: Source) -> DataRows:
+    """The rows of a data set.
+
+    Raises `ConfigError` for fields that `HubData` does not have, or a data set that cannot be loaded; it names the
+    line of the file.
+    """
+    try:
+        of = HubData.checked(**given)
+    except ConfigError as error:
+        raise source.refuse(("data", error.field), error.value, error.problem, error.hint) from None
+    folder = source.path.parent / Path(of.dataset).expanduser()
+    name = str(folder) if folder.is_dir() else of.dataset
+    options = {"name": of.config, "revision": of.revision}
+    try:
+        return _loaded(Path(of.dataset), name, local=folder.is_dir(), split=of.split, **options)
+    except MissingExtra:
+        raise
+    except Exception as error:  # a dozen kinds: no network, no such split, no such data set
+        hint = "Fix the name, the split or the files; for a private or gated one, give your token as HF_TOKEN"
+        raise source.refuse(("data",), of.dataset, f"cannot be loaded: {one_line(error)}", hint) from None
+
+
+def _loaded(path: Path, name_or_folder: str, *, local: bool, split: str, **options: Any) -> DataRows:
+    """``local``: files that may change under the same name and time, so nothing is read from the package's cache."""
+    if importlib.util.find_spec("datasets") is None:
+        raise MissingExtra("data", "datasets", "datasets")
+    import datasets
+
+    datasets.disable_progress_bars()
+    given = {key: value for key, value in options.items() if value is not None}
+    with tempfile.TemporaryDirectory() as folder:
+        builder = datasets.load_dataset_builder(name_or_folder, **given, **({"cache_dir": folder} if local else {}))
+        # Where the Hub does not answer, the package takes the newest version in its cache, whatever was asked for.
+        is_of_cache = "packaged_modules.cache" in type(builder).__module__
+        if is_of_cache and options.get("revision") not in (None, builder.hash):
+            raise ConnectionError("the Hub does not answer, and the copy in the cache may be of another revision")
+        builder.download_and_prepare()
+        return _of_builder(path, builder.as_dataset(split=split))
+
+
+def _of_builder(path: Path, loaded: Any) -> DataRows:
+    import datasets
+
+    labels = {name: of for name, of in loaded.features.items() if isinstance(of, datasets.ClassLabel)}
+    rows = [
+        {key: labels[key].int2str(value) if key in labels else value for key, value in row.items() if value is not None}
+        for row in loaded
+    ]
+    return DataRows(path, rows, range(1, len(rows) + 1))

@@ -1,29 +1,20 @@
-"""The places in a prompt where a debiasing text can be put.
-
-Users may add positions: a position is a name and a function that builds the prompt, for example ::
-
-    def at_the_end(task, text, dialogue, prompt_format):
-        return TaskPrompt(joined(task.question, text), task.start).prompt(prompt_format)
-
-    DebiasingPositions(positions=["without_dialogue", Position("at_the_end", at_the_end)])
-"""
+"""The places in a prompt where a debiasing text can be put."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
-from backends.base import Message, Prompt, prompt_to_json
+from backends.base import Message, Prompt
 from backends.errors import ConfigError
-from backends.options import AS_TUPLE, OnError, Table, refused_at
+from backends.options import AS_TUPLE, OnError, Table, some_of
 from suites.common.data_files import load
 from suites.common.expressions import GROUPS, Expressions
 from suites.common.task_prompt import PromptFormat, TaskPrompt, joined
-from suites.options import Text, each_once
+from suites.options import Text
 
 _DIALOGUE = 'Give {"opening": "…", "turns": [["question", "answer"], …]}'
 
@@ -77,7 +68,7 @@ Build = Callable[[TaskPrompt, str | None, Dialogue, PromptFormat], Prompt]
 
 
 @dataclass(frozen=True, slots=True)
-class Position(Table):
+class Position:
     """A place for the debiasing text.
 
     Attributes
@@ -91,9 +82,9 @@ class Position(Table):
         The prompt formats in which it makes sense.
     """
 
-    name: Annotated[str, Field(pattern=r"\S"), OnError("not a name", "Give the position a name")]
+    name: str
     build: Build
-    formats: Annotated[tuple[PromptFormat, ...], AS_TUPLE] = ("raw", "chat", "chat_whole")
+    formats: tuple[PromptFormat, ...] = ("raw", "chat", "chat_whole")
 
 
 def _without_dialogue(task: TaskPrompt, text: str | None, _: Dialogue, prompt_format: PromptFormat) -> Prompt:
@@ -145,66 +136,29 @@ POSITIONS = {
 }
 
 
-def _by_name(given: Any) -> Any:
-    return POSITIONS.get(given, given) if isinstance(given, str) else given
+#: The option: positions by name.
+Positions = Annotated[tuple[str, ...], some_of(POSITIONS)]
 
 
-def _with_own_name(position: Position) -> Position:
-    if POSITIONS.get(position.name, position) != position:
-        problem = "is the name of a built-in position"
-        raise refused_at((), position.name, problem, "Give yours another name")
-    return position
-
-
-#: The option: positions by name, or a user's own.
-Positions = Annotated[
-    tuple[
-        Annotated[
-            Position,
-            BeforeValidator(_by_name),
-            AfterValidator(_with_own_name),
-            OnError("unknown", f"Use {', '.join(POSITIONS)}, or a Position of your own"),
-        ],
-        ...,
-    ],
-    AS_TUPLE,
-    Field(min_length=1),
-    each_once(lambda position: position.name, "Name each position once"),
-    OnError("not a list of positions", f"Give one or more of {', '.join(POSITIONS)}"),
-]
-
-
-def positions_in(prompt_format: PromptFormat, given: tuple[Position, ...] | None) -> tuple[Position, ...]:
+def positions_in(prompt_format: PromptFormat, given: Sequence[str] | None) -> tuple[Position, ...]:
     """The given positions, or all that the prompt format allows if None. Refuses one that it does not allow."""
     if given is None:
         return tuple(p for p in POSITIONS.values() if prompt_format in p.formats)
-    for position in given:
+    chosen = tuple(POSITIONS[name] for name in given)
+    for position in chosen:
         if prompt_format not in position.formats:
             hint = f"Leave it out, or set prompt_format to {position.formats[0]!r}"
             raise ConfigError("positions", position.name, f"is not possible in {prompt_format!r} prompts", hint)
-    return given
-
-
-def check_builds(position: Position, task: TaskPrompt, dialogue: Dialogue, prompt_format: PromptFormat) -> None:
-    """Refuse a position that leaves the text out, or adds one where there is none: its effect would be 0, or wrong."""
-    field, text = f"positions.{position.name}", "A debiasing text"
-    without, with_text = (
-        json.dumps(prompt_to_json(position.build(task, given, dialogue, prompt_format))) for given in (None, text)
-    )
-    if text not in with_text:
-        raise ConfigError(field, with_text, "leaves the debiasing text out", "Put the argument text into the prompt")
-    if text in without or without == with_text.replace(text, "None"):
-        problem = "contains a text where there should be none"
-        raise ConfigError(field, without, problem, "Leave it out when the argument text is None")
+    return chosen
 
 
 # -- as released -------------------------------------------------------------------------------------
 
 
-def released_positions(given: Iterable[Position] | None) -> tuple[Position, ...]:
+def released_positions(given: Sequence[str] | None) -> tuple[Position, ...]:
     """The two positions of the released code, or those of them that are asked for."""
     known = {p.name: p for p in (Position(WITHOUT_DIALOGUE, _without), Position("with_dialogue", _with))}
-    names = [*known] if given is None else [position.name for position in given]
+    names = [*known] if given is None else given
     for name in names:
         if name not in known:
             raise ConfigError("positions", name, "not in the released code", f"Give one or more of {', '.join(known)}")

@@ -42,7 +42,6 @@ from suites.debiasing.positions import (
     DialogueOption,
     Position,
     Positions,
-    check_builds,
     default_dialogue,
     positions_in,
     released_dialogue,
@@ -71,8 +70,7 @@ class DebiasingPositions(Suite):
     prompt_format : str
         ``raw``, ``chat`` or ``chat_whole``, see `suites.common.task_prompt`.
     positions : sequence, optional
-        Names of `suites.debiasing.positions.POSITIONS`, or positions of your own. Default: all that the
-        prompt format allows.
+        Names of `suites.debiasing.positions.POSITIONS`. Default: all that the prompt format allows.
     prompts : sequence, optional
         Your own debiasing prompts instead of the design's six: `DebiasingPrompt` objects, or
         mappings of their fields.
@@ -156,9 +154,6 @@ class DebiasingPositions(Suite):
         self._measures = Measures(
             tuple(p.name for p in self.positions), self.prompts, tuple(dominated), self.groups, biases
         )
-        begun = max((task.template for task in self.tasks.values()), key=lambda template: bool(template.start))
-        for position in self.positions:
-            check_builds(position, begun, self.dialogue, prompt_format)
 
     def _choose_tasks(self, own: OwnTemplates | None, token_aggregation: TokenAggregation | None) -> None:
         """Set the tasks, what is scored after each of them, and how the probabilities of tokens are combined."""

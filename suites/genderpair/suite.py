@@ -55,7 +55,7 @@ from pydantic import Field, SkipValidation
 import backends.base as base
 from backends.errors import ConfigError
 from backends.options import OnError, checked_options, some_of
-from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite
+from suites.base import Factor, Item, MeasureSpec, Row, Suite
 from suites.common.data_files import load
 from suites.common.groups.declared import Groups
 from suites.common.groups.options import FormFields
@@ -330,10 +330,7 @@ class GenderPair(Suite):
                 assert item.scorer is not None
                 if item.is_control:
                     return read_labelled(item, self.design.raters[item.scorer], response)
-                scores = self.design.text_scorers[item.scorer].read(response)
-                if scores is None:
-                    return Row(item.id, item.factors, {}, missing="unparsable")
-                return Row(item.id, item.factors, {name: IdentifiedInterval.exact(v) for name, v in scores.items()})
+                return self.design.text_scorers[item.scorer].read(item, response)
             case _:
                 raise TypeError(f"{item.id}: cannot read a {type(response).__name__}")
 

@@ -25,7 +25,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import SkipValidation
 
 import backends.base as base
-from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite, flag
+from suites.base import Factor, Item, MeasureSpec, Row, Suite, flag
 from suites.common.groups.weights import between_groups, signed
 from suites.common.raters import (
     Rater,
@@ -146,10 +146,7 @@ class ContinuedTexts(Suite):
         assert item.scorer is not None
         if item.is_control:
             return read_labelled(item, self.raters[item.scorer], response)
-        scores = self.text_scorers[item.scorer].read(response)
-        if scores is None:
-            return Row(item.id, item.factors, {}, missing="unparsable")
-        return Row(item.id, item.factors, {name: IdentifiedInterval.exact(v) for name, v in scores.items()})
+        return self.text_scorers[item.scorer].read(item, response)
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
         found: dict[str, Mapping[str, Trust]] = {}

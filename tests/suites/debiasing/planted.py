@@ -7,7 +7,6 @@ from audit.analysis.table import Table
 from backends.base import ContinuationScore, ScoreResponse
 from suites.common.expressions import GROUPS
 from suites.debiasing.material import DebiasingPrompt
-from suites.debiasing.positions import Position
 
 PROMPT = DebiasingPrompt(1, "Think of everyone alike.", "high", placebo="Look at the lake.")
 
@@ -45,7 +44,3 @@ def figures(suite, rows):
 
 def figure(found, measure, **where):
     return found[measure, tuple(sorted(where.items()))]
-
-
-def own(build, name="own"):
-    return Position(name, build)

@@ -5,7 +5,7 @@ import pytest
 from backends.errors import ConfigError
 from suites import DebiasingPositions
 from suites.debiasing.material import DebiasingPrompt
-from tests.suites.debiasing.planted import PROMPT, own
+from tests.suites.debiasing.planted import PROMPT
 
 
 def test_the_papers_design_is_complete():
@@ -37,15 +37,6 @@ def test_turns_and_shares_may_be_tables():
         ({"prompts": [DebiasingPrompt(1, "Be fair to all.", "high", placebo="Look up.")]}, r"prompts\[0\].placebo"),
         ({"prompts": [DebiasingPrompt(1, "Be fair.", None)]}, r"prompts\[0\].abstraction = None"),
         ({"prompts": [DebiasingPrompt(1, "Be fair.", "high", "Be fair.")]}, "the same as its prompt"),
-        (
-            {"positions": [own(lambda task, text, *_: f"{text} {task.raw()}")]},
-            "contains a text where there should be none",
-        ),
-        ({"positions": [own(lambda task, text, *_: task.raw())]}, "leaves the debiasing text out"),
-        (
-            {"positions": [own(lambda task, text, *_: task.raw(text), "with_dialogue")]},
-            "is the name of a built-in position",
-        ),
         ({"dialogue": {"opening": "Hi.", "turns": [["a ", "b"]]}}, r"dialogue.turns\[0\]\[0\] = 'a '"),
         ({"occupations": [{"occupation": "nurse", "female_share": 0.1, "dominated_by": "female"}]}, "contradicts"),
         ({"occupations": [{"occupation": "nurse", "female_share": 0.1, "male_share": 0.2}]}, "does not add up to 1"),
