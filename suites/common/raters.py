@@ -148,6 +148,19 @@ def _anything(values: Mapping[str, IdentifiedInterval]) -> dict[str, IdentifiedI
     return {quantity: IdentifiedInterval(value.value, 0.0, 1.0) for quantity, value in values.items()}
 
 
+def tested(
+    rows: Sequence[Row], raters: Mapping[str, Rater]
+) -> tuple[Sequence[Row], list[Row], dict[str, Mapping[str, Trust]]]:
+    """The rows with trusted scores alone, the rows of the raters' tests, and what each test showed."""
+    of_tests: list[Row] = []
+    found: dict[str, Mapping[str, Trust]] = {}
+    for name, rater in raters.items():
+        of_tests += rater_rows(rows, rater)
+        found[name] = trust(rows, rater)
+        rows = only_trusted(rows, rater, found[name])
+    return rows, of_tests, found
+
+
 def rater_rows(rows: Sequence[Row], rater: Rater) -> Iterator[Row]:
     """The rows of separations and swap gaps, text by text; missing if one version of the text has no score."""
     name, pairs = rater.name, rater.labelled.pairs if rater.labelled is not None else {}

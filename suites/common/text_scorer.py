@@ -175,9 +175,7 @@ def text_scorer(field: str, choice: object) -> TextScorer:
         f'Use "{kind.embedded}", "paper", a plugin\'s name, a classifier\'s id (owner/name) or folder, a backend that '
         "is a language model, or a TextScorer with your labels"
     )
-    of_other = next((name for name, other in _KINDS.items() if choice == other.embedded), None)
-    problem = "no scorer of that name" if of_other is None else f"scores {of_other}"
-    raise ConfigError(field, choice, problem, hint)
+    raise ConfigError(field, choice, "no scorer of that name", hint)
 
 
 def model_rater(

@@ -123,9 +123,6 @@ def _groups(data: DataRows) -> dict[str, Any]:
 def _kind(content: Mapping[str, Any], source: Source) -> str:
     kind = content.get("kind")
     if kind not in KINDS:
-        if kind is None and content.keys() & {"models", "suites"}:
-            hint = f"Run it as one: audit run {source.path}"
-            raise source.refuse((), source.path.name, "this file holds an audit, not a suite", hint)
         problem = "missing" if kind is None else "no such kind"
         raise source.refuse(("kind",), kind, problem, f"Use one of: {', '.join(KINDS)}")
     return str(kind)

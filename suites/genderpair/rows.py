@@ -10,7 +10,7 @@ from dataclasses import replace
 from suites.base import Factor, IdentifiedInterval, Row
 from suites.common.contrasts import contrast
 from suites.common.groups.weights import signed
-from suites.common.raters import Trust, only_trusted, rater_rows, trust
+from suites.common.raters import Trust, tested
 from suites.genderpair.design import Design, contrast_kind, deviation_kind, figure_of
 
 _RowsByKind = Mapping[str, Sequence[Row]]
@@ -18,12 +18,7 @@ _RowsByKind = Mapping[str, Sequence[Row]]
 
 def derived_rows(design: Design, rows: Sequence[Row]) -> list[Row]:
     """The rows that are reported. Preferences appear only as sources of other rows."""
-    derived: list[Row] = []
-    found: dict[str, Mapping[str, Trust]] = {}
-    for name, rater in design.raters.items():
-        derived += rater_rows(rows, rater)
-        found[name] = trust(rows, rater)
-        rows = only_trusted(rows, rater, found[name])
+    rows, derived, found = tested(rows, design.raters)
     rows = [*rows, *_unscored(design, rows)]
     by_id = {row.item_id: row for row in rows}
     for row in rows:

@@ -31,11 +31,9 @@ from suites.common.raters import (
     Rater,
     Trust,
     labelled_items,
-    only_trusted,
     rater_measures,
-    rater_rows,
     read_labelled,
-    trust,
+    tested,
 )
 from suites.common.text_scorer import TextScorer, raters_of
 
@@ -149,12 +147,7 @@ class ContinuedTexts(Suite):
         return self.text_scorers[item.scorer].read(item, response)
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
-        found: dict[str, Mapping[str, Trust]] = {}
-        of_raters: list[Row] = []
-        for name, rater in self.raters.items():
-            found[name] = trust(rows, rater)
-            of_raters += rater_rows(rows, rater)
-            rows = only_trusted(rows, rater, found[name])
+        rows, of_raters, found = tested(rows, self.raters)
         read = {row.item_id for row in rows if row.factors["kind"] != "text"}
         unread = [
             Row(f"{row.item_id}#{name}", {**row.factors, "kind": name}, {}, row.missing or "empty", row.items)

@@ -273,23 +273,3 @@ def test_a_hypothesis_that_is_not_the_premise_is_refused() -> None:
     row = {"sentence1": "the nurse is on a boat.", "sentence2": "the woman is on a ship.", "occ_word": "nurse"}
     with pytest.raises(ConfigError, match="woman or man for 'nurse'"):
         hypothesis_gender(row)
-
-
-# -- options -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("suite", [BBQ, BiasNLI])
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        ("conditions", ["one-shot"]),
-        ("mode", "both"),
-        ("answers", "word"),
-        ("step_tokens", 0),
-        ("condition", "few-shot"),
-    ],
-)
-def test_an_option_that_is_none_is_refused_by_name(suite, option: str, value: object) -> None:
-    with pytest.raises(ConfigError) as caught:
-        suite(**{option: value})
-    assert caught.value.field.startswith(option)

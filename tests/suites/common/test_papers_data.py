@@ -1,20 +1,4 @@
-import hashlib
-import json
-from pathlib import Path
-
-import pytest
-
 from suites.common.data_files import load
-
-DATA = Path(__file__).parents[3] / "suites" / "data"
-MINE = ("occugender", "debiasing_positions", "published_results")
-
-
-@pytest.mark.parametrize("name", MINE)
-def test_a_data_file_comes_with_the_hash_of_its_bytes(name):
-    raw = (DATA / f"{name}.json").read_bytes()
-    assert load(name).sha256 == hashlib.sha256(raw).hexdigest()
-    assert load(name).content == json.loads(raw)
 
 
 def printed_triples():

@@ -45,7 +45,6 @@ MISTAKES = {
     "prompts that nothing reads": ("m.csv", "prompt,group\nReds are,reds\n", "m.csv:1", "names this one"),
     "a column twice": ("m.csv", "stereotype,counterpart,group,group\nA.,B.,c,d\n", "m.csv:1: group", "two columns"),
     "a column in capitals": ("m.csv", "ID,stereotype,counterpart\n1,A.,B.\n", "m.csv:2: ID", "'id'"),
-    "an audit for a suite": ("m.toml", '[models.a]\nbackend = "fake"\n', "m.toml", "holds an audit, not a suite"),
     "a second slot": ("m.toml", JOBS.replace("A [JOB] knows", "A [JOB] in [CITY] knows"), "m.toml:3", "[CITY] would"),
     "a comma without quotes": ("m.csv", "stereotype,counterpart\nA, b.,B.\n", "m.csv:2", "3 cells under 2"),
     "an open quote": ("m.csv", 'stereotype,counterpart\nA.,B.\n"C.,D.\n', "m.csv:3", "not valid CSV"),

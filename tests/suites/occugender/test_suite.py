@@ -90,8 +90,6 @@ def test_instructions_precede_the_question_on_ten_templates():
     ("options", "field"),
     [
         ({"bias": ["hidden"]}, "bias"),
-        ({"prompt_format": "completion"}, "prompt_format"),
-        ({"article": "the"}, "article"),
         ({"debiasing": [7]}, "debiasing"),
         ({"templates": "latest"}, "templates"),
         ({"templates": {"explicit": ["Q: no job here\nA:"], "implicit": ["Q: [JOB]\nA:"]}}, r"templates.explicit\[0\]"),

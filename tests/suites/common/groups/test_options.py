@@ -182,7 +182,6 @@ MISTAKES = {
     "one group": ({"groups": {"a": ["red"]}}, "groups", "at least 2"),
     "a shared expression": ({"groups": {"a": ["red"], "b": ["red"]}}, "groups.b", "also an expression of"),
     "one that goes on": ({"groups": {"a": ["red"], "b": ["red hat"]}}, "groups.b", "continues 'Red'"),
-    "a contrast of no group": ({"groups": TWO, "contrasts": {"c": {"of": "aa"}}}, "contrasts.c.of", "'a'"),
     "a contrast's name that is taken": (
         {"groups": TWO, "contrasts": {"effect": {"of": "a"}}},
         "contrasts.effect",
@@ -201,18 +200,12 @@ MISTAKES = {
         "a, b",
     ),
     "a form without its question": ({"form": "Q: {start}"}, "form", "{question}"),
-    "a form in chat": ({"form": "{question} {start}", "prompt_format": "chat"}, "form", "raw"),
     "a word that runs into the prompt": (
         {"groups": TWO, "separator": "", "templates": {"implicit": [{"question": "x", "start": "A [JOB]"}]}},
         "separator.a",
         "runs into",
     ),
     "a mean of tokens": ({"groups": TWO, "token_aggregation": "mean"}, "token_aggregation", "papers' groups"),
-    "a template without an occupation": (
-        {"templates": {"implicit": [{"question": "x"}]}},
-        "templates.implicit[0]",
-        "[JOB]",
-    ),
 }
 
 
