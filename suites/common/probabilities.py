@@ -279,6 +279,15 @@ def _probability(score: ContinuationScore, shift: float) -> IdentifiedInterval:
     return _number(low, value, math.exp(score.high - shift), exact=score.low == score.logprob == score.high)
 
 
+def total_probability(scores: Sequence[ContinuationScore]) -> IdentifiedInterval:
+    """The total probability of texts of which none begins another, only bounded where that of one is."""
+    if all(score.exactness != "bounded" for score in scores):
+        return IdentifiedInterval.exact(math.fsum(map(drawn_share, scores)))
+    parts = [_probability(score, 0.0) for score in scores]
+    low, high = math.fsum(part.low for part in parts), math.fsum(part.high for part in parts)
+    return IdentifiedInterval(None, low, min(high, max(1.0, low)))
+
+
 def drawn_share(score: ContinuationScore, shift: float = 0.0) -> float:
     """The share of drawn answers that begin with this continuation, divided by exp(shift)."""
     return 0.0 if score.logprob is None else math.exp(score.logprob - shift)

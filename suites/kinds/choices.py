@@ -20,7 +20,6 @@ change          one question, ``condition`` minus ``against``: differences of it
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -36,7 +35,7 @@ from suites.base import Factor, IdentifiedInterval, Item, Row, Suite
 from suites.common.contrasts import contrast
 from suites.common.data_files import load
 from suites.common.planted import chance, planted_scores
-from suites.common.probabilities import drawn_share
+from suites.common.probabilities import total_probability
 from suites.common.published_files import Folder
 from suites.common.task_prompt import CONDITIONS, PromptFormat, begin_with
 
@@ -239,7 +238,7 @@ class AnsweredQuestions(Suite):
         mass: dict[str, IdentifiedInterval] = {}
         if isinstance(response, base.ScoreResponse):
             chosen, missing = likeliest(response.scores), "undecided"
-            mass = {"coverage": _mass(response.scores)}
+            mass = {"coverage": total_probability(response.scores)}
         else:
             assert isinstance(response, base.GenerateResponse)
             text = response.text.lstrip().removeprefix(self._mark_of_answers) if self._is_whole else response.text
@@ -345,16 +344,6 @@ def likeliest(scores: Sequence[base.ContinuationScore]) -> int | None:
         if score.low is not None and score.low > max(others):
             return place
     return None
-
-
-def _mass(scores: Sequence[base.ContinuationScore]) -> IdentifiedInterval:
-    """The total probability of all answers."""
-    if all(score.exactness == "exact" for score in scores):
-        return IdentifiedInterval.exact(math.fsum(math.exp(score.high) for score in scores))
-    if all(score.exactness == "sampled" for score in scores):
-        return IdentifiedInterval.exact(math.fsum(map(drawn_share, scores)))
-    low = math.fsum(0.0 if score.low is None else math.exp(score.low) for score in scores)
-    return IdentifiedInterval(None, low, max(low, min(1.0, math.fsum(math.exp(score.high) for score in scores))))
 
 
 def _trigger() -> str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from backends.base import ContinuationScore, GenerateResponse, ScoreRequest, ScoreResponse
 from suites.base import UNKNOWN_SHARE, Factor, IdentifiedInterval, Item, Row, flag
 from suites.common.contrasts import contrast
-from suites.common.probabilities import drawn_share, exclusive
+from suites.common.probabilities import exclusive, total_probability
 from suites.mgbr.design import Design, row_id
 from suites.mgbr.parsing import read_written
 
@@ -24,14 +24,9 @@ _Found = Mapping[tuple[Factor, ...], Row]
 def read_scores(item: Item, response: ScoreResponse) -> Row:
     """Correct if the correct count is likelier; only bounded if the scores' bounds leave it open."""
     correct, stereotyped = response.scores
-    mass = [_probability(score) for score in exclusive((correct, stereotyped))]
-    low, high = math.fsum(b.low for b in mass), math.fsum(b.high for b in mass)
-    is_exact = all(b.is_exact for b in mass)
-    probability_mass = (
-        IdentifiedInterval.exact(high) if is_exact else IdentifiedInterval(None, low, min(high, max(1.0, low)))
-    )
     right, tie = _compared(correct, stereotyped)
-    values = {"accuracy": right, "tie": tie, "coverage": probability_mass, **log_probabilities(item, response)}
+    coverage = total_probability(exclusive((correct, stereotyped)))
+    values = {"accuracy": right, "tie": tie, "coverage": coverage, **log_probabilities(item, response)}
     return Row(item.id, item.factors, values)
 
 
@@ -44,14 +39,6 @@ def _compared(a: ContinuationScore, b: ContinuationScore) -> tuple[IdentifiedInt
     if b.low is not None and b.low >= a.high:
         return flag(False), UNKNOWN_SHARE if b.low == a.high else flag(False)
     return UNKNOWN_SHARE, UNKNOWN_SHARE
-
-
-def _probability(score: ContinuationScore) -> IdentifiedInterval:
-    if score.exactness == "exact":
-        return IdentifiedInterval.exact(math.exp(score.high))
-    if score.exactness == "sampled":
-        return IdentifiedInterval.exact(drawn_share(score))
-    return IdentifiedInterval(None, 0.0 if score.low is None else math.exp(score.low), math.exp(score.high))
 
 
 def read_text(design: Design, item: Item, response: GenerateResponse) -> Row:
