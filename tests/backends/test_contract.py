@@ -32,7 +32,7 @@ from backends.errors import BackendError, StoppedError
 from backends.local.causal import CausalBackend
 from tests.backends.http.contract import check_scores, keeps_the_contract
 from tests.backends.local.tiny_models import save_tiny_llama_gguf, save_tiny_model
-from tests.backends.openai.lying_server import MODEL, Liar
+from tests.backends.openai.lies.server import MODEL, WordServer
 from tests.rounding import float32_close
 
 PROMPT = "the nurse said that"
@@ -58,7 +58,7 @@ KINDS: dict[str, Callable[[Path], Backend]] = {"fake": lambda _: FakeBackend(), 
 async def made(kind: str, folder: Path) -> AsyncIterator[Backend]:
     """A backend of this kind, closed at the end."""
     if kind == "server":
-        async with Liar().running() as server:
+        async with WordServer("echo", 0).running() as server:
             backend = OpenAIBackend(server.base_url, model=MODEL, api_key_env=None, probe_folder=folder)
             yield backend
             await backend.close()

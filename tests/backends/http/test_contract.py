@@ -13,6 +13,7 @@ from backends.base import (
     GenerateRequest,
     GenerateResponse,
     Message,
+    Prompt,
     Request,
     Response,
     ScoreRequest,
@@ -24,7 +25,7 @@ from backends.http.backend import HttpBackend
 from backends.http.options import HttpOptions
 from backends.openai import OpenAIBackend
 from tests.backends.http.contract import keeps_the_contract
-from tests.backends.openai.lying_server import MODEL, ChatLiar, IdLiar, Liar, distribution
+from tests.backends.openai.lies.server import MODEL, Style, WordServer
 from tests.backends.openai.raw_server import RawServer, Reply
 
 
@@ -34,7 +35,7 @@ class Service(RawServer):
     def reply(self, path: str, sent: dict[str, Any]) -> Reply:
         if path == "/v1/write":
             return Reply({"said": "She is.", "usage": {"prompt_tokens": 9, "completion_tokens": 3}})
-        value = distribution(sent["text"])[sent["word"]]
+        value = {" Male": -1.2, " Female": -0.9}[sent["word"]]
         return Reply({"value": value, "usage": {"prompt_tokens": 9, "completion_tokens": 0}})
 
 
@@ -77,14 +78,17 @@ async def test_a_service_is_a_page_and_a_score_without_tokens_is_caught(with_tok
                 await keeps_the_contract(backend, "Picture a nurse:", (" Male", " Female"))
 
 
-@pytest.mark.parametrize("kind", [Liar, IdLiar])
-async def test_servers_of_texts_keep_it(kind: type[Liar], tmp_path: Path) -> None:
-    async with kind().running() as server:
+@pytest.mark.parametrize(
+    ("style", "prompt", "continuations"),
+    [
+        ("echo", "Picture a nurse:", (" Male", " Female")),
+        ("ids", "Picture a nurse:", (" Male", " Female")),
+        ("chat", (Message("user", "Is the nurse male or female?"),), ("Male", "Female")),
+    ],
+)
+async def test_servers_of_texts_and_chats_keep_it(
+    style: Style, prompt: Prompt, continuations: tuple[str, ...], tmp_path: Path
+) -> None:
+    async with WordServer(style, 0).running() as server:
         backend = OpenAIBackend(server.base_url, model=MODEL, api_key_env=None, probe_folder=tmp_path)
-        await keeps_the_contract(backend, "Picture a nurse:", (" Male", " Female"))
-
-
-async def test_a_server_of_chats_keeps_it(tmp_path: Path) -> None:
-    async with ChatLiar().running() as server:
-        backend = OpenAIBackend(server.base_url, model=MODEL, api_key_env=None, probe_folder=tmp_path)
-        await keeps_the_contract(backend, (Message("user", "Is the nurse male or female?"),), ("Male", "Female"))
+        await keeps_the_contract(backend, prompt, continuations)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from backends.base import ScoreRequest, ScoreResponse
 from backends.errors import BackendError, ConfigError
 from backends.http.usage import PriceTable, Usage
 from backends.openai import OpenAIBackend
-from tests.backends.openai.lying_server import MODEL, Liar
+from tests.backends.openai.lies.server import MODEL, WordServer
 
 
 def answer(prompt: int, completion: int, cached: int = 0) -> dict[str, Any]:
@@ -69,35 +68,25 @@ def test_an_invalid_price_is_refused() -> None:
         OpenAIBackend("http://127.0.0.1:1/v1", model="m", prices=PriceTable(-1.0, 1.0))
 
 
-@pytest.fixture
-async def honest() -> AsyncIterator[Liar]:
-    async with Liar().running() as server:
-        yield server
-
-
-async def test_requests_stop_before_the_cost_limit(honest: Liar, tmp_path: Path) -> None:
-    backend = OpenAIBackend(
-        honest.base_url,
-        model=MODEL,
-        api_key_env=None,
-        probe_folder=tmp_path,
-        prices=PriceTable(10.0, 10.0),
-        max_cost=0.02,
-    )
-    await backend.probe()
-    answers = []
-    for number in range(200):
-        answers += await backend.run([ScoreRequest(f"Question {number}:\nA:", (" Male", " Female"))])
-    sent = honest.requests
-    (last,) = await backend.run([ScoreRequest("One more, longer:\n" * 30 + "A:", (" Male",))])
-    await backend.close()
+async def test_requests_stop_before_the_cost_limit(tmp_path: Path) -> None:
+    async with WordServer("echo", 0).running() as server:
+        backend = OpenAIBackend(
+            server.base_url, model=MODEL, api_key_env=None, probe_folder=tmp_path, prices=PriceTable(10.0, 10.0)
+        )
+        await backend.probe()
+        limit = (backend.spent() or 0.0) + 0.02
+        backend.limit_cost(limit)
+        answers = []
+        for number in range(200):
+            answers += await backend.run([ScoreRequest(f"Question {number}:\nA:", (" Male", " Female"))])
+        sent = server.requests
+        (last,) = await backend.run([ScoreRequest("One more, longer:\n" * 30 + "A:", (" Male",))])
+        await backend.close()
     assert isinstance(answers[0], ScoreResponse)
     assert isinstance(last, BackendError)
-    assert last.kind == "quota"
-    assert not last.retryable
-    assert honest.requests == sent
-    assert backend.usage.cost is not None
-    assert 0.01 < backend.usage.cost <= 0.02
+    assert (last.kind, last.retryable) == ("quota", False)
+    assert server.requests == sent
+    assert limit - 0.01 < (backend.spent() or 0.0) <= limit
 
 
 @pytest.mark.parametrize(("prompt", "completion"), [(0, 0), (0, 3), (7, 0)])

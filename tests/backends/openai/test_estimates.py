@@ -15,7 +15,7 @@ from backends.base import ScoreRequest, ScoreResponse
 from backends.openai import OpenAIBackend, PriceTable
 from suites import OccuGender
 from suites.base import Item
-from tests.backends.openai.lying_server import MODEL, ChatLiar, IdLiar, Liar
+from tests.backends.openai.lies.server import MODEL, WordServer
 from tests.backends.openai.raw_server import RawServer, Reply
 from tests.backends.openai.strict_server import DEPRECATED, StrictServer, refusal, varied
 
@@ -24,14 +24,7 @@ PRICES = PriceTable(prompt=2.0, completion=8.0)
 CHATS = {"prompt_format": "chat"}
 
 
-class WithoutEcho(Liar):
-    """Lists after texts alone, so that a continuation of several tokens takes several requests."""
-
-    def honest(self, path: str, sent: dict[str, Any]) -> Reply:
-        return refusal(400, "echo is not supported") if sent.get("echo") else super().honest(path, sent)
-
-
-class OneAlone(ChatLiar):
+class OneAlone(WordServer):
     """Takes a temperature of 1 alone."""
 
     def reply(self, path: str, sent: dict[str, Any]) -> Reply:
@@ -47,11 +40,11 @@ def drawing() -> StrictServer:
 
 
 KINDS: dict[str, tuple[Callable[[], RawServer], dict[str, Any], dict[str, Any]]] = {
-    "echo": (Liar, {}, {}),
-    "completion lists": (WithoutEcho, {}, {}),
-    "prompt_logprobs": (IdLiar, {}, {}),
-    "chat lists": (ChatLiar, CHATS, {}),
-    "chat at temperature 1": (OneAlone, CHATS, {}),
+    "echo": (lambda: WordServer("echo", 0), {}, {}),
+    "completion lists": (lambda: WordServer("lists", 0), {}, {}),
+    "prompt_logprobs": (lambda: WordServer("ids", 0), {}, {}),
+    "chat lists": (lambda: WordServer("chat", 0), CHATS, {}),
+    "chat at temperature 1": (lambda: OneAlone("chat", 0), CHATS, {}),
     "draws": (drawing, CHATS, {"samples": 10}),
 }
 

@@ -22,8 +22,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from tests.backends.openai.lies.word_model import BOS, VOCABULARY, WordModel, tokens_of, word_model
-from tests.backends.openai.lying_server import unknown_value
+from tests.backends.openai.lies.word_model import BOS, VOCABULARY, WordModel, tokens_of, unknown_value, word_model
 from tests.backends.openai.raw_server import RawServer, Reply
 
 MODEL = "word-model"

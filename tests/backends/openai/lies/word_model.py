@@ -53,6 +53,11 @@ def tokens_of(text: str) -> tuple[str, ...]:
     return tuple(_TOKEN.findall(text))
 
 
+def unknown_value(token: str, before: str) -> float:
+    """The log-probability of a token that a small model does not know: small, and no placeholder."""
+    return -15.0 - zlib.crc32(f"{before}|{token}".encode()) / 2**32
+
+
 VOCABULARY = tuple(
     dict.fromkeys([*(f" {w}" for w in _TEXT.split()), *_TEXT.split(), *"0123456789", *".,:;?!\n\"'-", *_PARTS, *_RARE])
 )
