@@ -9,16 +9,14 @@ import numpy as np
 import pytest
 
 from tests.backends.openai.lies.catalogue import LIES
-from tests.backends.openai.lies.server import MODEL as WORD_MODEL
-from tests.backends.openai.lies.server import WordServer
-from tests.backends.openai.lying_server import MODEL, ChatLiar
+from tests.backends.openai.lies.server import MODEL, WordServer
 
 SUITE = '[suites.mine]\nfile = "pairs.csv"\n'
 
 
 @pytest.fixture
 def server(tmp_path, monkeypatch):
-    with served(ChatLiar(), tmp_path, monkeypatch) as one:
+    with served(WordServer("chat", 0), tmp_path, monkeypatch) as one:
         yield one
 
 
@@ -55,7 +53,7 @@ def test_a_config_is_probed_with_its_own_options(server, audit, tmp_path):
     )
     code, out, err = audit("probe", path)
     assert code == 0, err
-    assert "models.one: honest-1 at http://" in out
+    assert "models.one: word-model at http://" in out
     assert "models.other" not in out
     assert all("X-Route: blue" in head for head in server.headers)
     code, out, _ = audit("probe", path, "--json")
@@ -68,13 +66,13 @@ def test_one_server_that_is_down_hides_no_other(server, audit, tmp_path):
     code, out, _ = audit("probe", path)
     assert code == 1
     assert "models.down: connection: ConnectError" in out
-    assert "models.up: honest-1 at http://" in out
+    assert "models.up: word-model at http://" in out
 
 
 def test_a_server_that_contradicts_itself_fails_a_look(audit, tmp_path, monkeypatch):
     lie = LIES["cache by the first 12 characters"](np.random.default_rng([0, 4]))
     with served(WordServer("lists", 0, lie), tmp_path, monkeypatch) as server:
-        code, out, err = audit("probe", server.base_url, "--model", WORD_MODEL, "--api-key-env", "")
+        code, out, err = audit("probe", server.base_url, "--model", MODEL, "--api-key-env", "")
     assert code == 1, err
     assert "differ at their end got one list: a cache answers" in out
     assert "request 1 of at most 20" in err
@@ -83,7 +81,7 @@ def test_a_server_that_contradicts_itself_fails_a_look(audit, tmp_path, monkeypa
 def test_all_experiments_are_made_on_request_and_each_is_told(audit, tmp_path, monkeypatch):
     lie = LIES["logarithms to base 2"](np.random.default_rng([0, 4]))
     with served(WordServer("lists", 0, lie), tmp_path, monkeypatch) as server:
-        asked = ("probe", server.base_url, "--model", WORD_MODEL, "--api-key-env", "")
+        asked = ("probe", server.base_url, "--model", MODEL, "--api-key-env", "")
         assert audit(*asked)[0] == 0
         code, out, err = audit(*asked, "--thorough")
     assert code == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +11,17 @@ import pytest
 from backends.base import Message, ScoreRequest, ScoreResponse
 from backends.errors import BackendError, ConfigError
 from backends.openai import OpenAIBackend
-from tests.backends.openai.lying_server import MODEL, ChatLiar
+from tests.backends.openai.lies.server import MODEL, WordServer
+from tests.backends.openai.lies.word_model import word_model
 from tests.backends.openai.raw_server import Reply
 
 ASKED = [ScoreRequest((Message("user", f"Question {at}?"),), ("Male", "Female")) for at in range(24)]
 
 
-class Mortal(ChatLiar):
-    """May be down: its gateway says so."""
+class Mortal(WordServer):
+    """Chats; may be down: its gateway says so."""
 
     down = False
-
-    def after(self, question: str) -> dict[str, float]:
-        known = super().after(question)
-        if self.weights == "one":
-            return known
-        total = math.fsum(math.exp(4 * value) for value in known.values())
-        return {word: 4 * value - math.log(total) for word, value in known.items()}  # a surer model
 
     def reply(self, path: str, sent: dict[str, Any]) -> Reply:
         return Reply({"error": "no upstream"}, 503) if self.down else super().reply(path, sent)
@@ -45,7 +38,7 @@ async def asked_together(backend: OpenAIBackend) -> list[Any]:
 
 
 async def test_the_work_is_shared_and_one_server_that_is_down_stops_no_run(tmp_path: Path) -> None:
-    async with Mortal().running() as one, Mortal().running() as other:
+    async with Mortal("chat", 0).running() as one, Mortal("chat", 0).running() as other:
         backend = backend_of((one, other), tmp_path)
         await backend.describe()
         before = one.requests, other.requests
@@ -62,8 +55,8 @@ async def test_the_work_is_shared_and_one_server_that_is_down_stops_no_run(tmp_p
 
 
 async def test_a_server_of_another_model_is_refused(tmp_path: Path) -> None:
-    async with Mortal().running() as one, Mortal().running() as other:
-        other.weights = "two"
+    async with Mortal("chat", 0).running() as one, Mortal("chat", 0).running() as other:
+        other.model = word_model(2)
         for _ in range(2):  # at a look, and at a stored one
             backend = backend_of((one, other), tmp_path)
             backend.describe_unasked()

@@ -21,7 +21,7 @@ from suites.base import Suite
 from tests.backends.anthropic.test_backend import MODEL as CLAUDE
 from tests.backends.anthropic.test_backend import MessagesServer
 from tests.backends.openai.clouds import AIStudio, Bedrock, Together, token_of, unequal
-from tests.backends.openai.lying_server import MODEL as PLAIN
+from tests.backends.openai.lies.server import MODEL as WORD_MODEL
 from tests.backends.openai.raw_server import RawServer
 from tests.backends.openai.responses_server import ResponsesServer
 from tests.backends.openai.strict_server import (
@@ -107,7 +107,7 @@ def _backend(server: Any, folder: Path, **options: Any) -> OpenAIBackend:
 
 def _gateway(folder: Path, _: pytest.MonkeyPatch) -> AbstractAsyncContextManager[Backend]:
     server = Gateway()
-    return _served(server, lambda: _backend(server, folder, model=PLAIN, extra_body=PINNED))
+    return _served(server, lambda: _backend(server, folder, model=WORD_MODEL, extra_body=PINNED))
 
 
 def _claude(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AbstractAsyncContextManager[Backend]:

@@ -17,18 +17,19 @@ from backends.base import GenerateRequest, GenerateResponse, Message, Sampling
 from backends.errors import BackendError, ConfigError
 from backends.openai import OpenAIBackend
 from suites import OccuGender
-from tests.backends.openai.lying_server import MODEL, ChatLiar
+from tests.backends.openai.lies.server import MODEL, WordServer
+from tests.backends.openai.lies.word_model import word_model
 from tests.backends.openai.raw_server import Reply
 
 _ASKED = GenerateRequest((Message("user", "Male or female?"),), Sampling(max_tokens=16))
 PINNED = {"provider": {"only": ["North"], "allow_fallbacks": False}}
 
 
-class Gateway(ChatLiar):
+class Gateway(WordServer):
     """One model at two providers, whose weights differ. ``failing`` is how often the pinned one is down."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__("chat", 0)
         self.answered: list[str] = []
         self.failing = 0.0
         self._routing = random.Random(3)
@@ -40,7 +41,7 @@ class Gateway(ChatLiar):
             if not wishes.get("allow_fallbacks", True):
                 return Reply({"error": {"code": 503, "message": "no provider is available"}}, 503)
             provider = "South"
-        self.weights = provider
+        self.model = word_model(0 if provider == "North" else 2)
         reply = super().reply(path, sent)
         if reply.status == 200:
             self.answered.append(provider)

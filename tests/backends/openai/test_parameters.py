@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 
-from audit import Audit
 from backends.base import GenerateRequest, GenerateResponse, Message, Sampling, ScoreRequest, ScoreResponse
 from backends.errors import BackendError
 from backends.openai import OpenAIBackend
 from backends.openai.protocol.parameters import without_system
-from suites import GenderPair
-from tests.backends.openai.lying_server import MODEL as PLAIN
-from tests.backends.openai.lying_server import ChatLiar
+from tests.backends.openai.lies.server import MODEL as WORD_MODEL
+from tests.backends.openai.lies.server import WordServer
 from tests.backends.openai.raw_server import Reply
 from tests.backends.openai.strict_server import (
     DEPRECATED,
@@ -60,7 +58,7 @@ async def test_a_strict_model_writes_texts(manner: Manner, tmp_path: Path) -> No
     assert not refused, "what was found is not tried again"
 
 
-class NewLimit(ChatLiar):
+class NewLimit(WordServer):
     """Gives lists, and takes the limit by its new name alone."""
 
     def reply(self, path: str, sent: dict[str, Any]) -> Reply:
@@ -70,9 +68,9 @@ class NewLimit(ChatLiar):
 
 
 async def test_the_name_of_the_limit_is_kept_with_the_lists(tmp_path: Path) -> None:
-    async with NewLimit().running() as server:
+    async with NewLimit("chat", 0).running() as server:
         for _ in range(2):
-            backend = OpenAIBackend(server.base_url, model=PLAIN, api_key_env=None, probe_folder=tmp_path)
+            backend = OpenAIBackend(server.base_url, model=WORD_MODEL, api_key_env=None, probe_folder=tmp_path)
             await backend.describe()
             await backend.close()
         refused = [body for body in server.bodies if "messages" in body and "max_tokens" in body]
@@ -211,22 +209,3 @@ async def test_a_key_that_is_not_set_is_not_told_as_wrong(tmp_path: Path, monkey
         await backend.close()
     assert "no key was sent: the key in NOPE" in caught.value.message
     assert "permissions" not in str(caught.value)
-
-
-async def test_failures_for_good_are_told_with_their_reason(tmp_path: Path) -> None:
-    async with StrictServer(THINKING, lambda _: {"Female": 1.0}).running() as server:
-        backend = backend_of(server, tmp_path, reasoning_tokens=64)
-        await backend.describe()
-        server.thought_tokens = 500
-        audit = Audit(
-            models={"m": backend},
-            suites=[GenderPair(prompt_format="chat", fallback="none")],
-            limit=10,
-            small_sample=True,
-            db=tmp_path / "a.db",
-            out=tmp_path / "r",
-        )
-        result = await audit.run()
-    problems = " ".join(result.problems())
-    assert "Raise reasoning_tokens" in problems
-    assert "would fail the same way" in problems
