@@ -12,9 +12,8 @@ from backends.errors import BackendError
 from backends.openai.look.copied import TEXT as COPIED
 from backends.openai.look.copied import rewritten
 from backends.openai.look.session import FILTERED, SAME, Kind, Looking, apart, are_equal, holds_all
-from backends.openai.scoring.chosen_tokens import chosen_tokens
+from backends.openai.scoring.given_tokens import chosen_tokens, echoed, prompt_logprobs
 from backends.openai.scoring.next_tokens import next_tokens
-from backends.openai.scoring.prompt_logprobs import echoed, prompt_logprobs
 from backends.openai.scoring.tokenizer import RemoteTokenizer
 from backends.openai.scoring.top_logprobs import NothingDrawnError, TopLogprobs
 from backends.reading.reasoning import text_of

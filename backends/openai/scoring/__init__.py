@@ -3,7 +3,7 @@
 Takes a request and the proven capabilities; gives a score or an upper bound per continuation.
 """
 
-from backends.openai.scoring.prompt_logprobs import ONE_AT_A_TIME
+from backends.openai.scoring.given_tokens import ONE_AT_A_TIME
 from backends.openai.scoring.routes import score
 from backends.openai.scoring.sampled import tokens_drawn
 from backends.openai.scoring.tokenizer import RemoteTokenizer

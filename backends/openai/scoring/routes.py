@@ -18,9 +18,8 @@ from backends.base import (
 from backends.errors import BackendError
 from backends.openai.generation import CONTINUE_ASSISTANT, draws
 from backends.openai.protocol.api import ServerApi
-from backends.openai.scoring.chosen_tokens import score_by_chosen_tokens
+from backends.openai.scoring.given_tokens import score_by_chosen_tokens, score_by_echo, score_by_prompt_logprobs
 from backends.openai.scoring.next_tokens import next_chat_tokens, next_tokens
-from backends.openai.scoring.prompt_logprobs import score_by_echo, score_by_prompt_logprobs
 from backends.openai.scoring.sampled import score_by_sampling
 from backends.openai.scoring.teacher_forcing import Reach, TeacherForcing, score_by_first_token
 from backends.openai.scoring.tokenizer import RemoteTokenizer

@@ -10,7 +10,7 @@ import pytest
 
 from backends.base import ScoreRequest, ScoreResponse
 from backends.openai import OpenAIBackend
-from backends.openai.scoring.chosen_tokens import chosen_tokens
+from backends.openai.scoring.given_tokens import chosen_tokens
 from tests.backends.openai.lies.server import MODEL, Style, WordServer
 from tests.backends.openai.lies.word_model import VOCABULARY
 from tests.backends.openai.raw_server import Reply
