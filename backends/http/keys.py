@@ -6,6 +6,7 @@ import functools
 import hashlib
 import importlib
 import importlib.util
+import ipaddress
 import json
 import logging
 import os
@@ -20,7 +21,6 @@ import httpx
 from pydantic import AfterValidator
 
 from backends.errors import BackendError, ConfigError, ErrorKind, MissingExtra
-from backends.http.address import is_this_machine
 from backends.options import refused_at
 
 #: How to say that there is no key, in Python, in a file and on the command line.
@@ -231,6 +231,14 @@ def _is_there(module: str) -> bool:
         return importlib.util.find_spec(module) is not None
     except (ImportError, ValueError):
         return False
+
+
+def is_this_machine(host: str) -> bool:
+    """Whether a host is this machine's loopback interface."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def check_key_for(urls: Sequence[str], key: Credential) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -14,7 +15,6 @@ import httpx
 from pydantic import AfterValidator, Field, model_validator
 
 from backends.errors import ConfigError
-from backends.http.address import REPLICAS, server_url
 from backends.http.keys import VARIABLE, Credential, check_key_for
 from backends.http.usage import PriceTable
 from backends.options import AS_TUPLE, OnError, Options, refused, refused_at
@@ -23,6 +23,8 @@ from backends.options import AS_TUPLE, OnError, Options, refused, refused_at
 _OF_KEYS = re.compile(r"(proxy-|x-)?(authorization|((goog|subscription)-)?api[-_]?key|access_token)", re.I)
 #: In a query these are keys too.
 _KEY_FIELDS = frozenset(("key", "code", "token", "subscription-key", "sig"))
+#: How the paths of endpoints end.
+_ENDPOINTS = ("/chat/completions", "/completions", "/responses", "/embeddings")
 
 
 def _without_keys(names: Iterable[str], others: Collection[str] = ()) -> None:
@@ -65,7 +67,41 @@ def _body(given: Mapping[str, Any]) -> Mapping[str, Any]:
     return dict(given)
 
 
-Url = Annotated[str, AfterValidator(server_url)]
+def _server_url(url: str) -> str:
+    """A URL that requests can be sent to, without a trailing slash. Raises a pydantic error for any other."""
+    with contextlib.suppress(httpx.InvalidURL):
+        parsed = httpx.URL(url)
+        if parsed.userinfo or parsed.query or parsed.fragment:
+            problem = "it holds a password, query or fragment"
+            raise refused_at((), _without_secrets(url), problem, "Give keys by api_key_env, other fields by query")
+        path = parsed.path.rstrip("/")
+        if ending := next((end for end in _ENDPOINTS if path.endswith(end)), None):
+            hint = f"Give {url.rstrip('/').removesuffix(ending)}"
+            raise refused_at((), url, "the path of an endpoint, not of the API", hint)
+        if parsed.scheme in ("http", "https") and parsed.host:
+            return url.rstrip("/")
+    raise refused_at((), _without_secrets(url), "not an http or https URL", "Give one like https://host/v1")
+
+
+def _replicas(urls: tuple[str, ...]) -> tuple[str, ...]:
+    if len(urls) < 2:
+        raise refused("too few", "Give at least 2, or one by base_url")
+    if again := next((url for url in urls if urls.count(url) > 1), None):
+        raise refused(f"{again} stands in it twice", "Give each server once")
+    return urls
+
+
+def _without_secrets(url: str) -> str:
+    """A URL without user info, query and fragment; if it cannot be parsed and may hold one of them, its scheme."""
+    with contextlib.suppress(httpx.InvalidURL):
+        parsed = httpx.URL(url)
+        if parsed.host:
+            return str(parsed.copy_with(userinfo=b"", query=None, fragment=None))
+    scheme = re.match(r"\w+://", url)
+    return (scheme[0] if scheme else "") + "…" if re.search("[@?#]", url) else url
+
+
+Url = Annotated[str, AfterValidator(_server_url)]
 OptionalPath = Annotated[str | Path | None, OnError("not a text", "Write it in quotes")]
 OptionalText = Annotated[str | None, Field(min_length=1), OnError("not a text", "Write it in quotes")]
 AtLeastOne = Annotated[int, Field(ge=1)]
@@ -127,7 +163,7 @@ class HttpOptions(Options):
     """
 
     base_url: Url | None = None
-    urls: Annotated[tuple[Url, ...], AS_TUPLE, REPLICAS] | None = None
+    urls: Annotated[tuple[Url, ...], AS_TUPLE, AfterValidator(_replicas)] | None = None
     model: ModelName
     api_key_env: Variable = None
     key_file: OptionalPath = None
