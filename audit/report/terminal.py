@@ -37,8 +37,8 @@ def print_result(result: AuditResult, console: Console | None = None) -> None:
         headline = figures.headline(info.name)
         table = _table(one_line(info.title))
         table.add_column("Model", overflow="fold")
-        for name, where in headline:
-            table.add_column(Text(f"{measure_label(name)}\n{where_label(where)}"), justify="right")
+        for (name, _), label in zip(headline, figures.headline_labels(info.name), strict=True):
+            table.add_column(Text(f"{measure_label(name)}\n{label}".rstrip()), justify="right")
         for model in figures.models:
             cells = [figures.get(info.name, name, where, model) for name, where in headline]
             table.add_row(Text(one_line(model)), *(Text(MISSING if m is None else figure(m)) for m in cells))
