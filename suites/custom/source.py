@@ -166,7 +166,7 @@ def _json_lines(path: Path) -> DataRows:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = json.loads(line, object_pairs_hook=_without_doubles)
         except ValueError as error:
             problem = f"not valid JSON: {getattr(error, 'msg', error)}"
             raise ConfigError(f"{path.name}:{number}", line, problem, "Write one object per line") from None
@@ -175,6 +175,16 @@ def _json_lines(path: Path) -> DataRows:
         rows.append(row)
         lines.append(number)
     return DataRows(path, rows, lines)
+
+
+def _without_doubles(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A row's fields. JSON lets the last of two equal names count, in silence."""
+    found: dict[str, Any] = {}
+    for name, value in fields:
+        if name in found:
+            raise ValueError(f"{name!r} is given twice")
+        found[name] = value
+    return found
 
 
 def _csv(path: Path, columns: set[str]) -> DataRows:

@@ -106,6 +106,12 @@ MISTAKES = {
     ),
     "pairs by a factor that no label shows": ("m.toml", PAIRS + 'kind = "x"\n', "m.toml:6: pairs[0].kind", "Rename"),
     "identical draws": ("m.toml", "draws = 3\n" + TEXTS, "m.toml:1: draws", "temperature"),
+    "a key twice": (
+        "m.jsonl",
+        '{"stereotype": "A", "counterpart": "B", "counterpart": "C"}',
+        "m.jsonl:1",
+        "'counterpart' is given twice",
+    ),
     "a zero byte": ("m.csv", "stereotype,counterpart\nA.,B\0.\n", "m.csv:2: counterpart", "control character"),
     "groups that differ by a capital": (
         "m.toml",
