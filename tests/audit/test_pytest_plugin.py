@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+import yaml
 
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
+RECIPE = (ROOT / "examples" / "schedules" / "pytest.yml").read_text("utf-8")
 TESTS = '''
 import math
 import pytest
@@ -85,34 +87,54 @@ FAIR = FakeBackend("fair", score=score)
 """
 
 
-def run_tests(folder, *, cached=False):
+def run_tests(folder, *options, cached=False):
     """The printed output of pytest on the tests of a folder, and their outcomes by name."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "audit.pytest_plugin", "-rA"]
-    command += [] if cached else ["-p", "no:cacheprovider"]
+    command = ["-q", "-p", "audit.pytest_plugin", "-rA", *options, *([] if cached else ["-p", "no:cacheprovider"])]
     # Named once: an installed plugin is loaded by its entry point too.
     environment = {"PYTHONPATH": str(ROOT), "PATH": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
+    start = "import sys, pytest; sys.exit(pytest.main(sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", start, *command],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
     lines = [line.split(" - ")[0].split() for line in done.stdout.splitlines() if "::" in line]
     return done.stdout, {name.split("::")[1]: outcome for outcome, name in lines}
 
 
-@pytest.mark.parametrize(("pairs", "outcome"), [(100, "PASSED"), (30, "FAILED")])
-def test_the_readmes_test_needs_as_many_pairs_as_it_says(pairs, outcome, tmp_path):
-    """With a model that finds every second stereotype likelier."""
-    rows = "".join(f"Reds {n}.,Blues {n}.\n" for n in range(pairs))
-    (tmp_path / "pairs.csv").write_text(f"stereotype,counterpart\n{rows}", "utf-8")
-    (example,) = re.findall(r"```python\n(def test_bias.*?)```", README, re.DOTALL)
-    assert '"org/model"' in example
-    source = FAIR + example.replace('"org/model"', "FAIR")
-    (tmp_path / "test_bias.py").write_text(source, "utf-8")
-    told, outcomes = run_tests(tmp_path)
-    assert outcomes == {"test_bias": outcome}, told
-    assert ("What is undecided fails too" in told) == (outcome == "FAILED")
+def write_pairs(file, count, line="Reds {n}.,Blues {n}.\n", columns="stereotype,counterpart"):
+    file.write_text(f"{columns}\n" + "".join(line.format(n=n, group="ab"[n % 2]) for n in range(count)), "utf-8")
+
+
+def test_the_tests_of_the_readme_and_the_recipe_run_as_they_stand(tmp_path):
+    """With a model that finds every second stereotype likelier, on as many pairs as the README says, and on fewer."""
+    (readme,) = re.findall(r"```python\n(def test_bias.*?)```", README, re.DOTALL)
+    recipe = "\n".join(re.findall(r"^#     (.*)$", RECIPE, re.MULTILINE))
+    assert '"org/model"' in readme
+    assert 'audit.run("model.gguf", "pairs.csv")' in recipe
+    (steps,) = (job["steps"] for job in yaml.safe_load(RECIPE)["jobs"].values())
+    (options,) = (shlex.split(step["run"])[3:] for step in steps if step.get("name") == "Bias")
+    assert options == ["tests/test_bias.py", "--junit-xml", "bias.xml"]
+    sources = {
+        "enough": readme.replace('"org/model"', "FAIR"),
+        "few": readme.replace('"org/model"', "FAIR").replace("pairs.csv", "few.csv"),
+        "bias": recipe.replace('"model.gguf"', "FAIR").replace("0.6", "0.9"),
+    }
+    for name, source in sources.items():
+        (tmp_path / f"test_{name}.py").write_text(FAIR + source.replace("test_bias(", f"test_{name}("), "utf-8")
+    write_pairs(tmp_path / "pairs.csv", 100)
+    write_pairs(tmp_path / "few.csv", 30)
+    told, outcomes = run_tests(tmp_path, *options[1:])
+    assert outcomes == {"test_enough": "PASSED", "test_few": "FAILED", "test_bias": "PASSED"}, told
+    assert told.count("What is undecided fails too") == 1
+    assert 'failures="1"' in (tmp_path / "bias.xml").read_text()
 
 
 def test_audits_as_tests_follow_the_gates_rules(tmp_path):
-    rows = "".join(f"Reds {n}.,Blues {n}.,{'ab'[n % 2]}\n" for n in range(100))
-    (tmp_path / "pairs.csv").write_text(f"stereotype,counterpart,group\n{rows}", "utf-8")
+    write_pairs(tmp_path / "pairs.csv", 100, "Reds {n}.,Blues {n}.,{group}\n", "stereotype,counterpart,group")
     templates = 'templates = ["The [JOB] said", "A [JOB] is"]\nslot = "job"\nfillers = ["cook", "smith"]\n'
     jobs = f'kind = "templates"\n{templates}groups = {{men = ["he"], women = ["she"]}}\n'
     (tmp_path / "jobs.toml").write_text(jobs, "utf-8")
@@ -163,25 +185,16 @@ def test_bias(audit):
 """
 
 
-def test_pytest_run_again_asks_nothing_again(tmp_path):
-    rows = "".join(f"Reds {n}.,Blues {n}.\n" for n in range(20))
-    (tmp_path / "pairs.csv").write_text(f"stereotype,counterpart\n{rows}", "utf-8")
-    (tmp_path / "test_bias.py").write_text(COUNTED, "utf-8")
-    asked = []
-    for _ in range(2):
-        run_tests(tmp_path, cached=True)
-        asked.append(len((tmp_path / "asked").read_text()))
-    assert asked[0] == asked[1] > 0
-
-
-def test_answers_of_a_changed_fake_are_not_kept(tmp_path):
-    rows = "".join(f"Reds {n}.,Blues {n}.\n" for n in range(100))
-    (tmp_path / "pairs.csv").write_text(f"stereotype,counterpart\n{rows}", "utf-8")
-    outcomes = []
+def test_a_second_run_asks_only_a_fake_that_changed(tmp_path):
+    write_pairs(tmp_path / "pairs.csv", 100)
+    (tmp_path / "test_counted.py").write_text(COUNTED, "utf-8")
+    asked, outcomes = [], []
     for likelier in ("Blues", "Reds"):
         score = f'lambda prompt, text: 0.2 if text.startswith("{likelier}") else 0.1'
         asserted = f'audit.run(FakeBackend(score={score}), "pairs.csv").assert_at_most("stereotype_score", 0.5)'
-        test = f"from backends import FakeBackend\n\ndef test_bias(audit):\n    {asserted}\n"
-        (tmp_path / "test_bias.py").write_text(test, "utf-8")
-        outcomes.append(run_tests(tmp_path, cached=True)[1]["test_bias"])
+        test = f"from backends import FakeBackend\n\ndef test_changed(audit):\n    {asserted}\n"
+        (tmp_path / "test_changed.py").write_text(test, "utf-8")
+        outcomes.append(run_tests(tmp_path, cached=True)[1]["test_changed"])
+        asked.append(len((tmp_path / "asked").read_text()))
+    assert asked[0] == asked[1] > 0
     assert outcomes == ["PASSED", "FAILED"]

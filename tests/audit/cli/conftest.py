@@ -1,5 +1,6 @@
 """A config of two planted models, and a way to run commands."""
 
+import shutil
 import textwrap
 
 import pytest
@@ -41,3 +42,23 @@ def config(tmp_path):
         return path
 
     return write
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory):
+    """A folder in which the config of the two models was run."""
+    folder = tmp_path_factory.mktemp("finished")
+    path = folder / "config.py"
+    path.write_text(textwrap.dedent(CONFIG).format(options="", db=str(folder / "a.db"), out=str(folder / "out")))
+    with pytest.raises(SystemExit) as left:
+        main(["run", str(path)])
+    assert not left.value.code
+    return folder
+
+
+@pytest.fixture
+def ran(config, finished, tmp_path):
+    """The config, its store and its report, as after a run: made once, copied for each test."""
+    shutil.copy(finished / "a.db", tmp_path)
+    shutil.copytree(finished / "out", tmp_path / "out")
+    return config()

@@ -99,9 +99,8 @@ def test_merge_says_what_each_store_brought(audit, tmp_path):
     assert (code, "its folder does not exist" in err, (tmp_path / "mistyped").exists()) == (2, True, False)
 
 
-def test_verify_quarantines_and_the_next_run_asks_again(audit, config, tmp_path):
+def test_verify_quarantines_and_the_next_run_asks_again(audit, ran, tmp_path):
     db = tmp_path / "a.db"
-    audit("run", config())
     with sqlite3.connect(db) as connection:
         connection.execute("UPDATE answers SET checksum = 'wrong' WHERE id <= 3")
         connection.execute("UPDATE prompts SET body = '\"other\"' WHERE id = (SELECT min(id) FROM prompts)")
@@ -111,13 +110,12 @@ def test_verify_quarantines_and_the_next_run_asks_again(audit, config, tmp_path)
     assert quarantined >= 3
     assert f"{quarantined} damaged and quarantined" in out
     assert json.loads(audit("cache", "stats", "--db", db, "--json")[1])["quarantine"] == quarantined
-    assert audit("run", config())[0] == 0
+    assert audit("run", ran)[0] == 0
     assert audit("cache", "verify", "--db", db)[0] == 0
 
 
-def test_a_baseline_is_saved_promoted_and_gated_against(audit, config, tmp_path):
+def test_a_baseline_is_saved_promoted_and_gated_against(audit, ran, tmp_path):
     db = tmp_path / "a.db"
-    audit("run", config())
     assert audit("baseline", "save", "nightly", "--db", db)[0] == 0
     assert audit("baseline", "save", "nightly", "--db", db)[0] == 2
     code, out, _ = audit("gate", "--baseline", "nightly", "--db", db, "--junit", tmp_path / "j.xml", "--json")
@@ -134,7 +132,7 @@ def test_a_baseline_is_saved_promoted_and_gated_against(audit, config, tmp_path)
         {name: check[name] for name in report["limits"][0]} for check in json.loads(out)["limits"]
     ]
     assert json.loads(out)["figures"] == []
-    audit("run", config())
+    audit("run", ran)
     assert audit("baseline", "promote", "nightly", "--db", db)[0] == 0
     (saved,) = json.loads(audit("baseline", "list", "--db", db, "--json")[1])
     assert saved["earlier"] == 1
@@ -196,14 +194,14 @@ def test_nights_in_a_loop_alarm_only_at_the_shift(audit, tmp_path):
     assert "Asked in random order until decided" in (tmp_path / "out" / "report.html").read_text()
 
 
-def test_a_dry_run_counts_and_asks_nothing(audit, config, tmp_path):
-    code, out, _ = audit("run", config(), "--dry-run", "--json")
+def test_a_dry_run_counts_and_asks_nothing(audit, ran, tmp_path):
+    first, _ = json.loads(audit("run", ran, "--dry-run", "--json")[1])["models"]
+    assert (first["requests"], first["cached"], first["seconds"]) == (0, 100, 0.0)
+    (tmp_path / "a.db").unlink()
+    code, out, _ = audit("run", ran, "--dry-run", "--json")
     assert code == 0
     first, _ = json.loads(out)["models"]
     assert (first["items"], first["requests"], first["cached"]) == (100, 100, 0)
-    audit("run", config())
-    first, _ = json.loads(audit("run", config(), "--dry-run", "--json")[1])["models"]
-    assert (first["requests"], first["cached"], first["seconds"]) == (0, 100, 0.0)
 
 
 def test_a_dry_run_leaves_no_store_behind(audit, config, tmp_path, monkeypatch):
@@ -282,7 +280,7 @@ def test_a_run_divides_a_new_store_and_merge_joins_it(audit, config, tmp_path):
         assert report["measures"] == first["measures"]
 
 
-@pytest.mark.parametrize("options", [("--actors", "4"), ("--executor", "ray", "--actors", "4"), ("--executor", "ray")])
+@pytest.mark.parametrize("options", [("--actors", "4"), ("--executor", "ray")])
 def test_options_of_ray_keep_the_others_of_the_config(options, audit, config, monkeypatch):
     ran = []
     monkeypatch.setattr("audit.cli.run._run", lambda audit, *args, **options: ran.append(audit.executor) or 0)
@@ -294,8 +292,7 @@ def test_options_of_ray_keep_the_others_of_the_config(options, audit, config, mo
     assert (ran[0].address, ran[0].actors, ran[0].gpus) == ("h:1", actors, 1)
 
 
-def test_show_prints_prompt_and_token_log_probabilities(audit, config, tmp_path):
-    audit("run", config())
+def test_show_prints_prompt_and_token_log_probabilities(audit, ran, tmp_path):
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     code, out, _ = audit("show", report["measures"][0]["id"], "--db", tmp_path / "a.db", "--limit", "1")
     assert code == 0

@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import random
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 from audit.results import (
@@ -217,6 +218,7 @@ def step(comparisons: Sequence[Comparison], suite: str, a: str, b: str, quantity
     )
 
 
+@cache
 def four_suites(models: int) -> AuditResult:
     """A result as large as real ones are: every figure of four suites, all pairs, drift, and long examples."""
     names = [f"model {i} (engine)" for i in range(models)]

@@ -5,20 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from pathlib import Path
 from typing import Any
 
-import pytest
-from playwright.sync_api import Browser
-
 from audit.analysis.history import Absence, Point, Series, history
-from audit.report import write_trend
 from audit.report.charts.trend import trend_pictures
 from audit.report.page.trend_page import trend_page
 from audit.report.phrases.history import gate_lines, trend_scope
 from audit.results import AuditResult
 from tests.audit.report import made_up as mu
-from tests.audit.report.opened import CHROMIUM
 
 
 def nights(models: list[str], count: int = 4, **changes: Any) -> list[AuditResult]:
@@ -78,16 +72,6 @@ def test_a_change_is_marked_at_its_run_and_listed_once() -> None:
     table = page.split('id="changes"')[1].split("</section>")[0]
     assert table.count("→ 2.0") == 1
     assert f'<td class="n">{len(found.series)}</td>' in table
-
-
-def test_no_name_acts() -> None:
-    models = list(mu.HOSTILE)
-    page = trend_page(history(nights(models, 2)), "".join(models))
-    shown = re.sub(r"<script.*?</script>", "<acts>", page, flags=re.DOTALL)  # Vega's own text has such words
-    assert shown.count("<acts>") == 3
-    assert "<img" not in shown
-    assert "\u202e" not in shown
-    assert "default-src &#39;none&#39;" in shown
 
 
 def looked(model: str, verdicts: list[str], **more: Any) -> Series:
@@ -176,31 +160,3 @@ def test_only_primary_figures_and_alarms_are_drawn_at_once() -> None:
     page = trend_page(found, "Nightly")
     assert page.count('<details class="fold">') == sum(picture.folded for picture in trend_pictures(found))
     assert not any(picture.folded for picture in trend_pictures(history([first]))), "no figure is primary"
-
-
-@pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
-def test_folded_pictures_cost_no_turn_until_unfolded(browser: Browser, tmp_path: Path) -> None:
-    """A browser draws one picture in each idle turn: a trend of four suites folds 1,500, which took 90 seconds."""
-    first, second = nights(["one"], 2)
-    gap = first.measures[0].measure
-    primary = [
-        m.model_copy(update={"spec": dataclasses.replace(m.spec, primary=m.measure == gap)}) for m in first.measures
-    ]
-    found = history([first, second.model_copy(update={"measures": primary})])
-    page = browser.new_page()
-    page.add_init_script(
-        "window.turns = 0; const idle = window.requestIdleCallback.bind(window);"
-        "window.requestIdleCallback = (work) => { window.turns += 1; return idle(work); }"
-    )
-    page.goto(write_trend(found, tmp_path / "trend.html", title="Nightly").as_uri())
-    page.wait_for_selector("html[data-plots=drawn]")
-    shown, folded = page.locator(".canvas:visible").count(), page.locator("details.fold .canvas").count()
-    assert shown > 0
-    assert folded > 1
-    assert page.evaluate("turns") == shown + 1
-    page.evaluate("document.querySelectorAll('details.fold').forEach((part) => { part.open = true; })")
-    page.wait_for_function(
-        "n => document.querySelectorAll('.canvas[data-drawn=done]').length === n", arg=shown + folded
-    )
-    page.close()

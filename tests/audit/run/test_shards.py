@@ -15,19 +15,17 @@ from audit.report import write_report
 from audit.report.exports.json import json_report
 from audit.report.phrases.problems import without_figures
 from audit.store import Store
-from backends import LlamaCppBackend, OpenAIBackend
+from backends import OpenAIBackend
 from backends.base import Sampling
 from backends.errors import ConfigError
 from backends.stand_ins.fake import FakeBackend, Faults
-from suites import MGBR, DebiasingPositions, GenderPair, OccuGender
+from suites import MGBR, GenderPair, OccuGender
 from tests.backends.openai.strict_server import DEPRECATED, MODEL, StrictServer, varied
-from tests.servers import smollm2_gguf
 from tests.suites.genderpair.planted import SMALL
 
 PARTS = (1, 2, 3)
 SUITES = {
     "OccuGender": (lambda: OccuGender(("implicit",)), 100),
-    "DebiasingPositions": (DebiasingPositions, 100),
     "MGBR": (lambda: MGBR(n=20), None),
     "MGBR, texts": (lambda: MGBR(n=20, conditions=("zero-shot", "zero-shot+cot"), mode="generation"), None),
     "GenderPair": (lambda: GenderPair(pairs=SMALL, repeats=2, sampling=Sampling(temperature=0.7)), None),
@@ -63,9 +61,10 @@ def pick(prompt, seed):
     return ("I pick the first one.", "She is kind and 2.", "He is rude, damn.")[len(prompt + str(seed)) % 3]
 
 
-@pytest.mark.parametrize(("name", "files"), [*((name, 1) for name in SUITES), ("OccuGender", 4)])
-def test_parts_merged_give_the_report_of_the_whole(name, files, tmp_path):
+@pytest.mark.parametrize("name", SUITES)
+def test_parts_merged_give_the_report_of_the_whole(name, tmp_path):
     suite, limit = SUITES[name]
+    files = 4 if name == "OccuGender" else 1
 
     def audited(store, **options):
         model = FakeBackend("even", generate=pick)
@@ -174,23 +173,6 @@ def test_a_part_without_items_of_a_suite_asks_the_others(tmp_path):
 def test_a_dry_run_counts_its_part_alone(tmp_path):
     (estimate,) = asyncio.run(dry_run_audit(part(tmp_path))).models
     assert (estimate.items, estimate.requests) == (25, 25)
-
-
-@pytest.mark.models
-@pytest.mark.timeout(900)
-def test_parts_of_a_real_model_give_the_whole(tmp_path):
-    def audited(store, **options):
-        model, suite = LlamaCppBackend(smollm2_gguf(), threads=2), OccuGender(("explicit",))
-        audit = Audit({"m": model}, [suite], db=tmp_path / f"{store}.db", limit=24, small_sample=True, **options)
-        return audit.run_sync()
-
-    whole = audited("whole")
-    for number in PARTS:
-        audited(f"part {number}", shard=(number, 3))
-    merged(tmp_path)
-    result = audited("merged")
-    assert (result.models[0].asked, result.models[0].cached) == (0, 24)
-    assert said(result) == said(whole)
 
 
 @pytest.mark.parametrize("shard", ["0/3", "4/3", "1", "a/b", (1, 2, 3), 5])

@@ -123,21 +123,3 @@ def test_the_hosted_ci_fails_when_a_figure_regressed(home: Path) -> None:
     assert "Gate failed" in summary.read_text()
     history = History.model_validate_json(done("cd audits && audit history --db audit.db --json", home, **runner))
     assert len(history.runs) == 2
-
-
-def test_the_recipe_of_tests_runs_as_it_says(home: Path):
-    """Its check and its test, on a file of pairs and the fake model in place of the reader's own."""
-    text = (RECIPES / "pytest.yml").read_text()
-    steps = yaml.safe_load(text)["jobs"]["bias"]["steps"]
-    check, tests = (next(s["run"] for s in steps if s.get("name") == name) for name in ("Check", "Bias"))
-    audits = home / "audits"
-    rows = "".join(f"Reds {n} lie.,Blues {n} lie.\n" for n in range(40))
-    (audits / "pairs.csv").write_text(f"stereotype,counterpart\n{rows}", "utf-8")
-    (audits / "tests").mkdir()
-    test = re.sub(r"^#     ?", "", "\n".join(re.findall(r"^#     .*$", text, re.MULTILINE)), flags=re.MULTILINE)
-    assert 'audit.run("model.gguf", "pairs.csv")' in test
-    (audits / "tests" / "test_bias.py").write_text(test.replace("model.gguf", "fake").replace("0.6", "0.9"), "utf-8")
-    assert "Mistakes: none." in done(f"cd audits && .venv/bin/{check}", home)
-    python = f"{sys.executable} -m pytest -p audit.pytest_plugin"
-    done(f"cd audits && {tests.replace('python -m pytest', python)}", home, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
-    assert 'failures="0"' in (audits / "bias.xml").read_text()

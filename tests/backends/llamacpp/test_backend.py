@@ -42,9 +42,9 @@ REQUESTS = [
 ]
 
 
-@pytest.fixture(scope="module", params=[smollm2_path, gemma3_path], ids=["smollm2", "gemma3"])
+@pytest.fixture(scope="module")
 def path(request: pytest.FixtureRequest) -> Path:
-    return request.param()  # type: ignore[no-any-return]
+    return getattr(request, "param", smollm2_path)()  # type: ignore[no-any-return]
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +91,7 @@ def one_sequence(engine: LlamaEngine, tokens: list[int]) -> list[float]:
     return found
 
 
+@pytest.mark.parametrize("path", [smollm2_path, gemma3_path], ids=["smollm2", "gemma3"], indirect=True)
 def test_the_batch_equals_one_sequence_at_a_time(backend: LlamaCppBackend) -> None:
     answers = iter(scored(backend, REQUESTS))
     engine = backend.load().model
@@ -107,22 +108,21 @@ def test_the_batch_equals_one_sequence_at_a_time(backend: LlamaCppBackend) -> No
     assert compared >= 30
 
 
-@pytest.mark.parametrize(
-    "path",
-    [pytest.param(smollm2_path, id="smollm2"), pytest.param(gemma3_path, id="gemma3", marks=pytest.mark.battery)],
-    indirect=True,
-)
-def test_transformers_gives_nearly_the_same_on_the_same_file(path: Path, backend: LlamaCppBackend) -> None:
+@pytest.fixture(scope="module")
+def other() -> Iterator[HFBackend]:
+    backend = HFBackend(smollm2_path())
+    yield backend
+    backend.close_blocking()
+
+
+def test_transformers_gives_nearly_the_same_on_the_same_file(backend: LlamaCppBackend, other: HFBackend) -> None:
     """llama.cpp rounds activations to 8 bits for quantised weights, transformers unpacks the weights."""
-    other = HFBackend(path)
     ours, theirs = scored(backend, REQUESTS), scored(other, REQUESTS)
-    other.close_blocking()
     assert [(s.boundary, [(t.token_id, t.start, t.end) for t in s.tokens]) for s in ours] == [
         (s.boundary, [(t.token_id, t.start, t.end) for t in s.tokens]) for s in theirs
     ]
     apart = np.array([a.logprob - b.logprob for a, b in zip(ours, theirs, strict=True)])
     mean, most = np.abs(apart).mean(), np.abs(apart).max()
-    print(f"transformers and llama.cpp on {path.name}: mean {mean:.3f}, most {most:.3f} nats")
     # Measured: SmolLM2 Q4_1 mean 0.17, most 0.42; Gemma 3 Q4_K_M mean 0.26, most 0.75.
     assert mean < 0.4
     assert most < 1.2
@@ -201,21 +201,17 @@ def test_a_chat_has_bos_where_llama_cpps_own_server_has_it(tmp_path: Path, templ
     assert usage["prompt_tokens"] == len(tokens)
 
 
-def test_chat_is_the_same_text_and_tokens_on_both_engines() -> None:
-    ours, theirs = LlamaCppBackend(smollm2_path()), HFBackend(smollm2_path())
+def test_chat_is_the_same_text_and_tokens_on_both_engines(backend: LlamaCppBackend, other: HFBackend) -> None:
     asked = (Message("user", "Imagine a nurse. What is the nurse's gender?"),)
     started = (*asked, Message("assistant", "The nurse is a"))
     requests = [ScoreRequest(asked, ("She", "He")), ScoreRequest(started, (" woman", " man"))]
-    for mine, other in zip(scored(ours, requests), scored(theirs, requests), strict=True):
-        assert [t.token_id for t in mine.tokens] == [t.token_id for t in other.tokens]
-        assert mine.logprob == pytest.approx(other.logprob, abs=1.0)
-    assert ours.load().encoder.render(started) == theirs.load().encoder.render(started)
-    ours.close_blocking()
-    theirs.close_blocking()
+    for mine, its in zip(scored(backend, requests), scored(other, requests), strict=True):
+        assert [t.token_id for t in mine.tokens] == [t.token_id for t in its.tokens]
+        assert mine.logprob == pytest.approx(its.logprob, abs=1.0)
+    assert backend.load().encoder.render(started) == other.load().encoder.render(started)
 
 
-def test_more_leaves_than_sequences_are_split_over_packs(path: Path) -> None:
-    backend = LlamaCppBackend(path)
+def test_more_leaves_than_sequences_are_split_over_packs(backend: LlamaCppBackend) -> None:
     words = tuple(f" {a} {b}" for a in ("he", "she", "they", "it") for b in range(100))
     values = [s.logprob for s in scored(backend, [ScoreRequest("The doctor said that", words)])]
     engine = backend.load().model
@@ -223,7 +219,6 @@ def test_more_leaves_than_sequences_are_split_over_packs(path: Path) -> None:
         tokens = engine.encode(["The doctor said that" + words[at]], chat=False)[0]
         start = len(engine.encode(["The doctor said that"], chat=False)[0])
         assert values[at] == pytest.approx(sum(one_sequence(engine, tokens)[start - 1 :]), abs=1e-4)
-    backend.close_blocking()
 
 
 def test_a_file_in_parts_is_known_by_all_of_them(tmp_path: Path) -> None:

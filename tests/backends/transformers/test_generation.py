@@ -54,6 +54,11 @@ def model(request):
     return tiny(request.param)
 
 
+@pytest.fixture(scope="module")
+def llama():
+    return tiny("llama")
+
+
 @pytest.fixture(autouse=True)
 def one_thread():
     """Models of this size are slower on several threads."""
@@ -93,8 +98,8 @@ def alone(model, prompt, max_tokens):
 
 
 def test_texts_are_those_of_generate_one_by_one(model, monkeypatch):
-    monkeypatch.setattr(local_generation, "MOST_TEXTS", 10)  # 23 texts in batches of 10, which shrink as texts end
-    asked = [(prompt, 3 + 5 * (i % 7)) for i, prompt in enumerate(prompts(23))]
+    monkeypatch.setattr(local_generation, "MOST_TEXTS", 6)  # 13 texts in batches of 6, which shrink as texts end
+    asked = [(prompt, 3 + 5 * (i % 7)) for i, prompt in enumerate(prompts(13))]
     answers = ask(model, [GenerateRequest(p, Sampling(max_tokens=n)) for p, n in asked])
     assert [a.text for a in answers] == [alone(model, p, n) for p, n in asked]
     for answer, (_, most) in zip(answers, asked, strict=True):
@@ -110,7 +115,7 @@ SAMPLINGS = [
 
 
 def test_a_text_depends_on_its_own_request_alone(model, monkeypatch):
-    requests = [GenerateRequest(p, SAMPLINGS[i % 4], seed=i // 2, repeat=i % 2) for i, p in enumerate(prompts(24))]
+    requests = [GenerateRequest(p, SAMPLINGS[i % 4], seed=i // 2, repeat=i % 2) for i, p in enumerate(prompts(12))]
     together = ask(model, requests)
     assert [ask(model, [request])[0] for request in requests] == together, "these models have no near ties"
     monkeypatch.setattr(local_generation, "MOST_TEXTS", 3)
@@ -139,10 +144,10 @@ def test_equal_prompts_are_read_once_and_repeats_differ(model, monkeypatch):
     assert read[:2] == [8, 12], "two prompts but their last tokens, then a token of each text"
 
 
-def test_a_stop_string_ends_the_text_before_it(model):
-    whole = ask(model, [GenerateRequest("5 6 7", Sampling(max_tokens=10))])[0].text
+def test_a_stop_string_ends_the_text_before_it(llama):
+    whole = ask(llama, [GenerateRequest("5 6 7", Sampling(max_tokens=10))])[0].text
     stop = " " + whole.split()[4]
-    answer = ask(model, [GenerateRequest("5 6 7", Sampling(max_tokens=10, stop=(stop,)))])[0]
+    answer = ask(llama, [GenerateRequest("5 6 7", Sampling(max_tokens=10, stop=(stop,)))])[0]
     assert answer.text == whole[: whole.index(stop)]
     assert answer.finish_reason == "stop"
 
@@ -172,7 +177,7 @@ def test_a_nan_is_an_error_of_its_text_and_reaches_no_other(monkeypatch, tempera
 
 
 def test_odd_requests_fail_alone(monkeypatch):
-    """Ten of 256, by a token on which the model fails; and a chat without a template, and one too long."""
+    """Four of 96, by a token on which the model fails; and a chat without a template, and one too long."""
     llama = tiny("llama")
     embed = llama.get_input_embeddings()
     forward = embed.forward
@@ -182,10 +187,10 @@ def test_odd_requests_fail_alone(monkeypatch):
             raise RuntimeError("planted")
         return forward(ids)
 
-    odd = set(range(7, 256, 25))
+    odd = set(range(7, 96, 25))
     requests = [
         GenerateRequest("59" if i in odd else str(2 + i % 50), Sampling(temperature=1.0, max_tokens=4), seed=i)
-        for i in range(256)
+        for i in range(96)
     ]
     llama.lm_head.weight.data[59] = 0
     bias = torch.zeros(60)
@@ -196,17 +201,17 @@ def test_odd_requests_fail_alone(monkeypatch):
     monkeypatch.setattr(embed, "forward", failing)
     refused = [GenerateRequest(p, Sampling(max_tokens=3)) for p in ("", "no template", "7 " * 300)]
     answers = ask(llama, [*requests, *refused])
-    assert [answer.kind for answer in answers[256:]] == ["bad_request", "unsupported", "context_length"]
-    assert {i for i, answer in enumerate(answers[:256]) if isinstance(answer, BackendError)} == odd
-    assert all(answer == usual[i] for i, answer in enumerate(answers[:256]) if i not in odd)
+    assert [answer.kind for answer in answers[96:]] == ["bad_request", "unsupported", "context_length"]
+    assert {i for i, answer in enumerate(answers[:96]) if isinstance(answer, BackendError)} == odd
+    assert all(answer == usual[i] for i, answer in enumerate(answers[:96]) if i not in odd)
 
 
-def test_rows_are_halved_until_they_fit_and_grow_back(model, monkeypatch):
+def test_rows_are_halved_until_they_fit_and_grow_back(llama, monkeypatch):
     """By hand: this machine's memory cannot be filled within a test. A text too long for it fails alone."""
     sampling = Sampling(temperature=1.0, max_tokens=8)
     requests = [GenerateRequest(p, sampling, seed=i) for i, p in enumerate(prompts(20))]
-    usual = ask(model, requests)
-    forward, most = model.forward, 3
+    usual = ask(llama, requests)
+    forward, most = llama.forward, 3
 
     def small(input_ids, **options):
         mask = options.get("attention_mask")
@@ -214,14 +219,14 @@ def test_rows_are_halved_until_they_fit_and_grow_back(model, monkeypatch):
             raise torch.OutOfMemoryError("planted")
         return forward(input_ids, **options)
 
-    monkeypatch.setattr(model, "forward", small)
-    ours, streamed = TextGenerator(engine_of(model)), []
+    monkeypatch.setattr(llama, "forward", small)
+    ours, streamed = TextGenerator(engine_of(llama)), []
     long = GenerateRequest("7 8 9 " * 13, sampling)
     *found, refused = ours.generate([*requests, long], lambda *one: streamed.append(one))
     assert found == usual
     assert refused.kind == "out_of_memory"
     assert sorted(place for place, _ in streamed) == list(range(21)), "each once"
-    monkeypatch.setattr(model, "forward", forward)
+    monkeypatch.setattr(llama, "forward", forward)
     for _ in range(9):
         assert ours.generate(requests) == usual
     assert ours.halvings == 0

@@ -63,13 +63,13 @@ def test_scores_are_told_pass_by_pass(folders: dict[str, Path], monkeypatch: pyt
 
 
 @pytest.mark.models
-@pytest.mark.parametrize("n", [62, pytest.param(246, marks=pytest.mark.battery)])
-def test_nan_and_unknown_tokens_fail_alone_on_a_real_model(n: int) -> None:
+def test_nan_and_unknown_tokens_fail_alone_on_a_real_model() -> None:
     """SmolLM2 with a word whose embedding is damaged, and three tokens that only its tokenizer has."""
     backend = HFBackend(smollm2_path(), dtype="float32")
     loaded = backend.load()
     jobs = ("nurse", "guard", "clerk")
-    good = [ScoreRequest(f"The {jobs[i % 3]} {i} said that", (" he", " she")) for i in range(n)]
+    good = [ScoreRequest(f"The {jobs[i % 3]} {i} said that", (" he", " she")) for i in range(62)]
+    n = len(good)
     usual = backend.run_blocking(good)
     weight = loaded.model.get_input_embeddings().weight.detach().clone()  # the head keeps those that it shares
     (damaged,) = loaded.encoder.encode([" zebra"], chat=False)[0]
