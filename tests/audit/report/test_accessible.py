@@ -51,7 +51,7 @@ def test_other_pages_have_no_serious_violation(tmp_path: Path, browser: Browser,
         case "certificate":
             write_report(mu.four_suites(3), tmp_path, formats=["certificate"])
         case "trend":
-            write_trend(history(nights(["one", "two"])), path, title="Nightly")
+            write_trend(history(nights(["one"], 2)), path, title="Nightly")
         case _:
             write_agreement(agreement([run({"one": SIX, "two": OTHER})]), path, title="Store")
     page = browser.new_page(reduced_motion="reduce", bypass_csp=True, viewport={"width": 390, "height": 844})

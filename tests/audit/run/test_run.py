@@ -15,6 +15,7 @@ import pytest
 from audit import Audit
 from audit.collect.shutdown import ShutdownRequest
 from audit.prepare.forecast.estimate import dry_run_audit
+from audit.report.exports.json import json_report
 from audit.report.figures import Figures
 from audit.report.phrases.next_steps import next_steps
 from audit.report.phrases.summary import summary
@@ -332,16 +333,17 @@ class Journal(FakeBackend):
 
 planted = stereotyped()
 audit = Audit(
-    {{"m": Journal("stereotyped", score=planted._score, latency={latency}, batch_size=8, max_in_flight=2)}},
-    [SUITE], db={db!r}, out={out!r}, limit=400,
+    {{"m": Journal("stereotyped", score=planted._score, latency=0.1, batch_size=8, max_in_flight=2)}},
+    [SUITE], db={db!r}, out={out!r}, limit={limit},
 )
 """
+LIMIT = 200
 
 
-def write_config(tmp_path, name, latency):
-    path = tmp_path / f"{name}.py"
-    fields = {k: str(tmp_path / f"{name}.{k}") for k in ("journal", "db", "out")}
-    path.write_text(textwrap.dedent(CONFIG).format(tests=os.path.dirname(__file__), latency=latency, **fields))
+def write_config(tmp_path):
+    path = tmp_path / "interrupted.py"
+    fields = {k: str(tmp_path / f"interrupted.{k}") for k in ("journal", "db", "out")}
+    path.write_text(textwrap.dedent(CONFIG).format(tests=os.path.dirname(__file__), limit=LIMIT, **fields))
     return path, fields
 
 
@@ -355,18 +357,17 @@ def lines(path):
     return open(path).read().split() if os.path.exists(path) else []
 
 
-@pytest.mark.parametrize(("sent", "exit_code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
-def test_interrupted_run_resumes_where_it_stopped(tmp_path, sent, exit_code):
-    path, fields = write_config(tmp_path, "interrupted", latency=0.05)
+def test_a_killed_run_resumes_where_it_stopped(tmp_path):
+    path, fields = write_config(tmp_path)
     run = start(path)
-    while len(lines(fields["journal"])) < 120:
+    while len(lines(fields["journal"])) < 60:
         assert run.poll() is None, run.stderr.read()
         time.sleep(0.01)
-    run.send_signal(sent)
+    run.kill()
     run.communicate(timeout=60)
-    assert run.returncode == exit_code
+    assert run.returncode == -signal.SIGKILL
     before = lines(fields["journal"])
-    assert len(before) < 400
+    assert len(before) < LIMIT
     with Store.open(fields["db"]) as store:
         kept = store.stats()["answers"]
     assert kept > 0
@@ -375,12 +376,11 @@ def test_interrupted_run_resumes_where_it_stopped(tmp_path, sent, exit_code):
     resumed = AuditResult.from_report(output.splitlines()[-1])
     asked = Counter(lines(fields["journal"]))
     twice = sum(count - 1 for count in asked.values())
-    assert len(asked) == 400
-    assert twice <= (16 if sent == signal.SIGKILL else 0), errors  # in flight at the kill: 2 batches of 8
+    assert len(asked) == LIMIT
+    assert twice <= 16, errors  # in flight at the kill: 2 batches of 8
 
-    whole, _ = write_config(tmp_path, "whole", latency=0.0)
-    output, _ = start(whole).communicate(timeout=120)
-    assert same(resumed, AuditResult.from_report(output.splitlines()[-1]))
+    whole = Audit({"m": stereotyped()}, [SUITE], db=tmp_path / "whole.db", limit=LIMIT).run_sync()
+    assert same(resumed, AuditResult.from_report(json_report(whole)))
 
 
 def test_examples_lead_only_to_figures_that_rest_on_them(tmp_path):
@@ -413,7 +413,7 @@ def test_provenance_holds_only_items_with_the_quantity(tmp_path):
     models = {"a": FakeBackend("a"), "b": refusing}
     result = Audit(models, [GenderPair()], db=tmp_path / "a.db", limit=40).run_sync()
     with Store.open(tmp_path / "a.db", read_only=True) as store:
-        for figure in result.measures:
+        for figure in result.measures[:: len(result.measures) // 20]:
             behind = provenance(store, result, figure.id, 999)["items"]
             quantity = figure.spec.quantity
             assert all(quantity in item["values"] or item["missing"] for item in behind)
