@@ -58,7 +58,9 @@ def gate_answer(report: GateReport, result: AuditResult) -> bool:
 
 def comparison_answer(comparisons: Sequence[Comparison], result: AuditResult) -> bool:
     """Whether every pair is larger, smaller or equivalent in every figure that the question is about."""
-    figures = [c for c in comparisons if not c.is_subgroup and c.verdict != "not comparable"]
+    absent = _absent(result)
+    asked = [c for c in comparisons if not absent & {c.a, c.b}]
+    figures = [c for c in asked if not c.is_subgroup and c.verdict != "not comparable"]
     primary = {measure.figure.key[1:] for measure in _leading(result)}
     leading = [c for c in figures if c.figure.key[1:] in primary] or figures
     return bool(leading) and not any(c.verdict == "inconclusive" for c in leading)
@@ -72,4 +74,11 @@ def precision_answer(within: float, result: AuditResult) -> bool:
 
 def _leading(result: AuditResult) -> list[Measure]:
     """The primary means. Correlations are left out: what other items would do to them has no bound."""
-    return [measure for measure in result.measures if measure.spec.primary and measure.spec.estimator == "mean"]
+    means = [m for m in result.measures if m.spec.primary and m.spec.estimator == "mean"]
+    absent = _absent(result)
+    return [measure for measure in means if measure.model not in absent]
+
+
+def _absent(result: AuditResult) -> set[str]:
+    """Models that could not be loaded: what is never asked of them keeps no other model asking."""
+    return {model.name for model in result.models if model.unloaded}
