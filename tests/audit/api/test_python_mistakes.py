@@ -70,7 +70,7 @@ SET_UP: tuple[tuple[Callable[[], object], str, str], ...] = (
     (lambda: s.OccuGender("implicit"), "bias = 'implicit'", "as a list"),
     (lambda: s.OccuGender(("implict",)), "bias = ('implict',)", "explicit, implicit"),
     (lambda: s.OccuGender(occupations="nurse"), "occupations = 'nurse'", "one or more"),
-    (lambda: s.DebiasingPositions(positions=("nowhere",)), "positions[0] = 'nowhere'", "with_dialogue"),
+    (lambda: s.DebiasingPositions(positions=("nowhere",)), "positions = ('nowhere',)", "with_dialogue"),
     (lambda: s.GenderPair(pairs="publisht"), "pairs = 'publisht'", "published"),
     (lambda: s.BBQ(categories=("Gnder",)), "categories", "Gender_identity"),
     (lambda: s.from_file("nowhere.csv"), "nowhere.csv", "another path"),
