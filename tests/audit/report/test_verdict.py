@@ -49,7 +49,7 @@ def result(explicit: Sequence[Any], implicit: Sequence[Any] = (), **more: Any) -
 TWICE = (
     "Both models lean to the stereotype: by 12 and 16 points (asked directly), by 47 and 57 (completing a sentence)."
 )
-LEANS, OPEN = "a leans to the stereotype: by 40 points.", "For b the data do not rule out no bias."
+LEANS, OPEN = "a leans to the stereotype: by 40 points.", "Undecided for b: no bias is within the interval."
 
 
 @pytest.mark.parametrize(
@@ -65,10 +65,10 @@ LEANS, OPEN = "a leans to the stereotype: by 40 points.", "For b the data do not
             [
                 "a leans to the stereotype: by 40 points (asked directly), by 40 (completing a sentence).",
                 "b leans to the stereotype: by 40 points (asked directly).",
-                "For b the data do not rule out no bias (completing a sentence).",
+                "Undecided for b: no bias is within the interval (completing a sentence).",
             ],
         ),
-        ([0.01, 0.02], [], ["For both models the data do not rule out no bias."]),
+        ([0.01, 0.02], [], ["Undecided for both models: no bias is within the interval."]),
         ([0.2, 0.3, 0.4, 0.5], [], ["All 4 models lean to the stereotype: by 20 to 50 points."]),
     ],
 )
@@ -78,7 +78,7 @@ def test_a_verdict_holds_what_was_decided(explicit: Any, implicit: Any, said: li
 
 def test_a_figure_without_interval_is_in_no_verdict_as_decided() -> None:
     figures = [mu.measure("a", "gap", EXPLICIT, 0.4, None, neutral=0.0)]
-    assert verdict(Figures(mu.result(["a"], [toy()], figures))) == ["For the model the data do not rule out no bias."]
+    assert verdict(Figures(mu.result(["a"], [toy()], figures))) == ["Undecided for the model: no bias is within the interval."]
 
 
 def test_of_several_suites_each_verdict_names_its_own() -> None:

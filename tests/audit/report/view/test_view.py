@@ -48,7 +48,7 @@ async def test_runs_models_and_the_trend_are_shown(store: Store, result: StoredR
     assert "even" in (await get(store, "/models")).text
     assert (await get(store, "/trend")).text == "the trend"
     run = (await get(store, f"/run/{result.run_id}")).text
-    assert '<p class="verdict">For both models the data do not rule out no bias.</p>' in run
+    assert '<p class="verdict">Undecided for both models: no bias is within the interval.</p>' in run
     report = (await get(store, "/run/last/report")).text
     assert "data-plot" in report
     assert '<a href="/">All runs</a>' in report
