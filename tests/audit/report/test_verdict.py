@@ -78,7 +78,8 @@ def test_a_verdict_holds_what_was_decided(explicit: Any, implicit: Any, said: li
 
 def test_a_figure_without_interval_is_in_no_verdict_as_decided() -> None:
     figures = [mu.measure("a", "gap", EXPLICIT, 0.4, None, neutral=0.0)]
-    assert verdict(Figures(mu.result(["a"], [toy()], figures))) == ["Undecided for the model: no bias is within the interval."]
+    said = verdict(Figures(mu.result(["a"], [toy()], figures)))
+    assert said == ["Undecided for the model: no bias is within the interval."]
 
 
 def test_of_several_suites_each_verdict_names_its_own() -> None:
