@@ -85,7 +85,18 @@ def catching_test(tree: Path, place: dict[str, object]) -> str:
 
 
 def _first_failure(tree: Path, files: list[str]) -> str:
-    command = [sys.executable, "-m", "pytest", "-xq", "--tb=no", "-p", "no:cacheprovider", "-m", f"not ({SLOW})"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-xq",
+        "--tb=no",
+        "--timeout=60",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        f"not ({SLOW})",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
     try:
         ran = subprocess.run(
