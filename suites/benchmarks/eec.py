@@ -37,7 +37,6 @@ PERSONS: Mapping[str, str] = {**load("eec").content["persons"], "her": "him", "s
 #: The template that Figure 1 rewords, and the other wording, with {subject} and {emotion}.
 REWORDED_TEMPLATE: str = load("eec").content["reworded"]["template"]
 REWORDING: str = load("eec").content["reworded"]["wording"]
-EMOTIONS = ("anger", "fear", "joy", "sadness", "none")
 _OVER: Mapping[str, Any] = {"clusters": ("person", "word"), "population": "new persons and words of these kinds"}
 _DIFFERENCE: Mapping[str, Any] = {"unit": "difference", "kind": "difference", "neutral": 0.0}
 
