@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Any
 
-from suites.base import Factor, MeasureSpec
+from suites.base import Factor, MeasureSpec, Row, Suite
 from suites.common.groups.declared import spelling
 from suites.custom.schema import Head
 from suites.custom.source import Source
@@ -19,59 +19,77 @@ from suites.options import suggestion
 LEAST_LEVELS = 5
 
 
+class FromFile(Suite):
+    """What the suites of all kinds share: their figures follow from the file alone, before any answer."""
+
+    design: Design
+    specs: Sequence[MeasureSpec]
+
+    def signature(self) -> Mapping[str, Any]:
+        return {**super().signature(), **self.design.signature()}
+
+    def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
+        yield from self.specs
+
+    def cautions(self) -> Sequence[str]:
+        return [*super().cautions(), *self.design.cautions()]
+
+
 @dataclass(frozen=True)
 class Design:
     """What a file declares, and the factors of its questions.
 
     ``factors``: the factors of each question, in the file's order. ``sampled``: the declared factors whose levels
     are sampled; where none is declared, the kind's default.
+
+    Raises `ConfigError` for a declared factor that no question has, or whose levels cannot be told apart.
     """
 
     head: Head
     source: Source
     factors: Sequence[Mapping[str, Factor]]
-    sampled: tuple[str, ...] = ()
+    sampled: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        head, refuse = self.head, self.source.refuse
+        known = dict.fromkeys(factor for one in self.factors for factor in one)
+        for field, names in {"stratum": (head.stratum,), "by": head.by, "sampled": head.sampled}.items():
+            for name in names:
+                if name is not None and name not in known:
+                    raise refuse((field,), name, "no question has this factor", suggestion(name, known))
+                self.check_levels(name, f"{field} names it")
+        if head.stratum is None:
+            if head.weights != "in proportion":
+                raise refuse(("weights",), head.weights, "there is no stratum", "Name it, or leave it out")
+        elif head.stratum in head.sampled:
+            hint = "Its levels are either fixed or sampled: name it in one of the two"
+            raise refuse(("sampled",), head.stratum, "also the stratum", hint)
+        elif len({one[head.stratum] for one in self.factors}) < 2:
+            raise refuse(("stratum",), head.stratum, "has only one level", "Leave it out")
 
     @property
     def by(self) -> tuple[str, ...]:
         """The factors whose levels have figures of their own."""
         return self.head.levels_with_figures
 
-    def check_factors(self, of_row: Sequence[int]) -> None:
-        """Refuse a declared factor that a question lacks; ``of_row``: the index of each question's row."""
-        declared = {"stratum": (self.head.stratum,), "by": self.head.by, "sampled": self.head.sampled}
-        for field, names in declared.items():
-            for name in names:
-                if name is not None:
-                    self._check_factor(field, name, of_row)
-        stratum = self.head.stratum
-        if stratum is None and self.head.weights != "in proportion":
-            raise self.source.refuse(("weights",), self.head.weights, "there is no stratum", "Name it, or leave it out")
-        if stratum is not None and stratum in self.head.sampled:
-            hint = "Its levels are either fixed or sampled: name it in one of the two"
-            raise self.source.refuse(("sampled",), stratum, "also the stratum", hint)
-        if stratum is not None and len({one[stratum] for one in self.factors}) < 2:
-            raise self.source.refuse(("stratum",), stratum, "has only one level", "Leave it out")
-
-    def _check_factor(self, field: str, name: str, of_row: Sequence[int]) -> None:
-        known = list(dict.fromkeys(factor for one in self.factors for factor in one))
-        if name not in known:
-            raise self.source.refuse((field,), name, "no question has this factor", suggestion(name, known))
-        first: dict[str, tuple[Factor, int]] = {}
-        for row, one in zip(of_row, self.factors, strict=True):
-            place, level = (self.source.rows_field, row, name), one.get(name)
+    def check_levels(self, name: str | None, why: str) -> None:
+        """Refuse a factor that a row lacks, or has a level that reads like another, or is a text beside numbers."""
+        levels = [row.level(name) if name else None for row in self.head.rows]
+        first: dict[object, tuple[Factor, int]] = {}
+        for number, level in enumerate(levels if any(level is not None for level in levels) else ()):
+            place = (self.head.rows_field, number, str(name))
             if level is None or level != level or not spelling(level):  # NaN equals nothing
-                raise self.source.refuse(place, level, f"missing, but {field} names it", "Give it in every row")
-            spelt = spelling(level) if isinstance(level, str) else str(float(level))  # 3 is 3.0
-            alike, before = first.setdefault(spelt, (level, row))
+                raise self.source.refuse(place, level, f"missing, but {why}", "Give it in every row")
+            alike, before = first.setdefault(
+                spelling(level) if isinstance(level, str) else float(level), (level, number)
+            )
+            earlier = next(iter(first.values()))
+            if _kind_of(level) is not _kind_of(earlier[0]):
+                alike, before = earlier
             if alike != level or type(alike) is not type(level):
-                where = self.source.where((self.source.rows_field, before, name))
+                where = self.source.where((self.head.rows_field, before, str(name)))
                 problem = f"another level than {alike!r} in {where}"
                 raise self.source.refuse(place, level, problem, "Write it alike, or more differently")
-            kind, (earlier, before) = _kind_of(level), next(iter(first.values()))
-            if kind != _kind_of(earlier):
-                other = f"a {_kind_of(earlier)} in {self.source.where((self.source.rows_field, before, name))}"
-                raise self.source.refuse(place, level, f"a {kind}, but {other}", "Write all of them alike")
 
     def figures(
         self, spec: MeasureSpec, *, all_strata: bool = False, having: Sequence[bool] | None = None
@@ -82,12 +100,12 @@ class Design:
         ``having``: which questions have the quantity, in the order of ``factors``; the others count in no
         weight. Default: all.
         """
+        neutral = self.head.neutral.get(spec.measure, spec.neutral)
         population = self.head.population or spec.population
-        spec = replace(spec, clusters=self.sampled, population=population)
-        spec = replace(spec, neutral=self.head.neutral.get(spec.measure, spec.neutral))
+        spec = replace(spec, clusters=self.sampled, population=population, neutral=neutral)
         questions = self.factors if having is None else [*compress(self.factors, having)]
         if spec.stratum is None:
-            spec = self._stratified(spec, questions)
+            spec = _over(spec, self.head.stratum, self._weights(questions))
         yield spec
         for factor in self.by:
             for level in dict.fromkeys(one[factor] for one in questions):
@@ -99,55 +117,41 @@ class Design:
     def _of_level(
         self, spec: MeasureSpec, questions: Sequence[Mapping[str, Factor]], all_strata: bool
     ) -> MeasureSpec | None:
-        if spec.stratum is None or spec.weights is None or spec.stratum == self.head.stratum:
-            return self._stratified(spec, questions)
-        present = {one.get(spec.stratum) for one in questions}
+        if spec.weights is None or spec.stratum == self.head.stratum:
+            return _over(spec, self.head.stratum, self._weights(questions))
+        present = {one.get(str(spec.stratum)) for one in questions}
         weights = {level: weight for level, weight in spec.weights.items() if level in present}
         if len(weights) == len(spec.weights):
             return spec
-        if all_strata or not weights:
-            return None
-        total = sum(weights.values())
-        several = {level: weight / total for level, weight in weights.items()} if len(weights) > 1 else None
-        return replace(spec, stratum=spec.stratum if several else None, weights=several)
+        return None if all_strata or not weights else _over(spec, spec.stratum, weights)
 
-    def shares(self, questions: Sequence[Mapping[str, Factor]]) -> Mapping[Factor, float]:
+    def _weights(self, questions: Sequence[Mapping[str, Factor]]) -> Mapping[Factor, float]:
         """The stratum's levels among these questions, with their declared weights."""
-        sizes = Counter(one[self.head.stratum] for one in questions) if self.head.stratum is not None else Counter()
-        equal = self.head.weights == "equal"
-        return in_proportion(dict.fromkeys(sizes, 1) if equal else sizes)
+        sizes = Counter(one[self.head.stratum] for one in questions) if self.head.stratum is not None else {}
+        return dict.fromkeys(sizes, 1) if self.head.weights == "equal" else sizes
 
-    def _stratified(self, spec: MeasureSpec, questions: Sequence[Mapping[str, Factor]]) -> MeasureSpec:
-        """The figure averaged over the stratum's levels that these questions have."""
-        weights = self.shares(questions)
-        if len(weights) < 2:
-            return replace(spec, stratum=None, weights=None)
-        return replace(spec, stratum=self.head.stratum, weights=weights)
+    def with_primary(self, specs: Sequence[MeasureSpec]) -> Sequence[MeasureSpec]:
+        """The figures, those that the file calls primary marked as such.
 
-    def with_primary(self, specs: Sequence[MeasureSpec]) -> list[MeasureSpec]:
-        """The figures, those that the file calls primary marked as such. Refuses an unknown measure."""
-        names = list(dict.fromkeys(spec.measure for spec in specs))
-        for field, given in (("primary", self.head.primary), ("neutral", tuple(self.head.neutral))):
-            for name in given:
-                if name not in names:
-                    raise self.source.refuse((field,), name, "no such measure", suggestion(name, names))
-        self._check_neutral(specs)
-        if not self.head.primary:
-            return list(specs)
-        levels = set(self.by)
-
-        def is_primary(spec: MeasureSpec) -> bool:
-            return spec.measure in self.head.primary and not spec.is_subgroup and not levels & spec.where.keys()
-
-        return [replace(spec, primary=is_primary(spec)) for spec in specs]
-
-    def _check_neutral(self, specs: Sequence[MeasureSpec]) -> None:
+        Raises `ConfigError` for an unknown measure, and for a neutral value that it cannot have.
+        """
         limits = {spec.measure: spec.limits for spec in specs}
+        for field, given in (("primary", self.head.primary), ("neutral", self.head.neutral)):
+            for name in given:
+                if name not in limits:
+                    raise self.source.refuse((field,), name, "no such measure", suggestion(name, limits))
         for name, value in self.head.neutral.items():
             low, high = limits[name]
             if not low <= value <= high:
                 problem = f"{name} lies between {low:g} and {high:g}"
                 raise self.source.refuse(("neutral", name), value, problem, "Give its value without bias")
+        if not self.head.primary:
+            return specs
+        is_primary = [
+            spec.measure in self.head.primary and not spec.is_subgroup and not {*self.by} & spec.where.keys()
+            for spec in specs
+        ]
+        return [replace(spec, primary=primary) for spec, primary in zip(specs, is_primary, strict=True)]
 
     def cautions(self) -> Sequence[str]:
         """The file's own caution and source, and what its design cannot show."""
@@ -160,8 +164,7 @@ class Design:
                 said.append(f"{factor} has {levels} levels: with fewer than {LEAST_LEVELS} nothing is decided.")
         stratum = self.head.stratum
         sizes = Counter(one[stratum] for one in self.factors) if stratum is not None else {}
-        few = [str(level) for level, n in sizes.items() if n < LEAST_LEVELS]
-        if few:
+        if few := [str(level) for level, n in sizes.items() if n < LEAST_LEVELS]:
             said.append(
                 f"Strata with fewer than {LEAST_LEVELS} questions leave the overall figure undecided: {', '.join(few)}."
             )
@@ -169,17 +172,16 @@ class Design:
 
     def signature(self) -> Mapping[str, Any]:
         """The declarations that determine how figures are made from rows, for signatures."""
-        head = self.head
-        return {
-            "stratum": head.stratum,
-            "by": list(head.by),
-            "sampled": list(self.sampled),
-            "weights": head.weights,
-            "primary": list(head.primary),
-            "neutral": dict(head.neutral),
-        }
+        declared = self.head.model_dump(mode="json", include={"stratum", "by", "weights", "primary", "neutral"})
+        return {**declared, "sampled": list(self.sampled)}
 
 
-def _kind_of(level: Factor) -> str:
-    """What a level is, in words."""
-    return "text" if isinstance(level, str) else "truth value" if isinstance(level, bool) else "number"
+def _over(spec: MeasureSpec, stratum: str | None, weights: Mapping[Factor, float]) -> MeasureSpec:
+    """The figure averaged over these levels of a stratum, if they are several."""
+    if len(weights) < 2:
+        return replace(spec, stratum=None, weights=None)
+    return replace(spec, stratum=stratum, weights=in_proportion(weights))
+
+
+def _kind_of(level: Factor) -> type:
+    return str if isinstance(level, str) else bool if isinstance(level, bool) else float

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from pathlib import Path
 
 from backends.errors import ConfigError
 from suites.common.data_files import content_sha256
 from suites.common.labelled_texts import LabelledText, LabelledTexts
-from suites.custom.source import read_data
-
-_COLUMNS = ("text", "label", "group")
+from suites.custom.source import Source, read_data
 
 
 def labelled_texts(path: str | Path) -> LabelledTexts:
@@ -28,31 +26,20 @@ def labelled_texts(path: str | Path) -> LabelledTexts:
     path = Path(path).expanduser()
     if not path.is_file():
         raise ConfigError("labelled", str(path), "no such file", f"Looked for {path.absolute()}")
-    data = read_data(path, _COLUMNS)
-    has_groups = any("group" in row for row in data.rows)
-    found: list[LabelledText] = []
-    asked: dict[str, str] = {}
-    for line, row in zip(data.lines, data.rows, strict=True):
-        for name in _COLUMNS if has_groups else _COLUMNS[:2]:
-            if not isinstance(row.get(name), str) or not str(row[name]).strip():
+    data = read_data(path)
+    source = Source(path, "texts", {}, data)
+    columns = ["text", "label", *(["group"] if "group" in data.names else [])]
+    for number, row in enumerate(data.rows):
+        for name in columns:
+            if not isinstance(row.get(name), str) or not row[name].strip():
                 hint = "Give a text" if name in data.names else f"Columns: {', '.join(data.names)}"
-                raise ConfigError(f"{path.name}:{line}: {name}", row.get(name), "missing, or not a text", hint)
-        text, label = str(row["text"]), str(row["label"])
-        place = f"{path.name}:{line}"
-        if text in asked:
-            problem = f"also labelled in {asked[text]}: it would count twice"
-            raise ConfigError(f"{place}: text", text, problem, "Remove one of the two")
-        asked[text] = place
-        found.append(LabelledText("", text, label, str(row["group"]) if has_groups else None, place))
-    return LabelledTexts(_in_places(found), content_sha256([dict(row) for row in data.rows]), {})
-
-
-def _in_places(texts: list[LabelledText]) -> tuple[LabelledText, ...]:
-    """The texts, those of a label that stand in the same place about each group with one number."""
-    places: dict[tuple[str, str | None], int] = defaultdict(int)
-    numbered = []
-    for one in texts:
-        places[one.label, one.group] += 1
-        number = f"{one.label} {places[one.label, one.group]}"
-        numbered.append(LabelledText(number, one.text, one.label, one.group, one.place))
-    return tuple(numbered)
+                raise source.refuse(("texts", number, name), row.get(name), "missing, or not a text", hint)
+    source.refuse_twice((row["text"] for row in data.rows), "texts", "text", "Remove one of the two: it counts once")
+    found = []
+    places = Counter[tuple[str, str | None]]()  # those in the same place about each group have one number
+    for line, row in zip(data.lines, data.rows, strict=True):
+        label, group = row["label"], row.get("group")
+        places[label, group] += 1
+        number_of = f"{label} {places[label, group]}"
+        found.append(LabelledText(number_of, row["text"], label, group, f"{path.name}:{line}"))
+    return LabelledTexts(tuple(found), content_sha256([dict(row) for row in data.rows]), {})

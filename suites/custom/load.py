@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from backends.errors import ConfigError
 from backends.options import located_error
@@ -16,7 +16,7 @@ from suites.common.data_files import content_sha256
 from suites.custom.choices import ChoicesFromFile
 from suites.custom.figures import LEAST_LEVELS
 from suites.custom.pairs import PairsFromFile
-from suites.custom.schema import KINDS, TAKEN_FACTORS, TAKEN_SLOTS, SuiteFile, Templates
+from suites.custom.schema import KINDS, Filler, Head, Pairs, SuiteFile, Texts
 from suites.custom.source import DataRows, Source, hub_rows, read_data, read_toml
 from suites.custom.templates import TemplatesFromFile
 from suites.custom.texts import TextsFromFile
@@ -28,11 +28,9 @@ _SUITES: Mapping[str, Callable[..., Suite]] = {
     "choices": ChoicesFromFile,
     "texts": TextsFromFile,
 }
-#: Kinds for which a file of rows is enough: fillers still need templates, and prompts something that reads the texts.
-_ROWS_ALONE = ("pairs", "choices")
-#: What separates several answers in one cell of a CSV file.
-_LIST_SIGN = "|"
-_LISTS = ("answers",)
+#: Kinds for which a file of rows is enough, and the columns by which they are known: fillers still need templates,
+#: and prompts something that reads the texts.
+_ROWS_ALONE = {"pairs": ("counterpart", "stereotype"), "choices": ("answers", "question")}
 
 
 def from_file(path: str | Path, **options: Any) -> Suite:
@@ -51,17 +49,19 @@ def from_file(path: str | Path, **options: Any) -> Suite:
     path = Path(path).expanduser()
     content, source = _read(path)
     content = {**content, **options}
-    model, rows_field, _ = KINDS[_kind(content, source)]
-    content, source = _with_rows(content, source, rows_field)
+    kind = str(content.get("kind", ""))
+    if kind not in KINDS:
+        problem, hint = "no such kind" if kind else "missing", f"Use one of: {', '.join(KINDS)}"
+        raise source.refuse(("kind",), content.get("kind"), problem, hint)
+    model = KINDS[kind]
+    content, source = _with_rows(content, source, model.rows_field)
     try:
         file = model(**content)
     except ValidationError as error:
-        raise _refusal(error, model, content, source) from None
-    if isinstance(file, Templates) and file.slot in TAKEN_SLOTS:
-        raise source.refuse(("slot",), file.slot, "a reserved name", "Give it another, here and in the templates")
-    taken = {*TAKEN_FACTORS[content["kind"]], *([file.slot] if isinstance(file, Templates) else [])}
-    _check_rows(getattr(file, rows_field), source, taken)
-    suite = _SUITES[content["kind"]](file, source)
+        place, found = located_error(error, model, content)
+        raise source.refuse(place, found.value, found.problem, found.hint) from None
+    _check_rows(file, source)
+    suite = _SUITES[kind](file, source)
     suite.name, suite.title = file.name or _name_of(path), file.title or file.name or path.stem
     return suite
 
@@ -90,98 +90,54 @@ def _read(path: Path) -> tuple[dict[str, Any], Source]:
     if path.suffix.lower() == ".toml":
         content, lines = read_toml(path)
         return content, Source(path, "", lines)
-    data = read_data(path, [name for _, _, row in KINDS.values() for name in row.model_fields])
-    columns = dict.fromkeys(data.names)
-    kind = next((k for k, (_, _, row) in KINDS.items() if _required(row) <= columns.keys()), None)
-    if kind not in _ROWS_ALONE:
-        wanted = " or ".join(", ".join(sorted(_required(KINDS[of][2]))) for of in _ROWS_ALONE)
-        hint = f"Name its columns {wanted}; or write a .toml file that names this one as data, and its columns"
-        if kind is not None:
-            hint = f'Write a .toml file of kind = "{kind}" that names this one: data = "{path.name}"'
-        raise ConfigError(f"{path.name}:1", list(columns), "no kind of suite has these columns", hint)
-    return {"kind": kind, **_groups(data)}, Source(path, "", {}, data)
-
-
-def _required(row: type[BaseModel]) -> set[str]:
-    return {name for name, field in row.model_fields.items() if field.is_required()}
+    data = read_data(path)
+    for kind, columns in _ROWS_ALONE.items():
+        if {*columns} <= {*data.names}:
+            return {"kind": kind, **_groups(data)}, Source(path, "", {}, data)
+    wanted = " or ".join(map(", ".join, _ROWS_ALONE.values()))
+    hint = f'Name its columns {wanted}; or write a .toml file that names this one: data = "{path.name}"'
+    raise ConfigError(f"{path.name}:1", list(data.names), "no kind of suite has these columns", hint)
 
 
 def _groups(data: DataRows) -> dict[str, Any]:
     """A column ``group`` gives figures by level; where every level is large enough, it is the stratum too."""
     column = next((name for name in data.names if name.casefold() == "group"), "group")
-    levels = [row.get(column) for row in data.rows]
-    sizes = Counter((type(level), str(level)) for level in levels)  # 1 is not true
+    sizes = Counter((type(row.get(column)), str(row.get(column))) for row in data.rows)  # 1 is not true
     if len(sizes) < 2:
         return {}
-    for line, row in zip(data.lines, data.rows, strict=True):
-        if row.get(column) is None:
-            hint = "Give it in every row, or rename the column"
-            raise ConfigError(f"{data.path.name}:{line}: {column}", None, "missing, though other rows have one", hint)
     return {"by": column} if min(sizes.values()) < LEAST_LEVELS else {"stratum": column}
-
-
-def _kind(content: Mapping[str, Any], source: Source) -> str:
-    kind = content.get("kind")
-    if kind not in KINDS:
-        problem = "missing" if kind is None else "no such kind"
-        raise source.refuse(("kind",), kind, problem, f"Use one of: {', '.join(KINDS)}")
-    return str(kind)
 
 
 def _with_rows(content: dict[str, Any], source: Source, rows_field: str) -> tuple[dict[str, Any], Source]:
     """The content with the rows of its data file, and the source of each value."""
-    data, named = source.data, content.get("data")
-    if named and rows_field in content and isinstance(named, str | Mapping):
+    data, named, columns = source.data, content.get("data"), content.get("columns") or {}
+    if isinstance(named, str | Mapping) and named and rows_field in content:
         raise source.refuse(("data",), named, f"{rows_field} are given as well", "Keep one of the two")
     if isinstance(named, str) and named:
         path = source.path.parent / Path(named).expanduser()
         if not path.is_file():
             raise source.refuse(("data",), named, "no such file", f"Looked for {path}")
-        columns = content.get("columns") or {}
-        _, _, row = KINDS[content["kind"]]
-        data = read_data(path, [*row.model_fields, *columns.values()] if isinstance(columns, Mapping) else ())
+        data = read_data(path)
     elif isinstance(named, Mapping):
         data = hub_rows(named, source)
     if data is None:
         return content, Source(source.path, rows_field, source.lines)
-    columns = content.get("columns") or {}
     if isinstance(columns, Mapping) and all(isinstance(name, str) for name in columns.values()):
         data = data.renamed(columns, source)
-    rows = [_listed(row) if data.path.suffix.lower() in (".csv", ".tsv") else row for row in data.rows]
-    return {**content, rows_field: rows}, Source(source.path, rows_field, source.lines, data)
+    return {**content, rows_field: data.rows}, Source(source.path, rows_field, source.lines, data)
 
 
-def _listed(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A CSV row with its lists split, which its cells hold as text."""
-    found = {**row}
-    for name in _LISTS:
-        if isinstance(found.get(name), str):
-            found[name] = [part.strip() for part in found[name].split(_LIST_SIGN)]
-    return found
-
-
-def _refusal(error: ValidationError, model: type[BaseModel], content: Mapping[str, Any], source: Source) -> ConfigError:
-    place, found = located_error(error, model, content)
-    hint = f"Put {_LIST_SIGN!r} between them" if source.data and place[-1:] == ("answers",) else found.hint
-    return source.refuse(place, found.value, found.problem, hint)
-
-
-def _check_rows(rows: Any, source: Source, taken: Collection[str]) -> None:
-    """Refuse a file without rows, an id given twice, and a factor with a reserved name."""
-    if not rows:
-        hint = f'Write them as [[{source.rows_field}]], or name a file: data = "….csv"'
-        raise source.refuse((), None, f"has no {source.rows_field}", hint)
-    first: dict[str, int] = {}
-    for number, row in enumerate(rows):
-        for name in row.factors:
-            if name in taken:
-                place = (source.rows_field, number, name)
-                raise source.refuse(place, row.factors[name], "a reserved name", "Rename it")
-        row_id = row.id or str(number + 1)
-        if row_id in first:
-            problem = f"also the id of {source.where((source.rows_field, first[row_id], 'id'))}"
-            raise source.refuse((source.rows_field, number, "id"), row_id, problem, "Give each row an id of its own")
-        first[row_id] = number
+def _check_rows(file: Head, source: Source) -> None:
+    """Refuse a file without rows, an id given twice, and what is asked twice."""
+    if not file.rows:
+        hint = f'Write them as [[{file.rows_field}]], or name a file: data = "….csv"'
+        raise source.refuse((), None, f"has no {file.rows_field}", hint)
+    may_repeat = isinstance(file, Pairs | Texts)
+    if not (file.repeated and may_repeat) and not (isinstance(file, Texts) and file.is_stored):
+        hint = "Remove one of the two" + (", or allow it with repeated = true" if may_repeat else "")
+        source.refuse_twice((row.asked for row in file.rows), file.rows_field, file.row.asking, hint)
+    own = (row.id or (row.text if isinstance(row, Filler) else str(n)) for n, row in enumerate(file.rows, 1))
+    source.refuse_twice(own, file.rows_field, "id", "Give each row an id of its own")
 
 
 def _name_of(path: Path) -> str:

@@ -1,14 +1,20 @@
-"""The fields of a suite's file: one model for each kind. The published JSON Schema is generated from them."""
+"""The fields of a suite's file: one model for each kind. The published JSON Schema is generated from them.
+
+What a file says is checked here, value by value; `suites.custom.load` gives each mistake its file and line.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from itertools import permutations
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, InstanceOf
+from pydantic import BeforeValidator, Field, InstanceOf, ValidationInfo, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from backends.options import AS_TUPLE, OnError, Options, refused
+from backends.options import AS_TUPLE, OnError, Options, refused, refused_at
+from backends.reading.words import comparable, folded, is_word_character
 from suites.base import Factor
 from suites.common.groups.declared import (
     Contrasts,
@@ -22,21 +28,48 @@ from suites.common.groups.declared import (
     SeveralWords,
     Words,
 )
-from suites.common.task_prompt import PromptFormat
+from suites.common.groups.masses import without_spaces
+from suites.common.task_prompt import PromptFormat, check_form
 from suites.common.text_scorer import RubricOption, TextScorer
+from suites.options import suggestion
+
+#: What looks like a slot.
+_SLOTS = re.compile(r"\[[A-Z][A-Z_]*\]")
 
 
 class Row(Described):
     """One row of data. Fields other than those of its kind are factors."""
+
+    #: Names of factors that questions of this kind have anyway, and so no row may use.
+    taken: ClassVar[tuple[str, ...]]
+    #: The field that says what a row asks.
+    asking: ClassVar[str]
 
     id: Annotated[str, Field(min_length=1)] | None = Field(
         None, description="Unique and stable. Default: the row's number."
     )
 
     @property
-    def factors(self) -> dict[str, Factor]:
-        """The fields that only describe the row."""
-        return dict(self.__pydantic_extra__)
+    def asked(self) -> Hashable:
+        """What it asks, by its words: of two rows that ask the same, one would count twice."""
+        return by_words(getattr(self, self.asking))
+
+    def level(self, name: str) -> Factor:
+        """The level of a factor; None where the row has none."""
+        own = getattr(self, name, None) if name in ("group", "stereotype") else None
+        return self.attributes.get(name, own)
+
+    @model_validator(mode="after")
+    def _no_reserved_factor(self) -> Self:
+        for name, level in self.attributes.items():
+            if name in self.taken:
+                raise refused_at((name,), level, "a reserved name", "Rename it")
+        return self
+
+
+def by_words(text: str) -> str:
+    """A text in the form in which texts are compared; signs alone stay as they are."""
+    return folded(text) or comparable(text)
 
 
 class HubData(Options):
@@ -56,6 +89,10 @@ class Head(Options):
     intervals then hold for new levels. Without any, each row is one such level, and rows with the same text are
     one together.
     """
+
+    #: The field of the rows, and what these are.
+    rows_field: ClassVar[str]
+    row: ClassVar[type[Row]]
 
     name: Name | None = Field(None, description="The suite's name. Default: the file's.")
     title: str = Field("", description="What the report calls it.")
@@ -81,6 +118,11 @@ class Head(Options):
     )
 
     @property
+    def rows(self) -> Sequence[Row]:
+        """The rows, whatever they are called."""
+        return getattr(self, self.rows_field)  # type: ignore[no-any-return]
+
+    @property
     def levels_with_figures(self) -> tuple[str, ...]:
         """The factors whose levels have figures of their own: the stratum, and those that ``by`` declares."""
         return tuple(dict.fromkeys((*([] if self.stratum is None else [self.stratum]), *self.by)))
@@ -89,15 +131,38 @@ class Head(Options):
 class Pair(Row):
     """A sentence that stereotypes a group, and its counterpart."""
 
+    taken = ("pair", "kind")
+    asking = "stereotype"
+
     stereotype: Sentence
     counterpart: Sentence
     context: Annotated[str, OnError("not a text", "Write it in quotes")] = Field(
         "", description="A text before both, with a space between, but not in scripts without spaces."
     )
 
+    @property
+    def sides(self) -> list[tuple[str, str]]:
+        """Each sentence with its context, by its words."""
+        return [(folded(self.context), folded(text)) for text in (self.stereotype, self.counterpart)]
+
+    @property
+    def asked(self) -> Hashable:
+        """The two sentences, whichever is the stereotype."""
+        return tuple(sorted(self.sides))
+
+    @model_validator(mode="after")
+    def _two_sentences(self, info: ValidationInfo) -> Self:
+        if len({*self.sides}) < 2 and not (info.context or {}).get("published"):
+            hint = "Write it about the other group"
+            raise refused_at(("counterpart",), self.counterpart, "the same as the stereotype in every word", hint)
+        return self
+
 
 class Pairs(Head):
     """Which of two sentences is likelier: the share of pairs in which the stereotype is."""
+
+    rows_field = "pairs"
+    row = Pair
 
     kind: Literal["pairs"]
     pairs: Annotated[tuple[Pair, ...], AS_TUPLE] = Field((), description="The pairs, unless data names a file.")
@@ -115,6 +180,9 @@ class Template(Options):
 
 class Filler(Row):
     """A word that fills the templates' slot, the group it is stereotyped with, and expressions of its own."""
+
+    taken = ("template", "kind", "list")
+    asking = "text"
 
     text: Sentence
     stereotype: str | None = Field(None, description="The group that a stereotype links it with.")
@@ -134,6 +202,9 @@ def _text_as(field: str, table: type[Options]) -> BeforeValidator:
 
 class Templates(Head):
     """Templates × fillers, continued by the expressions of groups: each group's share of their probability."""
+
+    rows_field = "fillers"
+    row = Filler
 
     kind: Literal["templates"]
     templates: Annotated[
@@ -158,19 +229,88 @@ class Templates(Head):
         False, description="Whether contrasts are also given corrected for how common the words are."
     )
 
+    @property
+    def place(self) -> str:
+        """The slot as templates write it."""
+        return f"[{self.slot.upper()}]"
+
+    @model_validator(mode="after")
+    def _free_slot(self) -> Self:
+        if self.slot in (*Filler.taken, "stereotype"):
+            raise refused_at(("slot",), self.slot, "a reserved name", "Give it another, here and in the templates")
+        for number, filler in enumerate(self.fillers):
+            if self.slot in filler.attributes:
+                level = filler.attributes[self.slot]
+                raise refused_at(("fillers", number, self.slot), level, "a reserved name", "Rename it")
+        return self
+
+    @model_validator(mode="after")
+    def _usable_templates(self) -> Self:
+        for number, template in enumerate(self.templates):
+            at, text = ("templates", number), template.question + template.start
+            if self.place not in text:
+                hint = f"Write {self.place} where it belongs"
+                raise refused_at(at, template.question, "has no place for a filler", hint)
+            for other in {*_SLOTS.findall(text)} - {self.place}:
+                hint = f"The slot is {self.place}; signs of a chat format belong in form"
+                raise refused_at(at, template.question, f"{other} would be asked as it stands", hint)
+            if self.separator.startswith(" ") and (template.start or template.question)[-1:].isspace():
+                problem = "ends in a space, and the separator begins with one"
+                raise refused_at((*at, "start"), template.start, problem, "Keep only one")
+        if self.form is not None:
+            has_start = any(template.start for template in self.templates)
+            check_form(self.form, self.separator, self.prompt_format, has_start=has_start, refuse=refused_at)
+        return self
+
+
+def _parts(given: Any) -> Any:
+    return [part.strip() for part in given.split("|")] if isinstance(given, str) else given
+
 
 class Question(Row):
     """A question, its answers, and which of them is right, the stereotype, or unknown."""
 
+    taken = ("condition", "kind", "against", "has_stereotype", "has_right", "has_unknown")
+    asking = "question"
+
     question: Sentence
-    answers: SeveralWords
+    answers: Annotated[SeveralWords, BeforeValidator(_parts)] = Field(description="In one cell, with | between them.")
     right: str | None = Field(None, description="The right answer.")
     stereotype: str | None = Field(None, description="The answer that follows the stereotype.")
     unknown: str | None = Field(None, description="The answer that names nobody.")
 
+    @property
+    def people(self) -> int:
+        """How many of the answers name somebody."""
+        return len(self.answers) - (self.unknown is not None)
+
+    @property
+    def asked(self) -> Hashable:
+        """The question with its answers, in any order."""
+        return by_words(self.question), frozenset(map(by_words, self.answers))
+
+    @model_validator(mode="after")
+    def _marked(self) -> Self:
+        marks = {"right": self.right, "stereotype": self.stereotype, "unknown": self.unknown}
+        for field, marked in marks.items():
+            if marked is not None and marked not in self.answers:
+                hint = suggestion(marked, self.answers)
+                raise refused_at((field,), marked, "is not one of the answers", hint)
+        if not any(marks.values()):
+            hint = "Mark one as right, stereotype or unknown"
+            raise refused_at(("answers",), list(self.answers), "no answer is marked", hint)
+        if self.stereotype is not None and self.stereotype == self.unknown:
+            raise refused_at(("unknown",), self.unknown, "also the stereotype", "Name it in one of the two")
+        if self.stereotype is not None and self.people < 2:
+            raise refused_at(("answers",), list(self.answers), "names only one person", "Add another")
+        return self
+
 
 class Choices(Head):
     """Multiple choice: which of several answers a model gives."""
+
+    rows_field = "questions"
+    row = Question
 
     kind: Literal["choices"]
     questions: Annotated[tuple[Question, ...], AS_TUPLE] = Field((), description="Unless data names a file.")
@@ -184,9 +324,23 @@ class Choices(Head):
     answer_mark: Sentence = Field("Answer:", description="How an answer begins.")
     prompt_format: PromptFormat = "raw"
 
+    @model_validator(mode="after")
+    def _no_answer_begins_another(self) -> Self:
+        """Every text with the longer one begins with the shorter, which no model can find less likely."""
+        for number, row in enumerate(self.questions if (self.mode, self.answers) == ("likelihood", "text") else ()):
+            for shorter, longer in permutations(map(comparable, row.answers), 2):
+                if longer.startswith(shorter) and not is_word_character(longer[len(shorter)]):
+                    problem = f"begins with the answer {shorter!r}, which no model can find less likely"
+                    hint = 'End both differently (e.g. with a full stop), or give answers = "letter"'
+                    raise refused_at(("questions", number, "answers"), longer, problem, hint)
+        return self
+
 
 class PromptRow(Row):
     """A prompt about a group, to be continued."""
+
+    taken = ("kind", "scorer", "draw")
+    asking = "prompt"
 
     prompt: Sentence
     group: Annotated[str, Field(min_length=1)]
@@ -235,17 +389,15 @@ class Rater(Options):
     )
 
 
-class Attributes(Described):
-    """The attributes of a group of prompts, by which contrasts choose it."""
-
-    @property
-    def attributes(self) -> dict[str, Factor]:
-        """Attribute → its level."""
-        return dict(self.__pydantic_extra__)
+#: Names that rows and measures of texts use anyway.
+TAKEN_BY_TEXTS = ("text", "empty", "toxicity", "regard", "agrees", "answer_mass")
 
 
 class Texts(Head):
     """Texts that a model writes about groups, searched for expressions or scored by a classifier."""
+
+    rows_field = "prompts"
+    row = PromptRow
 
     kind: Literal["texts"]
     prompts: Annotated[tuple[PromptRow, ...], AS_TUPLE] = Field((), description="Unless data names a file.")
@@ -259,27 +411,56 @@ class Texts(Head):
     contrasts: Contrasts = Field(
         {}, description="Differences between groups. Default for two groups: the first minus the second."
     )
-    groups: dict[str, Attributes] = Field({}, description="Group of prompts → attributes by which contrasts choose it.")
+    groups: dict[str, Described] = Field({}, description="Group of prompts → attributes by which contrasts choose it.")
     draws: Annotated[int, Field(ge=1)] = Field(1, description="Texts for each prompt.")
     sampling: SamplingOptions = SamplingOptions()
     seed: int = 0
     prompt_format: Literal["raw", "chat"] = "raw"
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether the file holds the texts that a model wrote elsewhere."""
+        return any(row.completion is not None for row in self.prompts)
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if not self.readings and not self.scorers:
+            raise refused_at((), None, "does not say how texts are read", "Give readings or scorers")
+        if "group" in self.by:
+            raise refused_at(("by",), "group", "each group has figures anyway", "Leave it out")
+        if self.stratum is not None:
+            hint = "Leave it out: contrasts compare the groups; `by` gives figures by level"
+            raise refused_at(("stratum",), self.stratum, "is not for texts", hint)
+        if self.draws > 1 and self.is_stored:
+            raise refused_at(("draws",), self.draws, "the file holds the texts", "Leave it out: each row is a draw")
+        if self.draws > 1 and self.sampling.temperature == 0:
+            raise refused_at(("draws",), self.draws, "identical at temperature 0", "Give sampling.temperature")
+        return self
+
+    @model_validator(mode="after")
+    def _usable_readings(self) -> Self:
+        for name in self.scorers:
+            if name in ({*TAKEN_BY_TEXTS, *self.readings, "gap"} - {"toxicity", "regard"}):
+                problem = "a reserved name, or that of a reading"
+                raise refused_at(("scorers", name), name, problem, "Give it another")
+        for name, words in self.readings.items():
+            if name in TAKEN_BY_TEXTS:
+                raise refused_at(("readings", name), name, "a reserved name", "Give it another")
+            for place, word in enumerate(words):
+                if "|" in word or "\\" in word:
+                    hint = "Words are taken as they are written: give each as a text of its own"
+                    raise refused_at(("readings", name, place), word, "looks like a pattern", hint)
+                if self.match == "words" and any(map(without_spaces, word)):
+                    problem = "in a script without spaces between words"
+                    raise refused_at(("readings", name, place), word, problem, 'Give match = "anywhere"')
+        return self
+
 
 SuiteFile = Annotated[Pairs | Templates | Choices | Texts, Field(discriminator="kind")]
-#: Kind → names of factors that its questions have anyway, and so no row may use. ``kind`` is not shown in labels.
-TAKEN_FACTORS: Mapping[str, tuple[str, ...]] = {
-    "pairs": ("pair", "kind"),
-    "templates": ("template", "kind", "list"),
-    "choices": ("condition", "kind", "against", "has_stereotype", "has_right", "has_unknown"),
-    "texts": ("kind", "scorer", "draw"),
-}
-#: Names of factors that the questions of templates have anyway, and so no slot may have.
-TAKEN_SLOTS = ("template", "kind", "list", "stereotype")
-#: Kind → its model, and the field of its rows.
-KINDS: Mapping[str, tuple[type[Pairs | Templates | Choices | Texts], str, type[Row]]] = {
-    "pairs": (Pairs, "pairs", Pair),
-    "templates": (Templates, "fillers", Filler),
-    "choices": (Choices, "questions", Question),
-    "texts": (Texts, "prompts", PromptRow),
+#: Kind → its model.
+KINDS: Mapping[str, type[Pairs | Templates | Choices | Texts]] = {
+    "pairs": Pairs,
+    "templates": Templates,
+    "choices": Choices,
+    "texts": Texts,
 }

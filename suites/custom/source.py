@@ -9,19 +9,15 @@ import json
 import re
 import tempfile
 import tomllib
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 from backends.errors import ConfigError, MissingExtra, one_line
 from backends.options import Place
 from backends.options.toml_lines import lines_of
-from backends.reading.words import comparable, folded
 from suites.custom.schema import HubData
-
-T = TypeVar("T")
 
 #: What may separate the cells of a CSV file; German spreadsheets write semicolons.
 _DELIMITERS = (",", ";", "\t")
@@ -30,41 +26,30 @@ _TOML_HINT = "Fix that line: texts need quotes, and so do names with letters oth
 
 @dataclass(frozen=True)
 class DataRows:
-    """The rows of a file or data set; ``lines`` holds the line on which each begins, or else its number."""
+    """The rows of a file or data set; ``lines`` holds the line on which each begins, or else its number.
+
+    ``names``: all columns. ``columns``: field → its column in the file, where that has another name.
+    """
 
     path: Path
     rows: Sequence[Mapping[str, Any]]
     lines: Sequence[int]
-    #: Field → its column in the file, where that has another name.
+    names: Sequence[str]
     columns: Mapping[str, str] = field(default_factory=dict)
-    #: The names of a header, which rows with empty cells may lack.
-    header: Sequence[str] = ()
-
-    @property
-    def names(self) -> list[str]:
-        """All columns, of whatever row."""
-        return list(dict.fromkeys((*self.header, *(name for row in self.rows for name in row))))
 
     def renamed(self, columns: Mapping[str, str], source: Source) -> DataRows:
         """The rows with ``columns`` (field → column) renamed to their fields; ``source`` is that of ``columns``."""
-        names = self.names
         for name, column in columns.items():
-            if column not in names:
-                known = ", ".join(names)
+            if column not in self.names:
                 problem = f"{self.path.name} has no such column"
-                raise source.refuse(("columns", name), column, problem, f"Columns: {known}")
-            if name != column and name in names and name not in columns.values():
-                hint = "Rename it, or leave the field out of columns"
+                raise source.refuse(("columns", name), column, problem, f"Columns: {', '.join(self.names)}")
+            if name != column and name in self.names and name not in columns.values():
                 problem = f"{self.path.name} has a column {name!r}, too"
+                hint = "Rename it, or leave the field out of columns"
                 raise source.refuse(("columns", name), column, problem, hint)
-        own = {column: name for name, column in columns.items()}
-        renamed = ({own.get(column, column): value for column, value in row.items()} for row in self.rows)
-        rows = [{name: value for name, value in row.items() if name} for row in renamed]  # a column without a name
-        return DataRows(self.path, rows, self.lines, columns, [own.get(name, name) for name in names])
-
-
-#: The lines of a published benchmark's rows, which nobody here can change: they are taken as they are.
-PUBLISHED: Mapping[Place, int] = MappingProxyType({})
+        own = {name: name for name in self.names if name} | {column: name for name, column in columns.items()}
+        rows = [{own[column]: value for column, value in row.items() if column in own} for row in self.rows]
+        return replace(self, rows=rows, columns=columns)
 
 
 @dataclass(frozen=True)
@@ -94,29 +79,13 @@ class Source:
         line = f":{self.lines[known]}" if known is not None else ""
         return f"{self.path.name}{line}: {shown}" if shown else f"{self.path.name}{line}"
 
-
-def refuse_repeated(rows: Sequence[T], asked: Callable[[T], Hashable], field: str, source: Source) -> None:
-    """Refuse a row that asks the same as an earlier one, which would count as a second one.
-
-    ``asked`` gives what a row asks; ``field`` is the one that the message names. Texts are compared by their words
-    alone (`backends.reading.words.folded`).
-    """
-    first: dict[Hashable, int] = {}
-    for number, row in enumerate(rows):
-        what = _compared(asked(row))
-        if what in first:
-            problem = f"already asked in {source.where((source.rows_field, first[what], field))}"
-            raise source.refuse(
-                (source.rows_field, number, field), getattr(row, field), problem, "Remove one of the two"
-            )
-        first[what] = number
-
-
-def _compared(asked: Hashable) -> Hashable:
-    """What a row asks, with its texts in the one form in which they are compared; signs alone stay as they are."""
-    if isinstance(asked, str):
-        return folded(asked) or comparable(asked)
-    return type(asked)(map(_compared, asked)) if isinstance(asked, tuple | frozenset) else asked
+    def refuse_twice(self, values: Iterable[Hashable], rows_field: str, name: str, hint: str) -> None:
+        """Refuse a row's value that an earlier row has; ``name`` is the field that the message names."""
+        first: dict[Hashable, int] = {}
+        for number, value in enumerate(values):
+            if (before := first.setdefault(value, number)) != number:
+                problem = f"the same as in {self.where((rows_field, before, name))}"
+                raise self.refuse((rows_field, number, name), value, problem, hint)
 
 
 def read_text(path: Path) -> str:
@@ -129,9 +98,8 @@ def read_text(path: Path) -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise ConfigError(
-            f"{path.name}:{line}", raw[error.start : error.end], "not valid UTF-8", "Save it as UTF-8"
-        ) from None
+        wrong = raw[error.start : error.end]
+        raise ConfigError(f"{path.name}:{line}", wrong, "not valid UTF-8", "Save it as UTF-8") from None
 
 
 def read_toml(path: Path) -> tuple[dict[str, Any], dict[Place, int]]:
@@ -145,36 +113,30 @@ def read_toml(path: Path) -> tuple[dict[str, Any], dict[Place, int]]:
         raise ConfigError(place, path.name, f"not valid TOML: {error}", _TOML_HINT) from None
 
 
-def read_data(path: Path, columns: Iterable[str]) -> DataRows:
-    """The rows of a .csv, .jsonl or .parquet file; ``columns``: those that its kind knows."""
-    if path.suffix.lower() == ".parquet":
-        rows = _parquet(path)
-    elif path.suffix.lower() == ".jsonl":
-        rows = _json_lines(path)
-    elif path.suffix.lower() in (".csv", ".tsv"):
-        rows = _csv(path, set(columns))
-    else:
+def read_data(path: Path) -> DataRows:
+    """The rows of a .csv, .jsonl or .parquet file."""
+    readers = {".parquet": _parquet, ".jsonl": _json_lines, ".csv": _csv, ".tsv": _csv}
+    if (read := readers.get(path.suffix.lower())) is None:
         raise ConfigError(str(path), path.name, "not a .csv, .jsonl, .parquet or .toml file", "Save it as one of them")
+    rows = read(path)
     if not rows.rows:
         raise ConfigError(path.name, path.name, "holds no rows", "Add one row for each question")
     return rows
 
 
 def _json_lines(path: Path) -> DataRows:
-    rows, lines = [], []
+    rows: dict[int, dict[str, Any]] = {}
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip():
             continue
         try:
-            row = json.loads(line, object_pairs_hook=_without_doubles)
+            rows[number] = json.loads(line, object_pairs_hook=_without_doubles)
         except ValueError as error:
             problem = f"not valid JSON: {getattr(error, 'msg', error)}"
             raise ConfigError(f"{path.name}:{number}", line, problem, "Write one object per line") from None
-        if not isinstance(row, dict):
+        if not isinstance(rows[number], dict):
             raise ConfigError(f"{path.name}:{number}", line, "not a JSON object", "Write one object per line")
-        rows.append(row)
-        lines.append(number)
-    return DataRows(path, rows, lines)
+    return DataRows(path, [*rows.values()], [*rows], list(dict.fromkeys(name for row in rows.values() for name in row)))
 
 
 def _without_doubles(fields: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -187,43 +149,29 @@ def _without_doubles(fields: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _csv(path: Path, columns: set[str]) -> DataRows:
+def _csv(path: Path) -> DataRows:
     text = re.sub(r"\r\n?", "\n", read_text(path))  # the same sentences, whatever system saved the table
-    header = text.split("\n", 1)[0]
-    delimiter = max(_DELIMITERS, key=lambda sign: (len(columns & set(_cells(header, sign))), header.count(sign)))
+    delimiter = max(_DELIMITERS, key=text.partition("\n")[0].count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    names: list[str] | None = None
-    rows, lines, line = [], [], 1
-    while True:
-        try:
-            cells = next(reader, None)
-        except csv.Error as error:
-            raise ConfigError(f"{path.name}:{line}", path.name, f"not valid CSV: {error}", "Close the quotes") from None
-        if cells is None:
-            break
-        if names is None:
-            names = _header(path, cells)
-        elif any(cell.strip() for cell in cells):
-            if len(cells) != len(names):
-                problem = f"has {len(cells)} {'cell' if len(cells) == 1 else 'cells'} under {len(names)} columns"
-                hint = f"Put texts that contain {delimiter!r} in double quotes"
-                raise ConfigError(f"{path.name}:{line}", delimiter.join(cells), problem, hint)
-            rows.append({name: cell for name, cell in zip(names, cells, strict=True) if cell != ""})
-            lines.append(line)
-        line = reader.line_num + 1
-    return DataRows(path, rows, lines, header=names or ())
-
-
-def _cells(header: str, sign: str) -> list[str]:
-    return [cell.strip().strip('"') for cell in header.split(sign)]
-
-
-def _header(path: Path, cells: Sequence[str]) -> list[str]:
-    names = [cell.strip() for cell in cells]
+    table: dict[int, list[str]] = {}
+    line = 1
+    try:
+        for cells in reader:
+            table[line], line = cells, reader.line_num + 1
+    except csv.Error as error:
+        raise ConfigError(f"{path.name}:{line}", path.name, f"not valid CSV: {error}", "Close the quotes") from None
+    names = [cell.strip() for cell in table.pop(1, ())]
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"{path.name}:1: {name}", name, "two columns have this name", "Rename one of them")
-    return names
+    table = {line: cells for line, cells in table.items() if any(cell.strip() for cell in cells)}
+    for line, cells in table.items():
+        if len(cells) != len(names):
+            problem = f"has {len(cells)} {'cell' if len(cells) == 1 else 'cells'} under {len(names)} columns"
+            hint = f"Put texts that contain {delimiter!r} in double quotes"
+            raise ConfigError(f"{path.name}:{line}", delimiter.join(cells), problem, hint)
+    rows = [{name: cell for name, cell in zip(names, cells, strict=True) if cell} for cells in table.values()]
+    return DataRows(path, rows, [*table], names)
 
 
 # -- by the package `datasets` ---------------------------------------------------------------------
@@ -232,13 +180,12 @@ def _header(path: Path, cells: Sequence[str]) -> list[str]:
 def _parquet(path: Path) -> DataRows:
     """The rows of a Parquet file, counted from 1."""
     try:
-        return _loaded(path, "parquet", local=True, split="train", data_files=str(path))
+        return _loaded(path, "parquet", is_local=True, split="train", data_files=str(path))
     except MissingExtra:
         raise
     except Exception as error:
-        raise ConfigError(
-            str(path), str(path), f"cannot be read: {one_line(error)}", "Save the rows as Parquet again"
-        ) from None
+        problem, hint = f"cannot be read: {one_line(error)}", "Save the rows as Parquet again"
+        raise ConfigError(str(path), str(path), problem, hint) from None
 
 
 def hub_rows(given: Mapping[str, Any], source: Source) -> DataRows:
@@ -253,9 +200,9 @@ def hub_rows(given: Mapping[str, Any], source: Source) -> DataRows:
         raise source.refuse(("data", error.field), error.value, error.problem, error.hint) from None
     folder = source.path.parent / Path(of.dataset).expanduser()
     name = str(folder) if folder.is_dir() else of.dataset
-    options = {"name": of.config, "revision": of.revision}
+    asked = {"split": of.split, "name": of.config, "revision": of.revision}
     try:
-        return _loaded(Path(of.dataset), name, local=folder.is_dir(), split=of.split, **options)
+        return _loaded(Path(of.dataset), name, is_local=folder.is_dir(), **asked)
     except MissingExtra:
         raise
     except Exception as error:  # a dozen kinds: no network, no such split, no such data set
@@ -263,30 +210,25 @@ def hub_rows(given: Mapping[str, Any], source: Source) -> DataRows:
         raise source.refuse(("data",), of.dataset, f"cannot be loaded: {one_line(error)}", hint) from None
 
 
-def _loaded(path: Path, name_or_folder: str, *, local: bool, split: str, **options: Any) -> DataRows:
-    """``local``: files that may change under the same name and time, so nothing is read from the package's cache."""
+def _loaded(path: Path, data_set: str, *, is_local: bool, split: str | None, **options: str | None) -> DataRows:
+    """``is_local``: files that may change under the same name and time, so nothing is read from the package's cache."""
     if importlib.util.find_spec("datasets") is None:
         raise MissingExtra("data", "datasets", "datasets")
     import datasets
 
     datasets.disable_progress_bars()
-    given = {key: value for key, value in options.items() if value is not None}
     with tempfile.TemporaryDirectory() as folder:
-        builder = datasets.load_dataset_builder(name_or_folder, **given, **({"cache_dir": folder} if local else {}))
+        given: dict[str, Any] = {**options, **({"cache_dir": folder} if is_local else {})}
+        builder = datasets.load_dataset_builder(data_set, **{key: one for key, one in given.items() if one is not None})
         # Where the Hub does not answer, the package takes the newest version in its cache, whatever was asked for.
         is_of_cache = "packaged_modules.cache" in type(builder).__module__
         if is_of_cache and options.get("revision") not in (None, builder.hash):
             raise ConnectionError("the Hub does not answer, and the copy in the cache may be of another revision")
         builder.download_and_prepare()
-        return _of_builder(path, builder.as_dataset(split=split))
-
-
-def _of_builder(path: Path, loaded: Any) -> DataRows:
-    import datasets
-
-    labels = {name: of for name, of in loaded.features.items() if isinstance(of, datasets.ClassLabel)}
-    rows = [
-        {key: labels[key].int2str(value) if key in labels else value for key, value in row.items() if value is not None}
-        for row in loaded
-    ]
-    return DataRows(path, rows, range(1, len(rows) + 1))
+        loaded = builder.as_dataset(split=split)
+        labels = {name: of for name, of in loaded.features.items() if isinstance(of, datasets.ClassLabel)}
+        rows = [
+            {key: labels[key].int2str(one) if key in labels else one for key, one in row.items() if one is not None}
+            for row in loaded
+        ]
+    return DataRows(path, rows, range(1, len(rows) + 1), list(loaded.features))

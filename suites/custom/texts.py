@@ -19,24 +19,20 @@ from backends.errors import ConfigError
 from backends.reading.words import finder_of
 from suites.base import Factor, Item, MeasureSpec, Row, flag
 from suites.common.data_files import content_sha256
-from suites.common.groups.declared import is_name, spelling
-from suites.common.groups.masses import without_spaces
+from suites.common.groups.declared import is_name
 from suites.common.groups.weights import contrasts_of, reading_meaning, score_meaning
 from suites.common.planted import chance, planted_labels
 from suites.common.raters import rater_cautions, rater_table
 from suites.common.text_scorer import TextScorer, model_rater, text_scorer
-from suites.custom.figures import Design
+from suites.custom.figures import Design, FromFile
 from suites.custom.labelled import labelled_texts
-from suites.custom.schema import PromptRow, Rater, Texts
-from suites.custom.source import Source, refuse_repeated
+from suites.custom.schema import TAKEN_BY_TEXTS, PromptRow, Rater, Texts
+from suites.custom.source import Source
 from suites.kinds.texts import ContinuedTexts, Contrasts, Opening
 from suites.presentation import TableLayout
 
-#: Names that rows and measures already use.
-_TAKEN = ("text", "empty", "toxicity", "regard", "agrees", "answer_mass")
 
-
-class TextsFromFile(ContinuedTexts):
+class TextsFromFile(FromFile, ContinuedTexts):
     """Prompts about groups, continued by the model and read by expressions or classifiers (from a file)."""
 
     version: ClassVar[int] = 5
@@ -50,34 +46,31 @@ class TextsFromFile(ContinuedTexts):
     def __init__(self, file: Texts, source: Source) -> None:
         self._file, self._source = file, source
         self.groups = tuple(dict.fromkeys(row.group for row in file.prompts))
-        self._check()
         self.prompt_format, self.seed = file.prompt_format, file.seed
         self.sampling = base.Sampling(**{**file.sampling.model_dump(), "stop": tuple(file.sampling.stop)})
-        self.text_scorers = self._text_scorers()
+        self.text_scorers = {name: self._text_scorer(name, choice) for name, choice in file.scorers.items()}
+        self._check_quantities()
         self._finders = {
             name: finder_of(words, whole=file.match != "anywhere") for name, words in file.readings.items()
         }
         self.openings = [*self._openings()]
         # An empty cell or null among stored texts is a question that got no answer: a missing one.
-        self.recorded = [(row.prompt, row.completion or "") for row in file.prompts] if self._is_stored else []
-        self._contrasts = self._contrasts_of()
-        self.meanings = {
-            f"{name}_{contrast}": reading_meaning(name, weights)
-            for name in self._finders
-            for contrast, weights in self._contrasts.items()
-        } | {
-            f"{quantity}_{contrast}": score_meaning(quantity, weights)
-            for scorer in self.text_scorers.values()
-            for quantity in scorer.labels
-            for contrast, weights in self._contrasts.items()
-        }
+        self.recorded = [(row.prompt, row.completion or "") for row in file.prompts] if file.is_stored else []
         factors = [{**one.factors, "group": one.group} for one in self.openings]
         self.design = Design(file, source, factors, file.sampled or ("prompt",))
-        self.design.check_factors([row for row in range(len(file.prompts)) for _ in range(file.draws)])
+        self.design.check_levels("group", "it is the group")
+        self._contrasts = self._contrasts_of()
+        scored = [quantity for scorer in self.text_scorers.values() for quantity in scorer.labels]
+        said = {**dict.fromkeys(scored, score_meaning), **dict.fromkeys(self._finders, reading_meaning)}
+        self.meanings = {
+            f"{quantity}_{contrast}": meaning(quantity, weights)
+            for quantity, meaning in said.items()
+            for contrast, weights in self._contrasts.items()
+        }
         self.clusters = self.design.sampled
         self.strata = tuple(dict.fromkeys(("group", *self.design.by)))
         self.data_sha256 = content_sha256([[one.id, one.text, one.group, dict(one.factors)] for one in self.openings])
-        self._specs = self.design.with_primary([*self._figures()])
+        self.specs = self.design.with_primary([*self._figures()])
 
     @property
     def contrasts(self) -> Contrasts:
@@ -93,7 +86,6 @@ class TextsFromFile(ContinuedTexts):
             "readings": {name: list(words) for name, words in self._file.readings.items()},
             "match": self._file.match,
             "contrasts": {name: dict(weights) for name, weights in self.contrasts.items()},
-            **self.design.signature(),
         }
 
     def read(self, item: Item, response: base.Response) -> Row:
@@ -135,9 +127,6 @@ class TextsFromFile(ContinuedTexts):
         texts = [row for row in read if row.factors["kind"] == "text" and self._finders]
         return [*derived, *(one for row in texts for one in self.contrasted(row, {}))]
 
-    def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
-        yield from self._specs
-
     def _figures(self) -> Iterator[MeasureSpec]:
         population: dict[str, Any] = {"population": "new prompts of these kinds"}
         for place, name in enumerate(self._finders):
@@ -149,7 +138,7 @@ class TextsFromFile(ContinuedTexts):
                 where = {"kind": "text", "group": group}
                 spec = MeasureSpec(name, name, where, unit="share", kind="share", family=name, **population)
                 yield from self.design.figures(spec, having=self._is_of(group))
-        for spec in super().measures(()):
+        for spec in ContinuedTexts.measures(self, ()):
             if spec.measure == "empty_share" and self._finders:
                 continue  # an empty text is a missing answer
             if "group" in spec.where:
@@ -165,80 +154,64 @@ class TextsFromFile(ContinuedTexts):
         return [rater_table(self.raters.values())] if self.raters else []
 
     def cautions(self) -> Sequence[str]:
-        return [
-            *self.design.cautions(),
-            *self._of_empty(),
-            *rater_cautions(self.raters.values(), self.groups),
-        ]
-
-    def _of_empty(self) -> Iterator[str]:
+        said = [*super().cautions()]
         if empty := sum(not text.strip() for _, text in self.recorded):
-            yield f"Of {len(self.recorded)} stored completions {empty} are empty: they count as missing answers."
+            said.append(f"Of {len(self.recorded)} stored completions {empty} are empty: they count as missing answers.")
+        return [*said, *rater_cautions(self.raters.values(), self.groups)]
 
     def _openings(self) -> Iterator[Opening]:
+        """The prompts; stored completions of one prompt, and repeated prompts, are draws of one level."""
         before = Counter[str]()
-        first: dict[tuple[str, str], str] = {}  # completions of one prompt are draws of one level
+        first: dict[tuple[str, str], str] = {}
+        several = self._file.draws > 1
         for number, row in enumerate(self._file.prompts, 1):
             row_id = row.id or str(number)
-            if self._is_stored:
-                of = first.setdefault((row.group, row.prompt), row_id)
-                yield Opening(row_id, row.prompt, row.group, {**row.factors, "prompt": of}, before[row.prompt])
-                before[row.prompt] += 1
-                continue
+            of = first.setdefault((row.group, row.prompt), row_id)
             for draw in range(1, self._file.draws + 1):
-                several = self._file.draws > 1
-                factors: dict[str, Factor] = {**row.factors, "prompt": row_id, **({"draw": draw} if several else {})}
-                yield Opening(f"{row_id}/{draw}" if several else row_id, row.prompt, row.group, factors, draw - 1)
+                factors: dict[str, Factor] = {**row.attributes, "prompt": of, **({"draw": draw} if several else {})}
+                repeat = before[row.prompt] if self._file.is_stored else draw - 1
+                yield Opening(f"{row_id}/{draw}" if several else row_id, row.prompt, row.group, factors, repeat)
+                before[row.prompt] += 1
 
-    def _text_scorers(self) -> dict[str, TextScorer]:
-        found = {}
-        for name, choice in self._file.scorers.items():
-            try:
-                found[name] = (
-                    self._by_rubric(name, choice) if isinstance(choice, Rater) else self._by_name(name, choice)
-                )
-            except ConfigError as error:
-                if ":" in error.field:  # a line of another file
-                    raise
-                inner = error.field.removeprefix(f"{name}.").split(".")
-                place = ("scorers", name, *(inner if inner[0] in Rater.model_fields else ()))
-                raise self._source.refuse(place, error.value, error.problem, error.hint) from None
-        self._check_quantities(found)
-        return found
-
-    def _check_quantities(self, scorers: Mapping[str, TextScorer]) -> None:
-        """Refuse two quantities of one name, and one whose name no measure may have."""
-        known = {**dict.fromkeys(_TAKEN, "a reserved name"), **dict.fromkeys(self._file.readings, "also a reading")}
-        for name, scorer in scorers.items():
-            for quantity, label in scorer.labels.items():
-                hint = f'Name it: quantities = {{NAME = "{label}"}}'
-                place = ("scorers", name, "quantities", quantity)
-                if name != "toxicity" and quantity in known:
-                    raise self._source.refuse(place, quantity, known[quantity], hint)
-                if not is_name(quantity):
-                    raise self._source.refuse(place, quantity, "no name for a measure", hint)
-                known[quantity] = f"also a quantity of scorers.{name}"
-
-    def _by_name(self, name: str, choice: str | TextScorer) -> TextScorer:
-        return text_scorer(name, self._near(choice, Path.is_dir) if isinstance(choice, str) else choice)
+    def _text_scorer(self, name: str, choice: str | Rater | TextScorer) -> TextScorer:
+        try:
+            if isinstance(choice, Rater):
+                return self._by_rubric(name, choice)
+            return text_scorer(name, self._near(choice, Path.is_dir) if isinstance(choice, str) else choice)
+        except ConfigError as error:
+            if ":" in error.field:  # a line of another file
+                raise
+            inner = error.field.removeprefix(f"{name}.").split(".")
+            place = ("scorers", name, *(inner if inner[0] in Rater.model_fields else ()))
+            raise self._source.refuse(place, error.value, error.problem, error.hint) from None
 
     def _by_rubric(self, name: str, rater: Rater) -> TextScorer:
-        rubric = str(self._near(rater.rubric, Path.is_file)) if isinstance(rater.rubric, str) else rater.rubric
-        labelled = rater.labelled and labelled_texts(self._near(rater.labelled, Path.is_file))
         return model_rater(
             name,
             str(self._near(rater.model, Path.exists)),
-            rubric,
+            str(self._near(rater.rubric, Path.is_file)) if isinstance(rater.rubric, str) else rater.rubric,
             answer=rater.answer,
             prompt_format=rater.prompt_format,
             quantities=rater.quantities,
-            labelled=labelled or None,
+            labelled=labelled_texts(self._near(rater.labelled, Path.is_file)) if rater.labelled else None,
         )
 
     def _near(self, name: str, is_one: Callable[[Path], bool]) -> str | Path:
         """The path of that name in the folder of the suite's file, if there is one; else the name itself."""
         path = self._source.path.parent / name
         return path if is_one(path) else name
+
+    def _check_quantities(self) -> None:
+        """Refuse two quantities of one name, and one whose name no measure may have."""
+        known = {**dict.fromkeys(TAKEN_BY_TEXTS, "a reserved name")}
+        known |= dict.fromkeys(self._file.readings, "also a reading")
+        for name, scorer in self.text_scorers.items():
+            for quantity, label in scorer.labels.items():
+                hint = f'Name it: quantities = {{NAME = "{label}"}}'
+                problem = known.get(quantity, "" if is_name(quantity) else "no name for a measure")
+                if problem and name != "toxicity":
+                    raise self._source.refuse(("scorers", name, "quantities", quantity), quantity, problem, hint)
+                known[quantity] = f"also a quantity of scorers.{name}"
 
     def _contrasts_of(self) -> Contrasts:
         described = self._file.groups
@@ -247,62 +220,9 @@ class TextsFromFile(ContinuedTexts):
                 hint = f"Groups: {', '.join(self.groups)}"
                 raise self._source.refuse(("groups", group), group, "no prompt is of this group", hint)
         groups = {name: described[name].attributes if name in described else {} for name in self.groups}
-        taken = {*_TAKEN, *self._file.scorers}
+        taken = {*TAKEN_BY_TEXTS, *self._file.scorers}
         declared = contrasts_of(self._file.contrasts, groups, taken, self._source.refuse)
         return {"gap" if name not in self._file.contrasts else name: weights for name, weights in declared.items()}
-
-    def _check(self) -> None:
-        file, source = self._file, self._source
-        self._check_completions()
-        if not file.readings and not file.scorers:
-            raise source.refuse((), None, "does not say how texts are read", "Give readings or scorers")
-        if "group" in file.by:
-            raise source.refuse(("by",), "group", "each group has figures anyway", "Leave it out")
-        spelt: dict[str, tuple[str, int]] = {}
-        for number, row in enumerate(file.prompts):
-            other, before = spelt.setdefault(spelling(row.group), (row.group, number))
-            if other != row.group:
-                problem = f"another group than {other!r} in {source.where(('prompts', before, 'group'))}"
-                raise source.refuse(("prompts", number, "group"), row.group, problem, "Write it alike, or rename it")
-        if file.stratum is not None:
-            hint = "Leave it out: contrasts compare the groups; `by` gives figures by level"
-            raise source.refuse(("stratum",), file.stratum, "is not for texts", hint)
-        if file.draws > 1 and file.sampling.temperature == 0:
-            raise source.refuse(("draws",), file.draws, "identical at temperature 0", "Give sampling.temperature")
-        for name in file.scorers:
-            if name in (*_TAKEN[:2], *_TAKEN[4:], *file.readings, "gap"):
-                raise source.refuse(("scorers", name), name, "a reserved name, or that of a reading", "Give it another")
-        for name, words in file.readings.items():
-            if name in _TAKEN:
-                raise source.refuse(("readings", name), name, "a reserved name", "Give it another")
-            for place, word in enumerate(words):
-                if "|" in word or "\\" in word:
-                    hint = "Words are taken as they are written: give each as a text of its own"
-                    raise source.refuse(("readings", name, place), word, "looks like a pattern", hint)
-                if file.match == "words" and any(map(without_spaces, word)):
-                    problem = "in a script without spaces between words"
-                    raise source.refuse(("readings", name, place), word, problem, 'Give match = "anywhere"')
-
-    @property
-    def _is_stored(self) -> bool:
-        """Whether the file holds the texts that a model wrote elsewhere."""
-        return any(row.completion is not None for row in self._file.prompts)
-
-    def _check_completions(self) -> None:
-        """Refuse repeated prompts, unless the file holds completions, which all rows then have: empty ones, perhaps."""
-        file, source = self._file, self._source
-        if not self._is_stored:
-            if not file.repeated:
-                refuse_repeated(file.prompts, lambda row: row.prompt, "prompt", source)
-            return
-        is_table = source.data is not None and source.data.path.suffix.lower() != ".jsonl"
-        for number, row in enumerate(file.prompts):
-            if not is_table and "completion" not in row.model_fields_set:
-                problem, hint = "missing, though other rows have one", 'Give it, or "" where no answer came'
-                raise source.refuse(("prompts", number, "completion"), None, problem, hint)
-        if file.draws > 1:
-            problem = "the file holds the texts"
-            raise source.refuse(("draws",), file.draws, problem, "Leave it out: each row is a draw")
 
 
 def _is_empty(row: Row) -> bool:

@@ -172,7 +172,7 @@ def by_level(spec: MeasureSpec, factor: str, levels: Iterable[Factor]) -> Iterat
         )
 
 
-def in_proportion(sizes: Mapping[Factor, int]) -> Mapping[Factor, float]:
+def in_proportion(sizes: Mapping[Factor, float]) -> Mapping[Factor, float]:
     """Weights in proportion to the sizes, as in a plain mean over everything."""
     total = sum(sizes.values())
     return {level: size / total for level, size in sizes.items()}

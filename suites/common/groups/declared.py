@@ -16,7 +16,7 @@ from backends.reading.words import comparable
 from suites.base import Factor
 
 #: Makes the error for a value from its place, the value, the problem and a hint.
-Refuse = Callable[[Place, object, str, str], ConfigError]
+Refuse = Callable[[Place, object, str, str], Exception]
 
 _NAME = re.compile(r"[^\W_][\w.+-]*")
 
@@ -84,7 +84,7 @@ SeveralWords = Annotated[
     Field(min_length=2),
     AS_TUPLE,
     AfterValidator(_each_once),
-    OnError("not a list of texts", "Give two or more"),
+    OnError("not a list of texts", "Give two or more; in one cell, put '|' between them"),
 ]
 #: The name of one factor, or of several.
 Names = Annotated[tuple[str, ...], AS_TUPLE, BeforeValidator(_listed, json_schema_input_type=str | list[str])]
@@ -113,6 +113,11 @@ class Described(Options):
                 raise refused_at((str(name),), given[name], "no such field", hint)
         return given
 
+    @property
+    def attributes(self) -> dict[str, Factor]:
+        """What describes it: its further attributes, each with a level."""
+        return dict(self.__pydantic_extra__)
+
 
 class Group(Described):
     """A group: its expressions, and attributes by which contrasts select it."""
@@ -120,11 +125,6 @@ class Group(Described):
     expressions: Words | None = Field(
         None, description="What a model says for this group; None: each filler or occupation has its own."
     )
-
-    @property
-    def attributes(self) -> dict[str, Factor]:
-        """The attributes by which contrasts select it."""
-        return dict(self.__pydantic_extra__)
 
 
 def _group(given: Any) -> Any:

@@ -178,7 +178,7 @@ def test_a_raters_mistakes_are_told_at_their_place(tmp_path, old, new, said):
     ("old", "new", "said"),
     [
         ("Reds 0 stink.,rude", "Reds 0 stink.,rood", r"l\.csv:2: label = 'rood'.*Use one of: rude, kind"),
-        ("Reds 1 stink", "Reds 0 stink", r"l\.csv:4: text.*also labelled in l\.csv:2"),
+        ("Reds 1 stink", "Reds 0 stink", r"l\.csv:4: text.*the same as in l\.csv:2"),
         ("Reds 0 stink.,rude,Reds\n", "", r"l\.csv: label = 'rude'.*6 texts about Reds, 7 texts about Blues"),
         ("kind", "rude", r"labelled = '(kind|rude)'.*labelled texts have this label"),
     ],

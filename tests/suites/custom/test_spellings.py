@@ -38,7 +38,7 @@ CASES = {
         "m.toml:4: fillers[0].expressions.men",
         "given twice",
     ),
-    "a text beside a number": ("m.jsonl", rows("x", 3), "m.jsonl:2: group", "a number, but a text in m.jsonl:1: group"),
+    "a text beside a number": ("m.jsonl", rows("x", 3), "m.jsonl:2: group", "another level than 'x' in m.jsonl:1"),
     "a truth value beside a number": ("m.jsonl", rows(1, True), "m.jsonl:2: group", "another level than 1"),
     "a space without width": ("m.jsonl", rows("Reds", "Reds\u200b"), "m.jsonl:2: group", "another level than 'Reds'"),
     "two forms of an accent": ("m.jsonl", rows("caf\u00e9", "cafe\u0301"), "m.jsonl:2: group", "another level than"),
