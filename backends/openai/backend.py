@@ -152,7 +152,7 @@ class OpenAIBackend(HttpBackend):
         }
         notes = {
             "server": found.family or "unknown",
-            "list": f"{found.largest_k} next tokens, identified by {found.identity}",
+            "list": f"{found.largest_k} next tokens",
             "access": found.access(self.samples),
             "text generation": "as a user's turn of a chat" if found.chat and not found.completions else "as text",
         }
@@ -206,7 +206,7 @@ class OpenAIBackend(HttpBackend):
         if self._several is not None:
             self.api.tracker.unique = False  # two servers may give the same ids
         self._tokenizer = RemoteTokenizer(self.client, self.model, found.family) if found.family is not None else None
-        self._checks = RunChecks(self.api, look, self._tokenizer, self.options.tokenizer)
+        self._checks = RunChecks(self.api, look, self.options.tokenizer)
 
     async def run(self, batch: Sequence[Request]) -> list[Answer]:
         return await self.run_streaming(batch, lambda *_: None)

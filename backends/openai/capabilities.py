@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from backends.base import Capability, Form
 from backends.openai.quirks import Dialect, LimitName
 
-TextRoute = Literal["logprob_token_ids", "prompt_logprobs", "echo", "top_k_ids", "top_k", "sampled"]
+TextRoute = Literal["prompt_logprobs", "echo", "top_k_ids", "top_k", "sampled"]
 ChatRoute = Literal["rendered", "chat_prefill", "chat_first", "sampled"]
 Prefill = Literal["repeated", "continued", "flags"]
 
@@ -18,9 +18,8 @@ Prefill = Literal["repeated", "continued", "flags"]
 PIECE = re.compile(r"\s?[^\W\d_]{1,12}|\s?\d{1,3}|\s?[^\w\s]+|\s+|_+")
 #: Stands among the refused parameters for a temperature of 0 alone.
 ZERO_TEMPERATURE = "temperature 0"
-#: The fields that may change an answer on any route, and those that matter only for routes that use lists.
+#: The fields that may change an answer on any route.
 _ANSWER_FIELDS = ("text_route", "chat_route", "completions", "family", "uncached", "prefill", "seed_works")
-_LIST_FIELDS = ("identity", "temperature")
 #: Parameters whose absence changes answers. A refused ``stop`` is applied by this backend, a seed has a field of its
 #: own, and system messages had no answers at all before they were prepended to the user's.
 _REFUSED_FIELDS = {"temperature", "top_p", ZERO_TEMPERATURE}
@@ -39,10 +38,6 @@ class ServerCapabilities(BaseModel):
         Which dialect of extra endpoints and options the server understands.
     largest_k, largest_chat_k : int
         The longest list of next tokens that it gives; larger than the vocabulary if it gives all tokens.
-    identity : str or None
-        What identifies listed tokens: ids, bytes or text.
-    takes_ids : bool
-        Whether a prompt may be given as token ids.
     repeat_noise : float
         How far the server's own numbers move when a request is repeated, in nats.
     uncached : bool
@@ -87,8 +82,6 @@ class ServerCapabilities(BaseModel):
     family: Dialect | None = None
     largest_k: int = 0
     largest_chat_k: int = 0
-    identity: str | None = None
-    takes_ids: bool = False
     repeat_noise: float = 0.0
     uncached: bool = False
     prefill: Prefill | None = None
@@ -148,7 +141,7 @@ class ServerCapabilities(BaseModel):
         text_lists = self.text_route in ("top_k_ids", "top_k")
         chat_lists = self.chat_route in ("chat_prefill", "chat_first")
         names += ["largest_k"] * text_lists + ["largest_chat_k"] * chat_lists
-        names += _LIST_FIELDS if text_lists or chat_lists else ()
+        names += ["temperature"] * (text_lists or chat_lists)
         found = {name: getattr(self, name) for name in names}
         found["refused"] = " ".join(sorted(_REFUSED_FIELDS & set(self.refused)))
         found["endpoint"] = "responses" if self.responses else "chat/completions"

@@ -36,7 +36,7 @@ def cost_of(request: Request, found: ServerCapabilities, options: OpenAIOptions,
         expected = round((options.samples or 1) * (found.answer_tokens or drawn.generated_tokens))
         return drawn._replace(generated_tokens=min(drawn.generated_tokens, expected))
     if route in ("echo", "prompt_logprobs"):
-        calls = len(continuations) + (route == "echo" and not has_tokenizer)
+        calls = len(continuations) + (route == "echo")
         return RequestCost(calls, whole, calls * least)
     if not has_tokenizer or route in ("chat_first", "chat_prefill"):  # the list of the first token
         return RequestCost(1, 0, least)

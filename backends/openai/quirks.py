@@ -65,8 +65,6 @@ NEW_LIMIT: LimitName = "max_completion_tokens"
 ONLY_RESPONSES = re.compile(r"v1/responses|chatCompletion operation does not work")
 #: The fewest tokens that the Responses API may be limited to (https://platform.openai.com/docs/api-reference/responses).
 RESPONSES_MIN_TOKENS = 16
-#: vLLM takes so many ids in ``logprob_token_ids`` (vllm/sampling_params.py).
-MOST_CHOSEN_IDS = 128
 #: How byte-level and SentencePiece vocabularies write a space, which some servers show (TGI; mlx_lm.server).
 SPACE_MARKS = ("Ġ", "▁")
 #: Servers give about this in place of an unknown log-probability (OpenAI's legacy completions).

@@ -8,23 +8,26 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from backends.errors import BackendError
 from backends.files import atomic_write
 from backends.http.retries import with_retries
 from backends.openai.capabilities import ServerCapabilities
-from backends.openai.look.chats import CHAT, look_at_chats
-from backends.openai.look.session import Looking
-from backends.openai.look.texts import BASE, COMPARED, WHOLE, draws_together, look_at_texts
+from backends.openai.look.draws import draws_together
+from backends.openai.look.forms import CHAT, FORMS, TEXT
+from backends.openai.look.lists import look_at_lists
+from backends.openai.look.routes import WHOLE, route_of_chats, route_of_texts
+from backends.openai.look.session import COMPARED, Looking
 from backends.openai.protocol.api import ServerApi
-from backends.openai.scoring.next_tokens import next_chat_tokens, next_tokens
+from backends.openai.scoring.next_tokens import next_tokens
 from backends.openai.scoring.top_logprobs import TopLogprobs
 
 MOST_REQUESTS = 20
@@ -83,18 +86,13 @@ class Look(BaseModel):
         return bool(self.lists) and not any(self.capabilities.routes)
 
 
-def last_look(*, identity: Mapping[str, Any], folder: Path | None) -> Look | None:
-    """The last look, however old; None if there is none, or it cannot be read."""
+def stored_look(*, identity: Mapping[str, Any], folder: Path | None, age: float = DAY) -> Look | None:
+    """The last look, if it is at most so many seconds old and can be read. Sends nothing."""
     try:
-        return Look.model_validate_json(_file(identity, folder).read_text("utf-8"))
-    except (OSError, ValidationError, ValueError):
+        last = Look.model_validate_json(_file(identity, folder).read_text("utf-8"))
+    except (OSError, ValueError):
         return None
-
-
-def stored_look(*, identity: Mapping[str, Any], folder: Path | None) -> Look | None:
-    """The last look, if it is at most a day old. Sends nothing."""
-    last = last_look(identity=identity, folder=folder)
-    return last if last is not None and 0 <= time.time() - last.at <= DAY else None
+    return last if 0 <= time.time() - last.at <= age else None
 
 
 def keep_look(look: Look, *, identity: Mapping[str, Any], folder: Path | None) -> None:
@@ -121,12 +119,14 @@ async def look_at(
         api.configure(stored.capabilities)
         return stored
     look = Looking(api, say, MOST_REQUESTS)
-    await look_at_texts(look)
-    await look_at_chats(look)
+    await look_at_lists(look, TEXT)
+    await route_of_texts(look)
+    await look_at_lists(look, CHAT)
+    await route_of_chats(look)
     if not look.found.completions and not look.found.chat:
         raise look.refusal or BackendError("not_found", "no endpoint answers")
     await draws_together(look)
-    found = _finished(look, samples, last_look(identity=identity, folder=folder))
+    found = _finished(look, samples, stored_look(identity=identity, folder=folder, age=math.inf))
     keep_look(found, identity=identity, folder=folder)
     for line in found.lines:
         say(line)
@@ -229,10 +229,7 @@ async def same_model(api: ServerApi, look: Look) -> bool:
     for kind in look.lists:
         k = min(found.largest_k if kind == "text" else found.largest_chat_k, COMPARED)
         try:
-            if kind == "text":
-                now[kind] = _kept(await with_retries(next_tokens, api, BASE, k))
-            else:
-                now[kind] = _kept(await with_retries(next_chat_tokens, api, CHAT, k))
+            now[kind] = _kept(await with_retries(next_tokens, api, FORMS[kind].base, k))
         except BackendError as error:
             if error.retryable or error.kind in ("auth", "quota", "not_found"):
                 raise

@@ -21,7 +21,7 @@ from backends.openai.look.first import Look
 from backends.openai.protocol.api import ServerApi
 from backends.openai.protocol.parameters import sampling_options
 from backends.openai.quirks import DIALECTS
-from backends.openai.scoring.tokenizer import RemoteTokenizer
+from backends.openai.scoring.next_tokens import ask
 from backends.openai.scoring.top_logprobs import TopLogprobs, read_top_logprobs
 from backends.openai.trackers import ModelChangedError
 
@@ -50,8 +50,8 @@ class RunChecks:
     made : ChecksMade
     """
 
-    def __init__(self, api: ServerApi, look: Look, tokenizer: RemoteTokenizer | None, named: str | None = None) -> None:
-        self._api, self._look, self._tokenizer = api, look, tokenizer
+    def __init__(self, api: ServerApi, look: Look, named: str | None = None) -> None:
+        self._api, self._look = api, look
         self._counts = PromptCounts(named) if named else None
         self._asked = self._drawn = self._failed = self._questions = 0
         self._last: deque[tuple[ScoreRequest, ScoreResponse]] = deque(maxlen=MOST_LATE)
@@ -110,8 +110,7 @@ class RunChecks:
             return
         if self._counts is not None:
             self._counts.add(request.prompt, answer.get("usage"))
-        k = self._k(of_texts=isinstance(request.prompt, str) or self._look.capabilities.chat_route == "rendered")
-        tops = _lists(answer, k)
+        tops = _lists(answer, self._k(request.prompt))
         if tops:
             self._questions += 1
             self._places += [Place.of(top, [top.sampled]) for top in tops]
@@ -122,26 +121,21 @@ class RunChecks:
         found, api = self._look.capabilities, self._api
         tokens = _TOKENS if self._choices > 1 else DIALECTS[found.family].words_drawn if found.family else _MOST_TOKENS
         one = GenerateRequest("", Sampling(temperature=1.0, max_tokens=tokens))
-        options: dict[str, Any] = {**sampling_options(one, found.family), "n": self._choices}
-        if self._choices == 1:
-            del options["n"]
+        options = sampling_options(one, found.family) | ({"n": self._choices} if self._choices > 1 else {})
         if found.seed_works:
             options["seed"] = random.getrandbits(31)
         if not isinstance(prompt, str) and found.chat_route == "rendered":
             prompt = await api.rendered_chat(prompt)
-        if isinstance(prompt, str):
-            k = self._k(of_texts=True)
-            sent = await self._tokenizer.ids(prompt) if found.takes_ids and self._tokenizer is not None else prompt
-            return await api.completion(sent, logprobs=k, **options) if k else None
-        k = self._k(of_texts=False)
-        if prompt[-1].role == "assistant" or not k:
+        k = self._k(prompt)
+        if not k or (not isinstance(prompt, str) and prompt[-1].role == "assistant"):
             return None
-        return await api.chat(prompt, logprobs=True, top_logprobs=k, **options)
+        return await ask(api, prompt, k, **options)
 
-    def _k(self, of_texts: bool) -> int:
+    def _k(self, prompt: Prompt) -> int:
         """How many entries of a list are asked for."""
         found = self._look.capabilities
-        return min(found.largest_k if of_texts else found.largest_chat_k, _LISTED)
+        is_text = isinstance(prompt, str) or found.chat_route == "rendered"
+        return min(found.largest_k if is_text else found.largest_chat_k, _LISTED)
 
     def _test(self) -> None:
         """Raise `ModelChangedError` for what cannot be true."""

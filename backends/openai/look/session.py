@@ -7,19 +7,22 @@ import math
 import re
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from typing import Any, Literal, ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, ParamSpec, TypeVar
 
+from backends.base import Prompt
 from backends.errors import BackendError
 from backends.http.retries import with_retries
 from backends.openai.capabilities import ZERO_TEMPERATURE, ServerCapabilities
+from backends.openai.look.forms import Kind
 from backends.openai.protocol.api import ServerApi
+from backends.openai.scoring.next_tokens import Sent, next_tokens
+from backends.openai.scoring.tokenizer import RemoteTokenizer
 from backends.openai.scoring.top_logprobs import ListedToken, TopLogprobs
 from backends.openai.trackers import OtherProviderError
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Kind = Literal["text", "chat"]
 
 #: Failures that say nothing of what the server accepts.
 _FATAL = ("rate_limited", "timeout", "connection", "quota")
@@ -27,6 +30,10 @@ _FATAL = ("rate_limited", "timeout", "connection", "quota")
 _TELL_EVERY = 1.8
 #: Nats. Two lists of one prompt are this near, or else the server's noise or temperature is in them.
 SAME = 0.01
+#: Nats. Lists that move more are of no use.
+MAX_NOISE = 1.0
+#: Entries of lists that are compared.
+COMPARED = 100
 #: Nats below a list's likeliest tokens where noise is large, and of no weight.
 _NEGLIGIBLE = -8.0
 #: Nats by which entries of one list may differ, and share of them that two equal lists have in common.
@@ -64,6 +71,8 @@ class Looking:
         Why drawn answers do not count; empty if they vary.
     refusal : BackendError or None
         Why not even the plainest request is answered.
+    tokenizer : RemoteTokenizer or None
+        The server's own.
     """
 
     def __init__(self, api: ServerApi, say: Callable[[str], None], most: int) -> None:
@@ -75,6 +84,7 @@ class Looking:
         self.prompts, self.noise = 0, 0.0
         self.without_lists = self.copies = ""
         self.refusal: BackendError | None = None
+        self.tokenizer: RemoteTokenizer | None = None
 
     @property
     def found(self) -> ServerCapabilities:
@@ -123,10 +133,26 @@ class Looking:
                 raise
             return await with_retries(ask, *args, **options)
 
+    def longest(self, kind: Kind) -> int:
+        """How many entries of the longest list are compared."""
+        return min(self.found.largest_k if kind == "text" else self.found.largest_chat_k, COMPARED)
+
+    async def listed(self, kind: Kind, prompt: Sent) -> TopLogprobs | BackendError:
+        """The list after a prompt, as long as lists are compared."""
+        return await self.ask(next_tokens, self.api, prompt, self.longest(kind))
+
+    async def lists_after(self, kind: Kind, prompts: Mapping[str, Prompt]) -> dict[str, TopLogprobs]:
+        """By name the lists after these prompts, as far as there is room; those that are refused are left out."""
+        found = {name: await self.listed(kind, prompt) for name, prompt in prompts.items() if self.has_room()}
+        return {name: top for name, top in found.items() if isinstance(top, TopLogprobs)}
+
     def adapt(self, refusal: BackendError) -> bool:
         """Write requests as a refusal says they must be. Returns whether to ask again."""
         found, said = self.found, refusal.message.lower()
         refused = {*found.refused}
+        if refusal.kind == "not_found" and not found.completions and not found.responses:
+            found.responses = True  # perhaps the model's only endpoint
+            return True
         if refusal.kind not in ("bad_request", "unsupported"):
             return False
         least = max((int(n) for n in sum(_LEAST.findall(said), ()) if n), default=0)
@@ -144,6 +170,14 @@ class Looking:
         named |= {"system"} if re.search(r"\bsystem\b", said) else set()
         found.refused = tuple(sorted(refused | named))
         return bool(named - refused)
+
+    def leave_out(self, refusal: BackendError) -> bool:
+        """Send no parameter that may be left out, as a refusal names none. Returns whether to ask again."""
+        optional = {*self.found.refused, *_OPTIONAL, "temperature", "system"}
+        if refusal.kind not in ("bad_request", "unsupported") or optional == {*self.found.refused}:
+            return False
+        self.found.refused = tuple(sorted(optional))
+        return True
 
 
 def apart(a: TopLogprobs | BackendError, b: TopLogprobs | BackendError) -> float:
@@ -168,6 +202,15 @@ def are_equal(a: TopLogprobs, b: TopLogprobs, noise: float) -> bool:
     if len(common) < _COMMON * max(len(one), len(other)):
         return False
     return max(abs(one[key] - other[key]) for key in common) <= max(_EQUAL, min(2 * noise, _MOST_NOISE))
+
+
+def alike(base: TopLogprobs, others: Mapping[str, TopLogprobs], noise: float) -> list[str]:
+    """The names of lists that are ``base``, cut to their length."""
+    cut = {
+        n: TopLogprobs(base.tokens[:n], n, base.sampled, base.identity)
+        for n in {o.requested_k for o in others.values()}
+    }
+    return [name for name, other in others.items() if are_equal(cut[other.requested_k], other, noise)]
 
 
 def holds_all(top: TopLogprobs) -> bool:

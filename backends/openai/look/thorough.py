@@ -1,60 +1,65 @@
 """A long look, for whoever wants it: minutes and some hundred requests, for what the everyday checks do not see.
 
-Near twins find what overlooks or rewrites parts of prompts; draws find lists of another model than the one that draws.
-That a server repeats itself, and that scores and lists of longer answers fit, a run checks on its own questions.
+More near twins find what overlooks or rewrites parts of prompts; draws find lists of another model than the one that
+draws. That a server repeats itself, and that scores and lists fit, a run checks on its own questions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple, get_args
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple, get_args
 
-from backends.base import GenerateRequest, Message, Sampling
+from backends.base import GenerateRequest, Message, Prompt, Sampling
 from backends.errors import BackendError
 from backends.openai.generation import draws
 from backends.openai.look.draw_test import LEVEL, Place, surprise
 from backends.openai.look.first import Look
-from backends.openai.look.session import Kind, Looking, are_equal
-from backends.openai.look.texts import BASE, COMPARED
+from backends.openai.look.forms import BASE, Kind
+from backends.openai.look.session import Looking, alike
 from backends.openai.protocol.api import ServerApi
-from backends.openai.scoring.next_tokens import next_chat_tokens, next_tokens
 from backends.openai.scoring.top_logprobs import TopLogprobs
 
 _MOST = 1000
 _TOLD = 'Yesterday Anna told Ben: "The nurse found 17 letters & keys 😀 – in Zürich." Who found them?\nThe answer is'
-#: What differs, and how: caches and gateways were met that overlook each.
-_TWINS: tuple[tuple[str, str, str], ...] = (
-    ("a name", "Anna", "Clara"),
-    ("a word in the middle", "nurse", "pilot"),
-    ("the order of two names", "Anna told Ben", "Ben told Anna"),
-    ("a number", "17", "71"),
-    ("a capital letter", "Who", "who"),
-    ("punctuation", ".", "!"),
-    ("a line break", "\n", " "),
-    ("two line breaks", "\n", "\n\n"),
-    ("a line break's escape", "\n", "\\n"),
-    ("an accented letter", "ü", "ö"),
-    ("an accent", "ü", "u"),
-    ("a quotation mark's name in HTML", '"', "&quot;"),
-    ("a curly quotation mark", '"', "“"),
-    ("a dash", "–", "-"),
-    ("an ampersand and a word", "&", "and"),
-    ("an emoji", "😀", "😢"),
-)
-_LONG_TWINS = (
-    ("the middle of a long prompt", "Wednesday the nurse", "Wednesday the guard"),
-    ("the later part of a long prompt", "Friday the pilot", "Friday the guard"),
-)
 _LONG = f"{BASE.removesuffix('Then she said that the')}\n" + BASE
+_END = "Who found the letter? The answer:"
+#: Prompts, and what differs in their twins: caches and gateways were met that overlook each.
+_TWINS: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    _TOLD: {
+        "a name": ("Anna", "Clara"),
+        "a word in the middle": ("nurse", "pilot"),
+        "the order of two names": ("Anna told Ben", "Ben told Anna"),
+        "a number": ("17", "71"),
+        "a capital letter": ("Who", "who"),
+        "punctuation": (".", "!"),
+        "a line break": ("\n", " "),
+        "two line breaks": ("\n", "\n\n"),
+        "a line break's escape": ("\n", "\\n"),
+        "an accented letter": ("ü", "ö"),
+        "an accent": ("ü", "u"),
+        "a quotation mark's name in HTML": ('"', "&quot;"),
+        "a curly quotation mark": ('"', "“"),
+        "a dash": ("–", "-"),
+        "an ampersand and a word": ("&", "and"),
+        "an emoji": ("😀", "😢"),
+    },
+    _LONG: {
+        "the middle of a long prompt": ("Wednesday the nurse", "Wednesday the guard"),
+        "the later part of a long prompt": ("Friday the pilot", "Friday the guard"),
+    },
+    _END: {"a line break at the end": (_END, f"{_END}\n")},
+}
 _ASKED = Message("user", "Was it a man or a woman? Answer with one word.")
-_TALK = (Message("user", "My friend is called Anna."), Message("assistant", "That is a good name."))
-_MANY = (*_TALK, *(Message("user", "Go on."), Message("assistant", "I am listening.")) * 5, _ASKED)
-_TURNS = (
-    ("an earlier question", (*_TALK, _ASKED), (Message("user", "My friend is called David."), _TALK[1], _ASKED)),
-    ("an earlier answer", (*_TALK, _ASKED), (_TALK[0], Message("assistant", "Tomorrow it will rain."), _ASKED)),
-    ("the first of many turns", _MANY, (Message("user", "My friend is called David."), *_MANY[1:])),
-)
-_ENDS = (("a line break at the end", "Who found the letter? The answer:", "Who found the letter? The answer:\n"),)
+_NAMED, _OTHER = Message("user", "My friend is called Anna."), Message("user", "My friend is called David.")
+_TALK = (Message("assistant", "That is a good name."), _ASKED)
+_MANY = (_TALK[0], *(Message("user", "Go on."), Message("assistant", "I am listening.")) * 5, _ASKED)
+_TURNS: Mapping[tuple[Message, ...], Mapping[str, Prompt]] = {
+    (_NAMED, *_TALK): {
+        "an earlier question": (_OTHER, *_TALK),
+        "an earlier answer": (_NAMED, Message("assistant", "Tomorrow it will rain."), _ASKED),
+    },
+    (_NAMED, *_MANY): {"the first of many turns": (_OTHER, *_MANY)},
+}
 _PLACES = ("doctor", "nurse", "pilot", "baker", "teacher", "driver", "farmer", "cook", "guard", "painter")
 _PLACE = "Q: Picture a {0}. What does the {0} see first?\nA:"
 #: Draws at each place, in requests of 20 or one by one.
@@ -78,62 +83,51 @@ async def thorough(api: ServerApi, look: Look, say: Callable[[str], None]) -> li
     looking.noise = look.noise
     found: list[Experiment] = []
     for kind in (kind for kind in get_args(Kind) if kind in look.lists):
-        for name, make in _EXPERIMENTS:
-            passed, message = await make(looking, kind)
-            found.append(Experiment(f"{name} of {kind}s", passed, message))
+        for make in (_compare_twins, _compare_draws):
+            found.append(await make(looking, kind))
             say(str(found[-1]))
     return found
 
 
-Outcome = tuple[bool | None, str]
+def _prompt(kind: Kind, text: str) -> Prompt:
+    return text if kind == "text" else (Message("user", text),)
 
 
-async def _list(look: Looking, kind: Kind, prompt: Any) -> TopLogprobs | BackendError:
-    if kind == "text":
-        return await look.ask(next_tokens, look.api, prompt, min(look.found.largest_k, COMPARED))
-    turns = (Message("user", prompt),) if isinstance(prompt, str) else prompt
-    return await look.ask(next_chat_tokens, look.api, turns, min(look.found.largest_chat_k, COMPARED))
+def _groups(kind: Kind) -> Iterator[tuple[Prompt, Mapping[str, Prompt]]]:
+    """Prompts and their twins by what differs."""
+    for text, twins in _TWINS.items():
+        yield _prompt(kind, text), {name: _prompt(kind, text.replace(*both, 1)) for name, both in twins.items()}
+    if kind == "chat":
+        yield from _TURNS.items()
 
 
-async def _twins(look: Looking, kind: Kind) -> Outcome:
-    pairs: list[tuple[str, Any, Any]] = [(name, _TOLD, _TOLD.replace(old, new, 1)) for name, old, new in _TWINS]
-    pairs += [(name, _LONG, _LONG.replace(old, new)) for name, old, new in _LONG_TWINS]
-    pairs += _TURNS if kind == "chat" else _ENDS
-    compared, alike, lists = 0, [], dict[Any, TopLogprobs | BackendError]()
-    for difference, *both in pairs:
-        for one in both:
-            if one not in lists:
-                lists[one] = await _list(look, kind, one)
-        first, second = (lists[one] for one in both)
-        if isinstance(first, TopLogprobs) and isinstance(second, TopLogprobs):
-            compared += 1
-            alike += [difference] * are_equal(first, second, look.noise)
-    if alike:
-        return False, f"prompts that differ by {', '.join(alike)} got one list"
-    return (True if compared else None), f"{compared} pairs of prompts got different lists"
+async def _compare_twins(look: Looking, kind: Kind) -> Experiment:
+    compared, same = 0, list[str]()
+    for prompt, twins in _groups(kind):
+        base = await look.listed(kind, prompt)
+        if isinstance(base, TopLogprobs):
+            others = await look.lists_after(kind, twins)
+            compared, same = compared + len(others), same + alike(base, others, look.noise)
+    name = f"near twins of {kind}s"
+    if same:
+        return Experiment(name, False, f"prompts that differ by {', '.join(same)} got one list")
+    return Experiment(name, True if compared else None, f"{compared} pairs of prompts got different lists")
 
 
-async def _drawn(look: Looking, kind: Kind) -> Outcome:
+async def _compare_draws(look: Looking, kind: Kind) -> Experiment:
     places, count = list[Place](), _DRAWS if look.found.choices > 1 else _ONE_BY_ONE
-    for name in _PLACES:
-        prompt = _PLACE.format(name)
-        top = await _list(look, kind, prompt)
+    for one in _PLACES:
+        prompt = _prompt(kind, _PLACE.format(one))
+        top = await look.listed(kind, prompt)
         if isinstance(top, BackendError):
             continue
-        asked = prompt if kind == "text" else (Message("user", prompt),)
-        request = GenerateRequest(asked, Sampling(temperature=1.0, max_tokens=1))
+        request = GenerateRequest(prompt, Sampling(temperature=1.0, max_tokens=1))
         drawn = await look.ask(draws, look.api, request, count)
         if not isinstance(drawn, BackendError):
             places.append(Place.of(top, [one.text for one in drawn if one is not None]))
-    n = sum(len(place.drawn) for place in places)
+    name, n = f"draws of {kind}s", sum(len(place.drawn) for place in places)
     if not n:
-        return None, "it draws no single words"
+        return Experiment(name, None, "it draws no single words")
     chance, too_likely = surprise(places)
     fit = "fit its lists" if chance > LEVEL else f"are too {'likely' if too_likely else 'unlikely'} by its lists"
-    return chance > LEVEL, f"{n} words drawn without lists {fit}"
-
-
-_EXPERIMENTS: tuple[tuple[str, Callable[[Looking, Kind], Awaitable[Outcome]]], ...] = (
-    ("near twins", _twins),
-    ("draws", _drawn),
-)
+    return Experiment(name, chance > LEVEL, f"{n} words drawn without lists {fit}")

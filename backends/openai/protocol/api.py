@@ -39,8 +39,8 @@ class ServerApi:
     ----------
     found : ServerCapabilities
         How requests are written: filled in by the look, and by refusals that say how to ask.
-    echoed_prompts : dict of str to bytes
-        Digests of the tokens of prompts that were echoed, which need not be echoed again.
+    echoed_prompts : dict of str to int
+        Hashes of the tokens of prompts that were echoed, which need not be echoed again.
     options : OpenAIOptions
     tracker : ResponseTracker
     """
@@ -48,7 +48,7 @@ class ServerApi:
     def __init__(self, client: HttpClient, options: OpenAIOptions, usage: Usage) -> None:
         self.client, self.options, self.usage = client, options, usage
         self.found = ServerCapabilities()
-        self.echoed_prompts: dict[str, bytes] = {}
+        self.echoed_prompts: dict[str, int] = {}
         self.tracker = ResponseTracker()
         self._counted: list[_Counted] = []
         self._replay_cache: dict[str, dict[str, Any]] | None = None

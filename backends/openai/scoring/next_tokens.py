@@ -3,53 +3,38 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from backends.base import Message
 from backends.openai.protocol.api import ServerApi
 from backends.openai.scoring.top_logprobs import NothingDrawnError, TopLogprobs, read_top_logprobs
 
+#: What an answer continues: a text, its token ids, or a chat.
+Sent = str | Sequence[int] | Sequence[Message]
 _HOT, _REDRAWS = 2.0, 8
 
 
-async def next_tokens(api: ServerApi, prompt: str | Sequence[int], k: int) -> TopLogprobs:
-    """The k likeliest tokens after a text, or after token ids."""
-
-    async def ask(api: ServerApi, **options: Any) -> dict[str, Any]:
-        return await api.completion(prompt, logprobs=k, **options)
-
-    return await _top_logprobs(api, ask, k)
-
-
-async def next_chat_tokens(api: ServerApi, messages: Sequence[Message], k: int, **flags: Any) -> TopLogprobs:
-    """The k likeliest tokens that continue a chat."""
-
-    async def ask(api: ServerApi, **options: Any) -> dict[str, Any]:
-        return await api.chat(messages, logprobs=True, top_logprobs=k, **options, **flags)
-
-    return await _top_logprobs(api, ask, k)
+async def ask(api: ServerApi, prompt: Sent, listed: int = 0, **options: Any) -> dict[str, Any]:
+    """The answer to a text, token ids or a chat, with lists of ``listed`` next tokens."""
+    if not isinstance(prompt, str) and isinstance(prompt[0], Message):
+        lists = {"logprobs": True, "top_logprobs": listed} if listed else {}
+        return await api.chat(prompt, **lists, **options)  # type: ignore[arg-type]
+    return await api.completion(prompt, **({"logprobs": listed} if listed else {}), **options)  # type: ignore[arg-type]
 
 
-async def _top_logprobs(api: ServerApi, ask: Callable[..., Awaitable[dict[str, Any]]], k: int) -> TopLogprobs:
-    """The list. llama-cpp-python omits it when it draws the end of the text, llama.cpp's own server when it draws
-    a part of a character; the request is then repeated.
+async def next_tokens(api: ServerApi, prompt: Sent, k: int, **flags: Any) -> TopLogprobs:
+    """The k likeliest tokens after a text, token ids or a chat.
 
-    A hotter draw yields another token without changing the list, where the temperature of lists is 0.
+    llama-cpp-python omits the list when it draws the end of the text, llama.cpp's own server when it draws a part of
+    a character; the request is then repeated. A hotter draw yields another token without changing the list, where the
+    temperature of lists is 0.
     """
-    options = {"max_tokens": 1, "temperature": api.found.temperature}
-    try:
-        return read_top_logprobs(await ask(api, **options), k)
-    except NothingDrawnError:
-        return await _drawn_again(api, ask, k, options)
-
-
-async def _drawn_again(
-    api: ServerApi, ask: Callable[..., Awaitable[dict[str, Any]]], k: int, options: Mapping[str, Any]
-) -> TopLogprobs:
-    lists_move = api.found.temperature > 0
-    hotter = {**options, "temperature": api.found.temperature if lists_move else _HOT}
+    options: dict[str, Any] = {"max_tokens": 1, "temperature": api.found.temperature, **flags}
+    with contextlib.suppress(NothingDrawnError):
+        return read_top_logprobs(await ask(api, prompt, k, **options), k)
+    options["temperature"] = api.found.temperature or _HOT
     for seed in range(1, _REDRAWS + 1):
         with contextlib.suppress(NothingDrawnError):
-            return read_top_logprobs(await ask(api.with_sample_index(seed), **{**hotter, "seed": seed}), k)
+            return read_top_logprobs(await ask(api.with_sample_index(seed), prompt, k, seed=seed, **options), k)
     raise NothingDrawnError

@@ -18,8 +18,8 @@ from backends.base import (
 from backends.errors import BackendError
 from backends.openai.generation import CONTINUE_ASSISTANT, draws
 from backends.openai.protocol.api import ServerApi
-from backends.openai.scoring.given_tokens import score_by_chosen_tokens, score_by_echo, score_by_prompt_logprobs
-from backends.openai.scoring.next_tokens import next_chat_tokens, next_tokens
+from backends.openai.scoring.given_tokens import score_by_echo, score_by_prompt_logprobs
+from backends.openai.scoring.next_tokens import next_tokens
 from backends.openai.scoring.sampled import score_by_sampling
 from backends.openai.scoring.teacher_forcing import Reach, TeacherForcing, score_by_first_token
 from backends.openai.scoring.tokenizer import RemoteTokenizer
@@ -44,10 +44,8 @@ async def _of_text(
     found, route = api.found, api.found.text_route
     if route == "prompt_logprobs" and tokenizer:
         return await score_by_prompt_logprobs(api, prompt, continuations, tokenizer)
-    if route == "logprob_token_ids" and tokenizer:
-        return await score_by_chosen_tokens(api, prompt, continuations, tokenizer)
     if route == "echo":
-        return await score_by_echo(api, prompt, continuations, tokenizer)
+        return await score_by_echo(api, prompt, continuations)
     if route in ("top_k_ids", "top_k"):
         reach = Reach(found.largest_k, found.repeat_noise, route)
         if tokenizer is None:
@@ -77,7 +75,7 @@ async def _of_chat(
         problem, hint = "the server does not continue an assistant prefill", "Ask without an assistant turn"
         raise BackendError("unsupported", problem, hint=f"Only an answer's first token can be scored here. {hint}")
     flags = CONTINUE_ASSISTANT if start and found.prefill == "flags" else {}
-    top = await next_chat_tokens(api, messages, found.largest_chat_k, **flags)
+    top = await next_tokens(api, messages, found.largest_chat_k, **flags)
     return score_by_first_token(top, Reach(found.largest_chat_k, found.repeat_noise, route), start, continuations)
 
 

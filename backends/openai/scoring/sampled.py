@@ -28,50 +28,26 @@ async def score_by_sampling(draw: Draw, continuations: Sequence[str], samples: i
     tuple of ContinuationScore
         ``sampled``; ``low`` and ``high`` are `share_interval`, in nats.
         A continuation that is never drawn has no value: ``logprob`` and ``low`` are None. If some answers did not
-        finish, or were cut off within a continuation, scores are ``bounded``: these answers might have been anything.
+        finish, or were cut off within any continuation, scores are ``bounded``: these answers might have been
+        anything.
     """
     drawn = await draw(samples, tokens_drawn(continuations))
     answers = [answer for answer in drawn if answer is not None]
     if not answers:
         raise UnfinishedThoughtError
-    texts = [answer.text for answer in answers]
-    scores = []
-    cut = _cut_off(answers, continuations)
-    for continuation, of_this in zip(continuations, cut, strict=True):
-        count = sum(begins_with_words(text, continuation) for text in texts)
-        if lost := len(drawn) - len(answers) + len(of_this):
-            low, high = (math.log(n / samples) if n else None for n in (count, count + lost))
-            scores.append(ContinuationScore(None, low, high or 0.0, "bounded", "clean", (), "sampled", samples))
-            continue
-        least, most = share_interval(count, samples)
-        scores.append(
-            ContinuationScore(
-                math.log(count / samples) if count else None,
-                math.log(least) if count else None,
-                math.log(most),
-                "sampled",
-                "clean",
-                (),
-                "sampled",
-                samples,
-            )
-        )
-    return tuple(scores)
+    whole = [answer.text for answer in answers if not any(_is_open(answer, one) for one in continuations)]
+    lost = samples - len(whole)
+    return tuple(_counted(sum(begins_with_words(text, one) for text in whole), lost, samples) for one in continuations)
 
 
-def _cut_off(answers: Sequence[GenerateResponse], continuations: Sequence[str]) -> list[frozenset[int]]:
-    """The answers that were cut off within each continuation.
-
-    Where these are as many of each, they are the same ones: a reader takes equal numbers for answers that are open for
-    all. If they are others, all of them count as open for each.
-    """
-    of_each = [
-        frozenset(place for place, answer in enumerate(answers) if _is_open(answer, continuation))
-        for continuation in continuations
-    ]
-    if len({len(of_one) for of_one in of_each}) == 1 and len(set(of_each)) > 1:
-        return [frozenset[int]().union(*of_each)] * len(of_each)
-    return of_each
+def _counted(count: int, lost: int, samples: int) -> ContinuationScore:
+    if lost:
+        low, high = (math.log(n / samples) if n else None for n in (count, count + lost))
+        return ContinuationScore(None, low, high or 0.0, "bounded", "clean", (), "sampled", samples)
+    value = math.log(count / samples) if count else None
+    least, most = share_interval(count, samples)
+    low = math.log(least) if count else None
+    return ContinuationScore(value, low, math.log(most), "sampled", "clean", (), "sampled", samples)
 
 
 def _is_open(answer: GenerateResponse, continuation: str) -> bool:

@@ -28,14 +28,6 @@ class Reach:
     route: str
 
 
-@dataclass(frozen=True)
-class _Value:
-    """One token's value, or its upper bound."""
-
-    logprob: float
-    exact: bool
-
-
 class TeacherForcing:
     """Scores by the server's own tokens. Each prefix that continuations share is requested once.
 
@@ -87,7 +79,7 @@ class TeacherForcing:
             top = await (self._ask_text(text, k) if self._ask_ids is None else self._ask_ids(ids, k))
             # A longer list helps a straddling token only if everything that begins with its start can be summed.
             summed = not start or top.is_whole or not _can_be_summed(top, start)
-            if summed and all(_entry(top, piece) for piece in wanted):
+            if summed and all(top.entries(piece.data, piece.token_id) for piece in wanted):
                 break
         return top
 
@@ -98,10 +90,11 @@ class TeacherForcing:
             top = lists[path.ids[:at]]
             if top is None:
                 break
-            value = _value_of(top, piece)
+            value, is_exact = _value_of(top, piece.data, piece.token_id)
             if at == path.first and path.straddle:
-                value, straddled_whole = _given_its_start(top, piece, path.straddle, value)
-            tokens.append(TokenLogprob(text, start, end, value.logprob, piece.token_id, value.exact))
+                before, straddled_whole = _log_of_start(top, piece.data[: path.straddle])
+                value, is_exact = min(value - before, 0.0), is_exact and straddled_whole
+            tokens.append(TokenLogprob(text, start, end, value, piece.token_id, is_exact))
         complete = len(tokens) == len(path.pieces) - path.first
         if complete and straddled_whole and all(t.exact for t in tokens):
             return ContinuationScore.exact(tokens, boundary=path.boundary, route=self._reach.route)
@@ -111,23 +104,14 @@ class TeacherForcing:
         )
 
 
-def _entry(top: TopLogprobs, piece: Piece) -> ListedToken | None:
-    if top.identity == "ids":
-        return top.by_id(piece.token_id)
-    entries = top.by_bytes(piece.data)
-    return entries[0] if entries else None
-
-
-def _value_of(top: TopLogprobs, piece: Piece) -> _Value:
-    if top.identity == "ids":
-        entry = top.by_id(piece.token_id)
-        return _Value(entry.logprob, True) if entry else _Value(upper_bound(top), False)
-    entries = top.by_bytes(piece.data)
+def _value_of(top: TopLogprobs, data: bytes, token_id: int | None = None) -> tuple[float, bool]:
+    """A token's log-probability and True, or its upper bound and False."""
+    entries = top.entries(data, token_id)
     if not entries:
-        return _Value(upper_bound(top), False)
+        return upper_bound(top), False
     if len(entries) == 1 and top.identifies(entries[0]):
-        return _Value(entries[0].logprob, True)
-    return _Value(_collided(top, entries), False)
+        return entries[0].logprob, True
+    return _collided(top, entries), False
 
 
 def _collided(top: TopLogprobs, entries: Sequence[ListedToken]) -> float:
@@ -140,19 +124,17 @@ def _collided(top: TopLogprobs, entries: Sequence[ListedToken]) -> float:
     return max(top.tokens[at - 1].logprob, *(t.logprob for t in entries)) if at else 0.0
 
 
-def _given_its_start(top: TopLogprobs, piece: Piece, straddle: int, value: _Value) -> tuple[_Value, bool]:
-    """P(token | the text begins with the prompt's last bytes).
+def _log_of_start(top: TopLogprobs, start: bytes) -> tuple[float, bool]:
+    """log P(the text goes on with the prompt's last bytes, ``start``), and whether it is exact or a lower bound.
 
-    Only an upper bound if part of the vocabulary is listed, or if shorter tokens can spell those bytes
-    too: what may follow those tokens is not requested.
+    It is a bound if part of the vocabulary is listed, or if shorter tokens can spell those bytes too: what may follow
+    those tokens is not requested.
     """
-    start = piece.data[:straddle]
     siblings = [t for t in top.tokens if t.data is not None and t.data.startswith(start)]
     if not siblings:
-        return _Value(0.0, False), False
+        return -math.inf, False
     total = math.log(math.fsum(math.exp(t.logprob) for t in siblings))
-    whole = top.is_whole and _can_be_summed(top, start)
-    return _Value(min(value.logprob - total, 0.0), value.exact and whole), whole
+    return total, top.is_whole and _can_be_summed(top, start)
 
 
 def _can_be_summed(top: TopLogprobs, start: bytes) -> bool:
@@ -187,15 +169,15 @@ def _by_first_token(top: TopLogprobs, reach: Reach, start: str, continuation: st
             f"without a tokenizer it is unknown which token of {continuation[:40]!r} follows {start[-20:]!r}",
             hint="Put the space at the start of the continuation, not at the end of the prompt",
         )
-    entries = top.by_bytes(data)
-    if len(entries) == 1 and top.identifies(entries[0]):
-        token = TokenLogprob(continuation, 0, len(continuation), entries[0].logprob, entries[0].token_id)
+    value, is_exact = _value_of(top, data)
+    if is_exact:
+        (entry,) = top.entries(data)
+        token = TokenLogprob(continuation, 0, len(continuation), value, entry.token_id)
         return ContinuationScore.exact((token,), route=reach.route)
-    high = _collided(top, entries) if entries else upper_bound(top)
-    if not entries:
+    if not top.entries(data):
         starts = top.prefixes_of(data)
-        high = max([high, *(t.logprob if top.identifies(t) else _collided(top, [t]) for t in starts)])
-    return bounded((), high, repeat_noise=reach.repeat_noise, boundary="clean", route=reach.route)
+        value = max([value, *(t.logprob if top.identifies(t) else _collided(top, [t]) for t in starts)])
+    return bounded((), value, repeat_noise=reach.repeat_noise, boundary="clean", route=reach.route)
 
 
 def starts_a_token(before: str, text: str) -> bool:

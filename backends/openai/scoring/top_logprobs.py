@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ from backends.errors import BackendError
 from backends.http.errors import inconsistent
 from backends.openai.protocol.api import check_finished, single_choice
 from backends.openai.quirks import PLACEHOLDER, SPACE_MARKS
-from backends.reading.reasoning import begins_with_reasoning, has_reasoned
+from backends.reading.reasoning import begins_with_reasoning, has_reasoned, text_of
 
 #: By how much a server's probabilities may exceed 1 in total. llama.cpp divides by a running sum in float32, where
 #: each token may cost 2⁻²⁴: with Gemma's 2¹⁸ tokens a list adds up to as much as 1.002.
@@ -30,8 +30,6 @@ _MIN_ALIKE, _SHARE_ALIKE = 5, 0.4
 #: Nats. A value that is repeated below the first, with the second as gap to the others, is a placeholder.
 _FAR_BELOW, _WIDE_GAP = -20.0, 3.0
 
-#: Keys that are in alphabetical order by chance in one list of 120.
-_FEWEST_KEYS = 5
 #: The share of entries of a list by value that may be above the one before them.
 _MOST_RISES = 0.2
 #: How the text of a special token starts; such a token may have no bytes.
@@ -99,10 +97,6 @@ class TopLogprobs:
         missing = max(1e-3, len(self.tokens) * 2.0**-24)
         return len(self.tokens) < self.requested_k and self.mass > 1 - missing and len(self.tokens) > 1000
 
-    def by_id(self, token_id: int) -> ListedToken | None:
-        """The entry of this token, or None."""
-        return self._ids.get(token_id)
-
     @functools.cached_property
     def _ids(self) -> dict[int, ListedToken]:
         return {t.token_id: t for t in self.tokens if t.token_id is not None}
@@ -111,8 +105,10 @@ class TopLogprobs:
     def _ranks(self) -> dict[int, int]:
         return {id(token): at for at, token in enumerate(self.tokens)}
 
-    def by_bytes(self, data: bytes) -> tuple[ListedToken, ...]:
-        """The entries with these bytes; more than one if several tokens decode to the same string."""
+    def entries(self, data: bytes, token_id: int | None = None) -> tuple[ListedToken, ...]:
+        """The entry of this id, or those with these bytes: several if tokens decode to the same string."""
+        if self.identity == "ids" and token_id is not None:
+            return (self._ids[token_id],) if token_id in self._ids else ()
         if self.identity == "text":
             text = data.decode("utf-8", "replace")
             return tuple(t for t in self.tokens if t.text == text)
@@ -162,18 +158,7 @@ def read_top_logprobs(response: Mapping[str, Any], requested_k: int) -> TopLogpr
         raise BackendError(
             "unsupported", "the model reasons before it answers: its first token is not an answer", hint=hint
         )
-    text = choice.get("text")
-    if isinstance(text, str) and _lost_blanks(top.sampled, text):
-        raise inconsistent("the lists omit a token's leading space: two tokens may share one string")
     return top
-
-
-def _lost_blanks(listed: str, text: str) -> bool:
-    """Whether the drawn token's string lacks the spaces around its text (vLLM with SentencePiece, until 2026).
-
-    If the text lacks them instead, the text was trimmed, not the list. Chat answers are trimmed, so not compared.
-    """
-    return bool(listed.strip()) and listed != text and listed in text and listed.strip() == text.strip()
 
 
 def checked_logprob(value: Any) -> float:
@@ -193,40 +178,38 @@ def _first_position(choice: Mapping[str, Any], requested_k: int) -> TopLogprobs:
     logprobs = choice.get("logprobs")
     if choice.get("finish_reason") == "stop" and isinstance(logprobs, Mapping) and not any(logprobs.values()):
         raise NothingDrawnError
-    message = choice.get("message")
-    text = message.get("content") if isinstance(message, Mapping) else choice.get("text")
-    if logprobs is None and isinstance(text, str) and text.endswith(_PART_OF_A_CHARACTER):
+    text = text_of(choice)
+    if logprobs is None and text is not None and text.endswith(_PART_OF_A_CHARACTER):
         raise NothingDrawnError(text)  # llama.cpp's server keeps both back until the character is whole
     if not isinstance(logprobs, Mapping):
         raise BackendError("unsupported", "the answer has no log-probabilities, although they were requested")
-    if isinstance(logprobs.get("content"), Sequence) and logprobs["content"]:
-        first = logprobs["content"][0]
-        if not isinstance(first, Mapping) or not isinstance(first.get("top_logprobs"), Sequence):
-            raise BackendError("unsupported", "the answer lists no likeliest tokens")
-        listed = tuple(_entries(first["top_logprobs"]))
-        drawn = next(_entries([first])) if first.get("logprob") is not None else None
-        sampled = drawn.text if drawn is not None else str(first.get("token", ""))
-        ids = bool(listed) and all(t.token_id is not None for t in listed)
-        by_bytes = all(t.data is not None or _is_lossy(t.text) for t in listed)
-        identity: Identity = "ids" if ids else "bytes" if by_bytes else "text"
-    else:
-        listed, drawn, sampled = _legacy(logprobs)
-        identity = "text"
-    listed, sampled = _with_spaces(_sampled_last(listed, sampled), sampled)
+    entries, own = _entries(logprobs)
+    listed = tuple(map(_token, entries))
+    drawn = None if own.get("logprob") is None else _token(own)
+    sampled = _readable(str(own.get("token") or "")) if drawn is None else drawn.text
+    identity: Identity = "text"
+    if listed and all(token.token_id is not None for token in listed):
+        identity = "ids"
+    elif any(t.data for t in listed) and all(t.data is not None or _is_lossy(t.text) for t in listed):
+        identity = "bytes"
+    listed, sampled = _with_spaces(_in_order(listed, sampled), sampled)
     return _with_drawn(TopLogprobs(listed, requested_k, sampled, identity), drawn)
 
 
-def _legacy(logprobs: Mapping[str, Any]) -> tuple[tuple[ListedToken, ...], ListedToken | None, str]:
-    """The list of the legacy format, keyed by strings; the drawn token, if it has a value; and its text."""
-    top, drawn, values = (logprobs.get(name) for name in ("top_logprobs", "tokens", "token_logprobs"))
-    if not isinstance(top, Sequence) or not top or not isinstance(top[0], Mapping):
+def _entries(logprobs: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """The entries of the first token's list and the drawn token's own, both as chats have them."""
+    first = _first(logprobs.get("content"))
+    if isinstance(first, Mapping) and isinstance(first.get("top_logprobs"), Sequence):
+        return first["top_logprobs"], first
+    top = _first(logprobs.get("top_logprobs"))
+    if first is not None or not isinstance(top, Mapping):
         raise BackendError("unsupported", "the answer lists no likeliest tokens")
-    listed = tuple(ListedToken(_readable(str(text)), checked_logprob(value)) for text, value in top[0].items())
-    if _has_no_order(listed):
-        listed = tuple(sorted(listed, key=lambda token: -token.logprob))
-    sampled = _readable(str(drawn[0])) if isinstance(drawn, Sequence) and drawn else ""
-    value = values[0] if isinstance(values, Sequence) and values else None
-    return listed, None if value is None else ListedToken(sampled, checked_logprob(value)), sampled
+    own = {"token": _first(logprobs.get("tokens")), "logprob": _first(logprobs.get("token_logprobs"))}
+    return [{"token": text, "logprob": value} for text, value in top.items()], own
+
+
+def _first(values: Any) -> Any:
+    return values[0] if isinstance(values, Sequence) and values else None
 
 
 def _with_drawn(top: TopLogprobs, drawn: ListedToken | None) -> TopLogprobs:
@@ -262,60 +245,54 @@ def _with_spaces(listed: tuple[ListedToken, ...], sampled: str) -> tuple[tuple[L
 
 
 def _marked(token: ListedToken, mark: str) -> ListedToken:
-    if mark not in token.text:
-        return token
-    own = token.data is None or token.data == token.text.encode()
     text = token.text.replace(mark, " ")
-    return dataclasses.replace(token, text=text, data=text.encode() if own and token.data is not None else token.data)
+    return token if text == token.text else dataclasses.replace(token, text=text, data=token.data and text.encode())
 
 
-def _has_no_order(listed: Sequence[ListedToken]) -> bool:
-    """Whether a list keyed by strings is not ordered by value: gateways that parse it may order it by its keys.
+def _in_order(listed: tuple[ListedToken, ...], sampled: str) -> tuple[ListedToken, ...]:
+    """The list, likeliest first: vLLM puts the drawn token first, and gateways may order objects by their keys.
 
-    Strings that several tokens share disturb the order of few entries.
+    Strings that several tokens share disturb the order of few entries, which shows them (`TopLogprobs.identifies`).
     """
-    texts = [token.text for token in listed]
+    if len(listed) > 1 and listed[0].text == sampled and listed[0].logprob < listed[1].logprob:
+        at = sum(1 for _ in itertools.takewhile(lambda t: t.logprob >= listed[0].logprob, listed[1:]))
+        listed = (*listed[1 : at + 1], listed[0], *listed[at + 1 :])
     rises = sum(b.logprob > a.logprob for a, b in itertools.pairwise(listed))
-    by_key = len(texts) >= _FEWEST_KEYS and texts == sorted(texts)
-    return rises > 0 and (by_key or rises > max(1, _MOST_RISES * (len(listed) - 1)))
+    if rises > max(1, _MOST_RISES * (len(listed) - 1)):
+        return tuple(sorted(listed, key=lambda token: -token.logprob))
+    return listed
 
 
-def _entries(entries: Sequence[Any]) -> Iterator[ListedToken]:
-    for entry in entries:
-        if not isinstance(entry, Mapping):
-            raise BackendError("malformed", "a listed token that is not an object", retryable=True)
-        text, values, token_id = entry.get("token"), entry.get("bytes"), entry.get("id")
-        try:
-            data = None if values is None else bytes(values)
-        except (TypeError, ValueError):
-            raise BackendError("malformed", "bytes of a token that are not bytes", retryable=True) from None
-        if not isinstance(text, str) and data is None:
-            raise BackendError("malformed", "a listed token without text and bytes", retryable=True)
-        if data and not text:
-            text = data.decode("utf-8", "replace")  # some servers give bytes alone
-        elif data is not None and (written := _decoded(data)) is not None:
-            data = _checked_bytes(str(text), data, written)
-        if not isinstance(token_id, int) or isinstance(token_id, bool):
-            token_id = None
-        yield ListedToken(str(text), checked_logprob(entry.get("logprob")), token_id, data)
+def _token(entry: Any) -> ListedToken:
+    if not isinstance(entry, Mapping):
+        raise BackendError("malformed", "a listed token that is not an object", retryable=True)
+    text, values, token_id = entry.get("token"), entry.get("bytes"), entry.get("id")
+    try:
+        data = None if values is None else bytes(values)
+    except (TypeError, ValueError):
+        raise BackendError("malformed", "bytes of a token that are not bytes", retryable=True) from None
+    if not isinstance(text, str) and data is None:
+        raise BackendError("malformed", "a listed token without text and bytes", retryable=True)
+    if data and not text:
+        text = data.decode("utf-8", "replace")  # some servers give bytes alone
+    elif data is not None:
+        data = _own_bytes(str(text), data)
+    known_id = token_id if isinstance(token_id, int) and not isinstance(token_id, bool) else None
+    return ListedToken(_readable(str(text)), checked_logprob(entry.get("logprob")), known_id, data)
 
 
-def _checked_bytes(text: str, data: bytes, written: str) -> bytes | None:
-    """``data``, the bytes of ``written``, if they are the token's own; else None."""
+def _own_bytes(text: str, data: bytes) -> bytes | None:
+    """``data`` if it is a token's with this text; None if it is the text's alone, as vLLM gives it."""
+    try:
+        written = data.decode()
+    except UnicodeDecodeError:
+        return data  # parts of characters have no text
     if _is_lossy(text):
-        return None  # vLLM gives the bytes of the text, not of the token
+        return None
     as_text = next((text.replace(mark, " ") for mark in SPACE_MARKS if mark in text), text)
     if written not in (text, as_text) and (written or text.strip()[:1] not in _SPECIAL_STARTS):
         raise inconsistent(f"the listed token {text!r:.40} has the bytes of {written!r:.40}")
     return data
-
-
-def _decoded(data: bytes) -> str | None:
-    """The text of these bytes; None if they are parts of characters, which have no text."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return None
 
 
 def _is_lossy(text: str) -> bool:
@@ -326,15 +303,6 @@ def _is_lossy(text: str) -> bool:
 def _readable(text: str) -> str:
     """The text of a token; OpenAI writes parts of characters as ``bytes:\\xe2\\x80``."""
     return "�" if text.startswith("bytes:\\x") else text
-
-
-def _sampled_last(listed: tuple[ListedToken, ...], sampled: str) -> tuple[ListedToken, ...]:
-    """The list in order: vLLM puts the drawn token first, whatever its rank."""
-    if len(listed) > 1 and listed[0].text == sampled and listed[0].logprob < listed[1].logprob:
-        rest = listed[1:]
-        at = sum(1 for t in itertools.takewhile(lambda t: t.logprob >= listed[0].logprob, rest))
-        return (*rest[:at], listed[0], *rest[at:])
-    return listed
 
 
 def _checked(top: TopLogprobs) -> TopLogprobs:

@@ -25,13 +25,11 @@ HELD: dict[str, tuple[Any, str]] = {
     "answered_model": ("another", "the model's own name, more precise than the one that was asked for"),
     "largest_k": (5, "a shorter list bounds what a longer one gives exactly"),
     "largest_chat_k": (5, "the same for chats"),
-    "identity": ("ids", "entries of one string may be several tokens, entries of one id may not"),
     "temperature": (1.0, "lists of some servers depend on the temperature that is sent"),
 }
 #: Every other field of the capabilities, another value for it, and why it is not there.
 LEFT_OUT: dict[str, tuple[Any, str]] = {
     "chat": (False, "turns an answer of a chat into a refusal, never into another answer"),
-    "takes_ids": (True, "decides the route, which is there; no route looks at it"),
     "repeat_noise": (0.3, "measured anew by each probe, and never the same twice; it only widens bounds"),
     "choices": (100, "how many draws a request of a check gives; no answer is made from those"),
     "tokens_per_piece": (0.3, "for estimates"),
@@ -42,11 +40,11 @@ LEFT_OUT: dict[str, tuple[Any, str]] = {
 #: What is there in another form, and only where it is so: `test_parameters.py` and its neighbours.
 IN_ANOTHER_FORM = {"refused", "limit_name", "reasons", "opened_before", "min_tokens", "responses", "answered_provider"}
 #: Fields that say what the server is; no question depends on them.
-OF_THE_SERVER = ("answered_model", "identity")
+OF_THE_SERVER = ("answered_model",)
 #: Uses every field: lists for texts and for chats.
 BASE = ServerCapabilities(
     text_route="top_k", chat_route="chat_prefill", completions=True, chat=True, largest_k=20, largest_chat_k=20,
-    identity="bytes", prefill="continued",
+    prefill="continued",
 )  # fmt: skip
 
 

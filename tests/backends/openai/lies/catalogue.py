@@ -20,7 +20,7 @@ from tests.backends.openai.raw_server import Reply
 
 Told = Callable[[np.random.Generator], Lie]
 LISTED: tuple[Style, ...] = ("lists", "whole", "chat")
-SCORED: tuple[Style, ...] = ("echo", "ids", "chosen", "lists", "whole", "chat")
+SCORED: tuple[Style, ...] = ("echo", "ids", "lists", "whole", "chat")
 _ALIKE = 0.6
 CUT = 100
 

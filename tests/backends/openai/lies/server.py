@@ -3,7 +3,6 @@
 ========  =====================================================================================
 echo      texts, lists of 20 by string, echoed prompts (OpenAI's completions)
 ids       a tokenizer, prompts as ids, ``prompt_logprobs``, lists of 20 (vLLM)
-chosen    as ``ids``, with the log-probabilities of chosen tokens (vLLM from 0.22)
 lists     texts and lists of 20 by string, nothing else
 whole     a tokenizer, prompts as ids, the whole vocabulary by id (llama.cpp)
 chat      chats alone, lists of 20 with bytes (OpenAI's chats)
@@ -26,18 +25,14 @@ from tests.backends.openai.lies.word_model import BOS, VOCABULARY, WordModel, to
 from tests.backends.openai.raw_server import RawServer, Reply
 
 MODEL = "word-model"
-Style = Literal["echo", "ids", "chosen", "lists", "whole", "chat", "drawn"]
+Style = Literal["echo", "ids", "lists", "whole", "chat", "drawn"]
 STYLES: tuple[Style, ...] = get_args(Style)
 LONGEST = 20
 LONGEST_ANSWER = 100  # tokens; where a thought may take thousands, the model ends by itself
 #: They have a tokenizer, take prompts as token ids, and their texts begin with a BOS token.
-WITH_IDS = ("ids", "chosen", "whole")
+WITH_IDS = ("ids", "whole")
 #: The kinds of question that each style answers besides lists and draws.
-KINDS = {
-    "echo": {"echo"},
-    "ids": {"prompt_logprobs"},
-    "chosen": {"prompt_logprobs", "chosen"},
-}
+KINDS = {"echo": {"echo"}, "ids": {"prompt_logprobs"}}
 Tokens = tuple[str, ...]
 Listed = list[tuple[str, float]]
 
@@ -69,9 +64,7 @@ class Asked:
 
     @property
     def kind(self) -> str:
-        """What is wanted: echo, prompt_logprobs, chosen, list or draw."""
-        if "logprob_token_ids" in self.sent:
-            return "chosen"
+        """What is wanted: echo, prompt_logprobs, list or draw."""
         if self.sent.get("echo"):
             return "echo"
         if "prompt_logprobs" in self.sent:
@@ -181,13 +174,6 @@ class WordServer(RawServer):
         tokens = tuple(self._vocabulary[i] for i in ids)
         return Asked(path, sent, "".join(tokens), tokens, True, number, self.under_way)
 
-    def _chosen(self, words: Sequence[str], model: WordModel, values: np.ndarray, before: Tokens) -> Listed:
-        listed = [
-            (word, float(values[model.index[word]]) if word in model.index else unknown_value(word, "".join(before)))
-            for word in words
-        ]
-        return self.lie.names(sorted(listed, key=lambda entry: -entry[1]))
-
     def _answer(self, asked: Asked, sent: dict[str, Any]) -> Reply:
         lie = self.lie
         heard, model = lie.hears(asked.tokens, asked), lie.model(self.model, asked)
@@ -224,9 +210,6 @@ class WordServer(RawServer):
                 content = [{**_entry(word, value), "top_logprobs": _entries(listed)} for word, value, listed in own]
                 choice["logprobs"] = {"content": content}
             return choice
-        if asked.kind == "chosen":
-            words = [drawn[0], *(self._vocabulary[i] for i in sent["logprob_token_ids"])]
-            own = [(*own[0][:2], self._chosen(words, model, values[0], heard))]
         choice = {"text": (asked.text if sent.get("echo") else "") + text, "logprobs": None}
         if self.style == "drawn" or not sent.get("logprobs"):
             pass
@@ -253,8 +236,7 @@ class WordServer(RawServer):
         model: WordModel,
     ) -> dict[str, Any]:
         tokens, values, tops = ([*part] for part in zip(*own, strict=True))
-        by_id = sent.get("return_tokens_as_token_ids")
-        tops = [{f"token_id:{self._id(word)}" if by_id else word: v for word, v in listed} for listed in tops]
+        tops = [dict(listed) for listed in tops]
         offsets = [len(asked.text) + sum(map(len, tokens[:at])) for at in range(len(tokens))]
         if asked.kind == "echo":
             words = tokens_of(asked.text)
@@ -282,9 +264,9 @@ class WordServer(RawServer):
         if self.style == "whole" and path == "/tokenize" and "content" in sent:
             pieces = [{"id": self._id(t), "piece": t} for t in self.tokens(sent["content"])]
             return Reply({"tokens": pieces})
-        if self.style in ("ids", "chosen") and path == "/tokenize" and "prompt" in sent:
+        if self.style == "ids" and path == "/tokenize" and "prompt" in sent:
             return Reply({"tokens": [self._id(t) for t in self.tokens(sent["prompt"])]})
-        if self.style in ("ids", "chosen") and path == "/detokenize":
+        if self.style == "ids" and path == "/detokenize":
             text = "".join(self._vocabulary[i] for i in sent["tokens"])
             return Reply({"prompt": text})
         return refusal(404, "no such route")

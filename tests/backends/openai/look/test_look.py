@@ -22,7 +22,6 @@ from tests.backends.openai.look.odd import ODD, TEXTS_ALONE, LlamaCppPython
 ROUTES = {
     "echo": ("echo", None),
     "ids": ("prompt_logprobs", None),
-    "chosen": ("logprob_token_ids", None),
     "lists": ("top_k", None),
     "whole": ("top_k_ids", None),
     "chat": (None, "chat_first"),

@@ -40,9 +40,7 @@ class SlowServer(WordServer):
 
 async def scored(server: WordServer, route: TextRoute, question: ScoreRequest) -> tuple[ContinuationScore, ...]:
     family: Dialect | None = None if server.style == "echo" else "vllm"
-    found = ServerCapabilities(
-        text_route=route, completions=True, takes_ids=family is not None, largest_k=20, family=family
-    )
+    found = ServerCapabilities(text_route=route, completions=True, largest_k=20, family=family)
     async with direct_routes(server.base_url, MODEL, found, connections=CONNECTIONS) as score:
         return await score(question)
 
