@@ -19,7 +19,7 @@ PIECE = re.compile(r"\s?[^\W\d_]{1,12}|\s?\d{1,3}|\s?[^\w\s]+|\s+|_+")
 #: Stands among the refused parameters for a temperature of 0 alone.
 ZERO_TEMPERATURE = "temperature 0"
 #: The fields that may change an answer on any route.
-_ANSWER_FIELDS = ("text_route", "chat_route", "completions", "family", "uncached", "prefill", "seed_works")
+_ANSWER_FIELDS = ("text_route", "chat_route", "completions", "family", "prefill", "seed_works")
 #: Parameters whose absence changes answers. A refused ``stop`` is applied by this backend, a seed has a field of its
 #: own, and system messages had no answers at all before they were prepended to the user's.
 _REFUSED_FIELDS = {"temperature", "top_p", ZERO_TEMPERATURE}
@@ -40,8 +40,6 @@ class ServerCapabilities(BaseModel):
         The longest list of next tokens that it gives; larger than the vocabulary if it gives all tokens.
     repeat_noise : float
         How far the server's own numbers move when a request is repeated, in nats.
-    uncached : bool
-        Whether requests bypass its cache of earlier prompts, because the cache changes its numbers.
     prefill
         How it continues a last assistant turn.
     temperature : float
@@ -83,7 +81,6 @@ class ServerCapabilities(BaseModel):
     largest_k: int = 0
     largest_chat_k: int = 0
     repeat_noise: float = 0.0
-    uncached: bool = False
     prefill: Prefill | None = None
     temperature: float = 0.0
     seed_works: bool = False
@@ -107,6 +104,11 @@ class ServerCapabilities(BaseModel):
         return self.text_route, self.chat_route
 
     @property
+    def named_routes(self) -> list[str]:
+        """Those that there are, by what they score."""
+        return [f"{kind}s by {route}" for kind, route in zip(("text", "chat"), self.routes, strict=True) if route]
+
+    @property
     def absent_forms(self) -> dict[Capability | Form, str]:
         """Form of prompt that it cannot answer → why."""
         absent: dict[Capability | Form, str] = {}
@@ -126,8 +128,7 @@ class ServerCapabilities(BaseModel):
         """How its probabilities were obtained, for a reader who compares models."""
         if "sampled" in self.routes:
             return f"{samples} drawn answers a question, counted"
-        routes = [f"{kind}s by {route}" for kind, route in zip(("text", "chat"), self.routes, strict=True) if route]
-        return f"log-probabilities of {', '.join(routes)}" if routes else "texts alone"
+        return f"log-probabilities of {', '.join(self.named_routes)}" if self.named_routes else "texts alone"
 
     def notes_on_draws(self, samples: int | None) -> tuple[str, ...]:
         """What a reader must know about figures that come from draws."""

@@ -65,22 +65,13 @@ def surprise(places: Sequence[Place]) -> tuple[float, bool]:
     Statistics 23, 1952), which holds for any number of draws, also where one decides what is drawn after: of their
     log-probabilities, and of how many have certain ranks.
     """
-    tried = [(0, exponent) for exponent in _OF_LOGS]
-    tried += [(at, exponent) for at in range(1, 1 + len(_RANKS)) for exponent in _OF_RANKS]
-    bounds = np.zeros(len(tried))
-    excess = 0.0
+    bounds, excess = np.zeros(1), 0.0
     for place in places:
         logs, drawn = place.logs(), place.ranks()
-        features = [logs, *(_between(len(logs), *ranks) for ranks in _RANKS)]
         excess += float(logs[drawn].sum() - len(drawn) * (np.exp(logs) @ logs) / np.exp(logs).sum())
-        for at, (feature, exponent) in enumerate(tried):
-            values = exponent * features[feature]
-            cumulant = np.logaddexp.reduce(logs + values) - np.logaddexp.reduce(logs)
-            bounds[at] += len(drawn) * cumulant - values[drawn].sum()
-    return min(1.0, len(tried) * math.exp(min(float(bounds.min()), 0.0))), excess > 0
-
-
-def _between(n: int, low: int, high: int) -> np.ndarray:
-    """1 for the listed words (n - 1,) of these ranks, 0 for others (n,)."""
-    at = np.arange(n)
-    return np.where((at >= low) & (at < high) & (at < n - 1), 1.0, 0.0)
+        at = np.arange(len(logs) - 1)
+        of_ranks = [np.append((at >= low) & (at < high), False) for low, high in _RANKS]
+        values = np.array([e * logs for e in _OF_LOGS] + [e * one for one in of_ranks for e in _OF_RANKS])
+        cumulants = np.logaddexp.reduce(logs + values, axis=1) - np.logaddexp.reduce(logs)
+        bounds = bounds + len(drawn) * cumulants - values[:, drawn].sum(1)
+    return min(1.0, len(bounds) * math.exp(min(float(bounds.min()), 0.0))), excess > 0

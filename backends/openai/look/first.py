@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -134,27 +134,25 @@ async def look_at(
 
 
 def _finished(look: Looking, samples: int | None, last: Look | None) -> Look:
-    api, named = look.api, look.api.tracker
-    unique = named.distinct >= 4 and named.distinct >= look.spent // 2
+    api, named, found = look.api, look.api.tracker, look.found
     look.update(
         repeat_noise=look.noise,
-        unique_response_ids=unique,
+        unique_response_ids=named.distinct >= 4 and named.distinct >= look.spent // 2,
         answered_model=named.model,
         answered_provider=named.provider,
         **api.token_rates(),
     )
-    found = look.found
     if samples and not look.lists and not look.copies:
         look.update(text_route="sampled" if found.completions else None, chat_route="sampled" if found.chat else None)
-    api.configure(look.found)
-    notes = [*look.notes, *(f"no list of {kind}s is used: {reason}" for kind, reason in look.distrusted.items())]
-    refusal = _refusal(look)
+    api.configure(found)
+    notes = (*look.notes, *(f"no list of {kind}s is used: {reason}" for kind, reason in look.distrusted.items()))
     lists: dict[str, dict[str, float]] = {kind: _kept(top) for kind, top in look.lists.items()}
+    refusal = _refusal(look)
     return Look(
-        capabilities=look.found,
+        capabilities=found,
         lines=_lines(look, refusal, notes),
         refusal=refusal,
-        statements=tuple(notes),
+        statements=notes,
         requests=look.spent,
         identity=_identity(lists, look.noise, last),
         lists=lists,
@@ -180,9 +178,9 @@ def _refusal(look: Looking) -> str:
     return f"no log-probabilities: {look.without_lists or 'none in its answers'}; set samples=20 to count drawn answers"
 
 
-def _lines(look: Looking, refusal: str, notes: list[str]) -> tuple[str, ...]:
+def _lines(look: Looking, refusal: str, notes: Sequence[str]) -> tuple[str, ...]:
     found, k = look.found, max(look.found.largest_k, look.found.largest_chat_k)
-    routes = [f"{kind}s by {route}" for kind, route in zip(("text", "chat"), found.routes, strict=True) if route]
+    routes = found.named_routes
     of_lists = f", from lists of {f'{k:,} words' if k < WHOLE else 'the whole vocabulary'}" if k else ""
     scored = f"scores {' and '.join(routes)}{of_lists}" if routes else refusal
     refused = f"refuses {', '.join(found.refused)}" if found.refused else "accepts all parameters"

@@ -13,6 +13,7 @@ from backends.openai.look.forms import CHAT, TEXT, Form, rewritten
 from backends.openai.look.routes import find_prefill, find_tokenizer
 from backends.openai.look.session import FILTERED, MAX_NOISE, SAME, Looking, alike, apart, holds_all
 from backends.openai.protocol.api import single_choice
+from backends.openai.quirks import DIALECTS
 from backends.openai.scoring.next_tokens import ask, next_tokens
 from backends.openai.scoring.top_logprobs import NothingDrawnError, TopLogprobs
 from backends.reading.reasoning import has_reasoned, is_opened_before
@@ -38,9 +39,12 @@ _REFUSED = {
 async def look_at_lists(look: Looking, form: Form) -> None:
     """Whether prompts of this form are answered, how they are to be asked, and whether their lists can be used."""
     top, k = await _longest_list(look, form)
+    if isinstance(top, TopLogprobs) and form is TEXT:
+        look.tokenizer = await find_tokenizer(look)
+        if look.found.family and DIALECTS[look.found.family].always:
+            top, k = await _longest_list(look, form)
     if isinstance(top, TopLogprobs):
         look.lists[form.kind] = top
-        look.tokenizer = await find_tokenizer(look) if form is TEXT else look.tokenizer
         look.update(**({"completions": True, "largest_k": k} if form is TEXT else {"chat": True, "largest_chat_k": k}))
     else:
         is_gone = top.kind in ("not_found", "auth")
@@ -138,17 +142,10 @@ async def _temperature_and_noise(look: Looking, form: Form, first: TopLogprobs) 
     if before or moved <= SAME:
         look.noise = max(look.noise, moved if moved < float("inf") else 0.0)
         return
-    again = await look.listed(form.kind, form.base)
-    noise = apart(first, again)
+    noise = apart(first, await look.listed(form.kind, form.base))
     if noise < moved / 2:
         look.noise, found.temperature = max(look.noise, noise), 1.0
         look.notes.append("its lists depend on the temperature, so 1 is asked for")
-    elif found.family == "llama.cpp" and not found.uncached and isinstance(again, TopLogprobs):
-        found.uncached = True  # its cache of prompts moves its numbers by up to 0.7 nats
-        uncached = await look.listed(form.kind, form.base)
-        if isinstance(uncached, TopLogprobs):
-            look.lists[form.kind] = uncached
-            await _temperature_and_noise(look, form, uncached)
     else:
         look.noise = max(look.noise, min(noise, moved))
 

@@ -10,7 +10,7 @@ import functools
 import math
 import random
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from backends.base import ChecksMade, GenerateRequest, Prompt, Sampling, ScoreRequest, ScoreResponse
@@ -28,18 +28,23 @@ from backends.openai.trackers import ModelChangedError
 #: Answers drawn after a question, their words where a request gives several and where it gives one, and entries of the
 #: list at each word.
 _DRAWS, _TOKENS, _MOST_TOKENS, _LISTED = 20, 4, 32, 100
-#: Nats by which a score and the list after the question differ by noise at most, and below what they are not compared.
-_OFF, _LIKELY = 1.0, -6.0
-#: How many questions must differ.
-_FEWEST_OFF = 2
+#: Nats by which a score and the list after the question differ by noise at most, below what they are not compared, and
+#: how many words must differ.
+_OFF, _LIKELY, _FEWEST_OFF = 1.0, -6.0, 2
 #: Draws after which they are tested the first time; then at the end.
 _TESTED_EARLY = 9
 #: Failures after which no more is drawn: the server does not do it.
 _MOST_FAILED = 2
-#: Tokens by which the counts may differ: a BOS token, the end of a turn.
-_MOST_TOKENS_OFF = 3
-#: How many prompts must differ.
-_FEWEST_PROMPTS = 2
+#: Tokens by which the counts may differ (a BOS token, the end of a turn), and how many prompts must differ.
+_MOST_TOKENS_OFF, _FEWEST_PROMPTS = 3, 2
+_TOO_LIKELY = (
+    "likely by its own lists: it draws with a top-k, top-p or temperature of its own, or its lists are flatter than "
+    'the model. Set extra_body={"top_k": 0, "min_p": 0}, or the server\'s defaults so'
+)
+_TOO_UNLIKELY = (
+    "unlikely by its own lists: these hold a temperature, a top-k or another model's numbers. Let the server list the "
+    "model's own (vLLM: --logprobs-mode raw_logprobs --generation-config vllm)"
+)
 
 
 class RunChecks:
@@ -57,6 +62,7 @@ class RunChecks:
         self._last: deque[tuple[ScoreRequest, ScoreResponse]] = deque(maxlen=MOST_LATE)
         self._places: list[Place] = []
         self._moves: list[float] = []
+        self._contradicted: list[str] = []
         self._choices = min(look.capabilities.choices, _DRAWS)
 
     @staticmethod
@@ -110,7 +116,11 @@ class RunChecks:
             return
         if self._counts is not None:
             self._counts.add(request.prompt, answer.get("usage"))
-        tops = _lists(answer, self._k(request.prompt))
+        try:
+            tops = _lists(answer, self._k(request.prompt))
+        except BackendError as error:
+            self._contradicted += [error.message] * (error.kind == "inconsistent")
+            return
         if tops:
             self._questions += 1
             self._places += [Place.of(top, [top.sampled]) for top in tops]
@@ -141,6 +151,9 @@ class RunChecks:
         """Raise `ModelChangedError` for what cannot be true."""
         if self._counts is not None and (problem := self._counts.problem()):
             raise ModelChangedError(problem)
+        if len(self._contradicted) >= _FEWEST_OFF:
+            seen = f"the lists beside {len(self._contradicted)} of its drawn answers cannot be true"
+            raise ModelChangedError(f"{seen} ({self._contradicted[0]}): what it draws is {_TOO_UNLIKELY}")
         off = [move for move in self._moves if move > _OFF]
         if len(off) >= _FEWEST_OFF:
             raise ModelChangedError(
@@ -149,43 +162,26 @@ class RunChecks:
                 "Set the model's version and provider (extra_body)"
             )
         chance, too_likely = surprise(self._places) if self._places else (1.0, False)
-        if chance > LEVEL:
-            return
-        made = self.made
-        seen = f"{made.draws} words drawn after {made.questions} of the run's questions are too"
-        if too_likely:
-            raise ModelChangedError(
-                f"{seen} likely by its own lists: it draws with a top-k, top-p or temperature of its own, or its lists "
-                'are flatter than the model. Set extra_body={"top_k": 0, "min_p": 0}, or the server\'s defaults so'
-            )
-        raise ModelChangedError(
-            f"{seen} unlikely by its own lists: these hold a temperature, a top-k or another model's numbers. Let the "
-            "server list the model's own (vLLM: --logprobs-mode raw_logprobs --generation-config vllm)"
-        )
+        if chance <= LEVEL:
+            seen = f"{self.made.draws} words drawn after {self.made.questions} of the run's questions are too"
+            raise ModelChangedError(f"{seen} {_TOO_LIKELY if too_likely else _TOO_UNLIKELY}")
 
 
 def _lists(answer: Mapping[str, Any], k: int) -> list[TopLogprobs]:
-    """The list at each place of each choice, with the word drawn there; empty if one cannot be read."""
-    choices = answer.get("choices")
+    """The list of each drawn word; empty if there are none. Raises `BackendError`."""
     try:
-        return [
-            read_top_logprobs({"choices": [place]}, k)
-            for choice in (choices if isinstance(choices, list) else [])
-            for place in _places_of(choice)
-        ]
-    except (BackendError, AttributeError, KeyError, TypeError, ValueError):
+        places = [place for choice in answer["choices"] for place in _places_of(choice["logprobs"])]
+        return [read_top_logprobs({"choices": [{"logprobs": place}]}, k) for place in places]
+    except (AttributeError, KeyError, TypeError, ValueError):
         return []
 
 
-def _places_of(choice: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """A choice for each word that was drawn."""
-    logprobs = choice["logprobs"]
+def _places_of(logprobs: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The log-probabilities of each word that was drawn."""
     if logprobs.get("content"):
-        for one in logprobs["content"]:
-            yield {"message": {"content": one["token"]}, "logprobs": {"content": [one]}}
-        return
-    for token, top in zip(logprobs["tokens"], logprobs["top_logprobs"], strict=True):
-        yield {"text": token, "logprobs": {"tokens": [token], "top_logprobs": [top]}}
+        return [{"content": [one]} for one in logprobs["content"]]
+    names = ("tokens", "token_logprobs", "top_logprobs")
+    return [{n: [v] for n, v in zip(names, one, strict=True)} for one in zip(*map(logprobs.get, names), strict=True)]
 
 
 def _moves(response: ScoreResponse, top: TopLogprobs) -> list[float]:

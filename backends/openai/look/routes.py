@@ -38,11 +38,7 @@ async def find_tokenizer(look: Looking) -> RemoteTokenizer | None:
         ids: Any = await look.ask(tokenizer.pieces if dialect == "llama.cpp" else tokenizer.ids, BASE)
         if isinstance(ids, BackendError):
             continue
-        if dialect == "vllm":
-            text = await look.ask(client.post, "/detokenize", {"model": model, "tokens": ids})
-            if isinstance(text, dict) and "prompt" not in text:
-                tokenizer = RemoteTokenizer(client, model, "sglang")
-        look.update(family=tokenizer.dialect)
+        look.update(family=dialect)
         return tokenizer
     return None
 

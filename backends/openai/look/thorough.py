@@ -6,7 +6,7 @@ draws. That a server repeats itself, and that scores and lists fit, a run checks
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, get_args
 
 from backends.base import GenerateRequest, Message, Prompt, Sampling
@@ -23,42 +23,23 @@ _MOST = 1000
 _TOLD = 'Yesterday Anna told Ben: "The nurse found 17 letters & keys 😀 – in Zürich." Who found them?\nThe answer is'
 _LONG = f"{BASE.removesuffix('Then she said that the')}\n" + BASE
 _END = "Who found the letter? The answer:"
-#: Prompts, and what differs in their twins: caches and gateways were met that overlook each.
-_TWINS: Mapping[str, Mapping[str, tuple[str, str]]] = {
-    _TOLD: {
-        "a name": ("Anna", "Clara"),
-        "a word in the middle": ("nurse", "pilot"),
-        "the order of two names": ("Anna told Ben", "Ben told Anna"),
-        "a number": ("17", "71"),
-        "a capital letter": ("Who", "who"),
-        "punctuation": (".", "!"),
-        "a line break": ("\n", " "),
-        "two line breaks": ("\n", "\n\n"),
-        "a line break's escape": ("\n", "\\n"),
-        "an accented letter": ("ü", "ö"),
-        "an accent": ("ü", "u"),
-        "a quotation mark's name in HTML": ('"', "&quot;"),
-        "a curly quotation mark": ('"', "“"),
-        "a dash": ("–", "-"),
-        "an ampersand and a word": ("&", "and"),
-        "an emoji": ("😀", "😢"),
-    },
-    _LONG: {
-        "the middle of a long prompt": ("Wednesday the nurse", "Wednesday the guard"),
-        "the later part of a long prompt": ("Friday the pilot", "Friday the guard"),
-    },
-    _END: {"a line break at the end": (_END, f"{_END}\n")},
+#: Prompts, and what is replaced in their twins: caches and gateways were met that overlook each.
+_TWINS: Mapping[str, Sequence[tuple[str, str]]] = {
+    _TOLD: (
+        *(("Anna", "Clara"), ("nurse", "pilot"), ("Anna told Ben", "Ben told Anna"), ("17", "71"), ("Who", "who")),
+        *((".", "!"), ("\n", " "), ("\n", "\n\n"), ("\n", "\\n"), ("ü", "ö"), ("ü", "u"), ("–", "-"), ("&", "and")),
+        *(('"', "&quot;"), ('"', "“"), ("😀", "😢")),
+    ),
+    _LONG: (("Wednesday the nurse", "Wednesday the guard"), ("Friday the pilot", "Friday the guard")),
+    _END: (("answer:", "answer:\n"),),
 }
 _ASKED = Message("user", "Was it a man or a woman? Answer with one word.")
 _NAMED, _OTHER = Message("user", "My friend is called Anna."), Message("user", "My friend is called David.")
-_TALK = (Message("assistant", "That is a good name."), _ASKED)
-_MANY = (_TALK[0], *(Message("user", "Go on."), Message("assistant", "I am listening.")) * 5, _ASKED)
-_TURNS: Mapping[tuple[Message, ...], Mapping[str, Prompt]] = {
-    (_NAMED, *_TALK): {
-        "an earlier question": (_OTHER, *_TALK),
-        "an earlier answer": (_NAMED, Message("assistant", "Tomorrow it will rain."), _ASKED),
-    },
-    (_NAMED, *_MANY): {"the first of many turns": (_OTHER, *_MANY)},
+_HEARD, _NOT_HEARD = Message("assistant", "That is a good name."), Message("assistant", "Tomorrow it will rain.")
+_MANY = (_HEARD, *(Message("user", "Go on."), Message("assistant", "I am listening.")) * 5, _ASKED)
+_TURNS: Mapping[str, tuple[Prompt, Prompt]] = {
+    "an earlier answer": ((_NAMED, _HEARD, _ASKED), (_NAMED, _NOT_HEARD, _ASKED)),
+    "the first of many turns": ((_NAMED, *_MANY), (_OTHER, *_MANY)),
 }
 _PLACES = ("doctor", "nurse", "pilot", "baker", "teacher", "driver", "farmer", "cook", "guard", "painter")
 _PLACE = "Q: Picture a {0}. What does the {0} see first?\nA:"
@@ -96,9 +77,9 @@ def _prompt(kind: Kind, text: str) -> Prompt:
 def _groups(kind: Kind) -> Iterator[tuple[Prompt, Mapping[str, Prompt]]]:
     """Prompts and their twins by what differs."""
     for text, twins in _TWINS.items():
-        yield _prompt(kind, text), {name: _prompt(kind, text.replace(*both, 1)) for name, both in twins.items()}
+        yield _prompt(kind, text), {f"{a!r} and {b!r}": _prompt(kind, text.replace(a, b, 1)) for a, b in twins}
     if kind == "chat":
-        yield from _TURNS.items()
+        yield from ((turns, {name: twin}) for name, (turns, twin) in _TURNS.items())
 
 
 async def _compare_twins(look: Looking, kind: Kind) -> Experiment:

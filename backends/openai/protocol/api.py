@@ -23,7 +23,7 @@ from backends.openai.capabilities import PIECE, ServerCapabilities
 from backends.openai.options import OpenAIOptions
 from backends.openai.protocol.parameters import adapted, turns_of
 from backends.openai.protocol.responses_api import chat_response, responses_request
-from backends.openai.quirks import FINISH_REASONS, NEW_LIMIT, ONLY_RESPONSES
+from backends.openai.quirks import DIALECTS, FINISH_REASONS, NEW_LIMIT, ONLY_RESPONSES
 from backends.openai.trackers import ResponseTracker
 
 #: A list longer than this is too large to keep (megabytes).
@@ -166,7 +166,7 @@ class ServerApi:
         return self._replay_cache[key]
 
     async def _send(self, path: str, payload: dict[str, Any], prompt_tokens: int | None) -> dict[str, Any]:
-        always = {"cache_prompt": False} if self.found.uncached else {}
+        always = DIALECTS[self.found.family].always if self.found.family else {}
         body = {"model": self.options.model, **self.options.body, **always, **payload}
         read: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
         if path == "chat/completions" and self.found.responses:

@@ -94,15 +94,14 @@ class RemoteTokenizer:
 
     async def _tokens(self, text: str) -> list[Any]:
         quirks = DIALECTS[self.dialect]
-        named = {"model": self._model} if quirks.names_model else {}
-        body = {**named, quirks.text_field: text, **quirks.tokenize_options}
+        body = {"model": self._model, quirks.text_field: text, **quirks.tokenize_options}
         return _tokens(await self._client.post(quirks.tokenize, body))
 
     async def _decoded(self, token_id: int) -> bytes:
         if token_id not in self._data:
-            quirks = DIALECTS[self.dialect]
-            body = {"model": self._model, "tokens": [token_id], **quirks.detokenize_options}
-            text = (await self._client.post(quirks.detokenize, body)).get(quirks.detokenized)
+            body = {"model": self._model, "tokens": [token_id]}
+            answer = await self._client.post(DIALECTS[self.dialect].detokenize, body)
+            text = answer.get("prompt", answer.get("text"))  # vLLM; llama-cpp-python and SGLang
             if not isinstance(text, str):
                 raise BackendError("malformed", "the server's detokenise endpoint gives no text")
             self._data[token_id] = text.encode()

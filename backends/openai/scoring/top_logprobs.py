@@ -185,7 +185,9 @@ def _first_position(choice: Mapping[str, Any], requested_k: int) -> TopLogprobs:
         raise BackendError("unsupported", "the answer has no log-probabilities, although they were requested")
     entries, own = _entries(logprobs)
     listed = tuple(map(_token, entries))
-    drawn = None if own.get("logprob") is None else _token(own)
+    value = own.get("logprob")
+    is_unknown = value is None or (isinstance(value, float) and -math.inf < value <= PLACEHOLDER)
+    drawn = None if is_unknown else _token(own)  # OpenAI gives -9999 for one that is not among the 20 likeliest
     sampled = _readable(str(own.get("token") or "")) if drawn is None else drawn.text
     identity: Identity = "text"
     if listed and all(token.token_id is not None for token in listed):

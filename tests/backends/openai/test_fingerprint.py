@@ -19,7 +19,6 @@ HELD: dict[str, tuple[Any, str]] = {
     "chat_route": ("chat_first", "the same for chats"),
     "completions": (False, "a text is then asked as a user's turn of a chat: another prompt"),
     "family": ("vllm", "decides which options are sent, and whose tokens a continuation has"),
-    "uncached": (True, "the server is asked without its cache, which moves its numbers"),
     "prefill": ("flags", "how an assistant prefill is sent"),
     "seed_works": (True, "whether a seed is sent: another text is drawn"),
     "answered_model": ("another", "the model's own name, more precise than the one that was asked for"),

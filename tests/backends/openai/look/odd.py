@@ -57,6 +57,13 @@ def _sampled_beside(reply: Reply, asked: Asked) -> None:
             one["top_logprobs"] = [entry for entry in entries if entry["token"] != one["token"]]
 
 
+def _unknown_unless_listed(reply: Reply, asked: Asked) -> None:
+    """OpenAI's chats: a drawn token that is not among the 20 likeliest has the value -9999."""
+    for one, entries in _lists(reply):
+        if "top_logprobs" in one and one["token"] not in [entry["token"] for entry in entries]:
+            one["logprob"] = -9999.0
+
+
 def _spaces_marked(reply: Reply, asked: Asked) -> None:
     for one, entries in _lists(reply):
         if "top_logprobs" in one:
@@ -145,6 +152,9 @@ ODD: Mapping[str, Callable[[Style, int], WordServer]] = {
     "batching noise": lambda style, seed: WordServer(style, seed, _noisy(0.005)),
     "no usage": lambda style, seed: WordServer(style, seed, Lie(says=_without_usage)),
     "drawn token beside its list": lambda style, seed: WordServer(style, seed, Lie(says=_sampled_beside)),
+    "-9999 for a drawn token that is not listed": lambda style, seed: WordServer(
+        style, seed, Lie(says=_unknown_unless_listed)
+    ),
     "bytes only": lambda style, seed: WordServer(style, seed, Lie(says=_bytes_only)),
     "Ġ for a space": lambda style, seed: WordServer(style, seed, Lie(says=_spaces_marked)),
     "at least 16 tokens": lambda style, seed: _Refusing(style, seed, _few_tokens),
