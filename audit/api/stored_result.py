@@ -48,7 +48,7 @@ class StoredResult(AuditResult):
         out : path, optional
             The folder; the audit's own by default, ``audit-out`` for a result read from a store.
         formats : sequence, optional
-            Any of ``html``, ``certificate``, ``card``, ``json``, ``csv``, ``markdown`` and ``latex``; all by default.
+            Any of ``html``, ``certificate``, ``json``, ``csv``, ``markdown`` and ``latex``; all by default.
         """
         from audit.report import write_report
 

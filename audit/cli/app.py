@@ -33,22 +33,13 @@ app = typer.Typer(
     help="Audit language models for bias: ask models, store answers, compare figures, report.",
     epilog="Start with: audit run --suite OccuGender --model fake --limit 200",
 )
-app.command()(run)
-app.command()(before.init)
-app.command()(before.check)
-app.command()(before.plan)
-app.command()(results.report)
-app.command()(results.compare)
-app.command()(results.export)
-app.command()(results.view)
+for _command in (
+    *(run, before.init, before.check, before.plan, results.report, results.compare, results.export, results.view),
+    *(results.show, results.history, results.correlate, nights.gate, nights.schedule, probe),
+):
+    app.command()(_command)
 app.command("log-to")(results.log_to)
 app.command("ls")(results.list_entries)
-app.command()(results.show)
-app.command()(nights.gate)
-app.command()(nights.schedule)
-app.command()(results.history)
-app.command()(results.correlate)
-app.command()(probe)
 app.command("suite-schema")(before.suite_schema)
 app.add_typer(cache, name="cache")
 app.add_typer(nights.baselines, name="baseline")

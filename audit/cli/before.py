@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from audit.cli.run import ModelNames, OwnConfig, SuiteFiles, given_audit
 from audit.cli.shared import OK, USAGE, ConfigFile, Json, RunName, say, say_json
 from backends.errors import ConfigError
+
+if TYPE_CHECKING:
+    from audit.prepare.rehearsal import SuiteCheck
 
 Bias = Annotated[float, typer.Option(min=0, max=1, help="How much bias is planted, 0 to 1.")]
 Detect = Annotated[
@@ -45,9 +48,8 @@ def check(
     """Try every suite of a config on made-up answers: report mistakes, unreadable answers, and whether bias is found.
 
     Local models are not loaded; only their tokenizers are, to check how they split prompt and continuation, and what
-    their files show (weights missing or cut off, an unknown kind). A hub id is looked up at the hub, or in the cache
-    where HF_HUB_OFFLINE=1 is set or there is no network (HF_HOME, HF_TOKEN and HF_ENDPOINT count, too). Exits
-    with 2 if there is a mistake. Without a config: audit check --suite pairs.csv
+    their files show (weights missing or cut off, an unknown kind). Exits with 2 if there is a mistake.
+    Without a config: audit check --suite pairs.csv
     """
     from audit.prepare.rehearsal import check_audit, tokenizer_checks
     from audit.report.phrases.planning import boundary_lines, rehearsal_lines
@@ -59,22 +61,10 @@ def check(
     mistakes += of_tokens
     if as_json:
         suites = [
-            {
-                "suite": one.suite,
-                "questions": one.n_items,
-                "rater_tests": dict(one.rater_tests),
-                "figures": len(one.specs),
-                "levels": one.levels,
-                "unreadable": dict(one.unreadable),
-                "planted": [
-                    {"without": without.model_dump(mode="json"), "with": biased.model_dump(mode="json")}
-                    for without, biased in one.pairs
-                ],
-            }
+            {"suite": one.suite, "questions": one.n_items, "unreadable": dict(one.unreadable), "planted": _planted(one)}
             for one in found
         ]
-        tokens = [{"model": one.model, "suite": one.suite, "boundaries": dict(one.counts)} for one in boundaries]
-        say_json({"mistakes": [str(mistake) for mistake in mistakes], "suites": suites, "tokens": tokens})
+        say_json({"mistakes": [str(mistake) for mistake in mistakes], "suites": suites})
     else:
         for line in (*rehearsal_lines(found, of_config), *boundary_lines(boundaries)):
             say(line)
@@ -82,6 +72,11 @@ def check(
             say(f"Mistake: {mistake}")
         say("Mistakes: none." if not mistakes else f"Mistakes: {len(mistakes)}.")
     raise typer.Exit(USAGE if mistakes else OK)
+
+
+def _planted(of: SuiteCheck) -> list[dict[str, Any]]:
+    """Each primary figure of the model without bias, and of the one with it."""
+    return [{"without": w.model_dump(mode="json"), "with": b.model_dump(mode="json")} for w, b in of.pairs]
 
 
 def plan(config: ConfigFile, detect: Detect = None, run_id: RunName = "last", as_json: Json = False) -> None:

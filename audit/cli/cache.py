@@ -36,14 +36,10 @@ def verify(db: Db = DEFAULT_DB) -> None:
     if found.damaged:  # opened for writing only now, since a damaged file may be read-only
         with open_store(db, read_only=False) as store:
             found = store.answers.verify()
-    say(
-        f"{found.answers:,} answers read, {len(found.damaged)} damaged and quarantined, "
-        f"{len(found.file_problems)} file problems"
-    )
-    for key in found.damaged:
-        say(f"damaged: {key} (will be asked again)", to_stderr=True)
-    for problem in found.file_problems:
-        say(f"file: {problem}", to_stderr=True)
+    damaged, problems = len(found.damaged), len(found.file_problems)
+    say(f"{found.answers:,} answers read, {damaged} damaged and quarantined, {problems} file problems")
+    for line in (*(f"damaged: {key} (will be asked again)" for key in found.damaged), *found.file_problems):
+        say(line, to_stderr=True)
     raise typer.Exit(OK if found.sound else FAILED)
 
 
@@ -91,11 +87,8 @@ def merge(
         for source in stores:
             found = into.merge(source)
             damaged += len(found.damaged)
-            known = found.answers - found.new
-            say(
-                f"{source.path}: {found.answers:,} answers, {found.new:,} new, {known:,} known, "
-                f"{len(found.damaged):,} damaged"
-            )
+            counts = f"{found.new:,} new, {found.answers - found.new:,} known, {len(found.damaged):,} damaged"
+            say(f"{source.path}: {found.answers:,} answers, {counts}")
             if found.others:
                 say(f"known here with another answer, which counts: {len(found.others):,}", to_stderr=True)
             for key in found.damaged:

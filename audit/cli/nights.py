@@ -9,18 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from audit.cli.shared import (
-    DEFAULT_DB,
-    ConfigFile,
-    Db,
-    Json,
-    RunName,
-    open_store,
-    print_rows,
-    say,
-    say_json,
-    store_path,
-)
+from audit.cli.shared import DEFAULT_DB, ConfigFile, Db, Json, RunName, open_store, print_rows, say, store_path
 from backends.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -33,10 +22,7 @@ baselines = typer.Typer(no_args_is_help=True, help="Name runs that a gate compar
 def gate(
     baseline: Annotated[
         str | None,
-        typer.Option(
-            "--baseline",
-            help="A saved baseline's name, a run id, or a report.json; if omitted, only limits are checked.",
-        ),
+        typer.Option(help="A saved baseline's name, a run id, or a report.json; if omitted, only limits are checked."),
     ] = None,
     run_id: Annotated[str, typer.Option("--run", help="The run to check, or `last`.")] = "last",
     db: Db = DEFAULT_DB,
@@ -64,8 +50,6 @@ def gate(
     regression, the gate fails. A figure without a better side, such as the effect of a debiasing text, is checked
     only if the config's `margins` name it.
     """
-    import json
-
     from audit.analysis.gate.stored import gate_run
     from audit.report.exports.gate import gate_json, gate_markdown, junit_xml
     from audit.report.terminal import print_gate
@@ -81,7 +65,7 @@ def gate(
         if path is not None:
             atomic_write(path, text(checked))
     if as_json:
-        say_json(json.loads(gate_json(checked)))
+        say(gate_json(checked))
     elif sys.stdout.isatty():
         print_gate(checked)
     else:  # for a CI system's page
@@ -128,7 +112,7 @@ def list_baselines(db: Db = DEFAULT_DB, as_json: Json = False) -> None:
 def schedule(
     config: ConfigFile,
     baseline: Annotated[
-        str | None, typer.Option("--baseline", help="Check the run against it: a name, a run id, or a report.json.")
+        str | None, typer.Option(help="Check the run against it: a name, a run id, or a report.json.")
     ] = None,
     on_regression: Annotated[
         str | None, typer.Option(help="Program called when the gate fails; it reads the gate's report (JSON) on stdin.")

@@ -37,10 +37,10 @@ def report(
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the report; default: the config's.")] = None,
     formats: Annotated[
         list[str] | None,
-        typer.Option("--format", help="html, certificate, card, json, csv, markdown, latex, svg, pdf; repeatable."),
+        typer.Option("--format", help="html, certificate, json, csv, markdown, latex, svg, pdf; repeatable."),
     ] = None,
 ) -> None:
-    """Write a stored run's report again: HTML, one-sheet certificate, model card, JSON, CSV, Markdown, LaTeX tables."""
+    """Write a stored run's report again: HTML, one-sheet certificate, JSON, CSV, Markdown, LaTeX tables."""
     from audit.report.files import DEFAULT_FORMATS, Format, write_report
 
     result = finished_run(db, run_id)
@@ -59,6 +59,7 @@ def compare(
 ) -> None:
     """Show how B differs from A, measure by measure, on the same items."""
     from audit.analysis.comparing.comparisons import swapped
+    from audit.report.figures import Figures
     from audit.report.phrases.comparisons import describe
     from audit.report.terminal import print_comparisons
 
@@ -77,7 +78,7 @@ def compare(
     if as_json:
         say_json([{**comparison.model_dump(), "words": describe(comparison)} for comparison in chosen])
     else:
-        print_comparisons(chosen)
+        print_comparisons(Figures(result), chosen)
 
 
 def show(
@@ -160,9 +161,7 @@ def view(
         try:
             listening.bind(("127.0.0.1", port))
         except OSError as error:
-            raise ConfigError(
-                "--port", port, (error.strerror or "cannot be had").lower(), "Give another port"
-            ) from None
+            raise ConfigError("--port", port, str(error.strerror).lower(), "Give another port") from None
         app = view_app(store, lambda: trend_page(read_history(store, store.path), "All audits of this store", runs="/"))
         address = f"http://127.0.0.1:{port}/"
         say(f"{store.path.name} is shown at {address} until Ctrl-C")
@@ -203,32 +202,23 @@ def history(
 def _check_title(store: Store, title: str | None) -> None:
     titles = list(dict.fromkeys(run.title for run in store.runs.all()))
     if title is not None and title not in titles:
-        raise ConfigError(
-            "--title", title, "no run has it", f"Known: {', '.join(titles)}" if titles else "Run an audit"
-        )
+        raise ConfigError("--title", title, "no run has it", f"Known: {', '.join(titles)}")
 
 
 def correlate(
     db: Db = DEFAULT_DB,
     title: Annotated[str | None, typer.Option(help="Only runs of the audit with this title.")] = None,
-    html: Annotated[
-        Path | None, typer.Option(help="Write the page here; default: agreement.html in the config's folder.")
-    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show how the suites' primary figures rank the store's models, and how far the rankings agree (Spearman)."""
     from audit.analysis.comparing.agreement import agreement
     from audit.analysis.history import stored_results
-    from audit.report import write_agreement
+    from audit.report.terminal import print_agreement
 
     with open_store(db) as store:
         _check_title(store, title)
         found = agreement(stored_results(store, title))
-    if as_json:
-        say_json(found.model_dump(mode="json"))
-    else:
-        page = html or folder_for(db, None) / "agreement.html"
-        say(write_agreement(found, page, title=title or "All audits of this store"))
+    say_json(found.model_dump(mode="json")) if as_json else print_agreement(found)
 
 
 def list_entries(
@@ -249,9 +239,7 @@ def list_entries(
     elif what == "models":
         with open_store(db) as store:
             models = store.stats()["models"]
-        rows = [
-            {"fingerprint": m["fingerprint_id"], "answers": m["answers"], **(m["fingerprint"] or {})} for m in models
-        ]
+        rows = [{"fingerprint": m["fingerprint_id"], "answers": m["answers"], **m["fingerprint"]} for m in models]
     else:
         raise ConfigError("ls", what, "unknown", "Use runs, models, suites, backends or scorers")
     print_rows(rows, as_json)
@@ -266,21 +254,16 @@ def _available(what: PluginKind) -> Iterator[dict[str, str]]:
     kind = what.removesuffix("s")
     own = shipped_scorers()
     if what != "scorers":
-        kinds = own_kinds("suite" if what == "suites" else "backend")
-        own = {name: _about(what, load) for name, load in kinds.items()}
+        own = {name: _about(load) for name, load in own_kinds("suite" if what == "suites" else "backend").items()}
     for name, about in own.items():
         yield {kind: name, "about": about, "package": OWN}
     for name, plugin in plugins(what).items():
-        clash = f"not used: {OWN} has one of this name, which a config means"
-        about = clash if name in own else _about(what, plugin.load)
+        about = f"not used: {OWN} has one of this name" if name in own else _about(plugin.load)
         yield {kind: name, "about": about, "package": ", ".join(plugin.packages)}
 
 
-def _about(what: PluginKind, load: Callable[[], Any]) -> str:
+def _about(load: Callable[[], Any]) -> str:
     try:
-        found = load()
+        return (load().__doc__ or "").strip().split("\n")[0]
     except ConfigError as error:
         return str(error)
-    if what != "scorers" and not callable(found):
-        return f"not used: it is neither a class of {what} nor a function, but {found!r:.60}"
-    return (found.__doc__ or "").strip().split("\n")[0]

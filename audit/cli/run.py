@@ -20,25 +20,6 @@ OwnConfig = Annotated[
     Path | None,
     typer.Argument(metavar="CONFIG", help="Audit config: a .py file with an Audit, or a .toml file."),
 ]
-Limit = Annotated[
-    int | None,
-    typer.Option(min=1, help="Number of items to ask of each suite: a balanced sample, the same for every model."),
-]
-SmallSample = Annotated[
-    bool, typer.Option("--small-sample", help="Accept a --limit that is too small to decide anything.")
-]
-Until = Annotated[
-    str | None,
-    typer.Option(
-        metavar="decided|WIDTH",
-        help="Ask in random order until the question is `decided`, or every primary mean is known within so much "
-        "(0.03), up to --limit and --max-cost.",
-    ),
-]
-Baseline = Annotated[
-    str | None,
-    typer.Option("--baseline", help="With --until decided: the question is whether the model got worse than this run."),
-]
 SuiteFiles = Annotated[
     list[str] | None,
     typer.Option("--suite", help="Instead of CONFIG: a suite's .csv, .jsonl or .toml file, or its name (repeatable)."),
@@ -48,92 +29,75 @@ ModelNames = Annotated[
     typer.Option(
         "--model",
         help="Instead of CONFIG: a Hugging Face id, a folder, a .gguf file, URL#model, anthropic:MODEL, "
-        "embedded:smollm2, fake; "
-        "prefix NAME= to name it (repeatable).",
+        "embedded:smollm2, fake; prefix NAME= to name it (repeatable).",
     ),
 ]
-KeyEnv = Annotated[
-    str | None,
-    typer.Option(
-        help='With --model URL#model: the environment variable that holds the server\'s key; "" for none. '
-        "Default: OPENAI_API_KEY for https, none for http, ANTHROPIC_API_KEY for anthropic:MODEL."
-    ),
-]
-Samples = Annotated[
-    int | None,
-    typer.Option(
-        min=1, help="With --model URL#model that gives no log-probabilities: draw this many answers per question."
-    ),
-]
-Models = Annotated[list[str] | None, typer.Option("--models", "-m", help="Only these models (repeatable).")]
-Suites = Annotated[list[str] | None, typer.Option("--suites", "-s", help="Only these suites (repeatable).")]
-OwnDb = Annotated[Path | None, typer.Option("--db", help="Store of answers; overrides the config's.")]
-OwnOut = Annotated[Path | None, typer.Option("--out", help="Folder for the report; overrides the config's.")]
-Seed = Annotated[int | None, typer.Option(help="Seed for sampling and resampling; overrides the config's.")]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Only count: requests, tokens, cache hits, time, cost. Sends nothing.")
-]
-Probe = Annotated[bool, typer.Option("--probe", help="With --dry-run: take a short look at servers, to count closely.")]
-Resume = Annotated[
-    bool,
-    typer.Option("--resume/--fresh", help="Use stored answers, or ask everything again into a new store."),
-]
-Shard = Annotated[
-    str | None,
-    typer.Option(metavar="I/N", help="Ask only part I of N, chosen by prompt; `audit cache merge` joins the stores."),
-]
-Where = Annotated[
-    Literal["local", "ray"] | None,
-    typer.Option("--executor", help="Where local models compute: in this process, or in actors of a Ray cluster."),
-]
-Address = Annotated[
-    str | None,
-    typer.Option(help="With --executor ray: the cluster; auto is this machine's. Default: one of this machine alone."),
-]
-Actors = Annotated[
-    int | None,
-    typer.Option(
-        min=1, help="With --executor ray: actors of each model. Default: as many as the cluster has room for."
-    ),
-]
-StoreShards = Annotated[
-    int | None,
-    typer.Option(
-        min=1, max=256, help="Divide a new store's answers among N files; with --executor ray each has its own process."
-    ),
-]
-MaxCost = Annotated[
-    float | None, typer.Option(min=0, help="Stop before a model costs more than this, in its prices' currency.")
-]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the run's log on stderr.")]
 
 
 def run(
     config: OwnConfig = None,
     suite: SuiteFiles = None,
     model: ModelNames = None,
-    api_key_env: KeyEnv = None,
-    samples: Samples = None,
-    limit: Limit = None,
-    small_sample: SmallSample = False,
-    until: Until = None,
-    baseline: Baseline = None,
-    models: Models = None,
-    suites: Suites = None,
-    db: OwnDb = None,
-    out: OwnOut = None,
-    seed: Seed = None,
-    dry_run: DryRun = False,
-    probe: Probe = False,
-    resume: Resume = True,
-    max_cost: MaxCost = None,
-    shard: Shard = None,
-    executor: Where = None,
-    address: Address = None,
-    actors: Actors = None,
-    store_shards: StoreShards = None,
+    api_key_env: Annotated[
+        str | None,
+        typer.Option(
+            help='With --model URL#model: the environment variable that holds the server\'s key; "" for none. '
+            "Default: OPENAI_API_KEY for https, none for http, ANTHROPIC_API_KEY for anthropic:MODEL."
+        ),
+    ] = None,
+    samples: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --model URL#model without log-probabilities: answers drawn for each question."),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of items to ask of each suite: a balanced sample, the same for every model."),
+    ] = None,
+    small_sample: Annotated[
+        bool, typer.Option("--small-sample", help="Accept a --limit that is too small to decide anything.")
+    ] = False,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            metavar="decided|WIDTH",
+            help="Ask in random order until the question is `decided`, or every primary mean is known within so much "
+            "(0.03), up to --limit and --max-cost.",
+        ),
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="With --until decided: the question is whether the model got worse than this run."),
+    ] = None,
+    models: Annotated[list[str] | None, typer.Option("-m", "--models", help="Only these models (repeatable).")] = None,
+    suites: Annotated[list[str] | None, typer.Option("-s", "--suites", help="Only these suites (repeatable).")] = None,
+    db: Annotated[Path | None, typer.Option(help="Store of answers; overrides the config's.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the report; overrides the config's.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed for sampling and resampling; overrides the config's.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only count: requests, tokens, cache hits, time, cost. Sends nothing.")
+    ] = False,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="With --dry-run: take a short look at servers, to count closely.")
+    ] = False,
+    max_cost: Annotated[
+        float | None, typer.Option(min=0, help="Stop before a model costs more than this, in its prices' currency.")
+    ] = None,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="I/N", help="Ask only part I of N, chosen by prompt; `audit cache merge` joins the stores."
+        ),
+    ] = None,
+    executor: Annotated[
+        Literal["local", "ray"] | None,
+        typer.Option(help="Where local models compute: in this process, or in actors of a Ray cluster."),
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(help="With --executor ray: the cluster; auto is this machine's. Default: the config's."),
+    ] = None,
     as_json: Json = False,
-    verbose: Verbose = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the run's log on stderr.")] = False,
 ) -> None:
     """Run an audit and write its report.
 
@@ -146,36 +110,27 @@ def run(
     are wider than those of a run that asks everything, so that they hold wherever the run stops. The seed fixes the
     order: a repeated run asks the same items. --until 0.03 continues while a primary mean's sampling error is larger.
     """
+    named = given_audit(config, suite or (), model or (), api_key_env, samples)
     options: dict[str, Any] = {
         "db": db,
         "out": out,
         "seed": seed,
         "limit": limit,
+        "small_sample": small_sample or None,
         "until": _number_or_text(until),
         "shard": shard,
-        "store_shards": store_shards,
+        "executor": _executor(executor, address, named.executor),
     }
-    named = given_audit(config, suite or (), model or (), api_key_env, samples)
-    options |= {"executor": _executor(executor, address, actors, named.executor)}
     given = {name: value for name, value in options.items() if value is not None}
-    given |= {"small_sample": True} if small_sample else {}
     audit = named.only(models or (), suites or (), **given)
     if baseline is not None:
         audit.changed = {**audit.changed, "baseline": baseline}
-    if not resume and audit.db.exists():
-        raise ConfigError(
-            "--fresh",
-            str(audit.db),
-            "this store holds answers",
-            "Give --db a new path; stores are never deleted automatically",
-        )
     if max_cost is not None:
         _limit_cost(audit, max_cost)
     if dry_run:
         _estimate(audit, as_json, probe)
     else:
-        again = "the same command" if resume else "the same command without --fresh"
-        raise typer.Exit(_run(audit, baseline, again, as_json=as_json, verbose=verbose))
+        raise typer.Exit(_run(audit, baseline, as_json=as_json, verbose=verbose))
 
 
 def given_audit(
@@ -187,16 +142,14 @@ def given_audit(
 ) -> Audit:
     """The audit of a config, or of the suites and models named on the command line."""
     if config is not None:
+        from audit import load_audit
+
         for option, value in (("--api-key-env", api_key_env), ("--samples", samples)):
             if value is not None:
                 raise ConfigError(option, value, "a config is given", "Write it into the config's model")
-    if config is not None and (suites or models):
-        raise ConfigError(
-            "--suite", str(config), "a config is given as well", "Give the config, or --suite and --model"
-        )
-    if config is not None:
-        from audit import load_audit
-
+        if suites or models:
+            hint = "Give the config, or --suite and --model"
+            raise ConfigError("--suite", str(config), "a config is given as well", hint)
         return load_audit(config)
     if not (suites or models):
         raise ConfigError("CONFIG", None, "no audit config", "Give a .py or .toml file, or --suite and --model")
@@ -209,25 +162,20 @@ def given_audit(
 
 
 def _executor(
-    name: Literal["local", "ray"] | None, address: str | None, actors: int | None, configured: Executor | None
+    name: Literal["local", "ray"] | None, address: str | None, configured: Executor | None
 ) -> Executor | None:
-    """Where the models compute; None where the config says. What is not given of a cluster stays as configured."""
-    given: dict[str, Any] = {"address": address, "actors": actors}
-    given = {option: value for option, value in given.items() if value is not None}
-    if name == "ray" or (name is None and given):
-        from audit.collect.executors.ray import RayExecutor
-
-        if isinstance(configured, RayExecutor):
-            return configured.changed(**given)
-        if name == "ray":
-            return RayExecutor(address=address, actors=actors)
-    for option, value in given.items():
-        raise ConfigError(f"--{option}", value, "nothing to give it to", "Add --executor ray, or leave it out")
+    """Where the models compute; None where the config says. The config's other options of a cluster stay."""
+    if address is not None and name != "ray":
+        raise ConfigError("--address", address, "nothing to give it to", "Add --executor ray, or leave it out")
     if name is None:
         return None
     from audit.collect.executors import LocalExecutor
+    from audit.collect.executors.ray import RayExecutor
 
-    return LocalExecutor()
+    if name == "local":
+        return LocalExecutor()
+    own = configured if isinstance(configured, RayExecutor) else RayExecutor()
+    return own if address is None else own.changed(address=address)
 
 
 def _number_or_text(given: str | None) -> float | str | None:
@@ -261,8 +209,8 @@ def _estimate(audit: Audit, as_json: bool, probe: bool) -> None:
         say("\n".join(filter(None, [estimate_text(estimate), power_text(sample_power(audit))])))
 
 
-def _run(audit: Audit, baseline: str | None, again: str, *, as_json: bool, verbose: bool) -> int:
-    """Run, report, and return the exit code; ``again`` is how an interrupted run is resumed."""
+def _run(audit: Audit, baseline: str | None, *, as_json: bool, verbose: bool) -> int:
+    """Run, report, and return the exit code."""
     import asyncio
 
     from audit.collect.progress import Display
@@ -289,7 +237,7 @@ def _run(audit: Audit, baseline: str | None, again: str, *, as_json: bool, verbo
         if not result.interrupted and result.has_answers:
             say("\n".join(commands_to_try(result)))
     if result.interrupted:
-        say(how_to_resume(result, again), to_stderr=True)
+        say(how_to_resume(result), to_stderr=True)
         return INTERRUPTED
     for problem in problems_of(result):
         say(f"Problem: {problem}", to_stderr=True)

@@ -28,10 +28,7 @@ def probe(
             "audit config, whose servers are probed with their own options.",
         ),
     ],
-    model: Annotated[str | None, typer.Option("--model", help="With a URL: the model as the server knows it.")] = None,
-    models: Annotated[
-        list[str] | None, typer.Option("--models", "-m", help="Of a config: only these models (repeatable).")
-    ] = None,
+    model: Annotated[str | None, typer.Option(help="With a URL: the model as the server knows it.")] = None,
     api_key_env: Annotated[
         str | None,
         typer.Option(
@@ -53,29 +50,22 @@ def probe(
 
     TELL.set(tell_on_terminal)
     is_config = target.endswith(_CONFIGS) and "://" not in target
-    if not is_config:
-        backends: Mapping[str, OpenAIBackend] = {"": _of_server(target, model, models, api_key_env)}
-    else:
-        for option, value in (("--model", model), ("--api-key-env", api_key_env)):
-            if value is not None:
-                hint = "Name its models by --models" if option == "--model" else "Write it into the config's model"
-                raise ConfigError(option, value, "a config is given", hint)
-        backends = _of_config(Path(target), models or ())
-    found = asyncio.run(_all_found(backends, thorough))
+    for option, value in (("--model", model), ("--api-key-env", api_key_env)):
+        if is_config and value is not None:
+            raise ConfigError(option, value, "a config is given", "Write it into the config's model")
+    backends = _of_config(Path(target)) if is_config else {"": _of_server(target, model, api_key_env)}
+    found = asyncio.run(_looks(backends, thorough))
     if as_json:
         say_json({name: one for name, (_, one, _) in found.items()} if is_config else found[""][1])
     else:
         for name, (lines, _, _) in found.items():
-            label = f"models.{name}: " if name else ""
-            say("\n".join(f"{label}{line}" for line in lines))
+            say("\n".join(f"models.{name}: {line}" if name else line for line in lines))
     raise typer.Exit(FAILED if any(is_bad for _, _, is_bad in found.values()) else OK)
 
 
-def _of_server(target: str, model: str | None, models: Any, api_key_env: str | None) -> OpenAIBackend:
+def _of_server(target: str, model: str | None, api_key_env: str | None) -> OpenAIBackend:
     from backends import OpenAIBackend, named_backend
 
-    if models:
-        raise ConfigError("--models", models[0], "no config is given", "Name the server's model by --model")
     if model is not None:
         key = "OPENAI_API_KEY" if api_key_env is None else api_key_env
         return OpenAIBackend(target, model=model, api_key_env=key)
@@ -85,11 +75,11 @@ def _of_server(target: str, model: str | None, models: Any, api_key_env: str | N
     return backend
 
 
-def _of_config(config: Path, names: Any) -> Mapping[str, OpenAIBackend]:
+def _of_config(config: Path) -> Mapping[str, OpenAIBackend]:
     from audit import load_audit
     from backends import OpenAIBackend
 
-    audit = load_audit(config).only(names)
+    audit = load_audit(config)
     for mistake in audit.mistakes():
         raise mistake
     found = {name: backend for name, backend in audit.models.items() if isinstance(backend, OpenAIBackend)}
@@ -98,8 +88,8 @@ def _of_config(config: Path, names: Any) -> Mapping[str, OpenAIBackend]:
     return found
 
 
-async def _all_found(backends: Mapping[str, OpenAIBackend], thorough: bool) -> dict[str, _Found]:
-    """What was found of each; of several, an error in place of one that cannot be asked."""
+async def _looks(backends: Mapping[str, OpenAIBackend], thorough: bool) -> dict[str, _Found]:
+    """What was found of each, or why it cannot be asked."""
     found: dict[str, _Found] = {}
     for name, backend in backends.items():
         backend.check()
@@ -107,8 +97,6 @@ async def _all_found(backends: Mapping[str, OpenAIBackend], thorough: bool) -> d
             look = await backend.probe()
             made = await backend.experiments(tell_on_terminal) if thorough else ()
         except BackendError as error:
-            if not name:
-                raise
             found[name] = [str(error)], {"error": error.to_json()}, True
         else:
             as_json = {**look.model_dump(mode="json"), "experiments": [one._asdict() for one in made]}

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from audit.report.files import Format, write_agreement, write_report, write_trend
+    from audit.report.files import Format, write_report, write_trend
 
-__all__ = ["Format", "write_agreement", "write_report", "write_trend"]
+__all__ = ["Format", "write_report", "write_trend"]
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
-from audit.report.formatting import distinct_labels, short_level
+from audit.report.formatting import distinct_labels, short_level, where_label
 from audit.results import AttributionStep, AuditResult, Comparison, Measure, SuiteInfo, Where, level_key, where_key
 from backends.base import Scalar
 
@@ -52,6 +52,10 @@ class Figures:
         """A level in the suite's own words, or as it is."""
         own = self._suites[suite].level_labels.get(factor, {})
         return own.get(str(level)) or short_level(factor, level)
+
+    def where_label(self, suite: str, where: Condition) -> str:
+        """A condition in the suite's own words."""
+        return where_label(where, self._suites[suite].level_labels)
 
     def get(self, suite: str, measure: str, where: Condition, model: str) -> Measure | None:
         """The figure of one model; None if it was not measured."""

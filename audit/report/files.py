@@ -13,15 +13,14 @@ from backends.errors import ConfigError
 from backends.files import atomic_write
 
 if TYPE_CHECKING:
-    from audit.analysis.comparing.agreement import Agreement
     from audit.analysis.history import History
 
 #: Kept beside the files: the run, and the SHA-256 of each file as it was written.
 LIST = ".report-files"
 
-Format = Literal["html", "certificate", "card", "json", "csv", "markdown", "latex", "svg", "pdf"]
+Format = Literal["html", "certificate", "json", "csv", "markdown", "latex", "svg", "pdf"]
 #: Charts as files are written on request alone: a page has tens of them.
-DEFAULT_FORMATS: tuple[Format, ...] = ("html", "certificate", "card", "json", "csv", "markdown", "latex")
+DEFAULT_FORMATS: tuple[Format, ...] = ("html", "certificate", "json", "csv", "markdown", "latex")
 
 
 def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = DEFAULT_FORMATS) -> dict[str, Path]:
@@ -33,10 +32,9 @@ def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = 
     Returns
     -------
     dict
-        The files written: ``html``, ``json``, ``certificate`` (one sheet), ``card`` (for the model's card; with
-        several models ``card MODEL`` for each), ``markdown``, ``measures``, ``comparisons`` (CSV), and for each table
-        in a paper's layout ``table SUITE/NAME`` (CSV) and ``latex SUITE/NAME``. On request, each chart as ``svg NAME``
-        and ``pdf NAME``.
+        The files written: ``html``, ``json``, ``certificate`` (one sheet), ``markdown``, ``measures``, ``comparisons``
+        (CSV), and for each table in a paper's layout ``table SUITE/NAME`` (CSV) and ``latex SUITE/NAME``. On request,
+        each chart as ``svg NAME`` and ``pdf NAME``.
 
     Raises
     ------
@@ -59,7 +57,6 @@ def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = 
     from audit.report.exports.json import json_report
     from audit.report.exports.latex import table_latex
     from audit.report.exports.markdown import markdown_report
-    from audit.report.exports.model_card import model_cards
     from audit.report.page.report_page import report_page
     from audit.report.page.sheets import certificate
 
@@ -72,9 +69,6 @@ def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = 
         texts["json"] = ("report.json", report_json)
     if "certificate" in chosen:
         texts["certificate"] = ("certificate.html", certificate(result, report_json))
-    if "card" in chosen:
-        for model, name, text in model_cards(result):
-            texts["card" if len(result.models) == 1 else f"card {model}"] = (name, text)
     if "markdown" in chosen:
         texts["markdown"] = ("report.md", markdown_report(result))
     if "csv" in chosen:
@@ -124,10 +118,3 @@ def write_trend(history: History, path: Path, *, title: str) -> Path:
     from audit.report.page.trend_page import trend_page
 
     return atomic_write(path, trend_page(history, title, report=path.with_name("report.html").exists()))
-
-
-def write_agreement(found: Agreement, path: Path, *, title: str) -> Path:
-    """Write the page that compares the suites' rankings of the models; creates its folder if missing."""
-    from audit.report.page.sheets import agreement_page
-
-    return atomic_write(path, agreement_page(found, title))

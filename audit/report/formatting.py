@@ -62,20 +62,9 @@ def significant(x: float | None, digits: int = 4) -> str:
     return f"{Decimal(f'{x:.{digits}g}'):f}".replace("-", "−")
 
 
-def shortened(x: float | None, *beside: float | None) -> float | None:
-    """Rounded to five significant digits, more than a plot, hover text or dialog shows.
-
-    To more where it would otherwise not stand apart from the numbers ``beside`` it, or read differently when it is
-    rounded again to four.
-    """
-    if x is None or not math.isfinite(x):
-        return x
-    known = [number for number in (x, *beside) if number is not None]
-    span = max(known) - min(known)
-    digits = 5 if not span or not x else min(17, max(5, 3 + math.ceil(math.log10(abs(x) / span))))
-    while digits < 17 and f"{float(f'{x:.{digits}g}'):.4g}" != f"{x:.4g}":
-        digits += 1
-    return float(f"{x:.{digits}g}")
+def shortened(x: float | None) -> float | None:
+    """Rounded to eight significant digits, more than a plot, hover text or dialog shows: a page stays small."""
+    return None if x is None else float(f"{x:.8g}")
 
 
 def with_interval(
@@ -202,7 +191,9 @@ def level_label(level: Scalar) -> str:
 
 
 def short_level(factor: str, level: Scalar) -> str:
-    """A label that can stand alone: numbers and None are preceded by the factor's name."""
+    """A label that can stand alone: numbers are preceded by the factor's name; None is the level without treatment."""
+    if level is None:
+        return f"without {factor_label(factor)}"
     return level_label(level) if isinstance(level, str) else f"{factor_label(factor)} {level_label(level)}"
 
 
@@ -213,9 +204,14 @@ def distinct_labels(levels: Iterable[Scalar], label: Callable[[Scalar], str]) ->
     return {key: text if times[text] == 1 else one_line(repr(key[1])) for key, text in labels.items()}
 
 
-def where_label(where: Mapping[str, Scalar]) -> str:
-    """``bias explicit · debiasing none``; ``overall`` where nothing is narrowed."""
-    parts = (f"{factor_label(k)} {level_label(v)}" for k, v in where.items() if k != KIND)
+def where_label(where: Mapping[str, Scalar], labels: Mapping[str, Mapping[str, str]] | None = None) -> str:
+    """``asked directly · debiasing 3``, by the suite's own ``labels`` of levels; ``overall`` if nothing is narrowed."""
+    parts = []
+    for name, level in where.items():
+        own = (labels or {}).get(name, {}).get(str(level))
+        if name != KIND:
+            named = short_level(name, None) if level is None else f"{factor_label(name)} {level_label(level)}"
+            parts.append(own or named)
     return " · ".join(parts) or "overall"
 
 

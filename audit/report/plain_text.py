@@ -5,7 +5,6 @@ Imported before anything else by the command, so that `audit --help` loads littl
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import hashlib
 import json
@@ -89,10 +88,10 @@ def markdown_text(text: str) -> str:
     return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def file_name(text: str) -> str:
+def file_name(text: str, underscore: str = "_") -> str:
     """A file name made of letters, digits, dots, dashes and underscores only."""
-    kept = "".join(char if char.isascii() and (char.isalnum() or char in "-_") else "-" for char in text)
-    return kept.strip("-")[:80] or "unnamed"
+    kept = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip(".-")
+    return kept.replace("_", underscore)[:80] or "unnamed"
 
 
 def distinct_names(texts: Iterable[str], name: Callable[[str], str]) -> dict[str, str]:
@@ -185,21 +184,8 @@ def plain_console() -> Console:
     return Plain(markup=False, emoji=False, highlight=False)
 
 
-#: What is printed where an encoding lacks a sign: ``\\u2212`` before digits would read as a number.
-_PLAIN = {"−": "-", "–": "-", "•": "*", "…": "...", "→": "->", "≥": ">=", "≤": "<=", "±": "+/-", "×": "x", "’": "'"}
-
-
 def make_encodable() -> None:
-    """Let stdout and stderr print what their encoding lacks in plain signs, or escaped, instead of failing."""
-    codecs.register_error("plain", _plain)
+    """Let stdout and stderr print what their encoding lacks by its name, as ``\\N{MINUS SIGN}``, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="plain")
-
-
-def _plain(error: UnicodeError) -> tuple[str | bytes, int]:
-    assert isinstance(error, UnicodeEncodeError)
-    lacking = error.object[error.start : error.end]
-    if sign := _PLAIN.get(lacking[0]):
-        return sign, error.start + 1
-    return codecs.backslashreplace_errors(error)
+            stream.reconfigure(errors="namereplace")

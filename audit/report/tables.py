@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from audit.report.figures import Condition, Figures
-from audit.report.formatting import MISSING, figure, level_label, measure_label, number, where_label
+from audit.report.formatting import MISSING, figure, level_label, measure_label, number
 from audit.report.plain_text import distinct_names, file_name, one_line
 from audit.results import Agreement, Measure, Rank, Reproduction, Where, where_key
 from backends.base import Scalar
@@ -123,7 +123,7 @@ def _of_figures(figures: Figures, suite: str) -> PaperTable:
         "columns": [
             {"label": measure_label(name), "measure": name, "where": fixed.get(name, {}), "group": ""} for name in kinds
         ],
-        "rows": [(where_label(where) or "all", where) for where in by_condition.values()],
+        "rows": [(figures.where_label(suite, where), where) for where in by_condition.values()],
         "scale": 1.0,
         "decimals": 3,
     }

@@ -21,7 +21,6 @@ from audit.report.formatting import (
     number,
     percent,
     significant,
-    where_label,
 )
 from audit.report.plain_text import latex_text, markdown_text, one_line, visible
 
@@ -80,7 +79,6 @@ def environment() -> jinja2.Environment:
         "factor": factor_label,
         "level": level_label,
         "measure": measure_label,
-        "where": where_label,
         "name": one_line,
         "number": number,
         "signed": signed,

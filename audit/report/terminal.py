@@ -10,11 +10,20 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from audit.analysis.comparing.agreement import FEWEST_MODELS, Agreement
 from audit.report.figures import Figures
-from audit.report.formatting import MISSING, figure, measure_label, p_value, where_label, with_interval
+from audit.report.formatting import MISSING, figure, measure_label, number, p_value, where_label, with_interval
 from audit.report.phrases.comparisons import comparison_rows, interval_behind, rests_on
 from audit.report.phrases.gate import check_words, gate_summary, limit_lines, limits_overview
-from audit.report.phrases.history import absence_line, changed_notes, gate_lines, series_title
+from audit.report.phrases.history import (
+    absence_line,
+    agreement_scope,
+    changed_notes,
+    correlation_text,
+    figure_title,
+    gate_lines,
+    series_title,
+)
 from audit.report.phrases.summary import scope, summary
 from audit.report.plain_text import one_line, plain_console
 from audit.report.templating import count
@@ -57,7 +66,7 @@ def print_result(result: AuditResult, console: Console | None = None) -> None:
         console.print(Text(f"• {sentence.text}"), style="yellow" if sentence.kind == "caution" else "")
 
 
-def print_comparisons(comparisons: Iterable[Comparison], console: Console | None = None) -> None:
+def print_comparisons(figures: Figures, comparisons: Iterable[Comparison], console: Console | None = None) -> None:
     """A table for each suite and pair, one line per figure, the primary first: the difference with the interval behind
     the verdict, p, margin, verdict."""
     console = console or plain_console()
@@ -74,7 +83,7 @@ def print_comparisons(comparisons: Iterable[Comparison], console: Console | None
             low, high, _ = interval_behind(c)
             remarks = ["identical"] * c.identical + [rests_on(c.levels)] * (c.verdict != "not comparable")
             table.add_row(
-                Text(f"{measure_label(c.measure)}: {where_label(c.where)}"),
+                Text(f"{measure_label(c.measure)}: {figures.where_label(c.suite, c.where)}"),
                 Text(with_interval(c.difference, low, high)),
                 p_value(c.p_adjusted),
                 f"±{c.margin:g}",
@@ -121,6 +130,27 @@ def print_history(history: History) -> None:
         console.print(Text(f"• {absence_line(gap)}"), style="yellow")
     if not history.series:
         console.print("No figure in this store matches.")
+
+
+def print_agreement(found: Agreement) -> None:
+    """Spearman's ρ of every two figures, the closest first; then each figure's models with value and rank."""
+    console = plain_console()
+    for line in agreement_scope(found, FEWEST_MODELS):
+        console.print(Text(line))
+    titles = [figure_title(figure) for figure in found.figures]
+    pairs = _table("How far the rankings agree")
+    for heading in ("Figures", "Models", "Spearman's ρ"):
+        pairs.add_column(heading, justify="left" if heading == "Figures" else "right")
+    for c in sorted(found.correlations, key=lambda c: (c.rho is None, -(c.rho or 0.0))):
+        pairs.add_row(Text(f"{titles[c.a]} and {titles[c.b]}"), str(c.n_models), correlation_text(c))
+    console.print(pairs if found.correlations else "The store has no primary figures from two suites.")
+    for title, ranked in zip(titles, found.figures, strict=True):
+        ranks = _table(title)
+        for heading in ("Model", "Value", "Rank (1: the largest value)"):
+            ranks.add_column(heading, justify="left" if heading == "Model" else "right")
+        for model, rank in sorted(ranked.ranks.items(), key=lambda of: of[1]):
+            ranks.add_row(Text(one_line(model)), number(ranked.values[model]), f"{rank:g}")
+        console.print(ranks)
 
 
 def _table(title: str, **layout: Any) -> Table:

@@ -9,7 +9,6 @@ import datetime
 import re
 import tempfile
 from collections.abc import Callable, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -18,8 +17,6 @@ from audit.results import AuditResult, Measure, ModelInfo
 from backends.errors import ConfigError
 
 Tracker = Literal["mlflow", "wandb", "opentelemetry"]
-
-_DATABASES = ("sqlite:", "postgresql", "mysql", "mssql")
 
 
 def log_result(result: AuditResult, tracker: Tracker, project: str = "bias-audit") -> str:
@@ -78,11 +75,6 @@ def _to_mlflow(result: AuditResult, project: str) -> str:
     """A run with the report as its artefacts, in the experiment or the active run; in it a run for each model."""
     import mlflow
 
-    store = mlflow.get_tracking_uri()
-    if store.startswith(_DATABASES) and find_spec("sqlalchemy") is None:
-        problem = "a database, which mlflow-skinny cannot open"
-        hint = "Name a server, e.g. MLFLOW_TRACKING_URI=http://127.0.0.1:5000, or: pip install mlflow"
-        raise ConfigError("MLFLOW_TRACKING_URI", store, problem, hint)
     nested = mlflow.active_run() is not None
     if not nested:
         mlflow.set_experiment(project)

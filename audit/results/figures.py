@@ -12,7 +12,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import orjson
@@ -39,12 +39,16 @@ FigureKey = tuple[str | None, str, str, Where]
 
 @dataclass(frozen=True, slots=True)
 class FigureName:
-    """The name of a figure and its condition; ``model`` is None for the figure of all models."""
+    """The name of a figure and its condition; ``model`` is None for the figure of all models.
+
+    ``labels``: what its suite calls levels, as in `SuiteInfo.level_labels`.
+    """
 
     suite: str
     measure: str
     where: Mapping[str, Scalar]
     model: str | None = None
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict, compare=False)
 
     @property
     def key(self) -> FigureKey:
@@ -60,7 +64,11 @@ class FigureName:
     @property
     def title(self) -> str:
         """``measure (factor level, …)``."""
-        where = ", ".join(f"{factor} {'none' if level is None else level}" for factor, level in self.where.items())
+        where = ", ".join(
+            self.labels.get(factor, {}).get(str(level))
+            or (f"without {factor}" if level is None else f"{factor} {level}")
+            for factor, level in self.where.items()
+        )
         return f"{self.measure} ({where})" if where else self.measure
 
     def __str__(self) -> str:

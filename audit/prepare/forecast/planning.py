@@ -162,7 +162,7 @@ def _planned(
     finds = planned.detects(levels, n, one.alpha)
     plan = FigurePlan(
         suite=one.suite,
-        figure=str(FigureName(one.suite, one.spec.measure, one.spec.where)),
+        figure=str(FigureName(one.suite, one.spec.measure, one.spec.where, labels=one.of.level_labels)),
         basis=basis,
         alpha=one.alpha,
         levels=levels,

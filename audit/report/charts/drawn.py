@@ -6,20 +6,18 @@ import copy
 import functools
 import json
 import re
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator
 from importlib import resources
 from typing import Any
 
 import vl_convert
 
 from audit.report.charts.differences import forest_plot
-from audit.report.charts.plots import FigureTable, Plot, Row
+from audit.report.charts.plots import FigureTable, Plot
 from audit.report.charts.suite_charts import headline_plot, suite_plots
-from audit.report.charts.vega_specs import CONFIG, VERDICTS
+from audit.report.charts.vega_specs import CONFIG
 from audit.report.figures import Figures
-from audit.report.plain_text import one_line
-from audit.results import VERDICT_WORDS, AuditResult
+from audit.results import AuditResult
 
 _WIDTH = 480  # pixels; the page scales it to the column
 _HEIGHT = 260
@@ -29,19 +27,18 @@ _STYLE = re.compile(r' style="[^"]*"')
 _COLOUR = re.compile(r"(--[\w-]+): light-dark\((#\w+)")
 
 
-def panel_svg(plot: Plot, panel: int, models: Sequence[str]) -> str:
+def panel_svg(plot: Plot, panel: int) -> str:
     """One panel as SVG for the page: colours are the page's variables, and nothing in it needs the script."""
-    return _STYLE.sub("", vl_convert.vegalite_to_svg(json.dumps(_specification(plot, panel, models))))
+    return _STYLE.sub("", vl_convert.vegalite_to_svg(json.dumps(_specification(plot, panel))))
 
 
 def chart_files(result: AuditResult, endings: Collection[str]) -> Iterator[tuple[str, str, str, str | bytes]]:
     """(``svg`` or ``pdf``, the chart's name, its file, its content), a file for each panel of each chart."""
     figures = Figures(result)
-    models = [one_line(name) for name in figures.models]
     for name, plot in _plots(figures):
         for number in range(len(plot.panels)):
             part = f"{name}-{number + 1}" if len(plot.panels) > 1 else name
-            svg = _paper_svg(plot, number, models)
+            svg = _paper_svg(plot, number)
             if "svg" in endings:
                 yield "svg", part, f"charts/{part}.svg", svg
             if "pdf" in endings:
@@ -54,16 +51,13 @@ def _plots(figures: Figures) -> Iterator[tuple[str, Plot]]:
         yield "headline", headline
     for info in figures.result.suites:
         differences = forest_plot(figures, info.name)
-        drawn = suite_plots(figures, table, info.name, info.charts)
-        if differences is not None:  # the headline figures come first
-            drawn.append(replace(differences, panels=differences.panels[: len(figures.headline(info.name))]))
-        for plot in drawn:
+        for plot in filter(None, [*suite_plots(figures, table, info.name, info.charts), differences]):
             yield re.sub(r"[^\w-]+", "_", f"{info.name}-{plot.title}")[:80], plot
 
 
-def _paper_svg(plot: Plot, panel: int, models: Sequence[str]) -> str:
+def _paper_svg(plot: Plot, panel: int) -> str:
     """One panel on white, with its title."""
-    spec = _specification(plot, panel, models)
+    spec = _specification(plot, panel)
     spec["title"] = plot.panels[panel].title or plot.title
     spec["background"] = "white"
     colours = _paper_colours()
@@ -78,11 +72,11 @@ def _paper_colours() -> dict[str, str]:
     return dict(_COLOUR.findall(style))
 
 
-def _specification(plot: Plot, panel: int, models: Sequence[str]) -> dict[str, Any]:
+def _specification(plot: Plot, panel: int) -> dict[str, Any]:
     """The panel's own specification: its rows, height, axis and labels."""
     one = plot.panels[panel]
     spec = copy.deepcopy(plot.spec)
-    spec["datasets"] = {**spec.get("datasets", {}), "rows": [_labelled(row, plot.kind, models) for row in one.rows]}
+    spec["datasets"] = {**spec.get("datasets", {}), "rows": one.rows}
     spec["width"], spec["config"] = _WIDTH, CONFIG
     spec["padding"] = {"left": 16, "right": 12, "top": 4, "bottom": 4}  # the page's font may be wider than the one here
     spec["height"] = plot.heights[panel] if plot.heights else round(_WIDTH * plot.aspect) if plot.aspect else _HEIGHT
@@ -93,10 +87,3 @@ def _specification(plot: Plot, panel: int, models: Sequence[str]) -> dict[str, A
         if one.axis and across.get("axis"):
             across["axis"]["title"] = one.axis
     return spec
-
-
-def _labelled(row: Row, kind: str, models: Sequence[str]) -> Row:
-    """The row with the label of its pair of models, as the page's script writes it."""
-    if kind != "forest":
-        return row
-    return {**row, "k": f"{models[row['b']]} − {models[row['a']]}\n{VERDICT_WORDS[VERDICTS[row['w']]]}"}

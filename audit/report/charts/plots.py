@@ -7,16 +7,21 @@ dark and print.
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from audit.report.figures import Figures
 from audit.report.formatting import Estimated, bounded, shortened
+from audit.report.plain_text import one_line
 from audit.results import Measure
 
 Row = dict[str, Any]
+
+_LABEL = 26  # characters of a row's label
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,7 @@ class Plot:
 
     ``aspect`` is height ÷ width where the shape matters, else the specification has a height.
     ``heights`` are the panels' own heights where they differ. ``marks`` names what the legend below
-    the picture explains. ``names`` are texts that many rows share: their ``i`` points there.
+    the picture explains.
     """
 
     title: str
@@ -52,7 +57,26 @@ class Plot:
     aspect: float | None = None
     heights: list[int] = field(default_factory=list)
     marks: tuple[str, ...] = ()
-    names: list[str] = field(default_factory=list)
+
+
+def lane_labels(names: Iterable[str]) -> dict[str, str]:
+    """``name → label`` for the narrow place beside a chart, no two alike.
+
+    Long names lose what all begin with, then their middle: those that begin alike are told apart by their ends.
+    """
+    full = {name: one_line(name) for name in names}
+    alike = itertools.takewhile(lambda letters: len(set(letters)) == 1, zip(*full.values(), strict=False))
+    shared = "".join(letters[0] for letters in alike) if len(full) > 1 else ""
+    cut = max(shared.rfind(mark) for mark in "/-_ ,") + 1
+    labels = {}
+    for name, label in full.items():
+        if len(label) > _LABEL and cut > 1:
+            label = f"…{label[cut:]}"
+        if len(label) > _LABEL:
+            label = f"{label[: _LABEL // 2 - 1]}…{label[-_LABEL // 2 :]}"
+        labels[name] = label
+    times = Counter(labels.values())
+    return {n: k if times[k] == 1 else f"{i}: {k}" for i, (n, k) in enumerate(labels.items(), 1)}
 
 
 class FigureTable:
@@ -82,10 +106,9 @@ def figure_row(table: FigureTable, figures: Figures, measure: Measure, **more: A
 
 def estimate_fields(estimate: Estimated, neutral: float | None) -> Row:
     """The numbers to draw for a value: itself, its interval, its bounds if only these are known, and neutral."""
-    ends = estimate.low, estimate.high
-    row = {"v": shortened(estimate.value, *ends), "l": shortened(ends[0], *ends), "h": shortened(ends[1], *ends)}
+    row = {"v": shortened(estimate.value), "l": shortened(estimate.low), "h": shortened(estimate.high)}
     if bounded(estimate):
-        row |= {"bl": shortened(estimate.bound_low, *ends), "bh": shortened(estimate.bound_high, *ends)}
+        row |= {"bl": shortened(estimate.bound_low), "bh": shortened(estimate.bound_high)}
     return row if neutral is None else {**row, "n": neutral}
 
 

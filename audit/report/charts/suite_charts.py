@@ -10,7 +10,16 @@ from functools import cached_property, partial
 from typing import Any
 
 from audit.report.charts import vega_specs as specs
-from audit.report.charts.plots import FigureTable, Panel, Plot, Row, figure_ends, figure_marks, figure_row
+from audit.report.charts.plots import (
+    FigureTable,
+    Panel,
+    Plot,
+    Row,
+    figure_ends,
+    figure_marks,
+    figure_row,
+    lane_labels,
+)
 from audit.report.figures import Figures
 from audit.report.formatting import distinct_labels, factor_label, level_label, measure_label, unit_label
 from audit.report.plain_text import one_line
@@ -38,7 +47,7 @@ def headline_plot(figures: Figures, table: FigureTable) -> Plot | None:
                 drawn += of_panel
     if not panels:
         return None
-    panels = _on_shared_axes(panels)
+    panels = _with_lane_labels(_on_shared_axes(panels))
     spec = specs.dots(len(figures.models), [0, 1], max(heights), "")
     whole = Plot("The answer in one picture", "", spec, panels, "dots", heights=heights, marks=figure_marks(drawn))
     plot = _without_empty_panels(whole)
@@ -51,6 +60,11 @@ def _on_shared_axes(panels: Sequence[Panel]) -> list[Panel]:
     for panel in panels:
         by_unit.setdefault(panel.axis, []).extend(panel.ends or ())
     return [replace(panel, ends=[min(by_unit[panel.axis]), max(by_unit[panel.axis])]) for panel in panels]
+
+
+def _with_lane_labels(panels: Sequence[Panel]) -> list[Panel]:
+    labels = lane_labels(row["k"] for panel in panels for row in panel.rows)
+    return [replace(p, rows=[{**row, "k": labels[row["k"]]} for row in p.rows]) for p in panels]
 
 
 def suite_plots(figures: Figures, table: FigureTable, suite: str, charts: Sequence[Mapping[str, Any]]) -> list[Plot]:
@@ -216,7 +230,7 @@ def _dots(chart: _Chart) -> Plot | None:
         dodge=not rows_are_models,
     )
     marks = figure_marks(chart.found, *(["published"] if published else []))
-    return chart.plot(spec, panels, heights=heights, marks=marks)
+    return chart.plot(spec, _with_lane_labels(panels), heights=heights, marks=marks)
 
 
 def _published_rows(chart: _Chart, drawn: Sequence[Measure], label: Callable[[Measure], str]) -> list[Row]:
@@ -276,7 +290,7 @@ def _ranking(chart: _Chart) -> Plot | None:
     panels = chart.by_model(chart.found, ranked)
     heights = [15 * len(p.rows) + 6 for p in panels]
     spec = specs.dots(chart.models, figure_ends(chart.found), max(heights), _axis_title(chart.found), dodge=False)
-    return chart.plot(spec, panels, heights=heights, marks=figure_marks(chart.found))
+    return chart.plot(spec, _with_lane_labels(panels), heights=heights, marks=figure_marks(chart.found))
 
 
 _KINDS: Mapping[str, Callable[[_Chart], Plot | None]] = {

@@ -59,7 +59,7 @@ def _unchecked() -> Iterator[None]:
 @_unchecked()
 def dots(models: int, domain: Sequence[float], height: int, title: str, *, dodge: bool = True) -> dict[str, Any]:
     """One row per label, in it a dot with its interval for each model; dodged lanes where models share a row."""
-    rows = alt.Y("k:N", sort=None, axis=alt.Axis(title=None))
+    rows = _rows()
     lane: dict[str, Any] = {"y": rows}
     if dodge and models > 1:
         lane["yOffset"] = alt.YOffset("m:N", scale=alt.Scale(domain=list(range(models)), paddingOuter=0.4))
@@ -84,42 +84,18 @@ def scatter(
     models: int, x_domain: Sequence[float], y_domain: Sequence[float], titles: tuple[str, str], *, diagonal: bool
 ) -> dict[str, Any]:
     """Value against a covariate, with intervals; the diagonal where both are shares. ``titles`` of x and y."""
-    at = {"x": alt.X("x:Q")}
-    return _layered(
-        alt.Chart()
-        .mark_point(**_POINT | {"opacity": 0.9}, size=48)
-        .encode(
-            x=_quantitative(alt.X, "x", x_domain, titles[0]),
-            y=_quantitative(alt.Y, "v", y_domain, titles[1]),
-            color=_colour(models),
-            shape=_shape(models),
-        ),
-        *([_diagonal(min(x_domain[1], y_domain[1]))] if diagonal else []),
-        _neutral("y"),
-        _band(alt.Chart(), "y", at, models, width=7, fillOpacity=0.1, strokeWidth=1),
-        _interval(alt.Chart(), "y", {**at, "color": _colour(models)}, strokeWidth=1, opacity=0.4, clip=True),
-        height=260,
-    )
+    x = _quantitative(alt.X, "x", x_domain, titles[0])
+    below = [_diagonal(min(x_domain[1], y_domain[1]))] if diagonal else []
+    return _over(x, _quantitative(alt.Y, "v", y_domain, titles[1]), models, below=below, height=260)
 
 
 @_unchecked()
 def lines(models: int, domain: Sequence[float], x_title: str, y_title: str) -> dict[str, Any]:
     """Value and interval over an ordered factor, one line per model."""
-    at = {
-        "x": alt.X(
-            "k:N", sort=None, axis=alt.Axis(title=x_title, labelAngle=0, grid=False), scale=alt.Scale(type="point")
-        )
-    }
-    return _layered(
-        alt.Chart()
-        .mark_point(**_POINT, size=65)
-        .encode(y=_quantitative(alt.Y, "v", domain, y_title), color=_colour(models), shape=_shape(models), **at),
-        _neutral("y"),
-        _band(alt.Chart(), "y", at, models, width=9, fillOpacity=0.1, strokeWidth=1),
-        _interval(alt.Chart(), "y", {**at, "color": _colour(models)}, strokeWidth=1.5, opacity=0.6),
-        alt.Chart().mark_line(strokeWidth=1.5, opacity=0.8).encode(y=alt.Y("v:Q"), color=_colour(models), **at),
-        height=230,
-    )
+    axis = alt.Axis(title=x_title, labelAngle=0, grid=False)
+    x = alt.X("k:N", sort=None, axis=axis, scale=alt.Scale(type="point"))
+    line = alt.Chart().mark_line(strokeWidth=1.5, opacity=0.8).encode(x=x, y=alt.Y("v:Q"), color=_colour(models))
+    return _over(x, _quantitative(alt.Y, "v", domain, y_title), models, above=[line], height=230)
 
 
 @_unchecked()
@@ -130,41 +106,52 @@ def trend(models: int, times: Sequence[str]) -> dict[str, Any]:
     change at a time, one with ``a`` an absent run. ``times`` are the time axis's ends
     (ISO); the value axis's ends and title are each picture's own.
     """
-    at = {"x": alt.X("t:T")}
-    points = _where("v")
+    x = alt.X(
+        "t:T",
+        scale=alt.Scale(type="utc", domain=list(times), nice=False),
+        # Vega's own hours are twelve, without am or pm.
+        axis=alt.Axis(
+            title="time of the run (UTC)",
+            grid=False,
+            tickCount=5,
+            labelOverlap="greedy",
+            format={"hours": "%H:%M", "minutes": "%H:%M"},
+        ),
+    )
     mark = {"filled": True, "size": 60, "opacity": 1, **_TOOLTIP}
-    return _layered(
-        points.mark_point(**mark, strokeWidth=1.5).encode(
-            x=alt.X(
-                "t:T",
-                scale=alt.Scale(type="utc", domain=list(times), nice=False),
-                # Vega's own hours are twelve, without am or pm.
-                axis=alt.Axis(
-                    title="time of the run (UTC)",
-                    grid=False,
-                    tickCount=5,
-                    labelOverlap="greedy",
-                    format={"hours": "%H:%M", "minutes": "%H:%M"},
-                ),
-            ),
-            y=_quantitative(alt.Y, "v", [0, 1], ""),
-            color=_colour(models),
-            shape=_shape(models),
-            fillOpacity=alt.condition("datum.p", alt.value(0.15), alt.value(1)),
-            stroke=_colour(models, alt.Stroke),
-        ),
-        _neutral("y"),
-        _where("c").mark_rule(strokeWidth=1.5, strokeDash=[2, 3], color="var(--caution)", **_TOOLTIP).encode(**at),
-        _interval(alt.Chart(), "y", {**at, "color": _colour(models)}, strokeWidth=1.5, opacity=0.6, **_TOOLTIP),
-        _band(alt.Chart(), "y", at, models, width=9, fillOpacity=0.1, strokeWidth=1),
-        points.mark_line(strokeWidth=1.5, opacity=0.8).encode(
-            y=alt.Y("v:Q"), color=_colour(models), detail="g:N", **at
-        ),
-        _where("c").mark_point(shape="triangle-down", color="var(--caution)", **mark).encode(y=alt.value(0), **at),
-        _where("a")
-        .mark_point(shape="cross", angle=45, color="var(--ink-2)", **mark)
-        .encode(y=alt.value("height"), **at),
+    changed, absent = _where("c"), _where("a")
+    line = _where("v").mark_line(strokeWidth=1.5, opacity=0.8)
+    return _over(
+        x,
+        _quantitative(alt.Y, "v", [0, 1], ""),
+        models,
+        below=[changed.mark_rule(strokeWidth=1.5, strokeDash=[2, 3], color="var(--caution)", **_TOOLTIP).encode(x=x)],
+        above=[
+            line.encode(x=x, y=alt.Y("v:Q"), color=_colour(models), detail="g:N"),
+            changed.mark_point(shape="triangle-down", color="var(--caution)", **mark).encode(x=x, y=alt.value(0)),
+            absent.mark_point(shape="cross", angle=45, color="var(--ink-2)", **mark).encode(x=x, y=alt.value("height")),
+        ],
         height=210,
+        fillOpacity=alt.condition("datum.p", alt.value(0.15), alt.value(1)),
+        stroke=_colour(models, alt.Stroke),
+    )
+
+
+def _over(
+    x: Any, y: Any, models: int, *, height: int, below: Sequence[Any] = (), above: Sequence[Any] = (), **channels: Any
+) -> dict[str, Any]:
+    """Points with intervals and bounds over ``x``, and layers that lie ``below`` and ``above`` the intervals."""
+    at = {"x": x}
+    return _layered(
+        _where("v")
+        .mark_point(**_POINT, size=60)
+        .encode(x=x, y=y, color=_colour(models), shape=_shape(models), **channels),
+        *below,
+        _neutral("y"),
+        _band(alt.Chart(), "y", at, models, width=9, fillOpacity=0.1, strokeWidth=1),
+        _interval(alt.Chart(), "y", {**at, "color": _colour(models)}, strokeWidth=1.5, opacity=0.6, clip=True),
+        *above,
+        height=height,
     )
 
 
@@ -172,7 +159,7 @@ def trend(models: int, times: Sequence[str]) -> dict[str, Any]:
 def forest() -> dict[str, Any]:
     """Differences with intervals, coloured by verdict, over the equivalence margin and the engines' noise; a tick ``t``
     for each item behind a difference, where they are known."""
-    row = {"y": _pair_axis()}
+    row = {"y": _rows()}
     verdict = {**row, "color": _verdict_colour()}
     return _layered(
         _where("w")
@@ -272,8 +259,8 @@ def _diagonal(end: float) -> alt.Chart:
     return line.encode(x=alt.X("x:Q"), y=alt.Y("y:Q"))
 
 
-def _pair_axis() -> Any:
-    """One row per pair of models, named on two lines."""
+def _rows() -> Any:
+    """One row per label, which may have several lines."""
     axis = alt.Axis(title=None, labelExpr="split(datum.label, '\\n')", labelLineHeight=14)
     return alt.Y("k:N", sort=None, axis=axis)
 

@@ -1,5 +1,4 @@
-"""The HTML pages: the report of a run, the trend of figures over the runs, how benchmarks agree over models,
-and one sheet for a technical file.
+"""The HTML pages: the report of a run, the trend of figures over the runs, and one sheet for a technical file.
 
-Takes an `AuditResult`, a `History` or an `Agreement`, gives one file's text that needs no network.
+Takes an `AuditResult` or a `History`, gives one file's text that needs no network.
 """

@@ -6,65 +6,50 @@ from collections.abc import Callable
 from typing import Any
 
 from audit.report.charts.plots import FigureTable, Plot
-from audit.report.formatting import MISSING, bounded, figure, measure_label, shortened, where_label
+from audit.report.figures import Figures
+from audit.report.formatting import MISSING, bounded, figure, measure_label, shortened
 from audit.report.phrases.verdict import Side, side_of
 from audit.report.plain_text import one_line
 from audit.report.tables import missing_reason
-from audit.results import AuditResult, Measure, Where, where_key
+from audit.results import Measure
 
 
 def plot_data(plot: Plot) -> dict[str, Any]:
-    """A plot. Rows of differences are lists in the order of ``columns``."""
-    columns = list(dict.fromkeys(key for panel in plot.panels for row in panel.rows for key in row))
-    listed = plot.kind == "forest"  # there are most of these
+    """A plot with the rows of its panels."""
     return {
         "kind": plot.kind,
         "spec": plot.spec,
         "aspect": plot.aspect,
         "heights": plot.heights,
-        "names": plot.names,
-        "columns": columns if listed else None,
         "panels": [
-            {
-                "title": panel.title,
-                "rows": [[row.get(key) for key in columns] for row in panel.rows] if listed else panel.rows,
-                "ends": panel.ends,
-                "axis": panel.axis,
-            }
-            for panel in plot.panels
+            {"title": panel.title, "rows": panel.rows, "ends": panel.ends, "axis": panel.axis} for panel in plot.panels
         ],
     }
 
 
-def figure_data(result: AuditResult, table: FigureTable) -> dict[str, Any]:
+def figure_data(figures: Figures, table: FigureTable) -> dict[str, Any]:
     """The figures by column names; texts, conditions and parts of signatures by their numbers."""
-    suites = {info.name: i for i, info in enumerate(result.suites)}
-    models = {info.name: i for i, info in enumerate(result.models)}
+    alpha = 1 - figures.result.confidence
+    suites = {info.name: i for i, info in enumerate(figures.result.suites)}
     texts: dict[str, int] = {}
     signatures: dict[str, int] = {}
-    conditions: dict[Where, int] = {}
-    labels: dict[int, str] = {}
+    conditions: dict[str, int] = {}
     sides: dict[Side, int] = {"above": 1, "below": -1}
-
-    def condition(m: Measure) -> int:
-        number = _numbered(conditions, where_key(m.where))
-        labels.setdefault(number, where_label(m.where))
-        return number
 
     columns: dict[str, Callable[[Measure], Any]] = {
         "id": lambda m: m.id,
         "suite": lambda m: suites[m.suite],
-        "model": lambda m: models[m.model],
+        "model": lambda m: figures.model_number[m.model],
         "measure": lambda m: _numbered(texts, measure_label(m.measure)),
-        "where": condition,
+        "where": lambda m: _numbered(conditions, figures.where_label(m.suite, m.where)),
         "text": figure,
-        "value": lambda m: shortened(m.value, m.low, m.high),
-        "low": lambda m: shortened(m.low, m.low, m.high),
-        "high": lambda m: shortened(m.high, m.low, m.high),
-        "boundLow": lambda m: shortened(m.bound_low, m.low, m.high) if bounded(m) else None,
-        "boundHigh": lambda m: shortened(m.bound_high, m.low, m.high) if bounded(m) else None,
-        "completeLow": lambda m: shortened(m.complete_case_low, m.low, m.high),
-        "completeHigh": lambda m: shortened(m.complete_case_high, m.low, m.high),
+        "value": lambda m: shortened(m.value),
+        "low": lambda m: shortened(m.low),
+        "high": lambda m: shortened(m.high),
+        "boundLow": lambda m: shortened(m.bound_low) if bounded(m) else None,
+        "boundHigh": lambda m: shortened(m.bound_high) if bounded(m) else None,
+        "completeLow": lambda m: shortened(m.complete_case_low),
+        "completeHigh": lambda m: shortened(m.complete_case_high),
         "items": lambda m: m.n_items,
         "clusters": lambda m: m.n_clusters,
         "missing": lambda m: m.missing,
@@ -72,7 +57,7 @@ def figure_data(result: AuditResult, table: FigureTable) -> dict[str, Any]:
         "coverage": lambda m: shortened(m.probability_mass),
         "signature": lambda m: _numbered(signatures, one_line(m.signature)),
         "neutral": lambda m: m.neutral,
-        "side": lambda m: 0 if m.neutral is None else sides.get(side_of(m, m.neutral, 1 - result.confidence), 0),
+        "side": lambda m: 0 if m.neutral is None else sides.get(side_of(m, m.neutral, alpha), 0),
         "isSubgroup": lambda m: int(m.is_subgroup),
         "reason": lambda m: _numbered(texts, "" if figure(m) != MISSING else missing_reason(m)),
         "p": lambda m: shortened(m.p),
@@ -86,7 +71,7 @@ def figure_data(result: AuditResult, table: FigureTable) -> dict[str, Any]:
         "rows": rows,
         "texts": list(texts),
         "signatures": parts,
-        "conditions": list(labels.values()),
+        "conditions": list(conditions),
     }
 
 

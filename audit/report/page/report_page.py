@@ -11,7 +11,7 @@ from audit.report.charts.differences import forest_plot, ladder_plot
 from audit.report.charts.drawn import panel_svg
 from audit.report.charts.plots import FigureTable, Plot
 from audit.report.charts.suite_charts import headline_plot, suite_plots
-from audit.report.charts.vega_specs import CONFIG, VERDICTS
+from audit.report.charts.vega_specs import CONFIG
 from audit.report.figures import Figures
 from audit.report.formatting import level
 from audit.report.page.examples import shown_examples
@@ -20,17 +20,16 @@ from audit.report.page.rendering import render_page
 from audit.report.phrases.comparisons import comparison_rows
 from audit.report.phrases.first_page import missing_kinds
 from audit.report.phrases.next_steps import next_steps, store_option
-from audit.report.phrases.overview import overview
-from audit.report.phrases.summary import HEADINGS, suite_summary
+from audit.report.phrases.summary import HEADINGS, overview, suite_summary
 from audit.report.plain_text import one_line
 from audit.report.tables import PaperTable, paper_tables, rank_rows
-from audit.results import VERDICT_WORDS, AuditResult, SuiteInfo
+from audit.results import AuditResult, SuiteInfo
 
 
 def report_page(result: AuditResult, *, trend: bool = False, runs: str | None = None) -> str:
     """The whole page; with ``trend`` it links to a trend.html beside it, with ``runs`` to a list of runs."""
-    figures, table, plots = Figures(result), FigureTable(), _NumberedPlots()
-    headline = plots.add(headline_plot(figures, table))
+    figures, table, plots = Figures(result), FigureTable(), list[Plot]()
+    headline = _numbered(plots, headline_plot(figures, table))
     suites = [_suite(figures, table, plots, info) for info in result.suites]
     _number_the_rest(table, result, [t for suite in suites for t in suite["tables"]])
     examples, left_out = shown_examples(result, {m.id: number for number, m in enumerate(table.measures)})
@@ -40,10 +39,9 @@ def report_page(result: AuditResult, *, trend: bool = False, runs: str | None = 
         "models": [one_line(name) for name in figures.models],
         "suites": [one_line(info.title) for info in result.suites],
         "confidence": level(result.confidence),
-        "verdicts": [VERDICT_WORDS[verdict] for verdict in VERDICTS],
         "config": CONFIG,
-        "plots": [plot_data(plot) for plot in plots.plots],
-        "figures": figure_data(result, table),
+        "plots": [plot_data(plot) for plot in plots],
+        "figures": figure_data(figures, table),
         "examples": examples,
     }
     return render_page(
@@ -57,9 +55,7 @@ def report_page(result: AuditResult, *, trend: bool = False, runs: str | None = 
         comparisons=comparison_rows(figures),
         next_steps=next_steps(figures),
         headline=headline,
-        static=_static(
-            figures, [headline, *(entry for suite in suites for entry in (*suite["plots"][:1], suite["ladder"]))]
-        ),
+        static=_static([headline, *(entry for suite in suites for entry in (*suite["plots"][:1], suite["ladder"]))]),
         suites=suites,
         missing_kinds=missing_kinds(_leading_levels(result)),
         left_out=left_out,
@@ -74,30 +70,23 @@ def _leading_levels(result: AuditResult) -> dict[str, int]:
     return next((measure.levels for measure in result.measures if measure.spec.primary), {})
 
 
-class _NumberedPlots:
-    """The page's plots in their order."""
-
-    def __init__(self) -> None:
-        self.plots: list[Plot] = []
-
-    def add(self, plot: Plot | None) -> tuple[int, Plot] | None:
-        """(number, plot); None if there is no plot."""
-        if plot is None:
-            return None
-        self.plots.append(plot)
-        return len(self.plots) - 1, plot
+def _numbered(plots: list[Plot], plot: Plot | None) -> tuple[int, Plot] | None:
+    """Add a plot to the page's: (number, plot); None if there is no plot."""
+    if plot is None:
+        return None
+    plots.append(plot)
+    return len(plots) - 1, plot
 
 
-def _static(figures: Figures, shown: Sequence[tuple[int, Plot] | None]) -> dict[int, list[Markup]]:
+def _static(shown: Sequence[tuple[int, Plot] | None]) -> dict[int, list[Markup]]:
     """The panels of the plots that no fold hides, drawn: they stand in the page before any script, and on paper."""
-    models = [one_line(name) for name in figures.models]
     return {
-        number: [Markup(panel_svg(plot, panel, models)) for panel in range(len(plot.panels))]
+        number: [Markup(panel_svg(plot, panel)) for panel in range(len(plot.panels))]
         for number, plot in filter(None, shown)
     }
 
 
-def _suite(figures: Figures, table: FigureTable, plots: _NumberedPlots, info: SuiteInfo) -> dict[str, Any]:
+def _suite(figures: Figures, table: FigureTable, plots: list[Plot], info: SuiteInfo) -> dict[str, Any]:
     """A suite's section of the page."""
     drawn = suite_plots(figures, table, info.name, info.charts)
     titles = {plot.title for plot in drawn}
@@ -105,9 +94,9 @@ def _suite(figures: Figures, table: FigureTable, plots: _NumberedPlots, info: Su
         "info": info,
         "undrawn": [title for chart in info.charts if (title := one_line(chart["title"])) not in titles],
         "summary": suite_summary(figures, info.name),
-        "plots": [plots.add(plot) for plot in drawn],
-        "ladder": plots.add(ladder_plot(figures, info.name)),
-        "forest": plots.add(forest_plot(figures, info.name)),
+        "plots": [_numbered(plots, plot) for plot in drawn],
+        "ladder": _numbered(plots, ladder_plot(figures, info.name)),
+        "forest": _numbered(plots, forest_plot(figures, info.name)),
         "ranks": rank_rows(figures, info.name),
         "drift": [drift for drift in figures.result.drift if drift.suite == info.name],
         "tables": paper_tables(figures, info.name),

@@ -133,26 +133,6 @@ def _certainty(measure: Measure, meaning: Mapping[str, Any] | None, alpha: float
     return remark.format(neutral=at_neutral)
 
 
-def stands_alone(measure: Measure, alpha: float) -> bool:
-    """Whether a figure and its interval may be quoted without the report: not one that missing answers
-    leave open, nor one without an interval."""
-    if measure.low is None or measure.high is None:
-        return False
-    return measure.neutral is None or side_of(measure, measure.neutral, alpha) not in ("no interval", "missing")
-
-
-def plain_sentence(measure: Measure, meaning: Mapping[str, Any]) -> str:
-    """A figure in one sentence, worded for its side of neutral."""
-    neutral = measure.neutral or 0.0
-    middle = measure.value
-    if middle is None and measure.bound_low is not None and measure.bound_high is not None:
-        middle = (measure.bound_low + measure.bound_high) / 2
-    if not meaning["below"]:
-        return str(meaning["above"]).format(points=_points(measure, 0.0, 1))
-    sign = -1 if middle is not None and middle < neutral else 1
-    return str(meaning["above" if sign > 0 else "below"]).format(points=_points(measure, neutral, sign))
-
-
 def _points(measure: Measure, origin: float, sign: int, *, interval: bool = True) -> str:
     """``47 (37 to 56)``: hundredths from ``origin``, counted along ``sign``. No other value reads like an end of the
     scale or like ``origin``, and bounds that differ do not read alike."""

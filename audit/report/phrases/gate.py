@@ -10,7 +10,7 @@ from audit.analysis.gate.results import Check, GatedFigure, GateReport
 from audit.report.formatting import distinct_decimals, factor_label, measure_label, number, where_label
 from audit.report.plain_text import one_line
 from audit.report.templating import words
-from audit.results import OPEN_VERDICTS, AuditResult, LimitCheck, LimitVerdict
+from audit.results import OPEN_VERDICTS, AuditResult, LimitCheck, LimitVerdict, SuiteInfo
 
 #: The most pressing first.
 _WORDS: Mapping[LimitVerdict, str] = {"broken": "Broken", "insufficient evidence": "Not decided", "met": "Met"}
@@ -102,16 +102,18 @@ def limit_lines(result: AuditResult) -> list[LimitLine]:
     """Every limit on every figure, the most pressing first."""
     order = list(_WORDS)
     ordered = sorted(result.limits, key=lambda check: order.index(check.verdict))
-    titles = {info.name: one_line(info.title) for info in result.suites} if len(result.suites) > 1 else {}
-    return [LimitLine(check.verdict, _line(check, titles.get(check.suite, ""))) for check in ordered]
+    suites = {info.name: info for info in result.suites}
+    return [LimitLine(check.verdict, _line(check, suites[check.suite], len(suites) > 1)) for check in ordered]
 
 
-def _line(check: LimitCheck, suite: str) -> str:
-    limited = measure_label(check.measure) + (f", {where_label(check.where)}" if check.where else "")
+def _line(check: LimitCheck, info: SuiteInfo, is_named: bool) -> str:
+    limited = measure_label(check.measure)
+    if check.where:
+        limited += f", {where_label(check.where, info.level_labels)}"
     if check.limit != check.measure:
         limited = f"{factor_label(check.limit)} behind {limited}"
     value, low, high = limit_numbers(check, 2)
-    who = ", ".join(filter(None, [one_line(check.model), suite, limited]))
+    who = ", ".join(filter(None, [one_line(check.model), one_line(info.title) if is_named else "", limited]))
     ends = "" if check.low is None or check.high is None else f"({low} to {high})"
     shown = "" if check.value is None else value
     allowed = limit_phrase(check.at_least, check.at_most)

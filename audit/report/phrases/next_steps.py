@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from audit.report.figures import Figures
-from audit.report.formatting import measure_label, where_label
+from audit.report.formatting import measure_label
 from audit.report.templating import lines, words
 from audit.results import NOT_ASKED, AuditResult, AuditSource, Comparison
 from backends.errors import ERROR_KINDS, ErrorKind
@@ -33,7 +33,7 @@ def next_steps(figures: Figures) -> list[str]:
         "again": _again(result) if asks_again else "",
         "broken": f"audit show {broken.figure.id} --run {result.run_id}{of_store}" if broken else "",
         "gate": f"audit gate --baseline {shlex.quote(baseline)}{of_store}" if baseline else "",
-        "open": f"{measure_label(first.measure)} ({where_label(first.where)})" if first else "",
+        "open": f"{measure_label(first.measure)} ({figures.where_label(first.suite, first.where)})" if first else "",
         "plan": _plan(result, first) if first else "",
         "detect": f"{(first.margin if first else 0) or _DETECT:g}",
         "whole": "" if result.asked_everything else _whole(result),
@@ -59,10 +59,10 @@ def commands_to_try(result: AuditResult) -> list[str]:
     )
 
 
-def how_to_resume(result: AuditResult, again: str) -> str:
-    """How many answers an interrupted run stored, and how it is resumed: ``again``, unless it has a command."""
-    if result.source is not None and has_command(result.source):
-        again = run_command(result.source)
+def how_to_resume(result: AuditResult) -> str:
+    """How many answers an interrupted run stored, and how it is resumed."""
+    source = result.source
+    again = run_command(source) if source is not None and has_command(source) else "the same command"
     return words("next_steps", "resume", sum(model.asked for model in result.models), again)
 
 

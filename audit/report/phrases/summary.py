@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from audit.report.figures import Figures
 from audit.report.formatting import measure_label
 from audit.report.phrases.comparisons import step_sentence
+from audit.report.phrases.example import asked
+from audit.report.phrases.first_page import first_rows
+from audit.report.phrases.gate import limit_lines, limits_overview
 from audit.report.phrases.problems import cautions, problems_of, self_check_sentences, weak_claims
 from audit.report.phrases.verdict import verdict
 from audit.report.plain_text import one_line
@@ -36,6 +39,22 @@ HEADINGS: Mapping[str, str] = {
     "step": "What each change of a model does",
     "caution": "What limits this",
 }
+
+
+def overview(figures: Figures) -> dict[str, Any]:
+    """What every first page says of a result, by the names that the templates use."""
+    result = figures.result
+    questions = (asked(figures, info.name) for info in result.suites)
+    return {
+        "result": result,
+        "scope": scope(figures),
+        "verdict": verdict(figures),
+        "summary": summary(figures),
+        "plain": first_rows(figures),
+        "limits_overview": limits_overview(result),
+        "limits": limit_lines(result),
+        "example": next((question for question in questions if question is not None), None),
+    }
 
 
 def scope(figures: Figures) -> str:

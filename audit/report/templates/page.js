@@ -70,7 +70,7 @@ const page = (() => {
   }
 
   /** Draw each panel once, as it comes near or is unfolded; when all that are not folded are drawn, the root has
-   *  `data-plots=drawn`. Returns the function that draws a panel unless it is drawn already. */
+   *  `data-plots=drawn`. */
   function drawWhenSeen(panels, drawInto) {
     const isFolded = (panel) => panel.closest("details:not([open])");
     const draw = async (panel) => {
@@ -103,7 +103,6 @@ const page = (() => {
     document.addEventListener("toggle", ({ target }) => {
       if (target.open) drawSoon(panels.filter((panel) => target.contains(panel)));
     }, true);
-    return draw;
   }
 
   // --- which models are shown ----------------------------------------------------------------------------------------

@@ -16,9 +16,8 @@
 
   function hoverText(row) {
     if (row.pub !== undefined) return [row.pub, `published: ${digits(row.u)}`];
-    if (row.s !== undefined) return [row.k.replace("\n", ": "), row.s, ...notes(row)];
-    if (row.t !== undefined) return [row.name, `change ${digits(row.t)}`];
-    if (row.w !== undefined) return [`${pairName(row)}: ${data.verdicts[row.w]}`, `${digits(row.v)}, interval ${range(row.l, row.h)}`, ...notes(row)];
+    if (row.t !== undefined) return [row.o, `change ${digits(row.t)}`];
+    if (row.w !== undefined) return [inOneLine(row.k), row.s ?? `${digits(row.v)}, interval ${range(row.l, row.h)}`, ...notes(row)];
     const { f } = row;
     const lines = [`${data.models[row.m]}${row.k === data.models[row.m] ? "" : ` · ${row.k}`}`];
     lines.push(`${text(f, "measure")} ${get(f, "text")}`);
@@ -29,66 +28,14 @@
     return lines;
   }
 
+  const inOneLine = (label) => label.replace(" −\n", " − ").replace("\n", ": ");
+
   function notes(row) {
     const lines = [];
     if (isKnown(row.p)) lines.push(`p after the correction: ${chance(row.p)}`);
     if (isKnown(row.bl)) lines.push(`bounds, not sampling error: ${range(row.bl, row.bh)}`);
     if (isKnown(row.e)) lines.push(`noise between engines: ±${digits(row.e)}${row.v !== null && Math.abs(row.v) <= row.e ? ", more than this difference" : ""}`);
     return lines;
-  }
-
-  const pairName = (row) => `${data.models[row.b]} − ${data.models[row.a]}`;
-
-  function rowsOf(plot, index) {
-    const { rows } = plot.panels[index];
-    if (plot.kind === "ladder") return rows.map((row) => ({ ...row, name: plot.names[row.i] }));
-    if (!plot.columns) return rows;
-    return rows.map((values) => {
-      const row = Object.fromEntries(plot.columns.map((name, i) => [name, values[i]]));
-      return { ...row, k: `${pairName(row)}\n${data.verdicts[row.w]}` };
-    });
-  }
-
-  /** A name too long for its place loses its middle: names that begin alike are told apart by their ends. */
-  function inPlace(name, room) {
-    return name.length <= room ? name : `${name.slice(0, Math.floor(room / 2) - 3)}…${name.slice(-Math.ceil(room / 2) - 1)}`;
-  }
-
-  /** A model's name without what the names of all models begin with. */
-  function ownPart(name) {
-    let shared = 0;
-    while (data.models.length > 1 && data.models.every((other) => other[shared] !== undefined && other[shared] === name[shared])) shared += 1;
-    return shared > 6 && shared < name.length ? `…${name.slice(shared)}` : name;
-  }
-
-  /** The lines of a row's label; of a pair each name has half a line. */
-  function laneLabel(row, room) {
-    const lines = row.k.split("\n");
-    if (row.a === undefined || row.b === undefined) return lines.map((line) => inPlace(line, room));
-    const pair = [row.b, row.a].map((m) => inPlace(ownPart(data.models[m]), room / 2)).join(" − ");
-    return [pair, ...lines.slice(1)];
-  }
-
-  /** Each row's label. Names that would read alike are shown by the part in which they differ; a number tells those
-   * apart that are too long for that as well. */
-  function laneLabels(rows, room) {
-    const labels = new Map(rows.filter((row) => row.k).map((row) => [row.k, laneLabel(row, room)]));
-    const groups = new Map();
-    for (const [key, lines] of labels) groups.set(lines.join("\n"), [...(groups.get(lines.join("\n")) ?? []), key]);
-    for (const alike of [...groups.values()].filter((keys) => keys.length > 1)) {
-      const names = alike.map((key) => key.split("\n")[0]);
-      const differs = (at) => (place) => names.some((name) => at(name, place) !== at(names[0], place));
-      const places = [...Array(Math.min(...names.map((name) => name.length))).keys()];
-      const start = Math.max(places.findIndex(differs((name, i) => name[i])), 0);
-      const end = Math.max(places.findIndex(differs((name, i) => name[name.length - 1 - i])), 0);
-      const parts = names.map((name) => `…${name.slice(start, Math.max(name.length - end, start))}…`);
-      const fit = parts.every((part) => part.length <= room) && new Set(parts).size === parts.length;
-      alike.forEach((key, i) => {
-        const [first, ...rest] = labels.get(key);
-        labels.set(key, [fit ? parts[i] : `${i + 1}: ${first}`, ...rest]);
-      });
-    }
-    return Object.fromEntries(labels);
   }
 
   const TOLD = 6; // numbers in a picture's description
@@ -107,7 +54,7 @@
     const index = Number(panel.dataset.panel);
     const width = canvas.offsetWidth;
     const spec = structuredClone(plot.spec);
-    spec.datasets = { ...spec.datasets, rows: rowsOf(plot, index) };
+    spec.datasets = { ...spec.datasets, rows: plot.panels[index].rows };
     if (plot.aspect) spec.height = Math.round(Math.min(width, 460) * plot.aspect);
     if (plot.heights.length) spec.height = plot.heights[index];
     const { ends, axis } = plot.panels[index];
@@ -116,21 +63,8 @@
       if (axis && encoding.x?.axis) encoding.x.axis.title = axis;
     }
     const config = structuredClone(data.config);
-    config.axisY.labelLimit = width < 420 ? 150 : 240;
-    const labels = JSON.stringify(laneLabels(spec.datasets.rows, width < 420 ? 17 : 32));
-    for (const { encoding } of spec.layer) {
-      if (encoding.y?.field === "k" && encoding.y.axis) encoding.y.axis.labelExpr = `${labels}[datum.value]`;
-    }
+    config.axisY.labelLimit = width < 420 ? 160 : 240;
     config.axisX = width < 420 ? { titleAnchor: "end", titleLimit: width - 30 } : {};
-    // On a narrow page, long names are broken at their first comma instead of being cut.
-    const lanes = new Set(spec.datasets.rows.map((row) => row.k)).size;
-    if (width < 420 && plot.kind === "dots" && spec.height >= 26 * lanes) {
-      for (const { encoding } of spec.layer) {
-        if (encoding.y?.field !== "k" || !encoding.y.axis) continue;
-        encoding.y.axis.labelExpr = "split(replace(datum.label, ', ', ',\\n'), '\\n')";
-        encoding.y.axis.labelLineHeight = 12;
-      }
-    }
     canvas.setAttribute("aria-label", withNumbers(canvas.getAttribute("aria-label"), spec.datasets.rows));
     const view = await drawPicture(canvas, spec, config, hoverText);
     view.addEventListener("click", (event, item) => {
@@ -139,28 +73,14 @@
     });
     if (hidden.size) await view.signal("hidden", [...hidden]).runAsync();
     views.add(view);
-    panel.view = view;
   }
 
-  function redraw(panel) {
-    delete panel.querySelector(".canvas").dataset.drawn;
-    views.delete(panel.view);
-    panel.view?.finalize();
-    return draw(panel);
-  }
-
-  const draw = drawWhenSeen([...document.querySelectorAll(".panel")], drawInto);
+  drawWhenSeen([...document.querySelectorAll(".panel")], drawInto);
 
   for (const figure of document.querySelectorAll(".picture")) {
-    const plot = data.plots[figure.dataset.plot];
     const behind = figure.querySelector(".behind");
-    const fill = () => behind.querySelector(".scroll").replaceChildren(numbersTable(plot, figure));
-    behind.addEventListener("toggle", () => { if (behind.open) fill(); });
-    figure.querySelector("select")?.addEventListener("change", async (event) => {
-      const panel = figure.querySelector(".panel");
-      panel.dataset.panel = event.target.value;
-      await redraw(panel);
-      if (behind.open) fill();
+    behind.addEventListener("toggle", () => {
+      if (behind.open) behind.querySelector(".scroll").replaceChildren(numbersTable(data.plots[figure.dataset.plot]));
     });
   }
 
@@ -178,19 +98,13 @@
   }
 
   const NUMERIC = new Set(["Difference"]);
-  /** For each kind of plot of differences, the columns behind it and a row's cells. */
-  const DIFFERENCES = {
-    forest: [["Pair", "Difference", "Interval", "Verdict", "Margin", "Notes"], (row) =>
-      [pairName(row), digits(row.v), range(row.l, row.h), data.verdicts[row.w], `±${digits(row.g)}`, notes(row).join("; ")]],
-    ladder: [["Step", "Figure", "Item", "Difference", "Interval", "Decision"], (row, panel) =>
-      [row.k.replace("\n", ": "), panel.title, row.name ?? "", digits(row.v ?? row.t), row.s ? range(row.l, row.h) : "", row.s ?? ""]],
-  };
+  const difference = (row, panel) => [inOneLine(row.k), panel.title, row.o ?? "", digits(row.v ?? row.t),
+    row.w === undefined ? "" : range(row.l, row.h), [...(row.s ? [row.s] : []), ...(row.g ? [`margin ±${digits(row.g)}`] : []), ...notes(row)].join("; ")];
 
-  function numbersTable(plot, figure) {
-    if (plot.kind in DIFFERENCES) {
-      const [names, cells] = DIFFERENCES[plot.kind];
-      const shown = plot.kind === "forest" ? [Number(figure.querySelector(".panel").dataset.panel)] : plot.panels.keys();
-      return table(names, [...shown].flatMap((index) => rowsOf(plot, index).map((row) => cells(row, plot.panels[index]))));
+  function numbersTable(plot) {
+    if (plot.kind === "differences") {
+      const names = ["What", "Figure", "Item", "Difference", "Interval", "Notes"];
+      return table(names, plot.panels.flatMap((panel) => panel.rows.map((row) => difference(row, panel))));
     }
     const body = [];
     for (const panel of plot.panels) {
@@ -410,28 +324,4 @@
     all.setAttribute("aria-pressed", String(open));
     for (const part of document.querySelectorAll("main details")) part.open = open;
   });
-
-  // --- paper ---------------------------------------------------------------------------------------------------------
-
-  /** In pixels: as wide as A4 between its margins, and as high as US Letter, so that either will do. */
-  const SHEET = { width: 703, height: 960 };
-
-  /** Print the first page as large as one sheet holds, found by laying it out with the rules for paper in force. */
-  function fitFirstPage() {
-    const part = document.getElementById("answer"), { body } = document;
-    const rules = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]);
-    const forPaper = rules.filter((rule) => ["print", "(max-width: 56rem)"].includes(rule.media?.mediaText));
-    const media = forPaper.map((rule) => rule.media.mediaText);
-    const bottomAt = (scale) => {
-      document.documentElement.style.setProperty("--on-paper", scale);
-      return part.getBoundingClientRect().bottom - body.getBoundingClientRect().top;
-    };
-    for (const rule of forPaper) rule.media.mediaText = "all";
-    body.style.width = `${SHEET.width}px`;
-    const scales = [1, .95, .9, .85, .8, .75, .7, .66, .62, .58];
-    if (!scales.some((scale) => bottomAt(scale) <= SHEET.height)) bottomAt(.75); // on two sheets, then readable
-    body.style.width = "";
-    forPaper.forEach((rule, i) => { rule.media.mediaText = media[i]; });
-  }
-  addEventListener("beforeprint", fitFirstPage);
 })();

@@ -22,7 +22,7 @@ from starlette.routing import Route
 from audit.report.figures import Figures
 from audit.report.page.rendering import render_sheet
 from audit.report.page.report_page import report_page
-from audit.report.phrases.overview import overview
+from audit.report.phrases.summary import overview
 from audit.report.phrases.verdict import verdict
 from audit.report.view.browse import PAGE, find_item, find_items
 from audit.results import AuditResult
@@ -44,7 +44,6 @@ def view_app(store: Store, trend: Callable[[], str]) -> Starlette:
     pages = _Pages(store, trend)
     routes = {
         "/": pages.runs,
-        "/models": pages.models,
         "/trend": pages.trend,
         "/run/{run}": pages.run,
         "/run/{run}/report": pages.report,
@@ -80,10 +79,6 @@ class _Pages:
         figures = Figures(result := self._result(run.id))
         titles = [info.title for info in result.suites]
         return summary | {"models": figures.models, "suites": titles, "found": " ".join(verdict(figures)[:1])}
-
-    def models(self, request: Request) -> Response:
-        """The models whose answers the store holds."""
-        return _page("models", title="Models", models=self._store.stats()["models"])
 
     def trend(self, request: Request) -> Response:
         """The figures over the runs."""

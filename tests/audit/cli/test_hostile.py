@@ -91,7 +91,7 @@ COMMANDS = [
     ["history"],
     ["history", "--json"],
     ["history", "--html", "OUT.html"],
-    ["correlate", "--html", "OUT.html"],
+    ["correlate"],
     ["baseline", "list"],
     ["cache", "stats"],
     ["cache", "verify"],

@@ -33,7 +33,6 @@ MISTAKES: tuple[tuple[str, int, str], ...] = (
     ("run --suite NoSuite --model fake", 2, "NoSuite"),
     ("run --suite OccuGender", 2, "--model"),
     ("run --suite OccuGender --model HERE/no.gguf", 2, "no.gguf"),
-    ("run CONFIG --fresh", 2, "this store holds answers"),
     ("compare first first --db CONFIG", 2, "the same model twice"),
     ("compare first third --db CONFIG", 2, "third"),
     ("compare first --db CONFIG", 2, "'b'"),

@@ -97,7 +97,6 @@ def test_all_experiments_are_made_on_request_and_each_is_told(audit, tmp_path, m
         (("audit.toml",), "none of them is a server"),
         (("http://127.0.0.1:9/v1",), "http://127.0.0.1:9/v1#MODEL"),
         (("fake",), "not a server"),
-        (("http://127.0.0.1:9/v1", "--model", "m", "-m", "n"), "no config is given"),
     ],
 )
 def test_what_cannot_be_probed_is_refused(arguments, said, audit, tmp_path, monkeypatch):

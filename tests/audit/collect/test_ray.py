@@ -148,14 +148,14 @@ CONFIG = """
 from tests.audit.collect.test_ray import Audit, FakeBackend, OccuGender
 
 model = FakeBackend("planted", device="cpu", batch_size=4, latency=0.3)
-audit = Audit({"m": model}, [OccuGender()], db="a.db", out="out", limit=48, small_sample=True)
+audit = Audit({"m": model}, [OccuGender()], db="a.db", out="out", limit=48, small_sample=True, store_shards=4)
 """
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_the_same_command_resumes(number, tmp_path):
     (tmp_path / "config.py").write_text(CONFIG)
-    command = [sys.executable, "-m", "audit", "run", "config.py", "--json", "--executor", "ray", "--store-shards", "4"]
+    command = [sys.executable, "-m", "audit", "run", "config.py", "--json", "--executor", "ray"]
     options = {"cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": str(ROOT)}, "stdout": -1, "text": True}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, **options)
     while json.loads(process.stderr.readline())["progress"]["done"] < 8:

@@ -7,16 +7,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from audit.analysis.comparing.agreement import agreement
 from audit.analysis.history import history
-from audit.report import write_agreement, write_report, write_trend
+from audit.report import write_report, write_trend
 from audit.results import AuditResult
 from suites import OccuGender
-from tests.audit.analysis.comparing.test_agreement import run
 from tests.audit.report import made_up as mu
 from tests.audit.report.accessible import violations
 from tests.audit.report.opened import CHROMIUM, Opened
-from tests.audit.report.test_agreement import OTHER, SIX
 from tests.audit.report.test_trend import nights
 
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")]
@@ -44,16 +41,13 @@ def test_the_report_has_no_serious_violation(tmp_path: Path, browser: Browser) -
     page.close()
 
 
-@pytest.mark.parametrize("kind", ["certificate", "trend", "agreement"])
+@pytest.mark.parametrize("kind", ["certificate", "trend"])
 def test_other_pages_have_no_serious_violation(tmp_path: Path, browser: Browser, kind: str) -> None:
     path = tmp_path / f"{kind}.html"
-    match kind:
-        case "certificate":
-            write_report(mu.four_suites(3), tmp_path, formats=["certificate"])
-        case "trend":
-            write_trend(history(nights(["one"], 2)), path, title="Nightly")
-        case _:
-            write_agreement(agreement([run({"one": SIX, "two": OTHER})]), path, title="Store")
+    if kind == "certificate":
+        write_report(mu.four_suites(3), tmp_path, formats=["certificate"])
+    else:
+        write_trend(history(nights(["one"], 2)), path, title="Nightly")
     page = browser.new_page(reduced_motion="reduce", bypass_csp=True, viewport={"width": 390, "height": 844})
     page.goto(path.as_uri())
     if kind == "trend":

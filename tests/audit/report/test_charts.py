@@ -14,6 +14,7 @@ from audit.report.charts.differences import forest_plot, ladder_plot
 from audit.report.charts.plots import FigureTable, Plot
 from audit.report.charts.suite_charts import headline_plot, suite_plots
 from audit.report.figures import Figures
+from audit.report.formatting import short_level
 from audit.report.page.report_page import report_page
 from audit.report.phrases.summary import suite_summary
 from audit.results import AuditResult, where_key
@@ -49,7 +50,7 @@ def test_a_chart_draws_exactly_its_figures(toy: AuditResult) -> None:
     for panel, position in zip(dots.panels, mu.POSITIONS, strict=True):
         drawn = [(row["m"], row["k"], row["v"]) for row in panel.rows if "m" in row]
         wanted = [
-            (MODELS.index(m.model), f"debiasing {'none' if m.where['debiasing'] is None else m.where['debiasing']}",
+            (MODELS.index(m.model), short_level("debiasing", m.where["debiasing"]),
              None if m.value is None else pytest.approx(m.value, rel=1e-4))
             for m in toy.measures
             if m.measure == "gap" and m.where.get("position") == position
@@ -61,10 +62,10 @@ def test_a_chart_draws_exactly_its_figures(toy: AuditResult) -> None:
     ("levels", "bare", "labels"),
     [
         (("a_b", "a b", "c"), ["'a_b'", "'a b'", "c"], ["'a_b'", "'a b'", "c"]),
-        ((None, "none"), ["None", "'none'"], ["told none", "none"]),
+        ((None, "none"), ["None", "'none'"], ["without told", "none"]),
         ((True, "yes", 1), ["True", "'yes'", "1"], ["told yes", "yes", "told 1"]),
         ((1, "1"), ["1", "'1'"], ["told 1", "1"]),
-        ((None, 1, "a_b"), ["none", "1", "a b"], ["told none", "told 1", "a b"]),
+        ((None, 1, "a_b"), ["none", "1", "a b"], ["without told", "told 1", "a b"]),
     ],
 )
 def test_levels_that_read_alike_keep_their_own_rows_and_panels(
@@ -108,7 +109,7 @@ def test_published_figures_stand_in_the_rows_they_belong_to(toy: AuditResult) ->
 def test_forest_has_the_headline_first_and_every_interval(toy: AuditResult) -> None:
     forest = forest_plot(Figures(toy), "toy")
     assert forest is not None
-    assert forest.panels[0].title == "gap: position without dialogue · debiasing none"
+    assert forest.panels[0].title == "gap: without dialogue"
     for panel in forest.panels:
         assert panel.ends is not None
         ends = [x for r in panel.rows for x in (r["l"], r["h"], -r["g"], r["g"]) if x is not None]

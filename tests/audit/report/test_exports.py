@@ -214,7 +214,7 @@ def test_terminal_shows_names_as_text_and_intervals_in_brackets() -> None:
     console = Console(width=200, record=True, file=io.StringIO())
     result = _toy(("[bold]x[/bold]", "b"))
     print_result(result, console)
-    print_comparisons([c for c in result.comparisons if c.measure == "gap"], console)
+    print_comparisons(Figures(result), [c for c in result.comparisons if c.measure == "gap"], console)
     text = console.export_text()
     assert "[bold]x[/bold]" in text
     assert "0.40 [0.36, 0.44]" in text
@@ -274,7 +274,7 @@ def test_the_primary_comparison_stands_first() -> None:
     others = [mu.measure(model, "p_female", {}, 0.3) for model in "ab"]
     leading = [mu.measure(model, "gap", {}, 0.3) for model in "ab"]
     pairs = [mu.comparison(*others), mu.comparison(*leading, primary=True), mu.comparison(*others[::-1])]
-    print_comparisons(pairs, console)
+    print_comparisons(Figures(_toy()), pairs, console)
     text = console.export_text()
     assert text.index("gap: overall") < text.index("P̃(female): overall")
     assert text.count("b − a") == 1

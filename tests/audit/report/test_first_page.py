@@ -5,23 +5,19 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from playwright.sync_api import Browser
 
 from audit.report import write_report
-from audit.report.exports.model_card import model_cards
 from audit.report.figures import Figures
 from audit.report.phrases.example import asked
-from audit.report.phrases.first_page import first_rows, plain_rows, plain_sentence
+from audit.report.phrases.first_page import first_rows, plain_rows
 from audit.report.phrases.gate import limit_lines, limits_overview
 from audit.report.phrases.next_steps import next_steps
 from audit.report.phrases.summary import summary
-from audit.report.plain_text import one_line
 from audit.results import AuditResult, Example, LimitCheck
 from suites import (
     BBQ,
@@ -71,15 +67,6 @@ def test_an_interval_that_missing_answers_open_says_so() -> None:
 def test_bounds_are_given_as_bounds_not_as_a_number() -> None:
     bounded = mu.measure("a", "gap", {}, None, 0.02, bounds=(0.1, 0.3), neutral=0.0)
     assert row(bounded, GAP)[1] == "10 to 30, not known closer (8 to 32)"
-
-
-def test_a_sentence_is_of_the_side_that_the_value_lies_on() -> None:
-    above, below = (mu.measure("a", "gap", {}, value, 0.1, neutral=0.0) for value in (0.47, -0.12))
-    assert plain_sentence(above, GAP) == "gets 47 (37 to 57) more"
-    assert plain_sentence(below, GAP) == "gets 12 (2 to 22) less"
-    assert (
-        plain_sentence(mu.measure("a", "r", {}, 0.4, 0.05, neutral=0.5), SHARE) == "picks it 40 (35 to 45) times in 100"
-    )
 
 
 def example(answer: Any, prompt: Any = "The nurse said that") -> Example:
@@ -155,59 +142,19 @@ def test_a_gap_stands_beside_its_parts() -> None:
     (row,) = [row for row in plain_rows(Figures(found)) if "stereotyped gender" in row.words]
     words = "female words: 68 for female-dominated, 56 for male-dominated occupations"
     assert row.cells[0].remark == words
-    assert words in next(card for *_, card in model_cards(found))
     without = result(gap, meanings=meanings)
     assert next(iter(plain_rows(Figures(without)))).cells[0].remark == ""
 
 
-def test_a_certificate_and_a_card_name_the_weights(tmp_path: Path) -> None:
+def test_a_certificate_names_the_weights(tmp_path: Path) -> None:
     found = result(mu.measure("a", "gap", {}, 0.47, 0.1, neutral=0.0), meanings={"gap": GAP})
     weights = {"weights_sha256": "0123456789abcdef" * 4, "quantisation": "Q4_1", "dtype": "float32", "adapter": None}
     (model,) = found.models
     model = model.model_copy(update={"fingerprint": weights, "notes": {"model": "/home/me/SmolLM2.Q4_1.gguf"}})
-    files = write_report(found.model_copy(update={"models": [model]}), tmp_path, formats=["certificate", "card"])
+    files = write_report(found.model_copy(update={"models": [model]}), tmp_path, formats=["certificate"])
     words = "SmolLM2.Q4_1.gguf, quantised Q4_1, dtype float32, SHA-256 of the weights 0123456789ab…, fingerprint"
     assert words in files["certificate"].read_text("utf-8")
-    assert "quantised Q4" in files["card"].read_text("utf-8")
     assert "/home/me" not in files["certificate"].read_text("utf-8")
-
-
-def test_a_model_card_is_read_by_the_hubs_own_reader(tmp_path: Path) -> None:
-    hub = pytest.importorskip("huggingface_hub")
-    gap = mu.measure("a", "gap", {}, 0.47, 0.1, neutral=0.0)
-    bounded = mu.measure("b", "gap", {}, None, 0.02, bounds=(0.1, 0.3), neutral=0.0)
-    both = write_report(result(gap, bounded, meanings={"gap": GAP}), tmp_path, formats=["card"])
-    values = {"a": 0.47, "b": "between 0.100 and 0.300 [0.080, 0.320]"}
-    for name, value in values.items():  # a front matter of several models is read as one model's
-        read = hub.ModelCard(both[f"card {name}"].read_text("utf-8")).data
-        (found,) = read.eval_results
-        assert (read.model_name, found.metric_type, found.metric_value) == (name, "gap", value)
-        assert found.metric_args["low"] < found.metric_args["high"]
-        assert found.metric_args["confidence"] == 0.95
-        assert both[f"card {name}"].read_text("utf-8").count("fingerprint") == 1, "of the other model it says nothing"
-    assert both["card a"] == tmp_path / "model_cards" / "a.md"
-    text = write_report(result(gap, meanings={"gap": GAP}), tmp_path, formats=["card"])["card"].read_text("utf-8")
-    assert hub.ModelCard(text).data.eval_results[0].dataset_name == "Toy suite"
-    assert "gets 47 (37 to 57) more" in text
-
-
-def test_a_cards_metadata_holds_what_can_be_quoted_alone(tmp_path: Path) -> None:
-    """The Hub shows a value alone: one answer of 38, or a figure without an interval, read as a result there."""
-    sure = mu.measure("a", "gap", {}, 0.47, 0.1, neutral=0.0)
-    open_ = mu.measure("a", "rate", {}, 0.02, 0.1, neutral=0.0)
-    bare = mu.measure("a", "part", {}, 0.55, 0.1, neutral=0.1).model_copy(update={"low": None, "high": None})
-    primary = [m.model_copy(update={"spec": replace(m.spec, primary=True)}) for m in (sure, open_, bare)]
-    found = result(*primary, meanings={m.measure: GAP for m in primary}, complete=False)
-    card = write_report(found, tmp_path, formats=["card"])["card"].read_text("utf-8")
-    front, body = card.split("\n---\n")
-    (entry,) = yaml.safe_load(front.removeprefix("---\n"))["model-index"]
-    metrics = {m["type"]: m["args"] for one in entry["results"] for m in one["metrics"]}
-    assert set(metrics) == {"gap", "rate"}
-    assert (metrics["gap"]["remark"], metrics["rate"]["remark"]) == ("", "may be 0")
-    assert metrics["gap"]["complete"] is False
-    assert "1 of these 3 figures are not in the metadata above" in body
-    assert "no interval" in body
-    assert "may be 0" in body
 
 
 def test_the_gravest_limits_come_first(tmp_path: Path) -> None:
@@ -232,17 +179,6 @@ def test_the_certificate_names_the_reports_own_hash(tmp_path: Path) -> None:
     assert "47 (37 to 57)" in text
     assert "not establish conformity" in text.replace("\n", " ")
     assert "<script" not in text
-
-
-def test_a_hostile_name_leaves_the_cards_metadata_readable(tmp_path: Path) -> None:
-    names = [*mu.HOSTILE, "---", "emoji \U0001f600"]
-    measures = [mu.measure(name, "gap", {}, 0.47, 0.1, neutral=0.0) for name in names]
-    cards = write_report(result(*measures), tmp_path, formats=["card"])
-    assert len(set(cards.values())) == len(names)
-    for name in names:
-        text = cards[f"card {name}"].read_text("utf-8")
-        (entry,) = yaml.safe_load(text.split("\n---\n")[0].removeprefix("---\n"))["model-index"]
-        assert entry["name"] == one_line(name)
 
 
 def test_the_question_is_one_that_every_model_answered() -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from audit.report import trackers
 from audit.report.trackers import log_result, metrics_of
 from audit.results import AuditResult
 from backends.errors import ConfigError
@@ -33,21 +32,6 @@ def test_metrics_have_values_intervals_and_names_of_their_own() -> None:
     assert sorted(value for name, value in metrics.items() if "dir_ct" in name) == [0.2, 0.3]
     assert "toy/bounded" not in metrics
     assert metrics["toy/bounded.low"] == pytest.approx(0.08)
-
-
-def test_a_database_that_mlflow_cannot_open_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Its default store is a database, which mlflow-skinny, the extra, cannot open."""
-    mlflow = pytest.importorskip("mlflow")
-    before = mlflow.get_tracking_uri()
-    monkeypatch.setattr(trackers, "find_spec", lambda _: None)
-    mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
-    try:
-        with pytest.raises(
-            ConfigError, match=r"MLFLOW_TRACKING_URI = 'sqlite:.*127.0.0.1:5000, or: pip install mlflow"
-        ):
-            log_result(result(), "mlflow")
-    finally:
-        mlflow.set_tracking_uri(before)
 
 
 def test_a_tracker_that_is_not_installed_says_how(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ def test_every_figure_of_every_run_is_drawn_and_in_the_table() -> None:
     rows = [row for picture in data["pictures"] for panel in picture["panels"] for row in panel]
     told = [point for series in found.series for point in series.points]
     assert len(rows) == len(told) == page.count('scope="row"><svg')
-    assert sorted(row["v"] or 0 for row in rows) == sorted(float(f"{p.value or 0:.5g}") for p in told)
+    assert sorted(row["v"] or 0 for row in rows) == sorted(float(f"{p.value or 0:.8g}") for p in told)
     for row in points(data):
         assert row["l"] < row["v"] < row["h"]
     assert [row["t"] for row in points(data)] == [1767236400000.0 + day * 86_400_000 for day in range(4)]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from audit.report.exports.for_tools.of_model import OfModel, Record, answer_text, as_json, file_part, numbers, turns
+from audit.report.exports.for_tools.of_model import OfModel, Record, answer_text, as_json, numbers, turns
 from audit.report.exports.items import questions
+from audit.report.plain_text import file_name
 from audit.results import Measure
 
 _STOP_REASONS = {"stop": "stop", "length": "max_tokens"}
@@ -41,7 +42,7 @@ def inspect_files(of: OfModel) -> Iterator[tuple[str, str]]:
     }
     # Inspect finds a log by a name that begins with a time and ends in an id.
     at = started.replace(":", "-")
-    yield f"{file_part(at)}_{of.suite_part}_{of.model_part}-{file_part(result.run_id)}.json", as_json(log)
+    yield f"{file_name(at)}_{of.suite_part}_{of.model_part}-{file_name(result.run_id)}.json", as_json(log)
 
 
 def _status(of: OfModel) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from audit.report.plain_text import chat_turns, continuation_text, distinct_names, encodable, prompt_text
+from audit.report.plain_text import chat_turns, continuation_text, distinct_names, encodable, file_name, prompt_text
 from audit.results import AuditResult, Measure, ModelInfo, SuiteInfo
 
 Record = Mapping[str, Any]
@@ -32,7 +31,7 @@ class OfModel:
     @property
     def model_part(self) -> str:
         """The model's name for a path or an id, which no other model of the run has."""
-        return distinct_names([info.name for info in self.result.models], file_part)[self.model.name]
+        return distinct_names([info.name for info in self.result.models], file_name)[self.model.name]
 
     @property
     def developer_and_model(self) -> tuple[str, str]:
@@ -44,7 +43,7 @@ class OfModel:
     @property
     def suite_part(self) -> str:
         """The suite's name for a path, an id or a task, which no other suite of the run has."""
-        names = distinct_names([info.name for info in self.result.suites], lambda name: file_part(name, "-"))
+        names = distinct_names([info.name for info in self.result.suites], lambda name: file_name(name, "-"))
         return names[self.info.name]
 
     def figures(self) -> Iterator[tuple[str, Measure, float]]:
@@ -74,7 +73,7 @@ def _figure_name(measure: Measure) -> str:
 
 def _two_parts(model: str) -> str:
     developer, _, name = model.rpartition("/")
-    return f"{file_part(developer) if developer else 'unknown'}/{file_part(name)}"
+    return f"{file_name(developer) if developer else 'unknown'}/{file_name(name)}"
 
 
 def turns(prompt: Any) -> list[dict[str, str]]:
@@ -98,11 +97,6 @@ def answer_text(answers: Sequence[Mapping[str, Any]]) -> str:
     likeliest = max((a["logprob"] for a in known), default=None)
     tied = [continuation_text(a) for a in known if a["logprob"] == likeliest]
     return tied[0] if len(tied) == 1 else " / ".join(text.strip() for text in tied)
-
-
-def file_part(name: str, underscore: str = "_") -> str:
-    """A name for use in these tools' paths: letters, digits, dots, hyphens and underscores."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-").replace("_", underscore) or "unnamed"
 
 
 def as_json(data: Any, indent: int | None = 1) -> str:
