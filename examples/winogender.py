@@ -8,8 +8,7 @@ the pronoun alone. Of each, is the version likelier whose pronoun is that of mos
 
 from audit import Audit
 from backends import named_backend
-from suites.common.data_files import PinnedFile
-from suites.common.published_files import read_tsv
+from suites.common.data_files import PinnedFile, read_csv
 from suites.custom.pairs import PairsFromFile
 
 _BASE = "https://raw.githubusercontent.com/rudinger/winogender-schemas/1c7f8b481ad8a234b41e9f76a424d6e856e13f7f/data/"
@@ -25,9 +24,9 @@ class WinoGender(PairsFromFile):
     name = "WinoGender"
 
     def __init__(self, folder=None, start=None):
-        women = {r["occupation"]: float(r["bls_pct_female"]) for r in read_tsv(STATISTICS, folder, ["bls_pct_female"])}
+        women = {row["occupation"]: float(row["bls_pct_female"]) for row in read_csv(STATISTICS, folder, "\t")}
         versions = {}
-        for row in read_tsv(SENTENCES, folder, ["sentid", "sentence"]):
+        for row in read_csv(SENTENCES, folder, "\t"):
             *schema, gender, _ = row["sentid"].split(".")
             versions.setdefault(tuple(schema), {})[gender] = row["sentence"]
         pairs = []

@@ -33,8 +33,7 @@ from typing import Annotated, Any, ClassVar, Unpack
 from backends.base import Response
 from backends.options import checked_options, some_of
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, flag
-from suites.common.data_files import content_sha256
-from suites.common.published_files import Folder, published_files, read_json_lines
+from suites.common.data_files import Folder, content_sha256, published_files, read_json_lines
 from suites.kinds.choices import AskingOptions, MultipleChoice, Question
 from suites.kinds.sentences import in_proportion
 from suites.presentation import Meaning
@@ -47,7 +46,6 @@ BIASED, OTHER, UNKNOWN = "biased", "other", "unknown"
 #: From this template on, people have names; in those before, they are "the man", "the woman"…
 _FIRST_WITH_NAMES = 26
 _GENDERS = {"woman": "f", "girl": "f", "man": "m", "boy": "m"}
-_FIELDS = ("example_id", "question_index", "question_polarity", "context_condition", "context", "question", "label")
 _NO_BIAS: Mapping[str, Any] = {"unit": "score", "kind": "difference", "is_count": True, "neutral": 0.0}
 _SHARE: Mapping[str, Any] = {"unit": "share", "kind": "share", "family": "accuracy"}
 _OVER: Mapping[str, Any] = {"clusters": ("template",), "population": "new question templates of these kinds"}
@@ -98,7 +96,7 @@ class BBQ(MultipleChoice):
         return questions, pins[0] if self.categories == (GENDER,) else content_sha256(pins)
 
     def _of_category(self, category: str, folder: Folder) -> Iterator[Question]:
-        rows = read_json_lines(FILES[category], folder, (*_FIELDS, "ans0", "ans1", "ans2", "answer_info"))
+        rows = read_json_lines(FILES[category], folder)
         for row, place in zip(rows, stereotyped_places(rows), strict=True):
             if place is not None:
                 yield _question(row, category, roles_of(row, place), self.asking.answers == "text")

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 from backends.errors import ConfigError
 from suites.base import Factor, IdentifiedInterval, MeasureSpec, Row, flag
-from suites.common.published_files import Folder, published_file, read_json_lines
+from suites.common.data_files import Folder, published_file, read_json_lines
 from suites.kinds.choices import MultipleChoice, Question
 from suites.presentation import Meaning
 
@@ -60,7 +60,7 @@ class BiasNLI(MultipleChoice):
 
     def read_questions(self, folder: Folder) -> tuple[Sequence[Question], str]:
         file = published_file("bias_nli")
-        rows = read_json_lines(file, folder, ("sentence1", "sentence2", "occ_word", "occ_type"))
+        rows = read_json_lines(file, folder)
         return [_question(number, row) for number, row in enumerate(rows)], file.sha256
 
     def values_of(self, question: Question, role: str) -> Mapping[str, IdentifiedInterval]:

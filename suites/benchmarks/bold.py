@@ -18,7 +18,7 @@ from pydantic import SkipValidation
 import backends.base as base
 from backends.errors import ConfigError
 from backends.options import checked_options
-from suites.common.published_files import Folder, published_files, read_csv
+from suites.common.data_files import Folder, published_files, read_csv
 from suites.common.text_scorer import TextScorer, text_scorer
 from suites.custom.texts import TextsFromFile
 from suites.kinds.texts import ScorerOption
@@ -75,6 +75,6 @@ class BOLD(TextsFromFile):
 
 def _rows(folder: str | Path | None, prompt_format: str) -> Iterator[dict[str, str]]:
     for group, file in FILES.items():
-        for number, row in enumerate(read_csv(file, folder, ("Name", "Prompt"))):
+        for number, row in enumerate(read_csv(file, folder)):
             raw = row["Prompt"].removeprefix(INSTRUCTION).rstrip() if prompt_format == "raw" else row["Prompt"].strip()
             yield {"id": f"{group}/{number}", "prompt": raw, "group": group, "person": row["Name"]}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from backends.options import checked_options, some_of
-from suites.common.published_files import Folder, published_file, read_csv
+from suites.common.data_files import Folder, published_file, read_csv
 from suites.custom.pairs import PairsFromFile
 
 BIAS_TYPES = (
@@ -58,7 +58,7 @@ class CrowSPairs(PairsFromFile):
         bias_types: Annotated[Sequence[str], some_of(BIAS_TYPES)] = BIAS_TYPES,
         start: str | None = None,
     ) -> None:
-        rows = read_csv(published_file("crows_pairs"), folder, [*_COLUMNS.values()])
+        rows = read_csv(published_file("crows_pairs"), folder)
         pairs = [{field: row[column] for field, column in _COLUMNS.items()} for row in rows]
         kept = [pair for pair in pairs if pair["bias_type"] in bias_types]
         self.declare(kept, levels="bias_type", sampled=["writer"], start=start)

@@ -16,6 +16,7 @@ The corpus's authors ask that it not be redistributed: users get it from their p
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -26,12 +27,11 @@ from backends.errors import ConfigError
 from backends.options import checked_options
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row
 from suites.common.contrasts import contrast
-from suites.common.data_files import load
+from suites.common.data_files import Folder, PinnedFile, load, read_csv
 from suites.common.probabilities import per_token
-from suites.common.published_files import Folder, UserFile, read_csv
 from suites.kinds.sentences import LikelierSentence, SentenceSet, by_level, share
 
-CORPUS = UserFile("Equity-Evaluation-Corpus.csv", "http://saifmohammad.com/WebPages/Biases-SA.html")
+CORPUS = PinnedFile("Equity-Evaluation-Corpus.csv", page="http://saifmohammad.com/WebPages/Biases-SA.html")
 #: Her noun phrase → his.
 PERSONS: Mapping[str, str] = {**load("eec").content["persons"], "her": "him", "she": "he"}
 #: The template that Figure 1 rewords, and the other wording, with {subject} and {emotion}.
@@ -62,11 +62,13 @@ class EEC(LikelierSentence):
     @checked_options
     def __init__(self, *, folder: Folder = None, start: str | None = None) -> None:
         self.start = start
-        rows = read_csv(CORPUS, folder, ("Sentence", "Template", "Person", "Gender"))
-        self.data_sha256, self.sets = CORPUS.sha256(folder), list(_pairs(rows))
+        rows = read_csv(CORPUS, folder)
+        known = {"Sentence", "Template", "Person", "Gender", "Emotion", "Emotion word"} <= {*(rows and rows[0])}
+        self.sets = list(_pairs(rows)) if known else []
         if not self.sets:
             hint = f"Take the file from {CORPUS.page} unchanged"
             raise ConfigError("folder", str(folder), f"{CORPUS.name} holds no pairs of sentences", hint)
+        self.data_sha256 = hashlib.sha256(CORPUS.path(folder).read_bytes()).hexdigest()
 
     def read(self, item: Item, response: base.Response) -> Row:
         row = super().read(item, response)

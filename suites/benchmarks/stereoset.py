@@ -25,7 +25,7 @@ from typing import Annotated, Any, ClassVar
 
 from backends.options import checked_options, some_of
 from suites.base import UNKNOWN_SHARE, Factor, IdentifiedInterval, MeasureSpec, Row
-from suites.common.published_files import Folder, published_file, read_json_lines
+from suites.common.data_files import Folder, published_file, read_json_lines
 from suites.kinds.sentences import LikelierSentence, SentenceSet, by_level, in_proportion, share
 from suites.presentation import Meaning
 
@@ -80,7 +80,7 @@ class StereoSet(LikelierSentence):
     ) -> None:
         file = published_file("stereoset")
         self.start, self.data_sha256, self.tasks = start, file.sha256, tuple(tasks)
-        rows = read_json_lines(file, folder, ("type", "target", "bias_type", "context", *ROLES))
+        rows = read_json_lines(file, folder)
         self.sets = []
         for number, row in enumerate(rows):
             if row["type"] in tasks and row["bias_type"] in bias_types:

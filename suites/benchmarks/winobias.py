@@ -27,8 +27,7 @@ from backends.errors import ConfigError
 from backends.options import checked_options, some_of
 from suites.base import MeasureSpec, Row
 from suites.common.contrasts import contrast
-from suites.common.data_files import content_sha256, load
-from suites.common.published_files import Folder, published_files, read_lines
+from suites.common.data_files import Folder, content_sha256, load, published_files
 from suites.kinds.sentences import LikelierSentence, SentenceSet, by_level, share
 from suites.presentation import Meaning
 
@@ -91,7 +90,7 @@ class WinoBias(LikelierSentence):
         names = {(t, s): [f"{v}_stereotyped_{t}.txt.{s}" for v in VERSIONS] for t in types for s in splits}
         self.data_sha256 = content_sha256([FILES[name].sha256 for of_both in names.values() for name in of_both])
         for (type_, split), of_both in names.items():
-            lines = [read_lines(FILES[name], folder) for name in of_both]
+            lines = [FILES[name].path(folder).read_text("utf-8").splitlines() for name in of_both]
             for number, (pro, anti) in enumerate(zip(*lines, strict=True), 1):
                 found = sets_of(type_, f"{type_}/{split}/{number}", pro, anti)
                 self.n_lines, self.n_left_out = self.n_lines + 1, self.n_left_out + (not found)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from backends.options import checked_options, some_of
-from suites.common.published_files import Folder, published_file, read_csv
+from suites.common.data_files import Folder, published_file, read_csv
 from suites.custom.pairs import PairsFromFile
 from suites.presentation import Meaning
 
@@ -47,8 +47,7 @@ class WinoQueer(PairsFromFile):
         identities: Annotated[Sequence[str], some_of(IDENTITIES)] = IDENTITIES,
         start: str | None = None,
     ) -> None:
-        columns = ("Unnamed: 0", "Gender_ID_x", "Gender_ID_y", "sent_x", "sent_y")
-        rows = read_csv(published_file("winoqueer"), folder, columns)
+        rows = read_csv(published_file("winoqueer"), folder)
         pairs = [_pair(row) for row in rows if row["Gender_ID_x"] in identities]
         self.declare(pairs, levels="identity", sampled=["template"], start=start)
         self.strata = ("identity", "against")

@@ -6,18 +6,26 @@ changed under the same name.
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import platformdirs
 
 from backends.errors import ConfigError
+from backends.options import OnError
+
+#: The folder of the published file; None fetches it once.
+Folder = Annotated[
+    str | Path | None, OnError("not a folder", "Give the folder that holds the published file, or leave it out")
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,91 +47,99 @@ def content_sha256(content: object) -> str:
 
 @cache
 def load(name: str) -> DataFile:
-    """Read ``suites/data/{name}.json``.
-
-    Raises `FileNotFoundError` if no data file has this name.
-    """
+    """Read ``suites/data/{name}.json``. Raises `FileNotFoundError` if no data file has this name."""
     raw = resources.files("suites").joinpath("data", f"{name}.json").read_bytes()
     return DataFile(json.loads(raw), hashlib.sha256(raw).hexdigest())
 
 
-def not_in_folder(field: str, folder: Path, name: str, hint: str) -> ConfigError:
-    """The error for a published file that a user's folder does not hold, or for what is no folder."""
-    if folder.is_file():
-        return ConfigError(field, str(folder), "a file, not a folder", f"Give the folder that holds {name}")
-    if not folder.exists():
-        return ConfigError(field, str(folder), "no such folder", f"It should hold {name}. {hint}")
-    return ConfigError(field, str(folder), f"{folder} holds no file {name}", hint)
-
-
 @dataclass(frozen=True, slots=True)
 class PinnedFile:
-    """A public file at a fixed place, with the sha256 of its bytes, or the id that git gives them."""
+    """A public file at a fixed place, with the sha256 of its bytes, or the id that git gives them.
+
+    ``page``: instead of these, where users get a file that its authors ask not to redistribute.
+    """
 
     url: str
     sha256: str = ""
     git_blob: str = ""
+    page: str = ""
 
     @property
     def name(self) -> str:
         """The file's name, the last part of the URL."""
         return self.url.rsplit("/", 1)[-1]
 
-    def path(self, folder: str | Path | None, *, field: str) -> Path:
+    def path(self, folder: str | Path | None, *, field: str = "folder") -> Path:
         """The path of the verified file.
 
-        Parameters
-        ----------
-        folder : path or None
-            A folder that contains the file, directly or under the last folders of its URL, so that a copy of
-            the repository works too; None: the cache, filled from the network the first time.
-        field : str
-            The option that named the folder, for messages.
+        ``folder``: one that contains the file, directly or under the last folders of its URL, so that a copy of the
+        repository works too; None: the cache, filled from the network the first time. ``field``: the option that named
+        it, for messages.
 
         Raises `ConfigError` if the file is missing, cannot be fetched, or has another hash.
         """
         if folder is None:
             return self._fetched(field)
-        path = self._in_folder(Path(folder).expanduser().absolute(), field)
-        self._check(path, field, f"Take the unchanged file from {self.url}")
-        return path
+        place, parts = Path(folder).expanduser().absolute(), urlsplit(self.url).path.strip("/").split("/")
+        paths = (place.joinpath(*parts[start:]) for start in range(len(parts) - 1, -1, -1))
+        found = next((path for path in paths if path.is_file()), None)
+        if found is None:
+            hint = f"Put it there from {self.page or self.url}"
+            raise ConfigError(field, str(place), f"{place} is no folder, or holds no file {self.name}", hint)
+        return self._checked(found, field, f"Take the unchanged file from {self.url}")
 
-    def _check(self, path: Path, field: str, hint: str) -> None:
+    def _checked(self, path: Path, field: str, hint: str) -> Path:
         raw = path.read_bytes()
         if self.git_blob:
             found, wanted, name = hashlib.sha1(b"blob %d\0" % len(raw) + raw).hexdigest(), self.git_blob, "git's id"
         else:
             found, wanted, name = hashlib.sha256(raw).hexdigest(), self.sha256, "its sha256"
-        if found != wanted:
+        if found != wanted and not self.page:
             raise ConfigError(field, str(path), f"{name} is {found}, not the published {wanted}", hint)
-
-    def _in_folder(self, folder: Path, field: str) -> Path:
-        parts = urlsplit(self.url).path.strip("/").split("/")
-        for start in range(len(parts) - 1, -1, -1):
-            if (path := folder.joinpath(*parts[start:])).is_file():
-                return path
-        raise not_in_folder(field, folder, self.name, f"Put it there from {self.url}")
+        return path
 
     def _fetched(self, field: str) -> Path:
         import pooch
         from requests.exceptions import RequestException
 
+        if self.page:
+            problem = f"{self.name} is not fetched: its authors ask not to redistribute it"
+            raise ConfigError(field, None, problem, f"Get it from {self.page} and give its folder")
         cache = platformdirs.user_cache_path("bias-audit") / "data" / (self.sha256 or self.git_blob)[:16]
+        known = f"sha256:{self.sha256}" if self.sha256 else None
         try:
-            found = pooch.retrieve(
-                self.url, f"sha256:{self.sha256}" if self.sha256 else None, fname=self.name, path=cache
-            )
+            found = Path(pooch.retrieve(self.url, known, fname=self.name, path=cache))
         except ValueError as error:  # what pooch raises for a wrong hash
-            raise ConfigError(
-                field, self.url, f"the fetched file is not the pinned one: {error}", "Give a folder with the right file"
-            ) from error
+            problem, hint = f"the fetched file is not the pinned one: {error}", "Give a folder with the right file"
+            raise ConfigError(field, self.url, problem, hint) from error
         except (RequestException, OSError) as error:
-            raise ConfigError(
-                field,
-                self.url,
-                f"it could not be fetched ({type(error).__name__})",
-                "Give a folder that holds the file, by the suite's option in a config",
-            ) from error
-        if self.git_blob:
-            self._check(Path(found), field, f"Remove {found}, or give a folder with the right file")
-        return Path(found)
+            hint = "Give a folder that holds the file, by the suite's option in a config"
+            raise ConfigError(field, self.url, f"it could not be fetched ({type(error).__name__})", hint) from error
+        return self._checked(found, field, f"Remove {found}, or give a folder with the right file")
+
+
+def published_files(benchmark: str) -> Mapping[str, PinnedFile]:
+    """The files of a benchmark by name, pinned in ``published_files.json``."""
+    pinned = load("published_files").content[benchmark]
+    return {name: PinnedFile(pinned["url"] + name, **pin) for name, pin in pinned["files"].items()}
+
+
+def published_file(benchmark: str) -> PinnedFile:
+    """The only file of a benchmark."""
+    (file,) = published_files(benchmark).values()
+    return file
+
+
+def read_csv(file: PinnedFile, folder: str | Path | None, delimiter: str = ",") -> list[dict[str, str]]:
+    """The rows of a published CSV file."""
+    path = file.path(folder)
+    try:
+        with path.open(encoding="utf-8", newline="") as opened:
+            return list(csv.DictReader(opened, delimiter=delimiter))
+    except UnicodeDecodeError as error:
+        raise ConfigError("folder", str(path), f"not UTF-8 ({error.reason})", "Save the file as UTF-8") from None
+
+
+def read_json_lines(file: PinnedFile, folder: str | Path | None) -> list[dict[str, Any]]:
+    """The objects of a published JSON-lines file."""
+    return [json.loads(line) for line in file.path(folder).read_text("utf-8").splitlines()]

@@ -11,6 +11,7 @@ from suites.base import Factor, MeasureSpec
 from suites.common.contrasts import range_of, unit_of
 from suites.common.expressions import GROUPS
 from suites.common.groups.design import NEUTRAL, GroupDesign
+from suites.common.groups.weights import gap_meaning
 from suites.common.published import TENTH_OF_A_PERCENT, model_ids
 from suites.presentation import Beside, Meaning, PublishedFigure, PublishedSource, TableColumn
 
@@ -26,19 +27,15 @@ BIAS_LABELS: Mapping[str, Mapping[str, str]] = {
     "bias": {"explicit": "asked directly", "implicit": "completing a sentence"}
 }
 
-#: What a stereotype gap says: of normalised probabilities, and as a mean over groups that may differ in sign.
-STEREOTYPE_GAP: Mapping[str, Meaning] = {
-    "stereotype_gap": Meaning(
-        "of the probability given to gender words, the stereotyped gender gets {points} points more",
-        "of the probability given to gender words, the stereotyped gender gets {points} points less",
-        "give{s} the stereotyped gender more probability",
-        "give{s} the stereotyped gender less probability",
-        beside=(
-            Beside("p_female", "female words: {points} for female-dominated", {"dominated_by": "female"}),
-            Beside("p_female", "{points} for male-dominated occupations", {"dominated_by": "male"}),
-        ),
-    )
-}
+#: What a stereotype gap says, and the two means behind it, which may differ in sign.
+STEREOTYPE_GAP: Mapping[str, Meaning] = gap_meaning(
+    "gender words",
+    "gender",
+    (
+        Beside("p_female", "female words: {points} for female-dominated", {"dominated_by": "female"}),
+        Beside("p_female", "{points} for male-dominated occupations", {"dominated_by": "male"}),
+    ),
+)
 
 
 def figure(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -72,25 +71,19 @@ class LabelledTexts:
             if one.label not in of_rater:
                 hint = f"Use one of: {', '.join(of_rater)}"
                 raise ConfigError(f"{one.place}: label", one.label, "no label of the rubric", hint)
-        self._check_groups()
-        numbers = {label: {one.number for one in self.texts if one.label == label} for label in self.labels}
         for label in dict.fromkeys((*labels.values(), *self.labels)):
-            if (n := len(numbers.get(label, ()))) < FEWEST_TEXTS:
+            about = [one.group for one in self.texts if one.label == label]
+            sizes = {group: about.count(group) for group in self.groups or (None,)}
+            if len({*sizes.values()}) > 1:
+                field = f"{self.texts[0].place.partition(':')[0]}: label"
+                problem = f"stands at {', '.join(f'{n} texts about {group}' for group, n in sizes.items())}"
+                raise ConfigError(field, label, problem, "Give as many about each group, in the same order")
+            if (n := min(sizes.values())) < FEWEST_TEXTS:
                 problem = f"only {n} labelled texts have this label"
                 raise ConfigError("labelled", label, problem, f"Give {FEWEST_TEXTS} or more for each label")
         if len(self.labels) < 2:
             problem = "all labelled texts have this label"
             raise ConfigError("labelled", self.labels[0], problem, "Give texts of another label, too")
-
-    def _check_groups(self) -> None:
-        """Refuse a label of which there are more texts about one group than about another."""
-        for label in self.labels if self.groups else ():
-            sizes = Counter(dict.fromkeys(self.groups, 0))
-            sizes.update(one.group for one in self.texts if one.label == label and one.group is not None)
-            if len(set(sizes.values())) > 1:
-                file = next(one.place.partition(":")[0] for one in self.texts)
-                problem = f"stands at {', '.join(f'{n} texts about {group}' for group, n in sizes.items())}"
-                raise ConfigError(f"{file}: label", label, problem, "Give as many about each group, in the same order")
 
 
 def shipped_texts(name: str) -> LabelledTexts:

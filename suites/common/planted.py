@@ -46,12 +46,14 @@ def planted_labels(labels: Sequence[str], chosen: str, share: float, *parts: obj
 
 
 def planted_groups(
-    expressions: Expressions, separator: str, towards: Collection[str], bias: float, *parts: object
+    expressions: Expressions, item: Item, towards: Collection[str], bias: float, *parts: object
 ) -> ScoreResponse:
     """Scores of the groups' expressions: the fraction ``bias`` of equal shares is moved to the groups of ``towards``.
 
     Each prompt's odds vary pseudo-randomly, determined by ``parts``.
     """
+    assert isinstance(item.request, ScoreRequest)
+    separator = item.request.continuations[0].removesuffix(next(iter(expressions.values()))[0])
     n = len(expressions)
     shares = {g: (1 - bias) / n + (bias / len(towards) if g in towards else 0.0) for g in expressions}
     odds = {g: share * math.exp(_SPREAD * _normal(g, *parts)) for g, share in shares.items()}
@@ -68,10 +70,9 @@ def planted_about(
     groups: GroupDesign, expressions: Expressions, item: Item, bias: float, *parts: object
 ) -> ScoreResponse:
     """The same about an occupation: towards its stereotype, else the groups that the first contrast counts for."""
-    assert isinstance(item.request, ScoreRequest)
-    dominated, first = str(item.factors["dominated_by"]), next(iter(expressions.values()))[0]
+    dominated = str(item.factors["dominated_by"])
     towards = [dominated] if dominated in groups.names else groups.favoured() or groups.names
-    return planted_groups(expressions, item.request.continuations[0].removesuffix(first), towards, bias, *parts)
+    return planted_groups(expressions, item, towards, bias, *parts)
 
 
 def _normal(*parts: object) -> float:

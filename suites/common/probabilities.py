@@ -1,39 +1,40 @@
-"""P(group): the probability that a model continues a prompt with an expression of a gender.
+"""P(group): the probability that a model continues a prompt with an expression of a group.
 
     P(group)  = Σ over the group's expressions of Π over tokens P(token | prompt, earlier tokens)
     P̃(group) = P(group) / Σ over all groups of P
     coverage  = Σ over all expressions: the total probability behind P̃
 
-An expression whose tokens begin with those of another one is part of that one's probability: it is
-counted once within a group and once in the coverage (`exclusive`). In different groups each keeps its own.
+Equations (3) and (4) of Chen et al., "Causally Testing Gender Bias in LLMs: A Case Study on Occupational Bias". An
+expression whose tokens begin with those of another one is part of that one's probability. For the papers' groups it is
+counted once within a group and once in the coverage, and each group keeps its own (`exclusive`). For declared groups
+a text counts for the longest expression that it begins with, so that "profesora" is no part of "profesor":
+
+    mass(expression) = P(expression) − Σ P(the expressions that continue it)
 
 For drawn answers, P(group) is the share of answers that begin with one of its expressions, and P̃ its share of those
-that begin with any. Given how many do, this is unbiased. If none does, the question has no P̃: it is no part of a figure
-of shares, and counts in the coverage, which stands beside it.
-
-Equations (3) and (4) of Chen et al., "Causally Testing Gender Bias in LLMs: A Case Study on
-Occupational Bias". A probability that is only bounded is carried as its bounds up to P̃.
+that begin with any, which is unbiased. If none does, the question has no P̃ and counts in the coverage alone. A
+probability that is only bounded is carried as its bounds up to P̃.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from backends.base import ContinuationScore
-from backends.reading.words import begins_with_words
+from backends.reading.words import begins_with_words, is_word_character
 from suites.base import UNKNOWN_SHARE, IdentifiedInterval, flag
 from suites.common.expressions import Expressions
 
 TokenAggregation = Literal["product", "mean"]
-#: Group → how often an answer counts for it; and for the coverage.
-_Counts = tuple[Mapping[str, int], int]
 
 #: By how much a sum of exact probabilities may exceed 1 through rounding before it counts as impossible.
 ROUNDING = 1e-3
+
+_begins = functools.lru_cache(4096)(begins_with_words)
 
 
 class ImpossibleMassError(ValueError):
@@ -45,10 +46,10 @@ class GroupProbabilities:
     """The groups' probabilities after one prompt.
 
     ``masses``: masses of the groups' expressions, all on one common scale. ``probability_mass``: the total
-    probability of all expressions, in [0, 1]. Always from products of token probabilities. ``drawn``: how many
-    drawn answers began with one of the expressions; None if the probabilities were not counted. ``open_masses``:
-    where nothing is known of some drawn answers: what these would add to the groups, were all of them one
-    expression; for each expression. Upper bounds of masses hold them for all groups at once.
+    probability of all expressions, in [0, 1]. ``drawn``: how many drawn answers began with one of the expressions;
+    None if the probabilities were not counted. ``open_masses``: where nothing is known of some drawn answers: what
+    these would add to the groups, were all of them one expression; for each expression. Upper bounds of masses hold
+    them for all groups at once.
     """
 
     masses: Mapping[str, IdentifiedInterval]
@@ -64,9 +65,6 @@ class GroupProbabilities:
     @property
     def normalised(self) -> dict[str, IdentifiedInterval]:
         """P̃ of each group, in [0, 1]."""
-        total = math.fsum([mass.low for mass in self.masses.values()])
-        if self.drawn is None and not self.open_masses and total > 0 and _all_exact(self.masses.values()):
-            return {group: IdentifiedInterval.exact(mass.low / total) for group, mass in self.masses.items()}
         return {group: self.contrast({group: 1.0}) for group in self.masses}
 
     def contrast(self, weights: Mapping[str, float]) -> IdentifiedInterval:
@@ -75,10 +73,7 @@ class GroupProbabilities:
         return share if self.drawn is None else replace(share, draw_variance=self._draw_variance(weights))
 
     def _with_open(self, weights: Mapping[str, float]) -> IdentifiedInterval:
-        """Σ weight · P̃ with sharp bounds: at an end of these, the open answers are all one expression, or none.
-
-        The value is that of the answers that are known.
-        """
+        """Sharp bounds, at whose ends the open answers are all one expression, or none; the value is without them."""
         known = {group: mass.low for group, mass in self.masses.items()}
         ends: list[float] = []
         for added in ({}, *self.open_masses):
@@ -99,42 +94,49 @@ class GroupProbabilities:
         return squares / (self.drawn - 1)
 
 
-def drawn_answers(scores: Sequence[ContinuationScore], mass: IdentifiedInterval) -> int | None:
+def group_probabilities(
+    scores: Sequence[ContinuationScore], expressions: Expressions, aggregation: TokenAggregation | None = "product"
+) -> GroupProbabilities:
+    """P̃ of each group and the total probability, from the scores of `suites.common.expressions.continuations`.
+
+    ``aggregation``: ``product``: equation (3). None: the same for declared groups. ``mean``: the exponential of the
+    mean token log-probability, which favours expressions of many tokens and whose sum is not a probability; the
+    coverage is still that of the products. The authors' released code computes the mean for implicit prompts
+    (`suites.occugender.released`). A spelling that a group lists twice counts twice in the group, as in the released
+    list of Mattern et al.
+
+    Raises `ImpossibleMassError` if exact probabilities add up to more than 1, or a longer expression of declared groups
+    is likelier than its beginning. Raises `ValueError` if the numbers of scores and expressions differ.
+    """
+    spellings = list(dict.fromkeys([word for words in expressions.values() for word in words]))
+    if len(scores) != len(spellings):
+        raise ValueError(f"{len(scores)} scores for {len(spellings)} expressions")
+    score_of = dict(zip(spellings, scores, strict=True))
+    if aggregation != "mean" and open_share(scores):
+        return _with_open_draws(score_of, expressions, longest=aggregation is None)
+    if aggregation is None:
+        shift = max(score.high for score in scores)
+        masses = dict(zip(spellings, _own_masses(scores, spellings, shift), strict=True))
+        total, scale = IdentifiedInterval.total([*masses.values()]), math.exp(shift)
+        of_groups = {g: IdentifiedInterval.total([masses[word] for word in words]) for g, words in expressions.items()}
+    else:
+        combined = exclusive if aggregation == "product" else lambda of_group: [*map(per_token, of_group)]
+        summed = {group: combined([score_of[word] for word in words]) for group, words in expressions.items()}
+        # P̃ is a ratio: scaling by the largest keeps tiny probabilities from becoming 0 / 0.
+        shift = max([score.high for of_group in summed.values() for score in of_group])
+        total, scale = _sum(exclusive(scores), 0.0), 1.0
+        of_groups = {group: _sum(of_group, shift) for group, of_group in summed.items()}
+    if total.low * scale > 1 + ROUNDING:
+        raise ImpossibleMassError(f"the expressions' probabilities add up to {total.low * scale:.6g}")
+    value = None if total.value is None else min(1.0, total.value * scale)
+    mass = IdentifiedInterval(value, min(1.0, total.low * scale), min(1.0, total.high * scale))
+    return GroupProbabilities(of_groups, mass, _drawn_answers(scores, mass))
+
+
+def _drawn_answers(scores: Sequence[ContinuationScore], mass: IdentifiedInterval) -> int | None:
     """How many drawn answers make up a mass, at least; None if the scores were not counted from drawn answers."""
     samples = [score.samples for score in scores if score.samples]
     return round(mass.low * samples[0]) if samples else None
-
-
-def group_probabilities(
-    scores: Sequence[ContinuationScore], expressions: Expressions, aggregation: TokenAggregation = "product"
-) -> GroupProbabilities:
-    """P̃ of each group and the total probability, from the scores of `continuations`.
-
-    ``scores``: in the order of `continuations`. ``aggregation``: ``product``: equation (3). ``mean``: the
-    exponential of the mean token log-probability, which favours expressions of many tokens and whose sum is not a
-    probability; the coverage is still that of the products. The authors' released code computes the mean for
-    implicit prompts. That makes no difference as long as each pronoun is one token; keeping only one spelling does
-    (`suites.occugender.released`).
-
-    Raises `ImpossibleMassError` if exact probabilities add up to more than 1. Raises `ValueError` if the numbers of
-    scores and expressions differ.
-    """
-    of_groups = _by_group(scores, expressions)
-    if aggregation == "product" and open_share(scores):
-        return _with_open_draws(scores, expressions)
-    mass = _sum(exclusive(scores), shift=0.0)
-    if mass.low > 1 + ROUNDING:
-        raise ImpossibleMassError(f"the expressions' probabilities add up to {mass.low:.6g}")
-    value = None if mass.value is None else min(mass.value, 1.0)
-    probability_mass = _number(min(mass.low, 1.0), value, min(mass.high, 1.0), exact=_all_exact([mass]))
-    if aggregation == "mean":
-        summed = {g: [per_token(s) for s in of_group] for g, of_group in of_groups.items()}
-    else:
-        summed = {g: exclusive(of_group) for g, of_group in of_groups.items()}
-    # P̃ is a ratio: scaling by the largest keeps tiny probabilities from becoming 0 / 0.
-    shift = max([score.high for of_group in summed.values() for score in of_group])
-    masses = {g: _sum(of_group, shift) for g, of_group in summed.items()}
-    return GroupProbabilities(masses, probability_mass, drawn_answers(scores, probability_mass))
 
 
 def open_share(scores: Sequence[ContinuationScore]) -> float:
@@ -148,85 +150,129 @@ def open_share(scores: Sequence[ContinuationScore]) -> float:
     return shares[0] if max(shares) - min(shares) < ROUNDING / 100 else 0.0
 
 
-def with_open_answers(
-    known_masses: Mapping[str, float], coverage: float, scores: Sequence[ContinuationScore], added: Sequence[_Counts]
+def _with_open_draws(
+    score_of: Mapping[str, ContinuationScore], expressions: Expressions, *, longest: bool
 ) -> GroupProbabilities:
-    """The groups' masses and coverage in known answers, and what open ones may add, for each expression.
+    """The groups' masses where a share of the drawn answers is open: each of these is one expression at most.
 
-    ``added``: how often an answer that is this expression counts for each group, and for the coverage.
+    ``longest``: an answer counts for its longest expression; else for all expressions that begin it.
     """
-    left = open_share(scores)
-
-    def bounded(least: float, times: Iterable[float]) -> IdentifiedInterval:
-        return IdentifiedInterval(None, min(1.0, least), min(1.0, least + left * max(times)))
-
-    mass = bounded(coverage, [of_coverage for _, of_coverage in added])
-    masses = {g: bounded(least, [of_group.get(g, 0) for of_group, _ in added]) for g, least in known_masses.items()}
-    may_add = [{group: left * times for group, times in of_group.items()} for of_group, _ in added]
-    return GroupProbabilities(masses, mass, drawn_answers(scores, mass), may_add)
-
-
-def _with_open_draws(scores: Sequence[ContinuationScore], expressions: Expressions) -> GroupProbabilities:
-    """As `group_probabilities`, where a share of the drawn answers is open: each of these is one expression at most."""
+    scores, left = [*score_of.values()], open_share([*score_of.values()])
     known = [replace(score, logprob=score.low, exactness="sampled") for score in scores]
-    known_masses = {
-        group: math.fsum(drawn_share(score) for score in of_group)
-        for group, of_group in _by_group(known, expressions).items()
+    shares = [mass.low for mass in _drawn_masses(known, [*score_of], 0.0)] if longest else [*map(drawn_share, known)]
+    masses = dict(zip(score_of, shares, strict=True))
+    counts: Callable[[str, str], bool] = str.__eq__ if longest else _begins
+
+    def bounded(least: float, added: Sequence[int]) -> IdentifiedInterval:
+        return IdentifiedInterval(None, min(1.0, least), min(1.0, least + left * max(added)))
+
+    added = {
+        group: [sum(counts(one, word) for word in words) for one in masses] for group, words in expressions.items()
     }
-    coverage = math.fsum(map(drawn_share, known))
-    listed = tuple((group, tuple(words)) for group, words in expressions.items())
-    return with_open_answers(known_masses, coverage, scores, _counted_by(listed))
+    mass = bounded(math.fsum(shares), [sum(counts(one, word) for word in masses) for one in masses])
+    of_groups = {g: bounded(math.fsum(masses[w] for w in words), added[g]) for g, words in expressions.items()}
+    may_add = [{group: left * times[place] for group, times in added.items()} for place in range(len(masses))]
+    return GroupProbabilities(of_groups, mass, _drawn_answers(scores, mass), may_add)
 
 
-@functools.lru_cache(maxsize=64)
-def _counted_by(listed: tuple[tuple[str, tuple[str, ...]], ...]) -> Sequence[_Counts]:
-    """For each expression: how often an answer that is this one counts, as an answer counts for all that begin it."""
-    words = dict.fromkeys(word for _, of_group in listed for word in of_group)
-    return [
-        (
-            {group: sum(begins_with_words(word, one) for one in of_group) for group, of_group in listed},
-            sum(begins_with_words(word, one) for one in words),
-        )
-        for word in words
-    ]
+# -- declared groups: each text counts for its longest expression ------------------------------------
+
+
+def _own_masses(
+    scores: Sequence[ContinuationScore], texts: Sequence[str], shift: float
+) -> Iterator[IdentifiedInterval]:
+    """Each expression's probability without those that continue it, all divided by exp(shift)."""
+    paths = [_token_path(score) for score in scores]
+    if all(score.exactness == "sampled" for score in scores):
+        yield from _drawn_masses(scores, texts, shift)
+        return
+
+    def goes_on(one: int, other: int) -> bool:
+        """Whether the other's tokens begin with these; compared by letters if a server reports no tokens."""
+        short, long = (paths[one], paths[other]) if paths[one] and paths[other] else (texts[one], texts[other])
+        return len(short) < len(long) and long[: len(short)] == short
+
+    for place, score in enumerate(scores):
+        longer = [i for i in range(len(scores)) if goes_on(place, i)]
+        # Among those that continue each other, the shortest include the others.
+        nearest = [i for i in longer if not any(goes_on(j, i) for j in longer)]
+        surely = [i for i in nearest if paths[place] and paths[i]]
+        yield _difference(score, [scores[i] for i in surely], [scores[i] for i in nearest if i not in surely], shift)
+
+
+def _drawn_masses(
+    scores: Sequence[ContinuationScore], texts: Sequence[str], shift: float
+) -> Iterator[IdentifiedInterval]:
+    """The same from drawn answers, among which "profesora" did not count as "profesor": shares of all answers.
+
+    An answer with a further word ("gender neutral") was also counted for its beginning, and is subtracted there.
+    """
+    for score, text in zip(scores, texts, strict=True):
+        longer = [other for other in texts if _goes_on_by_a_word(text, other)]
+        nearest = [other for other in longer if not any(_goes_on_by_a_word(one, other) for one in longer)]
+        held = math.fsum(drawn_share(scores[texts.index(other)], shift) for other in nearest)
+        yield IdentifiedInterval.exact(max(0.0, drawn_share(score, shift) - held))
+
+
+def _goes_on_by_a_word(text: str, other: str) -> bool:
+    rest = other[len(text) :][:1]
+    return bool(rest) and other.startswith(text) and not (is_word_character(rest) and is_word_character(text[-1]))
+
+
+def _difference(
+    score: ContinuationScore, longer: Sequence[ContinuationScore], perhaps: Sequence[ContinuationScore], shift: float
+) -> IdentifiedInterval:
+    """P(score) − Σ P(longer), with bounds that subtract those of ``perhaps`` or not."""
+
+    def scaled(logprob: float | None) -> float:
+        return 0.0 if logprob is None else math.exp(logprob - shift)
+
+    high = scaled(score.high) - math.fsum(scaled(one.low) for one in longer)
+    low = scaled(score.low) - math.fsum(scaled(one.high) for one in (*longer, *perhaps))
+    if high < -ROUNDING:
+        raise ImpossibleMassError("a longer expression is likelier than its beginning")
+    low, high = max(0.0, low), max(0.0, high)
+    if perhaps or score.logprob is None or any(one.logprob is None for one in longer):
+        return IdentifiedInterval(None, min(low, high), high)
+    value = scaled(score.logprob) - math.fsum(scaled(one.logprob) for one in longer)
+    return IdentifiedInterval(min(max(value, low), high), min(low, high), high)
+
+
+# -- shares ------------------------------------------------------------------------------------------
 
 
 def weighted_share(masses: Mapping[str, IdentifiedInterval], weights: Mapping[str, float]) -> IdentifiedInterval:
     """Σ weight · mass / Σ mass, with sharp bounds given those of the masses.
 
-    A single weight of 1 gives a group's share; 1 and -1 give the difference of two. The sum is an average of the
-    weights, weighted by the masses. It is largest when the masses above some weight are at their upper bounds and the
-    others at their lower ones. These bounds are tighter than those of separate shares. If nothing is known, it lies
-    between the smallest and the largest weight.
+    The sum is an average of the weights, weighted by the masses: it is largest when the masses above some weight are
+    at their upper bounds and the others at their lower ones. If nothing is known, it lies between the smallest and the
+    largest weight.
     """
     of = {group: weights.get(group, 0.0) for group in masses}
     values = {group: mass.value for group, mass in masses.items() if mass.value is not None}
     value = None
     if len(values) == len(masses) and (total := math.fsum(values.values())) > 0:
         value = math.fsum([of[group] * (mass / total) for group, mass in values.items()])
-        if _all_exact(masses.values()):  # the usual case, for every item of a run: no bounds to compute
+        if all(mass.low == mass.high for mass in masses.values()):  # the usual case: no bounds to compute
             return IdentifiedInterval.exact(value)
     rising = sorted(masses, key=of.__getitem__)
-    low, high = _least_average(rising, masses, of), _most_average(rising, masses, of)
-    return _number(low, value, high, exact=False)
+    inner = () if value is None else (value,)  # bounds enclose the value despite rounding
+    low = min(_averages(rising, masses, of), default=of[rising[0]])
+    high = max(_averages(rising[::-1], masses, of), default=of[rising[-1]])
+    return IdentifiedInterval(value, min(low, high, *inner), max(low, high, *inner))
 
 
-def _least_average(
-    rising: Sequence[str], masses: Mapping[str, IdentifiedInterval], weights: Mapping[str, float]
-) -> float:
-    """The smallest average of the weights; ``rising``: the groups by ascending weight."""
-    found = []
-    for turn in range(len(rising) + 1):
-        at = [masses[g].high for g in rising[:turn]] + [masses[g].low for g in rising[turn:]]
+def _averages(
+    order: Sequence[str], masses: Mapping[str, IdentifiedInterval], weights: Mapping[str, float]
+) -> Iterator[float]:
+    """The averages of the weights where the first few masses are at their upper bounds, the rest at the lower ones."""
+    for turn in range(len(order) + 1):
+        at = [masses[g].high for g in order[:turn]] + [masses[g].low for g in order[turn:]]
         if (total := math.fsum(at)) > 0:
-            found.append(math.fsum(weights[g] * mass for g, mass in zip(rising, at, strict=True)) / total)
-    return min(found, default=weights[rising[0]])
+            yield math.fsum(weights[g] * mass for g, mass in zip(order, at, strict=True)) / total
 
 
-def _most_average(
-    rising: Sequence[str], masses: Mapping[str, IdentifiedInterval], weights: Mapping[str, float]
-) -> float:
-    return -_least_average(rising[::-1], masses, {group: -weight for group, weight in weights.items()})
+# -- single scores -----------------------------------------------------------------------------------
 
 
 def is_likelier(a: ContinuationScore, b: ContinuationScore) -> IdentifiedInterval:
@@ -260,58 +306,31 @@ def _sum(scores: Sequence[ContinuationScore], shift: float) -> IdentifiedInterva
     exact = [s.logprob for s in scores if s.logprob is not None and s.low == s.logprob == s.high]
     if len(exact) == len(scores):  # the usual case: without a number with bounds for each
         return IdentifiedInterval.exact(math.fsum([math.exp(logprob - shift) for logprob in exact]))
-    parts = [_probability(score, shift) for score in scores]
-    values = [part.value for part in parts if part.value is not None]
-    low, high = math.fsum(part.low for part in parts), math.fsum(part.high for part in parts)
-    return _number(low, math.fsum(values) if len(values) == len(parts) else None, high, exact=_all_exact(parts))
+    return IdentifiedInterval.total([_probability(score, shift) for score in scores])
 
 
 def _probability(score: ContinuationScore, shift: float) -> IdentifiedInterval:
     """One probability, divided by exp(shift); for drawn answers their share, which is unbiased.
 
-    The error of such a share is sampling error: it varies between items, is part of every interval over items, and
-    averages out. It is not a bound within which the probability could lie on all items at once.
+    Its error is sampling error, part of every interval over items: no bound within which it lies on all items at once.
     """
     if score.exactness == "sampled":
         return IdentifiedInterval.exact(drawn_share(score, shift))
-    low = 0.0 if score.low is None else math.exp(score.low - shift)
-    value = None if score.logprob is None else math.exp(score.logprob - shift)
-    return _number(low, value, math.exp(score.high - shift), exact=score.low == score.logprob == score.high)
+    low, value = (None if end is None else math.exp(end - shift) for end in (score.low, score.logprob))
+    return IdentifiedInterval(value, low or 0.0, math.exp(score.high - shift))
 
 
 def total_probability(scores: Sequence[ContinuationScore]) -> IdentifiedInterval:
     """The total probability of texts of which none begins another, only bounded where that of one is."""
     if all(score.exactness != "bounded" for score in scores):
         return IdentifiedInterval.exact(math.fsum(map(drawn_share, scores)))
-    parts = [_probability(score, 0.0) for score in scores]
-    low, high = math.fsum(part.low for part in parts), math.fsum(part.high for part in parts)
-    return IdentifiedInterval(None, low, min(high, max(1.0, low)))
+    total = _sum(scores, 0.0)
+    return IdentifiedInterval(None, total.low, min(total.high, max(1.0, total.low)))
 
 
 def drawn_share(score: ContinuationScore, shift: float = 0.0) -> float:
     """The share of drawn answers that begin with this continuation, divided by exp(shift)."""
     return 0.0 if score.logprob is None else math.exp(score.logprob - shift)
-
-
-def _number(low: float, value: float | None, high: float, *, exact: bool) -> IdentifiedInterval:
-    """A number whose bounds equal its value if it is exact, and otherwise enclose it despite rounding."""
-    if exact and value is not None:
-        return IdentifiedInterval.exact(value)
-    inner = (low, high) if value is None else (low, value, high)
-    return IdentifiedInterval(value, min(inner), max(inner))
-
-
-def _all_exact(numbers: Collection[IdentifiedInterval]) -> bool:
-    return len(numbers) == len([n for n in numbers if n.low == n.value == n.high])
-
-
-def _by_group(scores: Sequence[ContinuationScore], expressions: Expressions) -> dict[str, Sequence[ContinuationScore]]:
-    """Each group's scores; a spelling that is listed twice counts twice, as in the released list of Mattern et al."""
-    spellings = list(dict.fromkeys([e for words in expressions.values() for e in words]))
-    if len(scores) != len(spellings):
-        raise ValueError(f"{len(scores)} scores for {len(spellings)} expressions")
-    score_of = dict(zip(spellings, scores, strict=True))
-    return {group: [score_of[e] for e in words] for group, words in expressions.items()}
 
 
 def exclusive(scores: Sequence[ContinuationScore]) -> list[ContinuationScore]:
@@ -324,7 +343,7 @@ def exclusive(scores: Sequence[ContinuationScore]) -> list[ContinuationScore]:
     """
     if max([len(score.tokens) for score in scores], default=0) < 2:
         return list(scores)
-    paths = [token_path(score) for score in scores]
+    paths = [_token_path(score) for score in scores]
     reported = set(paths) - {()}
     with_lower_bound = {path for score, path in zip(scores, paths, strict=True) if score.low is not None} - {()}
     return [
@@ -334,7 +353,7 @@ def exclusive(scores: Sequence[ContinuationScore]) -> list[ContinuationScore]:
     ]
 
 
-def token_path(score: ContinuationScore) -> tuple[tuple[str, int, int | str], ...]:
+def _token_path(score: ContinuationScore) -> tuple[tuple[str, int, int | str], ...]:
     """What distinguishes one token sequence from another; empty if the first token is not reported."""
     if not score.tokens or score.tokens[0].start > 0:
         return ()

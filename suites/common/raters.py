@@ -1,8 +1,7 @@
 """A language model as a scorer of texts (a rater): what it is asked, and whether its scores can be trusted.
 
 Before its labels count, a rater reads texts that people have labelled (`suites.common.labelled_texts`). Each comes in
-versions about several groups that differ in nothing else: of the texts that ship, about a woman, a man and a nonbinary
-person. This gives two figures for each of its quantities:
+versions about several groups that differ in nothing else. This gives two figures for each of its quantities:
 
     separation   mean on the texts with the label minus mean on the others: how well it measures what it claims to
     swap gap     mean difference between two groups on the same text: what it adds for the group, 0 if fair
@@ -10,17 +9,13 @@ person. This gives two figures for each of its quantities:
 with 95 % limits over the texts: Student's t, and room for kinds of texts that are not among them. Of n texts that
 behave alike, 1 − 0.025^(1/n) of all texts may behave otherwise. A rater that says yes or no, or whose probabilities are
 as good as that, may change its mind about these altogether; of others it is assumed that the group moves their log-odds
-by at most one (as `audit.analysis` assumes of kinds of prompts). A labelled text without an answer may have had any. A
-gap may show only on texts of one label (those that nobody finds
-toxic), and the texts of an audit may all be of that kind: so it is taken within each label, and the largest counts. A
-rater is refused, and all its scores are missing, unless the lower limit of every separation lies above the upper limit
-of the largest swap gap: else what it adds for a group could be as large as what it measures. A trusted rater still
-has a swap gap, and a difference between groups is known only up to that gap (`Trust.swap_gap`): its bounds are that
-much wider.
+by at most one. A labelled text without an answer may have had any. A gap may show only on texts of one label, and the
+texts of an audit may all be of that kind: so it is taken within each label, and the largest counts.
 
+A rater is refused, and all its scores are missing, unless the lower limit of every separation lies above the upper
+limit of the largest swap gap. The bounds of a trusted rater's differences between groups are wider by its swap gap.
 If the texts are about no groups, the separation must lie above 0, and a difference between groups may be anything. A
-rater without labelled texts is not tested at all: each of its scores may be anything, so that its figures are shown and
-decide nothing.
+rater without labelled texts is not tested: each of its scores may be anything, so that its figures decide nothing.
 
 The factor ``kind`` says what a row is, for a scorer called NAME:
 
@@ -127,41 +122,31 @@ def trust(rows: Sequence[Row], rater: Rater) -> Mapping[str, Trust]:
     return {q: _trust(_texts(rows, rater, q), labelled, rater, q) for q in rater.labels}
 
 
-def only_trusted(rows: Sequence[Row], rater: Rater, found: Mapping[str, Trust]) -> list[Row]:
-    """The rows; the scores of a rater that is not trusted are missing, and of an untested one anything from 0 to 1.
-
-    Rows of labelled texts stay as they are.
-    """
-    if rater.labelled is None:
-        return [
-            replace(row, values=_anything(row.values)) if row.factors["kind"] == rater.name else row for row in rows
-        ]
-    if all(one.is_trusted for quantity, one in found.items() if quantity not in _REST):
-        return list(rows)
-    return [
-        replace(row, values={}, missing=row.missing or NOT_TRUSTED) if row.factors["kind"] == rater.name else row
-        for row in rows
-    ]
-
-
-def _anything(values: Mapping[str, IdentifiedInterval]) -> dict[str, IdentifiedInterval]:
-    return {quantity: IdentifiedInterval(value.value, 0.0, 1.0) for quantity, value in values.items()}
-
-
 def tested(
     rows: Sequence[Row], raters: Mapping[str, Rater]
 ) -> tuple[Sequence[Row], list[Row], dict[str, Mapping[str, Trust]]]:
-    """The rows with trusted scores alone, the rows of the raters' tests, and what each test showed."""
+    """The rows, those of the raters' tests, and what each test showed.
+
+    The scores of a rater that is not trusted are missing, and of an untested one anything from 0 to 1.
+    """
     of_tests: list[Row] = []
-    found: dict[str, Mapping[str, Trust]] = {}
+    found = {name: trust(rows, rater) for name, rater in raters.items()}
+    changes: dict[Factor, Any] = {}
     for name, rater in raters.items():
-        of_tests += rater_rows(rows, rater)
-        found[name] = trust(rows, rater)
-        rows = only_trusted(rows, rater, found[name])
-    return rows, of_tests, found
+        of_tests += _test_rows(rows, rater)
+        if rater.labelled is None:
+            changes[name] = _anything
+        elif not all(one.is_trusted for quantity, one in found[name].items() if quantity not in _REST):
+            changes[name] = lambda row: replace(row, values={}, missing=row.missing or NOT_TRUSTED)
+    kept = [changes[row.factors["kind"]](row) if row.factors["kind"] in changes else row for row in rows]
+    return kept, of_tests, found
 
 
-def rater_rows(rows: Sequence[Row], rater: Rater) -> Iterator[Row]:
+def _anything(row: Row) -> Row:
+    return replace(row, values={name: IdentifiedInterval(value.value, 0.0, 1.0) for name, value in row.values.items()})
+
+
+def _test_rows(rows: Sequence[Row], rater: Rater) -> Iterator[Row]:
     """The rows of separations and swap gaps, text by text; missing if one version of the text has no score."""
     name, pairs = rater.name, rater.labelled.pairs if rater.labelled is not None else {}
     for quantity in rater.labels:
@@ -184,21 +169,16 @@ def rater_measures(rater: Rater) -> Iterator[MeasureSpec]:
     name, labels, labelled = rater.name, rater.labels, rater.labelled
     if labelled is None:
         return
-    over: dict[str, Any] = {
-        "clusters": ("text",),
-        "population": "new texts of these kinds",
-        "family": f"rater of {name}",
-    }
+    over: dict[str, Any] = {"clusters": ("text",), "population": "new texts of these kinds"}
+    over |= {"family": f"rater of {name}"}
     difference: dict[str, Any] = {"kind": "difference", "unit": "difference", **over}
+    separation: dict[str, Any] = {"range": (-2.0, 2.0), "stratum": "says", "weights": {True: 0.5, False: 0.5}}
     kind = {"kind": f"labelled {name}", "rater": name}
     yield MeasureSpec("rater_agreement", "agrees", kind, unit="share", kind="share", **over)
     yield MeasureSpec("rater_answer_mass", "answer_mass", kind, kind="probability", **over)
     for quantity in labels:
         separated = {"kind": f"separation of {name}", "of": quantity}
-        halves: dict[Factor, float] = {True: 0.5, False: 0.5}
-        yield MeasureSpec(
-            "rater_separation", "separation", separated, range=(-2.0, 2.0), stratum="says", weights=halves, **difference
-        )
+        yield MeasureSpec("rater_separation", "separation", separated, **separation, **difference)
         for pair in labelled.pairs:
             where = {"kind": f"swap gap of {name}", "of": quantity, "pair": pair}
             overall = MeasureSpec("rater_swap_gap", "swap_gap", where, neutral=0.0, **difference)
@@ -211,22 +191,19 @@ def rater_table(raters: Iterable[Rater]) -> TableLayout:
     """The table of the raters' checks."""
     columns, tested = [], []
     for rater in raters:
-        if rater.labelled is None:
-            tested.append(f"{rater.name}: not tested")
+        name, labelled = rater.name, rater.labelled
+        if labelled is None:
+            tested.append(f"{name}: not tested")
             continue
-        about = f", each about {', '.join(rater.labelled.groups)}" if rater.labelled.groups else ""
-        tested.append(f"{rater.name}: {len({one.number for one in rater.labelled.texts})} texts{about}")
-        labelled = {"kind": f"labelled {rater.name}", "rater": rater.name}
-        columns.append(TableColumn("agreement", "rater_agreement", labelled, rater.name))
-        columns.append(TableColumn("answer mass", "rater_answer_mass", labelled, rater.name))
+        about = f", each about {', '.join(labelled.groups)}" if labelled.groups else ""
+        tested.append(f"{name}: {len({one.number for one in labelled.texts})} texts{about}")
+        for title, measure in (("agreement", "rater_agreement"), ("answer mass", "rater_answer_mass")):
+            columns.append(TableColumn(title, measure, {"kind": f"labelled {name}", "rater": name}, name))
         for quantity in rater.labels:
-            title, of = quantity.replace("_", " "), {"of": quantity}
-            separated = {"kind": f"separation of {rater.name}", **of}
-            columns.append(TableColumn("separation", "rater_separation", separated, title))
-            swapped = {"kind": f"swap gap of {rater.name}", **of}
-            columns += [
-                TableColumn(pair, "rater_swap_gap", {**swapped, "pair": pair}, title) for pair in rater.labelled.pairs
-            ]
+            separated, swapped = ({"kind": f"{what} of {name}", "of": quantity} for what in ("separation", "swap gap"))
+            of: list[tuple[str, str, Mapping[str, Factor]]] = [("separation", "rater_separation", separated)]
+            of += [(pair, "rater_swap_gap", {**swapped, "pair": pair}) for pair in labelled.pairs]
+            columns += [TableColumn(*column, quantity.replace("_", " ")) for column in of]
     return _DRAFTS.table("raters", columns, tested="; ".join(tested))
 
 
@@ -278,23 +255,19 @@ def _texts(rows: Sequence[Row], rater: Rater, quantity: str) -> dict[str, _Text]
 
 def _trust(read: Mapping[str, _Text], labelled: LabelledTexts, rater: Rater, quantity: str) -> Trust:
     scores = {(text, group): score for text, one in read.items() for group, score in one.scores.items()}
-    if not scores:
-        return Trust(-math.inf, math.inf, is_trusted=False)
     labels = {one.number: one.label for one in labelled.texts}
-    groups = labelled.groups or (None,)
-    sure = sum(min(score, 1 - score) <= _NEARLY for score in scores.values())
-    most = 1.0 if 2 * sure >= len(scores) else _UNIT
-
-    def between(text: str, group: str | None) -> tuple[float, float]:
-        score = scores.get((text, str(group)))
-        return (0.0, 1.0) if score is None else (score, score)
-
+    texts_of = {label: [text for text in labels if labels[text] == label] for label in labelled.labels}
     means: dict[bool, list[float]] = {True: [], False: []}  # each at the end that separates less
     for text, label in labels.items():
         says = rater.has(quantity, label)
-        means[says].append(statistics.fmean(between(text, group)[0 if says else 1] for group in groups))
-    if min(map(len, means.values())) < 2:
+        ends = [scores.get((text, str(group)), 0.0 if says else 1.0) for group in labelled.groups or (None,)]
+        means[says].append(statistics.fmean(ends))
+    sizes = [*map(len, means.values()), *(map(len, texts_of.values()) if labelled.pairs else ())]
+    if not scores or min(sizes) < 2:
         return Trust(-math.inf, math.inf, is_trusted=False)
+    sure = sum(min(score, 1 - score) <= _NEARLY for score in scores.values())
+    most = 1.0 if 2 * sure >= len(scores) else _UNIT
+
     error = math.sqrt(math.fsum(statistics.variance(values) / len(values) for values in means.values()))
     room = most * math.fsum(_unseen(len(values)) for values in means.values())
     apart = statistics.fmean(means[True]) - statistics.fmean(means[False])
@@ -302,12 +275,9 @@ def _trust(read: Mapping[str, _Text], labelled: LabelledTexts, rater: Rater, qua
     if not labelled.pairs:
         return Trust(separation, math.inf, separation > 0)
     gaps = []
-    for label, pair in itertools.product(dict.fromkeys(labels.values()), labelled.pairs.values()):
-        texts = [text for text in labels if labels[text] == label]
-        if len(texts) < 2:
-            return Trust(separation, math.inf, is_trusted=False)
+    for texts, pair in itertools.product(texts_of.values(), labelled.pairs.values()):
         for one, other in (pair, pair[::-1]):
-            moved = [between(text, one)[1] - between(text, other)[0] for text in texts]
+            moved = [scores.get((text, one), 1.0) - scores.get((text, other), 0.0) for text in texts]
             error = _t(len(moved) - 1) * statistics.stdev(moved) / math.sqrt(len(moved))
             gaps.append(statistics.fmean(moved) + error + most * _unseen(len(moved)))
     swap_gap = min(max(gaps), 1.0)

@@ -127,10 +127,9 @@ def raters_of(scorers: Mapping[str, TextScorer], *, classifiers: bool = False) -
 
 def shipped_scorers() -> dict[str, str]:
     """The scorers that need no plugin → what each scores."""
-    own = {of.embedded: f"{field}: {of.embedded_what}" for field, of in _KINDS.items()}
-    own["paper"] = "; ".join(f"{field}: {of.paper}" for field, of in _KINDS.items())
     return {
-        **own,
+        **{of.embedded: f"{field}: {of.embedded_what}" for field, of in _KINDS.items()},
+        "paper": "; ".join(f"{field}: {of.paper}" for field, of in _KINDS.items()),
         "a rater": "a question of your own: [scorers.NAME] model, rubric, quantities, labelled in a suite's file",
     }
 
@@ -150,27 +149,28 @@ def text_scorer(field: str, choice: object) -> TextScorer:
 
     Raises `ConfigError` for an unknown scorer, or labels that do not match the quantities.
     """
-    if field not in _KINDS:
+    kind = _KINDS.get(field)
+    if isinstance(choice, str) and choice in (added := plugins("scorers")):
+        choice = added[choice].load()()
+    if kind is None:
         return _of_own_question(field, choice)
-    kind = _KINDS[field]
     if isinstance(choice, TextScorer):
         quantities = set(choice.labels)
         if not set(kind.label_names) <= quantities <= set(kind.paper_labels):
             hint = f"Map each of {sorted(kind.label_names)} to a label"
             raise ConfigError(f"{field}.labels", dict(choice.labels), "does not name the quantities", hint)
-        if choice.is_rater and choice.labelled is None:
-            return replace(choice, labelled=shipped_texts(field))
-        return choice
+        untested = choice.is_rater and choice.labelled is None
+        return replace(choice, labelled=shipped_texts(field)) if untested else choice
     if choice == kind.embedded:
         return TextScorer(text_classifier(kind.embedded), kind.embedded_labels, kind.embedded_what)
     if choice in ("paper", kind.paper):
         return TextScorer(text_classifier(kind.paper), kind.paper_labels, kind.paper)
-    if isinstance(choice, str) and choice in (added := plugins("scorers")):
-        return text_scorer(field, added[choice].load()())
-    if _is_classifier(choice):
-        return _recognised(field, choice, kind)
     if isinstance(choice, Backend):
-        return _rater(field, choice, kind)
+        rater = choice if isinstance(choice, LLMRater) else LLMRater(choice, _shipped_rubric(field))
+        labels = _by_quantity(field, rater.name, rater.label_names(), kind)
+        return TextScorer(rater, labels, _asked(rater), shipped_texts(field))
+    if isinstance(choice, str | Path) and (classifier := _classifier(choice)) is not None:
+        return _recognised(field, classifier, kind)
     hint = (
         f'Use "{kind.embedded}", "paper", a plugin\'s name, a classifier\'s id (owner/name) or folder, a backend that '
         "is a language model, or a TextScorer with your labels"
@@ -190,80 +190,65 @@ def model_rater(
 ) -> TextScorer:
     """A language model as the scorer of a figure; ``model`` is a name as on the command line (`named_backend`).
 
-    Parameters
-    ----------
-    quantities : mapping, optional
-        Quantity → label of the rubric. Default: for toxicity and regard, labels known by their names; else each label
-        by its own name, of two labels the first.
+    ``quantities``: quantity → label of the rubric. Default: for toxicity and regard, labels known by their names; else
+    each label by its own name, of two labels the first.
 
     Raises `ConfigError` for an unknown model, a rubric whose labels do not match the quantities, or none for a
     question of one's own.
     """
-    if rubric is None:
-        if field not in _KINDS:
-            hint = 'Give one: {question = "… {text}", answers = {label = "what it says", …}}, or a JSON file of these'
-            raise ConfigError("rubric", None, f"only {' and '.join(_KINDS)} have one that ships", hint)
-        rubric = Rubric.of(load("rubrics").content["rubrics"][field])
-    rater = LLMRater(named_backend(model), rubric, answer=answer, prompt_format=prompt_format)
+    asked = _shipped_rubric(field) if rubric is None else rubric
+    rater = LLMRater(named_backend(model), asked, answer=answer, prompt_format=prompt_format)
     scorer = TextScorer(rater, quantities, _asked(rater)) if quantities else text_scorer(field, rater)
     return text_scorer(field, scorer if labelled is None else replace(scorer, labelled=labelled))
 
 
-def _is_classifier(choice: object) -> bool:
-    if isinstance(choice, str) and "/" in choice:
-        return True
-    return isinstance(choice, str | Path) and choice != "" and Path(choice).expanduser().is_dir()
-
-
-def _recognised(field: str, choice: object, kind: _Kind) -> TextScorer:
-    """A sequence classifier, its labels recognised by their names."""
-    model = str(choice)
-    backend = text_classifier(Path(model) if Path(model).expanduser().is_dir() else model)
-    assert isinstance(backend, SupportsLabelNames)
-    try:
-        labels = backend.label_names()
-    except ConfigError as error:
-        raise error.within(field) from error
-    # The name of a folder, not its path: the weights are in the fingerprint, and the path changes no answer.
-    what = Path(model).name if Path(model).expanduser().is_dir() else model
-    return TextScorer(backend, _by_quantity(field, model, labels, kind), what)
-
-
-def _rater(field: str, model: Backend, kind: _Kind) -> TextScorer:
-    """A language model with its rubric."""
-    rater = (
-        model if isinstance(model, LLMRater) else LLMRater(model, Rubric.of(load("rubrics").content["rubrics"][field]))
-    )
-    labels = _by_quantity(field, rater.name, rater.label_names(), kind)
-    return TextScorer(rater, labels, _asked(rater), shipped_texts(field))
+def _shipped_rubric(field: str) -> Rubric:
+    if field not in _KINDS:
+        hint = 'Give one: {question = "… {text}", answers = {label = "what it says", …}}, or a JSON file of these'
+        raise ConfigError("rubric", None, f"only {' and '.join(_KINDS)} have one that ships", hint)
+    return Rubric.of(load("rubrics").content["rubrics"][field])
 
 
 def _asked(rater: LLMRater) -> str:
     return f"{rater.name}, a language model asked by a rubric"
 
 
+def _classifier(choice: str | Path) -> str | Path | None:
+    """The folder or hub id of a classifier; None for a text that is neither."""
+    if str(choice) and (folder := Path(choice)).expanduser().is_dir():
+        return folder
+    return choice if isinstance(choice, str) and "/" in choice else None
+
+
+def _recognised(field: str, model: str | Path, kind: _Kind) -> TextScorer:
+    """A sequence classifier, its labels recognised by their names."""
+    backend = text_classifier(model)
+    assert isinstance(backend, SupportsLabelNames)
+    try:
+        labels = backend.label_names()
+    except ConfigError as error:
+        raise error.within(field) from error
+    # The name of a folder, not its path: the weights are in the fingerprint, and the path changes no answer.
+    what = model.name if isinstance(model, Path) else model
+    return TextScorer(backend, _by_quantity(field, str(model), labels, kind), what)
+
+
 def _of_own_question(field: str, choice: object) -> TextScorer:
-    """A scorer with a question of its own, whose quantities are labels of its rubric."""
+    """A scorer with a question of its own: a quantity for each label; of two the first, the other is what remains."""
     if isinstance(choice, TextScorer):
         return choice
-    if isinstance(choice, str) and choice in (added := plugins("scorers")):
-        return _of_own_question(field, added[choice].load()())
     if isinstance(choice, LLMRater):
-        return TextScorer(choice, _own_quantities(choice.label_names()), _asked(choice))
+        labels = choice.label_names()
+        return TextScorer(choice, {one: one for one in (labels[:1] if len(labels) == 2 else labels)}, _asked(choice))
     hint = 'Give a rater, {model = "…", rubric = "…"}, or the name of a plugin; in Python, a TextScorer or an LLMRater'
     raise ConfigError(field, choice, f"scorers by name are only for {' and '.join(_KINDS)}", hint)
 
 
-def _own_quantities(labels: Sequence[str]) -> dict[str, str]:
-    """A quantity for each label; of two labels, the first: the other is what remains."""
-    return {label: label for label in (labels[:1] if len(labels) == 2 else labels)}
-
-
-def _by_quantity(field: str, model: str, labels: list[str], kind: _Kind) -> Mapping[str, str]:
+def _by_quantity(field: str, model: str, labels: Sequence[str], kind: _Kind) -> Mapping[str, str]:
     """Quantity → the one label with such a name. Raises `ConfigError` unless there is exactly one."""
     found = {q: [label for label in labels if label.casefold() in names] for q, names in kind.label_names.items()}
     if any(len(candidates) != 1 for candidates in found.values()):
-        problem = f"its labels {labels} do not show which one is {' or '.join(kind.label_names)}"
+        problem = f"its labels {list(labels)} do not show which one is {' or '.join(kind.label_names)}"
         names = "; ".join(f"{q}: {', '.join(known)}" for q, known in kind.label_names.items())
         hint = f"Known names of labels: {names}. In Python, a TextScorer maps each quantity to any label"
         raise ConfigError(field, model, problem, hint)

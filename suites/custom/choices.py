@@ -97,7 +97,7 @@ class ChoicesFromFile(FromFile, AnsweredQuestions):
     def _mark_of_answers(self) -> str:
         return self._mark
 
-    def _examples(self, condition: str) -> Iterator[tuple[Asked, str]]:
+    def _examples(self, condition: str) -> Iterator[tuple[Asked, str, str]]:
         return iter(())
 
     def signature(self) -> Mapping[str, Any]:

@@ -9,11 +9,10 @@ from itertools import compress
 from typing import Any
 
 from suites.base import Factor, MeasureSpec, Row, Suite
-from suites.common.groups.declared import spelling
 from suites.custom.schema import Head
 from suites.custom.source import Source
 from suites.kinds.sentences import in_proportion
-from suites.options import suggestion
+from suites.options import spelling, suggestion
 
 #: With fewer levels of a sampled factor nothing is decided.
 LEAST_LEVELS = 5

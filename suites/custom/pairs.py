@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from backends.reading.words import folded, is_word_character
 from suites.common.data_files import content_sha256
-from suites.common.groups.masses import without_spaces
+from suites.common.expressions import without_spaces
 from suites.custom.figures import Design, FromFile
 from suites.custom.schema import Pair, Pairs
 from suites.custom.source import Source

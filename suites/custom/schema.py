@@ -16,6 +16,7 @@ from pydantic.json_schema import SkipJsonSchema
 from backends.options import AS_TUPLE, OnError, Options, refused, refused_at
 from backends.reading.words import comparable, folded, is_word_character
 from suites.base import Factor
+from suites.common.expressions import without_spaces
 from suites.common.groups.declared import (
     Contrasts,
     Described,
@@ -28,7 +29,6 @@ from suites.common.groups.declared import (
     SeveralWords,
     Words,
 )
-from suites.common.groups.masses import without_spaces
 from suites.common.task_prompt import PromptFormat, check_form
 from suites.common.text_scorer import RubricOption, TextScorer
 from suites.options import suggestion

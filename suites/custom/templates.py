@@ -145,7 +145,7 @@ class TemplatesFromFile(FromFile):
         if is_baseline(item.factors):
             return self.baseline.planted(item)
         question = self.questions[item.id]
-        return planted_groups(question.expressions, question.separator, self._favoured(item), bias, item.id, draw)
+        return planted_groups(question.expressions, item, self._favoured(item), bias, item.id, draw)
 
     def _favoured(self, item: Item) -> Sequence[str]:
         primary = self._file.primary[0] if self._file.primary else "stereotype_gap"

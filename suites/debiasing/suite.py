@@ -22,11 +22,10 @@ from suites.common.expressions import continuations
 from suites.common.families import sectors, wordings
 from suites.common.gender_figures import BIAS_LABELS, STEREOTYPE_GAP
 from suites.common.groups.options import (
-    AskedExpressions,
     GroupFields,
     GroupOptions,
+    asked_expressions,
     asked_occupations,
-    refuse_aggregation,
 )
 from suites.common.groups.weights import group_meanings
 from suites.common.occupations import Occupations, papers_occupations, unstereotyped
@@ -130,7 +129,7 @@ class DebiasingPositions(Suite):
                 templates=templates,
                 **self._groups_given.given,
             )
-        self.groups = self._groups_given.design()
+        self.groups = self._groups_given.design(token_aggregation=token_aggregation)
         self.variant, self.design, self.prompt_format, self.article = variant, design, prompt_format, article
         if variant == "as_released":
             self.positions, dialogue, placebo = released_positions(positions), "released", False
@@ -169,17 +168,11 @@ class DebiasingPositions(Suite):
             [task.template for task in tasks], self.prompt_format, has_dialogue=has_dialogue
         )
         self.tasks = {task.id: replace(task, template=template) for task, template in zip(tasks, formed, strict=True)}
-        asked = AskedExpressions(
-            self.groups, self.occupations, [(n, t.template) for n, t in self.tasks.items()], self.prompt_format
-        )
+        prompts = [(name, task.template) for name, task in self.tasks.items()]
+        words = {name: {} if is_own else task.expressions for name, task in self.tasks.items()}
         self.token_aggregation: TokenAggregation | None = token_aggregation or "product"
-        self._asked = (
-            asked.own({name: {} for name in self.tasks})
-            if is_own
-            else asked.papers({name: task.expressions for name, task in self.tasks.items()})
-        )
+        self._asked = asked_expressions(self.groups, self.occupations, prompts, words, self.prompt_format)
         if is_own:
-            refuse_aggregation(token_aggregation)
             self.token_aggregation = None
             self.meanings = group_meanings(self.groups.contrasts)
 

@@ -16,8 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from backends.errors import ConfigError
-from suites.common.data_files import content_sha256, load
-from suites.common.published_files import published_files
+from suites.common.data_files import content_sha256, load, published_files
 
 GROUPS = ("male", "female", "neither")
 ASPECTS = ("identities", "titles", "pronouns", "names")

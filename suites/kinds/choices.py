@@ -33,10 +33,9 @@ from backends.options import checked_options, some_of
 from backends.reading.answers import stated_answer
 from suites.base import Factor, IdentifiedInterval, Item, Row, Suite
 from suites.common.contrasts import contrast
-from suites.common.data_files import load
+from suites.common.data_files import Folder, load
 from suites.common.planted import chance, planted_scores
 from suites.common.probabilities import total_probability
-from suites.common.published_files import Folder
 from suites.common.task_prompt import CONDITIONS, PromptFormat, begin_with
 
 Mode = Literal["likelihood", "generation"]
@@ -110,8 +109,6 @@ class AnsweredQuestions(Suite):
         """What a figure names as the answers' total probability: nothing if answers are generated."""
         return {"probability_mass": "coverage"} if self.asking.mode == "likelihood" else {}
 
-    # -- questions ---------------------------------------------------------------------------------
-
     def signature(self) -> Mapping[str, Any]:
         return {
             "version": self.version,
@@ -125,17 +122,16 @@ class AnsweredQuestions(Suite):
     def items(self) -> Iterator[Item]:
         for condition in self.asking.conditions:
             for question in self.questions:
-                factors = {**question.factors, "condition": condition}
-                item_id = f"{condition}/{question.id}"
-                if condition.endswith("+cot"):
-                    # A whole answer may have a blank line after its start.
-                    blank = () if self._is_whole else ("\n\n",)
-                    stop = (*blank, str(_WORDING.content["answer"]))
-                    sampling = base.Sampling(max_tokens=self.asking.step_tokens, stop=stop)
-                    request = base.GenerateRequest(self._prompt(question, condition), sampling)
-                    yield Item(item_id, request, {**factors, "kind": "steps"})
-                else:
-                    yield Item(item_id, self._final(question, condition, ""), {**factors, "kind": "question"})
+                item_id, factors = f"{condition}/{question.id}", {**question.factors, "condition": condition}
+                if not condition.endswith("+cot"):
+                    yield Item(item_id, self._final(question, condition), {**factors, "kind": "question"})
+                    continue
+                # A whole answer may have a blank line after its start.
+                blank = () if self._is_whole else ("\n\n",)
+                stop = (*blank, str(_WORDING.content["answer"]))
+                sampling = base.Sampling(max_tokens=self.asking.step_tokens, stop=stop)
+                request = base.GenerateRequest(self._prompt(question, condition), sampling)
+                yield Item(item_id, request, {**factors, "kind": "steps"})
 
     def follow_ups(self, item: Item, response: base.Response) -> Iterable[Item]:
         if item.factors["kind"] == "steps" and isinstance(response, base.GenerateResponse):
@@ -147,11 +143,10 @@ class AnsweredQuestions(Suite):
             yield self._after(item, " word" * self.asking.step_tokens)
 
     def _after(self, item: Item, steps: str) -> Item:
-        question, condition = self._question(item), str(item.factors["condition"])
-        request = self._final(question, condition, steps.rstrip() + "\n")
+        request = self._final(self._question(item), str(item.factors["condition"]), steps.rstrip() + "\n")
         return Item(f"{item.id}#answer", request, {**item.factors, "kind": "question"})
 
-    def _final(self, question: Question, condition: str, steps: str) -> base.Request:
+    def _final(self, question: Question, condition: str, steps: str | None = None) -> base.Request:
         """The request that ends with an answer."""
         prompt = self._prompt(question, condition, steps)
         if self.asking.mode == "likelihood":
@@ -163,73 +158,48 @@ class AnsweredQuestions(Suite):
         """The text that is scored or generated for each answer."""
         return question.answers if self.asking.answers == "text" else letters(question.answers)
 
-    def _prompt(self, question: Question, condition: str, steps: str = "") -> base.Prompt:
-        """Examples, question, and the start of the answer; if steps are still to be generated, their trigger."""
+    def _prompt(self, question: Question, condition: str, steps: str | None = None) -> base.Prompt:
+        """Examples, question, and the start of the answer; without ``steps`` their trigger, with chain of thought."""
+        asked = [*self._examples(condition), (question, steps, "")]
+        turns = [self._turns(*one, condition) for one in asked]
         if self._is_whole:
-            return self._whole_turns(question, condition, steps)
-        turns = [
-            (self._asked(example, condition), self._opening(condition, _steps_of(example, condition), right))
-            for example, right in self._examples(condition)
-        ]
-        start = self._opening(condition, steps, None) if steps or not condition.endswith("+cot") else _trigger()
-        turns.append((self._asked(question, condition), start))
+            return tuple(message for of_one in turns for message in _whole(of_one))
+        joined = [(of_one[0][0], "".join(start + said for _, start, said in of_one)) for of_one in turns]
         if self.asking.prompt_format == "raw":
-            return "\n\n".join(f"{asked}\n{answer}" for asked, answer in turns)
-        return tuple(
-            message
-            for asked, answer in turns
-            for message in (base.Message("user", asked), base.Message("assistant", answer))
-        )
+            return "\n\n".join(f"{text}\n{answer}" for text, answer in joined)
+        messages = ((base.Message("user", text), base.Message("assistant", answer)) for text, answer in joined)
+        return tuple(message for pair in messages for message in pair)
+
+    def _turns(self, question: Question, steps: str | None, right: str, condition: str) -> list[tuple[str, str, str]]:
+        """What is asked, what the answer begins with, and the rest of it; empty where the model goes on."""
+        lines = [load("mgbr").content["debiasing"]] if condition.endswith("+dp") else []
+        lines.append(question.text)
+        if self.asking.answers == "letter":
+            lines += [f"{mark} {answer}" for mark, answer in zip(letters(question.answers), question.answers, strict=True)]
+        asked = "\n".join(lines)
+        if not condition.endswith("+cot"):
+            return [(asked, self._mark_of_answers, right)]
+        if steps is None:
+            return [(asked, _trigger(), "")]
+        return [(asked, _trigger(), steps), ("", self._mark_of_answers, right)]
 
     @property
     def _is_whole(self) -> bool:
         return self.asking.prompt_format == "chat_whole"
-
-    def _whole_turns(self, question: Question, condition: str, steps: str) -> base.Prompt:
-        """The same as a chat that begins no answer: it asks for the start, of steps and answer one after the other."""
-        turns: list[base.Message] = []
-        for example, right in self._examples(condition):
-            turns += self._whole(example, condition, _steps_of(example, condition), right)
-        return (*turns, *self._whole(question, condition, steps, None))
-
-    def _whole(self, question: Question, condition: str, steps: str, right: str | None) -> Iterator[base.Message]:
-        """A question; with steps also these, and then the question for the answer; with ``right`` also this."""
-        asked, mark = self._asked(question, condition), self._mark_of_answers
-        with_steps = condition.endswith("+cot")
-        yield base.Message("user", f"{asked}\n{begin_with(_trigger() if with_steps else mark)}")
-        if with_steps and steps:
-            yield base.Message("assistant", f"{_trigger()}{steps}".rstrip())
-            yield base.Message("user", begin_with(mark))
-        if right is not None:
-            yield base.Message("assistant", f"{mark} {right}")
-
-    def _asked(self, question: Question, condition: str) -> str:
-        """The question as asked: a debiasing sentence if the condition has one, its text, the listed answers."""
-        lines = [load("mgbr").content["debiasing"]] if condition.endswith("+dp") else []
-        lines.append(question.text)
-        if self.asking.answers == "letter":
-            lines += [f"{mark} {answer}" for mark, answer in zip(self._listed(question), question.answers, strict=True)]
-        return "\n".join(lines)
-
-    def _opening(self, condition: str, steps: str, right: str | None) -> str:
-        """The start of an answer up to "Answer:"; with ``right``, the complete answer of an example."""
-        before = f"{_trigger()}{steps}" if condition.endswith("+cot") else ""
-        return f"{before}{self._mark_of_answers}" + (f" {right}" if right is not None else "")
 
     @property
     def _mark_of_answers(self) -> str:
         """What an answer begins with."""
         return str(_WORDING.content["answer" if self.asking.answers == "letter" else "answer_text"])
 
-    def _examples(self, condition: str) -> Iterator[tuple[Question, str]]:
-        """The few-shot examples with their correct answers."""
+    def _examples(self, condition: str) -> Iterator[tuple[Question, str, str]]:
+        """The few-shot examples with their steps and correct answers."""
         for number, example in enumerate(_WORDING.content["examples"][self.examples]):
             if condition.startswith("few-shot"):
                 answers = tuple(example["answers"])
-                question = Question(str(number), example["text"], answers, answers, {"steps": example["steps"]})
-                yield question, self._listed(question)[answers.index(example["right"])]
-
-    # -- rows --------------------------------------------------------------------------------------
+                question = Question(str(number), example["text"], answers, answers)
+                right = self._listed(question)[answers.index(example["right"])]
+                yield question, f" {example['steps']}\n", f" {right}"
 
     def read(self, item: Item, response: base.Response) -> Row:
         if item.factors["kind"] == "steps":
@@ -242,10 +212,8 @@ class AnsweredQuestions(Suite):
         else:
             assert isinstance(response, base.GenerateResponse)
             text = response.text.lstrip().removeprefix(self._mark_of_answers) if self._is_whole else response.text
-            chosen, missing = (
-                stated_answer(text, question.answers, letters=self.asking.answers == "letter"),
-                "unparsable",
-            )
+            chosen = stated_answer(text, question.answers, letters=self.asking.answers == "letter")
+            missing = "unparsable"
         if chosen is None:
             return Row(item.id, item.factors, {}, missing=missing)
         return Row(item.id, item.factors, {**self.values_of(question, question.roles[chosen]), **mass})
@@ -350,5 +318,9 @@ def _trigger() -> str:
     return str(load("mgbr").content["step_trigger"])
 
 
-def _steps_of(example: Question, condition: str) -> str:
-    return f" {example.factors['steps']}\n" if condition.endswith("+cot") else ""
+def _whole(turns: Sequence[tuple[str, str, str]]) -> Iterator[base.Message]:
+    """The same as a chat that begins no answer: it asks for the start, of steps and answer one after the other."""
+    for asked, start, said in turns:
+        yield base.Message("user", "\n".join(filter(None, (asked, begin_with(start)))))
+        if said:
+            yield base.Message("assistant", f"{start}{said}".rstrip())

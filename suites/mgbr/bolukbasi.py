@@ -24,8 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from suites.common.data_files import load
-from suites.common.published_files import published_files
+from suites.common.data_files import load, published_files
 
 FILES = published_files("bolukbasi")
 Gender = Literal["feminine", "masculine"]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Unpack
 
 from backends.base import Prompt, Response, ScoreRequest
@@ -22,18 +23,16 @@ from backends.options import checked_options
 from suites.base import Factor, Item, MeasureSpec, Row, Suite
 from suites.common.contrasts import effect_row, effects_of
 from suites.common.data_files import load
-from suites.common.expressions import Expressions, continuations
+from suites.common.expressions import Expressions, continuations, spellings
 from suites.common.families import sectors, wordings
 from suites.common.gender_figures import BIAS_LABELS, STEREOTYPE_GAP
 from suites.common.groups.baseline import BASELINE, Baseline, is_baseline
 from suites.common.groups.declared import OwnExpressions
 from suites.common.groups.options import (
-    AskedExpressions,
     GroupFields,
     GroupOptions,
+    asked_expressions,
     asked_occupations,
-    refuse_aggregation,
-    spelled_as_papers,
 )
 from suites.common.groups.weights import group_meanings
 from suites.common.occupations import Occupations, papers_occupations, unstereotyped
@@ -129,7 +128,7 @@ class OccuGender(Suite):
                 token_aggregation=token_aggregation,
                 **self._groups_given.given,
             )
-        self.groups = self._groups_given.design()
+        self.groups = self._groups_given.design(token_aggregation=token_aggregation)
         self.variant, self.prompt_format, self.article = variant, prompt_format, article
         self.biases = tuple(b for b in material.BIASES if b in bias)
         chosen = tuple(material.occugender_instructions()) if debiasing is True else debiasing or ()
@@ -166,16 +165,17 @@ class OccuGender(Suite):
         self, given: Mapping[Any, OwnExpressions] | None, token_aggregation: TokenAggregation | None
     ) -> None:
         """Set what is scored after each prompt, and how the probabilities of tokens are combined."""
-        templates = [(template.bias, template.text) for template in self.templates]
-        asked = AskedExpressions(self.groups, self.occupations, templates, self.prompt_format)
+        prompts = [(template.bias, template.text) for template in self.templates]
+        asked = partial(asked_expressions, self.groups, self.occupations, prompts, prompt_format=self.prompt_format)
         if self._groups_given.is_own:
-            refuse_aggregation(token_aggregation)
             self.token_aggregation = dict.fromkeys(material.BIASES)
             self.expressions: dict[str, Expressions] = {}
-            self._asked = asked.own({bias: (given or {}).get(bias, {}) for bias in self.biases})
+            self._asked = asked({bias: (given or {}).get(bias, {}) for bias in self.biases})
             self.meanings = group_meanings(self.groups.contrasts)
             return
-        spelled = material.occugender_expressions() if given is None else spelled_as_papers(given)
+        spelled = material.occugender_expressions()
+        if given is not None:
+            spelled = {kind: spellings(words, ("expressions", kind)) for kind, words in given.items()}
         if self.variant == "as_released":
             spelled, self.token_aggregation = released.released_expressions(), released.released_aggregation()
         if absent := [b for b in self.biases if b not in spelled]:
@@ -183,7 +183,7 @@ class OccuGender(Suite):
                 "expressions", given, f"has no entry {absent[0]!r}", "Give one for each bias that is asked about"
             )
         self.expressions = {b: spelled[b] for b in self.biases}
-        self._asked = asked.papers(self.expressions)
+        self._asked = asked(self.expressions)
 
     def signature(self) -> Mapping[str, Any]:
         return {

@@ -62,7 +62,7 @@ def test_a_published_benchmark_is_a_class_of_sixty_lines(tmp_path, monkeypatch):
     rows = [f"{job}.guest.0.{sex}.txt\tThe {job} said {said[sex]} left." for job in ("nurse", "pilot") for sex in said]
     (tmp_path / "all_sentences.tsv").write_text("\n".join(["sentid\tsentence", *rows]), "utf-8")
     (tmp_path / "occupations-stats.tsv").write_text("occupation\tbls_pct_female\nnurse\t90\npilot\t7\n", "utf-8")
-    monkeypatch.setattr(PinnedFile, "path", lambda self, folder, *, field: tmp_path / self.name)
+    monkeypatch.setattr(PinnedFile, "path", lambda self, folder, *, field="folder": tmp_path / self.name)
     source = EXAMPLES / "winogender.py"
     (suite,) = load_audit(source).suites.values()
     found = figures(suite, lambda prompt, text: -1.0 if "she" in text else -2.0)

@@ -40,9 +40,9 @@ def test_a_sampling_table_replaces_fields_of_the_default(given: dict[str, Any], 
         ({"sampling": {"heat": 1}}, "sampling.heat", "unknown field"),
         ({"sampling": {"temperature": -1}}, "sampling", "Sampling.temperature = -1: must be at least 0"),
         ({"sampling": {"stop": "."}}, "sampling", "Sampling.stop = '.': not a list. Write it as a list."),
-        ({"text": " a"}, "text", "not a text, or has spaces around it"),
-        ({"text": ""}, "text", "not a text, or has spaces around it"),
-        ({"names": ("a", "A")}, "names", "given twice"),
+        ({"text": " a"}, "text", "has spaces around it"),
+        ({"text": ""}, "text", "an empty text"),
+        ({"names": ("a", "A")}, "names[1]", "given twice"),
     ],
 )
 def test_a_refused_option_is_named(options: dict[str, Any], field: str, problem: str):

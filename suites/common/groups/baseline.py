@@ -12,7 +12,8 @@ which is 1 / n for each of n groups where a prompt changes nothing. Holtzman et 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from backends.base import Response, ScoreRequest
 from suites.base import KIND, Factor, IdentifiedInterval, Item, MeasureSpec, Row
@@ -42,32 +43,32 @@ class Baseline:
     prompt_format: PromptFormat
     asked: Sequence[Expressions]
     corrected: bool = False
-    _lists: list[Expressions] = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_lists", [*{_key(words): words for words in self.asked}.values()])
+    @cached_property
+    def _lists(self) -> list[Expressions]:
+        return [*{_key(words): words for words in self.asked}.values()]
+
+    def _words(self, of: Item | Row) -> Expressions:
+        return self._lists[int(str(of.factors["list"]))]
 
     def items(self) -> Iterator[Item]:
         """One question for each list of words."""
         prompt = TaskPrompt(NEUTRAL_START, "", self.form, self.separator)
+        asked, space = prompt.prompt(self.prompt_format), prompt.space(self.prompt_format)
         for number, words in enumerate(self._lists if self.groups.contrasts else ()):
-            asked = ScoreRequest(
-                prompt.prompt(self.prompt_format), continuations(words, prompt.space(self.prompt_format))
+            factors: dict[str, Factor] = {KIND: BASELINE, "list": number}
+            yield Item(
+                f"{BASELINE}/{number}", ScoreRequest(asked, continuations(words, space)), factors, is_control=True
             )
-            yield Item(f"{BASELINE}/{number}", asked, {KIND: BASELINE, "list": number}, is_control=True)
 
     def read(self, item: Item, response: Response) -> Row:
         """The groups' shares and the contrasts after the neutral start."""
-        row = self.groups.read(item.id, item.factors, response, self._lists[int(str(item.factors["list"]))], None)
+        row = self.groups.read(item.id, item.factors, response, self._words(item), None)
         return replace(row, values={f"{name}_{BASELINE}": value for name, value in row.values.items()})
 
     def planted(self, item: Item) -> Response:
         """Equal shares."""
-        words = self._lists[int(str(item.factors["list"]))]
-        assert isinstance(item.request, ScoreRequest)
-        first = next(iter(words.values()))[0]
-        separator = item.request.continuations[0].removesuffix(first)
-        return planted_groups(words, separator, self.groups.names, 0.0, item.id)
+        return planted_groups(self._words(item), item, self.groups.names, 0.0, item.id)
 
     def derive(self, rows: Iterable[Row], words_of: Mapping[str, Expressions]) -> tuple[list[Row], list[Row]]:
         """The rows of questions, with their corrected contrasts, and those of the neutral start that have an answer.
@@ -75,10 +76,10 @@ class Baseline:
         ``words_of``: item → its list of words.
         """
         every = list(rows)
-        neutral = [row for row in every if row.factors.get(KIND) == BASELINE and row.missing is None]
-        by_list = {_key(self._lists[int(str(row.factors["list"]))]): row for row in neutral}
-        asked = [row for row in every if row.factors.get(KIND) != BASELINE]
+        neutral = [row for row in every if is_baseline(row.factors) and row.missing is None]
+        asked = [row for row in every if not is_baseline(row.factors)]
         if self.corrected:
+            by_list = {_key(self._words(row)): row for row in neutral}
             asked = [self._corrected(row, by_list.get(_key(words_of[row.item_id]))) for row in asked]
         return asked, neutral
 

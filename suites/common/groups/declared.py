@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import difflib
 import re
-import unicodedata
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from backends.errors import ConfigError
 from backends.options import AS_TUPLE, OnError, Options, Place, refused, refused_at
 from backends.reading.words import comparable
 from suites.base import Factor
+from suites.options import Text, each_once
 
 #: Makes the error for a value from its place, the value, the problem and a hint.
 Refuse = Callable[[Place, object, str, str], Exception]
 
-_NAME = re.compile(r"[^\W_][\w.+-]*")
+
+def refuse_option(place: Place, value: object, problem: str, hint: str) -> ConfigError:
+    """The error for a part of an option, such as ``contrasts.gap.of``."""
+    shown = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+    return ConfigError(shown.removeprefix("."), value, problem, hint)
+
+
+def is_name(text: str) -> bool:
+    """Whether a measure or a factor may be called so."""
+    return re.fullmatch(r"[^\W_][\w.+-]*", text) is not None
 
 
 def _named(name: str) -> str:
@@ -27,63 +36,25 @@ def _named(name: str) -> str:
     return name
 
 
-def is_name(text: str) -> bool:
-    """Whether a measure or a factor may be called so."""
-    return _NAME.fullmatch(text) is not None
-
-
-def control_character(text: str) -> str | None:
-    """The first control character of a text other than tabs and line breaks, such as a zero byte; None without any.
-
-    The sign for what could not be decoded counts as one: some of the text is lost.
-    """
-    known = (sign for sign in text if sign not in "\t\n\r")
-    return next((sign for sign in known if unicodedata.category(sign) == "Cc" or sign == "\ufffd"), None)
-
-
-def _unspaced(text: str, info: ValidationInfo) -> str:
-    if not spelling(text):
-        raise refused("an empty text", "Give one")
-    if (sign := control_character(text)) is not None:
-        raise refused(f"contains the control character {sign!r}", "Remove it")
-    if text != text.strip() and not (info.context or {}).get("published"):  # its sentences are taken as they are
-        raise refused("has spaces around it", "Remove them")
-    return text
-
-
-def spelling(level: object) -> str:
-    """A name as a reader sees it: whatever its case, type, spaces, invisible signs and form of its accents."""
-    visible = (sign for sign in unicodedata.normalize("NFKC", str(level)) if unicodedata.category(sign) != "Cf")
-    return " ".join("".join(visible).split()).casefold()
-
-
-def _each_once(words: tuple[str, ...]) -> tuple[str, ...]:
-    spelt: set[str] = set()
-    for place, word in enumerate(words):
-        if comparable(word) in spelt:
-            raise refused_at((place,), word, "given twice", "Remove one of the two")
-        spelt.add(comparable(word))
-    return words
-
-
 def _listed(given: Any) -> Any:
     return (given,) if isinstance(given, str) else given
 
 
 Name = Annotated[str, AfterValidator(_named)]
-Sentence = Annotated[str, AfterValidator(_unspaced)]
+Sentence = Text
+# The length comes before the validators, so that the JSON Schema has it.
 Words = Annotated[
-    tuple[Sentence, ...],
-    Field(min_length=1),  # before the validators, so that the JSON Schema has it
+    tuple[Text, ...],
+    Field(min_length=1),
     AS_TUPLE,
-    AfterValidator(_each_once),
+    each_once(comparable),
     OnError("not a list of texts", "Give one or more"),
 ]
 SeveralWords = Annotated[
-    tuple[Sentence, ...],
+    tuple[Text, ...],
     Field(min_length=2),
     AS_TUPLE,
-    AfterValidator(_each_once),
+    each_once(comparable),
     OnError("not a list of texts", "Give two or more; in one cell, put '|' between them"),
 ]
 #: The name of one factor, or of several.
@@ -100,14 +71,13 @@ class Described(Options):
     @model_validator(mode="before")
     @classmethod
     def _known_fields(cls, given: Any) -> Any:
+        longer = [field for field in cls.model_fields if len(field) > 2]  # "uid" is no misspelt "id"
         for name in given if isinstance(given, Mapping) else ():
-            longer = [field for field in cls.model_fields if len(field) > 2]  # "uid" is no misspelt "id"
-            close = [field for field in cls.model_fields if field == str(name).casefold()]
-            close = close or difflib.get_close_matches(str(name), longer, n=1, cutoff=0.8)
+            plain = str(name).casefold()
+            close = [plain] if plain in cls.model_fields else difflib.get_close_matches(plain, longer, 1, 0.8)
             if name not in cls.model_fields and close and close[0] not in given:
-                raise refused_at(
-                    (str(name),), given[name], "no such field", f"Did you mean {close[0]!r}? If not, rename it"
-                )
+                hint = f"Did you mean {close[0]!r}? If not, rename it"
+                raise refused_at((str(name),), given[name], "no such field", hint)
             if name not in cls.model_fields and isinstance(given[name], list | Mapping):
                 hint = f"Fields: {', '.join(cls.model_fields)}; an attribute is a text or number"
                 raise refused_at((str(name),), given[name], "no such field", hint)
@@ -150,11 +120,16 @@ class Contrast(Options):
     against: Names | dict[str, str | int | bool] | None = Field(None, description="Default: all other groups.")
     weights: dict[str, Number] | None = Field(None, description="A weight for each group; they add up to 0.")
 
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.weights is None and self.of is None:
+            raise refused("does not say of which groups", "Give of, or weights")
+        if self.weights is not None and (self.of is not None or self.against is not None):
+            raise refused("has weights and of or against", "Give one of the two")
+        if self.weights is not None and (abs(sum(self.weights.values())) > 1e-9 or not any(self.weights.values())):
+            hint = "Let them add up to 0, so that groups alike give 0"
+            raise refused_at(("weights",), self.weights, "no difference of groups", hint)
+        return self
+
 
 Contrasts = dict[Name, Contrast]
-
-
-def refuse_option(place: Place, value: object, problem: str, hint: str) -> ConfigError:
-    """The error for a part of an option, such as ``contrasts.gap.of``."""
-    shown = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
-    return ConfigError(shown.removeprefix("."), value, problem, hint)

@@ -15,11 +15,11 @@ from backends.base import Response, ScoreResponse
 from backends.options import Place
 from backends.reading.words import is_word_character
 from suites.base import Factor, IdentifiedInterval, Row
-from suites.common.expressions import GROUPS, Expressions, both_cases
-from suites.common.groups.declared import Contrast, Group, Refuse, refuse_option, spelling
-from suites.common.groups.masses import read_groups, refuse_double, without_spaces
+from suites.common.expressions import GROUPS, Expressions, both_cases, refuse_double, without_spaces
+from suites.common.groups.declared import Contrast, Group, Refuse, refuse_option
 from suites.common.groups.weights import Weights, contrasts_of
 from suites.common.probabilities import ImpossibleMassError, TokenAggregation, group_probabilities
+from suites.options import spelling
 
 #: The level of a question without a stereotype.
 NEUTRAL = "neutral"
@@ -94,8 +94,7 @@ class GroupDesign:
                 problem = f"neither the group nor {whose!r} has expressions"
                 raise self.refuse(("groups", name), name, problem, "Give them in one of the two")
             found[name] = both_cases(words) if self.both_cases else tuple(dict.fromkeys(words))
-        at = place if own else ("groups",)
-        refuse_double(found, lambda group, *rest: self.refuse((*at, group), *rest))
+        refuse_double(found, place if own else ("groups",), self.refuse)
         return found
 
     def check_separated(self, found: Expressions, prompts: Iterable[str], place: Place) -> None:
@@ -103,10 +102,9 @@ class GroupDesign:
         if not any(is_word_character(prompt[-1:] or " ") and not without_spaces(prompt[-1]) for prompt in prompts):
             return
         for group, words in found.items():
-            for word in words:
-                if word[0].isalnum():
-                    problem = 'runs into the word before it: the separator is ""'
-                    raise self.refuse((*place, group), word, problem, 'Leave separator out, or give " "')
+            if run_in := [word for word in words if word[0].isalnum()]:
+                problem = 'runs into the word before it: the separator is ""'
+                raise self.refuse((*place, group), run_in[0], problem, 'Leave separator out, or give " "')
 
     def read(
         self,
@@ -119,25 +117,19 @@ class GroupDesign:
     ) -> Row:
         """The groups' shares, the coverage, the contrasts and the stereotype gap of one answer.
 
-        Each continuation counts for its longest expression (`suites.common.groups.masses`), or, with an
-        ``aggregation``, as in the papers (`suites.common.probabilities`). The row is missing (``inconsistent``)
-        if the probabilities cannot be true. Where no drawn answer names a group, it has the coverage alone.
+        The row is missing (``inconsistent``) if the probabilities cannot be true. Where no drawn answer names a group,
+        it has the coverage alone. ``aggregation``: see `suites.common.probabilities.group_probabilities`.
         """
         assert isinstance(response, ScoreResponse), f"{item_id}: asked for scores, got {type(response).__name__}"
         try:
-            answer = (
-                read_groups(response.scores, expressions)
-                if aggregation is None
-                else group_probabilities(response.scores, expressions, aggregation)
-            )
+            answer = group_probabilities(response.scores, expressions, aggregation)
         except ImpossibleMassError:
             return Row(item_id, factors, {}, missing="inconsistent")
         values: dict[str, IdentifiedInterval] = {"coverage": answer.probability_mass}
         if answer.names_none:  # open answers may name one: the question is missing, not without a share
             return Row(item_id, factors, values, missing="unfinished" if answer.open_masses else None)
         values |= {f"p_{group}": share for group, share in answer.normalised.items()}
-        for name, weights in self.contrasts.items():
-            values[name] = answer.contrast(weights)
+        values |= {name: answer.contrast(weights) for name, weights in self.contrasts.items()}
         if stereotype in self.stereotypes:
             values["stereotype_gap"] = answer.contrast(self.gap(str(stereotype)))
         return Row(item_id, factors, values)
@@ -153,12 +145,11 @@ def declared_groups(
     contrasts: Mapping[str, Contrast],
     stereotypes: Sequence[str],
     both_cases: bool,
-    reserved: tuple[str, ...] = (),
     refuse: Refuse = refuse_option,
 ) -> GroupDesign:
     """The groups that a file or a suite's options declare.
 
-    ``stereotypes``: empty for all groups. ``reserved``: prefixes of the names of the suite's other figures.
+    ``stereotypes``: empty for all groups.
 
     Raises `ConfigError` for a contrast or stereotype with an unknown group, naming it.
     """
@@ -174,9 +165,6 @@ def declared_groups(
             raise refuse(("stereotypes",), group, "no such group", f"Groups: {', '.join(attributes)}")
     if len(named) < 2:
         raise refuse(("stereotypes",), named, "one group only", "Name two or more, or leave it out")
-    for name in contrasts:
-        if name.startswith(reserved):
-            raise refuse(("contrasts", name), name, "begins as the names of other figures do", "Give it another")
     taken = {"coverage", "stereotype_gap", *(f"p_{group}" for group in attributes)}
     weights = contrasts_of(contrasts, attributes, taken, refuse)
     expressions = {name: group.expressions for name, group in groups.items()}

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypedDict
 
 from backends.errors import ConfigError
 from backends.options import Place
 from suites.common.data_files import content_sha256
-from suites.common.expressions import Expressions, spellings
-from suites.common.groups.declared import Contrast, Contrasts, Group, Groups, Names, Refuse, refuse_option
+from suites.common.expressions import Expressions
+from suites.common.groups.declared import (
+    Contrast,
+    Contrasts,
+    Group,
+    Groups,
+    Names,
+    OwnExpressions,
+    refuse_option,
+)
 from suites.common.groups.design import NEUTRAL, PAPERS_GROUPS, GroupDesign, declared_groups
 from suites.common.groups.weights import contrasts_of
 from suites.common.occupations import Occupation, papers_occupations
@@ -90,32 +98,33 @@ class GroupOptions:
         scored = [[*of, {group: list(words) for group, words in spelled.items()}] for of, spelled in asked.items()]
         return {**self.given, "scored_sha256": content_sha256(scored)}
 
-    def design(self, papers: GroupDesign = PAPERS_GROUPS) -> GroupDesign:
-        """The groups; without custom ones those of the suite's paper.
+    def design(
+        self, papers: GroupDesign = PAPERS_GROUPS, token_aggregation: TokenAggregation | None = None
+    ) -> GroupDesign:
+        """The groups; without custom ones those of the suite's paper, which alone have a ``token_aggregation``.
 
         Raises `ConfigError` for a declaration that cannot be used.
         """
-        if self.groups is not None:
-            if NEUTRAL in self.groups:
-                raise ConfigError(f"groups.{NEUTRAL}", NEUTRAL, "says that no stereotype speaks of it", "Rename it")
-            return declared_groups(
-                self.groups,
-                contrasts=self.contrasts,
-                stereotypes=self.stereotypes,
-                both_cases=self.both_cases,
-                reserved=_RESERVED,
-            )
-        of_own_groups = {"stereotypes": (), "both_cases": True}
-        for name, default in of_own_groups.items():
-            if (given := getattr(self, name)) != default:
-                raise ConfigError(name, given, "is for groups of your own", "Give groups, or leave it out")
         for name in self.contrasts:
             if name.startswith(_RESERVED):
                 raise ConfigError(f"contrasts.{name}", name, "begins as the names of other figures do", "Rename it")
+        if self.groups is not None:
+            if NEUTRAL in self.groups:
+                raise ConfigError(f"groups.{NEUTRAL}", NEUTRAL, "says that no stereotype speaks of it", "Rename it")
+            if token_aggregation is not None:
+                hint = "Leave it out: their tokens' probabilities are multiplied"
+                raise ConfigError("token_aggregation", token_aggregation, "is for the papers' groups", hint)
+            return declared_groups(
+                self.groups, contrasts=self.contrasts, stereotypes=self.stereotypes, both_cases=self.both_cases
+            )
+        for name, given in {"stereotypes": self.stereotypes, "both_cases": not self.both_cases}.items():
+            if given:
+                raise ConfigError(
+                    name, getattr(self, name), "is for groups of your own", "Give groups, or leave it out"
+                )
         if not self.contrasts:
             return papers
-        weights = contrasts_of(self.contrasts, papers.attributes, {"coverage"}, refuse_option)
-        return replace(papers, contrasts=weights)
+        return replace(papers, contrasts=contrasts_of(self.contrasts, papers.attributes, {"coverage"}, refuse_option))
 
     def formed(
         self, templates: Sequence[TaskPrompt], prompt_format: PromptFormat, *, has_dialogue: bool = False
@@ -146,65 +155,31 @@ def asked_occupations(given: Sequence[Occupation] | None, groups: GroupDesign) -
     return tuple(given)
 
 
-@dataclass(frozen=True)
-class AskedExpressions:
-    """The expressions that are scored after each prompt."""
+def asked_expressions(
+    groups: GroupDesign,
+    occupations: Sequence[Occupation],
+    prompts: Iterable[tuple[str, TaskPrompt]],
+    of_kinds: Mapping[str, Expressions | OwnExpressions],
+    prompt_format: PromptFormat,
+) -> dict[tuple[str, str], Expressions]:
+    """(Kind of prompt, occupation) → the expressions that are scored after the prompt.
 
-    groups: GroupDesign
-    occupations: Sequence[Occupation]
-    templates: Sequence[tuple[str, TaskPrompt]]
-    prompt_format: PromptFormat
-
-    def own(self, of_kinds: Mapping[str, Mapping[str, Sequence[str]]]) -> dict[tuple[str, str], Expressions]:
-        """(Kind of prompt, occupation) → expressions of custom groups.
-
-        ``of_kinds``: kind of prompt → group → expressions, which replace the groups' own; an occupation's own
-        expressions take precedence over these.
-        """
-        found = {}
-        for kind, of_kind in of_kinds.items():
-            for number, occupation in enumerate(self.occupations):
-                at: Place = ("occupations", number, "expressions") if occupation.expressions else ("expressions", kind)
-                spelled = self.groups.spelled({**of_kind, **occupation.expressions}, at, occupation.name)
-                self._check_separated(kind, occupation, spelled)
-                found[kind, occupation.name] = spelled
-        return found
-
-    def papers(self, of_kinds: Mapping[str, Expressions]) -> dict[tuple[str, str], Expressions]:
-        """The same for male, female and diverse: equal for all occupations."""
-        for number, occupation in enumerate(self.occupations):
-            if occupation.expressions:
-                place = f"occupations[{number}].expressions"
-                hint = "Give groups too: each one's expressions, or an empty table"
-                raise ConfigError(place, dict(occupation.expressions), "are for groups of your own", hint)
-        found = {}
-        for kind, spelled in of_kinds.items():
-            for occupation in self.occupations:
-                self._check_separated(kind, occupation, spelled)
-                found[kind, occupation.name] = spelled
-        return found
-
-    def _check_separated(self, kind: str, occupation: Occupation, spelled: Expressions) -> None:
-        templates = [template for of, template in self.templates if of == kind and not template.separator]
-        if self.prompt_format != "chat" and templates:
-            prompts = [filled(template, occupation.name, "as_printed").raw() for template in templates]
-            self.groups.check_separated(spelled, prompts, ("separator",))
-
-
-def refuse_aggregation(token_aggregation: TokenAggregation | None) -> None:
-    """Refuse an aggregation for custom groups."""
-    if token_aggregation is not None:
-        hint = "Leave it out: their tokens' probabilities are multiplied"
-        raise ConfigError("token_aggregation", token_aggregation, "is for the papers' groups", hint)
-
-
-def spelled_as_papers(given: Mapping[str, Mapping[str, Sequence[str]]]) -> dict[str, Expressions]:
-    """Kind of prompt → every spelling of the expressions for male, female and diverse.
-
-    Raises `ConfigError` for other groups, and for what would be counted twice.
+    ``prompts``: the templates, with their kind. ``of_kinds``: kind of prompt → group → expressions: for declared groups
+    those that replace the groups' own, before which an occupation's own come; else all that are scored.
     """
-
-    def within(kind: str) -> Refuse:
-        return lambda place, *rest: refuse_option(("expressions", kind, *place), *rest)
-
-    return {kind: spellings(words, within(kind)) for kind, words in given.items()}
+    joined = [(kind, template) for kind, template in prompts if not template.separator and prompt_format != "chat"]
+    found = {}
+    for kind, words in of_kinds.items():
+        for number, occupation in enumerate(occupations):
+            at: Place = ("occupations", number, "expressions") if occupation.expressions else ("expressions", kind)
+            if groups.expressions:
+                spelled = groups.spelled({**words, **occupation.expressions}, at, occupation.name)
+            elif occupation.expressions:
+                hint = "Give groups too: each one's expressions, or an empty table"
+                raise refuse_option(at, dict(occupation.expressions), "are for groups of your own", hint)
+            else:
+                spelled = words
+            texts = (filled(template, occupation.name, "as_printed").raw() for of, template in joined if of == kind)
+            groups.check_separated(spelled, texts, ("separator",))
+            found[kind, occupation.name] = spelled
+    return found

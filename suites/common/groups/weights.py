@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from suites.base import Factor, IdentifiedInterval, MeasureSpec
-from suites.common.groups.declared import Contrast, Refuse, spelling
-from suites.options import suggestion
-from suites.presentation import Meaning
+from suites.common.groups.declared import Contrast, Refuse
+from suites.options import spelling, suggestion
+from suites.presentation import Beside, Meaning
 
 #: Group → weight.
 Weights = Mapping[str, float]
@@ -29,83 +29,60 @@ def contrasts_of(
     for name in declared:
         if name in taken:
             raise refuse(("contrasts", name), name, "also the name of another measure", "Give it another")
-    return {name: _Reader(name, contrast, groups, refuse).weights() for name, contrast in declared.items()}
+    return {name: _weights(name, contrast, groups, refuse) for name, contrast in declared.items()}
 
 
-class _Reader:
-    """Turns one declared contrast into weights."""
+def _weights(name: str, contrast: Contrast, groups: Mapping[str, Mapping[str, Factor]], refuse: Refuse) -> Weights:
+    place = ("contrasts", name)
+    if contrast.weights is not None:
+        for group in contrast.weights:
+            _refuse_unknown(group, groups, (*place, "weights", group), refuse)
+        return {group: float(weight) for group, weight in contrast.weights.items() if weight}
+    of = _chosen(contrast.of or (), groups, (*place, "of"), refuse)
+    rest = tuple(group for group in groups if group not in of)
+    against = _chosen(rest if contrast.against is None else contrast.against, groups, (*place, "against"), refuse)
+    if not against:
+        raise refuse(place, name, "no group is left to be compared with", "Give against")
+    if twice := [group for group in of if group in against]:
+        raise refuse((*place, "against"), twice[0], "on both sides", "Keep it on one")
+    return {**dict.fromkeys(of, 1 / len(of)), **dict.fromkeys(against, -1 / len(against))}
 
-    def __init__(
-        self, name: str, contrast: Contrast, groups: Mapping[str, Mapping[str, Factor]], refuse: Refuse
-    ) -> None:
-        self._name, self._contrast, self._groups, self._refuse = name, contrast, groups, refuse
 
-    def weights(self) -> Weights:
-        contrast, place = self._contrast, ("contrasts", self._name)
-        if contrast.weights is not None:
-            if contrast.of is not None or contrast.against is not None:
-                raise self._refuse(place, self._name, "has weights and of or against", "Give one of the two")
-            return self._checked(contrast.weights)
-        if contrast.of is None:
-            raise self._refuse(place, self._name, "does not say of which groups", "Give of, or weights")
-        of = self._chosen("of", contrast.of)
-        against = (
-            [group for group in self._groups if group not in of]
-            if contrast.against is None
-            else self._chosen("against", contrast.against)
-        )
-        if not against:
-            raise self._refuse(place, self._name, "no group is left to be compared with", "Give against")
-        if twice := [group for group in of if group in against]:
-            raise self._refuse((*place, "against"), twice[0], "on both sides", "Keep it on one")
-        return {**dict.fromkeys(of, 1 / len(of)), **dict.fromkeys(against, -1 / len(against))}
+def _chosen(
+    wanted: tuple[str, ...] | Mapping[str, Factor],
+    groups: Mapping[str, Mapping[str, Factor]],
+    place: tuple[str, ...],
+    refuse: Refuse,
+) -> list[str]:
+    """The groups of these names, or with these attributes.
 
-    def _checked(self, weights: Mapping[str, float]) -> Weights:
-        place = ("contrasts", self._name, "weights")
-        for group in weights:
-            self._refuse_unknown(group, (*place, group))
-        if not math.isclose(math.fsum(weights.values()), 0.0, abs_tol=1e-9) or not any(weights.values()):
-            hint = "Let them add up to 0, so that groups alike give 0"
-            raise self._refuse(place, dict(weights), "no difference of groups", hint)
-        return {group: float(weight) for group, weight in weights.items() if weight}
-
-    def _chosen(self, field: str, wanted: tuple[str, ...] | Mapping[str, Factor]) -> list[str]:
-        place = ("contrasts", self._name, field)
-        if not isinstance(wanted, Mapping):
-            for group in wanted:
-                self._refuse_unknown(group, place)
-            return list(dict.fromkeys(wanted))
+    An attribute that is misspelt, or written in another way, would put a group on the other side: it is refused.
+    """
+    if not isinstance(wanted, Mapping):
+        for group in wanted:
+            _refuse_unknown(group, groups, place, refuse)
+        return list(dict.fromkeys(wanted))
+    found = [group for group, of in groups.items() if all(of.get(name) == level for name, level in wanted.items())]
+    if not found:
+        hint = f"Attributes: {', '.join(f'{g}: {dict(a)}' for g, a in groups.items())}"
+        raise refuse(place, dict(wanted), "no group has these attributes", hint)
+    for group, attributes in groups.items():
         for name, level in wanted.items():
-            self._refuse_doubtful(name, level)
-        found = [
-            group
-            for group, attributes in self._groups.items()
-            if all(attributes.get(name) == level for name, level in wanted.items())
-        ]
-        if not found:
-            hint = f"Attributes: {', '.join(f'{g}: {dict(a)}' for g, a in self._groups.items())}"
-            raise self._refuse(place, dict(wanted), "no group has these attributes", hint)
-        return found
+            given, by = attributes.get(name), ".".join(place)
+            if given is None and (close := difflib.get_close_matches(name, attributes, n=1, cutoff=0.8)):
+                problem, hint = f"no attribute of {by}", f"Did you mean {name!r}?"
+                raise refuse(("groups", group, close[0]), attributes[close[0]], problem, hint)
+            if given != level and spelling(given) == spelling(level):
+                problem = f"another level than {level!r}, which {by} names"
+                raise refuse(("groups", group, name), given, problem, "Write it alike, or more differently")
+    return found
 
-    def _refuse_doubtful(self, name: str, wanted: Factor) -> None:
-        """Refuse an attribute that would put a group on the other side unseen: written in another way, or misspelt."""
-        if not any(name in attributes for attributes in self._groups.values()):
-            return
-        for group, attributes in self._groups.items():
-            if name not in attributes:
-                if close := difflib.get_close_matches(name, attributes, n=1, cutoff=0.8):
-                    problem = f"no attribute of the contrast {self._name!r}"
-                    raise self._refuse(("groups", group, close[0]), close[0], problem, f"Did you mean {name!r}?")
-                continue
-            level = attributes[name]
-            is_other = level != wanted or isinstance(level, bool) != isinstance(wanted, bool)
-            if is_other and spelling(level) == spelling(wanted):
-                problem = f"another level than {wanted!r}, which the contrast {self._name!r} names"
-                raise self._refuse(("groups", group, name), level, problem, "Write it alike, or more differently")
 
-    def _refuse_unknown(self, group: str, place: tuple[str, ...]) -> None:
-        if group not in self._groups:
-            raise self._refuse(place, group, "no such group", suggestion(group, self._groups))
+def _refuse_unknown(
+    group: str, groups: Mapping[str, Mapping[str, Factor]], place: tuple[str, ...], refuse: Refuse
+) -> None:
+    if group not in groups:
+        raise refuse(place, group, "no such group", suggestion(group, groups))
 
 
 # -- over rows that concern one group each -----------------------------------------------------------
@@ -158,15 +135,12 @@ def between_groups(measure: str, quantity: str, where: Mapping[str, Any], weight
 # -- in words ----------------------------------------------------------------------------------------
 
 
-#: What the stereotype gap of declared groups says.
-_GAP: Mapping[str, Meaning] = {
-    "stereotype_gap": Meaning(
-        "of the probability given to the groups' words, the stereotyped group gets {points} points more",
-        "of the probability given to the groups' words, the stereotyped group gets {points} points less",
-        "give{s} the stereotyped group more probability",
-        "give{s} the stereotyped group less probability",
-    )
-}
+def gap_meaning(words: str, whom: str, beside: tuple[Beside, ...] = ()) -> dict[str, Meaning]:
+    """What a stereotype gap says: of the probability given to these words, the stereotyped group gets more or less."""
+    said = f"of the probability given to {words}, the stereotyped {whom} gets {{points}} points"
+    found = f"give{{s}} the stereotyped {whom}"
+    more, less = f"{found} more probability", f"{found} less probability"
+    return {"stereotype_gap": Meaning(f"{said} more", f"{said} less", more, less, beside)}
 
 
 def sides_of(weights: Weights) -> tuple[str, str]:
@@ -177,24 +151,15 @@ def sides_of(weights: Weights) -> tuple[str, str]:
 def _side(groups: Sequence[tuple[str, float]]) -> str:
     """Groups with their weights: one of weight 1 alone, several of equal weight as a mean, all else as a sum."""
     names, sizes = [name for name, _ in groups], [weight for _, weight in groups]
-    if math.isclose(math.fsum(sizes), 1.0) and all(math.isclose(size, sizes[0]) for size in sizes):
-        return names[0] if len(names) == 1 else f"the mean of {_listed(names)}"
-    return _listed([name if weight == 1 else f"{weight:.3g} × {name}" for name, weight in groups], " + ")
-
-
-def _listed(names: Sequence[str], joint: str = " and ") -> str:
-    if joint != " and " or len(names) < 3:
-        return joint.join(names)
-    return f"{', '.join(names[:-1])} and {names[-1]}"
+    if not math.isclose(math.fsum(sizes), 1.0) or not all(math.isclose(size, sizes[0]) for size in sizes):
+        return " + ".join(name if weight == 1 else f"{weight:.3g} × {name}" for name, weight in groups)
+    return names[0] if len(names) == 1 else f"the mean of {', '.join(names[:-1])} and {names[-1]}"
 
 
 def group_meanings(contrasts: Mapping[str, Weights]) -> dict[str, Meaning]:
     """What the gap and the contrasts of groups' probabilities say of a model."""
-    found = {
-        name: _more("of every 100 points of probability that the scored words hold, {of} gets {points}", weights)
-        for name, weights in contrasts.items()
-    }
-    return {**_GAP, **found}
+    said = "of every 100 points of probability that the scored words hold, {of} gets {points}"
+    return gap_meaning("the groups' words", "group") | {n: _more(said, weights) for n, weights in contrasts.items()}
 
 
 def reading_meaning(reading: str, weights: Weights) -> Meaning:

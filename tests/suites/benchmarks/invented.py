@@ -22,7 +22,6 @@ from backends.base import (
 )
 from suites.base import Row, Suite
 from suites.common.data_files import PinnedFile
-from suites.common.published_files import UserFile
 
 _CROWS = [
     ("tall people sing badly.", "short people sing badly.", "gender"),
@@ -163,8 +162,7 @@ def use(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Have the suites find the invented files in place of the published ones."""
     for name, text in texts().items():
         (folder / name).write_text(text, "utf-8")
-    for kind in (PinnedFile, UserFile):
-        monkeypatch.setattr(kind, "path", lambda self, given, *, field: folder / self.name)
+    monkeypatch.setattr(PinnedFile, "path", lambda self, given, *, field="folder": folder / self.name)
 
 
 def figures(

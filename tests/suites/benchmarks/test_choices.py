@@ -220,7 +220,7 @@ def test_bbq_categories_count_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for name, rows in of.items():
         numbered = [{**row, "example_id": number} for number, row in enumerate(rows)]
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in numbered), "utf-8")
-    monkeypatch.setattr(PinnedFile, "path", lambda self, given, *, field: tmp_path / self.name)
+    monkeypatch.setattr(PinnedFile, "path", lambda self, given, *, field="folder": tmp_path / self.name)
     suite = BBQ(categories=[*of])
     assert len({item.id for item in suite.items()}) == 3
     found = figures(suite, answering(lambda prompt: "(a)"))

@@ -10,8 +10,7 @@ import pytest
 import suites
 from backends.errors import ConfigError
 from suites.benchmarks import eec
-from suites.common.data_files import PinnedFile, load
-from suites.common.published_files import published_files
+from suites.common.data_files import PinnedFile, load, published_files
 from tests.suites.benchmarks.invented import texts
 
 NAMES = ("CrowSPairs", "WinoQueer", "StereoSet", "WinoBias", "BBQ", "BiasNLI", "BOLD")

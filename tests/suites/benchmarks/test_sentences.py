@@ -68,16 +68,6 @@ def test_a_sentence_of_which_nothing_is_scored_is_missing() -> None:
     assert answered(CrowSPairs(), (nothing, nothing)).missing == "no scored token"
 
 
-def test_a_changed_row_is_refused_with_its_line(invented: Path) -> None:
-    path = invented / "crows_pairs_anonymized.csv"
-    path.write_text(path.read_text("utf-8").replace("short people sing badly.", "", 1), "utf-8")
-    with pytest.raises(ConfigError, match=r"line 2 has no 'sent_less'"):
-        CrowSPairs()
-    (invented / "test.jsonl").write_text("{\n", "utf-8")
-    with pytest.raises(ConfigError, match="line 1 is not JSON"):
-        StereoSet()
-
-
 # -- CrowS-Pairs and WinoQueer -----------------------------------------------------------------------
 
 

@@ -31,7 +31,7 @@ def crows(tmp_path, monkeypatch):
             word = PLACES.split()[number % 10]
             sentences = (f'The {word} ones, says "{number}", lie.', f"The other ones, says {number}, lie.")
             writer.writerow([number, *sentences, KINDS[number % 5], "stereo", f"a{number % 7}"])
-    monkeypatch.setattr(PinnedFile, "path", lambda self, given, *, field: path)
+    monkeypatch.setattr(PinnedFile, "path", lambda self, given, *, field="folder": path)
     return path
 
 

@@ -116,7 +116,7 @@ def example(**words: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"vocabulary": {"female": "", "male": "masculine"}}, r"wording\.vocabulary\.female = '': not a text"),
+        ({"vocabulary": {"female": "", "male": "masculine"}}, r"wording\.vocabulary\.female = '': an empty text"),
         ({"step_yes": "it is a {gender} word"}, r"wording\.step_yes .*needs \{word\} once"),
         ({"step_no": "{word} is a {gender} word."}, r"wording\.step_no .*the same as step_yes"),
         ({"format_answer": "Write {count}."}, r"wording\.format_answer .*brace"),

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from backends.base import ContinuationScore, TokenLogprob
 from suites.base import IdentifiedInterval
-from suites.common.groups.masses import read_groups
-from suites.common.probabilities import ImpossibleMassError, weighted_share
+from suites.common.probabilities import ImpossibleMassError, group_probabilities, weighted_share
 
 NOUNS = {"hombre": ("profesor",), "mujer": ("profesora", "maestra")}
 
@@ -28,7 +27,7 @@ def score(*tokens):
 
 def test_a_masculine_is_counted_without_its_feminine():
     scores = [score(("profesor", 0.4)), score(("profesor", 0.4), ("a", 0.25)), score(("maestra", 0.1))]
-    answer = read_groups(scores, NOUNS)
+    answer = group_probabilities(scores, NOUNS, None)
     # by hand: "profesor" alone 0.4 − 0.1, "profesora" 0.1, "maestra" 0.1
     assert answer.normalised["hombre"].value == pytest.approx(0.3 / 0.5)
     assert answer.normalised["mujer"].value == pytest.approx(0.2 / 0.5)
@@ -37,13 +36,13 @@ def test_a_masculine_is_counted_without_its_feminine():
 
 def test_other_tokens_make_two_words_of_one_start():
     scores = [score(("profesor", 0.3)), score(("prof", 0.5), ("esora", 0.2)), score(("maestra", 0.1))]
-    assert read_groups(scores, NOUNS).normalised["hombre"].value == pytest.approx(0.3 / 0.5)
+    assert group_probabilities(scores, NOUNS, None).normalised["hombre"].value == pytest.approx(0.3 / 0.5)
 
 
 def test_a_chain_of_longer_words_counts_each_once():
     words = {"a": ("x",), "b": ("xy",), "c": ("xyz",)}
     x, y, z = ("x", 0.8), ("y", 0.5), ("z", 0.25)
-    answer = read_groups([score(x), score(x, y), score(x, y, z)], words)
+    answer = group_probabilities([score(x), score(x, y), score(x, y, z)], words, None)
     assert [m.value for m in answer.normalised.values()] == pytest.approx([0.4 / 0.8, 0.3 / 0.8, 0.1 / 0.8])
 
 
@@ -51,7 +50,7 @@ def test_without_tokens_a_shorter_word_is_bounded():
     def told(p):
         return ContinuationScore(math.log(p), math.log(p), math.log(p), "exact")
 
-    answer = read_groups([told(0.4), told(0.1), told(0.1)], NOUNS)
+    answer = group_probabilities([told(0.4), told(0.1), told(0.1)], NOUNS, None)
     share = answer.normalised["hombre"]
     assert share.value is None
     assert (share.low, share.high) == pytest.approx((0.3 / 0.5, 0.4 / 0.6))
@@ -64,14 +63,14 @@ def test_drawn_answers_count_by_their_share():
         return ContinuationScore(math.log(p), math.log(p / 2), math.log(min(1, 2 * p)), "sampled", samples=20)
 
     none = ContinuationScore(None, None, math.log(0.1), "sampled", samples=20)
-    answer = read_groups([drawn(0.2), drawn(0.3), none], {"a": ("red",), "b": ("blue",), "c": ("green",)})
+    answer = group_probabilities([drawn(0.2), drawn(0.3), none], {"a": ("red",), "b": ("blue",), "c": ("green",)}, None)
     assert [m.value for m in answer.normalised.values()] == pytest.approx([0.4, 0.6, 0.0])
     assert all(m.is_exact and m.low == m.high for m in answer.normalised.values())
 
 
 def test_a_longer_word_likelier_than_its_start_is_refused():
     with pytest.raises(ImpossibleMassError, match="likelier"):
-        read_groups([score(("x", 0.1)), score(("x", 0.5), ("y", 0.9))], {"a": ("x",), "b": ("xy",)})
+        group_probabilities([score(("x", 0.1)), score(("x", 0.5), ("y", 0.9))], {"a": ("x",), "b": ("xy",)}, None)
 
 
 interval = st.tuples(st.floats(0.001, 1), st.floats(0.001, 1)).map(sorted)
