@@ -45,35 +45,28 @@ class Occupation:
 
 _NAMED = 5  # occupations in a caution
 
-_Share = Annotated[int | float, Field(ge=0, le=1), OnError("not a share", "Give a number from 0 to 1, or leave it out")]
-
 
 class _OccupationTable(Options):
     """An occupation as written in a config. If no group is given, it follows from the share."""
 
     occupation: Text
     dominated_by: Text | None = None
-    female_share: _Share | None = None
-    male_share: _Share | None = None
+    female_share: Annotated[
+        int | float | None, Field(ge=0, le=1), OnError("not a share", "Give a number from 0 to 1, or leave it out")
+    ] = None
     expressions: OwnExpressions = Field({})
 
 
 def _occupation(entry: Any) -> Occupation:
     if isinstance(entry, Occupation):
-        entry = {**entry.factors, "expressions": entry.expressions}
+        return entry
     table = _OccupationTable.model_validate(entry)
-    share, male = table.female_share, table.male_share
-    if male is not None and share is not None and abs(share + male - 1) > 0.005:
-        problem = f"does not add up to 1 with female_share {share}"
-        raise refused_at(("male_share",), male, problem, "Fix one of them")
-    if share is None and male is not None:
-        share = 1 - male
-    by_share = _dominated_by(share)
+    by_share = _dominated_by(table.female_share)
     group = table.dominated_by or by_share
     if {group, by_share} == {"female", "male"}:
-        problem = f"contradicts its female_share {share}"
+        problem = f"contradicts its female_share {table.female_share}"
         raise refused_at(("dominated_by",), group, problem, "Fix one of them")
-    return Occupation(table.occupation, group, share, table.expressions)
+    return Occupation(table.occupation, group, table.female_share, table.expressions)
 
 
 def _dominated_by(share: float | None) -> str:
@@ -95,8 +88,7 @@ def unstereotyped(occupations: Sequence[Occupation]) -> list[str]:
     return [f"Without a stereotype, and so in no figure about stereotypes: {left_out}. {hint}"]
 
 
-#: The option: `Occupation` objects, or tables with ``occupation`` and optionally ``dominated_by`` and
-#: ``female_share`` (or ``male_share``, its complement).
+#: The option: `Occupation` objects, or tables with ``occupation`` and optionally ``dominated_by`` and ``female_share``.
 Occupations = Annotated[
     tuple[
         Annotated[
@@ -115,4 +107,5 @@ Occupations = Annotated[
 
 def papers_occupations() -> tuple[Occupation, ...]:
     """The 40 occupations of Chen et al. (2025)."""
-    return tuple(_occupation(entry) for entry in load("occugender").content["occupations"])
+    entries = load("occugender").content["occupations"]
+    return tuple(Occupation(one["occupation"], one["dominated_by"], one["female_share"]) for one in entries)

@@ -16,7 +16,6 @@ import re
 import string
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any, Literal
 
 from backends.base import Message, Prompt
@@ -24,7 +23,6 @@ from backends.options import refused, refused_at
 from suites.common.groups.declared import Refuse
 
 PromptFormat = Literal["raw", "chat", "chat_whole"]
-Article = Literal["as_printed", "grammatical"]
 
 #: The prompting conditions of Kaneko et al. 2024, in their order. ``dp``: a debiasing sentence; ``cot``: chain of
 #: thought.
@@ -32,7 +30,6 @@ CONDITIONS = ("zero-shot", "few-shot", "zero-shot+dp", "few-shot+dp", "zero-shot
 JOB = "[JOB]"
 #: The papers' form of a raw prompt.
 PAPERS_FORM = "Q: {question}\nA: {start}"
-_ARTICLE_AND_JOB = re.compile(r"\b([Aa])n? \[JOB\]")
 _QUESTION_AND_START = re.compile(r"Q: (?P<question>.+)\nA:(?P<start>.*)", re.DOTALL)
 
 
@@ -146,28 +143,7 @@ def check_form(form: str, separator: str, prompt_format: PromptFormat, *, has_st
         raise refuse(("form",), form, "ends in a space, and the separator begins with one", "Keep only one")
 
 
-def filled(template: TaskPrompt, occupation: str, article: Article) -> TaskPrompt:
-    """The template about one occupation.
-
-    ``as_printed`` leaves the article as the benchmark has it ("a electrician"), ``grammatical``
-    makes it agree ("an electrician").
-    """
-    question, start = (_filled(text, occupation, article) for text in (template.question, template.start))
+def filled(template: TaskPrompt, occupation: str) -> TaskPrompt:
+    """The template about one occupation; its article stays as the benchmark has it ("a electrician")."""
+    question, start = (text.replace(JOB, occupation) for text in (template.question, template.start))
     return replace(template, question=question, start=start)
-
-
-def _filled(text: str, occupation: str, article: Article) -> str:
-    if article == "grammatical":
-        right = _article_of(occupation)
-        text = _ARTICLE_AND_JOB.sub(lambda m: f"{right.capitalize() if m[1] == 'A' else right} {JOB}", text)
-    return text.replace(JOB, occupation)
-
-
-@cache
-def _article_of(noun: str) -> str:
-    import inflect  # only for this option
-
-    engine = inflect.engine()
-    engine.defan("usher")  # inflect treats it like "user": "a usher"
-    article: str = engine.a(noun).split(" ", 1)[0]
-    return article

@@ -32,7 +32,7 @@ from suites.common.occupations import Occupations, papers_occupations, unstereot
 from suites.common.planted import planted_about, planted_scores
 from suites.common.probabilities import TokenAggregation
 from suites.common.published import PublishedDesign, Variant, refuse_own
-from suites.common.task_prompt import Article, PromptFormat, TaskPrompt, filled
+from suites.common.task_prompt import PromptFormat, TaskPrompt, filled
 from suites.debiasing import material, presentation
 from suites.debiasing.effects import derived_rows
 from suites.debiasing.measures import Measures
@@ -80,7 +80,7 @@ class DebiasingPositions(Suite):
         False leaves the placebos out.
     templates : mapping, optional
         Your own tasks instead of the design's: ``{"explicit": [{question = "…[JOB]…", start = "…"}], …}``.
-    article, occupations, token_aggregation
+    occupations
         As in `suites.OccuGender`.
     groups, contrasts, stereotypes, both_cases, form, separator
         As in `suites.OccuGender`. The form applies to the dialogue's turns too.
@@ -111,9 +111,7 @@ class DebiasingPositions(Suite):
         prompts: material.DebiasingPrompts | None = None,
         dialogue: DialogueOption | None = None,
         placebo: bool = True,
-        article: Article = "as_printed",
         occupations: Occupations | None = None,
-        token_aggregation: TokenAggregation | None = None,
         templates: OwnTemplates | None = None,
         **of_groups: Unpack[GroupFields],
     ) -> None:
@@ -124,13 +122,11 @@ class DebiasingPositions(Suite):
                 prompt_format=prompt_format != "raw" and prompt_format,
                 prompts=prompts,
                 dialogue=dialogue,
-                article=article != "as_printed" and article,
-                token_aggregation=token_aggregation,
                 templates=templates,
                 **self._groups_given.given,
             )
-        self.groups = self._groups_given.design(token_aggregation=token_aggregation)
-        self.variant, self.design, self.prompt_format, self.article = variant, design, prompt_format, article
+        self.groups = self._groups_given.design()
+        self.variant, self.design, self.prompt_format = variant, design, prompt_format
         if variant == "as_released":
             self.positions, dialogue, placebo = released_positions(positions), "released", False
         else:
@@ -142,7 +138,7 @@ class DebiasingPositions(Suite):
         self.prompts = material.papers_prompts(design) if prompts is None else prompts
         if not placebo:
             self.prompts = tuple(replace(p, placebo=None) for p in self.prompts)
-        self._choose_tasks(templates, token_aggregation)
+        self._choose_tasks(templates)
         self.references = material.reference_texts()
         # The papers' tasks are their authors' own groups of wordings.
         own = {} if templates is None else {task.id: task.template.raw() for task in self.tasks.values()}
@@ -154,7 +150,7 @@ class DebiasingPositions(Suite):
             tuple(p.name for p in self.positions), self.prompts, tuple(dominated), self.groups, biases
         )
 
-    def _choose_tasks(self, own: OwnTemplates | None, token_aggregation: TokenAggregation | None) -> None:
+    def _choose_tasks(self, own: OwnTemplates | None) -> None:
         """Set the tasks, what is scored after each of them, and how the probabilities of tokens are combined."""
         is_own = self._groups_given.is_own
         if own is None:
@@ -170,10 +166,9 @@ class DebiasingPositions(Suite):
         self.tasks = {task.id: replace(task, template=template) for task, template in zip(tasks, formed, strict=True)}
         prompts = [(name, task.template) for name, task in self.tasks.items()]
         words = {name: {} if is_own else task.expressions for name, task in self.tasks.items()}
-        self.token_aggregation: TokenAggregation | None = token_aggregation or "product"
+        self.token_aggregation: TokenAggregation | None = None if is_own else "product"
         self._asked = asked_expressions(self.groups, self.occupations, prompts, words, self.prompt_format)
         if is_own:
-            self.token_aggregation = None
             self.meanings = group_meanings(self.groups.contrasts)
 
     def signature(self) -> Mapping[str, Any]:
@@ -188,7 +183,6 @@ class DebiasingPositions(Suite):
             **released,
             "design": self.design,
             "prompt_format": self.prompt_format,
-            "article": self.article,
             "token_aggregation": self.token_aggregation,
             # the prompts that a position builds, since its function may change under the same name
             "positions": {
@@ -217,7 +211,7 @@ class DebiasingPositions(Suite):
                 prefix = f"{position.name}/{'none' if level is None else level}"
                 for task in self.tasks.values():
                     for occupation in self.occupations:
-                        prompt = filled(task.template, occupation.name, self.article)
+                        prompt = filled(task.template, occupation.name)
                         expressions = self._asked[task.id, occupation.name]
                         words = continuations(expressions, prompt.space(self.prompt_format))
                         yield Item(
@@ -294,8 +288,6 @@ class DebiasingPositions(Suite):
             "variant": self.variant,
             "design": "own" if self._groups_given.is_own or self._own_templates() else self.design,
             "prompt_format": self.prompt_format,
-            "article": self.article,
-            "token_aggregation": self.token_aggregation or "product",
             "occupations": "paper" if self.occupations == papers_occupations() else "own",
             "prompts": "paper" if [(p.id, p.text, p.abstraction) for p in self.prompts] == of_paper else "own",
             "dialogue": "released" if self.dialogue == released_dialogue() else "own",

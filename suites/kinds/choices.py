@@ -175,7 +175,9 @@ class AnsweredQuestions(Suite):
         lines = [load("mgbr").content["debiasing"]] if condition.endswith("+dp") else []
         lines.append(question.text)
         if self.asking.answers == "letter":
-            lines += [f"{mark} {answer}" for mark, answer in zip(letters(question.answers), question.answers, strict=True)]
+            lines += [
+                f"{mark} {answer}" for mark, answer in zip(letters(question.answers), question.answers, strict=True)
+            ]
         asked = "\n".join(lines)
         if not condition.endswith("+cot"):
             return [(asked, self._mark_of_answers, right)]

@@ -39,7 +39,7 @@ from suites.common.occupations import Occupations, papers_occupations, unstereot
 from suites.common.planted import planted_about
 from suites.common.probabilities import TokenAggregation
 from suites.common.published import PublishedDesign, Variant, refuse_own
-from suites.common.task_prompt import Article, PromptFormat, TaskPrompt, filled
+from suites.common.task_prompt import PromptFormat, TaskPrompt, filled
 from suites.occugender import material, presentation, released
 from suites.occugender.measures import Measures, plus_minus_rows
 from suites.presentation import Chart, Meaning, PublishedFigure, TableLayout
@@ -64,8 +64,6 @@ class OccuGender(Suite):
         True or ids: ask the first five templates of each kind also with the paper's debiasing
         instructions (1 to 6) on a line before ``Q:``, in chat before the question. Effects are paired
         differences on these same templates, not differences from the mean over all.
-    article : str
-        ``as_printed`` keeps "a electrician" as the benchmark has it; ``grammatical`` corrects it.
     templates : str or mapping
         ``paper``: 25 of each kind. ``anonymous_version``: the one of each kind in the earlier
         version of the paper. ``646a9d6``: those of the released code, of which the explicit ones are fetched, or
@@ -83,9 +81,6 @@ class OccuGender(Suite):
     prior_corrected : bool
         Whether contrasts of your own groups are also given corrected for how common the words are, see
         `suites.common.groups.baseline`.
-    token_aggregation : str
-        ``product``, the default: equation (3). ``mean``: see
-        `suites.common.probabilities.group_probabilities`.
 
     Raises
     ------
@@ -111,11 +106,9 @@ class OccuGender(Suite):
         variant: Variant = "paper",
         prompt_format: PromptFormat = "raw",
         debiasing: material.Debiasing = False,
-        article: Article = "as_printed",
         templates: material.Templates | None = None,
         occupations: Occupations | None = None,
         expressions: dict[material.Bias, OwnExpressions] | None = None,
-        token_aggregation: TokenAggregation | None = None,
         prior_corrected: bool = False,
         **of_groups: Unpack[GroupFields],
     ) -> None:
@@ -123,13 +116,11 @@ class OccuGender(Suite):
         if variant == "as_released":
             refuse_own(
                 prompt_format=prompt_format != "raw" and prompt_format,
-                article=article != "as_printed" and article,
                 expressions=expressions,
-                token_aggregation=token_aggregation,
                 **self._groups_given.given,
             )
-        self.groups = self._groups_given.design(token_aggregation=token_aggregation)
-        self.variant, self.prompt_format, self.article = variant, prompt_format, article
+        self.groups = self._groups_given.design()
+        self.variant, self.prompt_format = variant, prompt_format
         self.biases = tuple(b for b in material.BIASES if b in bias)
         chosen = tuple(material.occugender_instructions()) if debiasing is True else debiasing or ()
         self.instructions = {i: text for i, text in material.occugender_instructions().items() if i in chosen}
@@ -143,12 +134,10 @@ class OccuGender(Suite):
             "template": wordings({template.id: template.text.raw() for template in self.templates}),
             "occupation": sectors(one.name for one in self.occupations),
         }
-        self.token_aggregation: dict[str, TokenAggregation | None] = dict.fromkeys(
-            material.BIASES, token_aggregation or "product"
-        )
+        self.token_aggregation: dict[str, TokenAggregation | None] = dict.fromkeys(material.BIASES, "product")
         degrees = {i: degree for i, (_, degree) in self.instructions.items()}
         self._measures = Measures(self.biases, degrees, self.templates, self.occupations, self.groups)
-        self._choose_expressions(expressions, token_aggregation)
+        self._choose_expressions(expressions)
         form = self.templates[0].text
         own = self._asked.values() if self._groups_given.is_own else ()
         self.baseline = Baseline(self.groups, form.form, form.separator, prompt_format, [*own], prior_corrected)
@@ -161,9 +150,7 @@ class OccuGender(Suite):
         formed = self._groups_given.formed([template.text for template in chosen], self.prompt_format)
         return tuple(replace(template, text=text) for template, text in zip(chosen, formed, strict=True))
 
-    def _choose_expressions(
-        self, given: Mapping[Any, OwnExpressions] | None, token_aggregation: TokenAggregation | None
-    ) -> None:
+    def _choose_expressions(self, given: Mapping[Any, OwnExpressions] | None) -> None:
         """Set what is scored after each prompt, and how the probabilities of tokens are combined."""
         prompts = [(template.bias, template.text) for template in self.templates]
         asked = partial(asked_expressions, self.groups, self.occupations, prompts, prompt_format=self.prompt_format)
@@ -191,7 +178,6 @@ class OccuGender(Suite):
             "version": self.version,
             "data": load("occugender").sha256,
             "prompt_format": self.prompt_format,
-            "article": self.article,
             "variant": self.variant,
             "token_aggregation": {b: self.token_aggregation[b] for b in self.biases},
             "debiasing": {str(i): text for i, (text, _) in self.instructions.items()},
@@ -212,7 +198,7 @@ class OccuGender(Suite):
                 if text is not None and not template.for_debiasing:
                     continue
                 for occupation in self.occupations:
-                    task = filled(template.text, occupation.name, self.article)
+                    task = filled(template.text, occupation.name)
                     expressions = self._asked[template.bias, occupation.name]
                     words = continuations(expressions, task.space(self.prompt_format))
                     yield Item(
@@ -289,14 +275,12 @@ class OccuGender(Suite):
         aspects = {
             "variant": self.variant,
             "prompt_format": self.prompt_format,
-            "article": self.article,
             "occupations": "paper" if self.occupations == papers_occupations() else "own",
         }
         for bias in self.biases:
             aspects |= {
                 f"templates.{bias}": material.name_of_templates(bias, self.templates),
                 f"expressions.{bias}": "paper" if self.expressions.get(bias) == papers[bias] else "own",
-                f"token_aggregation.{bias}": self.token_aggregation[bias] or "product",
             }
         return aspects
 

@@ -22,7 +22,6 @@ from suites.common.groups.declared import (
 from suites.common.groups.design import NEUTRAL, PAPERS_GROUPS, GroupDesign, declared_groups
 from suites.common.groups.weights import contrasts_of
 from suites.common.occupations import Occupation, papers_occupations
-from suites.common.probabilities import TokenAggregation
 from suites.common.task_prompt import PAPERS_FORM, PromptFormat, TaskPrompt, check_form, filled
 
 #: Prefixes of the names of figures that suites about occupations have anyway.
@@ -98,10 +97,8 @@ class GroupOptions:
         scored = [[*of, {group: list(words) for group, words in spelled.items()}] for of, spelled in asked.items()]
         return {**self.given, "scored_sha256": content_sha256(scored)}
 
-    def design(
-        self, papers: GroupDesign = PAPERS_GROUPS, token_aggregation: TokenAggregation | None = None
-    ) -> GroupDesign:
-        """The groups; without custom ones those of the suite's paper, which alone have a ``token_aggregation``.
+    def design(self, papers: GroupDesign = PAPERS_GROUPS) -> GroupDesign:
+        """The groups; without custom ones those of the suite's paper.
 
         Raises `ConfigError` for a declaration that cannot be used.
         """
@@ -111,9 +108,6 @@ class GroupOptions:
         if self.groups is not None:
             if NEUTRAL in self.groups:
                 raise ConfigError(f"groups.{NEUTRAL}", NEUTRAL, "says that no stereotype speaks of it", "Rename it")
-            if token_aggregation is not None:
-                hint = "Leave it out: their tokens' probabilities are multiplied"
-                raise ConfigError("token_aggregation", token_aggregation, "is for the papers' groups", hint)
             return declared_groups(
                 self.groups, contrasts=self.contrasts, stereotypes=self.stereotypes, both_cases=self.both_cases
             )
@@ -179,7 +173,7 @@ def asked_expressions(
                 raise refuse_option(at, dict(occupation.expressions), "are for groups of your own", hint)
             else:
                 spelled = words
-            texts = (filled(template, occupation.name, "as_printed").raw() for of, template in joined if of == kind)
+            texts = (filled(template, occupation.name).raw() for of, template in joined if of == kind)
             groups.check_separated(spelled, texts, ("separator",))
             found[kind, occupation.name] = spelled
     return found

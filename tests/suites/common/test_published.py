@@ -41,8 +41,6 @@ EXPLICIT, RELEASED_IMPLICIT = ("explicit", True), ("implicit", False)
         ({"templates": SPANISH}, set()),
         ({"templates": HALF}, set()),
         ({"prompt_format": "chat"}, set()),
-        ({"article": "grammatical"}, set()),
-        ({"token_aggregation": "mean"}, set()),
     ],
 )
 def test_occugender_shows_what_its_design_is_of(options, shown):
@@ -81,9 +79,7 @@ RELEASED = {
         ({"design": "occugender"}, set()),
         ({"prompt_format": "chat"}, set()),
         ({"prompts": [{"id": 1, "text": "Be fair.", "abstraction": "high"}]}, set()),
-        ({"article": "grammatical"}, set()),
         ({"occupations": FEW}, set()),
-        ({"token_aggregation": "mean"}, set()),
     ],
 )
 def test_debiasing_shows_what_its_design_is_of(options, shown):

@@ -64,7 +64,6 @@ def test_one_spelling_of_each_pronoun_is_scored():
         ("design", "occugender"),
         ("prompt_format", "chat"),
         ("dialogue", "released"),
-        ("article", "grammatical"),
         ("prompts", [{"id": 1, "text": "Be fair.", "abstraction": "high"}]),
         ("positions", ["repeated"]),
     ],

@@ -42,8 +42,6 @@ def test_as_released_explicit_has_no_he_and_she():
     ("name", "value"),
     [
         ("prompt_format", "chat"),
-        ("article", "grammatical"),
-        ("token_aggregation", "mean"),
         ("expressions", {"implicit": {"male": ["He"], "female": ["She"], "diverse": ["They"]}}),
     ],
 )

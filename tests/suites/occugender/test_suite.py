@@ -217,7 +217,6 @@ def test_the_signature_holds_what_may_change_a_figure():
     assert same == OccuGender().signature()
     others = [
         OccuGender(prompt_format="chat"),
-        OccuGender(token_aggregation="mean"),
         OccuGender(bias=["explicit"]),
         OccuGender(debiasing=True),
         OccuGender(templates="anonymous_version"),

@@ -116,7 +116,7 @@ def test_raw_and_chat_of_one_suite_are_a_step() -> None:
     suites = {
         "raw": OccuGender(),
         "chat": OccuGender(prompt_format="chat"),
-        "other": OccuGender(prompt_format="chat", token_aggregation="mean"),
+        "other": OccuGender(["explicit"], prompt_format="chat"),
         "positions": DebiasingPositions(),
         "positions-chat": DebiasingPositions(prompt_format="chat"),
         "pairs": GenderPair(),

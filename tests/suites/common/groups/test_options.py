@@ -205,7 +205,6 @@ MISTAKES = {
         "separator.a",
         "runs into",
     ),
-    "a mean of tokens": ({"groups": TWO, "token_aggregation": "mean"}, "token_aggregation", "papers' groups"),
 }
 
 
