@@ -47,7 +47,7 @@ _MODULES = {
     "GenderPair": "suites.genderpair",
     "MGBR": "suites.mgbr",
     "OccuGender": "suites.occugender",
-    "Suite": "suites.custom",
+    "Suite": "suites.base",
     "TextScorer": "suites.common.text_scorer",
     "from_file": "suites.custom",
     "labelled_texts": "suites.custom",

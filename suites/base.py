@@ -11,7 +11,7 @@ import hashlib
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, Self
@@ -19,10 +19,8 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 from backends.base import Backend, Capability, ClassifyRequest, GenerateRequest, Request, Response
 from backends.errors import ConfigError
 from backends.options import check_fields
-from suites.presentation import Chart, Factor, Meaning, PublishedFigure, TableLayout
-
-__all__ = ["Estimator", "Factor", "IdentifiedInterval", "Item", "MeasureSpec", "QuantityKind", "Row", "Suite"]
-
+from suites.presentation import Chart, Meaning, PublishedFigure, TableLayout
+from suites.presentation import Factor as Factor
 
 #: Reasons of a missing value that are no refusal: the model answered, and the answer decides nothing. Any other reason
 #: but "refusal" itself, as an answer that cannot be parsed or failed to come, may hide one.
@@ -78,9 +76,8 @@ class IdentifiedInterval:
     Exact numbers have ``low == value == high``. ``value`` None: only the bounds are known.
     These bounds are not sampling error.
 
-    Arithmetic treats the operands as independent: each may be anywhere within its bounds. So a result's bounds are
-    always valid, and tight if the operands do not depend on each other: ``a - a`` is 0 for an exact ``a``, but twice
-    as wide as a bounded ``a``. A result has a value if all operands have one.
+    Arithmetic treats the operands as independent, so that a result's bounds are always valid, and tight if the
+    operands do not depend on each other. A result has a value if all operands have one.
 
     ``draw_variance`` is the variance that the value has because it was counted from drawn answers: 0 if it was not,
     None if it is unknown. A mean averages it out; a correlation is smaller for it, and corrects for that.
@@ -105,16 +102,6 @@ class IdentifiedInterval:
     def exact(cls, value: float) -> IdentifiedInterval:
         """A number known exactly."""
         return cls(value, value, value)
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether the value is known, not only bounded."""
-        return self.value is not None
-
-    def __neg__(self) -> IdentifiedInterval:
-        """The number with its sign changed; its bounds swap places."""
-        value = None if self.value is None else -self.value
-        return IdentifiedInterval(value, -self.high, -self.low, self.draw_variance)
 
     def __sub__(self, other: IdentifiedInterval) -> IdentifiedInterval:
         """The difference: lowest when this is lowest and the other highest, and vice versa."""
@@ -279,8 +266,21 @@ class MeasureSpec:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        self._check_quantity()
-        self._check_strata()
+        (low, high), weights, fixed = self.limits, self.weights or {}, self.stratum is not None
+        in_a_unit = 0 <= low < high <= 1 or self.kind not in ("probability", "share")
+        sampled = self.stratum in self.clusters or self.stratum in self.where
+        add_up = not weights or (min(weights.values()) > 0 and math.isclose(math.fsum(weights.values()), 1.0))
+        for field_name, holds, problem, hint in (
+            ("range", low < high, "not ascending", "Give (lowest, highest)"),
+            ("range", in_a_unit, f"a {self.kind} is from 0 to 1", "Leave it out, or use another kind"),
+            ("membership", not (self.membership and fixed), "is for means without strata", "Give one of the two"),
+            ("weights", fixed == bool(weights), f"the stratum is {self.stratum!r}", "Give both, or neither"),
+            ("stratum", not (fixed and sampled), "is conditioned on, or sampled", "Name it in one of the three"),
+            ("estimator", self.estimator == "mean" or not (fixed or self.membership), "has no strata", "Give mean"),
+            ("weights", add_up, "do not add up to 1 as parts of a mean", "Give each level a weight above 0"),
+        ):
+            if not holds:
+                raise ConfigError(f"{self.measure}.{field_name}", getattr(self, field_name), problem, hint)
 
     @property
     def limits(self) -> tuple[float, float]:
@@ -301,38 +301,6 @@ class MeasureSpec:
     def from_counts(self) -> bool:
         """Whether the values come from counting yes and no."""
         return self.is_count or self.kind == "share"
-
-    def _check_quantity(self) -> None:
-        if self.range is None:
-            return
-        low, high = self.range
-        if not low < high:
-            raise self._refused("range", self.range, "not ascending", "Give (lowest, highest)")
-        if self.kind in ("probability", "share") and not 0 <= low < high <= 1:
-            raise self._refused(
-                "range", self.range, f"a {self.kind} is from 0 to 1", "Leave it out, or use another kind"
-            )
-
-    def _check_strata(self) -> None:
-        if self.membership is not None and (self.stratum is not None or self.estimator != "mean"):
-            hint = "Leave out the membership, or ask for the mean of one stratum"
-            raise self._refused("membership", self.membership, "is for means without strata", hint)
-        if self.stratum is None and self.weights is None:
-            return
-        if self.stratum is None or not self.weights:
-            hint = "Give stratum and the weights of its levels, or neither"
-            raise self._refused("weights", self.weights, f"the stratum is {self.stratum!r}", hint)
-        if self.stratum in self.where or self.stratum in self.clusters:
-            hint = "Strata are fixed and averaged over: name the factor neither in where nor in clusters"
-            raise self._refused("stratum", self.stratum, "is conditioned on, or sampled", hint)
-        if self.estimator != "mean":
-            raise self._refused("stratum", self.stratum, f"a {self.estimator} has no strata", "Leave it out")
-        if min(self.weights.values()) <= 0 or not math.isclose(math.fsum(self.weights.values()), 1.0):
-            hint = "Give each level a weight above 0"
-            raise self._refused("weights", dict(self.weights), "do not add up to 1 as parts of a mean", hint)
-
-    def _refused(self, field: str, value: object, problem: str, hint: str) -> ConfigError:
-        return ConfigError(f"{self.measure}.{field}", value, problem, hint)
 
 
 class Family(NamedTuple):
@@ -410,9 +378,6 @@ class Suite(ABC):
 
     #: The families of the levels of sampled factors, or of memberships.
     families: Mapping[str, Family] = {}
-
-    #: A suite from a file: `suites.from_file`, which `suites.custom` puts here.
-    from_file: ClassVar[Callable[..., Suite]]
 
     @abstractmethod
     def items(self) -> Iterator[Item]:

@@ -39,6 +39,8 @@ REWORDED_TEMPLATE: str = load("eec").content["reworded"]["template"]
 REWORDING: str = load("eec").content["reworded"]["wording"]
 _OVER: Mapping[str, Any] = {"clusters": ("person", "word"), "population": "new persons and words of these kinds"}
 _DIFFERENCE: Mapping[str, Any] = {"unit": "difference", "kind": "difference", "neutral": 0.0}
+_PUBLISHED: Mapping[str, Factor] = {"wording": "published"}
+_EFFECT: Mapping[str, Factor] = {"wording": "effect"}
 
 
 class EEC(LikelierSentence):
@@ -82,12 +84,11 @@ class EEC(LikelierSentence):
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
         """Add what the rewording changes."""
-        keys = {row.item_id: tuple(row.factors[name] for name in self.sampled_together) for row in rows}
-        published = {keys[row.item_id]: row for row in rows if row.factors["wording"] == "published"}
+        asked = {(row.factors["wording"], *map(row.factors.get, self.sampled_together)): row for row in rows}
         changes = [
-            contrast(f"{row.item_id}#effect", row, asked, {"ppd": "rewording_effect"}, {**row.factors, **_EFFECT})
-            for row in rows
-            if row.factors["wording"] == "reworded" and (asked := published.get(keys[row.item_id])) is not None
+            contrast(f"{row.item_id}#effect", row, other, {"ppd": "rewording_effect"}, {**row.factors, **_EFFECT})
+            for (wording, *key), row in asked.items()
+            if wording == "reworded" and (other := asked.get(("published", *key))) is not None
         ]
         return [*rows, *changes]
 
@@ -103,10 +104,6 @@ class EEC(LikelierSentence):
         yield share("female_likelier", _PUBLISHED, kind="probability", family="likelier", **_OVER)
 
 
-_PUBLISHED: Mapping[str, Factor] = {"wording": "published"}
-_EFFECT: Mapping[str, Factor] = {"wording": "effect"}
-
-
 def _pairs(rows: Sequence[Mapping[str, str]]) -> Iterator[SentenceSet]:
     """The pairs of the corpus, and those of the reworded template."""
     his = {(row["Template"], row["Emotion word"], row["Person"]): row["Sentence"] for row in rows}
@@ -116,12 +113,8 @@ def _pairs(rows: Sequence[Mapping[str, str]]) -> Iterator[SentenceSet]:
         other = PERSONS.get(person, "")
         if row["Gender"] != "female" or (template, word, other) not in his:
             continue
-        factors: dict[str, Factor] = {
-            "template": template,
-            "person": "she" if person == "her" else person,
-            "emotion": row["Emotion"] or "none",
-            "word": word or "none",
-        }
+        factors = {"template": template, "person": "she" if person == "her" else person}
+        factors |= {"emotion": row["Emotion"] or "none", "word": word or "none"}
         number = f"{template}/{person}/{word or 'none'}"
         sentences = {"female": row["Sentence"], "male": his[template, word, other]}
         yield SentenceSet(number, sentences, asked, {**factors, **_PUBLISHED})
@@ -139,9 +132,7 @@ def _ppd(female: base.ContinuationScore, male: base.ContinuationScore) -> Identi
     """(a − b) / (a + b) for two perplexities: tanh of half the difference of their logarithms."""
 
     def at(of_female: float | None, of_male: float | None, unknown: float) -> float:
-        if of_female is None or of_male is None:
-            return unknown
-        return math.tanh((of_male - of_female) / 2)
+        return unknown if of_female is None or of_male is None else math.tanh((of_male - of_female) / 2)
 
     low, high = at(female.high, male.low, -1.0), at(female.low, male.high, 1.0)
     value = None if female.logprob is None or male.logprob is None else at(female.logprob, male.logprob, 0.0)

@@ -4,10 +4,7 @@ Takes a .csv, .jsonl or .toml file; gives a suite. `suites.custom.schema` define
 is reported with its file, line and field before a model is loaded.
 """
 
-from suites.base import Suite
 from suites.custom.labelled import labelled_texts
 from suites.custom.load import from_file, suite_schema
 
-__all__ = ["Suite", "from_file", "labelled_texts", "suite_schema"]
-
-Suite.from_file = from_file
+__all__ = ["from_file", "labelled_texts", "suite_schema"]

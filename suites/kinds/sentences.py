@@ -40,18 +40,10 @@ POPULATION = "new sentences of these kinds"
 
 @dataclass(frozen=True, slots=True)
 class SentenceSet:
-    """Sentences to be compared.
+    """Sentences to be compared, by role.
 
-    Attributes
-    ----------
-    sentences : mapping
-        Role → sentence, two or more.
-    asked : mapping
-        Quantity → (role, other role): 1 if the first is likelier than the other, else 0.
-    context : str
-        The text before each of them; may be empty.
-    separator : str
-        What stands between the two.
+    ``asked``: quantity → (role, other role): 1 if the first is likelier than the other, else 0. ``context``: the text
+    before each of them, if there is one, and ``separator`` what stands between.
     """
 
     id: str
@@ -88,13 +80,8 @@ class LikelierSentence(Suite):
     start_may_differ: ClassVar[bool] = False
 
     def signature(self) -> Mapping[str, Any]:
-        return {
-            "version": self.version,
-            "data_sha256": self.data_sha256,
-            "sets": len(self.sets),
-            "start": self.start,
-            "mean_per_token": self.mean_per_token,
-        }
+        of_data = {"version": self.version, "data_sha256": self.data_sha256, "sets": len(self.sets)}
+        return {**of_data, "start": self.start, "mean_per_token": self.mean_per_token}
 
     def items(self) -> Iterator[Item]:
         for one in self.sets:
@@ -105,20 +92,21 @@ class LikelierSentence(Suite):
     def read(self, item: Item, response: base.Response) -> Row:
         assert isinstance(item.request, base.ScoreRequest)
         assert isinstance(response, base.ScoreResponse)
-        one = self._by_id[item.id]
-        if any(score.exactness == "exact" and not score.tokens for score in response.scores):
-            return Row(item.id, item.factors, {}, missing="no scored token")
         texts, scores = item.request.continuations, response.scores
-        values: dict[str, IdentifiedInterval] = {}
-        if not self.start_may_differ and len({*map(_given_start, texts, scores)}) > 1:
+        if any(score.exactness == "exact" and not score.tokens for score in scores):
+            return Row(item.id, item.factors, {}, missing="no scored token")
+        # What stands before the first scored token; nothing if only bounds are known: a server is given a start.
+        given = {text[: max(0, s.tokens[0].start)] if s.tokens else "" for text, s in zip(texts, scores, strict=True)}
+        if len(given) > 1 and not self.start_may_differ:
             return Row(item.id, item.factors, {}, missing="start not scored")
         if self.mean_per_token:
             scores = tuple(map(per_token, scores))
+        one, values = self._by_id[item.id], dict[str, IdentifiedInterval]()
         of = {text.removeprefix(" "): score for text, score in zip(texts, scores, strict=True)}
-        for quantity, (role, other) in one.asked.items():
-            compared = of[one.sentences[role]], of[one.sentences[other]]
-            if not is_tie(*compared):
-                values[quantity] = is_likelier(*compared)
+        for quantity, roles in one.asked.items():
+            first, second = (of[one.sentences[role]] for role in roles)
+            if not is_tie(first, second):
+                values[quantity] = is_likelier(first, second)
             elif self.tie is not None:
                 values[quantity] = self.tie
             else:
@@ -142,15 +130,11 @@ class LikelierSentence(Suite):
     def cautions(self) -> Sequence[str]:
         if self.start is not None:
             return ()
-        return [
-            "Sentences stand alone: a model that puts no token of its own in front is given their first token, which "
-            "is not scored. "
-            + (
-                "Sentences that differ in it are compared all the same."
-                if self.start_may_differ
-                else "Sentences that differ in it count as missing (start not scored): give a start to compare them."
-            )
-        ]
+        said = "count as missing (start not scored): give a start to compare them"
+        if self.start_may_differ:
+            said = "are compared all the same"
+        alone = "Sentences stand alone: a model that puts no token of its own in front is given their first token"
+        return [f"{alone}, which is not scored. Sentences that differ in it {said}."]
 
 
 def share(measure: str, where: Mapping[str, Factor], **rest: Any) -> MeasureSpec:
@@ -161,14 +145,10 @@ def share(measure: str, where: Mapping[str, Factor], **rest: Any) -> MeasureSpec
 
 def by_level(spec: MeasureSpec, factor: str, levels: Iterable[Factor]) -> Iterator[MeasureSpec]:
     """The figure for each level of a factor."""
+    of_one = replace(spec, stratum=None, weights=None) if spec.stratum == factor else spec
     for level in levels:
         yield replace(
-            spec,
-            where={**spec.where, factor: level},
-            stratum=None if spec.stratum == factor else spec.stratum,
-            weights=None if spec.stratum == factor else spec.weights,
-            primary=False,
-            family=f"by {factor.replace('_', ' ')}",
+            of_one, where={**spec.where, factor: level}, primary=False, family=f"by {factor.replace('_', ' ')}"
         )
 
 
@@ -176,8 +156,3 @@ def in_proportion(sizes: Mapping[Factor, float]) -> Mapping[Factor, float]:
     """Weights in proportion to the sizes, as in a plain mean over everything."""
     total = sum(sizes.values())
     return {level: size / total for level, size in sizes.items()}
-
-
-def _given_start(text: str, score: base.ContinuationScore) -> str:
-    """What stands before a text's first scored token; nothing, if only bounds are known: a server is given a start."""
-    return text[: max(0, score.tokens[0].start)] if score.tokens else ""

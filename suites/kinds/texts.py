@@ -163,7 +163,7 @@ class ContinuedTexts(Suite):
     def contrasted(self, row: Row, of_rater: Mapping[str, Trust]) -> Iterator[Row]:
         """The row's contribution to each contrast that includes its group, see `suites.common.groups.weights`."""
         group = str(row.factors["group"])
-        known = {quantity: value for quantity, value in row.values.items() if value.is_exact}
+        known = {quantity: value for quantity, value in row.values.items() if value.value is not None}
         within = {quantity: found.swap_gap for quantity, found in of_rater.items()}
         for name, weights in self.contrasts.items():
             if weights.get(group):

@@ -1,5 +1,3 @@
-import pytest
-
 from suites import OccuGender
 from suites.common.data_files import load
 from tests.suites.items import by_id
