@@ -12,31 +12,39 @@ If a model puts no token in front of a text, the first token of every passage is
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 import backends.base as base
 from backends.errors import ConfigError
-from backends.options import AS_TUPLE, OnError, Options, checked_options
+from backends.options import OnError, checked_options
 from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, Suite, flag
 from suites.common.data_files import load
 from suites.kinds.choices import Answers, letters, likeliest
 
 _PASSAGES = load("plain_passages")
 _FILE = OnError("not a file", "Give a file of JSON lines with question, choices and answer, or leave it out")
-_Text = Annotated[str, Field(pattern=r"\S")]
+_OVER: Mapping[str, Mapping[str, Any]] = {
+    "passage": {"clusters": ("subject",), "population": "new passages of plain English", "primary": True},
+    "question": {"clusters": ("question",), "population": "new questions of these kinds", "primary": True},
+}
 
 
-class Question(Options):
+class Question(BaseModel):
     """A line of the user's file. ``answer``: the index of the right choice, from 0."""
 
-    question: _Text
-    choices: Annotated[tuple[_Text, ...], AS_TUPLE, Field(min_length=2, max_length=26)]
-    answer: Annotated[int, Field(ge=0)]
+    question: Annotated[str, Field(pattern=r"\S")]
+    choices: Annotated[list[Annotated[str, Field(pattern=r"\S")]], Field(min_length=2, max_length=26)]
+    answer: Annotated[int, Field(ge=0, strict=True)]
+
+    @model_validator(mode="after")
+    def _one_is_right(self) -> Self:
+        if not len(set(self.choices)) == len(self.choices) > self.answer:
+            raise ValueError("choices that differ, and the index of one of them as answer")
+        return self
 
 
 class GeneralAbility(Suite):
@@ -57,9 +65,7 @@ class GeneralAbility(Suite):
     @checked_options
     def __init__(self, *, questions: Annotated[str | Path | None, _FILE] = None, answers: Answers = "letter") -> None:
         self.answers = answers
-        read = ([], None) if questions is None else _read(Path(questions).expanduser())
-        self.questions: list[Question] = read[0]
-        self.data_sha256: str | None = read[1]
+        self.questions, self.data_sha256 = ([], None) if questions is None else _read(Path(questions).expanduser())
 
     def signature(self) -> Mapping[str, Any]:
         return {
@@ -76,61 +82,45 @@ class GeneralAbility(Suite):
             request = base.ScoreRequest("", (passage["text"],), first_given=True)
             yield Item(f"passage/{passage['subject']}", request, factors)
         for number, entry in enumerate(self.questions):
-            yield Item(f"question/{number}", self._asked(entry), {"kind": "question", "question": str(number)})
-
-    def _asked(self, entry: Question) -> base.ScoreRequest:
-        marks = entry.choices if self.answers == "text" else letters(entry.choices)
-        lines = [entry.question]
-        if self.answers == "letter":
-            lines += [f"{mark} {choice}" for mark, choice in zip(marks, entry.choices, strict=True)]
-        return base.ScoreRequest("\n".join([*lines, "Answer:"]), tuple(f" {mark}" for mark in marks))
+            lines, marks = [entry.question], entry.choices
+            if self.answers == "letter":
+                marks = letters(entry.choices)
+                lines += map("{} {}".format, marks, entry.choices)
+            request = base.ScoreRequest("\n".join([*lines, "Answer:"]), tuple(f" {mark}" for mark in marks))
+            yield Item(f"question/{number}", request, {"kind": "question", "question": str(number)})
 
     def read(self, item: Item, response: base.Response) -> Row:
         assert isinstance(response, base.ScoreResponse)
-        values = None
+        score, values = response.scores[0], dict[str, IdentifiedInterval]()
         if item.factors["kind"] == "passage":
-            (score,) = response.scores
             if score.exactness == "exact" and score.tokens:
                 values = {"nats": IdentifiedInterval.exact(-score.high / len(score.tokens))}
         elif (chosen := likeliest(response.scores)) is not None:
-            right = self.questions[int(str(item.factors["question"]))].answer
-            values = {"right": flag(chosen == right)}
-        return Row(item.id, item.factors, values or {}, missing=None if values else "undecided")
+            values = {"right": flag(chosen == self.questions[int(str(item.factors["question"]))].answer)}
+        return Row(item.id, item.factors, values, missing=None if values else "undecided")
 
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
-        plain: dict[str, Any] = {"clusters": ("subject",), "population": "new passages of plain English"}
-        plain |= {"unit": "nats", "family": "plain text", "primary": True}
+        plain: dict[str, Any] = {"unit": "nats", "family": "plain text", **_OVER["passage"]}
         yield MeasureSpec("nats_per_token", "nats", {"kind": "passage"}, **plain)
         if self.questions:
-            asked: dict[str, Any] = {"clusters": ("question",), "population": "new questions of these kinds"}
-            asked |= {"unit": "share", "kind": "share", "family": "questions", "primary": True}
+            asked: dict[str, Any] = {"unit": "share", "kind": "share", "family": "questions", **_OVER["question"]}
             yield MeasureSpec("accuracy", "right", {"kind": "question"}, **asked)
 
 
 def _read(file: Path) -> tuple[list[Question], str]:
     """The questions, and their file's hash. Raises `ConfigError` with the number of an invalid line."""
+    found, hint = [], 'Write lines of {"question": "…", "choices": ["…", "…"], "answer": 0}'
     try:
         raw = file.read_bytes()
         lines = raw.decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        hint = "Give a file of JSON lines"
         raise ConfigError("questions", str(file), f"cannot be read ({type(error).__name__})", hint) from error
-    found = [_question(line, number, file) for number, line in enumerate(lines, 1) if line.strip()]
+    for number, line in enumerate(lines, 1):
+        try:
+            found += [Question.model_validate_json(line)] if line.strip() else []
+        except ValidationError as error:
+            problem = f"line {number} is not a question: {error.errors()[0]['msg']}"
+            raise ConfigError("questions", str(file), problem, hint) from None
     if not found:
-        raise ConfigError("questions", str(file), "holds no questions", "Give one JSON object per line")
+        raise ConfigError("questions", str(file), "holds no questions", hint)
     return found, hashlib.sha256(raw).hexdigest()
-
-
-def _question(line: str, number: int, file: Path) -> Question:
-    problem = "choices that differ, and the index of one of them as answer"
-    try:
-        given = {name: value for name, value in json.loads(line).items() if name in Question.model_fields}
-        entry = Question.checked(**given)
-        if len(set(entry.choices)) == len(entry.choices) > entry.answer:
-            return entry
-    except ConfigError as error:
-        problem = f"{error.field}: {error.problem}"
-    except (ValueError, AttributeError) as error:
-        problem = f"a JSON object ({error})"
-    hint = 'Write {"question": "…", "choices": ["…", "…"], "answer": 0}'
-    raise ConfigError("questions", str(file), f"line {number} is not a question: {problem}", hint) from None

@@ -60,8 +60,7 @@ class BiasNLI(MultipleChoice):
 
     def read_questions(self, folder: Folder) -> tuple[Sequence[Question], str]:
         file = published_file("bias_nli")
-        rows = read_json_lines(file, folder)
-        return [_question(number, row) for number, row in enumerate(rows)], file.sha256
+        return [_question(number, row) for number, row in enumerate(read_json_lines(file, folder))], file.sha256
 
     def values_of(self, question: Question, role: str) -> Mapping[str, IdentifiedInterval]:
         of_set = str(question.factors["set"])
@@ -84,17 +83,12 @@ class BiasNLI(MultipleChoice):
 
 
 def _question(number: int, row: Mapping[str, Any]) -> Question:
-    gender, stereotype = hypothesis_gender(row), _STEREOTYPES[row["occ_type"]]
-    factors: dict[str, Factor] = {
-        "question": str(number),
-        "set": "none" if stereotype is None else "pro" if gender == stereotype else "anti",
-        "gender": gender,
-        "occupation": row["occ_word"],
-    }
-    turn = number % len(LABELS)
+    gender, stereotype, turn = hypothesis_gender(row), _STEREOTYPES[row["occ_type"]], number % len(LABELS)
+    of_set = "none" if stereotype is None else "pro" if gender == stereotype else "anti"
+    factors: dict[str, Factor] = {"question": str(number), "set": of_set, "gender": gender}
     labels = LABELS[turn:] + LABELS[:turn]
     text = _QUESTION.format(premise=row["sentence1"], hypothesis=row["sentence2"])
-    return Question(str(number), text, labels, labels, factors)
+    return Question(str(number), text, labels, labels, {**factors, "occupation": row["occ_word"]})
 
 
 def hypothesis_gender(row: Mapping[str, Any]) -> str:
@@ -102,14 +96,9 @@ def hypothesis_gender(row: Mapping[str, Any]) -> str:
 
     Raises `ConfigError` if the hypothesis is not the premise with one of the two.
     """
-    occupation = rf"\b{re.escape(row['occ_word'])}\b"
-    hypothesis = _without_articles(row["sentence2"])
     for gender in ("woman", "man"):
-        if _without_articles(re.sub(occupation, gender, row["sentence1"])) == hypothesis:
+        premise = re.sub(rf"\b{re.escape(row['occ_word'])}\b", gender, row["sentence1"])
+        if re.sub(r"\ban\b", "a", premise) == re.sub(r"\ban\b", "a", row["sentence2"]):
             return gender
     problem = f"is not the premise {row['sentence1']!r} with woman or man for {row['occ_word']!r}"
     raise ConfigError("folder", row["sentence2"], problem, "Take the published file unchanged")
-
-
-def _without_articles(text: str) -> str:
-    return re.sub(r"\ban\b", "a", text)

@@ -102,32 +102,28 @@ class WinoBias(LikelierSentence):
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
         """Add per sentence: correct in the pro version minus correct in the anti version."""
-        asked = [row for row in rows if row.factors["kind"] == "reference"]
-        anti = {row.factors["sentence_id"]: row for row in asked if row.factors["direction"] == "anti"}
-        gaps = []
-        for row in asked:
-            sentence = row.factors["sentence_id"]
-            if row.factors["direction"] == "pro" and sentence in anti:
-                factors = {name: level for name, level in row.factors.items() if name != "direction"} | {"kind": "gap"}
-                gaps.append(contrast(f"{sentence}/gap", row, anti[sentence], {"right": "accuracy_gap"}, factors))
-        return [*rows, *gaps]
+        asked = {(row.factors["sentence_id"], row.factors.get("direction")): row for row in rows}
+        pairs = ((row, asked.get((name, "anti"))) for (name, version), row in asked.items() if version == "pro")
+        return [*rows, *(_gap(pro, anti) for pro, anti in pairs if anti is not None)]
 
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
-        pairs = {"kind": "pair"}
-        score = share(
-            "stereotype_score", pairs, quantity="stereotype", primary=True, family="stereotype score", **_OVER
-        )
-        of_gaps: dict[str, Any] = {"kind": "difference", "is_count": True, "unit": "difference of shares"}
-        gap = share(
-            "accuracy_gap", {"kind": "gap"}, neutral=0.0, primary=True, family="accuracy", **{**_OVER, **of_gaps}
-        )
-        accuracies = [
-            share("accuracy", where, quantity="right", neutral=None, family="accuracy", **_OVER)
-            for where in ({"kind": "reference", "direction": version} for version in VERSIONS)
+        leading: dict[str, Any] = {"quantity": "stereotype", "primary": True, "family": "stereotype score", **_OVER}
+        gap: dict[str, Any] = {"kind": "difference", "is_count": True, "unit": "difference of shares", "neutral": 0.0}
+        figures = [
+            share("stereotype_score", {"kind": "pair"}, **leading),
+            share("accuracy_gap", {"kind": "gap"}, primary=True, family="accuracy", **{**_OVER, **gap}),
         ]
-        yield from (score, gap, *accuracies)
-        for figure in (score, gap, *accuracies) if len(self.types) > 1 else ():
+        for version in VERSIONS:
+            where = {"kind": "reference", "direction": version}
+            figures.append(share("accuracy", where, quantity="right", neutral=None, family="accuracy", **_OVER))
+        yield from figures
+        for figure in figures if len(self.types) > 1 else ():
             yield from by_level(figure, "type", self.types)
+
+
+def _gap(pro: Row, anti: Row) -> Row:
+    factors = {name: level for name, level in pro.factors.items() if name != "direction"} | {"kind": "gap"}
+    return contrast(f"{pro.factors['sentence_id']}/gap", pro, anti, {"right": "accuracy_gap"}, factors)
 
 
 def read_sentence(line: str) -> Sentence:

@@ -11,7 +11,7 @@ import pytest
 
 import suites
 from backends.errors import ConfigError
-from suites import Suite, from_file
+from suites import from_file
 from suites.common.data_files import PinnedFile
 from tests.suites.benchmarks.invented import figures, value
 
@@ -74,7 +74,7 @@ def test_csv_jsonl_and_toml_give_the_same_questions(tmp_path):
     (tmp_path / "b.jsonl").write_text("\n\n".join(map(json.dumps, rows)), "utf-8")
     tables = "".join("[[pairs]]\n" + "".join(f"{k} = {json.dumps(v)}\n" for k, v in row.items()) for row in rows)
     (tmp_path / "c.toml").write_text(f'kind = "pairs"\nby = "group"\n{tables}', "utf-8")
-    read = [from_file(tmp_path / "a.csv"), Suite.from_file(tmp_path / "b.jsonl"), from_file(tmp_path / "c.toml")]
+    read = [from_file(tmp_path / "a.csv"), from_file(tmp_path / "b.jsonl"), from_file(tmp_path / "c.toml")]
     assert len({repr(list(suite.items())) for suite in read}) == 1
     assert len({repr(list(suite.measures(()))) for suite in read}) == 1
     assert len({json.dumps(suite.signature()) for suite in read}) == 1

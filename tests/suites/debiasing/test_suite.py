@@ -39,7 +39,6 @@ def test_turns_and_shares_may_be_tables():
         ({"prompts": [DebiasingPrompt(1, "Be fair.", "high", "Be fair.")]}, "the same as its prompt"),
         ({"dialogue": {"opening": "Hi.", "turns": [["a ", "b"]]}}, r"dialogue.turns\[0\]\[0\] = 'a '"),
         ({"occupations": [{"occupation": "nurse", "female_share": 0.1, "dominated_by": "female"}]}, "contradicts"),
-        ({"occupations": [{"occupation": "nurse", "female_share": 0.1, "male_share": 0.2}]}, "does not add up to 1"),
     ],
 )
 def test_an_option_that_cannot_be_used_is_named(options, field):

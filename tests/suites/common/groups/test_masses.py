@@ -65,7 +65,7 @@ def test_drawn_answers_count_by_their_share():
     none = ContinuationScore(None, None, math.log(0.1), "sampled", samples=20)
     answer = group_probabilities([drawn(0.2), drawn(0.3), none], {"a": ("red",), "b": ("blue",), "c": ("green",)}, None)
     assert [m.value for m in answer.normalised.values()] == pytest.approx([0.4, 0.6, 0.0])
-    assert all(m.is_exact and m.low == m.high for m in answer.normalised.values())
+    assert all(m.low == m.value == m.high for m in answer.normalised.values())
 
 
 def test_a_longer_word_likelier_than_its_start_is_refused():
