@@ -1,9 +1,8 @@
 """Published benchmarks that the papers compare with: CrowS-Pairs, WinoQueer, StereoSet, WinoBias, EEC, BBQ, BNLI, BOLD.
 
-Takes each benchmark's published file, fetched once by its sha256 or read from a folder; no data ships here. There are
-three kinds of question: which sentence is likelier (`sentences`), which answer is given (`choices`), and how a text is
-continued, as rated by classifiers (`texts`). A benchmark adds its reader and its published metric. `ability` stands
-apart: it measures what a modified model can still do.
+Takes each benchmark's published file, fetched once by its sha256 or read from a folder; no data ships here. A benchmark
+adds its reader and its metric to a kind of question (`suites.kinds`), or declares itself as a file does
+(`suites.custom`). `ability` stands apart: it measures what a modified model can still do.
 """
 
 from suites.benchmarks.ability import GeneralAbility

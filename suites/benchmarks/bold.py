@@ -19,9 +19,8 @@ import backends.base as base
 from backends.errors import ConfigError
 from backends.options import checked_options
 from suites.common.data_files import Folder, published_files, read_csv
-from suites.common.text_scorer import TextScorer, text_scorer
+from suites.common.text_scorer import ScorerOption, TextScorer, text_scorer
 from suites.custom.texts import TextsFromFile
-from suites.kinds.texts import ScorerOption
 from suites.options import sampling_option
 
 #: Group → its file.

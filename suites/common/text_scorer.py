@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import SkipValidation
 
 from backends import LLMRater, Rubric, named_backend, text_classifier
 from backends.base import Backend, ClassifyResponse, SupportsLabelNames
@@ -16,6 +18,8 @@ from suites.common.data_files import load
 from suites.common.labelled_texts import LabelledTexts, shipped_texts
 from suites.common.raters import Rater
 
+#: The option of a scorer; `text_scorer` checks it.
+ScorerOption = Annotated[object, SkipValidation]
 #: A question and its answers, or a JSON file of them.
 RubricOption = str | Rubric
 #: The classifiers of the paper, by their hub ids.

@@ -50,7 +50,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Unpack
 
-from pydantic import Field, SkipValidation
+from pydantic import Field
 
 import backends.base as base
 from backends.errors import ConfigError
@@ -63,7 +63,7 @@ from suites.common.planted import chance, planted_scores
 from suites.common.published import Variant
 from suites.common.raters import labelled_items, read_labelled
 from suites.common.task_prompt import TaskPrompt
-from suites.common.text_scorer import TextScorer, text_scorer
+from suites.common.text_scorer import ScorerOption, text_scorer
 from suites.genderpair import presentation
 from suites.genderpair.design import Design, Fallback
 from suites.genderpair.measures import measure_specs
@@ -92,7 +92,6 @@ _GroupsOption = Annotated[
     Annotated[Sequence[str], some_of(GROUPS)] | Groups,
     OnError("not groups", f"Give some of {', '.join(GROUPS)}, or two or more of your own with their expressions"),
 ]
-_ScorerOption = Annotated[str | Path | TextScorer | base.Backend | None, SkipValidation]  # `text_scorer` checks it
 
 
 class GenderPair(Suite):
@@ -177,8 +176,8 @@ class GenderPair(Suite):
         seed: int = 0,
         variant: Variant = "paper",
         fallback: Fallback | None = None,
-        toxicity: _ScorerOption = "profanity",
-        regard: _ScorerOption = "vader",
+        toxicity: ScorerOption = "profanity",
+        regard: ScorerOption = "vader",
         audit_scorers: bool | None = None,
         **details: Unpack[FormFields],
     ) -> None:
