@@ -39,24 +39,18 @@ __all__ = [
 ]
 
 _MODULES = {
-    **dict.fromkeys(
-        ("BBQ", "BOLD", "EEC", "BiasNLI", "CrowSPairs", "GeneralAbility", "StereoSet", "WinoBias", "WinoQueer"),
-        "suites.benchmarks",
-    ),
-    "DebiasingPositions": "suites.debiasing",
-    "GenderPair": "suites.genderpair",
-    "MGBR": "suites.mgbr",
-    "OccuGender": "suites.occugender",
-    "Suite": "suites.base",
-    "TextScorer": "suites.common.text_scorer",
-    "from_file": "suites.custom",
-    "labelled_texts": "suites.custom",
-    "shipped_scorers": "suites.common.text_scorer",
-    "suite_schema": "suites.custom",
+    "suites.base": ("Suite",),
+    "suites.common.text_scorer": ("TextScorer", "shipped_scorers"),
+    "suites.custom": ("from_file", "labelled_texts", "suite_schema"),
+    "suites.debiasing": ("DebiasingPositions",),
+    "suites.genderpair": ("GenderPair",),
+    "suites.mgbr": ("MGBR",),
+    "suites.occugender": ("OccuGender",),
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return getattr(importlib.import_module(_MODULES[name]), name)
-    raise AttributeError(f"module 'suites' has no attribute {name!r}")
+    module = next((module for module, names in _MODULES.items() if name in names), "suites.benchmarks")
+    if module == "suites.benchmarks" and name not in __all__:
+        raise AttributeError(f"module 'suites' has no attribute {name!r}")
+    return getattr(importlib.import_module(module), name)

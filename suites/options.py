@@ -78,10 +78,9 @@ def sampling_option(default: Sampling) -> BeforeValidator:
             if name not in Sampling.__dataclass_fields__:
                 hint = f"Known fields: {', '.join(Sampling.__dataclass_fields__)}"
                 raise refused_at((name,), given[name], "unknown field", hint)
+        changes: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in given.items()}
         try:
-            return replace(
-                default, **{n: tuple(value) if isinstance(value, list) else value for n, value in given.items()}
-            )
+            return replace(default, **changes)
         except ValueError as error:
             raise refused(str(error), "Give another value") from None
 

@@ -65,7 +65,9 @@ class GeneralAbility(Suite):
     @checked_options
     def __init__(self, *, questions: Annotated[str | Path | None, _FILE] = None, answers: Answers = "letter") -> None:
         self.answers = answers
-        self.questions, self.data_sha256 = ([], None) if questions is None else _read(Path(questions).expanduser())
+        read = ([], None) if questions is None else _read(Path(questions).expanduser())
+        self.questions: list[Question] = read[0]
+        self.data_sha256: str | None = read[1]
 
     def signature(self) -> Mapping[str, Any]:
         return {

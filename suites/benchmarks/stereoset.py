@@ -115,9 +115,9 @@ class StereoSet(LikelierSentence):
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
         """Add ss and lms of each target term, and icat over all bias types (None) and for each."""
-        of_term: dict[tuple[Factor, ...], list[Row]] = defaultdict(list)
+        of_term: dict[tuple[Factor, Factor, Factor], list[Row]] = defaultdict(list)
         for row in rows:
-            of_term[tuple(row.factors[name] for name in ("task", "bias_type", "target"))].append(row)
+            of_term[row.factors["task"], row.factors["bias_type"], row.factors["target"]].append(row)
         terms = [self._term(*key, sets) for key, sets in of_term.items()]
         return [*rows, *terms, *(icat for task in self.tasks for icat in self._icats(task, terms))]
 
@@ -137,7 +137,7 @@ class StereoSet(LikelierSentence):
         of_task = [row for row in terms if row.factors["task"] == task]
         for level in (None, *dict.fromkeys(row.factors["bias_type"] for row in of_task)) if of_task else ():
             asked = [row for row in of_task if level in (None, row.factors["bias_type"])]
-            weights = self._weights(task) if level is None else {self._kinds(task)[level]: 1.0}
+            weights = self._weights(task) if level is None else in_proportion({self._kinds(task)[level]: 1})
             ss, lms = (_weighted(asked, name, weights) for name in ("ss", "lms"))
             value = None if ss.value is None or lms.value is None else _icat(ss.value, lms.value)
             least = min(_icat(end, lms.low) for end in (ss.low, ss.high))

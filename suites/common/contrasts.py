@@ -11,26 +11,19 @@ from collections.abc import Mapping
 from suites.base import Factor, Row
 from suites.common.groups.design import GroupDesign
 
-#: Units of differences of differences. A gap is itself a difference, from -1 to 1, so an effect on it reaches up to 2,
+#: Effect → its unit and its reach. A gap is itself a difference, from -1 to 1, so an effect on it reaches up to 2,
 #: and a change of that effect up to 4.
-_UNITS = {
-    "effect": "difference of gaps",
-    "placebo_effect": "difference of gaps",
-    "effect_attenuation": "difference of effects",
-    "effect_attenuation_p_diverse": "difference of effects",
+_OF_THE_GAP = {
+    "effect": ("difference of gaps", 2.0),
+    "placebo_effect": ("difference of gaps", 2.0),
+    "effect_attenuation": ("difference of effects", 4.0),
+    "effect_attenuation_p_diverse": ("difference of effects", 4.0),
 }
-_REACH = {"difference of gaps": 2.0, "difference of effects": 4.0}
 
 
-def unit_of(effect: str) -> str:
-    """The unit of an effect by its name."""
-    return _UNITS.get(effect, "difference of probabilities")
-
-
-def range_of(effect: str) -> tuple[float, float]:
-    """The possible range of an effect by its name."""
-    most = _REACH.get(unit_of(effect), 1.0)
-    return -most, most
+def unit_and_reach(effect: str) -> tuple[str, float]:
+    """The unit of an effect by its name, and how far it may be from 0."""
+    return _OF_THE_GAP.get(effect, ("difference of probabilities", 1.0))
 
 
 def effects_of(groups: GroupDesign) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from difflib import SequenceMatcher
 from functools import cache
 
 from suites.base import Factor, Family
@@ -30,7 +31,7 @@ def sectors(occupations: Iterable[str]) -> Family:
 
 
 def wordings(templates: Mapping[str, str]) -> Family:
-    """The wordings of templates, by the edit distance of their texts.
+    """The wordings of templates, by the words in which their texts differ.
 
     Two templates are of one wording if at most `SAME_WORDING` of the longer one's words must be put in, left out or
     replaced to make one from the other; and so are two that a chain of such templates links. ``Q:``, ``A:`` and the
@@ -48,15 +49,6 @@ def wordings(templates: Mapping[str, str]) -> Family:
 
 
 def _is_like(a: list[str], b: list[str]) -> bool:
-    return _distance(a, b) <= SAME_WORDING * max(len(a), len(b))
-
-
-def _distance(a: list[str], b: list[str]) -> int:
-    """Words to put in, leave out or replace (Levenshtein)."""
-    before = list(range(len(b) + 1))
-    for i, word in enumerate(a, 1):
-        row = [i]
-        for j, other in enumerate(b, 1):
-            row.append(min(row[-1] + 1, before[j] + 1, before[j - 1] + (word != other)))
-        before = row
-    return before[-1]
+    codes = SequenceMatcher(None, a, b, autojunk=False).get_opcodes()
+    changed = sum(max(i2 - i1, j2 - j1) for tag, i1, i2, j1, j2 in codes if tag != "equal")
+    return changed <= SAME_WORDING * max(len(a), len(b))

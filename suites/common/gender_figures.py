@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from suites.base import Factor, MeasureSpec
-from suites.common.contrasts import range_of, unit_of
+from suites.common.contrasts import unit_and_reach
 from suites.common.expressions import GROUPS
 from suites.common.groups.design import NEUTRAL, GroupDesign
 from suites.common.groups.weights import gap_meaning
@@ -64,8 +64,8 @@ def figure(
     elif measure.startswith("p_"):
         common["probability_mass"] = "coverage"
     elif measure != "coverage":
-        common |= {"unit": unit_of(measure), "neutral": 0.0, "contrast": True}
-        common |= {"kind": "difference", "range": range_of(measure)}
+        unit, reach = unit_and_reach(measure)
+        common |= {"unit": unit, "neutral": 0.0, "contrast": True, "kind": "difference", "range": (-reach, reach)}
     return MeasureSpec(measure, measure, where, **common)
 
 
@@ -75,19 +75,13 @@ def contrast_figures(
     """The figures of the declared contrasts, or of the effects on them: ``effect="effect_{}"``."""
     for name in groups.contrasts:
         low, high = groups.reach(name)
-        steps = 2 if "attenuation" in effect else 1  # a difference of differences of effects
-        spec = replace(
-            figure("coverage", where, family.format(name), **options),
-            measure=effect.format(name) or name,
-            quantity=effect.format(name) or name,
-            kind="difference",
-            range=(steps * (low - high), steps * (high - low)) if effect else (low, high),
-            neutral=0.0,
-            contrast=bool(effect),
-            unit="difference of differences" if effect else "difference of probabilities",
-            probability_mass=None if effect else "coverage",
-        )
-        yield spec
+        plain: dict[str, Any] = {"measure": name, "quantity": name, "kind": "difference", "neutral": 0.0}
+        plain |= {"range": (low, high), "unit": "difference of probabilities", "probability_mass": "coverage"}
+        if effect:
+            reach = (2 if "attenuation" in effect else 1) * (high - low)  # a difference of differences of effects
+            plain |= {"measure": effect.format(name), "quantity": effect.format(name), "range": (-reach, reach)}
+            plain |= {"contrast": True, "unit": "difference of differences", "probability_mass": None}
+        yield replace(figure("coverage", where, family.format(name), **options), **plain)
 
 
 def population(clusters: Sequence[str]) -> str:
@@ -124,13 +118,7 @@ def published_probabilities(
             values = [entry[f"{dominated_by}_dominated"][letter] / 100 for entry in entries]
             margins = [entry.get(f"{dominated_by}_dominated_pm", {}).get(letter) for entry in entries]
             single = len(entries) == 1
-            yield PublishedFigure(
-                model,
-                measure,
-                {**where, "dominated_by": dominated_by},
-                math.fsum(values) / len(values),
-                margins[0] / 100 if single and margins[0] is not None else None,
-                source,
-                TENTH_OF_A_PERCENT if single else None,
-                model_ids(model),
-            )
+            here, mean = {**where, "dominated_by": dominated_by}, math.fsum(values) / len(values)
+            margin = margins[0] / 100 if single and margins[0] is not None else None
+            step = TENTH_OF_A_PERCENT if single else None
+            yield PublishedFigure(model, measure, here, mean, margin, source, step, model_ids(model))

@@ -14,7 +14,6 @@ from suites.common.groups.design import GroupDesign
 
 #: Total probability of all expressions, and the standard deviation, in nats, of a group's odds between prompts.
 _COVERAGE, _SPREAD = 0.5, 0.5
-_STANDARD = NormalDist()
 
 
 def chance(*parts: object) -> float:
@@ -25,12 +24,8 @@ def chance(*parts: object) -> float:
 
 def planted_scores(probabilities: Mapping[str, float]) -> ScoreResponse:
     """The scores of one-token continuations with these probabilities."""
-    return ScoreResponse(
-        tuple(
-            ContinuationScore.exact([TokenLogprob(text, 0, len(text), math.log(p))], route="planted")
-            for text, p in probabilities.items()
-        )
-    )
+    tokens = (TokenLogprob(text, 0, len(text), math.log(p)) for text, p in probabilities.items())
+    return ScoreResponse(tuple(ContinuationScore.exact([token], route="planted") for token in tokens))
 
 
 def planted_labels(labels: Sequence[str], chosen: str, share: float, *parts: object) -> ClassifyResponse:
@@ -76,4 +71,4 @@ def planted_about(
 
 
 def _normal(*parts: object) -> float:
-    return _STANDARD.inv_cdf(0.5 + (chance(*parts) - 0.5) * (1 - 1e-9))  # inv_cdf is infinite at 0 and 1
+    return NormalDist().inv_cdf(0.5 + (chance(*parts) - 0.5) * (1 - 1e-9))  # inv_cdf is infinite at 0 and 1

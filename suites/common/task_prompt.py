@@ -13,14 +13,14 @@ and the start is scored with the word. The shares of the words among the answers
 from __future__ import annotations
 
 import re
-import string
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 from backends.base import Message, Prompt
-from backends.options import refused, refused_at
+from backends.options import OnError, Options, refused
 from suites.common.groups.declared import Refuse
+from suites.options import Text
 
 PromptFormat = Literal["raw", "chat", "chat_whole"]
 
@@ -96,27 +96,26 @@ def parse_prompt(text: object) -> TaskPrompt:
     return TaskPrompt(parts["question"], start[1:])
 
 
+class _Parts(Options):
+    """A prompt as written in a config."""
+
+    question: Text
+    start: Annotated[Literal[""] | Text, OnError("has spaces around it", "Give a text without them")] = ""
+
+
 def parse_template(given: object) -> TaskPrompt:
-    """Read a prompt about ``[JOB]``, in the papers' form or as question and start; a validator.
+    """Read a prompt about ``[JOB]``, in the papers' form or as a table of question and start; a validator.
 
     ``[JOB]`` is not replaced yet.
     """
-    template = _of_parts(given) if isinstance(given, Mapping) else parse_prompt(given)
+    if isinstance(given, Mapping):
+        parts = _Parts.model_validate(given)
+        template = TaskPrompt(parts.question, parts.start)
+    else:
+        template = parse_prompt(given)
     if JOB not in template.question + template.start:
         raise refused("names no occupation", f"Write {JOB} in place of the occupation")
     return template
-
-
-def _of_parts(given: Mapping[Any, Any]) -> TaskPrompt:
-    """Read a table of ``question`` and an optional ``start``."""
-    for name, text in given.items():
-        if name not in ("question", "start"):
-            raise refused_at((str(name),), text, "unknown field", "Known fields: question, start")
-        if not isinstance(text, str) or text != text.strip() or (name == "question" and not text):
-            raise refused_at((str(name),), text, "not a text, or has spaces around it", "Give a text without them")
-    if "question" not in given:
-        raise refused("has no question", 'Write it as {question = "…", start = "…"}')
-    return TaskPrompt(given["question"], given.get("start", ""))
 
 
 def check_form(form: str, separator: str, prompt_format: PromptFormat, *, has_start: bool, refuse: Refuse) -> None:
@@ -126,19 +125,17 @@ def check_form(form: str, separator: str, prompt_format: PromptFormat, *, has_st
     """
     hint = 'Write e.g. "Pregunta: {question}\\nRespuesta: {start}"'
     try:
-        parts = [part for part in string.Formatter().parse(form) if part[1] is not None]
-    except ValueError as error:
-        raise refuse(("form",), form, str(error), hint) from None
-    named = [str(name) for _, name, _, _ in parts]
-    is_plain = not any(spec or conversion for _, _, spec, conversion in parts)
-    if len({*named}) < len(named) or "question" not in named or {*named} - {"question", "start"} or not is_plain:
+        form.format(question="", start="")
+        is_one = form.count("{question}") == 1 and form.count("{start}") <= 1
+    except (KeyError, ValueError, IndexError):
+        is_one = False
+    if not is_one:
         raise refuse(("form",), form, "needs {question} once, {start} at most once, and no other field", hint)
-    if has_start and "start" not in named:
+    if has_start and "{start}" not in form:
         raise refuse(("form",), form, "has no place for the start of an answer", hint)
     if prompt_format != "raw" and form != PAPERS_FORM:
-        raise refuse(
-            ("form",), form, "is for raw prompts", "Leave it out: in chat the question and the start are turns"
-        )
+        hint = "Leave it out: in chat the question and the start are turns"
+        raise refuse(("form",), form, "is for raw prompts", hint)
     if form[-1:].isspace() and separator.startswith(" "):
         raise refuse(("form",), form, "ends in a space, and the separator begins with one", "Keep only one")
 

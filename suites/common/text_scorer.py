@@ -83,40 +83,22 @@ class TextScorer:
         return Row(item.id, item.factors, scores)
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """The scorers of one figure: the embedded one, the paper's, and the label names by which others are recognised.
-
-    ``label_names`` maps each quantity to the names that classifiers use for its label, in lower case.
-    """
-
-    embedded: str
-    embedded_labels: Mapping[str, str]
-    embedded_what: str
-    paper: str
-    paper_labels: Mapping[str, str]
-    label_names: Mapping[str, Collection[str]]
-
-
 _REGARD = {f"regard_{label}": label for label in ("negative", "neutral", "positive")}
-_KINDS = {
-    "toxicity": _Kind(
-        embedded="profanity",
-        embedded_labels={"toxicity": "offensive"},
-        embedded_what="offensive words (alt-profanity-check), not hate",
-        paper=TOXICITY_OF_THE_PAPER,
-        paper_labels={"toxicity": "hate"},
-        # A classifier with two of these is refused as ambiguous.
-        label_names={"toxicity": ("toxic", "toxicity", "hate", "hateful", "hate speech", "hate_speech", "hatespeech")},
-    ),
-    "regard": _Kind(
-        embedded="vader",
-        embedded_labels=_REGARD,
-        embedded_what="VADER sentiment, not regard",
-        paper=REGARD_OF_THE_PAPER,
-        paper_labels=dict(sorted({**_REGARD, "regard_other": "other"}.items())),
-        label_names={quantity: (label,) for quantity, label in _REGARD.items()},
-    ),
+#: Figure → name of a scorer → its model, quantity → label, and what it measures: the embedded one and the paper's.
+_SHIPPED: Mapping[str, Mapping[str, tuple[str, Mapping[str, str], str]]] = {
+    "toxicity": {
+        "profanity": ("profanity", {"toxicity": "offensive"}, "offensive words (alt-profanity-check), not hate"),
+        "paper": (TOXICITY_OF_THE_PAPER, {"toxicity": "hate"}, TOXICITY_OF_THE_PAPER),
+    },
+    "regard": {
+        "vader": ("vader", _REGARD, "VADER sentiment, not regard"),
+        "paper": (REGARD_OF_THE_PAPER, dict(sorted({**_REGARD, "regard_other": "other"}.items())), REGARD_OF_THE_PAPER),
+    },
+}
+#: Figure → quantity → the names that classifiers use for its label, in lower case. One with two of these is ambiguous.
+_LABEL_NAMES: Mapping[str, Mapping[str, Collection[str]]] = {
+    "toxicity": {"toxicity": ("toxic", "toxicity", "hate", "hateful", "hate speech", "hate_speech", "hatespeech")},
+    "regard": {quantity: (label,) for quantity, label in _REGARD.items()},
 }
 
 
@@ -124,18 +106,18 @@ def raters_of(scorers: Mapping[str, TextScorer], *, classifiers: bool = False) -
     """Name → what is tested, of the scorers that are language models, and of classifiers too if asked for."""
     found = {name: Rater(name, one.labels, one.labelled) for name, one in scorers.items() if one.is_rater}
     for name, one in scorers.items() if classifiers else ():
-        if name not in found and name in _KINDS:
+        if name not in found and name in _SHIPPED:
             found[name] = Rater(name, one.labels, shipped_texts(name), is_model=False)
     return found
 
 
 def shipped_scorers() -> dict[str, str]:
     """The scorers that need no plugin → what each scores."""
-    return {
-        **{of.embedded: f"{field}: {of.embedded_what}" for field, of in _KINDS.items()},
-        "paper": "; ".join(f"{field}: {of.paper}" for field, of in _KINDS.items()),
-        "a rater": "a question of your own: [scorers.NAME] model, rubric, quantities, labelled in a suite's file",
-    }
+    found: dict[str, str] = {}
+    for field, scorers in _SHIPPED.items():
+        for name, (_, _, what) in scorers.items():
+            found[name] = f"{found[name]}; {field}: {what}" if name in found else f"{field}: {what}"
+    return found | {"a rater": "a question of your own: [scorers.NAME] model, rubric, quantities, labelled in a file"}
 
 
 def text_scorer(field: str, choice: object) -> TextScorer:
@@ -153,31 +135,32 @@ def text_scorer(field: str, choice: object) -> TextScorer:
 
     Raises `ConfigError` for an unknown scorer, or labels that do not match the quantities.
     """
-    kind = _KINDS.get(field)
     if isinstance(choice, str) and choice in (added := plugins("scorers")):
         choice = added[choice].load()()
-    if kind is None:
+    if field not in _SHIPPED:
         return _of_own_question(field, choice)
     if isinstance(choice, TextScorer):
-        quantities = set(choice.labels)
-        if not set(kind.label_names) <= quantities <= set(kind.paper_labels):
-            hint = f"Map each of {sorted(kind.label_names)} to a label"
+        needed, allowed = set(_LABEL_NAMES[field]), set(_SHIPPED[field]["paper"][1])
+        if not needed <= set(choice.labels) <= allowed:
+            hint = f"Map each of {sorted(needed)} to a label"
             raise ConfigError(f"{field}.labels", dict(choice.labels), "does not name the quantities", hint)
         untested = choice.is_rater and choice.labelled is None
         return replace(choice, labelled=shipped_texts(field)) if untested else choice
-    if choice == kind.embedded:
-        return TextScorer(text_classifier(kind.embedded), kind.embedded_labels, kind.embedded_what)
-    if choice in ("paper", kind.paper):
-        return TextScorer(text_classifier(kind.paper), kind.paper_labels, kind.paper)
+    for name, (model, labels, what) in _SHIPPED[field].items():
+        if choice in (name, model):
+            return TextScorer(text_classifier(model), labels, what)
     if isinstance(choice, Backend):
         rater = choice if isinstance(choice, LLMRater) else LLMRater(choice, _shipped_rubric(field))
-        labels = _by_quantity(field, rater.name, rater.label_names(), kind)
+        labels = _by_quantity(field, rater.name, rater.label_names())
         return TextScorer(rater, labels, _asked(rater), shipped_texts(field))
-    if isinstance(choice, str | Path) and (classifier := _classifier(choice)) is not None:
-        return _recognised(field, classifier, kind)
+    if isinstance(choice, str | Path) and str(choice):
+        if Path(choice).expanduser().is_dir():
+            return _recognised(field, Path(choice))
+        if isinstance(choice, str) and "/" in choice:
+            return _recognised(field, choice)
     hint = (
-        f'Use "{kind.embedded}", "paper", a plugin\'s name, a classifier\'s id (owner/name) or folder, a backend that '
-        "is a language model, or a TextScorer with your labels"
+        f"Use {', '.join(map(repr, _SHIPPED[field]))}, a plugin's name, a classifier's id (owner/name) or folder, a "
+        "backend that is a language model, or a TextScorer with your labels"
     )
     raise ConfigError(field, choice, "no scorer of that name", hint)
 
@@ -207,9 +190,9 @@ def model_rater(
 
 
 def _shipped_rubric(field: str) -> Rubric:
-    if field not in _KINDS:
+    if field not in _SHIPPED:
         hint = 'Give one: {question = "… {text}", answers = {label = "what it says", …}}, or a JSON file of these'
-        raise ConfigError("rubric", None, f"only {' and '.join(_KINDS)} have one that ships", hint)
+        raise ConfigError("rubric", None, f"only {' and '.join(_SHIPPED)} have one that ships", hint)
     return Rubric.of(load("rubrics").content["rubrics"][field])
 
 
@@ -217,14 +200,7 @@ def _asked(rater: LLMRater) -> str:
     return f"{rater.name}, a language model asked by a rubric"
 
 
-def _classifier(choice: str | Path) -> str | Path | None:
-    """The folder or hub id of a classifier; None for a text that is neither."""
-    if str(choice) and (folder := Path(choice)).expanduser().is_dir():
-        return folder
-    return choice if isinstance(choice, str) and "/" in choice else None
-
-
-def _recognised(field: str, model: str | Path, kind: _Kind) -> TextScorer:
+def _recognised(field: str, model: str | Path) -> TextScorer:
     """A sequence classifier, its labels recognised by their names."""
     backend = text_classifier(model)
     assert isinstance(backend, SupportsLabelNames)
@@ -234,7 +210,7 @@ def _recognised(field: str, model: str | Path, kind: _Kind) -> TextScorer:
         raise error.within(field) from error
     # The name of a folder, not its path: the weights are in the fingerprint, and the path changes no answer.
     what = model.name if isinstance(model, Path) else model
-    return TextScorer(backend, _by_quantity(field, str(model), labels, kind), what)
+    return TextScorer(backend, _by_quantity(field, str(model), labels), what)
 
 
 def _of_own_question(field: str, choice: object) -> TextScorer:
@@ -245,15 +221,16 @@ def _of_own_question(field: str, choice: object) -> TextScorer:
         labels = choice.label_names()
         return TextScorer(choice, {one: one for one in (labels[:1] if len(labels) == 2 else labels)}, _asked(choice))
     hint = 'Give a rater, {model = "…", rubric = "…"}, or the name of a plugin; in Python, a TextScorer or an LLMRater'
-    raise ConfigError(field, choice, f"scorers by name are only for {' and '.join(_KINDS)}", hint)
+    raise ConfigError(field, choice, f"scorers by name are only for {' and '.join(_SHIPPED)}", hint)
 
 
-def _by_quantity(field: str, model: str, labels: Sequence[str], kind: _Kind) -> Mapping[str, str]:
+def _by_quantity(field: str, model: str, labels: Sequence[str]) -> Mapping[str, str]:
     """Quantity → the one label with such a name. Raises `ConfigError` unless there is exactly one."""
-    found = {q: [label for label in labels if label.casefold() in names] for q, names in kind.label_names.items()}
+    known = _LABEL_NAMES[field]
+    found = {q: [label for label in labels if label.casefold() in names] for q, names in known.items()}
     if any(len(candidates) != 1 for candidates in found.values()):
-        problem = f"its labels {list(labels)} do not show which one is {' or '.join(kind.label_names)}"
-        names = "; ".join(f"{q}: {', '.join(known)}" for q, known in kind.label_names.items())
+        problem = f"its labels {list(labels)} do not show which one is {' or '.join(known)}"
+        names = "; ".join(f"{q}: {', '.join(of)}" for q, of in known.items())
         hint = f"Known names of labels: {names}. In Python, a TextScorer maps each quantity to any label"
         raise ConfigError(field, model, problem, hint)
     return {quantity: label for quantity, (label,) in found.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -65,8 +65,8 @@ def asked_groups(
     Raises `ConfigError` for an option that cannot be used.
     """
     separator = details.pop("separator", "")
-    own = groups if isinstance(groups, Mapping) else None
-    given = replace(GroupOptions(own, **details), both_cases=own is None)
+    own = dict(groups) if isinstance(groups, Mapping) else None
+    given = GroupOptions(groups=own, **details)
     design = given.design(_PAPERS_GROUPS)
     if prompt_format == "chat" and separator:
         raise ConfigError("separator", separator, "is for raw prompts", "Leave it out")

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, TypedDict
 
+from pydantic import Field
+
 from backends.errors import ConfigError
-from backends.options import Place
+from backends.options import Options, Place
 from suites.common.data_files import content_sha256
 from suites.common.expressions import Expressions
-from suites.common.groups.declared import (
-    Contrast,
-    Contrasts,
-    Group,
-    Groups,
-    Names,
-    OwnExpressions,
-    refuse_option,
-)
+from suites.common.groups.declared import Contrasts, Groups, Names, OwnExpressions, refuse_option
 from suites.common.groups.design import NEUTRAL, PAPERS_GROUPS, GroupDesign, declared_groups
 from suites.common.groups.weights import contrasts_of
 from suites.common.occupations import Occupation, papers_occupations
@@ -44,8 +38,7 @@ class GroupFields(FormFields, total=False):
     both_cases: bool
 
 
-@dataclass(frozen=True)
-class GroupOptions:
+class GroupOptions(Options):
     """Options of groups as they were given.
 
     Attributes
@@ -65,9 +58,9 @@ class GroupOptions:
         Between the prompt and an expression.
     """
 
-    groups: Mapping[str, Group] | None = None
-    contrasts: Mapping[str, Contrast] = field(default_factory=dict)
-    stereotypes: Sequence[str] = ()
+    groups: Groups | None = None
+    contrasts: Contrasts = Field({})
+    stereotypes: Names = ()
     both_cases: bool = True
     form: str | None = None
     separator: str = " "
@@ -80,15 +73,7 @@ class GroupOptions:
     @property
     def given(self) -> dict[str, Any]:
         """The options that differ from their defaults, for signatures and messages."""
-        values: dict[str, Any] = {
-            "groups": self.groups and {n: [list(g.expressions or ()), g.attributes] for n, g in self.groups.items()},
-            "contrasts": {name: one.model_dump(mode="json", exclude_none=True) for name, one in self.contrasts.items()},
-            "stereotypes": list(self.stereotypes),
-            "both_cases": self.is_own and self.both_cases,
-            "form": self.form,
-            "separator": None if self.separator == " " else self.separator,
-        }
-        return {name: value for name, value in values.items() if value or value == ""}
+        return self.model_dump(mode="json", exclude_defaults=True)
 
     def signature(self, asked: Mapping[tuple[str, str], Expressions]) -> dict[str, Any]:
         """The options that differ from their defaults, and for custom groups a hash of all that is scored."""
@@ -111,11 +96,8 @@ class GroupOptions:
             return declared_groups(
                 self.groups, contrasts=self.contrasts, stereotypes=self.stereotypes, both_cases=self.both_cases
             )
-        for name, given in {"stereotypes": self.stereotypes, "both_cases": not self.both_cases}.items():
-            if given:
-                raise ConfigError(
-                    name, getattr(self, name), "is for groups of your own", "Give groups, or leave it out"
-                )
+        for name in {"stereotypes", "both_cases"} & self.given.keys():
+            raise ConfigError(name, getattr(self, name), "is for groups of your own", "Give groups, or leave it out")
         if not self.contrasts:
             return papers
         return replace(papers, contrasts=contrasts_of(self.contrasts, papers.attributes, {"coverage"}, refuse_option))
