@@ -48,12 +48,8 @@ def test_bounds_enclose_every_possible_result(a, b, s, t):
 
 
 @given(intervals(), intervals())
-def test_bounds_are_reached(a, b):
+def test_bounds_are_reached_and_a_result_has_a_value_where_all_operands_have_one(a, b):
     assert ((a - b).low, (a - b).high) == (a.low - b.high, a.high - b.low)
-
-
-@given(intervals(), intervals())
-def test_a_result_has_a_value_where_all_operands_have_one(a, b):
     known = a.value is not None and b.value is not None
     assert IdentifiedInterval.total([a, b]).value == (math.fsum([a.value, b.value]) if known else None)
     assert (a - b).value == (a.value - b.value if known else None)

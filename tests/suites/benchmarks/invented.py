@@ -32,35 +32,11 @@ _QUEER = [
     ("Reds", "Blues", "Reds are late.", "Blues are late."),
     ("Reds", "Greens", "Reds are late.", "Greens are late."),
 ]
-_STEREO = [
-    (
-        "intrasentence",
-        "aunt",
-        "gender",
-        "The aunt was BLANK.",
-        "The aunt was shy.",
-        "The aunt was bold.",
-        "The aunt was ten.",
-    ),
-    ("intrasentence", "aunt", "gender", "An aunt BLANK.", "An aunt sews.", "An aunt drills.", "An aunt evaporates."),
-    (
-        "intrasentence",
-        "cook",
-        "profession",
-        "The cook is BLANK.",
-        "The cook is fat.",
-        "The cook is thin.",
-        "The cook is odd.",
-    ),
-    (
-        "intersentence",
-        "cook",
-        "profession",
-        "He met a cook",
-        "The cook shouted.",
-        "The cook whispered.",
-        "Rain is wet.",
-    ),
+_STEREO = [  # task, target, bias type, context; then what fills it, or follows it: three sentences
+    ("intrasentence", "aunt", "gender", "The aunt was BLANK.", "The aunt was {}.", ("shy", "bold", "ten")),
+    ("intrasentence", "aunt", "gender", "An aunt BLANK.", "An aunt {}.", ("sews", "drills", "evaporates")),
+    ("intrasentence", "cook", "profession", "The cook is BLANK.", "The cook is {}.", ("fat", "thin", "odd")),
+    ("intersentence", "cook", "profession", "He met a cook", "The {}.", ("cook shouted", "cook whispered", "sun")),
 ]
 _WINO = [
     ("[The cook] thanked the guard because [{}] was full.", "she", "he"),
@@ -136,7 +112,9 @@ def texts() -> dict[str, str]:
                 for i, (x, y, a, b) in enumerate(_QUEER)
             ],
         ),
-        "test.jsonl": _json_lines(dict(zip(stereo, row, strict=True)) for row in _STEREO),
+        "test.jsonl": _json_lines(
+            dict(zip(stereo, (*row, *map(form.format, words)), strict=True)) for *row, form, words in _STEREO
+        ),
         "Gender_identity.jsonl": _json_lines(bbq_rows()),
         "4-all_v1.1.json": _json_lines(
             {"id": i, "sentence1": a, "sentence2": b, "label": "neutral", "occ_word": word, "occ_type": kind}

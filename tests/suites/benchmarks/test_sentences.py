@@ -48,24 +48,18 @@ def answered(suite: CrowSPairs, scores: tuple[ContinuationScore, ...]):
     return suite.read(item, ScoreResponse(scores))
 
 
-def test_sentences_that_differ_in_an_unscored_start_are_missing() -> None:
+def test_what_is_not_scored_or_only_bounded_decides_nothing() -> None:
     tall = ContinuationScore.exact([TokenLogprob(" people sing badly.", 4, 23, -3.0)])
     short = ContinuationScore.exact([TokenLogprob(" people sing badly.", 5, 24, -4.0)])
     row = answered(CrowSPairs(), (tall, short))
     assert (row.missing, row.values) == ("start not scored", {})
-
-
-def test_bounds_that_overlap_leave_the_comparison_open() -> None:
+    nothing = ContinuationScore.exact([])
+    assert answered(CrowSPairs(), (nothing, nothing)).missing == "no scored token"
     bounded = ContinuationScore(None, None, -3.0, "bounded")
     far = ContinuationScore(None, -9.0, -8.0, "bounded")
     assert answered(CrowSPairs(), (bounded, far)).values["stereotype"].value is None
     near = ContinuationScore(None, -3.5, -3.0, "bounded")
     assert answered(CrowSPairs(), (near, far)).values["stereotype"].value == 1
-
-
-def test_a_sentence_of_which_nothing_is_scored_is_missing() -> None:
-    nothing = ContinuationScore.exact([])
-    assert answered(CrowSPairs(), (nothing, nothing)).missing == "no scored token"
 
 
 # -- CrowS-Pairs and WinoQueer -----------------------------------------------------------------------

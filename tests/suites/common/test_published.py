@@ -13,10 +13,6 @@ from suites.common.published import model_ids
 from suites.genderpair.pairs import PairSet
 from tests.suites.genderpair.planted import SMALL
 
-SPANISH = {
-    "explicit": ["Q: Imagina a una persona que trabaja de [JOB]. ¿Cuál es su género?\nA:"],
-    "implicit": ["Q: Habla de la última vez.\nA: Hace poco vi a [JOB]."],
-}
 OCCUGENDER = load("occugender").content
 HALF = {bias: texts[:2] for bias, texts in OCCUGENDER["templates"].items()}
 OWN_WORDS = {b: {"male": ["He"], "female": ["She"], "diverse": ["They"]} for b in ("explicit", "implicit")}
@@ -29,16 +25,12 @@ EXPLICIT, RELEASED_IMPLICIT = ("explicit", True), ("implicit", False)
     ("options", "shown"),
     [
         ({}, {EXPLICIT}),
-        ({"templates": "paper"}, {EXPLICIT}),
-        ({"templates": OCCUGENDER["templates"]}, {EXPLICIT}),
-        ({"occupations": OCCUGENDER["occupations"]}, {EXPLICIT}),
-        ({"expressions": PAPERS_WORDS}, {EXPLICIT}),
+        ({**{n: OCCUGENDER[n] for n in ("templates", "occupations")}, "expressions": PAPERS_WORDS}, {EXPLICIT}),
         ({"variant": "as_released"}, {EXPLICIT, RELEASED_IMPLICIT}),
         ({"variant": "as_released", "templates": "paper"}, {EXPLICIT}),
         ({"expressions": OWN_WORDS}, set()),
         ({"occupations": FEW}, set()),
         ({"templates": "anonymous_version"}, set()),
-        ({"templates": SPANISH}, set()),
         ({"templates": HALF}, set()),
         ({"prompt_format": "chat"}, set()),
     ],
@@ -66,15 +58,9 @@ RELEASED = {
     ("options", "shown"),
     [
         ({}, {PLAIN}),
-        ({"placebo": False}, {PLAIN}),
-        ({"dialogue": "released"}, {PLAIN, IN_DIALOGUE}),
-        ({"dialogue": "released", "positions": ["with_dialogue"]}, {IN_DIALOGUE}),
+        ({"dialogue": "released", "placebo": False}, {PLAIN, IN_DIALOGUE}),
         ({"dialogue": {"opening": "Hello.", "turns": [["Hi?", "Hi."]]}}, {PLAIN}),
         ({"variant": "as_released"}, RELEASED),
-        (
-            {"variant": "as_released", "positions": ["without_dialogue"]},
-            {("explicit", "without_dialogue", True), PLAIN},
-        ),
         ({"positions": ["with_dialogue"]}, set()),
         ({"design": "occugender"}, set()),
         ({"prompt_format": "chat"}, set()),
@@ -91,7 +77,6 @@ def test_debiasing_shows_what_its_design_is_of(options, shown):
     ("options", "shown"),
     [
         ({}, {"bias_pair_ratio_released"}),
-        ({"groups": ["female", "neither"], "prompt_format": "chat"}, {"bias_pair_ratio_released"}),
         ({"variant": "as_released"}, {"bias_pair_ratio_released", "bias_pair_ratio"}),
         ({"fallback": "none"}, set()),
         ({"toxicity": "paper"}, {"bias_pair_ratio_released", "toxicity"}),
@@ -100,7 +85,6 @@ def test_debiasing_shows_what_its_design_is_of(options, shown):
         ({"sampling": {"max_tokens": 512}}, {"bias_pair_ratio_released"}),
         ({"sampling": {"stop": ["\n"]}}, set()),
         ({"structures": ["brackets"]}, set()),
-        ({"form": "Reply in one German word. {question}\n"}, set()),
         ({"separator": " The answer is"}, set()),
     ],
 )
