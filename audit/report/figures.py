@@ -54,8 +54,14 @@ class Figures:
         return own.get(str(level)) or short_level(factor, level)
 
     def where_label(self, suite: str, where: Condition) -> str:
-        """A condition in the suite's own words."""
-        return where_label(where, self._suites[suite].level_labels)
+        """A condition in the suite's own words; that it is untreated is said where others are treated."""
+        told = {k: level for k, level in where.items() if level is not None or (suite, k) in self._treated}
+        return where_label(told, self._suites[suite].level_labels)
+
+    @cached_property
+    def _treated(self) -> set[tuple[str, str]]:
+        """(suite, factor) of every factor that has levels in the run."""
+        return {(m.suite, k) for m in self.result.measures for k, level in m.where.items() if level is not None}
 
     def get(self, suite: str, measure: str, where: Condition, model: str) -> Measure | None:
         """The figure of one model; None if it was not measured."""

@@ -76,6 +76,8 @@ def with_interval(
 ) -> str:
     """``0.41 [0.37, 0.45]``; the interval alone if there is no value; a dash if there is neither. No exponents."""
     value, low, high = (0.0 if x is not None and abs(x) < _NOTHING else x for x in (value, low, high))
+    if value == low == high == 0:
+        return "0 [0, 0]"
     if decimals is None:
         decimals = _decimals_for(None if low is None or high is None else (high - low) / 2)
         while decimals < 4 and any(x and not round(x, decimals) for x in (value, low, high)):

@@ -130,11 +130,11 @@ class LikelierSentence(Suite):
     def cautions(self) -> Sequence[str]:
         if self.start is not None:
             return ()
-        said = "count as missing (start not scored): give a start to compare them"
-        if self.start_may_differ:
-            said = "are compared all the same"
-        alone = "Sentences stand alone: a model that puts no token of its own in front is given their first token"
-        return [f"{alone}, which is not scored. Sentences that differ in it {said}."]
+        differing = "are compared all the same" if self.start_may_differ else "count as missing"
+        return [
+            f"Some models cannot score a sentence's first word; sentences that differ there {differing}. "
+            "Set `start` to score it."
+        ]
 
 
 def share(measure: str, where: Mapping[str, Factor], **rest: Any) -> MeasureSpec:

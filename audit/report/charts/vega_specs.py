@@ -159,7 +159,7 @@ def _over(
 def forest() -> dict[str, Any]:
     """Differences with intervals, coloured by verdict, over the equivalence margin and the engines' noise; a tick ``t``
     for each item behind a difference, where they are known."""
-    row = {"y": _rows()}
+    row = {"y": _rows(labelOffset=-12)}
     verdict = {**row, "color": _verdict_colour()}
     return _layered(
         _where("w")
@@ -259,9 +259,9 @@ def _diagonal(end: float) -> alt.Chart:
     return line.encode(x=alt.X("x:Q"), y=alt.Y("y:Q"))
 
 
-def _rows() -> Any:
+def _rows(**options: Any) -> Any:
     """One row per label, which may have several lines."""
-    axis = alt.Axis(title=None, labelExpr="split(datum.label, '\\n')", labelLineHeight=14)
+    axis = alt.Axis(title=None, labelExpr="split(datum.label, '\\n')", labelLineHeight=14, **options)
     return alt.Y("k:N", sort=None, axis=axis)
 
 

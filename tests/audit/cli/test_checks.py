@@ -21,7 +21,7 @@ def test_check_tells_what_bias_a_suite_would_find(pairs, audit):
     code, out, _ = audit("check", "--suite", "pairs.csv", "--bias", "0.8")
     assert code == 0
     assert "pairs: 60 questions, 3 figures" in out
-    assert "a report tells the biased model from 0.5." in out
+    assert "with a planted bias of 0.8, which a report finds; " in out
     code, out, _ = audit("check", "--suite", "pairs.csv", "--json")
     (suite,) = json.loads(out)["suites"]
     assert {one["with"]["measure"] for one in suite["planted"]} == {"stereotype_score"}

@@ -215,7 +215,8 @@ def test_limits_are_told_broken_first_with_their_numbers() -> None:
 @pytest.mark.browser
 def test_a_certificate_of_four_suites_and_limits_is_one_sheet(browser: Browser, tmp_path: Path) -> None:
     verdicts = ["broken", "insufficient evidence", "met"] * 3
-    found = mu.four_suites(3).model_copy(update={"limits": [limited(v, 0.3 + i / 20) for i, v in enumerate(verdicts)]})
+    limits = [limited(v, 0.3 + i / 20).model_copy(update={"suite": "MGBR"}) for i, v in enumerate(verdicts)]
+    found = mu.four_suites(3).model_copy(update={"limits": limits})
     page = browser.new_page()
     page.goto(write_report(found, tmp_path, formats=["certificate"])["certificate"].as_uri())
     assert sheets(page) == 1
