@@ -63,7 +63,7 @@ def test_each_install_command_names_an_extra_there_is():
         after = r"""(?:, (?:[\w.]*package|"gemma3.+?"))?(?:, given=[^)]*)?\)"""
         told |= set(re.findall(rf"""(?:MissingExtra|need_package)\([^)]*?"(\w+)"{after}""", text))
         told |= set(re.findall(r"[Ee]xtra:? `(\w+)`", text))
-    assert {"all", "frames", "hf", "scorers", "embedded", "datasets", "azure"} <= told
+    assert {"all", "frames", "hf", "scorers", "embedded", "datasets"} <= told
     assert told <= extras()
 
 
@@ -103,11 +103,9 @@ def test_wheels_work_in_a_clean_environment(tmp_path):
 #: Extra → what needs it.
 USES = {
     "all": "import llama_cpp, torch, transformers; from backends.embedded import gemma3_path; gemma3_path()",
-    "azure": "import azure.identity",
     "datasets": "import datasets",
     "embedded": "from backends.embedded import gemma3_path, smollm2_path; gemma3_path(); smollm2_path()",
     "frames": "import pandas",
-    "google": "import google.auth.transport.requests",
     "hf": "import accelerate, gguf, peft, torch, transformers",
     "llamacpp": "import llama_cpp",
     "mlflow": "import mlflow",

@@ -7,14 +7,14 @@ the reply. `tests/backends/http/contract.py` tests one.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import httpx
 
 from backends.base import Answer, Backend, Request, Response
 from backends.errors import BackendError
-from backends.http.client import HttpClient
+from backends.http.client import HttpClient, SeveralServers
 from backends.http.options import HttpOptions
 from backends.http.usage import Usage
 
@@ -25,30 +25,29 @@ class HttpBackend(Backend):
     Attributes
     ----------
     options : HttpOptions
+    clients : list of HttpClient
+        One of each server.
     client : HttpClient
+        Sends to each of them in turn.
     usage : Usage
         Requests, tokens and cost so far.
     """
 
-    path_options: ClassVar[Mapping[str, Collection[str]]] = {"key_file": (), "ca_bundle": ()}
     #: What sends its requests.
     client_type: ClassVar[type[HttpClient]] = HttpClient
 
     def __init__(self, options: HttpOptions) -> None:
         self.options = options
-        self.model, self.base_url, self.key = options.model, options.servers[0], options.key
+        self.model, self.base_url = options.model, options.servers[0]
         self.max_in_flight = options.max_in_flight * len(options.servers)
         self.usage = Usage(options.prices, options.max_cost)
-        self.client = self.connection(self.base_url)
-
-    def connection(self, url: str) -> HttpClient:
-        """A new client of one server."""
-        return self.client_type(url, self.options, self.key)
+        self.clients = [self.client_type(url, options) for url in options.servers]
+        self.client = self.clients[0] if len(self.clients) == 1 else SeveralServers(self.clients)
 
     @property
     def endpoint(self) -> str:  # type: ignore[override]
         """Host and key identity, to which a server's rate limits apply."""
-        return f"{httpx.URL(self.base_url).netloc.decode()} key {self.key.identity()}"
+        return f"{httpx.URL(self.base_url).netloc.decode()} key {self.options.key.identity()}"
 
     def check(self) -> None:
         """Raise `ConfigError` for a key or limit that cannot work. Sends nothing."""

@@ -20,7 +20,7 @@ T = TypeVar("T")
 _TRANSIENT = ("rate_limited", "timeout", "connection", "server", "malformed")
 #: A busy server refuses some requests of each question: those say nothing against it.
 _ATTEMPTS, _RATE_LIMITED_ATTEMPTS = 4, 12
-_LONGEST_PAUSE = 10.0
+_BACKOFF = tenacity.wait_exponential(0.4, max=10.0)
 
 log = logging.getLogger(__name__)
 
@@ -37,10 +37,31 @@ async def with_retries(ask: Callable[P, Awaitable[T]], *args: P.args, **options:
         before_sleep=tenacity.before_sleep_log(log, logging.INFO),
         reraise=True,
     )
-    async for attempt in retrying:
-        with attempt:
-            return await ask(*args, **options)
-    raise AssertionError("tenacity either returns or raises")
+
+    async def asked() -> T:
+        return await ask(*args, **options)
+
+    return await retrying(asked)
+
+
+def _is_transient(error: BaseException) -> bool:
+    if not isinstance(error, BackendError) or not error.retryable or error.kind not in _TRANSIENT:
+        return False
+    return error.retry_after is None or error.retry_after <= LONGEST_ASKED_PAUSE
+
+
+def _is_given_up(state: tenacity.RetryCallState) -> bool:
+    busy = getattr(_error_of(state), "kind", "") == "rate_limited"
+    return state.attempt_number >= (_RATE_LIMITED_ATTEMPTS if busy else _ATTEMPTS)
+
+
+def _pause(state: tenacity.RetryCallState) -> float:
+    requested: float | None = getattr(_error_of(state), "retry_after", None)
+    return requested if requested is not None else _BACKOFF(state)
+
+
+def _error_of(state: tenacity.RetryCallState) -> BaseException | None:
+    return state.outcome.exception() if state.outcome else None
 
 
 def seconds_to_wait(headers: Mapping[str, str], *, now: Callable[[], float] = time.time) -> float | None:
@@ -61,29 +82,6 @@ def seconds_to_wait(headers: Mapping[str, str], *, now: Callable[[], float] = ti
         return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - now())
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
-
-
-def _error_of(state: tenacity.RetryCallState) -> BackendError | None:
-    error = state.outcome.exception() if state.outcome else None
-    return error if isinstance(error, BackendError) else None
-
-
-def _is_given_up(state: tenacity.RetryCallState) -> bool:
-    error = _error_of(state)
-    busy = error is not None and error.kind == "rate_limited"
-    return state.attempt_number >= (_RATE_LIMITED_ATTEMPTS if busy else _ATTEMPTS)
-
-
-def _is_transient(error: BaseException) -> bool:
-    if not isinstance(error, BackendError) or not error.retryable or error.kind not in _TRANSIENT:
-        return False
-    return error.retry_after is None or error.retry_after <= LONGEST_ASKED_PAUSE
-
-
-def _pause(state: tenacity.RetryCallState) -> float:
-    error = _error_of(state)
-    requested = error.retry_after if error is not None else None
-    return requested if requested is not None else min(0.2 * 2.0**state.attempt_number, _LONGEST_PAUSE)
 
 
 def _duration(text: str | None) -> float | None:

@@ -62,7 +62,7 @@ class Usage:
         return None if self._prices is None else self._spent
 
     def limit(self, max_cost: float) -> None:
-        """Make `reserve` refuse what could take the cost above ``max_cost``; an earlier, lower limit stays."""
+        """Make `paid` refuse what could take the cost above ``max_cost``; an earlier, lower limit stays."""
         self._max_cost = max_cost if self._max_cost is None else min(max_cost, self._max_cost)
 
     async def paid(
@@ -70,34 +70,10 @@ class Usage:
     ) -> tuple[dict[str, Any], int | None]:
         """The response of ``ask``, within the limit, and the tokens of its prompt; None if they are not reported.
 
-        ``payload`` is what is asked, in OpenAI's terms, at ``factor`` times the prices. Raises `BackendError`.
-        """
-        reserved = self.reserve(payload, factor)
-        response: dict[str, Any] | None = None
-        charged, counted = True, None
-        try:
-            response = await ask()
-        except BackendError as error:
-            # A thought that used up the limit is charged, although its answer is an error.
-            is_thought = isinstance(error, UnfinishedThoughtError)
-            charged = is_thought or (error.kind in _MAY_BE_CHARGED and not isinstance(error, UnsentError))
-            raise
-        finally:
-            counted = self.settle(reserved, response, charged=charged, factor=factor)
-        return response, counted
-
-    def reserve(self, payload: Mapping[str, Any], factor: float = 1.0) -> float:
-        """Reserve the most that a request can cost at ``factor`` times the prices; `settle` it afterwards.
-
-        Raises `BackendError` ``quota`` if that could exceed the limit.
+        ``payload`` is what is asked, in OpenAI's terms, at ``factor`` times the prices. Raises `BackendError`:
+        ``quota`` if the most that it can cost, beside what is under way, could exceed the limit.
         """
         highest = factor * self._highest_cost(payload)
-        self._check_limit(highest)
-        self.requests += 1
-        self._reserved += highest
-        return highest
-
-    def _check_limit(self, highest: float) -> None:
         if self._max_cost is not None and self._spent + self._reserved + highest > self._max_cost:
             raise BackendError(
                 "quota",
@@ -106,18 +82,22 @@ class Usage:
                 f"request costs up to {highest:.6g}",
                 hint="What was answered is kept; --dry-run says what the rest takes: raise max_cost by that",
             )
+        self.requests += 1
+        self._reserved += highest
+        try:
+            response = await ask()
+        except BaseException as error:
+            self._spent += highest if _may_be_charged(error) else 0.0
+            raise
+        finally:
+            self._reserved -= highest
+        return response, self._count(response, highest, factor)
 
-    def settle(
-        self, reserved: float, response: Mapping[str, Any] | None, *, charged: bool = True, factor: float = 1.0
-    ) -> int | None:
-        """Count a response's tokens. Returns those of the prompt; None if they are not reported."""
-        self._reserved -= reserved
-        usage = (response or {}).get("usage")
-        if _counts_nothing(response or {}):
-            usage = None
+    def _count(self, response: Mapping[str, Any], highest: float, factor: float) -> int | None:
+        usage = None if _counts_nothing(response) else response.get("usage")
         prompt, completion = reported_tokens(usage, "prompt_tokens"), generated_tokens(usage)
         if prompt is None or completion is None:
-            self._spent += reserved if charged else 0.0
+            self._spent += highest
             return prompt
         cached = min(reported_tokens((usage or {}).get("prompt_tokens_details"), "cached_tokens") or 0, prompt)
         self.prompt_tokens += prompt
@@ -145,6 +125,17 @@ class Usage:
         return self._prices.cost(tokens, drawn * prompts * int(payload.get("n", 1)))
 
 
+def _max_tokens(text: str) -> int:
+    return len(text.encode()) + 2
+
+
+def _may_be_charged(error: BaseException) -> bool:
+    """Whether the server may have done the work: a thought that used up the limit is charged, though it is an error."""
+    if not isinstance(error, BackendError) or isinstance(error, UnfinishedThoughtError):
+        return True
+    return error.kind in _MAY_BE_CHARGED and not isinstance(error, UnsentError)
+
+
 def _counts_nothing(response: Mapping[str, Any]) -> bool:
     """Whether a response counts 0 tokens of its prompt, or of a text that it holds: its server does not count."""
     usage = response.get("usage")
@@ -163,14 +154,12 @@ def reported_tokens(usage: Any, name: str) -> int | None:
 
 def generated_tokens(usage: Any) -> int | None:
     """All generated tokens, including reasoning, which xAI and Gemini count only in the total."""
-    completion, total = reported_tokens(usage, "completion_tokens"), reported_tokens(usage, "total_tokens")
-    prompt, thought = reported_tokens(usage, "prompt_tokens"), reasoning_tokens(usage)
-    if thought > (completion or 0):  # then it is not counted there, and perhaps not in the total either
-        counted = 0 if total is None or prompt is None else total - prompt
-        return max((completion or 0) + thought, counted)
-    if total is None or prompt is None or thought == 0:
-        return completion
-    return max(completion or 0, total - prompt)
+    prompt, completion, total = (reported_tokens(usage, f"{name}_tokens") for name in ("prompt", "completion", "total"))
+    thought, written = reasoning_tokens(usage), completion or 0
+    if completion is None and not thought:
+        return None
+    beside = written + thought if thought > written else 0  # else it is counted there
+    return max(written, beside, 0 if total is None or prompt is None else total - prompt)
 
 
 def reasoning_tokens(usage: Any) -> int:
@@ -178,14 +167,8 @@ def reasoning_tokens(usage: Any) -> int:
 
     Gemini, and gateways to it, may report them in the total alone.
     """
-    if not isinstance(usage, Mapping):
-        return 0
-    reported = reported_tokens(usage.get("completion_tokens_details"), "reasoning_tokens")
-    if reported is not None:
+    details = usage.get("completion_tokens_details") if isinstance(usage, Mapping) else None
+    if (reported := reported_tokens(details, "reasoning_tokens")) is not None:
         return reported
     prompt, completion, total = (reported_tokens(usage, f"{name}_tokens") for name in ("prompt", "completion", "total"))
     return 0 if prompt is None or total is None else max(0, total - prompt - (completion or 0))
-
-
-def _max_tokens(text: str) -> int:
-    return len(text.encode()) + 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import json
 import time
@@ -30,8 +29,7 @@ from backends.base import (
 )
 from backends.errors import BackendError, ConfigError
 from backends.http.backend import HttpBackend
-from backends.http.client import SeveralServers
-from backends.openai.batches import MOST_LINES, PRICE, BatchedClient, Journal
+from backends.openai.batches import MOST_LINES, PRICE, BatchedClient
 from backends.openai.costs import ASSUMED, cost_of, highest_cost_of, tokens_of
 from backends.openai.generation import generate
 from backends.openai.look import MOST_REQUESTS, Look, RunChecks, look_at, same_model, stored_look, thorough
@@ -84,13 +82,9 @@ class OpenAIBackend(HttpBackend):
         self.samples = self.options.samples
         self.unverified_since: float | None = None
         self.unverified_reason = _ANOTHER_MODEL
-        self._several: SeveralServers | None = None
-        if self.options.urls:
-            self._several = SeveralServers([self.connection(url) for url in self.options.urls])
-            self.client = self._several
         self._batched: BatchedClient | None = None
         if self.options.batch:
-            self._batched = BatchedClient(self.client, Journal(self._batch_folder()))
+            self._batched = BatchedClient(self.client, self._batch_folder())
             self.batch_size = MOST_LINES
         self.api = ServerApi(self.client, self.options, self.usage)
         self._look: Look | None = None
@@ -173,12 +167,8 @@ class OpenAIBackend(HttpBackend):
         """
         async with self._looking:
             if self._look is None:
-                first = self._several.clients[0] if self._several is not None else None
-                with self._several.only(first) if self._several and first else contextlib.nullcontext():
-                    look = await look_at(
-                        self.api, samples=self.samples, identity=self._identity(), folder=self._folder(), say=say
-                    )
-                self._use(look)
+                api, known = self.api.at(self.clients[0]), {"identity": self._identity(), "folder": self._folder()}
+                self._use(await look_at(api, samples=self.samples, say=say, **known))
             assert self._look is not None
             if not self._looked_at:
                 await self._verify_others(self._look)
@@ -194,16 +184,15 @@ class OpenAIBackend(HttpBackend):
 
     async def _verify_others(self, look: Look) -> None:
         """Raise `BackendError` if one of the servers serves another model than the first, or cannot be asked."""
-        for client in self._several.clients[1:] if self._several is not None else ():
-            with self._several.only(client):  # type: ignore[union-attr]
-                if not await same_model(self.api, look):
-                    problem = f"{client.base_url} does not serve the model of {self.base_url}"
-                    raise BackendError("inconsistent", problem, hint="Leave it out of urls, or audit it by itself")
+        for client in self.clients[1:]:
+            if not await same_model(self.api.at(client), look):
+                problem = f"{client.base_url} does not serve the model of {self.base_url}"
+                raise BackendError("inconsistent", problem, hint="Leave it out of urls, or audit it by itself")
 
     def _use(self, look: Look) -> None:
         self._look, found = look, look.capabilities
         self.api.configure(found)
-        if self._several is not None:
+        if len(self.clients) > 1:
             self.api.tracker.unique = False  # two servers may give the same ids
         self._tokenizer = RemoteTokenizer(self.client, self.model, found.family) if found.family is not None else None
         self._checks = RunChecks(self.api, look, self.options.tokenizer)
@@ -259,7 +248,7 @@ class OpenAIBackend(HttpBackend):
     async def verify_identity(self) -> None:
         """Make the last of the run's checks. Sets `unverified_since` if its answers are not the audited model's."""
         if self._batched is not None:
-            await self._batched.forget_delivered()
+            self._batched.forget_delivered()
         if self._checks is None or self._changed is not None:
             return
         try:
@@ -332,7 +321,7 @@ class OpenAIBackend(HttpBackend):
 
     def _identity(self) -> Mapping[str, Any]:
         """What distinguishes the look of this server, model and options from another."""
-        named = {"url": self.base_url, "model": self.model, "key": self.key.identity(), "samples": self.samples}
+        named = {"url": self.base_url, "model": self.model, "key": self.options.key.identity(), "samples": self.samples}
         return {**named, "engine": self.engine, "extras": self.options.identity(reasons=True)}
 
     def _batch_folder(self) -> Path:

@@ -3,7 +3,7 @@
 https://platform.openai.com/docs/guides/batch: a file of at most 50,000 lines and 200 MB is uploaded, a batch is
 started on it, and polled until it ends; its answers come in two files, in any order. A batch that expires holds the
 answers that were ready, and only these are charged. Nothing is ever sent at full price: what a batch leaves
-unanswered fails, and goes into another batch if it is asked again. What was sent and received is kept on disk until
+unanswered fails, and goes into another batch if it is asked again. Which lines a batch holds is kept on disk until
 the run has stored every answer, so that a killed run resumes with the same batches.
 """
 
@@ -17,15 +17,16 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from backends.errors import BackendError
-from backends.files import atomic_lines, atomic_write
+from backends.files import atomic_write
 from backends.http.client import HttpClient
-from backends.http.errors import from_error_body, from_status, message_of
+from backends.http.errors import UnsentError, from_error_body, from_status, message_of
 from backends.http.retries import with_retries
 
 MOST_LINES, MOST_BYTES = 50_000, 190 * 2**20
@@ -46,77 +47,29 @@ _KEPT_DAYS = 30
 
 log = logging.getLogger(__name__)
 
-#: A request by its id, as it is sent; and an answer: status and body.
+#: A request by its id, as it is sent.
 Line = dict[str, Any]
+#: The body of an answer, or why there is none.
+Answered = dict[str, Any] | BackendError
 
 
-@dataclass
-class Job:
+class Job(BaseModel):
     """One batch. ``name`` is chosen here, and sent to the provider in the batch's metadata.
 
     Attributes
     ----------
-    endpoint : str
-        Path of the requests: ``chat/completions``.
     ids : tuple of str
-        Ids of its lines.
-    file_id, batch_id : str
+        Ids of the lines whose answers are not stored yet.
+    at : float
+        When it began, in seconds since the epoch.
+    batch_id : str
         The provider's; empty until known.
-    asked : bool
-        Whether the provider may have been asked to start it. If so, it is searched for before it is started again.
-    answers : dict of str to Line, optional
-        By line; None while it is under way.
     """
 
     name: str
-    endpoint: str
     ids: tuple[str, ...]
     at: float
-    file_id: str = ""
     batch_id: str = ""
-    asked: bool = False
-    answers: dict[str, Line] | None = None
-
-
-class Journal:
-    """The jobs of one backend in a folder: each has ``NAME.json``, and its lines ``NAME.sent``."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def begin(self, endpoint: str, lines: Mapping[str, Line]) -> Job:
-        """Create a job of these lines, given by id."""
-        job = Job(f"bias-audit-{uuid.uuid4().hex}", endpoint, tuple(lines), time.time())
-        atomic_lines(self._file(job, "sent"), (json.dumps(line) for line in lines.values()))
-        self.write(job)
-        return job
-
-    def write(self, job: Job) -> None:
-        """Save a job's state."""
-        atomic_write(self._file(job, "json"), json.dumps(asdict(job)))
-
-    def sent(self, job: Job) -> bytes:
-        """The content of the file with a job's lines."""
-        return self._file(job, "sent").read_bytes()
-
-    def jobs(self) -> Iterator[Job]:
-        """All jobs. Those too old for any provider to keep are removed."""
-        for file in sorted(self.folder.glob("*.json")):
-            with contextlib.suppress(OSError, ValueError, TypeError):
-                fields = json.loads(file.read_text("utf-8"))
-                job = Job(**{**fields, "ids": tuple(fields["ids"])})
-                if time.time() - job.at > _KEPT_DAYS * 86400:
-                    self.remove(job)
-                else:
-                    yield job
-
-    def remove(self, job: Job) -> None:
-        """Delete a job whose answers are stored."""
-        for kind in ("json", "sent"):
-            self._file(job, kind).unlink(missing_ok=True)
-
-    def _file(self, job: Job, kind: str) -> Path:
-        return self.folder / f"{job.name}.{kind}"
 
 
 class _BatchFullError(Exception):
@@ -124,18 +77,17 @@ class _BatchFullError(Exception):
 
 
 class BatchedClient:
-    """Offers `HttpClient.post` over batches of the same server."""
+    """Offers `HttpClient.post` over batches of the same server. ``folder`` holds a file for each batch under way."""
 
-    def __init__(self, client: HttpClient, journal: Journal) -> None:
-        self._client, self._journal = client, journal
+    def __init__(self, client: HttpClient, folder: Path) -> None:
+        self._client, self._folder = client, folder
         self._waiting: dict[str, tuple[str, dict[str, Any]]] = {}  # lines that no batch holds yet
-        self._answers: dict[str, asyncio.Future[Line | BackendError]] = {}  # by line: waiting, under way, answered
+        self._answers: dict[str, asyncio.Future[Answered]] = {}  # by line: waiting, under way, answered
         self._delivered: set[str] = set()
         self._jobs: dict[str, Job] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._sender: asyncio.Task[None] | None = None
-        self._resumed = self._is_full = False
-        self._turns = asyncio.Lock()
+        self._resumed = False
 
     async def check(self) -> None:
         """Raise `BackendError` if the server has no batch API."""
@@ -151,7 +103,7 @@ class BatchedClient:
         line = line_id(path, payload, draw)
         self._resume()
         if line in self._delivered:  # its answer could not be used: another batch answers it anew
-            await self._forget({line})
+            self._forget({line})
         if line not in self._answers:
             self._answers[line] = asyncio.get_running_loop().create_future()
             self._waiting[line] = path, payload
@@ -161,16 +113,16 @@ class BatchedClient:
         if isinstance(answer, BackendError):
             raise answer
         self._delivered.add(line)
-        if (failed := from_error_body(answer["body"], {})) is not None:
+        if (failed := from_error_body(answer, {})) is not None:
             raise failed
-        return dict(answer["body"])
+        return dict(answer)
 
-    async def forget_delivered(self) -> None:
+    def forget_delivered(self) -> None:
         """Remove the answers that were asked for; to be called when all of them are stored.
 
         What another audit began on the same server, and nobody has asked for since, is left for that audit.
         """
-        await self._forget(set(self._delivered))
+        self._forget(set(self._delivered))
 
     async def close(self) -> None:
         """Stop polling. The batches continue, and are found again by a later run."""
@@ -178,32 +130,48 @@ class BatchedClient:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self.__init__(self._client, self._journal)  # type: ignore[misc]
+        self.__init__(self._client, self._folder)  # type: ignore[misc]
 
-    async def _forget(self, lines: set[str]) -> None:
-        self._delivered -= lines
+    def _forget(self, lines: Collection[str]) -> None:
+        self._delivered -= set(lines)
         for line in lines:
             self._answers.pop(line, None)
         for job in list(self._jobs.values()):
-            if job.answers is not None and lines.intersection(job.answers):
-                job.answers = {line: answer for line, answer in job.answers.items() if line not in lines}
-                await self._keep(job)
+            if not self._answers.keys() >= set(job.ids):
+                self._keep(job, [line for line in job.ids if line in self._answers])
 
-    async def _keep(self, job: Job) -> None:
-        if job.answers:
-            await asyncio.to_thread(self._journal.write, job)
+    def _keep(self, job: Job, ids: Iterable[str]) -> None:
+        """Save a job, of whose lines these are left, or delete one of which none is."""
+        self._jobs[job.name], job.ids = job, tuple(ids)
+        if job.ids:
+            atomic_write(self._file(job), job.model_dump_json())
         else:
-            await asyncio.to_thread(self._journal.remove, job)
-            self._jobs.pop(job.name, None)
+            self._file(job).unlink(missing_ok=True)
+            del self._jobs[job.name]
+
+    def _file(self, job: Job) -> Path:
+        return self._folder / f"{job.name}.json"
 
     def _resume(self) -> None:
         """Continue the jobs that an earlier process, or a failure, interrupted."""
         if self._resumed:
             return
         self._resumed = True
-        for job in self._journal.jobs():
-            if job.name not in self._jobs:
-                self._start(job)
+        for file in sorted(self._folder.glob("*.json")):
+            with contextlib.suppress(OSError, ValueError):
+                job = Job.model_validate_json(file.read_text("utf-8"))
+                if time.time() - job.at > _KEPT_DAYS * 86400:
+                    file.unlink()
+                elif job.name not in self._jobs:
+                    self._jobs[job.name] = job
+                    for line in job.ids:
+                        self._answers.setdefault(line, asyncio.get_running_loop().create_future())
+                    self._start(self._work(job, {}))
+
+    def _start(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _send_when_quiet(self) -> None:
         before = -1
@@ -211,43 +179,33 @@ class BatchedClient:
             before = len(self._waiting)
             await asyncio.sleep(QUIET)
         waiting, self._waiting = self._waiting, {}
-        for path, lines in split_into_batches(waiting):
-            self._start(await asyncio.to_thread(self._journal.begin, path, lines))
+        for lines in split_into_batches(waiting):
+            self._start(self._work(_job_of(lines), lines))
 
-    def _start(self, job: Job) -> None:
-        self._jobs[job.name] = job
-        for line in job.ids if job.answers is None else job.answers:
-            self._answers.setdefault(line, asyncio.get_running_loop().create_future())
-        if job.answers is not None:
-            self._deliver(job.answers)
-            return
-        task = asyncio.create_task(self._work(job))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _work(self, job: Job) -> None:
-        """One job, from its upload to its answers."""
+    async def _work(self, job: Job, lines: dict[str, Line]) -> None:
+        """One job, from its upload to its answers. ``lines`` is empty where an earlier process has sent them."""
         try:
-            async with self._turns if self._is_full else contextlib.nullcontext():
-                answered, failed = await self._answered(job)
+            answered, failed = await self._answered(job, lines)
         except _BatchFullError:
-            await self._halve(job)
-            return
+            log.info("batch %s is too large for the provider: %d requests in two", job.batch_id, len(lines))
+            self._keep(job, ())
+            ids, middle = list(lines), len(lines) // 2
+            for half in (ids[:middle], ids[middle:]):
+                part = {line: lines[line] for line in half}
+                await self._work(_job_of(part), part)
         except BackendError as error:
             # Whether anything was charged is unknown: the job stays, and resumes when one of its lines is asked again.
             self._jobs.pop(job.name, None)
             self._resumed = False
             if error.kind == "not_found" and job.batch_id:
-                files = f"{self._journal.folder}/{job.name}.*"
-                hint = f"Run again later; or, to ask and pay for them again, remove {files}"
+                hint = f"Run again later; or, to ask and pay for them again, remove {self._file(job)}"
                 error = BackendError("not_found", f"batch {job.batch_id} is not found: {error.message}", hint=hint)
             self._deliver(dict.fromkeys(job.ids, error))
-            return
-        job.answers = answered
-        await self._keep(job)
-        self._deliver({**answered, **failed})
+        else:
+            self._keep(job, answered)
+            self._deliver({**answered, **failed})
 
-    def _deliver(self, found: Mapping[str, Line | BackendError]) -> None:
+    def _deliver(self, found: Mapping[str, Answered]) -> None:
         for line, answer in found.items():
             future = self._answers[line]
             if isinstance(answer, BackendError):
@@ -255,55 +213,40 @@ class BatchedClient:
             if not future.done():
                 future.set_result(answer)
 
-    async def _halve(self, job: Job) -> None:
-        """Start the two halves of a job that the provider has no room for, one after the other."""
-        self._is_full = True
-        lines = {line["custom_id"]: line for line in map(json.loads, self._journal.sent(job).splitlines())}
-        log.info("batch %s is too large for the provider: %d requests in two", job.batch_id, len(lines))
-        self._jobs.pop(job.name, None)
-        # Removed first: after a kill in between its lines are asked anew, where two jobs would pay for them twice.
-        await asyncio.to_thread(self._journal.remove, job)
-        ids, middle = list(lines), len(lines) // 2
-        for half in (ids[:middle], ids[middle:]):
-            self._start(await asyncio.to_thread(self._journal.begin, job.endpoint, {one: lines[one] for one in half}))
-
-    async def _answered(self, job: Job) -> tuple[dict[str, Line], dict[str, BackendError]]:
+    async def _answered(self, job: Job, lines: dict[str, Line]) -> tuple[dict[str, Answered], dict[str, Answered]]:
         """The answers to a job, by line, and why the other lines have none."""
         if not job.batch_id:
-            if not job.file_id:
-                sent = await asyncio.to_thread(self._journal.sent, job)
-                name, fields = f"{job.name}.jsonl", {"purpose": "batch"}
-                job.file_id = _identity(await with_retries(self._client.upload, "files", name, sent, fields))
-                self._journal.write(job)
-            job.batch_id = await self._started(job)
-            self._journal.write(job)
+            job.batch_id = await self._started(job, lines)
+            self._keep(job, job.ids)
             log.info("batch %s: %d requests", job.batch_id, len(job.ids))
         state = await self._ended(job)
-        answered: dict[str, Line] = {}
-        failed: dict[str, BackendError] = {}
+        answered: dict[str, Answered] = {}
+        failed: dict[str, Answered] = {}
         for kind in ("output_file_id", "error_file_id"):
             if isinstance(file := state.get(kind), str) and file:
                 body = await with_retries(self._client.download, f"files/{file}/content", _LONGEST_RESULTS)
                 for line, answer in result_lines(body):
                     # A line that comes twice is one answer: the first that succeeded, which is the one that is paid.
-                    if str(answer["status"]) == "200" and isinstance(answer["body"], dict):
-                        answered.setdefault(line, answer)
-                    else:
-                        failed[line] = _failure(answer)
+                    (failed if isinstance(answer, BackendError) else answered).setdefault(line, answer)
         left = [line for line in job.ids if line not in answered]
-        rest = _why_unanswered(state, len(job.ids)) if left else None
+        rest = _why_unanswered(state, len(lines)) if left else None
         return (
             {line: answered[line] for line in job.ids if line in answered},
             {line: failed.get(line) or rest for line in left},  # type: ignore[misc]
         )
 
-    async def _started(self, job: Job) -> str:
-        """The id of the job's batch, which is started unless the provider has one of its name."""
-        if job.asked and (found := await self._found(job)):
-            return found
-        job.asked = True
-        self._journal.write(job)
-        body = {"input_file_id": job.file_id, "endpoint": f"/v1/{job.endpoint}", "completion_window": "24h"}
+    async def _started(self, job: Job, lines: dict[str, Line]) -> str:
+        """The id of the job's batch, which is started, unless an earlier process has done so."""
+        if not lines:
+            if found := await self._found(job):
+                return found
+            self._file(job).unlink(missing_ok=True)
+            raise UnsentError("connection", "the batch was never started", retryable=True)
+        content = await asyncio.to_thread("\n".join, map(json.dumps, lines.values()))
+        name, fields = f"{job.name}.jsonl", {"purpose": "batch"}
+        file = _identity(await with_retries(self._client.upload, "files", name, content.encode(), fields))
+        self._keep(job, job.ids)  # from now on it may be started
+        body = {"input_file_id": file, "endpoint": next(iter(lines.values()))["url"], "completion_window": "24h"}
         try:
             return _identity(await self._client.post("batches", {**body, "metadata": {"job": job.name}}))
         except BackendError as error:
@@ -345,15 +288,12 @@ class BatchedClient:
             pause = min(1.5 * pause, LONGEST_POLL)
 
 
+def _job_of(lines: Iterable[str]) -> Job:
+    return Job(name=f"bias-audit-{uuid.uuid4().hex}", ids=tuple(lines), at=time.time())
+
+
 def _status(state: Mapping[str, Any]) -> str:
     return str(state.get("status")).lower()
-
-
-def _failure(answer: Line) -> BackendError:
-    """The error of a line that has no answer."""
-    status, body = str(answer["status"]), answer["body"]
-    code = int(status) if status.isdigit() and status != "200" else 500
-    return from_status(code, {}, message_of(body) if isinstance(body, Mapping) else "")
 
 
 def _why_unanswered(state: Mapping[str, Any], lines: int) -> BackendError:
@@ -378,24 +318,24 @@ def line_id(path: str, payload: Mapping[str, Any], draw: Sequence[Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:40]
 
 
-def split_into_batches(waiting: Mapping[str, tuple[str, dict[str, Any]]]) -> Iterator[tuple[str, dict[str, Line]]]:
-    """Split requests into batches within the provider's limits, each for one endpoint: its path, and lines by id."""
+def split_into_batches(waiting: Mapping[str, tuple[str, dict[str, Any]]]) -> Iterator[dict[str, Line]]:
+    """Split requests into batches within the provider's limits, each for one endpoint: lines by id."""
     batches: dict[str, dict[str, Line]] = {}
     sizes: dict[str, int] = {}
     for line, (path, payload) in waiting.items():
         whole = {"custom_id": line, "method": "POST", "url": f"/v1/{path}", "body": payload}
         size = len(json.dumps(whole)) + 1
         if path in batches and (len(batches[path]) == MOST_LINES or sizes[path] + size > MOST_BYTES):
-            yield path, batches.pop(path)
+            yield batches.pop(path)
         if path not in batches:
             batches[path], sizes[path] = {}, 0
         batches[path][line] = whole
         sizes[path] += size
-    yield from batches.items()
+    yield from batches.values()
 
 
-def result_lines(body: bytes) -> Iterable[tuple[str, Line]]:
-    """Id, status and body of each readable line of a result or error file; lines that were never processed are not."""
+def result_lines(body: bytes) -> Iterator[tuple[str, Answered]]:
+    """Id and answer of each readable line of a result or error file; lines that were never processed are not."""
     for text in body.splitlines():
         try:
             line = json.loads(text)
@@ -405,9 +345,15 @@ def result_lines(body: bytes) -> Iterable[tuple[str, Line]]:
             continue
         response, error = line.get("response"), line.get("error")
         if isinstance(response, Mapping):
-            yield line["custom_id"], {"status": response.get("status_code"), "body": response.get("body")}
+            status, found = str(response.get("status_code")), response.get("body")
+            if status == "200" and isinstance(found, dict):
+                yield line["custom_id"], found
+            else:
+                code = int(status) if status.isdigit() and status != "200" else 500
+                message = message_of(found) if isinstance(found, Mapping) else ""
+                yield line["custom_id"], from_status(code, {}, message)
         elif error and str(error.get("code") if isinstance(error, Mapping) else "").lower() != "batch_expired":
-            yield line["custom_id"], {"status": 500, "body": {"error": error}}
+            yield line["custom_id"], from_status(500, {}, message_of({"error": error}))
 
 
 def _identity(found: Mapping[str, Any]) -> str:

@@ -61,8 +61,6 @@ class ServerCapabilities(BaseModel):
         Whether it reasons before it answers a chat.
     opened_before : bool
         Whether its template opens the reasoning, so that a text only holds its end.
-    responses : bool
-        Whether its chats are answered by the Responses API alone.
     min_tokens : int
         The fewest tokens that a request may ask for: of a longer answer, the first token's list is read.
     tokens_per_piece, template_tokens : float
@@ -92,7 +90,6 @@ class ServerCapabilities(BaseModel):
     limit_name: LimitName = "max_tokens"
     reasons: bool = False
     opened_before: bool = False
-    responses: bool = False
     min_tokens: int = 1
     tokens_per_piece: float = 0.0
     template_tokens: float = 0.0
@@ -145,6 +142,5 @@ class ServerCapabilities(BaseModel):
         names += ["temperature"] * (text_lists or chat_lists)
         found = {name: getattr(self, name) for name in names}
         found["refused"] = " ".join(sorted(_REFUSED_FIELDS & set(self.refused)))
-        found["endpoint"] = "responses" if self.responses else "chat/completions"
         found["provider"] = self.answered_provider
         return found

@@ -16,7 +16,6 @@ from backends.http.usage import generated_tokens, reasoning_tokens, reported_tok
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.protocol.api import FilteredAnswerError, ServerApi, check_finished, meaning_of, single_choice
 from backends.openai.protocol.parameters import sampling_options
-from backends.openai.quirks import RESPONSES_MIN_TOKENS
 from backends.reading.reasoning import (
     UnfinishedThoughtError,
     has_reasoned,
@@ -34,7 +33,7 @@ CONTINUE_ASSISTANT = {"continue_final_message": True, "add_generation_prompt": F
 
 async def generate(api: ServerApi, request: GenerateRequest) -> GenerateResponse:
     """The answer to one request. Raises `BackendError`."""
-    least = max(api.found.min_tokens, RESPONSES_MIN_TOKENS if api.found.responses else 1)
+    least = api.found.min_tokens
     if not api.found.reasons and request.sampling.max_tokens < least:
         reason = f"the server takes no limit below {least} tokens"
         raise BackendError("unsupported", reason, hint=f"Use max_tokens={least} or more")

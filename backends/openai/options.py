@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
 from backends.base import Scalar
-from backends.http.options import AtLeastOne, ExtraBody, HttpOptions, OptionalPath, OptionalText, Variable
-from backends.options import refused_at
+from backends.http.options import AtLeastOne, ExtraBody, HttpOptions, OptionalText, Variable
+from backends.options import OnError, refused_at
 from backends.reading.reasoning import DEFAULT_REASONING_TOKENS
 
 #: Headers that only identify the client. All others may change who answers, or how.
@@ -24,8 +25,6 @@ _OWN_FIELDS = frozenset(
     (*("model", "messages", "prompt", "n", "stream", "echo", "logprobs", "top_logprobs", "prompt_logprobs"),
      *("max_tokens", "max_completion_tokens", "temperature", "top_p", "stop", "seed"))
 )  # fmt: skip
-#: Options that were withdrawn → what replaces them.
-_WITHDRAWN = {"canary_every": "Leave it out: some of the run's own questions are asked again by themselves"}
 
 
 def _without_own(given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -65,15 +64,7 @@ class OpenAIOptions(HttpOptions):
     reasoning_tokens: Annotated[int, Field(ge=0)] | None = None
     service_tier: OptionalText = None
     batch: bool = False
-    probe_folder: OptionalPath = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _not_withdrawn(cls, given: Any) -> Any:
-        for name in given:
-            if name in _WITHDRAWN:
-                raise refused_at((name,), given[name], "withdrawn", _WITHDRAWN[name])
-        return given
+    probe_folder: Annotated[str | Path | None, OnError("not a text", "Write it in quotes")] = None
 
     @property
     def extra_tokens(self) -> int:

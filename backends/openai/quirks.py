@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -56,11 +55,6 @@ FINISH_REASONS: Mapping[str, Literal["stop", "length"]] = {
 }
 #: OpenAI's newer models accept only this name for the limit on tokens, and say so.
 NEW_LIMIT: LimitName = "max_completion_tokens"
-#: What the refusal of a chat says where the model is reached by the Responses API alone: OpenAI's, and Azure's
-#: (vanna-ai/vanna #967).
-ONLY_RESPONSES = re.compile(r"v1/responses|chatCompletion operation does not work")
-#: The fewest tokens that the Responses API may be limited to (https://platform.openai.com/docs/api-reference/responses).
-RESPONSES_MIN_TOKENS = 16
 #: How byte-level and SentencePiece vocabularies write a space, which some servers show (TGI; mlx_lm.server).
 SPACE_MARKS = ("Ġ", "▁")
 #: Servers give about this in place of an unknown log-probability (OpenAI's legacy completions).

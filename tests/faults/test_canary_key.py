@@ -58,12 +58,6 @@ CONFIGS = {
         2,
         "spaces",
     ),
-    "key file that others may read": (
-        'Path("key").write_text("{key}")\nPath("key").chmod(0o644)\n'
-        'audit = audit_of(0, ["m"], api_key_env=None, key_file="key")',
-        2,
-        "chmod 600",
-    ),
     "a bug in a suite": ('audit = audit_of({port}, ["answers-all"], Questions(broken=True))', 1, "Traceback"),
 }
 

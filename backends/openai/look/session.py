@@ -150,9 +150,6 @@ class Looking:
         """Write requests as a refusal says they must be. Returns whether to ask again."""
         found, said = self.found, refusal.message.lower()
         refused = {*found.refused}
-        if refusal.kind == "not_found" and not found.completions and not found.responses:
-            found.responses = True  # perhaps the model's only endpoint
-            return True
         if refusal.kind not in ("bad_request", "unsupported"):
             return False
         least = max((int(n) for n in sum(_LEAST.findall(said), ()) if n), default=0)

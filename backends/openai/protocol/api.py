@@ -10,7 +10,7 @@ import copy
 import itertools
 import json
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from backends.base import GenerateRequest, Message, Request
@@ -22,8 +22,7 @@ from backends.openai.batches import PRICE, BatchedClient
 from backends.openai.capabilities import PIECE, ServerCapabilities
 from backends.openai.options import OpenAIOptions
 from backends.openai.protocol.parameters import adapted, turns_of
-from backends.openai.protocol.responses_api import chat_response, responses_request
-from backends.openai.quirks import DIALECTS, FINISH_REASONS, NEW_LIMIT, ONLY_RESPONSES
+from backends.openai.quirks import DIALECTS, FINISH_REASONS, NEW_LIMIT
 from backends.openai.trackers import ResponseTracker
 
 #: A list longer than this is too large to keep (megabytes).
@@ -76,26 +75,18 @@ class ServerApi:
         return await self._ask("completions", {"prompt": sent, **options}, prompt_tokens)
 
     async def chat(self, messages: Sequence[Message], **options: Any) -> dict[str, Any]:
-        """POST /chat/completions, or /responses where that is the model's only endpoint."""
+        """POST /chat/completions."""
         payload = {"messages": turns_of(messages), **options}
-        sent, by_responses = self.adapted(payload), self.found.responses
+        sent = self.adapted(payload)
         try:
             return await self._ask("chat/completions", sent, None)
         except BackendError as error:
-            self._adapt_to(error)
+            if error.kind in ("bad_request", "unsupported") and NEW_LIMIT in error.message:
+                self.found.limit_name = NEW_LIMIT
             again = self.adapted(payload)
-            if again == sent and self.found.responses == by_responses:
+            if again == sent:
                 raise  # else this refusal has told how to ask, or that of a request beside this one
             return await self._ask("chat/completions", again, None)
-
-    def _adapt_to(self, refusal: BackendError) -> None:
-        """Note how the model is to be asked instead, if a refusal says so; later chats are sent that way."""
-        if refusal.kind not in ("bad_request", "unsupported", "not_found"):
-            return
-        if ONLY_RESPONSES.search(refusal.message):
-            self.found.responses = True
-        elif refusal.kind != "not_found" and NEW_LIMIT in refusal.message:
-            self.found.limit_name = NEW_LIMIT
 
     def token_rates(self) -> dict[str, float]:
         """How the server counted prompts and answers so far, as fields of `ServerCapabilities`; empty if it did not.
@@ -128,6 +119,12 @@ class ServerApi:
         """
         view = copy.copy(self)
         view._replay_cache, view._request = responses, request
+        return view
+
+    def at(self, client: HttpClient) -> ServerApi:
+        """A view of this model at one of its servers."""
+        view = copy.copy(self)
+        view.client = client
         return view
 
     def with_sample_index(self, index: int) -> ServerApi:
@@ -168,18 +165,14 @@ class ServerApi:
     async def _send(self, path: str, payload: dict[str, Any], prompt_tokens: int | None) -> dict[str, Any]:
         always = DIALECTS[self.found.family].always if self.found.family else {}
         body = {"model": self.options.model, **self.options.body, **always, **payload}
-        read: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
-        if path == "chat/completions" and self.found.responses:
-            path, body, read = "responses", responses_request(body), chat_response
         factor = 1.0 if self._batched is None else PRICE
-        most = {"max_tokens": body["max_output_tokens"]} if "max_output_tokens" in body else {}
 
         async def ask() -> dict[str, Any]:
             if self._batched is not None:
-                return read(await self._batched.post(path, body, draw=self._draw))
-            return read(await self.client.post(path, body))
+                return await self._batched.post(path, body, draw=self._draw)
+            return await self.client.post(path, body)
 
-        response, counted = await self.usage.paid({**payload, **most}, ask, factor)
+        response, counted = await self.usage.paid(payload, ask, factor)
         try:
             self.tracker.check(response)
             if self._request is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,17 +46,6 @@ def test_a_key_does_not_travel_unencrypted(options: dict[str, Any], monkeypatch:
     assert KEY not in str(caught.value)
 
 
-def test_a_key_file_is_read_only_when_it_is_private(tmp_path: Path) -> None:
-    file = tmp_path / "key"
-    file.write_text(KEY + "\n")
-    file.chmod(0o644)
-    backend = OpenAIBackend("https://host.example/v1", model="m", key_file=file)
-    with pytest.raises(ConfigError, match="chmod 600"):
-        backend.check()
-    file.chmod(0o600)
-    backend.check()
-
-
 @pytest.mark.parametrize("key", [KEY, "sk-proj-a+b/c=7f3a91d2c4QzXy", 'sk-proj-Zx81/q+Vn~0aB.pT_Lw"77'])
 @pytest.mark.parametrize("written", [str, lambda key: json.dumps(key)[1:-1], lambda key: key.replace("/", "\\/")])
 def test_a_key_is_taken_out_of_errors_and_answers(
@@ -74,15 +62,6 @@ def test_a_key_that_is_a_word_may_stand_in_answers(word: str, monkeypatch: pytes
     held, said = Credential("TEST_AUDIT_KEY"), f"she told me a {word}"
     assert held.redact(said, words=False) == said
     assert held.redact(said) == "she told me a [key]"
-
-
-def test_a_token_is_renewed_where_it_is_refused() -> None:
-    tokens = iter(["first", "first", "second"])
-    held = Credential(token=lambda: next(tokens))
-    assert held.read() == "first"
-    assert held.renewed("first") is None, "its source gives the same again"
-    assert held.renewed("first") == "second"
-    assert held.renewed("first") == "second", "another request renewed it"
 
 
 def test_what_gives_tokens_may_be_down_for_a_moment() -> None:

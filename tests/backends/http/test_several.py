@@ -68,9 +68,8 @@ async def test_a_server_of_another_model_is_refused(tmp_path: Path) -> None:
             assert isinstance(answer, BackendError)
 
 
-def test_urls_are_two_or_more_and_different() -> None:
-    for urls in (["http://a/v1"], ["http://a/v1", "http://a/v1"]):
-        with pytest.raises(ConfigError, match="urls"):
-            OpenAIBackend(urls=urls, model="m", api_key_env=None)
+def test_urls_are_two_or_more() -> None:
+    with pytest.raises(ConfigError, match="urls"):
+        OpenAIBackend(urls=["http://a/v1"], model="m", api_key_env=None)
     with pytest.raises(ConfigError, match="one of base_url and urls"):
         OpenAIBackend("http://a/v1", urls=["http://a/v1", "http://b/v1"], model="m", api_key_env=None)

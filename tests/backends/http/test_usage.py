@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.base import ScoreRequest, ScoreResponse
-from backends.errors import BackendError, ConfigError
+from backends.errors import BackendError, ConfigError, ErrorKind
+from backends.http.errors import UnsentError
 from backends.http.usage import PriceTable, Usage
 from backends.openai import OpenAIBackend
 from tests.backends.openai.lies.server import MODEL, WordServer
@@ -28,11 +30,20 @@ def test_a_cost_by_hand() -> None:
     assert PriceTable(2.0, 8.0).cost(1000, 100, 400) == pytest.approx(0.0028)
 
 
-def test_counts_add_up_and_cached_tokens_are_cheaper() -> None:
+async def paid(usage: Usage, asked: dict[str, Any], response: dict[str, Any] | BackendError) -> None:
+    async def ask() -> dict[str, Any]:
+        if isinstance(response, BackendError):
+            raise response
+        return response
+
+    with contextlib.suppress(BackendError):
+        await usage.paid(asked, ask)
+
+
+async def test_counts_add_up_and_cached_tokens_are_cheaper() -> None:
     usage = Usage(PriceTable(2.0, 8.0, 0.5))
     for _ in range(2):
-        reserved = usage.reserve({"prompt": "x" * 1000, "max_tokens": 100})
-        usage.settle(reserved, answer(1000, 100, 400))
+        await paid(usage, {"prompt": "x" * 1000, "max_tokens": 100}, answer(1000, 100, 400))
     assert (usage.requests, usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens) == (2, 2000, 200, 800)
     assert usage.cost == pytest.approx(0.0044)
 
@@ -42,25 +53,32 @@ def test_without_prices_there_is_no_cost() -> None:
 
 
 @given(st.lists(st.tuples(st.text(min_size=1, max_size=60), st.integers(1, 50)), max_size=30), st.floats(0, 0.01))
-def test_the_limit_is_never_passed(requests: list[tuple[str, int]], limit: float) -> None:
-    usage = Usage(PriceTable(3.0, 9.0), limit)
-    reserved = []
-    for prompt, max_tokens in requests:
+async def test_the_limit_is_never_passed(requests: list[tuple[str, int]], limit: float) -> None:
+    usage, answered = Usage(PriceTable(3.0, 9.0), limit), asyncio.Event()
+
+    async def sent(prompt: str, most: int) -> None:
+        async def ask() -> dict[str, Any]:
+            await answered.wait()
+            return answer(len(prompt.encode()) + 2, most)
+
         with contextlib.suppress(BackendError):
-            reserved.append((usage.reserve({"prompt": prompt, "max_tokens": max_tokens}), prompt, max_tokens))
-    for quarantine, prompt, max_tokens in reserved:
-        usage.settle(quarantine, answer(len(prompt.encode()) + 2, max_tokens))
+            await usage.paid({"prompt": prompt, "max_tokens": most}, ask)
+
+    together = [asyncio.create_task(sent(*request)) for request in requests]
+    await asyncio.sleep(0)
+    answered.set()
+    await asyncio.gather(*together)
     assert usage.cost is not None
     assert usage.cost <= limit + 1e-12
 
 
-def test_a_request_whose_fate_is_unknown_counts_as_paid() -> None:
+@pytest.mark.parametrize(("kind", "is_paid"), [("timeout", True), ("connection", True), ("rate_limited", False)])
+async def test_a_request_whose_fate_is_unknown_counts_as_paid(kind: ErrorKind, is_paid: bool) -> None:
     usage = Usage(PriceTable(2.0, 8.0))
-    reserved = usage.reserve({"prompt": "abc", "max_tokens": 5})
-    usage.settle(reserved, None)
-    assert usage.cost == pytest.approx(reserved)
-    usage.settle(usage.reserve({"prompt": "abc", "max_tokens": 5}), None, charged=False)
-    assert usage.cost == pytest.approx(reserved)
+    await paid(usage, {"prompt": "abc", "max_tokens": 5}, BackendError(kind, "no answer"))
+    assert usage.cost == pytest.approx((5 * 2.0 + 5 * 8.0) / 1e6 if is_paid else 0.0)
+    await paid(usage, {"prompt": "abc", "max_tokens": 5}, UnsentError(kind, "no server"))
+    assert usage.cost == pytest.approx((5 * 2.0 + 5 * 8.0) / 1e6 if is_paid else 0.0)
 
 
 def test_an_invalid_price_is_refused() -> None:
@@ -91,12 +109,11 @@ async def test_requests_stop_before_the_cost_limit(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("prompt", "completion"), [(0, 0), (0, 3), (7, 0)])
 @pytest.mark.parametrize("choice", [{"text": "Male"}, {"message": {"content": "Male"}}])
-def test_counts_of_nothing_are_no_counts(choice: dict[str, Any], prompt: int, completion: int) -> None:
+async def test_counts_of_nothing_are_no_counts(choice: dict[str, Any], prompt: int, completion: int) -> None:
     """Gateways that count nothing report 0: a limit to costs would never be reached."""
     usage = Usage(PriceTable(2.0, 8.0))
-    reserved = usage.reserve({"prompt": "abc", "max_tokens": 5})
-    usage.settle(reserved, {**answer(prompt, completion), "choices": [choice]})
-    assert usage.cost == pytest.approx(reserved)
+    await paid(usage, {"prompt": "abc", "max_tokens": 5}, {**answer(prompt, completion), "choices": [choice]})
+    assert usage.cost == pytest.approx((5 * 2.0 + 5 * 8.0) / 1e6)
 
 
 @pytest.mark.parametrize(
@@ -120,9 +137,8 @@ def test_counts_of_nothing_are_no_counts(choice: dict[str, Any], prompt: int, co
         "without a thought",
     ],
 )
-def test_a_thought_is_counted_and_paid_for(usage: dict[str, Any], generated: int) -> None:
+async def test_a_thought_is_counted_and_paid_for(usage: dict[str, Any], generated: int) -> None:
     counted = Usage(PriceTable(prompt=0.0, completion=1.0))
-    response = {"usage": {"prompt_tokens": 10, **usage}}
-    counted.settle(counted.reserve({"prompt": "x", "max_tokens": 99}), response)
+    await paid(counted, {"prompt": "x", "max_tokens": 99}, {"usage": {"prompt_tokens": 10, **usage}})
     assert counted.completion_tokens == generated
     assert counted.cost == pytest.approx(generated / 1e6)

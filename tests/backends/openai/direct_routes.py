@@ -20,8 +20,8 @@ def api_of(
     base_url: str, found: ServerCapabilities, *, model: str = "m", connections: int = 8, usage: Usage | None = None
 ) -> ServerApi:
     """An API that sends requests as ``found`` says."""
-    options = OpenAIOptions.checked(base_url=base_url, model=model, api_key_env=None)
-    api = ServerApi(HttpClient(base_url, options, options.key, connections=connections), options, usage or Usage())
+    options = OpenAIOptions.checked(base_url=base_url, model=model, api_key_env=None, max_in_flight=connections - 1)
+    api = ServerApi(HttpClient(base_url, options), options, usage or Usage())
     api.configure(found)
     return api
 

@@ -42,35 +42,6 @@ async def test_each_passage_of_the_thought_is_cut_off(tmp_path: Path) -> None:
     assert "thought" in cut.message
 
 
-async def test_an_expired_token_is_renewed_within_the_request(tmp_path: Path) -> None:
-    """Its source believes in it still: the first token that it gives after the refusal is another one."""
-    signed: list[str] = []
-
-    def source() -> str:
-        if not signed or server.refused_since:
-            signed.append(token_of(server.clock, 60))
-            server.refused_since = False
-        return signed[-1]
-
-    class Refusing(Bedrock):
-        refused_since = False
-
-        def reply(self, path: str, sent: dict[str, Any]) -> Any:
-            reply = super().reply(path, sent)
-            self.refused_since |= reply.status == 403
-            return reply
-
-    async with Refusing(_female).running() as server:
-        backend = backend_of(server, tmp_path, source)
-        await backend.describe()
-        before = server.requests
-        server.clock = lambda: time.time() + 100
-        answers = await answered(backend, 5)
-        await backend.close()
-    assert [getattr(answer, "text", answer) for answer in answers] == ["Female"] * 5
-    assert (len(signed), server.requests - before) == (2, 6)
-
-
 @pytest.mark.parametrize("token", [None, "bedrock-api-key-of-another"])
 async def test_a_source_without_a_valid_token_ends_the_look(
     token: str | None, tmp_path: Path, waits: list[float]

@@ -23,7 +23,6 @@ from tests.backends.anthropic.test_backend import MessagesServer
 from tests.backends.openai.clouds import AIStudio, Bedrock, Together, token_of, unequal
 from tests.backends.openai.lies.server import MODEL as WORD_MODEL
 from tests.backends.openai.raw_server import RawServer
-from tests.backends.openai.responses_server import ResponsesServer
 from tests.backends.openai.strict_server import (
     MODEL,
     O_SERIES,
@@ -132,7 +131,6 @@ def _compatible(kind: type[StrictServer]) -> Provider:
 
 PROVIDERS: Mapping[str, Provider] = {
     "o-series": _strict(O_SERIES),
-    "Responses API": _strict(O_SERIES, ResponsesServer),
     "pinned gateway": _gateway,
     "Anthropic": _claude,
     "Bedrock": _bedrock,

@@ -37,7 +37,7 @@ LEFT_OUT: dict[str, tuple[Any, str]] = {
     "unique_response_ids": (True, "repeated responses are refused; what is accepted stays the same"),
 }
 #: What is there in another form, and only where it is so: `test_parameters.py` and its neighbours.
-IN_ANOTHER_FORM = {"refused", "limit_name", "reasons", "opened_before", "min_tokens", "responses", "answered_provider"}
+IN_ANOTHER_FORM = {"refused", "limit_name", "reasons", "opened_before", "min_tokens", "answered_provider"}
 #: Fields that say what the server is; no question depends on them.
 OF_THE_SERVER = ("answered_model",)
 #: Uses every field: lists for texts and for chats.
@@ -88,7 +88,7 @@ async def answers(capabilities: ServerCapabilities) -> list[Any]:
 def test_every_capability_is_held_or_left_out_for_a_reason() -> None:
     fields = set(ServerCapabilities.model_fields)
     assert set(HELD) | set(LEFT_OUT) | IN_ANOTHER_FORM == fields
-    assert set(BASE.fingerprint()) == {*HELD, "refused", "endpoint", "provider"}
+    assert set(BASE.fingerprint()) == {*HELD, "refused", "provider"}
 
 
 @pytest.mark.parametrize("field", HELD)

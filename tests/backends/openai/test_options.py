@@ -79,7 +79,6 @@ PRICES = {"prompt": 1.0, "completion": 2.0}
     [
         ({"base_url": "ftp://host/v1"}, "base_url"),
         ({"base_url": "host/v1"}, "base_url"),
-        ({"base_url": "https://api.openai.com/v1/chat/completions"}, "base_url"),
         ({"base_url": "https://user:secret@host/v1"}, "base_url"),
         ({"model": ""}, "model"),
         ({"timeout": 0}, "timeout"),
@@ -87,7 +86,9 @@ PRICES = {"prompt": 1.0, "completion": 2.0}
         ({"samples": 0}, "samples"),
         ({"api_key_env": ["ONE", "TWO"]}, "api_key_env"),
         ({"base_url": "https://host.example/v1", "api_key_env": "TEST_NO_SUCH_KEY"}, "api_key_env"),
-        ({"ca_bundle": "/no/such/file"}, "ca_bundle"),
+        ({"proxy": "http://me:secret@proxy:3128"}, "proxy"),
+        ({"token": "no_such:function"}, "token"),
+        ({"headers": {"X-A": "\n"}}, "headers.X-A"),
         ({"prices": {"prompt": 1.0}}, "prices.completion"),
         ({"prices": {**PRICES, "output": 3.0}}, "prices.output"),
         ({"prices": {**PRICES, "completion": float("nan")}}, "prices.completion"),
@@ -98,7 +99,7 @@ PRICES = {"prompt": 1.0, "completion": 2.0}
         ({"headers": {"Authorization": "Bearer secret"}}, "headers.Authorization"),
         ({"query": {"key": "secret"}}, "query.key"),
         ({"extra_body": {"temperature": 1}}, "extra_body.temperature"),
-        ({"extra_body": {"x": object()}}, "extra_body"),
+        ({"extra_body": {"x": object()}}, "extra_body.x"),
     ],
 )
 def test_a_bad_option_is_reported_by_name_and_without_secrets(options: dict[str, Any], field: str) -> None:
@@ -110,34 +111,21 @@ def test_a_bad_option_is_reported_by_name_and_without_secrets(options: dict[str,
 
 
 @pytest.mark.parametrize(
-    ("url", "shown"),
+    "url",
     [
-        ("https://user:sesame@host:80a/v1", None),
-        ("https://user:ses/same@host:80a/v1", None),
-        ("user:sesame@host/v1", None),
-        ("https://host:80a/v1?api_key=sesame", None),
-        ("https://host/v1?user=me@example.org&api_key=sesame", "https://host/v1"),
-        ("https://host/v1?api_key=se@same", "https://host/v1"),
-        ("https://a:b@host/v1", "https://host/v1"),
+        "https://user:sesame@host:80a/v1",
+        "https://user:ses/same@host:80a/v1",
+        "user:sesame@host/v1",
+        "https://host:80a/v1?api_key=sesame",
+        "https://host/v1?user=me@example.org&api_key=sesame",
+        "https://host/v1#sesame",
     ],
 )
-def test_a_refused_url_is_shown_without_its_secrets(url: str, shown: str | None) -> None:
+def test_a_refused_url_is_shown_without_its_secrets(url: str) -> None:
     with pytest.raises(ConfigError) as caught:
         OpenAIBackend(url, model="m", api_key_env=None).check()
     assert caught.value.field == "base_url"
-    assert shown is None or caught.value.value == shown
     assert not any(part in str(caught.value) for part in ("ses", "same", "user"))
-
-
-def test_a_proxy_with_a_password_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match="password") as caught:
-        OpenAIBackend("https://h/v1", model="m", api_key_env=None, proxy="http://me:secret@proxy:3128").check()
-    assert "secret" not in str(caught.value)
-    monkeypatch.setenv("MY_PROXY", "http://me:secret@proxy:3128")
-    OpenAIBackend("https://h/v1", model="m", api_key_env=None, proxy="MY_PROXY").check()
-    monkeypatch.delenv("MY_PROXY")
-    with pytest.raises(ConfigError, match="MY_PROXY"):
-        OpenAIBackend("https://h/v1", model="m", api_key_env=None, proxy="MY_PROXY").check()
 
 
 SUITE = '[suites.occugender]\nsuite = "OccuGender"\n'

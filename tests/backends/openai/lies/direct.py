@@ -12,14 +12,13 @@ from tests.backends.openai.raw_server import RawServer
 
 
 class _Direct(httpx.AsyncBaseTransport):
-    """Hands each request to the server, as many at once as the client has connections."""
+    """Hands each request to the server."""
 
-    def __init__(self, server: RawServer, connections: int) -> None:
-        self._server, self._free = server, asyncio.Semaphore(connections)
+    def __init__(self, server: RawServer) -> None:
+        self._server = server
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        async with self._free:
-            reply = await self._server.answer(request.url.path, json.loads(await request.aread() or b"{}"))
+        reply = await self._server.answer(request.url.path, json.loads(await request.aread() or b"{}"))
         body = httpx.ByteStream(json.dumps(reply.body).encode())
         return httpx.Response(reply.status, headers=reply.headers, stream=body)
 
@@ -27,5 +26,5 @@ class _Direct(httpx.AsyncBaseTransport):
 def ask_directly(backend: OpenAIBackend, server: RawServer) -> None:
     """Let this backend, which is to be used in the running event loop, ask this server without a socket."""
     http = backend.client
-    http._loop = asyncio.get_running_loop()
-    http._client = httpx.AsyncClient(transport=_Direct(server, http._max_connections))
+    http._loop, http._slots = asyncio.get_running_loop(), asyncio.Semaphore(backend.max_in_flight + 1)
+    http._client = httpx.AsyncClient(transport=_Direct(server))
