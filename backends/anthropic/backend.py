@@ -7,20 +7,15 @@ own, content in blocks. There are no log-probabilities, no seeds, and one answer
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
-from pydantic import AfterValidator
-
-from backends.errors import BackendError, ConfigError
+from backends.errors import BackendError
 from backends.http.client import HttpClient
-from backends.http.options import Headers, Url, Variable
+from backends.http.options import Url, Variable
 from backends.openai.backend import OpenAIBackend
 from backends.openai.options import OpenAIOptions
 from backends.reading.reasoning import HIDDEN
 
-_VERSION = {"anthropic-version": "2023-06-01"}
-#: Options of OpenAI-style servers that this API has no use for.
-_ELSEWHERE = ("urls", "token", "service_tier", "batch", "query", "tokenizer")
 #: Parameters that the API lacks. A request with one of them is refused here, before it costs anything.
 _UNSUPPORTED = ("logprobs", "top_logprobs", "n", "seed", "logit_bias")
 _RENAMED = {"stop": "stop_sequences", "max_completion_tokens": "max_tokens"}
@@ -34,21 +29,18 @@ _FINISH_REASONS = {
 _DEFAULT_MAX_TOKENS = 4096
 
 
-def _with_version(headers: Mapping[str, str]) -> Mapping[str, str]:
-    return {**_VERSION, **headers}
-
-
 class AnthropicOptions(OpenAIOptions):
     """`OpenAIOptions` with Anthropic's address and key. ``reasoning_effort`` is sent as ``output_config.effort``."""
 
     base_url: Url = "https://api.anthropic.com/v1"
     api_key_env: Variable = "ANTHROPIC_API_KEY"
     key_header: str = "x-api-key"
-    headers: Annotated[Headers, AfterValidator(_with_version)] = _VERSION
 
 
 class MessagesClient(HttpClient):
     """An `HttpClient` that sends chats to ``/messages`` and returns the answers in OpenAI's format."""
+
+    headers = {**HttpClient.headers, "anthropic-version": "2023-06-01"}  # noqa: RUF012
 
     async def post(self, path: str, payload: dict[str, Any]) -> dict[str, Any]:
         if not path.endswith("chat/completions"):
@@ -76,10 +68,6 @@ class AnthropicBackend(OpenAIBackend):
     client_type: ClassVar[type[HttpClient]] = MessagesClient
 
     def __init__(self, model: str, **options: Any) -> None:
-        for name in options:
-            if name in _ELSEWHERE:
-                raise ConfigError(name, options[name], "not an option of Anthropic's API", "Remove it")
-        options.setdefault("base_url", AnthropicOptions.model_fields["base_url"].default)
         super().__init__(model=model, **options)
 
     def __repr__(self) -> str:

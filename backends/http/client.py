@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 
@@ -22,7 +22,6 @@ from backends.http.options import HttpOptions
 _CONNECTED_WITHIN = 15.0
 #: Maximum size of a body. A list of Gemma's whole vocabulary takes 24 MB.
 MAX_BODY_BYTES = 32 * 2**20
-_HEADERS = {"Accept": "application/json", "Accept-Encoding": "gzip, deflate", "User-Agent": "bias-audit"}
 
 
 class HttpClient:
@@ -40,6 +39,12 @@ class HttpClient:
     requests : int
         How many were sent, including failed ones and those to the tokenizer.
     """
+
+    headers: ClassVar[Mapping[str, str]] = {
+        "Accept": "application/json",
+        "Accept-Encoding": "gzip, deflate",
+        "User-Agent": "bias-audit",
+    }
 
     def __init__(self, base_url: str, options: HttpOptions) -> None:
         self.base_url = base_url.rstrip("/")
@@ -144,7 +149,7 @@ class HttpClient:
             self._client = httpx.AsyncClient(
                 timeout=httpx.Timeout(options.timeout, connect=min(options.timeout, _CONNECTED_WITHIN)),
                 limits=httpx.Limits(),  # the slots are the limit
-                headers=_HEADERS,
+                headers=self.headers,
                 trust_env=options.proxy,
                 verify=httpx.create_ssl_context(),
                 follow_redirects=False,

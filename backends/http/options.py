@@ -75,7 +75,7 @@ CostLimit = Annotated[
 Variable = Annotated[str | None, VARIABLE, OnError("not a text", "Name one environment variable")]
 ModelName = Annotated[str, Field(min_length=1), OnError("not a text", "Name the model as the server knows it")]
 Token = Annotated[ImportString[Callable[[], str]], OnError("not a function", "Give one, in a file as module:function")]
-_Printable = Annotated[str, Field(pattern=r"^[\x20-\x7e]*$")]
+_Printable = Annotated[str, Field(pattern=r"^[\x20-\x7e]*$"), OnError("not printable ASCII", "Change it")]
 Headers = Annotated[
     Mapping[_Printable, _Printable], _without(_OF_KEYS), OnError("not headers", "Write them as a table of ASCII texts")
 ]

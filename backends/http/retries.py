@@ -65,31 +65,19 @@ def _error_of(state: tenacity.RetryCallState) -> BaseException | None:
 
 
 def seconds_to_wait(headers: Mapping[str, str], *, now: Callable[[], float] = time.time) -> float | None:
-    """Seconds that a response asks to wait; None if it names no usable time.
+    """Seconds that a response asks to wait by ``Retry-After``, as a number or an HTTP date (RFC 9110, 10.2.3).
 
-    Read in this order: ``retry-after-ms`` and ``x-ms-retry-after-ms`` (milliseconds), then
-    ``Retry-After`` as seconds or as an HTTP date (RFC 9110, section 10.2.3). A date in the past
-    is 0. Values that are negative, not finite or not a number are ignored.
+    A date in the past is 0. None without it, and where it is negative, not finite, or neither.
     """
-    for name in ("retry-after-ms", "x-ms-retry-after-ms"):
-        if (milliseconds := _duration(headers.get(name))) is not None:
-            return milliseconds / 1000
-    value = headers.get("retry-after")
-    seconds = _duration(value)
-    if seconds is not None or value is None:
-        return seconds
+    value = headers.get("retry-after", "")
     try:
-        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - now())
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
-
-
-def _duration(text: str | None) -> float | None:
-    try:
-        number = float(text) if text is not None else -1.0
+        seconds = float(value)
     except ValueError:
-        return None
-    return number if math.isfinite(number) and number >= 0 else None
+        try:
+            seconds = max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - now())
+        except (ValueError, TypeError, IndexError, OverflowError):
+            return None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None
 
 
 async def together(requests: Iterable[Awaitable[T]]) -> list[T]:

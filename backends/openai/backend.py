@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import hashlib
 import json
 import time
@@ -75,7 +76,8 @@ class OpenAIBackend(HttpBackend):
     options_type: ClassVar[type[OpenAIOptions]] = OpenAIOptions
 
     def __init__(self, base_url: str | None = None, **options: Any) -> None:
-        self.options: OpenAIOptions = self.options_type.checked(base_url=base_url, **options)
+        given = options if base_url is None else {"base_url": base_url, **options}
+        self.options: OpenAIOptions = self.options_type.checked(**given)
         super().__init__(self.options)
         if self.options.batch and self.options.urls:
             raise ConfigError("batch", True, "a batch is one server's", "Give base_url in place of urls, or no batch")
@@ -97,11 +99,6 @@ class OpenAIBackend(HttpBackend):
 
     def __repr__(self) -> str:
         return f"OpenAIBackend({self.base_url!r}, model={self.model!r})"
-
-    @property
-    def urls(self) -> tuple[str, ...]:
-        """The URLs of all its servers."""
-        return self.options.servers
 
     async def describe(self) -> Description:
         """Identity and capabilities, from a new look or from one of the last day."""
@@ -167,8 +164,8 @@ class OpenAIBackend(HttpBackend):
         """
         async with self._looking:
             if self._look is None:
-                api, known = self.api.at(self.clients[0]), {"identity": self._identity(), "folder": self._folder()}
-                self._use(await look_at(api, samples=self.samples, say=say, **known))
+                first, folder = dataclasses.replace(self.api, client=self.clients[0]), self._folder()
+                self._use(await look_at(first, samples=self.samples, identity=self._identity(), folder=folder, say=say))
             assert self._look is not None
             if not self._looked_at:
                 await self._verify_others(self._look)
@@ -185,7 +182,7 @@ class OpenAIBackend(HttpBackend):
     async def _verify_others(self, look: Look) -> None:
         """Raise `BackendError` if one of the servers serves another model than the first, or cannot be asked."""
         for client in self.clients[1:]:
-            if not await same_model(self.api.at(client), look):
+            if not await same_model(dataclasses.replace(self.api, client=client), look):
                 problem = f"{client.base_url} does not serve the model of {self.base_url}"
                 raise BackendError("inconsistent", problem, hint="Leave it out of urls, or audit it by itself")
 
@@ -234,9 +231,11 @@ class OpenAIBackend(HttpBackend):
     async def _response(self, request: ScoreRequest | GenerateRequest) -> Response:
         while len(self._unfinished) > _MAX_UNFINISHED_REQUESTS:
             self._unfinished.pop(next(iter(self._unfinished)))
-        api = self.api.with_replay_cache(self._unfinished.setdefault(request, {}), request)
+        batches = None
         if self._batched is not None and (isinstance(request, GenerateRequest) or self._route_of(request) == "sampled"):
-            api = api.in_batches(self._batched)
+            batches = self._batched
+        replies = self._unfinished.setdefault(request, {})
+        api = dataclasses.replace(self.api, request=request, replies=replies, batches=batches)
         response: Response
         if isinstance(request, GenerateRequest):
             response = await generate(api, request)
@@ -285,8 +284,8 @@ class OpenAIBackend(HttpBackend):
     def checking_requests(self, questions: int, scored: int) -> int:
         """As in `SupportsCheckingRequests`: the draws on some questions; before a look, that too."""
         if self._checks is None:
-            return MOST_REQUESTS * len(self.urls) + RunChecks.most_requests(questions)
-        return self._checks.requests(questions, scored) + 2 * (len(self.urls) - 1)
+            return MOST_REQUESTS * len(self.clients) + RunChecks.most_requests(questions)
+        return self._checks.requests(questions, scored) + 2 * (len(self.clients) - 1)
 
     def request_cost(self, request: Request) -> RequestCost:
         """The calls and tokens that ``request`` takes: as the look found, or at most, before there is one."""

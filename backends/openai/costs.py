@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from backends.base import Prompt, Request, RequestCost, ScoreRequest
+from backends.http.usage import generated_tokens
 from backends.openai.capabilities import PIECE, ServerCapabilities
 from backends.openai.generation import choices_of_a_request
 from backends.openai.options import OpenAIOptions
@@ -13,6 +17,8 @@ from backends.openai.scoring.teacher_forcing import FIRST_K
 
 #: What is assumed before anything was asked.
 _CHARACTERS_PER_TOKEN, _TEMPLATE_TOKENS, _CHARACTERS_PER_PIECE = 2.0, 64, 2
+#: A request for as many tokens asks for an answer.
+_FEWEST_TOKENS = 4
 ASSUMED = (
     f"at most, as nothing was asked: {_CHARACTERS_PER_TOKEN:g} characters a token, {_TEMPLATE_TOKENS} tokens of a "
     "chat's template, and a model that does not reason unless the options say so"
@@ -72,6 +78,35 @@ def tokens_of(prompts: Sequence[Prompt], found: ServerCapabilities | None) -> li
         return round(found.tokens_per_piece * len(PIECE.findall(text)) + template)
 
     return list(map(count, prompts))
+
+
+def token_rates(counted: Sequence[tuple[Mapping[str, Any], Any]]) -> dict[str, float]:
+    """How a server counted prompts and answers, as fields of `ServerCapabilities`; empty if it did not.
+
+    Medians, as some prompts of a look are odd on purpose (Theil and Sen's slope for chats, whose template counts).
+
+    Parameters
+    ----------
+    counted : sequence of tuple
+        The bodies of requests, and the ``usage`` of their responses.
+    """
+    texts, chats, answers = list[tuple[int, int]](), list[tuple[int, int]](), list[float]()
+    for body, usage in counted:
+        if "messages" in body:
+            pieces = sum(len(PIECE.findall(turn["content"])) for turn in body["messages"])
+            chats.append((pieces, usage["prompt_tokens"]))
+        elif isinstance(body["prompt"], str) and body["prompt"]:
+            texts.append((len(PIECE.findall(body["prompt"])), usage["prompt_tokens"]))
+        if body.get("max_tokens", body.get("max_completion_tokens", 0)) >= _FEWEST_TOKENS:
+            answers.append((generated_tokens(usage) or 0) / body.get("n", 1))
+    rates = [tokens / pieces for pieces, tokens in texts]
+    slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in itertools.combinations(chats, 2) if a[0] != b[0]]
+    if not rates and not slopes:
+        return {}
+    rate = max(statistics.median(rates or slopes), 0.0)
+    template = statistics.median(tokens - rate * pieces for pieces, tokens in chats) if chats else 0.0
+    mean = statistics.fmean(answers) if answers else 0.0
+    return {"tokens_per_piece": rate, "template_tokens": max(template, 0.0), "answer_tokens": mean}
 
 
 def _of_draws(continuations: Sequence[str], samples: int, choices: int, extra: int) -> RequestCost:

@@ -51,7 +51,7 @@ async def draws(api: ServerApi, request: GenerateRequest, count: int) -> list[Ge
     while len(answers) < count:
         left, most = count - len(answers), min(most, choices_of_a_request(api.found))
         sizes = [min(most, left - at) for at in range(0, left, most)]
-        if not api.waits_for_batches:
+        if api.batches is None:
             sizes = sizes[:1]
         places = itertools.accumulate(sizes, initial=place)
         drawn = await asyncio.gather(
@@ -78,7 +78,7 @@ async def _together(
 ) -> list[GenerateResponse | BackendError]:
     """Up to ``size`` answers to one request, the draws from number ``place`` on; one if the server gives no more."""
     drawn = dataclasses.replace(request, repeat=place)
-    view = api.with_sample_index(place)
+    view = dataclasses.replace(api, draw=place)
     try:
         response, prefill = await _asked(view, drawn, **({"n": size} if size > 1 else {}))
     except BackendError as error:

@@ -48,8 +48,6 @@ class OpenAIOptions(HttpOptions):
         Sent unchanged (``low``, ``none``…): how long the model may reason.
     reasoning_tokens : int, optional
         Extra tokens for reasoning, added to each answer's limit if the model reasons. Default: 4096.
-    service_tier : str, optional
-        ``flex``, ``priority``…: not part of the model's identity.
     batch : bool
         Use the provider's batch API for texts and drawn answers: half the price, answers within a day.
     probe_folder : str or Path, optional
@@ -62,7 +60,6 @@ class OpenAIOptions(HttpOptions):
     tokenizer: OptionalText = None
     reasoning_effort: OptionalText = None
     reasoning_tokens: Annotated[int, Field(ge=0)] | None = None
-    service_tier: OptionalText = None
     batch: bool = False
     probe_folder: Annotated[str | Path | None, OnError("not a text", "Write it in quotes")] = None
 
@@ -82,8 +79,8 @@ class OpenAIOptions(HttpOptions):
     @property
     def body(self) -> dict[str, Any]:
         """The fields added to each request's body."""
-        named = {"service_tier": self.service_tier, "reasoning_effort": self.reasoning_effort}
-        return {**self.extra_body, **{name: value for name, value in named.items() if value is not None}}
+        effort = {"reasoning_effort": self.reasoning_effort} if self.reasoning_effort else {}
+        return {**self.extra_body, **effort}
 
     def identity(self, *, reasons: bool = False) -> dict[str, Scalar]:
         """What may change an answer, as flat fields; for a model that reasons also the tokens that it gets for it."""

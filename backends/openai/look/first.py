@@ -21,6 +21,7 @@ from backends.errors import BackendError
 from backends.files import atomic_write
 from backends.http.retries import with_retries
 from backends.openai.capabilities import ServerCapabilities
+from backends.openai.costs import token_rates
 from backends.openai.look.draws import draws_together
 from backends.openai.look.forms import CHAT, FORMS, TEXT
 from backends.openai.look.lists import look_at_lists
@@ -140,7 +141,7 @@ def _finished(look: Looking, samples: int | None, last: Look | None) -> Look:
         unique_response_ids=named.distinct >= 4 and named.distinct >= look.spent // 2,
         answered_model=named.model,
         answered_provider=named.provider,
-        **api.token_rates(),
+        **token_rates(api.counted),
     )
     if samples and not look.lists and not look.copies:
         look.update(text_route="sampled" if found.completions else None, chat_route="sampled" if found.chat else None)

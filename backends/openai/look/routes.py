@@ -8,6 +8,7 @@ from typing import Any
 from backends.base import Message
 from backends.errors import BackendError
 from backends.openai.capabilities import Prefill
+from backends.openai.costs import token_rates
 from backends.openai.generation import CONTINUE_ASSISTANT
 from backends.openai.look.forms import BASE, CHAT, TEXT
 from backends.openai.look.session import MAX_NOISE, Looking, apart
@@ -47,7 +48,7 @@ async def route_of_texts(look: Looking) -> None:
     """Set the best route for texts, if their lists can be used."""
     if "text" not in look.lists:
         return
-    if 0 < look.api.token_rates().get("tokens_per_piece", 0.0) < _LEAST_COUNTED:
+    if 0 < token_rates(look.api.counted).get("tokens_per_piece", 0.0) < _LEAST_COUNTED:
         look.distrust(
             "text", f"a text of {len(BASE.split())} words is counted as fewer tokens: it was cut. {TEXT.advice}"
         )

@@ -6,20 +6,18 @@ seen before, consistent token counts, a single choice.
 
 from __future__ import annotations
 
-import copy
-import itertools
 import json
-import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from backends.base import GenerateRequest, Message, Request
 from backends.errors import BackendError
 from backends.http.client import HttpClient
 from backends.http.errors import inconsistent
-from backends.http.usage import Usage, generated_tokens
+from backends.http.usage import Usage
 from backends.openai.batches import PRICE, BatchedClient
-from backends.openai.capabilities import PIECE, ServerCapabilities
+from backends.openai.capabilities import ServerCapabilities
 from backends.openai.options import OpenAIOptions
 from backends.openai.protocol.parameters import adapted, turns_of
 from backends.openai.quirks import DIALECTS, FINISH_REASONS, NEW_LIMIT
@@ -27,33 +25,44 @@ from backends.openai.trackers import ResponseTracker
 
 #: A list longer than this is too large to keep (megabytes).
 _LONGEST_CACHED_LIST = 2000
-#: Requests whose tokens are compared with their pieces; and from how many tokens on one asks for an answer.
-_MOST_COUNTED, _FEWEST_TOKENS = 200, 4
+_MOST_COUNTED = 200
 
 
+@dataclass
 class ServerApi:
-    """One model of one server.
+    """One model of one server. Views of it, by `dataclasses.replace`, share what was found and counted.
 
     Attributes
     ----------
     found : ServerCapabilities
         How requests are written: filled in by the look, and by refusals that say how to ask.
+    tracker : ResponseTracker
     echoed_prompts : dict of str to int
         Hashes of the tokens of prompts that were echoed, which need not be echoed again.
-    options : OpenAIOptions
-    tracker : ResponseTracker
+    counted : list
+        The bodies of some requests, and how the server counted their tokens.
+    request : Request, optional
+        What is answered by this view.
+    replies : dict, optional
+        Of that request: replies that it holds are reused, new ones are added to it. When one of the calls of a
+        request fails, the others are not paid for again.
+    draw : int
+        Equal requests of views with other numbers are other draws.
+    batches : BatchedClient, optional
+        Sends the requests, each of which waits for its batch.
     """
 
-    def __init__(self, client: HttpClient, options: OpenAIOptions, usage: Usage) -> None:
-        self.client, self.options, self.usage = client, options, usage
-        self.found = ServerCapabilities()
-        self.echoed_prompts: dict[str, int] = {}
-        self.tracker = ResponseTracker()
-        self._counted: list[_Counted] = []
-        self._replay_cache: dict[str, dict[str, Any]] | None = None
-        self._request: Request | None = None
-        self._sample_index = 0
-        self._batched: BatchedClient | None = None
+    client: HttpClient
+    options: OpenAIOptions
+    usage: Usage
+    found: ServerCapabilities = field(default_factory=ServerCapabilities)
+    tracker: ResponseTracker = field(default_factory=ResponseTracker)
+    echoed_prompts: dict[str, int] = field(default_factory=dict)
+    counted: list[tuple[Mapping[str, Any], Mapping[str, Any]]] = field(default_factory=list)
+    request: Request | None = None
+    replies: dict[str, dict[str, Any]] | None = None
+    draw: int = 0
+    batches: BatchedClient | None = None
 
     def configure(self, found: ServerCapabilities) -> None:
         """From now on, send requests as these capabilities require, and expect the model that they name."""
@@ -88,23 +97,6 @@ class ServerApi:
                 raise  # else this refusal has told how to ask, or that of a request beside this one
             return await self._ask("chat/completions", again, None)
 
-    def token_rates(self) -> dict[str, float]:
-        """How the server counted prompts and answers so far, as fields of `ServerCapabilities`; empty if it did not.
-
-        Medians, as some prompts of a look are odd on purpose (Theil and Sen's slope for chats, whose template counts).
-        """
-        counted = [one for one in self._counted if one.pieces]
-        chats = [(one.pieces, one.tokens) for one in counted if one.is_chat]
-        rates = [one.tokens / one.pieces for one in counted if not one.is_chat]
-        slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in itertools.combinations(chats, 2) if a[0] != b[0]]
-        if not rates and not slopes:
-            return {}
-        rate = max(statistics.median(rates or slopes), 0.0)
-        template = statistics.median(tokens - rate * length for length, tokens in chats) if chats else 0.0
-        answers = [one.answer for one in self._counted if one.answer is not None]
-        mean = statistics.fmean(answers) if answers else 0.0
-        return {"tokens_per_piece": rate, "template_tokens": max(template, 0.0), "answer_tokens": mean}
-
     async def rendered_chat(self, messages: Sequence[Message]) -> str:
         """The text that llama.cpp's server renders for a chat. Raises `BackendError` on other servers."""
         prompt = (await self.client.post("/apply-template", {"messages": turns_of(messages)})).get("prompt")
@@ -112,102 +104,40 @@ class ServerApi:
             raise BackendError("unsupported", "the server does not show how it renders a chat")
         return prompt
 
-    def with_replay_cache(self, responses: dict[str, dict[str, Any]], request: Request) -> ServerApi:
-        """A view of this server for ``request``: responses in ``responses`` are reused, new ones are added to it.
-
-        When one of the calls of a request fails, the others are not paid for again.
-        """
-        view = copy.copy(self)
-        view._replay_cache, view._request = responses, request
-        return view
-
-    def at(self, client: HttpClient) -> ServerApi:
-        """A view of this model at one of its servers."""
-        view = copy.copy(self)
-        view.client = client
-        return view
-
-    def with_sample_index(self, index: int) -> ServerApi:
-        """A view of this server in which equal requests with different indices are different draws."""
-        view = copy.copy(self)
-        view._sample_index = index
-        return view
-
-    def in_batches(self, client: BatchedClient) -> ServerApi:
-        """A view of this server that sends requests in batches."""
-        view = copy.copy(self)
-        view._batched = client
-        return view
-
-    @property
-    def waits_for_batches(self) -> bool:
-        """Whether requests are sent in batches: those made one after the other would take a batch each."""
-        return self._batched is not None
-
-    @property
-    def _draw(self) -> list[int]:
-        """What distinguishes draws of one question."""
-        request = self._request
-        own = [request.seed, request.repeat] if isinstance(request, GenerateRequest) else []
-        return [*own, self._sample_index]
-
     async def _ask(self, path: str, payload: dict[str, Any], prompt_tokens: int | None) -> dict[str, Any]:
-        if self._replay_cache is None:
-            return await self._send(path, payload, prompt_tokens)
-        key = json.dumps([path, payload, self._sample_index], sort_keys=True)
-        if key not in self._replay_cache:
-            response = await self._send(path, payload, prompt_tokens)
-            if payload.get("logprobs", 0) > _LONGEST_CACHED_LIST:
-                return response
-            self._replay_cache[key] = response
-        return self._replay_cache[key]
+        key, replies = json.dumps([path, payload, self.draw], sort_keys=True), self.replies
+        if replies is not None and key in replies:
+            return replies[key]
+        response = await self._send(path, payload, prompt_tokens)
+        if replies is not None and payload.get("logprobs", 0) <= _LONGEST_CACHED_LIST:
+            replies[key] = response
+        return response
 
     async def _send(self, path: str, payload: dict[str, Any], prompt_tokens: int | None) -> dict[str, Any]:
         always = DIALECTS[self.found.family].always if self.found.family else {}
         body = {"model": self.options.model, **self.options.body, **always, **payload}
-        factor = 1.0 if self._batched is None else PRICE
+        request, batches = self.request, self.batches
+        draw = (request.seed, request.repeat) if isinstance(request, GenerateRequest) else ()
 
         async def ask() -> dict[str, Any]:
-            if self._batched is not None:
-                return await self._batched.post(path, body, draw=self._draw)
+            if batches is not None:
+                return await batches.post(path, body, draw=[*draw, self.draw])
             return await self.client.post(path, body)
 
-        response, counted = await self.usage.paid(payload, ask, factor)
+        response, counted = await self.usage.paid(payload, ask, 1.0 if batches is None else PRICE)
         try:
             self.tracker.check(response)
-            if self._request is not None:
-                self.tracker.check_list(payload, response, self._request)
+            if request is not None:
+                self.tracker.check_list(payload, response, request)
         except BackendError:
-            if self._batched is None:  # its connection may be out of step: the next answer on it would be another's
+            if batches is None:  # its connection may be out of step: the next answer on it would be another's
                 await self.client.close()
             raise
-        if counted is not None and len(self._counted) < _MOST_COUNTED:
-            self._counted.append(_counted(payload, counted, response))
+        if counted is not None and len(self.counted) < _MOST_COUNTED:
+            self.counted.append((payload, response["usage"]))
         if prompt_tokens is not None and counted not in (None, prompt_tokens):
             raise inconsistent(f"the server counts {counted} prompt tokens where {prompt_tokens} were sent")
         return response
-
-
-class _Counted(NamedTuple):
-    """The pieces of a request's prompt (0 for token ids), the server's tokens, and those of each answer.
-
-    ``answer`` is None where the request asked for few tokens, as a list does.
-    """
-
-    is_chat: bool
-    pieces: int
-    tokens: int
-    answer: float | None
-
-
-def _counted(payload: Mapping[str, Any], tokens: int, response: Mapping[str, Any]) -> _Counted:
-    limit = payload.get("max_tokens", payload.get("max_completion_tokens", 0))
-    written = generated_tokens(response.get("usage")) if limit >= _FEWEST_TOKENS else None
-    answer = None if written is None else written / payload.get("n", 1)
-    if "messages" in payload:
-        return _Counted(True, sum(len(PIECE.findall(turn["content"])) for turn in payload["messages"]), tokens, answer)
-    prompt = payload.get("prompt")
-    return _Counted(False, len(PIECE.findall(prompt)) if isinstance(prompt, str) else 0, tokens, answer)
 
 
 def single_choice(response: Mapping[str, Any]) -> Mapping[str, Any]:

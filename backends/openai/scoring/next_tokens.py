@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,5 +37,5 @@ async def next_tokens(api: ServerApi, prompt: Sent, k: int, **flags: Any) -> Top
     options["temperature"] = api.found.temperature or _HOT
     for seed in range(1, _REDRAWS + 1):
         with contextlib.suppress(NothingDrawnError):
-            return read_top_logprobs(await ask(api.with_sample_index(seed), prompt, k, seed=seed, **options), k)
+            return read_top_logprobs(await ask(dataclasses.replace(api, draw=seed), prompt, k, seed=seed, **options), k)
     raise NothingDrawnError

@@ -91,9 +91,9 @@ async def _served(server: RawServer, make: Callable[[], Backend]) -> AsyncIterat
         yield make()
 
 
-def _strict(manner: Manner, kind: type[StrictServer] = StrictServer) -> Provider:
+def _strict(manner: Manner) -> Provider:
     def provider(folder: Path, _: pytest.MonkeyPatch) -> AbstractAsyncContextManager[Backend]:
-        server = kind(manner, answers)
+        server = StrictServer(manner, answers)
         return _served(server, lambda: _backend(server, folder))
 
     return provider

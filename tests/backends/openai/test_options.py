@@ -61,9 +61,8 @@ async def test_azures_version_and_key_header_are_sent(tmp_path: Path, monkeypatc
 async def test_what_may_change_an_answer_is_in_the_fingerprint(tmp_path: Path) -> None:
     async with StrictServer(DEPRECATED, varied).running() as server:
         plain = await fingerprint(server, tmp_path / "plain")
-        alike = {"service_tier": "flex", "headers": {"X-Title": "audit"}}
+        alike = {"headers": {"X-Title": "audit"}}
         assert await fingerprint(server, tmp_path / "alike", **alike) == plain
-        assert server.bodies[-1]["service_tier"] == "flex"
         assert "X-Title: audit" in server.headers[-1]
         pinned = {"provider": {"order": ["one"], "allow_fallbacks": False}}
         for other in ({"extra_body": pinned}, {"headers": {"X-Route": "b"}}, {"reasoning_effort": "low"}):
