@@ -21,7 +21,6 @@ from typing import Any, ClassVar
 
 import backends.base as base
 from suites.base import IdentifiedInterval, Item, MeasureSpec, flag
-from suites.common.data_files import content_sha256
 from suites.custom.figures import Design, FromFile
 from suites.custom.schema import Choices, Question
 from suites.custom.source import Source
@@ -42,20 +41,18 @@ class ChoicesFromFile(FromFile, AnsweredQuestions):
     }
 
     def __init__(self, file: Choices, source: Source) -> None:
-        self._mark = file.answer_mark
+        self.file: Choices = file
         self.asking = Asking(("zero-shot",), file.mode, file.answers, file.prompt_format)
         self._rows = {row.id or str(number): row for number, row in enumerate(file.questions, 1)}
-        self._levels = file.levels_with_figures
-        self.questions = [*self._questions(rotated=file.order == "rotated")]
+        self.questions = [*self._questions()]
         self.design = Design(file, source, [one.factors for one in self.questions], file.sampled or ("question",))
         self.strata = self.design.by
-        self.data_sha256 = content_sha256([[q.id, q.text, q.answers, q.roles, dict(q.factors)] for q in self.questions])
         self.specs = self.design.with_primary([*self._figures()])
 
-    def _questions(self, *, rotated: bool) -> Iterator[Asked]:
+    def _questions(self) -> Iterator[Asked]:
         placed = Counter[tuple[object, ...]]()
         for row_id, row in self._rows.items():
-            answers = self._rotated(row, placed) if rotated else row.answers
+            answers = self._rotated(row, placed)
             # An unanswered question too tells which figures it belongs to.
             marked = {f"has_{mark}": getattr(row, mark) is not None for mark in self._mixed}
             yield Asked(row_id, row.question, answers, answers, {**row.attributes, **marked, "question": row_id})
@@ -77,7 +74,7 @@ class ChoicesFromFile(FromFile, AnsweredQuestions):
         marked = [(mark, row.answers.index(own)) for mark in _MARKS if (own := getattr(row, mark)) is not None]
         leading = marked[0][1]
         alike = tuple((mark, (place - leading) % k) for mark, place in marked)
-        levels = [(name, row.attributes.get(name)) for name in self._levels]
+        levels = [(name, row.attributes.get(name)) for name in self.file.levels_with_figures]
 
         def margins(first: int) -> list[tuple[object, ...]]:
             of = [("all", None), *levels]
@@ -95,13 +92,10 @@ class ChoicesFromFile(FromFile, AnsweredQuestions):
 
     @property
     def _mark_of_answers(self) -> str:
-        return self._mark
+        return self.file.answer_mark
 
     def _examples(self, condition: str) -> Iterator[tuple[Asked, str, str]]:
         return iter(())
-
-    def signature(self) -> Mapping[str, Any]:
-        return {**super().signature(), "answer_mark": self._mark}
 
     def values_of(self, question: Asked, role: str) -> Mapping[str, IdentifiedInterval]:
         row = self._rows[question.id]
@@ -135,4 +129,4 @@ class ChoicesFromFile(FromFile, AnsweredQuestions):
             having = [getattr(row, mark) is not None for row in self._rows.values()]
             where = {f"has_{mark}": True} if mark in self._mixed else {}
             spec = replace(spec, where=where, population="new questions of these kinds")
-            yield from self.design.figures(spec, having=having) if any(having) else ()
+            yield from self.design.figures(spec, having) if any(having) else ()

@@ -9,11 +9,14 @@ from itertools import compress
 from typing import Any
 
 from suites.base import Factor, MeasureSpec, Row, Suite
+from suites.common.data_files import content_sha256
 from suites.custom.schema import Head
 from suites.custom.source import Source
 from suites.kinds.sentences import in_proportion
 from suites.options import spelling, suggestion
 
+#: Fields that change no figure, only how a report presents it.
+_OF_THE_REPORT = ("name", "title", "caution", "source", "licence", "data", "columns")
 #: With fewer levels of a sampled factor nothing is decided.
 LEAST_LEVELS = 5
 
@@ -21,11 +24,14 @@ LEAST_LEVELS = 5
 class FromFile(Suite):
     """What the suites of all kinds share: their figures follow from the file alone, before any answer."""
 
+    file: Head
     design: Design
     specs: Sequence[MeasureSpec]
 
     def signature(self) -> Mapping[str, Any]:
-        return {**super().signature(), **self.design.signature()}
+        rows = [row.model_dump(mode="json", exclude_none=True) for row in self.file.rows]
+        declared = self.file.model_dump(mode="json", exclude={*_OF_THE_REPORT, self.file.rows_field, "scorers"})
+        return {"version": self.version, "rows_sha256": content_sha256(rows), **declared}
 
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
         yield from self.specs
@@ -90,44 +96,34 @@ class Design:
                 problem = f"another level than {alike!r} in {where}"
                 raise self.source.refuse(place, level, problem, "Write it alike, or more differently")
 
-    def figures(
-        self, spec: MeasureSpec, *, all_strata: bool = False, having: Sequence[bool] | None = None
-    ) -> Iterator[MeasureSpec]:
+    def figures(self, spec: MeasureSpec, having: Sequence[bool] | None = None) -> Iterator[MeasureSpec]:
         """A figure over all questions, and one for each level of the declared factors.
 
-        ``all_strata``: the figure compares the levels of its stratum, so a level without all of them has none.
+        A figure that compares the levels of a stratum of its own has none where one of these is absent.
         ``having``: which questions have the quantity, in the order of ``factors``; the others count in no
         weight. Default: all.
         """
         neutral = self.head.neutral.get(spec.measure, spec.neutral)
-        population = self.head.population or spec.population
-        spec = replace(spec, clusters=self.sampled, population=population, neutral=neutral)
+        spec = replace(spec, clusters=self.sampled, neutral=neutral)
         questions = self.factors if having is None else [*compress(self.factors, having)]
-        if spec.stratum is None:
-            spec = _over(spec, self.head.stratum, self._weights(questions))
-        yield spec
+        compared = set(spec.weights or ())
+        yield spec if compared else self._averaged(spec, questions)
         for factor in self.by:
             for level in dict.fromkeys(one[factor] for one in questions):
-                own = self._of_level(spec, [one for one in questions if one[factor] == level], all_strata)
-                if own is not None:
-                    of_level = {**own.where, factor: level}
-                    yield replace(own, where=of_level, primary=False, family=f"by {factor.replace('_', ' ')}")
+                of_level = [one for one in questions if one[factor] == level]
+                if compared <= {one.get(str(spec.stratum)) for one in of_level}:
+                    own = spec if compared else self._averaged(spec, of_level)
+                    where, family = {**own.where, factor: level}, f"by {factor.replace('_', ' ')}"
+                    yield replace(own, where=where, primary=False, family=family)
 
-    def _of_level(
-        self, spec: MeasureSpec, questions: Sequence[Mapping[str, Factor]], all_strata: bool
-    ) -> MeasureSpec | None:
-        if spec.weights is None or spec.stratum == self.head.stratum:
-            return _over(spec, self.head.stratum, self._weights(questions))
-        present = {one.get(str(spec.stratum)) for one in questions}
-        weights = {level: weight for level, weight in spec.weights.items() if level in present}
-        if len(weights) == len(spec.weights):
+    def _averaged(self, spec: MeasureSpec, questions: Sequence[Mapping[str, Factor]]) -> MeasureSpec:
+        """The figure averaged over the stratum's levels that these questions have, if they are several."""
+        stratum = self.head.stratum
+        sizes = Counter(one[stratum] for one in questions) if stratum is not None else Counter[Factor]()
+        if len(sizes) < 2:
             return spec
-        return None if all_strata or not weights else _over(spec, spec.stratum, weights)
-
-    def _weights(self, questions: Sequence[Mapping[str, Factor]]) -> Mapping[Factor, float]:
-        """The stratum's levels among these questions, with their declared weights."""
-        sizes = Counter(one[self.head.stratum] for one in questions) if self.head.stratum is not None else {}
-        return dict.fromkeys(sizes, 1) if self.head.weights == "equal" else sizes
+        weights = in_proportion(dict.fromkeys(sizes, 1) if self.head.weights == "equal" else sizes)
+        return replace(spec, stratum=stratum, weights=weights)
 
     def with_primary(self, specs: Sequence[MeasureSpec]) -> Sequence[MeasureSpec]:
         """The figures, those that the file calls primary marked as such.
@@ -161,25 +157,7 @@ class Design:
             levels = len({one.get(factor) for one in self.factors})
             if levels < LEAST_LEVELS:
                 said.append(f"{factor} has {levels} levels: with fewer than {LEAST_LEVELS} nothing is decided.")
-        stratum = self.head.stratum
-        sizes = Counter(one[stratum] for one in self.factors) if stratum is not None else {}
-        if few := [str(level) for level, n in sizes.items() if n < LEAST_LEVELS]:
-            said.append(
-                f"Strata with fewer than {LEAST_LEVELS} questions leave the overall figure undecided: {', '.join(few)}."
-            )
         return said
-
-    def signature(self) -> Mapping[str, Any]:
-        """The declarations that determine how figures are made from rows, for signatures."""
-        declared = self.head.model_dump(mode="json", include={"stratum", "by", "weights", "primary", "neutral"})
-        return {**declared, "sampled": list(self.sampled)}
-
-
-def _over(spec: MeasureSpec, stratum: str | None, weights: Mapping[Factor, float]) -> MeasureSpec:
-    """The figure averaged over these levels of a stratum, if they are several."""
-    if len(weights) < 2:
-        return replace(spec, stratum=None, weights=None)
-    return replace(spec, stratum=stratum, weights=in_proportion(weights))
 
 
 def _kind_of(level: Factor) -> type:

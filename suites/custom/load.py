@@ -17,7 +17,7 @@ from suites.custom.choices import ChoicesFromFile
 from suites.custom.figures import LEAST_LEVELS
 from suites.custom.pairs import PairsFromFile
 from suites.custom.schema import KINDS, Filler, Head, Pairs, SuiteFile, Texts
-from suites.custom.source import DataRows, Source, hub_rows, read_data, read_toml
+from suites.custom.source import DataRows, Source, read_data, read_toml
 from suites.custom.templates import TemplatesFromFile
 from suites.custom.texts import TextsFromFile
 
@@ -111,15 +111,13 @@ def _groups(data: DataRows) -> dict[str, Any]:
 def _with_rows(content: dict[str, Any], source: Source, rows_field: str) -> tuple[dict[str, Any], Source]:
     """The content with the rows of its data file, and the source of each value."""
     data, named, columns = source.data, content.get("data"), content.get("columns") or {}
-    if isinstance(named, str | Mapping) and named and rows_field in content:
-        raise source.refuse(("data",), named, f"{rows_field} are given as well", "Keep one of the two")
     if isinstance(named, str) and named:
+        if rows_field in content:
+            raise source.refuse(("data",), named, f"{rows_field} are given as well", "Keep one of the two")
         path = source.path.parent / Path(named).expanduser()
         if not path.is_file():
             raise source.refuse(("data",), named, "no such file", f"Looked for {path}")
         data = read_data(path)
-    elif isinstance(named, Mapping):
-        data = hub_rows(named, source)
     if data is None:
         return content, Source(source.path, rows_field, source.lines)
     if isinstance(columns, Mapping) and all(isinstance(name, str) for name in columns.values()):

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from backends.reading.words import folded, is_word_character
-from suites.common.data_files import content_sha256
+from backends.reading.words import is_word_character
 from suites.common.expressions import without_spaces
 from suites.custom.figures import Design, FromFile
 from suites.custom.schema import Pair, Pairs
@@ -49,25 +48,19 @@ class PairsFromFile(FromFile, LikelierSentence):
         PairsFromFile.__init__(self, file, Source(Path(self.name), "pairs", {}))
 
     def __init__(self, file: Pairs, source: Source) -> None:
-        self._file, self._source = file, source
+        self.file, self._source = file, source
         self._clusters = [] if file.sampled else _clusters(file.pairs)
         self.start, self.mean_per_token = file.start, file.likelihood == "mean per token"
-        self.sets = [*self._sets()]
+        self.sets = [*self._sets(file.pairs)]
         self.design = Design(file, source, [one.factors for one in self.sets], file.sampled or ("pair",))
         self.strata = self.design.by
-        self.data_sha256 = content_sha256(
-            [
-                [one.id, dict(one.sentences), one.context, dict(one.factors), *([] if one.separator else [""])]
-                for one in self.sets
-            ]
-        )
         score = share("stereotype_score", {}, quantity="stereotype", primary=True, family="stereotype score")
         self.specs = self.design.with_primary([*self.design.figures(score)])
 
-    def _sets(self) -> Iterator[SentenceSet]:
+    def _sets(self, pairs: Sequence[Pair]) -> Iterator[SentenceSet]:
         """The pairs; those that share a sentence are one level of the factor ``pair``."""
-        ids = [pair.id or str(number) for number, pair in enumerate(self._file.pairs, 1)]
-        for number, pair in enumerate(self._file.pairs):
+        ids = [pair.id or str(number) for number, pair in enumerate(pairs, 1)]
+        for number, pair in enumerate(pairs):
             own = {"pair": ids[self._clusters[number]]} if self._clusters else {}
             sentences = {"stereotyping": pair.stereotype, "counterpart": pair.counterpart}
             has_spaces = not all(map(_begins_without_spaces, sentences.values()))
@@ -76,9 +69,6 @@ class PairsFromFile(FromFile, LikelierSentence):
 
     def cautions(self) -> Sequence[str]:
         said = [*super().cautions()]
-        if unlike := [one.id for one in self.sets if not _has_common_word(*one.sentences.values())]:
-            some = ", ".join(unlike[:10])
-            said.append(f"Sentences without a common word, which differ in more than the group: {some}.")
         if shared := [number for number, one in enumerate(self._clusters) if self._clusters.count(one) > 1]:
             places = [self._source.where(("pairs", number)).removesuffix(": row") for number in shared]
             some = ", ".join(places[:10]) + (f" and {len(places) - 10} more" if len(places) > 10 else "")
@@ -106,9 +96,3 @@ def _clusters(pairs: Sequence[Pair]) -> list[int]:
 
 def _begins_without_spaces(sentence: str) -> bool:
     return without_spaces(next(filter(is_word_character, sentence), ""))
-
-
-def _has_common_word(one: str, other: str) -> bool:
-    """Whether two sentences share a word, or a sign where a script has no spaces."""
-    shared = {*folded(one).split()} & {*folded(other).split()}
-    return bool(shared) or any(sign in other for sign in one if without_spaces(sign))

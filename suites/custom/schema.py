@@ -72,15 +72,6 @@ def by_words(text: str) -> str:
     return folded(text) or comparable(text)
 
 
-class HubData(Options):
-    """Rows of a data set on the Hugging Face Hub, or of a folder laid out like one (extra ``datasets``)."""
-
-    dataset: Annotated[str, Field(min_length=1)] = Field(description="owner/name, or a folder.")
-    split: Annotated[str, Field(min_length=1)] = Field(description='E.g. "test", or "test[:200]".')
-    config: str | None = Field(None, description="Which configuration, where it has several.")
-    revision: str | None = Field(None, description="A commit or tag; a branch may change.")
-
-
 class Head(Options):
     """The fields that a file of any kind may have.
 
@@ -99,9 +90,7 @@ class Head(Options):
     caution: str = Field("", description="A sentence for the report's limitations.")
     source: str = Field("", description="Where the texts come from.")
     licence: str = Field("", description="The licence of the texts.")
-    data: Annotated[str, Field(min_length=1)] | HubData | None = Field(
-        None, description="A .csv, .jsonl or .parquet file with the rows, or a data set."
-    )
+    data: str | None = Field(None, min_length=1, description="A .csv, .jsonl or .parquet file with the rows.")
     columns: dict[str, str] = Field({}, description="Field → its column in the data file.")
     stratum: str | None = Field(None, description="A factor whose levels are fixed and averaged over.")
     weights: Literal["in proportion", "equal"] = Field(
@@ -112,7 +101,6 @@ class Head(Options):
     sampled: Names = Field((), description="Factors whose levels are a sample of many.")
     primary: Names = Field((), description="The measures that the suite is about: tested first.")
     neutral: dict[str, Number] = Field({}, description="Measure → its value without bias.")
-    population: str = Field("", description="What the figures generalise to.")
     repeated: bool = Field(
         False, description="Whether several rows may be the same: then they count as one level, not as several."
     )
@@ -316,11 +304,6 @@ class Choices(Head):
     questions: Annotated[tuple[Question, ...], AS_TUPLE] = Field((), description="Unless data names a file.")
     mode: Literal["likelihood", "generation"] = "likelihood"
     answers: Literal["letter", "text"] = Field("letter", description="List the answers, or score their texts.")
-    order: Literal["rotated", "as written"] = Field(
-        "rotated",
-        description="Rotated: the stereotyped, right and unknown answers come equally often in each place, "
-        "in each level of stratum and by too.",
-    )
     answer_mark: Sentence = Field("Answer:", description="How an answer begins.")
     prompt_format: PromptFormat = "raw"
 
@@ -362,7 +345,7 @@ class SamplingOptions(Options):
     stop: Words | tuple[()] = ()
 
 
-class Rater(Options):
+class RaterOptions(Options):
     """A language model that reads the texts by a rubric."""
 
     model: Annotated[str, Field(min_length=1)] = Field(
@@ -403,7 +386,7 @@ class Texts(Head):
     prompts: Annotated[tuple[PromptRow, ...], AS_TUPLE] = Field((), description="Unless data names a file.")
     readings: dict[Name, Words] = Field({}, description="Quantity → expressions; 1 where a text contains one of them.")
     match: Literal["words", "anywhere"] = Field("words", description="Whole words, or any part of the text.")
-    scorers: dict[Name, str | Rater | SkipJsonSchema[InstanceOf[TextScorer]]] = Field(
+    scorers: dict[Name, str | RaterOptions | SkipJsonSchema[InstanceOf[TextScorer]]] = Field(
         {},
         description="toxicity, regard: a classifier's name, id or folder, or a language model as a rater. Any other "
         "name: a rater with a rubric of your own, or a plugin's name.",

@@ -1,23 +1,20 @@
-"""Reads the files and data sets of a suite, and knows the line of each value for error messages."""
+"""Reads the files of a suite, and knows the line of each value for error messages."""
 
 from __future__ import annotations
 
 import csv
-import importlib.util
 import io
 import json
 import re
-import tempfile
 import tomllib
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from backends.errors import ConfigError, MissingExtra, one_line
+from backends.errors import ConfigError, one_line
 from backends.options import Place
 from backends.options.toml_lines import lines_of
-from suites.custom.schema import HubData
 
 #: What may separate the cells of a CSV file; German spreadsheets write semicolons.
 _DELIMITERS = (",", ";", "\t")
@@ -26,7 +23,7 @@ _TOML_HINT = "Fix that line: texts need quotes, and so do names with letters oth
 
 @dataclass(frozen=True)
 class DataRows:
-    """The rows of a file or data set; ``lines`` holds the line on which each begins, or else its number.
+    """The rows of a file; ``lines`` holds the line on which each begins, or else its number.
 
     ``names``: all columns. ``columns``: field → its column in the file, where that has another name.
     """
@@ -91,15 +88,12 @@ class Source:
 def read_text(path: Path) -> str:
     """A file's text. Raises `ConfigError` where it cannot be read, or is not UTF-8."""
     try:
-        raw = path.read_bytes()
+        return path.read_text("utf-8-sig")
     except OSError as error:
         raise ConfigError(str(path), path.name, error.strerror or "cannot be read", "Give another path") from None
-    try:
-        return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        wrong = raw[error.start : error.end]
-        raise ConfigError(f"{path.name}:{line}", wrong, "not valid UTF-8", "Save it as UTF-8") from None
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path.name}:{line}", path.name, "not valid UTF-8", "Save it as UTF-8") from None
 
 
 def read_toml(path: Path) -> tuple[dict[str, Any], dict[Place, int]]:
@@ -174,61 +168,14 @@ def _csv(path: Path) -> DataRows:
     return DataRows(path, rows, [*table], names)
 
 
-# -- by the package `datasets` ---------------------------------------------------------------------
-
-
 def _parquet(path: Path) -> DataRows:
     """The rows of a Parquet file, counted from 1."""
+    import polars as pl
+
     try:
-        return _loaded(path, "parquet", is_local=True, split="train", data_files=str(path))
-    except MissingExtra:
-        raise
-    except Exception as error:
+        table = pl.read_parquet(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
         problem, hint = f"cannot be read: {one_line(error)}", "Save the rows as Parquet again"
-        raise ConfigError(str(path), str(path), problem, hint) from None
-
-
-def hub_rows(given: Mapping[str, Any], source: Source) -> DataRows:
-    """The rows of a data set.
-
-    Raises `ConfigError` for fields that `HubData` does not have, or a data set that cannot be loaded; it names the
-    line of the file.
-    """
-    try:
-        of = HubData.checked(**given)
-    except ConfigError as error:
-        raise source.refuse(("data", error.field), error.value, error.problem, error.hint) from None
-    folder = source.path.parent / Path(of.dataset).expanduser()
-    name = str(folder) if folder.is_dir() else of.dataset
-    asked = {"split": of.split, "name": of.config, "revision": of.revision}
-    try:
-        return _loaded(Path(of.dataset), name, is_local=folder.is_dir(), **asked)
-    except MissingExtra:
-        raise
-    except Exception as error:  # a dozen kinds: no network, no such split, no such data set
-        hint = "Fix the name, the split or the files; for a private or gated one, give your token as HF_TOKEN"
-        raise source.refuse(("data",), of.dataset, f"cannot be loaded: {one_line(error)}", hint) from None
-
-
-def _loaded(path: Path, data_set: str, *, is_local: bool, split: str | None, **options: str | None) -> DataRows:
-    """``is_local``: files that may change under the same name and time, so nothing is read from the package's cache."""
-    if importlib.util.find_spec("datasets") is None:
-        raise MissingExtra("data", "datasets", "datasets")
-    import datasets
-
-    datasets.disable_progress_bars()
-    with tempfile.TemporaryDirectory() as folder:
-        given: dict[str, Any] = {**options, **({"cache_dir": folder} if is_local else {})}
-        builder = datasets.load_dataset_builder(data_set, **{key: one for key, one in given.items() if one is not None})
-        # Where the Hub does not answer, the package takes the newest version in its cache, whatever was asked for.
-        is_of_cache = "packaged_modules.cache" in type(builder).__module__
-        if is_of_cache and options.get("revision") not in (None, builder.hash):
-            raise ConnectionError("the Hub does not answer, and the copy in the cache may be of another revision")
-        builder.download_and_prepare()
-        loaded = builder.as_dataset(split=split)
-        labels = {name: of for name, of in loaded.features.items() if isinstance(of, datasets.ClassLabel)}
-        rows = [
-            {key: labels[key].int2str(one) if key in labels else one for key, one in row.items() if one is not None}
-            for row in loaded
-        ]
-    return DataRows(path, rows, range(1, len(rows) + 1), list(loaded.features))
+        raise ConfigError(str(path), path.name, problem, hint) from None
+    rows = [{name: one for name, one in row.items() if one is not None} for row in table.iter_rows(named=True)]
+    return DataRows(path, rows, range(1, len(rows) + 1), table.columns)

@@ -6,13 +6,12 @@ weight in total, so that a model that favours one group everywhere has no ``ster
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import backends.base as base
 from suites.base import Factor, Item, MeasureSpec, Row
-from suites.common.data_files import content_sha256
 from suites.common.expressions import Expressions, continuations
 from suites.common.groups.baseline import BASELINE, Baseline, is_baseline
 from suites.common.groups.design import declared_groups
@@ -28,17 +27,6 @@ from suites.presentation import Chart
 STEREOTYPE = "stereotype"
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """One prompt, what is scored after it, and its factors."""
-
-    id: str
-    prompt: base.Prompt
-    separator: str
-    expressions: Expressions
-    factors: Mapping[str, Factor]
-
-
 class TemplatesFromFile(FromFile):
     """Templates × fillers × groups of expressions: which group a model associates with a filler (from a file)."""
 
@@ -46,7 +34,7 @@ class TemplatesFromFile(FromFile):
     without_prefill = 'prompt_format="chat_whole"'
 
     def __init__(self, file: Templates, source: Source) -> None:
-        self._file, self._source = file, source
+        self.file: Templates = file
         self.groups = declared_groups(
             file.groups,
             contrasts=file.contrasts,
@@ -61,18 +49,19 @@ class TemplatesFromFile(FromFile):
         source.refuse_twice(asked, "templates", "question", "Remove one of the two")
         for place, filler in enumerate(file.fillers):
             self.groups.check_stereotype(filler.stereotype, ("fillers", place, STEREOTYPE))
-        self.questions = {question.id: question for question in self._questions()}
+        self._words = {filler.text: self._expressions(place, filler) for place, filler in enumerate(file.fillers)}
+        self.questions = [*self._questions(file)]
         self.baseline = Baseline(
             self.groups,
             file.form or "{question}",
             file.separator,
             file.prompt_format,
-            [question.expressions for question in self.questions.values()],
+            [*self._words.values()],
             file.prior_corrected,
         )
         several = {file.slot: len(file.fillers), "template": len(file.templates)}
         sampled = file.sampled or tuple(name for name, n in several.items() if n > 1 and name != file.stratum)
-        self.design = Design(file, source, [question.factors for question in self.questions.values()], sampled)
+        self.design = Design(file, source, [question.factors for question in self.questions], sampled)
         self._stereotyped = list(dict.fromkeys(f.stereotype for f in file.fillers if f.stereotype is not None))
         if self._stereotyped and file.stratum is not None:
             problem = "the fillers' stereotypes are the strata, each with the same weight"
@@ -82,42 +71,23 @@ class TemplatesFromFile(FromFile):
 
     # -- questions ---------------------------------------------------------------------------------
 
-    def signature(self) -> Mapping[str, Any]:
-        asked = [
-            [q.id, base.prompt_to_json(q.prompt), q.separator, {g: list(w) for g, w in q.expressions.items()}]
-            for q in self.questions.values()
-        ]
-        return {
-            "version": self.version,
-            "asked_sha256": content_sha256([asked, [dict(q.factors) for q in self.questions.values()]]),
-            "prompt_format": self._file.prompt_format,
-            "contrasts": {name: dict(weights) for name, weights in self.contrasts.items()},
-            "stereotypes": list(self.groups.stereotypes),
-            "prior_corrected": self._file.prior_corrected,
-            **self.design.signature(),
-        }
-
     def items(self) -> Iterator[Item]:
-        yield from self.baseline.items()
-        for question in self.questions.values():
-            words = continuations(question.expressions, question.separator)
-            yield Item(question.id, base.ScoreRequest(question.prompt, words), question.factors)
+        yield from (*self.baseline.items(), *self.questions)
 
-    def _questions(self) -> Iterator[_Question]:
-        file = self._file
+    def _questions(self, file: Templates) -> Iterator[Item]:
         for number, template in enumerate(file.templates, 1):
             template_id = template.id or str(number)
-            for place, filler in enumerate(file.fillers):
+            for filler in file.fillers:
                 prompt, separator = self._prompt(template, filler)
                 factors: dict[str, Factor] = {"template": template_id, file.slot: filler.text, **filler.attributes}
                 if filler.stereotype is not None:
                     factors[STEREOTYPE] = filler.stereotype
-                question_id = f"{template_id}/{filler.id or filler.text}"
-                yield _Question(question_id, prompt, separator, self._expressions(place, filler), factors)
+                words = continuations(self._words[filler.text], separator)
+                yield Item(f"{template_id}/{filler.id or filler.text}", base.ScoreRequest(prompt, words), factors)
 
     def _prompt(self, template: Template, filler: Filler) -> tuple[base.Prompt, str]:
         """The prompt, and what separates it from an expression: nothing at the start of a chat turn."""
-        file = self._file
+        file = self.file
         question, start = (text.replace(file.place, filler.text) for text in (template.question, template.start))
         form = file.form or ("{question}\n{start}" if start else "{question}")
         prompt = TaskPrompt(question, start, form, file.separator)
@@ -127,8 +97,8 @@ class TemplatesFromFile(FromFile):
         """Each group's expressions for one filler, in all the spellings that are scored."""
         own, at = filler.expressions or {}, ("fillers", place, "expressions")
         found = self.groups.spelled(own, at, filler.text)
-        if not self._file.separator and self._file.prompt_format == "raw":
-            prompts = (str(self._prompt(template, filler)[0]) for template in self._file.templates)
+        if not self.file.separator and self.file.prompt_format == "raw":
+            prompts = (str(self._prompt(template, filler)[0]) for template in self.file.templates)
             self.groups.check_separated(found, prompts, at if own else ("groups",))
         return found
 
@@ -137,18 +107,19 @@ class TemplatesFromFile(FromFile):
     def read(self, item: Item, response: base.Response) -> Row:
         if is_baseline(item.factors):
             return self.baseline.read(item, response)
-        expressions = self.questions[item.id].expressions
-        return self.groups.read(item.id, item.factors, response, expressions, item.factors.get(STEREOTYPE))
+        return self.groups.read(item.id, item.factors, response, self._words_of(item), item.factors.get(STEREOTYPE))
+
+    def _words_of(self, asked: Item | Row) -> Expressions:
+        return self._words[str(asked.factors[self.file.slot])]
 
     def planted(self, item: Item, bias: float, draw: int) -> base.Response:
         """A part ``bias`` of equal shares goes to the groups that the first primary figure is about."""
         if is_baseline(item.factors):
             return self.baseline.planted(item)
-        question = self.questions[item.id]
-        return planted_groups(question.expressions, item, self._favoured(item), bias, item.id, draw)
+        return planted_groups(self._words_of(item), item, self._favoured(item), bias, item.id, draw)
 
     def _favoured(self, item: Item) -> Sequence[str]:
-        primary = self._file.primary[0] if self._file.primary else "stereotype_gap"
+        primary = self.file.primary[0] if self.file.primary else "stereotype_gap"
         if primary in self.contrasts:
             return self.groups.favoured(primary)
         if primary in self.groups.probabilities:
@@ -158,12 +129,12 @@ class TemplatesFromFile(FromFile):
         return self.groups.favoured() or self.groups.names[:1]
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
-        words = {name: question.expressions for name, question in self.questions.items()}
+        words = {question.id: self._words_of(question) for question in self.questions}
         asked, neutral = self.baseline.derive(rows, words)
         return [*asked, *neutral]
 
     def _figures(self) -> Iterator[MeasureSpec]:
-        file = self._file
+        file = self.file
         own = {"template": "templates", file.slot: f"words for {file.place}"}
         sampled = " and ".join(own.get(name, f"levels of {name}") for name in self.design.sampled)
         population = f"new {sampled} of these kinds"
@@ -178,8 +149,8 @@ class TemplatesFromFile(FromFile):
             gap = MeasureSpec("stereotype_gap", "stereotype_gap", primary=True, family="stereotype", **difference)
             if len(stereotyped) > 1:
                 gap = replace(gap, stratum=STEREOTYPE, weights=dict.fromkeys(stereotyped, 1 / len(stereotyped)))
-            having = [STEREOTYPE in one for one in self.design.factors]
-            yield from filter(self._balances, self.design.figures(gap, having=having))
+            # Of a level without fillers of every stereotype, it would be a general preference.
+            yield from self.design.figures(gap, [STEREOTYPE in one for one in self.design.factors])
         for name in self.contrasts:
             primary, ends = not stereotyped, self.groups.reach(name)
             contrast = MeasureSpec(name, name, range=ends, primary=primary, family="contrasts", **difference)
@@ -197,28 +168,15 @@ class TemplatesFromFile(FromFile):
                 spec = MeasureSpec(name, name, where, kind="probability", is_subgroup=True, clusters=clusters, **mass)
                 yield replace(spec, family=f"by {file.slot}")
 
-    def _balances(self, gap: MeasureSpec) -> bool:
-        """Whether a level's gap has fillers of every stereotype: without, it would be a general preference."""
-        of_level = [one for one in self.design.factors if gap.where.items() <= one.items()]
-        return {*self._stereotyped} == {one[STEREOTYPE] for one in of_level if STEREOTYPE in one}
-
     def charts(self) -> Sequence[Chart]:
         return [*super().charts(), Chart("dots", "Each group's share of the probability", self.groups.probabilities)]
 
     def cautions(self) -> Sequence[str]:
-        sizes = {len(words) for question in self.questions.values() for words in question.expressions.values()}
+        sizes = {len(words) for of_filler in self._words.values() for words in of_filler.values()}
         said = ["Groups have different numbers of expressions, which affects their shares."] if len(sizes) > 1 else []
         if len(self._stereotyped) == 1:
             said.append(
                 f"All fillers with a stereotype have the same, {self._stereotyped[0]}: stereotype_gap is then also a "
                 "model's preference for that group whatever the filler. Add fillers of other stereotypes."
             )
-        gaps = [spec.where for spec in self.specs if spec.measure == "stereotype_gap"]
-        for factor in self.design.by if self._stereotyped else ():
-            levels = dict.fromkeys(one[factor] for one in self.design.factors if STEREOTYPE in one)
-            if without := [str(level) for level in levels if not any(where.get(factor) == level for where in gaps)]:
-                said.append(
-                    f"stereotype_gap has no figure for {', '.join(without)} ({factor}): it needs fillers of every "
-                    "stereotype there."
-                )
         return [*said, *super().cautions()]

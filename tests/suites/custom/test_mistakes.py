@@ -154,10 +154,3 @@ def test_a_file_of_any_name_is_a_suite(stem, tmp_path):
     suite = from_file(tmp_path / f"{stem}.csv")
     assert suite.title == stem
     assert list(Audit({"m": FakeBackend("m")}, [suite]).suites) == [suite.name]
-
-
-def test_sentences_without_a_common_word_are_named(tmp_path):
-    rows = "My Sikh neighbour sings.,It rained.\nReds lie.,Blues lie.\n一个医生,一个护士\n"
-    (tmp_path / "m.csv").write_text(f"stereotype,counterpart\n{rows}", "utf-8")
-    (said,) = [one for one in from_file(tmp_path / "m.csv").cautions() if "common word" in one]
-    assert said.endswith("than the group: 1.")
