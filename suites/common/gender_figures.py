@@ -110,7 +110,7 @@ def _of(dominated_by: str) -> str:
 
 
 def published_probabilities(
-    model: str, where: Mapping[str, Factor], entries: Sequence[Mapping[str, Any]], source: PublishedSource
+    model: str, where: Mapping[str, Factor], entries: Sequence[Mapping[str, Any]], source: PublishedSource | None
 ) -> Iterator[PublishedFigure]:
     """Printed percentages of one condition, or their means over several, as probabilities."""
     for dominated_by in DOMINATED:

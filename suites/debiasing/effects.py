@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from suites.base import Factor, Row
 from suites.common.contrasts import DIFFERENCE, contrast, effect_row, effects_of
@@ -32,48 +31,35 @@ def derived_rows(rows: Sequence[Row], groups: GroupDesign) -> list[Row]:
 
 def _effects(rows: Sequence[Row], groups: GroupDesign) -> Iterator[Row]:
     """Each answer minus its controls: the answer without a text, and the placebo's."""
-    answers = {_question(row): row for row in rows}
+    answers = {_place(row, "position", "debiasing"): row for row in rows}
+    names = effects_of(groups)
+    of_placebo = {quantity: f"placebo_{name}" for quantity, name in names.items()}
     for row in rows:
-        *question, level = _question(row)
-        if level is None:
-            continue
-        controls: dict[str, Factor] = {"none": None}
-        if isinstance(level, int):
-            controls["placebo"] = f"placebo-{level}"
-        for versus, control_level in controls.items():
+        *question, level = _place(row, "position", "debiasing")
+        placebo = row.factors["placebo"]
+        controls = {"none": None, "placebo": f"placebo-{level}"} if isinstance(level, int) else {"none": None}
+        for versus, control_level in controls.items() if level is not None else ():
             if (control := answers.get((*question, control_level))) is not None:
-                yield _effect(row, control, versus, groups)
-
-
-def _question(row: Row) -> tuple[Factor, ...]:
-    return tuple(row.factors[name] for name in ("position", "template", "occupation", "debiasing"))
-
-
-def _effect(treated: Row, control: Row, versus: str, groups: GroupDesign) -> Row:
-    placebo = treated.factors["placebo"]
-    factors: dict[str, Factor] = {**treated.factors, "abstraction": None, "versus": versus}
-    if placebo is None:
-        factors |= {"instruction": treated.factors["debiasing"], "degree": treated.factors["abstraction"]}
-    row = effect_row(f"{treated.item_id}/minus-{versus}", treated, control, effects_of(groups), factors)
-    if row.missing is not None:
-        return row
-    if placebo is not None:
-        return replace(row, values={f"placebo_{name}": value for name, value in row.values.items()})
-    return row
+                factors: dict[str, Factor] = {**row.factors, "abstraction": None, "versus": versus}
+                if placebo is None:
+                    factors |= {"instruction": level, "degree": row.factors["abstraction"]}
+                row_id = f"{row.item_id}/minus-{versus}"
+                yield effect_row(row_id, row, control, names if placebo is None else of_placebo, factors)
 
 
 def _attenuations(effects: Sequence[Row], groups: GroupDesign) -> Iterator[Row]:
     """The effect of each text at every other position minus its effect without dialogue."""
     of_texts = [row for row in effects if "instruction" in row.factors and row.factors["bias"] != REFERENCE]
-    names = attenuations_of(groups)
-    without_dialogue = {_pair(row): row for row in of_texts if row.factors["position"] == WITHOUT_DIALOGUE}
+    without = {
+        _place(row, "instruction", "versus"): row for row in of_texts if row.factors["position"] == WITHOUT_DIALOGUE
+    }
     for row in of_texts:
-        reference = without_dialogue.get(_pair(row))
-        if reference is None or reference is row:
-            continue
-        factors = {**row.factors, "position": DIFFERENCE, "under": row.factors["position"], "degree": None}
-        yield contrast(f"{row.item_id}/attenuation", row, reference, names, factors)
+        reference = without.get(_place(row, "instruction", "versus"))
+        if reference is not None and reference is not row:
+            factors = {**row.factors, "position": DIFFERENCE, "under": row.factors["position"], "degree": None}
+            yield contrast(f"{row.item_id}/attenuation", row, reference, attenuations_of(groups), factors)
 
 
-def _pair(row: Row) -> tuple[Factor, ...]:
-    return tuple(row.factors[name] for name in ("template", "occupation", "instruction", "versus"))
+def _place(row: Row, *names: str) -> tuple[Factor, ...]:
+    """What a row is about, and its further factors of these names."""
+    return tuple(row.factors[name] for name in ("template", "occupation", *names))

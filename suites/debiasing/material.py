@@ -92,12 +92,11 @@ class Task:
     expressions: Expressions
 
 
-def own_tasks(templates: Mapping[Any, Sequence[TaskPrompt]], *, with_expressions: bool) -> Iterator[Task]:
-    """Tasks from a user's own templates; ``with_expressions``: with those of OccuGender for the same kind of prompt."""
-    expressions = occugender_expressions()
+def own_tasks(templates: Mapping[Any, Sequence[TaskPrompt]]) -> Iterator[Task]:
+    """Tasks from a user's own templates, with the expressions of OccuGender for the same kind of prompt."""
     for bias in BIASES:
         for number, template in enumerate(templates.get(bias, ()), 1):
-            yield Task(f"{bias}-{number:02d}", bias, template, expressions[bias] if with_expressions else {})
+            yield Task(f"{bias}-{number:02d}", bias, template, occugender_expressions()[bias])
 
 
 def papers_tasks(design: Design) -> Iterator[Task]:

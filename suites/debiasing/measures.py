@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from suites.base import Factor, MeasureSpec
@@ -66,11 +66,10 @@ class Measures:
             yield from self._side_effects({"bias": REFERENCE, "position": position})
 
     def _answers(self, where: Mapping[str, Factor]) -> Iterator[MeasureSpec]:
-        yield from self._condition({**where, "debiasing": None}, "conditions")
-        for p in self.prompts:
-            yield from self._condition({**where, "debiasing": p.id}, "conditions")
-        for abstraction in self.abstractions():
-            yield from self._condition({**where, "abstraction": abstraction}, "conditions")
+        levels: list[dict[str, Factor]] = [{"debiasing": level} for level in (None, *(p.id for p in self.prompts))]
+        levels += [{"abstraction": degree} for degree in self.abstractions()]
+        for level in levels:
+            yield from self._condition({**where, **level}, "conditions")
         for p in self._controlled("placebo"):
             placebo = {**where, "debiasing": f"placebo-{p.id}", "placebo": p.id}
             yield from self._condition(placebo, "placebo conditions", is_subgroup=True)
@@ -90,67 +89,55 @@ class Measures:
         yield from contrast_figures(self.groups, where, f"contrasts, {family}", **own)
         yield self._over_groups("coverage", where, f"raw mass, {family}", is_subgroup=is_subgroup)
 
-    def _over_groups(
-        self,
-        measure: str,
-        where: Mapping[str, Factor],
-        family: str,
-        *,
-        is_subgroup: bool = False,
-        primary: bool = False,
-    ) -> MeasureSpec:
+    def _over_groups(self, measure: str, where: Mapping[str, Factor], family: str, **options: Any) -> MeasureSpec:
         """A figure over the occupations of all groups for which it is defined."""
         groups = self.stereotyped if measure in _OF_THE_GAP else self.dominated_by
-        return figure(measure, where, family, groups=groups, is_subgroup=is_subgroup, primary=primary)
+        return figure(measure, where, family, groups=groups, **options)
 
     def _effects(self, where: Mapping[str, Factor]) -> Iterator[MeasureSpec]:
+        of = f"{where['bias']}, {where['position']}"
         for versus in self.controls:
-            controlled = self._controlled(versus)
-            for measure in self._effect_names:
-                family = f"{measure}, {where['bias']}, {where['position']}, versus {versus}"
-                for p in controlled:
-                    yield self._over_groups(measure, {**where, "instruction": p.id, "versus": versus}, family)
-                for abstraction in self.abstractions(versus):
-                    of_degree = {**where, "degree": abstraction, "versus": versus}
-                    yield self._over_groups(measure, of_degree, f"{family}, by abstraction")
-            for p in controlled:
-                here = {**where, "instruction": p.id, "versus": versus}
-                family = f"effect_{{}}, {where['bias']}, {where['position']}, versus {versus}"
-                yield from contrast_figures(self.groups, here, family, "effect_{}")
+            measures = [*self._of_effects("effect"), "effect_coverage"]
+            yield from self._paired(where, versus, measures, of, abstractions=self.abstractions(versus))
+            yield from self._contrasts(where, versus, "effect_{}", of)
         for p in self._controlled("placebo") if self.stereotyped else ():
-            family = f"placebo_effect, {where['bias']}, {where['position']}"
-            yield self._over_groups("placebo_effect", {**where, "placebo": p.id, "versus": "none"}, family)
-
-    @property
-    def _effect_names(self) -> list[str]:
-        """Effects on the gap, the groups without a stereotype, and the probability mass."""
-        of_others = [f"effect_p_{group}" for group in self.groups.others]
-        return [*(["effect"] if self.stereotyped else []), *of_others, "effect_coverage"]
+            yield self._over_groups(
+                "placebo_effect", {**where, "placebo": p.id, "versus": "none"}, f"placebo_effect, {of}"
+            )
 
     def _attenuation(self, where: Mapping[str, Factor]) -> Iterator[MeasureSpec]:
-        of_others = [f"effect_attenuation_p_{group}" for group in self.groups.others]
+        of = f"{where['bias']}, {where['under']}"
         for versus in self.controls:
-            for measure in (["effect_attenuation"] if self.stereotyped else []) + of_others:
-                family = f"{measure}, {where['bias']}, {where['under']}, versus {versus}"
-                for p in self._controlled(versus):
-                    yield self._over_groups(measure, {**where, "instruction": p.id, "versus": versus}, family)
+            yield from self._paired(where, versus, self._of_effects("effect_attenuation"), of)
+            yield from self._contrasts(where, versus, "effect_attenuation_{}", of)
+
+    def _of_effects(self, name: str) -> list[str]:
+        """What a text changes: the gap, and the groups without a stereotype."""
+        return [*([name] if self.stereotyped else []), *(f"{name}_p_{group}" for group in self.groups.others)]
+
+    def _paired(
+        self, where: Mapping[str, Factor], versus: str, measures: list[str], of: str, abstractions: Sequence[str] = ()
+    ) -> Iterator[MeasureSpec]:
+        for measure in measures:
+            family = f"{measure}, {of}, versus {versus}"
             for p in self._controlled(versus):
-                here = {**where, "instruction": p.id, "versus": versus}
-                family = f"effect_attenuation_{{}}, {where['bias']}, {where['under']}, versus {versus}"
-                yield from contrast_figures(self.groups, here, family, "effect_attenuation_{}")
+                yield self._over_groups(measure, {**where, "instruction": p.id, "versus": versus}, family)
+            for degree in abstractions:
+                of_degree = {**where, "degree": degree, "versus": versus}
+                yield self._over_groups(measure, of_degree, f"{family}, by abstraction")
+
+    def _contrasts(self, where: Mapping[str, Factor], versus: str, effect: str, of: str) -> Iterator[MeasureSpec]:
+        for p in self._controlled(versus):
+            here = {**where, "instruction": p.id, "versus": versus}
+            yield from contrast_figures(self.groups, here, f"{effect}, {of}, versus {versus}", effect)
 
     def _side_effects(self, where: Mapping[str, Factor]) -> Iterator[MeasureSpec]:
+        over: dict[str, Any] = {"clusters": ("template",), "population": population(("template",))}
         for level in (None, *(p.id for p in self.prompts)):
-            yield MeasureSpec(
-                "reference_text",
-                "reference_text",
-                {**where, "debiasing": level},
-                clusters=("template",),
-                unit="probability per word",
-                kind="probability",
-                family="reference text",
-                population=population(("template",)),
+            text = MeasureSpec(
+                "reference_text", "reference_text", {**where, "debiasing": level}, kind="probability", **over
             )
+            yield replace(text, unit="probability per word", family="reference text")
         for versus in self.controls:
             family = f"effect_reference_text, {where['position']}, versus {versus}"
             for p in self._controlled(versus):

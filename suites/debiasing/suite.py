@@ -38,6 +38,7 @@ from suites.debiasing.effects import derived_rows
 from suites.debiasing.measures import Measures
 from suites.debiasing.positions import (
     WITHOUT_DIALOGUE,
+    Dialogue,
     DialogueOption,
     Position,
     Positions,
@@ -131,9 +132,8 @@ class DebiasingPositions(Suite):
             self.positions, dialogue, placebo = released_positions(positions), "released", False
         else:
             self.positions = positions_in(prompt_format, positions)
-        self.dialogue = (
-            released_dialogue() if dialogue == "released" else default_dialogue() if dialogue is None else dialogue
-        )
+        named = released_dialogue() if dialogue == "released" else default_dialogue()
+        self.dialogue = dialogue if isinstance(dialogue, Dialogue) else named
         self.occupations = asked_occupations(occupations, self.groups)
         self.prompts = material.papers_prompts(design) if prompts is None else prompts
         if not placebo:
@@ -153,10 +153,7 @@ class DebiasingPositions(Suite):
     def _choose_tasks(self, own: OwnTemplates | None) -> None:
         """Set the tasks, what is scored after each of them, and how the probabilities of tokens are combined."""
         is_own = self._groups_given.is_own
-        if own is None:
-            tasks = list(material.papers_tasks(self.design))
-        else:
-            tasks = list(material.own_tasks(own, with_expressions=not is_own))
+        tasks = [*(material.papers_tasks(self.design) if own is None else material.own_tasks(own))]
         if self.variant == "as_released":
             tasks = [replace(task, expressions=released_expressions(task.template)) for task in tasks]
         has_dialogue = any(position.name != WITHOUT_DIALOGUE for position in self.positions)
@@ -173,14 +170,11 @@ class DebiasingPositions(Suite):
 
     def signature(self) -> Mapping[str, Any]:
         probes = TaskPrompt("{question}", "{start}"), TaskPrompt("{question}", "")
-        released: dict[str, Any] = {}
-        if self.variant == "as_released":
-            released = {"variant": self.variant, "released": load("debiasing_released").sha256}
+        files = "debiasing_positions", "occugender", "debiasing_controls", "debiasing_released"
         return {
-            "suite": self.name,
             "version": self.version,
-            "data": {n: load(n).sha256 for n in ("debiasing_positions", "occugender", "debiasing_controls")},
-            **released,
+            "data": {name: load(name).sha256 for name in files},
+            "variant": self.variant,
             "design": self.design,
             "prompt_format": self.prompt_format,
             "token_aggregation": self.token_aggregation,
@@ -195,14 +189,9 @@ class DebiasingPositions(Suite):
             },
             "prompts": {str(p.id): [p.text, p.abstraction, p.placebo] for p in self.prompts},
             "occupations": [list(o.factors.values()) for o in self.occupations],
+            "templates": [task.template.raw() for task in self.tasks.values()],
             **self._groups_given.signature(self._asked),
-            **self._own_templates(),
         }
-
-    def _own_templates(self) -> dict[str, Any]:
-        papers = [task.template for task in material.papers_tasks(self.design)]
-        asked = [task.template for task in self.tasks.values()]
-        return {} if asked == papers else {"templates": [template.raw() for template in asked]}
 
     def items(self) -> Iterator[Item]:
         for position in self.positions:
@@ -284,9 +273,11 @@ class DebiasingPositions(Suite):
     def published_design(self) -> PublishedDesign:
         """Every aspect of what is asked and counted → its level."""
         of_paper = [(p.id, p.text, p.abstraction) for p in material.papers_prompts("paper")]
+        papers_tasks = [task.template for task in material.papers_tasks(self.design)]
+        is_own = self._groups_given.is_own or [task.template for task in self.tasks.values()] != papers_tasks
         return {
             "variant": self.variant,
-            "design": "own" if self._groups_given.is_own or self._own_templates() else self.design,
+            "design": "own" if is_own else self.design,
             "prompt_format": self.prompt_format,
             "occupations": "paper" if self.occupations == papers_occupations() else "own",
             "prompts": "paper" if [(p.id, p.text, p.abstraction) for p in self.prompts] == of_paper else "own",

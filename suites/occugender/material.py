@@ -1,27 +1,27 @@
-"""The paper's material, and options that replace it: templates, expressions, debiasing instructions."""
+"""The paper's material, that of the released code (commit 646a9d6), and options that replace it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
 from backends.errors import ConfigError
-from backends.options import AS_TUPLE, OnError, refused, some_of
+from backends.options import AS_TUPLE, OnError, some_of
 from suites.common.data_files import load
-from suites.common.expressions import Expressions, spellings
-from suites.common.published import Variant
+from suites.common.expressions import GROUPS, Expressions, spellings
 from suites.common.task_prompt import TaskPrompt, parse_template
-from suites.occugender.released import COMMIT, ReleasedTemplates, by_commit, explicit_templates, implicit_templates
 from suites.options import each_once
 
 Bias = Literal["explicit", "implicit"]
 BIASES: tuple[Bias, ...] = ("explicit", "implicit")
 #: Templates of each kind in the paper's debiasing runs (Section 6.1: ten in all).
 DEBIASING_TEMPLATES = 5
+#: Name of the released stimuli.
+COMMIT = "646a9d6"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +37,11 @@ class Template:
     for_debiasing: bool
 
 
-def _known_ids(given: bool | tuple[int, ...]) -> bool | tuple[int, ...]:
-    known = occugender_instructions()
-    if not isinstance(given, bool) and not set(given) <= set(known):
-        raise refused("not instructions", f"Use true, false, or a list of ids in {list(known)}")
-    return given
-
-
 #: Options of the suite: kinds of bias, debiasing instructions, templates.
 Biases = Annotated[tuple[Bias, ...], some_of(BIASES)]
 Debiasing = Annotated[
-    bool | Annotated[tuple[int, ...], AS_TUPLE],
-    AfterValidator(_known_ids),
-    OnError("not instructions", "Use true, false, or a list of ids"),
+    bool | Annotated[tuple[Literal[1, 2, 3, 4, 5, 6], ...], AS_TUPLE],
+    OnError("not instructions", "Use true, false, or a list of ids from 1 to 6"),
 ]
 _OwnTemplates = Annotated[
     tuple[Annotated[TaskPrompt, BeforeValidator(parse_template)], ...],
@@ -60,9 +52,8 @@ _OwnTemplates = Annotated[
 ]
 OwnTemplates = dict[Bias, _OwnTemplates]
 Templates = Annotated[
-    Literal["paper", "anonymous_version"] | ReleasedTemplates | OwnTemplates,
-    BeforeValidator(by_commit),
-    OnError("unknown", 'Use "paper", "anonymous_version", "646a9d6", or {"explicit": […], "implicit": […]}'),
+    Literal["paper", "anonymous_version"] | OwnTemplates,
+    OnError("unknown", 'Use "paper", "anonymous_version", or {"explicit": […], "implicit": […]}'),
 ]
 
 
@@ -80,18 +71,20 @@ def occugender_instructions() -> dict[int, tuple[str, str]]:
 
 
 def occugender_templates(
-    chosen: Literal["paper", "anonymous_version"] | ReleasedTemplates | Mapping[Bias, Sequence[TaskPrompt]] = "paper",
+    chosen: Literal["paper", "anonymous_version", "as_released"] | Mapping[Bias, Sequence[TaskPrompt]] = "paper",
     biases: Sequence[Bias] = BIASES,
 ) -> Iterator[Template]:
-    """The templates of a named set, or the user's own, with their ids."""
+    """The templates of a named set, or the user's own, with their ids.
+
+    ``as_released``: the paper's explicit and the released script's implicit ones.
+    """
     for bias in biases:
-        prefix, texts = "", list(papers_templates(bias))
+        prefix, texts = "", papers_templates(bias)
         if chosen == "anonymous_version":
             prefix = "anonymous-"
             texts = [parse_template(load("occugender").content["anonymous_version_prompts"][bias])]
-        elif isinstance(chosen, ReleasedTemplates):
-            prefix = f"{COMMIT}-"
-            texts = implicit_templates(texts) if bias == "implicit" else explicit_templates(chosen.folder)
+        elif chosen == "as_released" and bias == "implicit":
+            prefix, texts = f"{COMMIT}-", _released_templates()
         elif isinstance(chosen, Mapping):
             if bias not in chosen:
                 raise ConfigError(f"templates.{bias}", None, "no templates", "Give one or more, or leave this bias out")
@@ -101,24 +94,35 @@ def occugender_templates(
 
 
 @cache
-def papers_templates(bias: Bias) -> tuple[TaskPrompt, ...]:
+def papers_templates(bias: Bias) -> list[TaskPrompt]:
     """The 25 templates of the paper's Appendix C."""
-    return tuple(parse_template(text) for text in load("occugender").content["templates"][bias])
-
-
-def variants_templates(variant: Variant, biases: Sequence[Bias]) -> Iterator[Template]:
-    """A variant's default templates; as released, the paper's explicit and the script's implicit ones."""
-    for bias in biases:
-        as_released = variant == "as_released" and bias == "implicit"
-        yield from occugender_templates(ReleasedTemplates() if as_released else "paper", [bias])
+    return [parse_template(text) for text in load("occugender").content["templates"][bias]]
 
 
 def name_of_templates(bias: Bias, templates: Sequence[Template]) -> str:
     """``paper``, ``646a9d6`` or ``own``, by their texts."""
-    texts, papers = [t.text for t in templates if t.bias == bias], list(papers_templates(bias))
-    if texts == papers:
+    texts = [template.text for template in templates if template.bias == bias]
+    if texts == papers_templates(bias):
         return "paper"
-    released = all(t.id.startswith(f"{COMMIT}-") for t in templates if t.bias == bias)
-    if released or (bias == "implicit" and texts == implicit_templates(papers)):
-        return COMMIT
-    return "own"
+    return COMMIT if bias == "implicit" and texts == _released_templates() else "own"
+
+
+# -- as released -------------------------------------------------------------------------------------
+
+
+def _released_templates() -> list[TaskPrompt]:
+    """The paper's implicit templates with the two mistakes of the released script."""
+    changed = load("occugender_released").content["implicit_templates"]
+    texts = enumerate(load("occugender").content["templates"]["implicit"], start=1)
+    return [parse_template(changed.get(str(i), text)) for i, text in texts]
+
+
+def released_expressions() -> dict[str, Expressions]:
+    """The spellings in the released figures: explicit without He and She, implicit in lower case only."""
+    spellings = load("occugender_released").content["spellings"]
+    return {bias: {group: tuple(words[group]) for group in GROUPS} for bias, words in spellings.items()}
+
+
+def released_aggregation() -> dict[str, Any]:
+    """How the released code aggregates an expression's tokens: product for explicit prompts, mean for implicit."""
+    return dict(load("occugender_released").content["token_aggregation"])

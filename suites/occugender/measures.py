@@ -6,10 +6,11 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from suites.base import Factor, IdentifiedInterval, MeasureSpec, Row
-from suites.common.gender_figures import CLUSTERS, contrast_figures, figure, population
+from suites.common.gender_figures import contrast_figures, figure
 from suites.common.groups.design import NEUTRAL, GroupDesign
 from suites.common.occupations import Occupation
 from suites.occugender.material import Template
@@ -34,17 +35,17 @@ class Measures:
         instructions: list[dict[str, Factor]] = [{"debiasing": i} for i in self.instructions]
         ten_templates = [{**none, "ten_templates": True}] if self.instructions else []
         abstractions: list[dict[str, Factor]] = [{"abstraction": degree} for degree in self.abstractions]
-        probabilities = self.groups.probabilities
         for bias in self.biases:
             for level in (none, *ten_templates, *instructions, *abstractions):
                 yield from self._answers({"bias": bias, **level})
             yield from self._effects(bias)
             for level in (none, *instructions):
                 yield from self._occupations({"bias": bias, **level})
-                templates = [t.id for t in self.templates if t.bias == bias and (level is none or t.for_debiasing)]
-                yield from template_specs({"bias": bias, **level}, templates, probabilities, self.dominated)
+                for template in self.templates:
+                    if template.bias == bias and (level is none or template.for_debiasing):
+                        yield from self._template({"bias": bias, **level, "template": template.id})
             if sum(t.bias == bias for t in self.templates) > 1:
-                yield from plus_minus_specs(bias, (None, *self.instructions), probabilities, self.dominated)
+                yield from self._plus_minus(bias)
 
     @property
     def abstractions(self) -> list[str]:
@@ -52,9 +53,9 @@ class Measures:
         return list(dict.fromkeys(self.instructions.values()))
 
     def _effects(self, bias: str) -> Iterator[MeasureSpec]:
-        of_others = [f"effect_p_{group}" for group in self.groups.others]
-        for measure in (["effect"] if self._stereotyped else []) + of_others:
-            groups = self._stereotyped if measure == "effect" else self.dominated
+        measures = {"effect": self._stereotyped} if self._stereotyped else {}
+        measures |= {f"effect_p_{group}": self.dominated for group in self.groups.others}
+        for measure, groups in measures.items():
             for i in self.instructions:
                 where: dict[str, Factor] = {"bias": bias, "instruction": i}
                 yield figure(measure, where, f"{measure}, {bias}", groups=groups)
@@ -87,21 +88,9 @@ class Measures:
             yield figure("stereotype_gap", where, "stereotype", groups=self._stereotyped, primary=primary)
         yield from contrast_figures(self.groups, where, "contrasts", primary=primary and not self._stereotyped)
         if len({o.female_share for o in self.occupations} - {None}) > 1 and "female" in self.groups.names:
-            yield MeasureSpec(
-                "share_correlation",
-                "p_female",
-                where,
-                estimator="correlation",
-                clusters=CLUSTERS,
-                covariate="female_share",
-                unit="correlation",
-                kind="probability",
-                neutral=0.0,
-                family="stereotype",
-                probability_mass="coverage",
-                primary=primary,
-                population=population(CLUSTERS),
-            )
+            share = figure("p_female", where, "stereotype", primary=primary)
+            share = replace(share, measure="share_correlation", estimator="correlation", covariate="female_share")
+            yield replace(share, unit="correlation", neutral=0.0)
 
     def _occupations(self, level: Mapping[str, Factor]) -> Iterator[MeasureSpec]:
         """The figures of each occupation."""
@@ -112,6 +101,24 @@ class Measures:
             for measure, family in families.items():
                 where = {**level, "occupation": occupation.name}
                 yield figure(measure, where, family, clusters=("template",), is_subgroup=True)
+
+    def _template(self, where: Mapping[str, Factor]) -> Iterator[MeasureSpec]:
+        """The probabilities and the gap of one template, clustered by occupation."""
+        of_one: dict[str, Any] = {"clusters": ("occupation",), "is_subgroup": True}
+        for group in self.dominated:
+            for measure in self.groups.probabilities:
+                yield figure(measure, {**where, "dominated_by": group}, "templates", **of_one)
+        if self._stereotyped:
+            yield figure("stereotype_gap", where, "templates", groups=self._stereotyped, **of_one)
+
+    def _plus_minus(self, bias: str) -> Iterator[MeasureSpec]:
+        """The ± of every condition. It has no interval: it is a single number for the whole design."""
+        unit = "standard deviation over templates ÷ √occupations"
+        for level in (None, *self.instructions):
+            for group in self.dominated:
+                for measure in map(plus_minus_of, self.groups.probabilities):
+                    where, family = plus_minus_where(bias, level, group), "plus-minus"
+                    yield MeasureSpec(measure, measure, where, unit=unit, family=family, is_subgroup=True)
 
 
 # -- by template -------------------------------------------------------------------------------------
@@ -126,41 +133,9 @@ def plus_minus_of(measure: str) -> str:
     return f"{measure}_plus_minus"
 
 
-def template_specs(
-    where: Mapping[str, Factor], templates: Sequence[str], probabilities: Sequence[str], groups: Sequence[str]
-) -> Iterator[MeasureSpec]:
-    """The probabilities and the gap of each template, clustered by occupation."""
-    for template in templates:
-        here = {**where, "template": template}
-        for group in groups:
-            for measure in probabilities:
-                of_group = {**here, "dominated_by": group}
-                yield figure(measure, of_group, "templates", clusters=("occupation",), is_subgroup=True)
-        both = [group for group in groups if group != "neutral"]
-        if both:
-            yield figure("stereotype_gap", here, "templates", clusters=("occupation",), groups=both, is_subgroup=True)
-
-
 def plus_minus_where(bias: str, level: Factor, group: str) -> dict[str, Factor]:
     """The factors of one condition's ±."""
     return {"bias": bias, "debiasing": OVER_TEMPLATES, "of": level, "dominated_by": group}
-
-
-def plus_minus_specs(
-    bias: str, levels: Sequence[Factor], probabilities: Sequence[str], groups: Sequence[str]
-) -> Iterator[MeasureSpec]:
-    """The ± of every condition. It has no interval: it is a single number for the whole design."""
-    for level in levels:
-        for group in groups:
-            for measure in probabilities:
-                yield MeasureSpec(
-                    plus_minus_of(measure),
-                    plus_minus_of(measure),
-                    plus_minus_where(bias, level, group),
-                    unit="standard deviation over templates ÷ √occupations",
-                    family="plus-minus",
-                    is_subgroup=True,
-                )
 
 
 def plus_minus_rows(rows: Sequence[Row], probabilities: Sequence[str]) -> Iterator[Row]:
@@ -171,30 +146,24 @@ def plus_minus_rows(rows: Sequence[Row], probabilities: Sequence[str]) -> Iterat
     answer is only known by bounds, with fewer than two templates, or if the templates were not asked the same
     occupations: in a sample, they would differ by the occupations that each happened to get.
     """
-    conditions: dict[tuple[Factor, Factor, Factor], list[Row]] = defaultdict(list)
+    conditions: dict[tuple[Factor, ...], dict[Factor, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        conditions[row.factors["bias"], row.factors["debiasing"], row.factors["dominated_by"]].append(row)
-    for (bias, level, group), of_one in conditions.items():
-        factors = {**plus_minus_where(str(bias), level, str(group)), "template": None, "occupation": None}
-        row_id = f"{OVER_TEMPLATES}/{bias}/{level}/{group}"
-        sources = tuple(row.item_id for row in of_one)
+        condition = tuple(row.factors[name] for name in ("bias", "debiasing", "dominated_by"))
+        conditions[condition][row.factors["template"]].append(row)
+    for (bias, level, group), by_template in conditions.items():
+        of_one = [row for asked in by_template.values() for row in asked]
         missing = next((row.missing for row in of_one if row.missing is not None), None)
-        by_template: dict[Factor, list[Row]] = defaultdict(list)
-        for row in of_one:
-            by_template[row.factors["template"]].append(row)
         if len({frozenset(row.factors["occupation"] for row in asked) for asked in by_template.values()}) > 1:
             continue
-        if missing is None and len(by_template) > 1:
-            values = {plus_minus_of(m): _plus_minus(m, list(by_template.values())) for m in probabilities}
-            known = {name: IdentifiedInterval.exact(value) for name, value in values.items() if value is not None}
-            yield Row(row_id, factors, known, sources=sources)
-        elif missing is not None:
-            yield Row(row_id, factors, {}, missing, sources)
-
-
-def _plus_minus(measure: str, templates: Sequence[Sequence[Row]]) -> float | None:
-    values = [[row.values[measure].value for row in rows] for rows in templates]
-    if any(value is None for of_template in values for value in of_template):
-        return None
-    means = [math.fsum(v for v in of_template if v is not None) / len(of_template) for of_template in values]
-    return statistics.stdev(means) / math.sqrt(len(values[0]))
+        values: dict[str, IdentifiedInterval] = {}
+        for measure in probabilities if missing is None else ():
+            means = [IdentifiedInterval.mean([row.values[measure] for row in asked]) for asked in by_template.values()]
+            known = [mean.value for mean in means if mean.value is not None]
+            if len(known) == len(means) > 1:
+                occupations = len(of_one) / len(means)
+                error = statistics.stdev(known) / math.sqrt(occupations)
+                values[plus_minus_of(measure)] = IdentifiedInterval.exact(error)
+        if missing is not None or len(by_template) > 1:
+            factors = {**plus_minus_where(str(bias), level, str(group)), "template": None, "occupation": None}
+            sources = tuple(row.item_id for row in of_one)
+            yield Row(f"{OVER_TEMPLATES}/{bias}/{level}/{group}", factors, values, missing, sources)

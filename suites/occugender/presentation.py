@@ -12,7 +12,7 @@ from suites.common.gender_figures import group_columns, published_probabilities
 from suites.common.groups.design import PAPERS_GROUPS, GroupDesign
 from suites.common.published import PublishedDesign, published_source
 from suites.occugender.measures import Measures, plus_minus_of, plus_minus_where
-from suites.presentation import Chart, Drafts, PublishedFigure, PublishedSource, TableColumn, TableLayout
+from suites.presentation import Chart, Drafts, PublishedFigure, TableColumn, TableLayout
 
 _DRAFTS = Drafts(load("occugender_report").content)
 
@@ -23,56 +23,47 @@ def published_figures(
     """Tables 3 and 4, and Appendix E (ten templates) if instructions are asked, as far as the design is the same."""
     printed = load("published_results").content
     for bias in biases:
-        if (source := published_source(f"occugender/{bias}", design)) is not None:
-            for entry in printed["occugender"][bias]:
-                yield from published_probabilities(entry["model"], {"bias": bias, "debiasing": None}, [entry], source)
-                yield from _plus_minus(entry, bias, source)
-        if instructions and (source := published_source(f"occugender_debiasing/{bias}", design)) is not None:
-            for model, conditions in printed["occugender_debiasing"]["models"].items():
-                for condition in conditions:
-                    if condition["debiasing"] in (None, *instructions):
-                        where = {"bias": bias, **_appendix_row(condition["debiasing"])}
-                        yield from published_probabilities(model, where, [condition[bias]], source)
-
-
-def _plus_minus(entry: Mapping[str, Any], bias: str, source: PublishedSource) -> Iterator[PublishedFigure]:
-    """The printed ± as figures of their own."""
-    where = {"bias": bias, "debiasing": None}
-    for figure in published_probabilities(entry["model"], where, [entry], source):
-        if figure.plus_minus is not None:
-            here = plus_minus_where(bias, None, str(figure.where["dominated_by"]))
-            measure = plus_minus_of(figure.measure)
-            yield replace(figure, measure=measure, where=here, value=figure.plus_minus, plus_minus=None)
+        where: dict[str, Factor] = {"bias": bias, "debiasing": None}
+        source = published_source(f"occugender/{bias}", design)
+        for entry in printed["occugender"][bias] if source is not None else ():
+            figures = [*published_probabilities(entry["model"], where, [entry], source)]
+            yield from figures
+            for figure in figures:  # the printed ± as figures of their own
+                if figure.plus_minus is not None:
+                    here = plus_minus_where(bias, None, str(figure.where["dominated_by"]))
+                    measure, value = plus_minus_of(figure.measure), figure.plus_minus
+                    yield replace(figure, measure=measure, where=here, value=value, plus_minus=None)
+        source = published_source(f"occugender_debiasing/{bias}", design) if instructions else None
+        for model, conditions in printed["occugender_debiasing"]["models"].items() if source is not None else ():
+            for condition in conditions:
+                if condition["debiasing"] in (None, *instructions):
+                    where = {"bias": bias, **_appendix_row(condition["debiasing"])}
+                    yield from published_probabilities(model, where, [condition[bias]], source)
 
 
 def table_layouts(design: PublishedDesign, measures: Measures) -> Iterator[TableLayout]:
     """Tables 3 and 4 with their ±, each template's figures, and Appendix E if instructions are asked."""
     printed = load("published_results").content
     source = printed["occugender"]["source"].partition("; pm = ")[0]  # the rest explains the fields of the data file
-    biases, instructions = measures.biases, measures.instructions
+    of_appendix, each = printed["occugender_debiasing"]["source"], "gender"
     of: dict[str, Any] = {}
-    is_papers = measures.groups.names == PAPERS_GROUPS.names
-    each = "gender" if is_papers else "group"
-    if not is_papers:
-        source, of = "", {"dominated": measures.dominated, "groups": measures.groups.names}
-    for bias in biases:
+    if not (is_papers := measures.groups.names == PAPERS_GROUPS.names):
+        source, of_appendix, each = "", "", "group"
+        of = {"dominated": measures.dominated, "groups": measures.groups.names}
+    columns = {b: [*group_columns({"bias": b, "debiasing": None}, **of)] for b in measures.biases}
+    for bias in measures.biases:
         shown = published_source(f"occugender/{bias}", design) is not None
         note = "" if shown or not is_papers else str(_DRAFTS.content["of_another_design"])
-        columns = group_columns({"bias": bias, "debiasing": None}, **of)
-        yield _DRAFTS.table(f"{bias}_bias", columns, source=source, note=note, group=each)
-        of_errors = [_over_templates(column) for column in group_columns({"bias": bias, "debiasing": None}, **of)]
-        yield _DRAFTS.table(f"{bias}_plus_minus", of_errors, source=source)
-    for bias in biases:
-        columns = group_columns({"bias": bias, "debiasing": None}, **of)
+        yield _DRAFTS.table(f"{bias}_bias", columns[bias], source=source, note=note, group=each)
+        yield _DRAFTS.table(f"{bias}_plus_minus", map(_over_templates, columns[bias]), source=source)
+    for bias in measures.biases:
         by_template = [(t.id, {"template": t.id}) for t in measures.templates if t.bias == bias]
-        yield _DRAFTS.table(f"{bias}_by_template", columns, by_template, source=source)
-    if instructions:
-        columns = (c for bias in biases for c in group_columns({"bias": bias}, f"{bias.capitalize()}, ", **of))
+        yield _DRAFTS.table(f"{bias}_by_template", columns[bias], by_template, source=source)
+    if instructions := measures.instructions:
+        of_biases = (c for b in measures.biases for c in group_columns({"bias": b}, f"{b.capitalize()}, ", **of))
         rows = [("None", _appendix_row(None)), *((str(i), _appendix_row(i)) for i in instructions)]
-        degrees = dict.fromkeys(instructions.values())
-        rows += [(f"Average {degree}", {"abstraction": degree}) for degree in degrees]
-        of_appendix = printed["occugender_debiasing"]["source"] if is_papers else ""
-        yield _DRAFTS.table("debiasing", columns, rows, source=of_appendix)
+        rows += [(f"Average {degree}", {"abstraction": degree}) for degree in dict.fromkeys(instructions.values())]
+        yield _DRAFTS.table("debiasing", of_biases, rows, source=of_appendix)
 
 
 def _over_templates(column: TableColumn) -> TableColumn:
@@ -90,16 +81,14 @@ def charts(groups: GroupDesign, female_shares: Mapping[str, float], *, with_effe
 
     For custom groups also their contrasts and shares.
     """
-    words = {"group": "gender", "others": "the other"}
-    if groups.names != PAPERS_GROUPS.names:
-        words = {"group": "group", "others": "the others"}
+    is_papers = groups.names == PAPERS_GROUPS.names
+    words = {"group": "gender", "others": "the other"} if is_papers else {"group": "group", "others": "the others"}
     yield _DRAFTS.chart("gap", **words)
     if female_shares and "female" in groups.names:
         yield _DRAFTS.chart("shares", female_shares)
     for name in groups.contrasts:
         yield _DRAFTS.chart("contrast", measure=name)
-    if groups.names != PAPERS_GROUPS.names:
-        for measure in groups.probabilities:
-            yield _DRAFTS.chart("group_shares", measure=measure)
+    for measure in () if is_papers else groups.probabilities:
+        yield _DRAFTS.chart("group_shares", measure=measure)
     if with_effects:
         yield _DRAFTS.chart("effects")

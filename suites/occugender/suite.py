@@ -12,7 +12,7 @@ model. After each prompt, all expressions of male, female and diverse are scored
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Unpack
@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Unpack
 from backends.base import Prompt, Response, ScoreRequest
 from backends.errors import ConfigError
 from backends.options import checked_options
-from suites.base import Factor, Item, MeasureSpec, Row, Suite
+from suites.base import Item, MeasureSpec, Row, Suite
 from suites.common.contrasts import effect_row, effects_of
 from suites.common.data_files import load
 from suites.common.expressions import Expressions, continuations, spellings
@@ -40,7 +40,7 @@ from suites.common.planted import planted_about
 from suites.common.probabilities import TokenAggregation
 from suites.common.published import PublishedDesign, Variant, refuse_own
 from suites.common.task_prompt import PromptFormat, TaskPrompt, filled
-from suites.occugender import material, presentation, released
+from suites.occugender import material, presentation
 from suites.occugender.measures import Measures, plus_minus_rows
 from suites.presentation import Chart, Meaning, PublishedFigure, TableLayout
 
@@ -54,7 +54,7 @@ class OccuGender(Suite):
         ``explicit``, ``implicit``, or both.
     variant : str
         ``paper``: what the paper says. ``as_released``: what the authors' code asks and counts, from which most
-        of the printed figures come (`suites.occugender.released`); it brings its own spellings and token
+        of the printed figures come (`suites.occugender.material`); it brings its own spellings and token
         aggregation, and asks raw text.
     prompt_format : str
         ``raw``: the papers' text as printed. ``chat``: the question as the user's turn and
@@ -66,9 +66,8 @@ class OccuGender(Suite):
         differences on these same templates, not differences from the mean over all.
     templates : str or mapping
         ``paper``: 25 of each kind. ``anonymous_version``: the one of each kind in the earlier
-        version of the paper. ``646a9d6``: those of the released code, of which the explicit ones are fetched, or
-        read from ``{"646a9d6": FOLDER}``. Or your own: ``{"explicit": ["Q: … [JOB] …\\nA:"], …}``. Default:
-        ``paper``; as released, the implicit ones of ``646a9d6``.
+        version of the paper. Or your own: ``{"explicit": ["Q: … [JOB] …\\nA:"], …}``. Default: ``paper``; as
+        released, the implicit ones of the released code.
     occupations : sequence, optional
         Your own, see `suites.common.occupations.Occupations`. Default: the paper's 40.
     expressions : mapping, optional
@@ -90,7 +89,6 @@ class OccuGender(Suite):
 
     name: str = "OccuGender"
     without_prefill = 'prompt_format="chat_whole"'
-    path_options: ClassVar[Mapping[str, Collection[str]]] = {released.COMMIT: ()}
     version: ClassVar[int] = 2  # 2: instructions stand before "Q:", as in the paper, not after it
     strata: tuple[str, ...] = ("template", "dominated_by")
     failures_factor: str | None = "dominated_by"
@@ -124,11 +122,9 @@ class OccuGender(Suite):
         self.biases = tuple(b for b in material.BIASES if b in bias)
         chosen = tuple(material.occugender_instructions()) if debiasing is True else debiasing or ()
         self.instructions = {i: text for i, text in material.occugender_instructions().items() if i in chosen}
-        self.templates = self._formed(
-            material.variants_templates(variant, self.biases)
-            if templates is None
-            else material.occugender_templates(templates, self.biases)
-        )
+        asked = [*material.occugender_templates(variant if templates is None else templates, self.biases)]
+        formed = self._groups_given.formed([template.text for template in asked], prompt_format)
+        self.templates = tuple(replace(one, text=text) for one, text in zip(asked, formed, strict=True))
         self.occupations = asked_occupations(occupations, self.groups)
         self.families = {
             "template": wordings({template.id: template.text.raw() for template in self.templates}),
@@ -141,14 +137,6 @@ class OccuGender(Suite):
         form = self.templates[0].text
         own = self._asked.values() if self._groups_given.is_own else ()
         self.baseline = Baseline(self.groups, form.form, form.separator, prompt_format, [*own], prior_corrected)
-        if prior_corrected and not self.groups.contrasts:
-            hint = "Give groups of your own, or leave it out"
-            raise ConfigError("prior_corrected", True, "there is no contrast of groups", hint)
-
-    def _formed(self, templates: Iterable[material.Template]) -> tuple[material.Template, ...]:
-        chosen = list(templates)
-        formed = self._groups_given.formed([template.text for template in chosen], self.prompt_format)
-        return tuple(replace(template, text=text) for template, text in zip(chosen, formed, strict=True))
 
     def _choose_expressions(self, given: Mapping[Any, OwnExpressions] | None) -> None:
         """Set what is scored after each prompt, and how the probabilities of tokens are combined."""
@@ -164,7 +152,7 @@ class OccuGender(Suite):
         if given is not None:
             spelled = {kind: spellings(words, ("expressions", kind)) for kind, words in given.items()}
         if self.variant == "as_released":
-            spelled, self.token_aggregation = released.released_expressions(), released.released_aggregation()
+            spelled, self.token_aggregation = material.released_expressions(), material.released_aggregation()
         if absent := [b for b in self.biases if b not in spelled]:
             raise ConfigError(
                 "expressions", given, f"has no entry {absent[0]!r}", "Give one for each bias that is asked about"
@@ -242,12 +230,15 @@ class OccuGender(Suite):
         names = effects_of(self.groups)
         words = {row.item_id: self._words_of(row) for row in rows if not is_baseline(row.factors)}
         rows, neutral = self.baseline.derive(rows, words)
-        plain = {_pair(row): row for row in rows if row.factors["debiasing"] is None}
-        effects = (
-            effect_row(f"{row.item_id}/effect", row, control, names, {**row.factors, **_treatment(row)})
-            for row in rows
-            if row.factors["debiasing"] is not None and (control := plain.get(_pair(row)))
-        )
+        plain = {row.item_id: row for row in rows if row.factors["debiasing"] is None}
+        effects = []
+        for row in rows:
+            instruction = row.factors["debiasing"]
+            control = plain.get(row.item_id.removesuffix(f"/debiasing-{instruction}"))
+            if instruction is not None and control is not None:
+                # `abstraction` is a factor of answers
+                of_effect = {"instruction": instruction, "degree": row.factors["abstraction"], "abstraction": None}
+                effects.append(effect_row(f"{row.item_id}/effect", row, control, names, {**row.factors, **of_effect}))
         return [*rows, *effects, *plus_minus_rows(rows, self.groups.probabilities), *neutral]
 
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
@@ -293,12 +284,3 @@ class OccuGender(Suite):
     def charts(self) -> Sequence[Chart]:
         shares = {o.name: o.female_share for o in self.occupations if o.female_share is not None}
         return [*presentation.charts(self.groups, shares, with_effects=bool(self.instructions))]
-
-
-def _pair(row: Row) -> tuple[Factor, Factor]:
-    return row.factors["template"], row.factors["occupation"]
-
-
-def _treatment(row: Row) -> dict[str, Factor]:
-    """The factors of an effect: its instruction and degree; ``abstraction``, a factor of answers, is set to None."""
-    return {"instruction": row.factors["debiasing"], "degree": row.factors["abstraction"], "abstraction": None}

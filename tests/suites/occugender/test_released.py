@@ -5,7 +5,6 @@ import pytest
 from backends.errors import ConfigError
 from suites import OccuGender
 from suites.common.data_files import load
-from suites.occugender.released import templates_in
 from tests.suites.items import by_id
 
 
@@ -48,18 +47,3 @@ def test_as_released_explicit_has_no_he_and_she():
 def test_as_released_refuses_what_it_fixes(name, value):
     with pytest.raises(ConfigError, match=rf"(?s){name}.*as_released"):
         OccuGender(variant="as_released", **{name: value})
-
-
-def test_the_released_script_is_read_not_run():
-    script = "raise SystemExit\ndef main():\n    # prompts = ['no']\n    prompts = ['A [JOB]?\\nA:', 'Who?\\nA:']\n"
-    with pytest.raises(Exception, match="names no occupation"):
-        templates_in(script)
-    (only,) = templates_in(script.replace("'Who?\\nA:'", ""))
-    assert only.raw() == "Q: A [JOB]?\nA:"
-
-
-def test_the_released_script_is_used_only_unchanged(tmp_path):
-    (tmp_path / "pipeline_genderquestion_opensrc.py").write_text("prompts = ['A [JOB]?\\nA:']")
-    with pytest.raises(ConfigError, match=r"its sha256 is .*, not the published be962b98"):
-        OccuGender(templates={"646a9d6": str(tmp_path)})
-    assert len(list(OccuGender(["implicit"], templates={"646a9d6": str(tmp_path)}).items())) == 1000
