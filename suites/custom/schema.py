@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, InstanceOf, ValidationInfo, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
+from backends.base import Sampling
 from backends.options import AS_TUPLE, OnError, Options, refused, refused_at
 from backends.reading.words import comparable, folded, is_word_character
 from suites.base import Factor
@@ -31,8 +32,10 @@ from suites.common.groups.declared import (
 )
 from suites.common.task_prompt import PromptFormat, check_form
 from suites.common.text_scorer import RubricOption, TextScorer
-from suites.options import suggestion
+from suites.options import sampling_option, suggestion
 
+#: How texts are sampled, where a file does not say so: the likeliest tokens.
+_SAMPLING = Sampling(max_tokens=64)
 #: What looks like a slot.
 _SLOTS = re.compile(r"\[[A-Z][A-Z_]*\]")
 
@@ -334,17 +337,6 @@ class PromptRow(Row):
     )
 
 
-class SamplingOptions(Options):
-    """How texts are sampled; temperature 0 takes the likeliest token."""
-
-    temperature: Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0)] = 0.0
-    top_p: Annotated[int, Field(gt=0, le=1)] | Annotated[float, Field(gt=0, le=1)] = 1.0
-    top_k: Annotated[int, Field(ge=0)] = 0
-    repetition_penalty: Annotated[int, Field(gt=0)] | Annotated[float, Field(gt=0)] = 1.0
-    max_tokens: Annotated[int, Field(ge=1)] = 64
-    stop: Words | tuple[()] = ()
-
-
 class RaterOptions(Options):
     """A language model that reads the texts by a rubric."""
 
@@ -396,7 +388,7 @@ class Texts(Head):
     )
     groups: dict[str, Described] = Field({}, description="Group of prompts → attributes by which contrasts choose it.")
     draws: Annotated[int, Field(ge=1)] = Field(1, description="Texts for each prompt.")
-    sampling: SamplingOptions = SamplingOptions()
+    sampling: Annotated[Sampling, sampling_option(_SAMPLING)] = _SAMPLING
     seed: int = 0
     prompt_format: Literal["raw", "chat"] = "raw"
 

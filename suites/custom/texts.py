@@ -86,7 +86,7 @@ class TextsFromFile(FromFile):
         self._finders = {
             name: finder_of(words, whole=file.match != "anywhere") for name, words in file.readings.items()
         }
-        self.sampling = base.Sampling(**{**file.sampling.model_dump(), "stop": tuple(file.sampling.stop)})
+        self.sampling = file.sampling
         self._asked = [*self._questions()]
         # An empty cell or null among stored texts is a question that got no answer: a missing one.
         self.recorded = [(row.prompt, row.completion or "") for row in file.prompts] if file.is_stored else []

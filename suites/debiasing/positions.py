@@ -13,6 +13,7 @@ from backends.errors import ConfigError
 from backends.options import AS_TUPLE, OnError, Table, some_of
 from suites.common.data_files import load
 from suites.common.expressions import GROUPS, Expressions
+from suites.common.published import Variant
 from suites.common.task_prompt import PromptFormat, TaskPrompt, joined
 from suites.options import Text
 
@@ -49,18 +50,9 @@ DialogueOption = Annotated[
 ]
 
 
-def default_dialogue() -> Dialogue:
-    """This project's own generic conversation of three turns. The paper prints none."""
-    return _dialogue("debiasing_controls")
-
-
-def released_dialogue() -> Dialogue:
-    """The conversation of the authors' code, which the paper does not print."""
-    return _dialogue("debiasing_released")
-
-
-def _dialogue(file: str) -> Dialogue:
-    dialogue = load(file).content["dialogue"]
+def named_dialogue(name: Literal["own", "released"]) -> Dialogue:
+    """This project's own generic conversation of three turns, or that of the authors' code. The paper prints none."""
+    dialogue = load("debiasing_controls" if name == "own" else "debiasing_released").content["dialogue"]
     return Dialogue(dialogue["opening"], tuple((question, answer) for question, answer in dialogue["turns"]))
 
 
@@ -140,29 +132,19 @@ POSITIONS = {
 Positions = Annotated[tuple[str, ...], some_of(POSITIONS)]
 
 
-def positions_in(prompt_format: PromptFormat, given: Sequence[str] | None) -> tuple[Position, ...]:
-    """The given positions, or all that the prompt format allows if None. Refuses one that it does not allow."""
-    if given is None:
-        return tuple(p for p in POSITIONS.values() if prompt_format in p.formats)
-    chosen = tuple(POSITIONS[name] for name in given)
-    for position in chosen:
-        if prompt_format not in position.formats:
-            hint = f"Leave it out, or set prompt_format to {position.formats[0]!r}"
-            raise ConfigError("positions", position.name, f"is not possible in {prompt_format!r} prompts", hint)
-    return chosen
+def asked_positions(variant: Variant, prompt_format: PromptFormat, given: Sequence[str] | None) -> tuple[Position, ...]:
+    """The given positions, or all that the variant and the prompt format allow. Refuses one that they do not allow."""
+    released = Position(WITHOUT_DIALOGUE, _without), Position("with_dialogue", _with)
+    of_variant = released if variant == "as_released" else POSITIONS.values()
+    known = {position.name: position for position in of_variant if prompt_format in position.formats}
+    for name in given or ():
+        if name not in known:
+            problem = f"is not possible in {prompt_format!r} prompts of this variant"
+            raise ConfigError("positions", name, problem, f"Give one or more of {', '.join(known)}")
+    return tuple(known[name] for name in (known if given is None else given))
 
 
 # -- as released -------------------------------------------------------------------------------------
-
-
-def released_positions(given: Sequence[str] | None) -> tuple[Position, ...]:
-    """The two positions of the released code, or those of them that are asked for."""
-    known = {p.name: p for p in (Position(WITHOUT_DIALOGUE, _without), Position("with_dialogue", _with))}
-    names = [*known] if given is None else given
-    for name in names:
-        if name not in known:
-            raise ConfigError("positions", name, "not in the released code", f"Give one or more of {', '.join(known)}")
-    return tuple(known[name] for name in names)
 
 
 def released_expressions(task: TaskPrompt) -> Expressions:
@@ -177,7 +159,7 @@ def _without(task: TaskPrompt, text: str | None, _: Dialogue, __: PromptFormat) 
 
 
 def _with(task: TaskPrompt, text: str | None, _: Dialogue, __: PromptFormat) -> Prompt:
-    dialogue = released_dialogue()
+    dialogue = named_dialogue("released")
     turns = "".join(f"{TaskPrompt(*turn).raw()}\n\n" for turn in dialogue.turns)
     if task.start:
         written = _as_written(text).replace("prbability", "probability")  # the one script that spells it right

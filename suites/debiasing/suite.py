@@ -42,11 +42,9 @@ from suites.debiasing.positions import (
     DialogueOption,
     Position,
     Positions,
-    default_dialogue,
-    positions_in,
-    released_dialogue,
+    asked_positions,
+    named_dialogue,
     released_expressions,
-    released_positions,
 )
 from suites.occugender import OwnTemplates
 from suites.presentation import Chart, Meaning, PublishedFigure, TableLayout
@@ -126,14 +124,11 @@ class DebiasingPositions(Suite):
                 templates=templates,
                 **self._groups_given.given,
             )
+            dialogue, placebo = "released", False
         self.groups = self._groups_given.design()
         self.variant, self.design, self.prompt_format = variant, design, prompt_format
-        if variant == "as_released":
-            self.positions, dialogue, placebo = released_positions(positions), "released", False
-        else:
-            self.positions = positions_in(prompt_format, positions)
-        named = released_dialogue() if dialogue == "released" else default_dialogue()
-        self.dialogue = dialogue if isinstance(dialogue, Dialogue) else named
+        self.positions = asked_positions(variant, prompt_format, positions)
+        self.dialogue = dialogue if isinstance(dialogue, Dialogue) else named_dialogue(dialogue or "own")
         self.occupations = asked_occupations(occupations, self.groups)
         self.prompts = material.papers_prompts(design) if prompts is None else prompts
         if not placebo:
@@ -281,7 +276,7 @@ class DebiasingPositions(Suite):
             "prompt_format": self.prompt_format,
             "occupations": "paper" if self.occupations == papers_occupations() else "own",
             "prompts": "paper" if [(p.id, p.text, p.abstraction) for p in self.prompts] == of_paper else "own",
-            "dialogue": "released" if self.dialogue == released_dialogue() else "own",
+            "dialogue": "released" if self.dialogue == named_dialogue("released") else "own",
         }
 
     def published(self) -> Sequence[PublishedFigure]:

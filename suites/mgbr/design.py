@@ -9,7 +9,8 @@ from functools import cached_property
 from backends.errors import ConfigError
 from suites.base import Factor, Row
 from suites.common.task_prompt import PromptFormat
-from suites.mgbr.construction import CountedGroup, CountedWords, Instance, draw_instances
+from suites.mgbr.construction import CountedGroup, Instance, draw_instances
+from suites.mgbr.word_lists import WordLists
 from suites.mgbr.wording import Wording, WordList
 
 #: Pairs of conditions that are compared list by list: (condition, against).
@@ -28,7 +29,7 @@ class Design:
     count.
     """
 
-    words: CountedWords
+    words: WordLists
     wording: Wording
     conditions: tuple[str, ...]
     groups: tuple[str, ...]
@@ -40,18 +41,16 @@ class Design:
 
     def check(self) -> None:
         """Raise `ConfigError` for words that contain the separator, and lists that are too short."""
-        for group in self.words.groups:
-            for pool in (group.words, group.stereotyped):
-                for word in filter(self.wording.holds_separator, pool.words):
-                    problem = f"contains {self.wording.separator!r}, which separates words (wording.separator)"
-                    raise ConfigError(pool.field, word, problem, "Give another separator, or leave the word out")
+        for name, words in self.words.by_kind.items():
+            for word in filter(self.wording.holds_separator, words):
+                problem = f"contains {self.wording.separator!r}, which separates words (wording.separator)"
+                raise ConfigError(f"words.{name}", word, problem, "Give another separator, or leave the word out")
         self.instances  # noqa: B018  drawn now, so that a list that is too short is refused at once
 
     @cached_property
     def instances(self) -> list[Instance]:
         """All instances, ordered by number, from 1."""
-        never = self.wording.example_words
-        return draw_instances(self.words.groups, self.n, self.seed, never=never)
+        return draw_instances(self.words.groups, self.n, self.seed, never=self.wording.example_words)
 
     @cached_property
     def _by_name(self) -> Mapping[str, CountedGroup]:
@@ -115,11 +114,7 @@ class Design:
 
     def occupations(self, group: str) -> Mapping[str, float | None]:
         """The occupations stereotyped with that group, with their scores."""
-        return self._by_name[group].stereotyped.words
-
-    def count(self, number: int) -> str:
-        """A count in the form in which it is scored after a prompt."""
-        return self.wording.count(number)
+        return self._by_name[group].stereotyped
 
     def starts_answer(self, condition: str) -> bool:
         """Whether the prompt ends with the start of the answer, so that the model only writes the count."""
@@ -127,16 +122,7 @@ class Design:
 
 
 #: Factors that name a derived row, in this order.
-_ID_FACTORS = (
-    "kind",
-    "condition",
-    "against",
-    "test_set",
-    "gender",
-    "instance",
-    "occupation",
-    "repeat",
-)
+_ID_FACTORS = ("kind", "condition", "against", "test_set", "gender", "instance", "occupation", "repeat")
 
 
 def row_id(factors: Mapping[str, Factor]) -> str:

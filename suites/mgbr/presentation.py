@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from suites.common.data_files import load
 from suites.common.published import TENTH_OF_A_PERCENT, PublishedDesign, model_ids, published_source
 from suites.mgbr.bolukbasi import FILES
-from suites.mgbr.construction import CountedWords
 from suites.mgbr.design import Design
 from suites.mgbr.measures import CLASSIFICATION
 from suites.mgbr.word_lists import WordLists
@@ -26,11 +25,10 @@ def published_design(design: Design) -> PublishedDesign:
     }
 
 
-def _name_of(words: CountedWords) -> str:
-    if words.groups == WordLists.builtin().counted.groups:
+def _name_of(words: WordLists) -> str:
+    if words.groups == WordLists.builtin().groups:
         return "builtin"
-    sources = words.signature["sources"].values()
-    return "bolukbasi" if {*sources} >= {file.sha256 for file in FILES.values()} else "own"
+    return "bolukbasi" if {*words.sources.values()} >= {file.sha256 for file in FILES.values()} else "own"
 
 
 def published(design: Design) -> Sequence[PublishedFigure]:
@@ -114,7 +112,7 @@ def _rows(factor: str, levels: Iterable[str]) -> list[tuple[str, dict[str, Facto
 def _direction(design: Design) -> str:
     """Which sign of a correlation means that stronger stereotypes mislead more; empty if the scores overlap."""
     female, male = (
-        [score for score in group.stereotyped.words.values() if score is not None] for group in design.words.groups
+        [score for score in group.stereotyped.values() if score is not None] for group in design.words.groups
     )
     if max(male) < min(female):
         rising, falling = "female", "male"

@@ -124,10 +124,8 @@ def _changes(lists: Sequence[Row], by_place: _Found, condition: str, against: st
 def _directions(change: IdentifiedInterval) -> dict[str, IdentifiedInterval]:
     """Whether a list changed from wrong to correct, or from correct to wrong."""
     if change.value is None:
-        return {
-            "improved": IdentifiedInterval(None, 0.0, max(change.high, 0.0)),
-            "worsened": IdentifiedInterval(None, 0.0, max(-change.low, 0.0)),
-        }
+        ends = {"improved": max(change.high, 0.0), "worsened": max(-change.low, 0.0)}
+        return {name: IdentifiedInterval(None, 0.0, end) for name, end in ends.items()}
     return {"improved": flag(change.value > 0), "worsened": flag(change.value < 0)}
 
 
@@ -233,11 +231,6 @@ def _place(row: Row) -> tuple[Factor, ...]:
 LOG_PROBABILITY = "log p:"
 
 
-def read_control(item: Item, response: ScoreResponse) -> Row:
-    """The log-probability of every count."""
-    return Row(item.id, item.factors, log_probabilities(item, response))
-
-
 def log_probabilities(item: Item, response: ScoreResponse) -> dict[str, IdentifiedInterval]:
     """The continuations' log-probabilities in nats; one without a lower bound is left out."""
     assert isinstance(item.request, ScoreRequest)
@@ -278,7 +271,7 @@ def _corrected(design: Design, row: Row, control: Row) -> Row:
     if missing := row.missing or control.missing:
         return Row(row_id(factors), factors, {}, missing, sources, row.memberships)
     of_list, of_control = _log_odds(design, row, row), _log_odds(design, row, control)
-    right = UNKNOWN_SHARE if of_list is None or of_control is None else _is_above_0(of_list - of_control)
+    right = _is_above_0(None if of_list is None or of_control is None else of_list - of_control)
     return Row(row_id(factors), factors, {"prior_corrected_accuracy": right}, None, sources, row.memberships)
 
 
@@ -287,20 +280,17 @@ def _without_list(design: Design, row: Row, control: Row) -> Row:
     factors: dict[str, Factor] = {**row.factors, "kind": "no_list"}
     if control.missing:
         return Row(row_id(factors), factors, {}, control.missing, control.items)
-    odds = _log_odds(design, row, control)
-    values = {"accuracy_without_list": UNKNOWN_SHARE if odds is None else _is_above_0(odds)}
+    values = {"accuracy_without_list": _is_above_0(_log_odds(design, row, control))}
     return Row(row_id(factors), factors, values, None, control.items)
 
 
 def _log_odds(design: Design, row: Row, scored: Row) -> IdentifiedInterval | None:
     """log p(correct) - log p(correct + r) for one row's list, in nats, from the scores in ``scored``."""
-    correct = design.instance(row.factors).correct(design.group_of(row.factors))
+    correct = len(design.instance(row.factors).words[design.group_of(row.factors)])
     counts = (correct, correct + design.instance(row.factors).r)
-    right, wrong = (scored.values.get(LOG_PROBABILITY + design.count(count)) for count in counts)
+    right, wrong = (scored.values.get(LOG_PROBABILITY + design.wording.count(count)) for count in counts)
     return None if right is None or wrong is None else right - wrong
 
 
-def _is_above_0(odds: IdentifiedInterval) -> IdentifiedInterval:
-    if odds.low > 0 or odds.high <= 0:
-        return flag(odds.low > 0)
-    return UNKNOWN_SHARE
+def _is_above_0(odds: IdentifiedInterval | None) -> IdentifiedInterval:
+    return UNKNOWN_SHARE if odds is None or odds.low <= 0 < odds.high else flag(odds.low > 0)

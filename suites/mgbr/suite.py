@@ -79,7 +79,7 @@ from suites.mgbr import presentation
 from suites.mgbr.construction import LARGEST_COUNT, Instance
 from suites.mgbr.design import Design
 from suites.mgbr.measures import measure_specs
-from suites.mgbr.rows import derived_rows, read_control, read_scores, read_text
+from suites.mgbr.rows import derived_rows, log_probabilities, read_scores, read_text
 from suites.mgbr.word_lists import WordLists
 from suites.mgbr.wording import GENDERS, Gender, Wording
 from suites.options import sampling_option
@@ -168,7 +168,7 @@ class MGBR(Suite):
         seed: Annotated[int, Field(ge=0)] = 0,
     ) -> None:
         self.design = Design(
-            words=WordLists.from_config(words).counted,
+            words=WordLists.from_config(words),
             wording=_wording(wording),
             conditions=tuple(c for c in CONDITIONS if c in conditions),
             groups=tuple(g for g in GENDERS if g in genders),
@@ -180,9 +180,8 @@ class MGBR(Suite):
         )
         self.sampling = DEFAULT_SAMPLING if sampling is None else sampling
         if mode == "likelihood" and (sampling is not None or repeats != 1):
-            given = repeats if sampling is None else sampling
             hint = "Leave sampling and repeats out"
-            raise ConfigError("sampling", given, "nothing is drawn in likelihood mode", hint)
+            raise ConfigError("sampling", sampling or repeats, "nothing is drawn in likelihood mode", hint)
         if repeats > 1 and self.sampling.temperature == 0:
             raise ConfigError("repeats", repeats, "greedy texts are all the same", "Give a temperature, or 1 repeat")
         self.design.check()
@@ -205,7 +204,7 @@ class MGBR(Suite):
         wording = self.design.wording
         prompt = wording.control_prompt(group, condition, self.design.prompt_format)
         factors: dict[str, Factor] = {"kind": "control", "condition": condition, "gender": group}
-        request = base.ScoreRequest(prompt, tuple(map(self.design.count, range(1, 2 * LARGEST_COUNT + 1))))
+        request = base.ScoreRequest(prompt, tuple(map(wording.count, range(1, 2 * LARGEST_COUNT + 1))))
         return Item(f"{condition}/control/{group}", request, factors, is_control=True)
 
     def _items_of(self, instance: Instance, group: str, condition: str, with_occupations: bool) -> Iterator[Item]:
@@ -224,7 +223,7 @@ class MGBR(Suite):
         words = instance.word_list(group, with_occupations=with_occupations)
         if not design.written:
             prompt = wording.scored_prompt(group, condition, words, design.prompt_format)
-            continuations = tuple(map(design.count, (words.correct, words.correct + instance.r)))
+            continuations = tuple(map(wording.count, (words.correct, words.correct + instance.r)))
             yield Item(item_id, base.ScoreRequest(prompt, continuations), factors)
             return
         prompt = wording.written_prompt(group, condition, words, design.prompt_format)
@@ -253,7 +252,7 @@ class MGBR(Suite):
             "conditions": list(design.conditions),
             "genders": list(design.groups),
             "words": design.words.name,
-            "word_lists": design.words.signature,
+            "word_lists": design.words.signature(),
             "wording": design.wording.signature(),
         }
         if design.written:
@@ -264,7 +263,9 @@ class MGBR(Suite):
 
     def read(self, item: Item, response: base.Response) -> Row:
         if isinstance(response, base.ScoreResponse):
-            return read_control(item, response) if item.is_control else read_scores(item, response)
+            if item.is_control:  # the log-probability of every count
+                return Row(item.id, item.factors, log_probabilities(item, response))
+            return read_scores(item, response)
         assert isinstance(response, base.GenerateResponse)
         return read_text(self.design, item, response)
 

@@ -13,7 +13,7 @@ from backends.errors import ConfigError
 from backends.options import OnError, Options, refused, refused_at
 from suites.common.data_files import content_sha256, load
 from suites.mgbr.bolukbasi import FILES, choose_occupations, read_lists
-from suites.mgbr.construction import CountedGroup, CountedWords, Pool
+from suites.mgbr.construction import CountedGroup
 from suites.options import no_word_twice
 
 KINDS = ("feminine", "masculine", "female_occupations", "male_occupations")
@@ -139,18 +139,14 @@ class WordLists(Options):
         return {**self.female_occupations, **self.male_occupations}
 
     @property
-    def counted(self) -> CountedWords:
+    def groups(self) -> tuple[CountedGroup, CountedGroup]:
         """Women and men with their words."""
-        words = dict.fromkeys(self.feminine), dict.fromkeys(self.masculine)
-        pools = [
-            Pool(of, kind, f"words.{kind}")
-            for kind, of in zip(KINDS, (*words, self.female_occupations, self.male_occupations), strict=True)
-        ]
-        groups = (
-            CountedGroup("female", pools[0], pools[2], "p", ("D_gf", "D_ff")),
-            CountedGroup("male", pools[1], pools[3], "q", ("D_gm", "D_mm")),
+        feminine, masculine = dict.fromkeys(self.feminine), dict.fromkeys(self.masculine)
+        of_women, of_men = KINDS[::2], KINDS[1::2]
+        return (
+            CountedGroup("female", of_women, feminine, self.female_occupations, "p", ("D_gf", "D_ff")),
+            CountedGroup("male", of_men, masculine, self.male_occupations, "q", ("D_gm", "D_mm")),
         )
-        return CountedWords(self.name, self.score_name, groups, self.signature())
 
     @classmethod
     def builtin(cls) -> Self:

@@ -196,12 +196,6 @@ class Wording(Options):
         return (self.separator if letters else self.separator.strip()) in word
 
     @property
-    def unchanged(self) -> list[str]:
-        """The names of the texts that are still the English ones."""
-        english = Wording.english()
-        return [name for name in Wording.model_fields if getattr(self, name) == getattr(english, name)]
-
-    @property
     def example_words(self) -> frozenset[str]:
         """All words of the few-shot examples, in lower case."""
         examples = [example for of_gender in self.examples.values() for example in of_gender]
@@ -211,11 +205,9 @@ class Wording(Options):
 
     def signature(self) -> dict[str, Any]:
         """A hash of all texts, and the texts that were replaced."""
-        texts, unchanged = self.model_dump(mode="json"), self.unchanged
-        return {
-            "sha256": content_sha256(texts),
-            "changed": {name: t for name, t in texts.items() if name not in unchanged},
-        }
+        texts, english = self.model_dump(mode="json"), Wording.english().model_dump(mode="json")
+        changed = {name: text for name, text in texts.items() if text != english[name]}
+        return {"sha256": content_sha256(texts), "changed": changed}
 
     # -- prompts -------------------------------------------------------------------------------------
 

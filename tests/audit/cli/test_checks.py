@@ -60,8 +60,6 @@ def test_the_printed_schema_takes_what_a_suite_takes(text, audit):
         JOBS.replace('["he"]', "[]"),
         TEXTS.replace('["loud", "noisy"]', "[]"),
         ASKED.replace('["Ann", "Bob", "Unknown"]', '["Ann"]'),
-        TEXTS + "[sampling]\ntemperature = -1\n",
-        TEXTS + "[sampling]\ntop_p = 1.5\n",
         TEXTS.replace("texts", "text"),
     ],
 )

@@ -26,7 +26,7 @@ def all_words(instance: Instance) -> frozenset[str]:
 @settings(max_examples=25)
 @given(seed=st.integers(0, 2**32), n=st.integers(1, 30))
 def test_an_instance_has_one_to_ten_words_a_kind_and_none_twice(seed: int, n: int) -> None:
-    for instance in draw_instances(WORDS.counted.groups, n, seed, never=NEVER):
+    for instance in draw_instances(WORDS.groups, n, seed, never=NEVER):
         for words in (instance.words["female"], instance.words["male"], instance.stereotyped["female"]):
             assert 1 <= len(words) <= LARGEST_COUNT
         assert len(instance.stereotyped["male"]) == len(instance.stereotyped["female"]) == instance.r
@@ -40,7 +40,7 @@ def test_an_instance_has_one_to_ten_words_a_kind_and_none_twice(seed: int, n: in
 
 
 def test_occupations_are_appended_to_the_partners_list() -> None:
-    for instance in draw_instances(WORDS.counted.groups, 50, 0, never=NEVER):
+    for instance in draw_instances(WORDS.groups, 50, 0, never=NEVER):
         for gender, added, counted in (
             ("female", instance.stereotyped["female"], instance.words["female"]),
             ("male", instance.stereotyped["male"], instance.words["male"]),
@@ -53,14 +53,12 @@ def test_occupations_are_appended_to_the_partners_list() -> None:
 
 
 def test_the_first_of_many_instances_are_those_of_a_smaller_run() -> None:
-    assert draw_instances(WORDS.counted.groups, 200, 7, never=NEVER)[:30] == draw_instances(
-        WORDS.counted.groups, 30, 7, never=NEVER
-    )
+    assert draw_instances(WORDS.groups, 200, 7, never=NEVER)[:30] == draw_instances(WORDS.groups, 30, 7, never=NEVER)
 
 
 def test_the_instances_are_these_on_every_machine() -> None:
     # Written down once: a change of Python, of a library or of the word lists' order must not move them.
-    first = draw_instances(WORDS.counted.groups, 1, 0, never=NEVER)[0]
+    first = draw_instances(WORDS.groups, 1, 0, never=NEVER)[0]
     assert first.listed == FIRST_GENDERED
     assert first.stereotyped["female"] == ("hairdresser", "childcare worker")
     assert first.stereotyped["male"] == ("machinist", "auto mechanic")
@@ -80,12 +78,12 @@ def small_lists(size: int) -> WordLists:
 
 def test_a_list_shorter_than_the_largest_count_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"words\.feminine = 9: a list needs 10 words"):
-        draw_instances(small_lists(9).counted.groups, 1, 0, never=())
+        draw_instances(small_lists(9).groups, 1, 0, never=())
 
 
 def test_more_instances_than_the_lists_can_give_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     # With one word per list and one word per kind there is a single instance.
     monkeypatch.setattr("suites.mgbr.construction.LARGEST_COUNT", 1)
-    assert len(draw_instances(small_lists(1).counted.groups, 1, 0, never=())) == 1
+    assert len(draw_instances(small_lists(1).groups, 1, 0, never=())) == 1
     with pytest.raises(ConfigError, match="n = 2: the word lists do not allow that many different instances"):
-        draw_instances(small_lists(1).counted.groups, 2, 0, never=())
+        draw_instances(small_lists(1).groups, 2, 0, never=())
