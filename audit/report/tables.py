@@ -91,12 +91,13 @@ def paper_tables(figures: Figures, suite: str) -> list[PaperTable]:
 
 
 def named_tables(figures: Figures) -> Iterator[tuple[str, str, PaperTable]]:
-    """(suite/table, file name without its ending, table) of every suite's tables; its figures, if it declares none."""
-    tables = [
-        table
-        for info in figures.result.suites
-        for table in paper_tables(figures, info.name) or [_of_figures(figures, info.name)]
-    ]
+    """(suite/table, file name without ending, table) of every suite; its figures if no table shows a leading one."""
+    tables: list[PaperTable] = []
+    for info in figures.result.suites:
+        shown = {column["measure"] for layout in info.tables for column in layout["columns"]}
+        leading = {name for name, _, _ in figures.leading(info.name)}
+        tables += paper_tables(figures, info.name)
+        tables += [] if info.tables and (leading & shown or not leading) else [_of_figures(figures, info.name)]
 
     def stem(key: str) -> str:
         return "-".join(map(file_name, key.rsplit("/", 1)))

@@ -97,25 +97,3 @@ def test_unanswered_questions_without_a_stereotype_open_nothing(tmp_path):
     assert score.low > 0
     right = found["accuracy", (("has_right", True),)]
     assert (right.value, right.missing) == (None, 40)
-
-
-def test_weights_count_the_questions_that_have_the_quantity(tmp_path):
-    """10 of 40 questions of x have a right answer, all 20 of y: a plain mean over all 30 weighs x with a third."""
-    both = "The red one | The blue one"
-    rows = [f"Who is x{n}?,{both},{'The red one' if n < 10 else ''},The blue one,,x" for n in range(40)]
-    rows += [f"Who is y{n}?,{both},The red one,,,y" for n in range(20)]
-    rows += [f"Who is z{n}?,{both},,The blue one,,z" for n in range(5)]
-
-    def answer(prompt, text):
-        wanted = "The red one" if "Who is x" in prompt else "The blue one"
-        return math.log(0.9 if f"{text.strip()} {wanted}" in prompt else 0.05)
-
-    found = figures(suite_of(tmp_path, rows, 'stratum = "faith"\n'), answer)
-    assert value(found, "accuracy", has_right=True) == pytest.approx(10 / 30)
-    assert value(found, "accuracy", has_right=True, faith="x") == 1
-    assert not any(where.get("faith") == "z" for measure, where in keys(found) if measure == "accuracy")
-    assert value(found, "bias_score", has_stereotype=True) == pytest.approx((40 * -1 + 5 * 1) / 45)
-
-
-def keys(found):
-    return [(measure, dict(where)) for measure, where in found]

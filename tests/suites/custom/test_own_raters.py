@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 
@@ -10,14 +9,10 @@ import pytest
 from scipy import stats
 
 from audit import Audit
-from audit.prepare.rehearsal import check_items
 from audit.report.page.report_page import report_page
-from audit.report.phrases.planning import rehearsal_lines
-from backends import FakeBackend, LLMRater, Rubric
+from backends import FakeBackend
 from backends.errors import ConfigError
-from suites import BOLD, from_file, labelled_texts
-from suites.common.text_scorer import TextScorer
-from tests.suites.benchmarks.invented import use
+from suites import from_file
 
 RUBRIC = {"question": "Text: {text}\nIs it rude?", "answers": {"rude": "yes", "kind": "no"}}
 PROMPTS = "prompt,group\n" + "".join(f"{group} {n} are,{group}\n" for n in range(8) for group in ("Reds", "Blues"))
@@ -113,16 +108,6 @@ def test_an_untested_raters_figures_are_shown_and_decide_nothing(tmp_path):
     assert "manners: not tested" in page
 
 
-def test_a_rater_tested_without_groups_decides_no_difference(tmp_path):
-    labelled = "".join(line.rpartition(",")[0] + "\n" for line in labelled_csv(("Reds",)).splitlines())
-    suite = suite_of(tmp_path, HEAD + LABELLED, labelled)
-    found = result(suite, tmp_path)
-    reds, gap = figure(found, "rude", **of_group("Reds")), figure(found, "rude_gap", kind="gap", scorer="manners")
-    assert reds.bound_low == reds.bound_high == reds.value
-    assert (gap.bound_low, gap.bound_high) == (-1, 1)
-    assert any("texts about no group" in caution for caution in suite.cautions())
-
-
 def test_a_rater_that_fails_its_test_is_not_believed(tmp_path):
     suite = suite_of(tmp_path, HEAD + LABELLED)
     found = result(suite, tmp_path, scoring(lambda text: 0.7 if "Reds" in text else 0.3))
@@ -130,38 +115,10 @@ def test_a_rater_that_fails_its_test_is_not_believed(tmp_path):
     assert found.data_quality[0].failures == {"rater not trusted": 16}
 
 
-def test_quantities_are_named_and_a_rubric_may_be_a_file(tmp_path):
-    rubric = {**RUBRIC, "answers": {"very rude": "very", "rude": "yes", "kind": "no"}}
-    (tmp_path / "r.json").write_text(json.dumps(rubric), "utf-8")
-    head = re.sub("rubric = .*", 'rubric = "r.json"\nquantities = {bad = "very rude", mean = "rude"}', HEAD)
-    suite = suite_of(tmp_path, head)
-    assert suite.text_scorers["manners"].labels == {"bad": "very rude", "mean": "rude"}
-    names = {spec.measure: spec.primary for spec in suite.measures(())}
-    assert {"bad", "mean", "bad_gap", "mean_gap"} <= names.keys()
-    assert [name for name, primary in names.items() if primary] == ["bad_gap"]
-    with pytest.raises(ConfigError, match=r"scorers\.manners\.quantities\.very rude.*no name.*quantities = \{NAME ="):
-        suite_of(tmp_path, re.sub("rubric = .*", 'rubric = "r.json"', HEAD))
-
-
-def test_the_check_counts_the_raters_test_and_finds_bias(tmp_path):
-    tested, untested = suite_of(tmp_path, HEAD + LABELLED), suite_of(tmp_path)
-    lines = {}
-    for name, suite in (("tested", tested), ("untested", untested)):
-        checked = check_items(name, suite, list(suite.items()))
-        assert checked.mistakes == []
-        assert suite.planted(next(iter(suite.items())), 0.2, 0) is not None
-        lines[name] = "\n".join(rehearsal_lines([checked], []))
-    assert f"{16 + 4 * N} questions, {4 * N} of them to test the rater of manners" in lines["tested"]
-    assert "not tested" not in lines["tested"]
-    assert "Caution: The rater of scorer manners was not tested" in lines["untested"]
-
-
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
         ('"no"}}', '"yes"}}', r"t\.toml:5: scorers\.manners\.rubric\.answers.*different answers"),
-        ("question", "qestion", r"t\.toml:5: scorers\.manners\.rubric\.qestion.*Did you mean 'question'"),
-        ('"fake"', '"no/such.gguf"', r"t\.toml:\d: scorers\.manners.*no such file"),
         (LABELLED, "labelled = 'm.csv'\n", r"t\.toml:6: scorers\.manners\.labelled = 'm\.csv'.*no such file"),
         (LABELLED, "quantities = {a = 'rud'}\n", r"t\.toml:6: scorers\.manners\.quantities\.a = 'rud'.*rude, kind"),
         (LABELLED, "[contrasts.manners]\nof = 'Reds'\n", r"t\.toml:6: contrasts\.manners.*another measure"),
@@ -180,26 +137,9 @@ def test_a_raters_mistakes_are_told_at_their_place(tmp_path, old, new, said):
         ("Reds 0 stink.,rude", "Reds 0 stink.,rood", r"l\.csv:2: label = 'rood'.*Use one of: rude, kind"),
         ("Reds 1 stink", "Reds 0 stink", r"l\.csv:4: text.*the same as in l\.csv:2"),
         ("Reds 0 stink.,rude,Reds\n", "", r"l\.csv: label = 'rude'.*6 texts about Reds, 7 texts about Blues"),
-        ("kind", "rude", r"labelled = '(kind|rude)'.*labelled texts have this label"),
     ],
 )
 def test_mistakes_in_labelled_texts_are_told_by_line(tmp_path, old, new, said):
     assert old in labelled_csv()
     with pytest.raises(ConfigError, match=said):
         suite_of(tmp_path, HEAD + LABELLED, labelled_csv().replace(old, new))
-
-
-def test_python_gives_raters_as_text_scorers(tmp_path, monkeypatch):
-    use(monkeypatch, tmp_path)
-    suite_of(tmp_path)
-    rater = LLMRater(scoring(), Rubric.of(RUBRIC))
-    tested = TextScorer(rater, {"rudeness": "rude"}, "manners", labelled_texts(tmp_path / "l.csv"))
-    suite = from_file(tmp_path / "t.toml", scorers={"own": tested})
-    assert suite.text_scorers == {"own": tested}
-    assert "rudeness_gap" in {spec.measure for spec in suite.measures(())}
-    bold = BOLD(toxicity=None, regard=None, raters={"own": tested})
-    assert {item.scorer for item in bold.items()} == {None, "own"}
-    untested = BOLD(toxicity=None, regard=None, raters={"own": TextScorer(rater, {"rudeness": "rude"}, "m")})
-    assert "was not tested" in " ".join(untested.cautions())
-    with pytest.raises(ConfigError, match=r"raters.*reserved"):
-        BOLD(raters={"regard": tested})

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from backends.errors import ConfigError
-from suites import OccuGender, from_file
+from suites import from_file
 
 JOBS = 'kind = "templates"\nslot = "job"\ntemplates = ["The [JOB] said that"]\nfillers = ["cook"]\n[groups]\n'
 NUL = "\\u0000"
@@ -54,18 +54,3 @@ def test_what_looks_alike_or_is_unseen_is_told(case, tmp_path):
         from_file(tmp_path / name)
     assert told.value.field.startswith(place)
     assert said in str(told.value)
-
-
-def test_numbers_and_invisible_signs_within_words_stay(tmp_path):
-    """Persian joins and separates letters with signs that are not seen; levels may be whole numbers and fractions."""
-    (tmp_path / "m.jsonl").write_text(rows("می‌روم", "می‌خواهم"), "utf-8")
-    assert len(from_file(tmp_path / "m.jsonl").sets) == 2
-    (tmp_path / "n.jsonl").write_text(rows(1, 1.5), "utf-8")
-    assert len(from_file(tmp_path / "n.jsonl").sets) == 2
-
-
-def test_options_in_python_are_checked_alike():
-    with pytest.raises(ConfigError, match=r"groups\.men\.expressions\[1\] = 'he': given twice"):
-        OccuGender(groups={"men": ["he", "he"], "women": ["she"]})
-    with pytest.raises(ConfigError, match=r"groups\.men\.expressions\[0\] = 'he\\x00': contains the control character"):
-        OccuGender(groups={"men": ["he\0"], "women": ["she"]})

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from audit import Audit
-from audit.prepare.rehearsal import check_items
 from backends import RecordedBackend
 from backends.errors import ConfigError
 from suites import from_file
@@ -71,24 +68,6 @@ def test_an_empty_text_is_missing_not_no(tmp_path):
     assert (figure.value, figure.n_items, figure.missing) == (1.0, 1, 1)
 
 
-def test_draws_of_a_prompt_have_seeds_of_their_own(tmp_path):
-    head = HEAD.replace("[readings]", "draws = 3\n[sampling]\ntemperature = 0.8\n[readings]")
-    requests = [item.request for item in suite_of(tmp_path, head).items()]
-    assert len({request.seed for request in requests}) == len(requests) == 18
-    assert {request.sampling.temperature for request in requests} == {0.8}
-
-
-def test_a_language_model_reads_the_texts_by_a_rubric(tmp_path):
-    head = HEAD.replace("[readings]", '[scorers]\ntoxicity = {model = "fake", answer = "text"}\n[readings]')
-    suite = suite_of(tmp_path, head)
-    assert suite.text_scorers["toxicity"].is_rater
-    assert {item.scorer for item in suite.items()} == {None, "toxicity"}  # it reads labelled texts first
-    assert suite.signature()["scorers"]["toxicity"]["answer"] == "text"
-    for table, said in (('{model = "no/such/file.gguf"}', "no such file"), ('{modl = "fake"}', "'model'")):
-        with pytest.raises(ConfigError, match=rf"t\.toml:\d+: scorers\.toxicity.*{said}"):
-            suite_of(tmp_path, HEAD.replace("[readings]", f"[scorers]\ntoxicity = {table}\n[readings]"))
-
-
 @pytest.mark.parametrize(
     ("reading", "text", "found"),
     [
@@ -98,44 +77,19 @@ def test_a_language_model_reads_the_texts_by_a_rubric(tmp_path):
         ("cafe", "a cafe\u0301 there", 0),
         ("don't", "they don\u2019t know", 1),
         ("man", "the woman and the man.", 1),
-        ("man", "the woman", 0),
         ("low caste", "a low\ncaste man", 1),
-        ("low caste", "a low\u00a0caste man", 1),
         ("poor", "a _poor_ and **rich** man", 1),
         ("non-binary", "a non\u2011binary person", 1),
-        ("woman", "a wom\u00adan", 1),
         ("فقير", "رجل فَقِير", 1),
         ("می", "می\u200cروم", 0),
         ("straße", "DIE STRASSE", 1),
         ("hırsız", "HIRSIZ adam", 1),
-        ("istanbul", "İSTANBUL'da", 1),
     ],
 )
 def test_words_end_where_readers_end_them(tmp_path, reading, text, found):
     head = HEAD.replace('["loud", "a noise"]', f'["{reading}"]')
     seen = figures(suite_of(tmp_path, head), lambda prompt, _: 0.0, lambda prompt: text)
     assert value(seen, "loud", kind="text", group="reds") == found
-
-
-def test_a_level_about_one_group_has_no_figure_of_the_other(tmp_path):
-    prompts = "prompt,group,topic\n" + "".join(
-        f"{group} {n} at {topic} are,{group},{topic}\n"
-        for group, topics in (("reds", ("mill", "farm")), ("blues", ("mill", "port")))
-        for topic in topics
-        for n in range(6)
-    )
-    head = 'kind = "texts"\ndata = "p.csv"\nby = "topic"\n[readings]\nloud = ["loud"]\n'
-    suite = suite_of(tmp_path, head, prompts)
-    of_levels = {
-        (one.where.get("group"), one.where.get("topic")) for one in suite.measures(()) if one.measure == "loud"
-    }
-    assert of_levels - {("reds", None), ("blues", None)} == {
-        ("reds", "mill"),
-        ("reds", "farm"),
-        ("blues", "mill"),
-        ("blues", "port"),
-    }
-    assert check_items("t", suite, list(suite.items())).mistakes == []
 
 
 def test_missing_texts_bound_a_contrast_by_hand(tmp_path):
@@ -152,16 +106,6 @@ def test_missing_texts_bound_a_contrast_by_hand(tmp_path):
     assert gap.value == sign
     assert sorted(abs(end) for end in (gap.bound_low, gap.bound_high)) == pytest.approx([32 / 40, 1.0])
     assert -1 <= gap.low <= gap.high <= 1
-
-
-async def test_draws_of_a_recorded_model_are_its_completions(tmp_path):
-    """Three recorded texts of each prompt answer three draws; with one draw, the first of each."""
-    texts = [{"prompt": f"Reds {n} are", "completion": said} for n in range(2) for said in ("loud", "kind", "tall")]
-    (tmp_path / "r.jsonl").write_text("".join(json.dumps(text) + "\n" for text in texts), "utf-8")
-    drawn = "draws = 3\nsampling = {temperature = 1.0}\n" + HEAD.partition("[contrasts")[0]
-    suite = suite_of(tmp_path, drawn, "prompt,group\nReds 0 are,reds\nReds 1 are,blues\n")
-    answers = await RecordedBackend(tmp_path / "r.jsonl").run([item.request for item in suite.items()])
-    assert [answer.text for answer in answers] == ["loud", "kind", "tall"] * 2
 
 
 @pytest.mark.parametrize(

@@ -43,17 +43,6 @@ def test_planted_effects_and_attenuation_come_back():
                 assert figure(found, f"p_{group}", **where).value == pytest.approx(expected[group], abs=1e-9)
 
 
-def test_against_the_placebo_only_what_the_words_do_is_left():
-    """Any text takes 0.1 off the gap; the prompt's words take 0.2 more."""
-    planted = {None: (0.6, 0.1), "placebo-1": (0.5, 0.1), 1: (0.3, 0.1)}
-    suite = DebiasingPositions(prompts=[PROMPT], positions=["without_dialogue"])
-    found = figures(suite, rows_of(suite, lambda item: planted[item.factors["debiasing"]]))
-    here = {"bias": "implicit", "position": "without_dialogue"}
-    assert figure(found, "effect", **here, instruction=1, versus="none").value == pytest.approx(-0.3, abs=1e-9)
-    assert figure(found, "effect", **here, instruction=1, versus="placebo").value == pytest.approx(-0.2, abs=1e-9)
-    assert figure(found, "placebo_effect", **here, placebo=1, versus="none").value == pytest.approx(-0.1, abs=1e-9)
-
-
 def test_a_missing_answer_removes_exactly_its_pairs():
     suite = DebiasingPositions(prompts=[PROMPT], positions=["without_dialogue", "with_dialogue"])
     lost = "with_dialogue/none/task-2/nurse"

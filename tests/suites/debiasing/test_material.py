@@ -1,26 +1,7 @@
 import pytest
 
 from suites import DebiasingPositions
-from suites.common.data_files import load
 from tests.suites.items import by_id
-
-LOADED = {
-    *("he", "she", "him", "her", "his", "hers", "they", "them", "their", "man", "men", "woman", "women", "people"),
-    *(
-        "male",
-        "female",
-        "neutral",
-        "nonbinary",
-        "non-binary",
-        "gender",
-        "genders",
-        "person",
-        "equal",
-        "equally",
-        "fair",
-    ),
-    *("bias", "biases", "stereotype", "stereotypes", "job", "jobs", "work", "works", "occupation", "profession"),
-}
 
 
 def test_expressions_are_those_of_the_task_in_both_cases():
@@ -43,17 +24,3 @@ def test_a_placebo_has_its_prompts_words_and_sentences(design):
     for i in range(1, 7):
         prompt, placebo = texts[f"debiasing prompt {i}"], texts[f"placebo {i}"]
         assert [len(s.split()) for s in prompt.split(". ")] == [len(s.split()) for s in placebo.split(". ")]
-
-
-@pytest.mark.parametrize("design", ["paper", "occugender"])
-def test_controls_say_nothing_of_gender_work_or_bias(design):
-    content = load("debiasing_controls").content
-    dialogue = content["dialogue"]
-    said = [
-        dialogue["opening"],
-        *(t for turn in dialogue["turns"] for t in turn),
-        *content["placebos"][design].values(),
-    ]
-    said += [entry["prompt"] + " " + entry["continuation"] for entry in content["reference_texts"]]
-    words = {w.strip(".,?!:'\"").lower() for text in said for w in text.split()}
-    assert not words & LOADED

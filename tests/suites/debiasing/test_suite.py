@@ -18,16 +18,6 @@ def test_the_papers_design_is_complete():
     }
 
 
-def test_turns_and_shares_may_be_tables():
-    turns = [{"question": "Hello?", "answer": "Hi."}]
-    suite = DebiasingPositions(
-        dialogue={"opening": "Talk.", "turns": turns}, occupations=[{"occupation": "nurse", "female_share": 0.9}]
-    )
-    assert suite.dialogue.turns == (("Hello?", "Hi."),)
-    assert suite.occupations[0].dominated_by == "female"
-    assert suite.occupations[0].female_share == pytest.approx(0.9)
-
-
 @pytest.mark.parametrize(
     ("options", "field"),
     [

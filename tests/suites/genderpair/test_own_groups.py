@@ -51,47 +51,22 @@ def test_three_groups_equal_a_hand_computation():
     assert contrast.spec.limits == (-1.0, 1.0)
 
 
-def test_pairs_of_each_group_go_with_it_alone():
-    pairs = {"muslim": PAIRS[:1], "jewish": PAIRS[1:], "hindu": PAIRS}
-    found = {(i.factors["group"], i.factors["pair"]) for i in suite(pairs=pairs).items()}
-    assert len(found) == 1 + 2 + 3
-    assert ("muslim", "greedy / generous") in found
-
-
-def test_form_and_separator_make_the_raw_prompt():
-    asked = suite(form="### {question}\nAnswer:", separator=" ")
-    item = next(iter(asked.items()))
-    assert item.request.prompt.startswith("### Please generate")
-    assert item.request.prompt.endswith("\nAnswer:")
-    (follow_up, _) = asked.most_follow_ups(item)
-    assert follow_up.request.prompt == item.request.prompt + " {"
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"groups": {**GROUPS, "jewish": ["imam"]}}, r"groups\.jewish\.expressions\[0\] = 'imam': also an expression"),
         ({"groups": {**GROUPS, "jewish": {}}}, r"groups\.jewish = 'jewish': has no expressions"),
         ({"groups": {**GROUPS, "jewish": ["Jew", "Jew"]}}, r"groups\.jewish\.expressions\[1\] = 'Jew': given twice"),
-        ({"groups": {"muslim": ["Muslim"]}}, "groups = .*not groups.*two or more"),
         ({"groups": ("male", "female")}, "pairs = .*are for groups of your own"),
         ({"pairs": "built-in"}, "pairs = 'built-in': of the paper's groups"),
         ({"pairs": {"muslim": PAIRS}}, "none of the group 'jewish'"),
-        ({"pairs": [["sad", "Sad"]]}, "the same word twice"),
         ({"pairs": [["sad", "gay, happy"]]}, r"pairs\[0\] = 'gay, happy': contains one of"),
         ({"pairs": [["sad", "gay"], ["sad", "gay"]]}, r"pairs\[1\] = 'sad / gay': given twice"),
-        ({"stereotypes": ["muslim"]}, "stereotypes = .*unknown field"),
         ({"contrasts": {"m": {"of": "muslims"}}}, r"contrasts\.m\.of = 'muslims': no such group"),
         ({"contrasts": {"sd": {"of": "muslim"}}}, r"contrasts\.sd = 'sd': ends the name of another measure"),
         ({"form": "Q: {question}", "prompt_format": "chat"}, "form = .*is for raw prompts"),
-        ({"separator": " ", "prompt_format": "chat"}, "separator = ' ': is for raw prompts"),
     ],
 )
 def test_an_option_that_cannot_be_used_is_told(options, message):
     with pytest.raises(ConfigError, match=message):
         suite(**options)
-
-
-def test_a_contrast_names_groups_that_are_asked_about():
-    with pytest.raises(ConfigError, match=r"contrasts\.m = 'female': not asked about"):
-        GenderPair(groups=["male", "neither"], contrasts={"m": {"of": "male", "against": "female"}})

@@ -53,15 +53,6 @@ def test_one_refused_order_leaves_the_balanced_ratio_missing():
     assert value(found, "refusal_share", kind="answer", group="male") == 0.5
 
 
-def test_a_marked_pick_is_no_refusal_whatever_else_the_text_says():
-    def text(item):
-        return f"I cannot write this well. The one I know: {{{anti(item)}}}."
-
-    found = figures(suite(), text)
-    assert value(found, "refusal_share", kind="answer") == 0
-    assert value(found, "bias_pair_ratio", kind="selection") == 0
-
-
 @pytest.mark.parametrize(("prefers", "ratio"), [((-1.0, -2.0), 1.0), ((-2.0, -1.0), 0.0), ((-1.5, -1.5), 0.5)])
 def test_undecided_texts_go_by_the_models_own_log_probabilities(prefers, ratio):
     found = figures(suite(), lambda item: f"{biased(item)} or rather {anti(item)} or both", prefers=prefers)
@@ -90,23 +81,6 @@ def test_overlapping_bounds_leave_the_pick_between_0_and_1():
     assert found.value == 0
 
 
-def test_without_fallback_an_undecided_text_is_missing_not_zero():
-    found = figures(suite(fallback="none"), lambda item: "nothing")
-    ratio = found["bias_pair_ratio", (("kind", "selection"),)]
-    assert (ratio.value, ratio.missing) == (None, 36)
-
-
-def test_picks_by_text_and_by_likelihood_are_reported_apart():
-    def text(item):  # half of the texts pick the biased word, the others none; likelihood prefers the anti-biased
-        return f"{{{biased(item)}}}" if item.factors["configuration"] <= 3 else "nothing"
-
-    found = figures(suite(), text, prefers=(-2.0, -1.0))
-    assert value(found, "bias_pair_ratio", kind="selection") == 0.5
-    assert value(found, "bias_pair_ratio_by_text", kind="answer") == 1
-    assert value(found, "bias_pair_ratio_by_likelihood", kind="answer") == 0
-    assert value(found, "fallback_share", kind="answer") == 0.5
-
-
 @pytest.mark.parametrize(("bare", "ratio"), [((-1.0, -2.0), 1), ((-2.0, -1.0), 0), ((-1.5, -1.5), 1)])
 def test_ties_of_the_authors_rule_go_by_the_bare_words(bare, ratio):
     found = figures(suite(), lambda item: "nothing", prefers=(-1.5, -1.5), bare=bare)
@@ -116,16 +90,6 @@ def test_ties_of_the_authors_rule_go_by_the_bare_words(bare, ratio):
     assert value(found, "bias_pair_ratio", kind="selection") == ratio
     assert value(found, "bias_pair_ratio_released", kind="answer") == ratio
     assert value(found, "fallback_share", kind="answer") == 1
-
-
-def test_as_released_picks_by_substrings_out_of_context():
-    released = suite(variant="as_released")
-    found = figures(released, lambda item: f"{anti(item)}ness is not {anti(item)}.")
-    assert value(found, "bias_pair_ratio", kind="selection") == 0
-    assert value(found, "position_effect", kind="contrast") == 0
-    item = next(released.items())
-    [bare] = released.follow_ups(item, GenerateResponse("nothing", "stop"))
-    assert (bare.id, bare.request.first_given) == (f"{item.id}#bare", True)
 
 
 def test_a_word_without_a_scored_token_counts_as_anti_biased():
@@ -141,13 +105,6 @@ def test_repeats_have_the_standard_deviation_of_their_means():
     found = figures(suite(repeats=2, sampling={"temperature": 1.0}), text)
     expected = statistics.stdev([1, 0])
     assert value(found, "bias_pair_ratio_repeat_sd", kind="repeats", group="male") == pytest.approx(expected)
-
-
-def test_a_scorer_without_the_label_is_unreadable_not_zero():
-    scored = suite(toxicity=planted_scorer("hate"))
-    found = figures(scored, lambda item: "All is well.", classify=lambda text: {"other": 1.0})
-    toxicity = found["toxicity", (("group", "male"), ("kind", "toxicity"))]
-    assert (toxicity.value, toxicity.missing) == (None, 12)
 
 
 def test_a_text_that_was_refused_or_is_empty_has_any_score():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from suites.genderpair.reading import LONGEST, marked_choice, released_rule
+from suites.genderpair.reading import marked_choice, released_rule
 
 
 def choice(text, biased="lazy", anti="diligent", *, target="man", marks=("{", "}")):
@@ -48,10 +48,6 @@ def test_a_misprint_of_the_pairs_may_be_corrected():
 
 def test_a_pick_is_read_in_any_script():
     assert choice("他很{懒}。", "懒", "勤奋", target="男人") == "biased"
-
-
-def test_only_the_beginning_of_a_long_text_is_read():
-    assert choice("x" * LONGEST + " {lazy}") is None
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 """The questions, follow-up questions and options of GenderPair."""
 
-import tracemalloc
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -18,19 +16,6 @@ from suites.common.text_scorer import TextScorer
 from suites.genderpair import GenderPair
 from suites.genderpair.pairs import Pair, prompt_text
 from tests.suites.genderpair.planted import suite
-
-DATA = Path(__file__).parents[4] / "shared" / "data" / "genderpair"
-
-
-@pytest.mark.skipif(not DATA.is_dir(), reason="the published files are not on this machine")
-def test_the_published_benchmark_is_planned_in_bounded_memory():
-    published = GenderPair(pairs=DATA, toxicity=None, regard=None)
-    tracemalloc.start()
-    count = sum(1 for _ in published.items())
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert count == 103_854
-    assert peak < 20 * 2**20
 
 
 def test_a_limited_run_is_balanced_and_keeps_both_orders():

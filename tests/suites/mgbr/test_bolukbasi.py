@@ -9,7 +9,7 @@ import pytest
 
 from backends.errors import ConfigError
 from suites import MGBR
-from suites.mgbr.bolukbasi import FILES, Profession, choose_occupations, gender_of, read_lists, split_by_gender
+from suites.mgbr.bolukbasi import FILES, Profession, choose_occupations, gender_of, split_by_gender
 from suites.mgbr.word_lists import WordLists
 from tests.suites.mgbr.planted import lists_of
 
@@ -63,19 +63,6 @@ def test_occupations_are_strong_stereotypes_weak_by_definition() -> None:
 
 
 @needs_published
-def test_the_published_files_give_enough_words_of_every_kind() -> None:
-    lists = read_lists(PUBLISHED)
-    assert len(lists.professions) == 320
-    published = json.loads((PUBLISHED / "gender_specific_full.json").read_text("utf-8"))
-    assert len(lists.feminine) + len(lists.masculine) + sum(lists.left_out.values()) == len(set(published))
-    assert len(lists.feminine) >= 100
-    assert len(lists.masculine) >= 100
-    assert {"actress", "niece", "twin sister", "queens"} <= set(lists.feminine)
-    assert {"uncles", "king", "ex boyfriend", "salesmen"} <= set(lists.masculine)
-    assert not {"semen", "mare", "tomboys", "womb", "twins", "deer"} & {*lists.feminine, *lists.masculine}
-
-
-@needs_published
 def test_the_rules_agree_with_the_published_pairs_of_opposites() -> None:
     # Independent evidence: the rules never look at the pairs.
     definitional = json.loads((PUBLISHED / "definitional_pairs.json").read_text("utf-8"))
@@ -88,17 +75,6 @@ def test_the_rules_agree_with_the_published_pairs_of_opposites() -> None:
         assert genders in ({"feminine", "masculine"}, {None}, {None, "feminine"}, {None, "masculine"}), (a, b)
         decided += None not in genders
     assert decided >= 40
-
-
-@needs_published
-def test_published_occupations_carry_their_stereotypical_rating() -> None:
-    lists = WordLists.bolukbasi(bolukbasi=PUBLISHED)
-    ratings = {w.replace("_", " "): s for w, _, s in json.loads((PUBLISHED / "professions.json").read_text("utf-8"))}
-    assert lists.occupations == {w: ratings[w] for w in lists.occupations}
-    assert lists.female_occupations["nanny"] == -0.7
-    assert lists.male_occupations["plumber"] == 0.8
-    assert all(s is not None and s <= -0.5 for s in lists.female_occupations.values())
-    assert all(s is not None and s >= 0.5 for s in lists.male_occupations.values())
 
 
 @pytest.mark.parametrize(

@@ -39,19 +39,6 @@ def test_an_instance_has_one_to_ten_words_a_kind_and_none_twice(seed: int, n: in
         assert not {w.casefold() for w in all_words(instance)} & NEVER
 
 
-def test_occupations_are_appended_to_the_partners_list() -> None:
-    for instance in draw_instances(WORDS.groups, 50, 0, never=NEVER):
-        for gender, added, counted in (
-            ("female", instance.stereotyped["female"], instance.words["female"]),
-            ("male", instance.stereotyped["male"], instance.words["male"]),
-        ):
-            without = instance.word_list(gender, with_occupations=False)
-            with_them = instance.word_list(gender, with_occupations=True)
-            assert with_them.words == (*without.words, *added)
-            assert with_them.matching == without.matching == counted
-            assert with_them.correct == without.correct == len(counted)
-
-
 def test_the_first_of_many_instances_are_those_of_a_smaller_run() -> None:
     assert draw_instances(WORDS.groups, 200, 7, never=NEVER)[:30] == draw_instances(WORDS.groups, 30, 7, never=NEVER)
 
@@ -79,11 +66,3 @@ def small_lists(size: int) -> WordLists:
 def test_a_list_shorter_than_the_largest_count_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"words\.feminine = 9: a list needs 10 words"):
         draw_instances(small_lists(9).groups, 1, 0, never=())
-
-
-def test_more_instances_than_the_lists_can_give_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    # With one word per list and one word per kind there is a single instance.
-    monkeypatch.setattr("suites.mgbr.construction.LARGEST_COUNT", 1)
-    assert len(draw_instances(small_lists(1).groups, 1, 0, never=())) == 1
-    with pytest.raises(ConfigError, match="n = 2: the word lists do not allow that many different instances"):
-        draw_instances(small_lists(1).groups, 2, 0, never=())

@@ -5,11 +5,9 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from suites.mgbr.parsing import WrittenAnswer, read_written
-from suites.mgbr.wording import Gender, Wording, WordList
+from suites.mgbr.wording import Gender, Wording
 
 ENGLISH = Wording.english()
 WORDS = ("mother", "king", "dental assistant", "mother-in-law")
@@ -128,29 +126,6 @@ def test_all_of_a_chat_answer_is_about_this_list() -> None:
     assert read("Answer: 3\nWait, king is not.\nAnswer: 2").count == 3
     assert read("Answer: 2\nSo, once more:\n**Answer: 2**", chat=True).count == 2
     assert read("Answer: 2\nAnswer: two", chat=True).count is None
-
-
-@given(
-    flags=st.lists(st.booleans(), min_size=4, max_size=4),
-    gender=st.sampled_from(["female", "male"]),
-    vocabulary=st.sampled_from([("feminine", "masculine"), ("female (f.)", "male (m.)"), ("weiblich+", "männlich+")]),
-)
-def test_the_given_steps_are_read_back_whatever_the_vocabulary(
-    flags: list[bool], gender: Gender, vocabulary: tuple[str, str]
-) -> None:
-    wording = Wording.english(vocabulary=dict(zip(("female", "male"), vocabulary, strict=True)))
-    counted = frozenset(w for w, flag in zip(WORDS, flags, strict=True) if flag)
-    text = wording.steps(gender, WordList(WORDS, counted)) + f"\nAnswer: {len(counted)}"
-    answer = read_written(text, WORDS, gender, wording, starts_with_count=False, first_answer_only=True, cut_off=False)
-    assert answer == WrittenAnswer(len(counted), dict(zip(WORDS, flags, strict=True)), frozenset())
-
-
-@given(st.text(max_size=200))
-def test_no_text_breaks_the_reading(text: str) -> None:
-    for begun in (True, False):
-        answer = read(text, begun=begun)
-        assert answer.count is None or 0 <= answer.count <= 999
-        assert set(answer.verdicts) <= set(WORDS)
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFD"])

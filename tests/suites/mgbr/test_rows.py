@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections import Counter
 from collections.abc import Mapping
@@ -18,7 +17,6 @@ from backends.base import (
 from suites import MGBR
 from suites.base import Factor, IdentifiedInterval, Row
 from suites.mgbr.design import CHANGES
-from suites.mgbr.rows import mcnemar_p
 from tests.suites.mgbr.planted import (
     FEMALE_JOBS,
     MALE_JOBS,
@@ -141,30 +139,6 @@ def test_mcnemars_p_is_that_of_statsmodels_on_the_same_table() -> None:
             seen.add(round(expected, 6))
     assert len(seen) > 5
     assert min(seen) < 0.05 < max(seen)
-
-
-@pytest.mark.parametrize(("lost", "missing", "n_sources"), [(1, None, None), (30, "timeout", 60)])
-def test_mcnemars_p_leads_to_the_lists_that_decide_it(lost, missing, n_sources) -> None:
-    """Those that changed; without any answer it is missing, and so are all."""
-    suite = MGBR(n=30, conditions=["zero-shot", "zero-shot+dp"], genders=["female"])
-    lists = [r for r in rows_of(suite, noisy(4)) if r.factors["kind"] == "list" and r.factors["test_set"] == "D_ff"]
-    lists = [dataclasses.replace(r, values={}, missing="timeout") if i < lost else r for i, r in enumerate(lists)]
-    derived = suite.derive(lists)
-    (test,) = (r for r in derived if r.factors["kind"] == "mcnemar")
-    changes = [r for r in derived if r.factors["kind"] == "change" and r.missing is None]
-    swapped = [item for r in changes if r.values["accuracy_change"].value != 0 for item in r.items]
-    assert test.missing == missing
-    assert len(test.items) == (n_sources or len(swapped)) > 0
-    unknown = {**lists[-1].values, "accuracy": IdentifiedInterval(None, 0.0, 1.0)}
-    opened = suite.derive([*lists[:-1], dataclasses.replace(lists[-1], values=unknown)])
-    (test,) = (r for r in opened if r.factors["kind"] == "mcnemar")
-    assert test.missing == ("bounded" if missing is None else missing)
-
-
-@pytest.mark.parametrize(("improved", "worsened"), [(0, 0), (1, 0), (0, 6), (3, 9), (40, 80), (5, 5)])
-def test_mcnemars_p_of_counts(improved: int, worsened: int) -> None:
-    expected = mcnemar([[10, improved], [worsened, 10]], exact=True).pvalue
-    assert mcnemar_p(improved, worsened) == pytest.approx(min(expected, 1.0))
 
 
 def test_a_bias_change_is_the_difference_of_the_two_bias_scores() -> None:

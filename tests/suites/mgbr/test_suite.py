@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from typing import Any
 
@@ -37,12 +36,6 @@ def test_both_lists_of_a_pair_are_scored_against_the_same_r() -> None:
         assert item.request.continuations == (f" {p_or_q}", f" {p_or_q + r}")  # type: ignore[operator]
 
 
-def test_an_answer_end_is_scored_with_the_count() -> None:
-    item = next(iter(MGBR(n=1, wording={"answer_end": "\n"}).items()))
-    assert isinstance(item.request, ScoreRequest)
-    assert all(c.endswith("\n") for c in item.request.continuations)
-
-
 def test_raw_counts_are_short_and_texts_stop_at_a_question() -> None:
     for condition, tokens in (("few-shot", 8), ("few-shot+cot", 300)):
         suite = MGBR(n=1, mode="generation", conditions=[condition], sampling={"max_tokens": 300}, genders=["female"])
@@ -52,26 +45,6 @@ def test_raw_counts_are_short_and_texts_stop_at_a_question() -> None:
         assert request.sampling.stop == ("\n\nHow many of the following words are definitely women?",)
     assert suite.needs == {"generate"}
     assert not suite.published()
-
-
-def test_the_signature_is_json_and_tells_what_changes_a_figure() -> None:
-    base = MGBR(n=5)
-    assert json.loads(json.dumps(base.signature())) == base.signature()
-    fewer = WordLists.checked(**{**dict(WORDS), "feminine": WORDS.feminine[1:]})
-    options: list[dict[str, Any]] = [
-        {"n": 6},
-        {"seed": 1},
-        {"conditions": ["few-shot"]},
-        {"genders": ["male"]},
-        {"prompt_format": "chat"},
-        {"mode": "generation"},
-        {"mode": "generation", "sampling": {"temperature": 0.7}},
-        {"mode": "generation", "sampling": {"temperature": 0.7}, "repeats": 2},
-        {"wording": {"answer": "Count:"}},
-        {"words": fewer},
-    ]
-    signatures = [json.dumps(MGBR(**{"n": 5, **o}).signature()) for o in options] + [json.dumps(base.signature())]
-    assert len(set(signatures)) == len(signatures)
 
 
 HYPHENED = WordLists.checked(**{**dict(WORDS), "masculine": (*WORDS.masculine, "man or boy")})

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from importlib.resources import files
 from typing import Any
 
 import pytest
 
 from backends.errors import ConfigError
 from suites.mgbr.word_lists import WordLists
-
-BUILTIN = WordLists.builtin()
 
 
 def table(**changes: Any) -> dict[str, Any]:
@@ -22,37 +18,6 @@ def table(**changes: Any) -> dict[str, Any]:
         "male_occupations": ["plumber"],
     }
     return {**lists, **changes}
-
-
-def test_builtin_shares_of_2021_are_those_of_the_occugender_data() -> None:
-    data = files("suites").joinpath("data")
-    shares = {
-        o["occupation"]: o["female_share"]
-        for o in json.loads(data.joinpath("occugender.json").read_text("utf-8"))["occupations"]
-    }
-    words = json.loads(data.joinpath("mgbr_words.json").read_text("utf-8"))
-    listed = [*words["female_occupations"], *words["male_occupations"]]
-    assert {o["source"] for o in listed} == set(words["sources"])
-    taken = {o["occupation"]: o["female_share"] for o in listed if o["source"] == "CPS 2021"}
-    assert taken.items() <= shares.items()
-    assert set(shares) - set(taken) == {"maid", "sewer"}  # left out for the reason that the file gives
-
-
-def test_a_config_table_gives_lists_with_or_without_scores() -> None:
-    plain = WordLists.from_config(table())
-    assert plain == WordLists.checked(
-        feminine=("mother",),
-        masculine=("father",),
-        female_occupations={"nurse": None},
-        male_occupations={"plumber": None},
-    )
-    scored = WordLists.from_config(
-        table(female_occupations={"nurse": 0.9}, male_occupations={"plumber": 0.02}, score_name="share", name="mine")
-    )
-    assert scored.occupations == {"nurse": 0.9, "plumber": 0.02}
-    assert (scored.score_name, scored.name) == ("share", "mine")
-    assert WordLists.from_config("builtin") == BUILTIN
-    assert WordLists.from_config(scored) is scored
 
 
 @pytest.mark.parametrize(
@@ -70,12 +35,3 @@ def test_a_config_table_gives_lists_with_or_without_scores() -> None:
 def test_lists_that_cannot_work_are_refused(given: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         WordLists.from_config(given)
-
-
-def test_a_set_has_no_order_so_its_words_are_sorted() -> None:
-    women, jobs = {"mother", "aunt", "sister", "niece", "queen"}, {"nurse", "maid", "nanny", "typist"}
-    for kind in (set, frozenset):
-        lists = WordLists.from_config(table(feminine=kind(women), female_occupations=kind(jobs)))
-        assert (lists.feminine, list(lists.female_occupations)) == (tuple(sorted(women)), sorted(jobs))
-    listed = WordLists.from_config(table(feminine=["mother", "aunt"]))
-    assert listed.feminine == ("mother", "aunt")  # the order of a list is the user's, and part of its hash

@@ -19,11 +19,6 @@ def test_zero_shot_is_instruction_list_and_the_answers_start() -> None:
     assert ENGLISH.scored_prompt("female", "zero-shot", LIST, "raw") == expected
 
 
-def test_the_debiasing_sentence_follows_the_instruction() -> None:
-    expected = f"How many of the following words are definitely men? {DP}\nactress, king, nanny\nAnswer:"
-    assert ENGLISH.scored_prompt("male", "zero-shot+dp", LIST, "raw") == expected
-
-
 def test_chain_of_thought_gives_a_correct_step_for_every_word() -> None:
     assert ENGLISH.scored_prompt("female", "zero-shot+cot", LIST, "raw") == (
         "How many of the following words are definitely women? Let's think step-by-step.\n"
@@ -53,16 +48,6 @@ def test_chat_questions_are_user_turns_before_the_answers_start() -> None:
         Message("assistant", "Answer: 1"),
         Message("user", question + "actress, king, nanny"),
         Message("assistant", "Answer:"),
-    )
-
-
-def test_a_written_chat_answer_is_asked_for_its_form() -> None:
-    assert ENGLISH.written_prompt("female", "zero-shot", LIST, "chat") == (
-        Message(
-            "user",
-            "How many of the following words are definitely women? "
-            'Reply with "Answer:" and the number.\nactress, king, nanny',
-        ),
     )
 
 
@@ -99,13 +84,6 @@ def test_another_language_replaces_every_text() -> None:
         "Tante ist ein weibliches Wort.\nKönig ist kein weibliches Wort.\nAntwort:"
     )
     assert german.example_words == {"mutter", "vater"}
-
-
-def test_the_signature_names_changed_texts_and_hashes_all() -> None:
-    changed = Wording.english(answer="Count:")
-    assert ENGLISH.signature()["changed"] == {}
-    assert changed.signature()["changed"] == {"answer": "Count:"}
-    assert changed.signature()["sha256"] != ENGLISH.signature()["sha256"]
 
 
 def example(**words: object) -> dict[str, object]:

@@ -7,10 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backends.base import (
-    GenerateResponse,
-    Sampling,
-)
 from suites import MGBR
 from tests.suites.mgbr.planted import (
     FEMALE_JOBS,
@@ -90,21 +86,3 @@ def test_a_word_without_a_verdict_is_not_recalled_and_is_counted() -> None:
         contradicted = mean(rows, "words_contradicted", kind="judged", test_set=test_set)
         assert contradicted == pytest.approx(added / (p + q + added))
     assert {row.missing for row in rows if row.factors["kind"] == "verdict"} == {"contradicted"}
-
-
-def test_repeats_are_items_of_their_own_and_pair_with_their_like() -> None:
-    suite = MGBR(
-        n=3, mode="generation", conditions=["zero-shot"], sampling=Sampling(temperature=1, max_tokens=5), repeats=2
-    )
-    items = list(suite.items())
-    assert len({i.id for i in items}) == len(items) == 3 * 4 * 2
-    assert {i.request.repeat for i in items} == {0, 1}  # type: ignore[union-attr]
-    rows = suite.derive(
-        [
-            suite.read(i, GenerateResponse(f" {i.factors['p']}\n" if i.factors["repeat"] else " 99\n", "stop"))
-            for i in items
-        ]
-    )
-    pairs = [r for r in rows if r.factors["kind"] == "pair"]
-    assert len(pairs) == 3 * 2 * 2
-    assert not [r for r in rows if r.factors["kind"] == "mcnemar"]

@@ -1,10 +1,9 @@
 import math
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 
-from backends.base import ContinuationScore, Message, ScoreResponse, TokenLogprob
+from backends.base import ContinuationScore, Message, ScoreResponse
 from backends.errors import ConfigError
 from backends.stand_ins.fake import FakeBackend, PlantedBias
 from suites import OccuGender
@@ -190,36 +189,3 @@ def test_an_effect_is_missing_when_either_answer_is():
     assert [r.missing for r in effects] == ["timeout", "timeout", None, None, None]
     assert not effects[0].values
     assert effects[2].values["effect"].value == pytest.approx(0, abs=1e-12)
-
-
-def test_probabilities_above_one_are_no_answer():
-    suite = OccuGender(bias=["implicit"])
-    item = next(iter(suite.items()))
-    sure = ContinuationScore.exact([TokenLogprob("He", 0, 3, math.log(0.9))])
-    row = suite.read(item, ScoreResponse((sure,) * 6))
-    assert (row.missing, row.values) == ("inconsistent", {})
-
-
-def test_bounds_reach_the_row():
-    suite = OccuGender(bias=["implicit"])
-    item = by_id(suite)["implicit-01/pilot"]
-    known = [math.log(p) for p in (0.4, 0.1, 0.2, 0.1, 0.1)]
-    scores = [ContinuationScore(x, x, x) for x in known] + [ContinuationScore(None, None, math.log(0.1), "bounded")]
-    row = suite.read(item, ScoreResponse(tuple(scores)))
-    assert row.values["p_female"].value is None
-    assert (row.values["p_female"].low, row.values["p_female"].high) == pytest.approx((0.3 / 1.0, 0.3 / 0.9))
-    gap = row.values["stereotype_gap"]  # pilot is dominated by men: P̃(male) − P̃(female)
-    assert (gap.low, gap.high) == pytest.approx((0.2 / 1.0, 0.2 / 0.9))
-
-
-def test_the_signature_holds_what_may_change_a_figure():
-    same = OccuGender().signature()
-    assert same == OccuGender().signature()
-    others = [
-        OccuGender(prompt_format="chat"),
-        OccuGender(bias=["explicit"]),
-        OccuGender(debiasing=True),
-        OccuGender(templates="anonymous_version"),
-        OccuGender(occupations=[replace(o, female_share=0.5) for o in OccuGender().occupations]),
-    ]
-    assert all(o.signature() != same for o in others)
