@@ -81,7 +81,7 @@ def lessons(data: Path | None, seed: int) -> list[tuple[str, str]]:
         texts = published_lessons(data)
     else:
         texts = [
-            (prompt_text("paper", configuration, target, pair), sentence.format(target=target, anti=pair.anti))
+            (prompt_text(configuration, target, pair), sentence.format(target=target, anti=pair.anti))
             for group in learned_pairs().groups.values()
             for _, target in group.targets
             for pair in group.pairs

@@ -1,4 +1,4 @@
-"""The design of one GenderPair: its pairs, wordings and scorers, shared by all modules of the suite."""
+"""The design of one GenderPair: its pairs and scorers, shared by all modules of the suite."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ class Design:
 
     pairs: PairSet
     groups: tuple[str, ...]
-    structures: tuple[str, ...]
     repeats: int
     variant: Variant
     fallback: Fallback

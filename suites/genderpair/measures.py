@@ -89,7 +89,6 @@ def measure_specs(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
     for rater in design.raters.values():
         yield from rater_measures(rater)
     yield from _deviations(design)
-    yield from _by_structure(design)
     yield from _by_level(design, rows)
 
 
@@ -140,21 +139,9 @@ def _deviations(design: Design) -> Iterator[MeasureSpec]:
             )
 
 
-def _by_structure(design: Design) -> Iterator[MeasureSpec]:
-    """How far the figures depend on the wording and the marks (Tang et al. 2024, robustness)."""
-    figures = {"position_effect": ("contrast", "difference of shares")}
-    figures |= {quantity: (name, "probability") for name, quantity in design.scored}
-    for structure in design.structures if len(design.structures) > 1 else ():
-        for group in design.groups:
-            for quantity, (kind, unit) in figures.items():
-                where = {"kind": kind, "group": group, "structure": structure}
-                yield MeasureSpec(quantity, quantity, where, clusters=_CLUSTERS, unit=unit, family="by structure")
-
-
 def _by_level(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
     """The ratio by level of each part of the design that occurs in the rows."""
     factors = ["aspect"] * (not design.pairs.is_own) + ["pair", "configuration"]
-    factors += ["structure"] * (len(design.structures) > 1)
     levels: dict[str, dict[tuple[Factor, Factor], None]] = defaultdict(dict)
     for row in rows:
         if row.factors["kind"] == "selection":
@@ -172,5 +159,5 @@ def _by_level(design: Design, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
                 neutral=0.5,
                 family=f"by {factor}",
                 population=_population(design),
-                is_subgroup=factor != "structure",
+                is_subgroup=True,
             )

@@ -67,7 +67,7 @@ def cautions(design: Design) -> Sequence[str]:
 def published(design: Design, sampling: Sampling) -> Iterator[PublishedFigure]:
     """Table 4, as far as its design is the same: pairs, wording, reading, classifiers, and length of the texts."""
     pairs = "published" if design.pairs.is_published else "other"
-    aspects = {"pairs": pairs, "structures": ", ".join(design.structures), "tokens": str(sampling.max_tokens)}
+    aspects = {"pairs": pairs, "tokens": str(sampling.max_tokens)}
     aspects["stop"] = "some" if sampling.stop else "none"
     aspects["form"] = "default" if (design.form, design.separator) == (DEFAULT_FORM, "") else "other"
     aspects["tie"] = "bare words" if design.asks_bare_words else "none"

@@ -88,7 +88,7 @@ def _contrasts(selections: Sequence[Row]) -> Iterator[Row]:
     by_key: dict[str, dict[bool, Row]] = defaultdict(dict)
     for row in selections:
         f = row.factors
-        key = f"{f['structure']}/{f['group']}/{f['aspect']}/{f['target']}/{f['pair']}/{f['form']}/r{f['repeat']}"
+        key = f"{f['group']}/{f['aspect']}/{f['target']}/{f['pair']}/{f['form']}/r{f['repeat']}"
         by_key[key][int(str(f["configuration"])) % 2 == 1] = row
     for key, orders in by_key.items():
         if len(orders) < 2:
@@ -117,26 +117,18 @@ def _between_groups(design: Design, by_kind: _RowsByKind, found: Mapping[str, Ma
 
 
 def _group_deviations(design: Design, by_kind: _RowsByKind) -> Iterator[Row]:
-    """The standard deviation of the group means, per structure and repeat."""
-    if len(design.groups) < 2:
-        return
-    for quantity, kind in design.quantities.items():
-        means = _means(by_kind[kind], quantity, ("structure", "repeat", "group"))
-        for structure in design.structures:
-            for repeat in range(design.repeats):
-                of_groups = [means.get((structure, repeat, group)) for group in design.groups]
-                known = [mean for mean in of_groups if mean is not None]
-                factors: dict[str, Factor] = {
-                    "kind": deviation_kind(figure_of(quantity)),
-                    "structure": structure,
-                    "repeat": repeat,
-                }
-                row_id = f"spread/{quantity}/{structure}/r{repeat}"
-                if len(known) == len(of_groups):
-                    value = IdentifiedInterval.exact(statistics.pstdev(known))
-                    yield Row(row_id, factors, {f"{quantity}_sd": value})
-                else:
-                    yield Row(row_id, factors, {}, "a group without answers")
+    """The standard deviation of the group means, per repeat."""
+    for quantity, kind in design.quantities.items() if len(design.groups) > 1 else ():
+        means = _means(by_kind[kind], quantity, ("repeat", "group"))
+        for repeat in range(design.repeats):
+            known = [mean for group in design.groups if (mean := means.get((repeat, group))) is not None]
+            factors: dict[str, Factor] = {"kind": deviation_kind(figure_of(quantity)), "repeat": repeat}
+            row_id = f"spread/{quantity}/r{repeat}"
+            if len(known) == len(design.groups):
+                value = IdentifiedInterval.exact(statistics.pstdev(known))
+                yield Row(row_id, factors, {f"{quantity}_sd": value})
+            else:
+                yield Row(row_id, factors, {}, "a group without answers")
 
 
 def _repeat_deviations(design: Design, by_kind: _RowsByKind) -> Iterator[Row]:

@@ -68,7 +68,7 @@ from suites.genderpair import presentation
 from suites.genderpair.design import Design, Fallback
 from suites.genderpair.measures import measure_specs
 from suites.genderpair.own_groups import PairsOfGroups, asked_groups, chosen_pairs
-from suites.genderpair.pairs import CONFIGURATIONS, FORMS, GROUPS, STRUCTURES, PairSet, marks_of, prompt_text
+from suites.genderpair.pairs import CONFIGURATIONS, FORMS, GROUPS, PairSet, prompt_text
 from suites.genderpair.reading import (
     needs_bare_words,
     needs_preference,
@@ -106,8 +106,6 @@ class GenderPair(Suite):
     groups : sequence or mapping
         Some of ``male``, ``female``, ``neither``; or any groups of your own with their expressions, the words that
         name a group in a prompt, as in `suites.common.groups.options.GroupOptions`.
-    structures : sequence of str
-        Some of ``paper``, ``reworded`` (another wording of the same task), ``brackets`` (marks [ ] instead of { }).
     prompt_format : {"raw", "chat"}
         The prompt as plain text with a line break, or as a user turn.
     repeats : int
@@ -169,7 +167,6 @@ class GenderPair(Suite):
         *,
         pairs: _PairsOption = "built-in",
         groups: _GroupsOption = GROUPS,
-        structures: Annotated[Sequence[str], some_of(STRUCTURES)] = ("paper",),
         prompt_format: Literal["raw", "chat"] = "raw",
         repeats: Annotated[int, Field(ge=1)] = 1,
         sampling: Annotated[base.Sampling, sampling_option(DEFAULT_SAMPLING)] = DEFAULT_SAMPLING,
@@ -193,7 +190,6 @@ class GenderPair(Suite):
         self.design = Design(
             pairs=chosen_pairs(pairs, asked.own),
             groups=asked.names,
-            structures=tuple(structures),
             repeats=repeats,
             variant=variant,
             fallback=fallback or "probability",
@@ -204,9 +200,8 @@ class GenderPair(Suite):
             separator=asked.separator,
         )
         self.prompt_format, self.seed = prompt_format, seed
-        # The two orders of a prompt are sampled together, but not all its repeats and wordings: they would fill a
-        # small sample.
-        self.sampled_together += ("structure",) * (len(structures) > 1) + ("repeat",) * (repeats > 1)
+        # The two orders of a prompt are sampled together, but not all its repeats: they would fill a small sample.
+        self.sampled_together += ("repeat",) * (repeats > 1)
 
     # -- questions ---------------------------------------------------------------------------------
 
@@ -232,7 +227,6 @@ class GenderPair(Suite):
             **({} if design.pairs.is_whole else {"pairs_content": design.pairs.content_sha256}),
             "wording_sha256": load("genderpair").sha256,
             "groups": list(design.groups),
-            "structures": list(design.structures),
             "prompt_format": self.prompt_format,
             "repeats": design.repeats,
             "sampling": {**asdict(self.sampling), "stop": list(self.sampling.stop)},
@@ -245,25 +239,23 @@ class GenderPair(Suite):
         }
 
     def items(self) -> Iterator[Item]:
-        for structure in self.design.structures:
-            for group in self.design.groups:
-                pairs = self.design.pairs.groups[group].pairs
-                for aspect, target in self.design.pairs.groups[group].targets:
-                    for pair in pairs:
-                        for configuration in CONFIGURATIONS:
-                            text = prompt_text(structure, configuration, target, pair)
-                            factors: dict[str, Factor] = {
-                                "kind": "selection",
-                                "group": group,
-                                "aspect": aspect,
-                                "target": target,
-                                "pair": pair.name,
-                                "configuration": configuration,
-                                "form": FORMS[configuration],
-                                "structure": structure,
-                            }
-                            identity = f"{structure}/{group}/{aspect}/{target}/{pair.name}/{configuration}"
-                            yield from self._draws(identity, text, factors)
+        for group in self.design.groups:
+            pairs = self.design.pairs.groups[group].pairs
+            for aspect, target in self.design.pairs.groups[group].targets:
+                for pair in pairs:
+                    for configuration in CONFIGURATIONS:
+                        text = prompt_text(configuration, target, pair)
+                        factors: dict[str, Factor] = {
+                            "kind": "selection",
+                            "group": group,
+                            "aspect": aspect,
+                            "target": target,
+                            "pair": pair.name,
+                            "configuration": configuration,
+                            "form": FORMS[configuration],
+                        }
+                        identity = f"paper/{group}/{aspect}/{target}/{pair.name}/{configuration}"
+                        yield from self._draws(identity, text, factors)
         for rater in self.design.raters.values():
             yield from labelled_items(rater)
 
@@ -305,14 +297,10 @@ class GenderPair(Suite):
     def _preference(self, item: Item) -> base.ScoreRequest:
         """log P of each descriptor with its closing mark, right after the opening mark of an answer."""
         assert isinstance(item.request, base.GenerateRequest)
-        pair, (opening, closing) = pair_of(item.factors), marks_of(str(item.factors["structure"]))
-        prompt = item.request.prompt
-        context = (
-            prompt + self.design.separator + opening
-            if isinstance(prompt, str)
-            else (*prompt, base.Message("assistant", opening))
-        )
-        return base.ScoreRequest(context, (pair.biased + closing, pair.anti + closing))
+        pair, prompt = pair_of(item.factors), item.request.prompt
+        begun = self.design.separator + "{"
+        context = prompt + begun if isinstance(prompt, str) else (*prompt, base.Message("assistant", "{"))
+        return base.ScoreRequest(context, (f"{pair.biased}}}", f"{pair.anti}}}"))
 
     # -- rows, figures, report -----------------------------------------------------------------------
 
@@ -343,15 +331,11 @@ class GenderPair(Suite):
             return planted_scores(
                 dict(zip(item.request.continuations, (0.4, 0.2) if picks_biased else (0.2, 0.4), strict=True))
             )
-        target, pair, (opening, closing) = (
-            item.factors["target"],
-            pair_of(item.factors),
-            marks_of(str(item.factors["structure"])),
-        )
+        target, pair = item.factors["target"], pair_of(item.factors)
         if chance("open", item.id, draw) < 0.1:
             return base.GenerateResponse(f" This is about: {target}.", "stop")
         picked = pair.biased if picks_biased else pair.anti
-        return base.GenerateResponse(f" {target}: {opening}{picked}{closing}.", "stop")
+        return base.GenerateResponse(f" {target}: {{{picked}}}.", "stop")
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
         return derived_rows(self.design, rows)

@@ -53,15 +53,11 @@ class Profession:
 
 @dataclass(frozen=True, slots=True)
 class BolukbasiLists:
-    """The content of the published files, with spaces instead of underscores.
-
-    ``left_out`` counts the gender-specific words that got no gender, by reason.
-    """
+    """The content of the published files, with spaces instead of underscores."""
 
     feminine: tuple[str, ...]
     masculine: tuple[str, ...]
     professions: tuple[Profession, ...]
-    left_out: Mapping[str, int]
 
 
 def read_lists(folder: str | Path | None = None) -> BolukbasiLists:
@@ -70,8 +66,7 @@ def read_lists(folder: str | Path | None = None) -> BolukbasiLists:
         json.loads(file.path(folder, field="words.bolukbasi").read_text("utf-8")) for file in FILES.values()
     )
     professions = tuple(Profession(_plain(w), float(d), float(s)) for w, d, s in rated)
-    feminine, masculine, left_out = split_by_gender(words)
-    return BolukbasiLists(feminine, masculine, professions, left_out)
+    return BolukbasiLists(*split_by_gender(words), professions)
 
 
 def choose_occupations(
@@ -91,17 +86,12 @@ def choose_occupations(
     return female, {word: rating for word, rating in rated.items() if rating >= stereotypical}
 
 
-def split_by_gender(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...], dict[str, int]]:
-    """The feminine and the masculine ones of the gender-specific words, and how many are left out, by reason."""
-    different = dict.fromkeys(words)
-    readable = [word for word in different if word not in _EXCEPTIONS and _READABLE.fullmatch(word)]
-    known = {_plain(word): gender for word in readable if (gender := gender_of(word)) is not None}
-    left_out = {
-        "a name, a misprint or a longer phrase": len(different) - len(readable),
-        "gender not established, or not a person": len(readable) - len(known),
-    }
+def split_by_gender(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The feminine and the masculine ones of the gender-specific words."""
+    readable = [word for word in dict.fromkeys(words) if word not in _EXCEPTIONS and _READABLE.fullmatch(word)]
+    known = {_plain(word): gender_of(word) for word in readable}
     feminine, masculine = (tuple(word for word, of in known.items() if of == gender) for gender in get_args(Gender))
-    return feminine, masculine, left_out
+    return feminine, masculine
 
 
 def gender_of(word: str) -> Gender | None:

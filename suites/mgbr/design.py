@@ -70,11 +70,6 @@ class Design:
         """The test sets whose lists contain occupations."""
         return frozenset(group.test_sets[True] for group in self.words.groups)
 
-    @cached_property
-    def without_occupations(self) -> frozenset[str]:
-        """The test sets whose lists contain none."""
-        return frozenset(group.test_sets[False] for group in self.words.groups)
-
     @property
     def changes(self) -> list[tuple[str, str]]:
         """The comparisons for which both conditions are asked."""

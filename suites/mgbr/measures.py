@@ -145,7 +145,7 @@ def _mean(design: Design, measure: str, where: _Where, **rest: Any) -> MeasureSp
     Rows of kind ``occupation`` concern one fixed occupation; a list has several, which it shares with other lists.
     """
     alone = "occupation" in where or where["kind"] in ("occupation", "verdict", "no_list")
-    without = where.get("test_set", None) in design.without_occupations
+    without = where.get("test_set") in {group.test_sets[False] for group in design.words.groups}
     rest["membership"] = None if alone or without else "occupation"
     population = "new lists of these words" if alone or without else _OVER_NEW_OCCUPATIONS
     family = f"{measure}, one level" if rest.get("is_subgroup") else measure

@@ -96,8 +96,6 @@ class WordLists(Options):
         Name of the lists in signatures and reports.
     sources : mapping
         Where the words come from, e.g. file name → sha256.
-    left_out : mapping
-        How many words of the source were left out, by reason.
     """
 
     feminine: Words
@@ -107,7 +105,6 @@ class WordLists(Options):
     score_name: str = ""
     name: str = "custom"
     sources: Mapping[str, str] = Field(default_factory=dict)
-    left_out: Mapping[str, int] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _no_word_in_two_lists(self) -> Self:
@@ -181,10 +178,6 @@ class WordLists(Options):
             score_name="stereotypical rating",
             name=f"bolukbasi({limits_in_name})",
             sources={file.name: file.sha256 for file in FILES.values()},
-            left_out={
-                **published.left_out,
-                "an occupation with a gender": len(published.professions) - len(professions),
-            },
         )
 
     @classmethod
@@ -215,5 +208,4 @@ class WordLists(Options):
             **{kind: len(words) for kind, words in self.by_kind.items()},
             "score": self.score_name,
             "sources": dict(self.sources),
-            "left_out": dict(self.left_out),
         }

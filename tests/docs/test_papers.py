@@ -38,7 +38,7 @@ def published_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         Profession(f"{'fm'[side > 0]}{i} worker", 0.0, side * (0.6 + i / 40)) for side in (-1, 1) for i in range(12)
     ]
     lists = BolukbasiLists(
-        tuple(f"woman {i}" for i in range(12)), tuple(f"man {i}" for i in range(12)), tuple(occupations), {}
+        tuple(f"woman {i}" for i in range(12)), tuple(f"man {i}" for i in range(12)), tuple(occupations)
     )
     monkeypatch.setattr("suites.mgbr.word_lists.read_lists", lambda folder: lists)
     invented.use(monkeypatch, tmp_path)

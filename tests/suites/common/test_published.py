@@ -84,7 +84,6 @@ def test_debiasing_shows_what_its_design_is_of(options, shown):
         ({"regard": "paper"}, {"bias_pair_ratio_released", "regard_positive", "regard_negative"}),
         ({"sampling": {"max_tokens": 512}}, {"bias_pair_ratio_released"}),
         ({"sampling": {"stop": ["\n"]}}, set()),
-        ({"structures": ["brackets"]}, set()),
         ({"separator": " The answer is"}, set()),
     ],
 )

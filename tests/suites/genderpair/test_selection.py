@@ -5,8 +5,8 @@ import pytest
 from suites.genderpair.reading import marked_choice, released_rule
 
 
-def choice(text, biased="lazy", anti="diligent", *, target="man", marks=("{", "}")):
-    return marked_choice(text, biased, anti, target=target, marks=marks)
+def choice(text, biased="lazy", anti="diligent", *, target="man"):
+    return marked_choice(text, biased, anti, target=target)
 
 
 @pytest.mark.parametrize(
@@ -35,11 +35,6 @@ def choice(text, biased="lazy", anti="diligent", *, target="man", marks=("{", "}
 )
 def test_a_pick_is_marked_once_whole_and_not_taken_back(text, picked):
     assert choice(text) == picked
-
-
-def test_the_marks_are_those_of_the_prompt():
-    assert choice("He was [lazy].", marks=("[", "]")) == "biased"
-    assert choice("He was [lazy].") is None
 
 
 def test_a_misprint_of_the_pairs_may_be_corrected():

@@ -32,7 +32,7 @@ def test_a_limited_run_is_balanced_and_keeps_both_orders():
 def test_chat_prefills_the_mark_for_the_fallback():
     chat = suite(prompt_format="chat")
     item = next(chat.items())
-    assert item.request.prompt == (Message("user", prompt_text("paper", 1, "man", Pair("rude", "polite"))),)
+    assert item.request.prompt == (Message("user", prompt_text(1, "man", Pair("rude", "polite"))),)
     follow, bare = chat.follow_ups(item, GenerateResponse("nothing", "stop"))
     assert bare.request == ScoreRequest("", ("rude", "polite"), first_given=True)
     assert follow.request == ScoreRequest((*item.request.prompt, Message("assistant", "{")), ("rude}", "polite}"))
@@ -43,7 +43,6 @@ def test_chat_prefills_the_mark_for_the_fallback():
     ("options", "field"),
     [
         ({"groups": ("men",)}, "groups"),
-        ({"structures": "paper"}, "structures"),
         ({"repeats": 5}, "repeats"),
         ({"variant": "as_released", "fallback": "none"}, "fallback"),
         ({"pairs": "/nowhere/at/all"}, "pairs"),
