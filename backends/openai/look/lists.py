@@ -11,7 +11,7 @@ from backends.http.usage import reasoning_tokens
 from backends.openai.capabilities import ZERO_TEMPERATURE
 from backends.openai.look.forms import CHAT, TEXT, Form, rewritten
 from backends.openai.look.routes import find_prefill, find_tokenizer
-from backends.openai.look.session import FILTERED, MAX_NOISE, SAME, Looking, alike, apart, holds_all
+from backends.openai.look.session import FILTERED, MAX_NOISE, OPTIONAL, SAME, Looking, alike, apart, holds_all
 from backends.openai.protocol.api import single_choice
 from backends.openai.quirks import DIALECTS
 from backends.openai.scoring.next_tokens import ask, next_tokens
@@ -93,9 +93,14 @@ async def _written(look: Looking, form: Form) -> dict[str, Any] | BackendError |
         options = {} if form is TEXT else {**_PARAMETERS}
         options |= {"max_tokens": _LINE if form is TEXT or form.kind in look.lists else _ROOM}
         answer = await look.ask(ask, look.api, form.copied, temperature=look.found.temperature, **options)
-        if not isinstance(answer, BackendError) or not (look.adapt(answer) or look.leave_out(answer)):
+        if not isinstance(answer, BackendError) or not (look.adapt(answer) or _says_nothing(look, answer)):
             break
     return answer
+
+
+def _says_nothing(look: Looking, refusal: BackendError) -> bool:
+    """Whether to ask again without all that a chat may go without, as the refusal names no cause."""
+    return refusal.kind in ("bad_request", "unsupported") and look.leave_out(*OPTIONAL)
 
 
 def _read(look: Looking, form: Form, answer: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""By which route texts and chats can be scored: the server's tokenizer, rows of whole texts, an assistant prefill."""
+"""By which route texts and chats can be scored: the tokenizer, rows of whole texts, an assistant prefill, draws."""
 
 from __future__ import annotations
 
@@ -25,6 +25,12 @@ WHOLE = 10**6
 _OFF = 0.05
 #: Of a server's tokens a piece (`capabilities.PIECE`) there are more, unless the prompt was cut.
 _LEAST_COUNTED = 0.7
+#: Answers asked for at once: Google's servers give 8 at most.
+_CHOICES = (20, 8, 1)
+#: What is drawn. Three such answers are alike by chance once in ten million looks: SmolLM2 gives the likeliest eight
+#: tokens a probability of e^-8, and a surer model's opening words leave sixteen.
+_RANDOM = "Ten random letters and digits:"
+_TOKENS = 24
 _ROWS = Message("user", "Name the days of the week, and count to ten.")
 #: (assistant prefill, its next word): only a server that continues it gives that word; no new answer starts with it.
 _STARTS = (("Well, in order: Monday, Tuesday,", "Wednesday"), ("Well, in order: one, two, three,", "four"))
@@ -155,3 +161,37 @@ async def route_of_chats(look: Looking) -> None:
         look.update(chat_route="rendered")
     elif off < float("inf"):
         look.notes.append(f"its chats are {off:.2g} nats from their rendered texts, which are not used")
+
+
+async def draws_together(look: Looking) -> None:
+    """How many answers one request gives by ``n``, whether a seed determines them, and whether they vary at all."""
+    if look.found.family in ("llama.cpp", "llama-cpp-python"):  # of these it is known
+        look.update(seed_works=True)
+        return
+    first: list[str] = []
+    for n in _CHOICES:
+        if not first and look.has_room(3):
+            first = await _drawn(look, 7, n)
+    n = len(first)
+    look.update(choices=max(n, 1))
+    if not first or not look.has_room(2):
+        return
+    few = min(n, 2)
+    again, other = await _drawn(look, 7, few), await _drawn(look, 8, few)
+    if n == 1 and first == again == other and look.has_room():
+        other += await _drawn(look, 9, 1)
+    said = [text for text in (*first, *again, *other) if text]  # a thought alone says nothing
+    if len(said) > 1 and len(set(said)) == 1:
+        look.copies = "drawn answers to one question are all the same: a cache answers, or the likeliest word is taken"
+    look.update(seed_works=again == first[:few] != other)
+
+
+async def _drawn(look: Looking, seed: int, n: int) -> list[str]:
+    """The texts of one request for ``n`` answers; empty if it is refused."""
+    prompt = _RANDOM if look.found.completions else (Message("user", _RANDOM),)
+    options: dict[str, Any] = {"max_tokens": _TOKENS, "temperature": 1.0, "top_p": 1.0, "seed": seed}
+    answer = await look.ask(ask, look.api, prompt, **options, **({"n": n} if n > 1 else {}))
+    choices = None if isinstance(answer, BackendError) else answer.get("choices")
+    if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
+        return []
+    return [text_of(choice) or "" for choice in choices]

@@ -42,8 +42,8 @@ _EQUAL, _MOST_NOISE, _COMMON = 1e-3, 0.02, 0.9
 _FEWEST_VALUES = 5
 #: Entries of a short list, a probability that is next to nothing, and the share of a list's least one that others have.
 _SHORT, _NOTHING, _LEFT = 200, 1e-5, 0.1
-#: Parameters of chats that are tried together, and how a refusal names the fewest tokens.
-_OPTIONAL = ("top_p", "seed", "stop")
+#: What chats may go without, and how a refusal names the fewest tokens.
+OPTIONAL = ("temperature", "top_p", "seed", "stop", "system")
 _LEAST = re.compile(r"max_(?:completion_|output_)?tokens\D{0,80}?(\d+)|at least (\d+)", re.I)
 _LARGEST_LEAST = 64
 #: How a refusal says that a temperature of 1 is taken.
@@ -53,26 +53,10 @@ _ONE_ALONE = re.compile(r"default|only|must be|does not support 0")
 class Looking:
     """A look in progress.
 
-    Attributes
-    ----------
-    distrusted : dict
-        Why no list of texts, or of chats, is used.
-    notes : list of str
-        What a reader of figures must know.
-    lists : dict
-        The list after the first prompt of each kind.
-    prompts : int
-        Different prompts that got different lists.
-    noise : float
-        Nats by which a list moved when it was asked for again.
-    without_lists : str
-        Why there are none.
-    copies : str
-        Why drawn answers do not count; empty if they vary.
-    refusal : BackendError or None
-        Why not even the plainest request is answered.
-    tokenizer : RemoteTokenizer or None
-        The server's own.
+    ``lists`` holds the list after the first prompt of each kind, ``distrusted`` why none of a kind is used, ``notes``
+    what a reader of figures must know. ``prompts`` counts different prompts that got different lists, ``noise`` is by
+    how many nats a list moved when it was asked for again. ``without_lists``: why there are none; ``copies``: why
+    drawn answers do not count; ``refusal``: why not even the plainest request is answered.
     """
 
     def __init__(self, api: ServerApi, say: Callable[[str], None], most: int) -> None:
@@ -149,7 +133,6 @@ class Looking:
     def adapt(self, refusal: BackendError) -> bool:
         """Write requests as a refusal says they must be. Returns whether to ask again."""
         found, said = self.found, refusal.message.lower()
-        refused = {*found.refused}
         if refusal.kind not in ("bad_request", "unsupported"):
             return False
         least = max((int(n) for n in sum(_LEAST.findall(said), ()) if n), default=0)
@@ -159,22 +142,13 @@ class Looking:
         if "temperature" in said and not found.temperature:
             found.temperature = 1.0
             # Some take 1 alone, and say so; others take no temperature at all (Claude from Opus 4.7 on), and draw at 1.
-            one = ZERO_TEMPERATURE if _ONE_ALONE.search(said) else "temperature"
-            found.refused = tuple(sorted(refused | {one}))
-            return True
-        named = {name for name in _OPTIONAL if re.search(rf"\b{name}\b", said)}
-        named |= {"temperature"} if "temperature" in said else set()
-        named |= {"system"} if re.search(r"\bsystem\b", said) else set()
-        found.refused = tuple(sorted(refused | named))
-        return bool(named - refused)
+            return self.leave_out(ZERO_TEMPERATURE if _ONE_ALONE.search(said) else "temperature")
+        return self.leave_out(*(name for name in OPTIONAL if re.search(rf"\b{name}\b", said)))
 
-    def leave_out(self, refusal: BackendError) -> bool:
-        """Send no parameter that may be left out, as a refusal names none. Returns whether to ask again."""
-        optional = {*self.found.refused, *_OPTIONAL, "temperature", "system"}
-        if refusal.kind not in ("bad_request", "unsupported") or optional == {*self.found.refused}:
-            return False
-        self.found.refused = tuple(sorted(optional))
-        return True
+    def leave_out(self, *names: str) -> bool:
+        """Send these parameters no more. Returns whether any of them was sent."""
+        before, self.found.refused = self.found.refused, tuple(sorted({*self.found.refused, *names}))
+        return self.found.refused != before
 
 
 def apart(a: TopLogprobs | BackendError, b: TopLogprobs | BackendError) -> float:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from backends.base import ContinuationScore, TokenLogprob
 from backends.errors import BackendError
@@ -23,8 +22,7 @@ from backends.openai.scoring.top_logprobs import bounded, checked_logprob, count
 ONE_AT_A_TIME = ("echo", "prompt_logprobs")
 
 
-@dataclass(frozen=True, slots=True)
-class EchoedToken:
+class EchoedToken(NamedTuple):
     """A token of the prompt. ``logprob`` is None for the first token of a text without BOS."""
 
     text: str

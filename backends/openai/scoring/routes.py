@@ -51,9 +51,8 @@ async def _of_text(
         if tokenizer is None:
             top = await next_tokens(api, prompt, found.largest_k)
             return score_by_first_token(top, reach, prompt, continuations)
-        ask = functools.partial(next_tokens, api)
-        ask_ids = ask if route == "top_k_ids" else None
-        return await TeacherForcing(tokenizer, ask_ids, ask, reach).score(prompt, continuations)
+        forcing = TeacherForcing(tokenizer, functools.partial(next_tokens, api), reach, by_ids=route == "top_k_ids")
+        return await forcing.score(prompt, continuations)
     if route == "sampled":
         return await _by_draws(api, prompt, continuations)
     hint = 'Ask in chat form (prompt_format="chat")' if found.chat_route else ""

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from backends.base import ContinuationScore, TokenLogprob
 from backends.errors import BackendError
 from backends.http.retries import together
+from backends.openai.scoring.next_tokens import Sent
 from backends.openai.scoring.tokenizer import Joined, Piece, RemoteTokenizer
 from backends.openai.scoring.top_logprobs import ListedToken, TopLogprobs, bounded, upper_bound
 
 #: Length of the first list requested. It holds most tokens; a list of the whole vocabulary takes megabytes.
 FIRST_K = 2000
 
-AskIds = Callable[[tuple[int, ...], int], Awaitable[TopLogprobs]]
-AskText = Callable[[str, int], Awaitable[TopLogprobs]]
+Ask = Callable[[Sent, int], Awaitable[TopLogprobs]]
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,14 @@ class TeacherForcing:
     Parameters
     ----------
     tokenizer : RemoteTokenizer
-    ask_ids : callable or None
-        Lists after a prompt of token ids; None for a server that accepts only texts.
-    ask_text : callable
-        Lists after a text.
+    ask : callable
+        Lists after a text or token ids.
+    by_ids : bool
+        Whether token ids are accepted.
     """
 
-    def __init__(self, tokenizer: RemoteTokenizer, ask_ids: AskIds | None, ask_text: AskText, reach: Reach) -> None:
-        self._tokenizer, self._ask_ids, self._ask_text, self._reach = tokenizer, ask_ids, ask_text, reach
+    def __init__(self, tokenizer: RemoteTokenizer, ask: Ask, reach: Reach, *, by_ids: bool) -> None:
+        self._tokenizer, self._ask, self._reach, self._by_ids = tokenizer, ask, reach, by_ids
 
     async def score(self, prompt: str, continuations: Sequence[str]) -> tuple[ContinuationScore, ...]:
         """One score per continuation: exact, or bounded if a list is too short."""
@@ -62,21 +62,19 @@ class TeacherForcing:
 
         ``start``: the prompt's part of a token that straddles the boundary here.
         """
-        ids = tuple(p.token_id for p in before)
-        text = ""
-        if self._ask_ids is None:
+        sent: Sent = tuple(p.token_id for p in before)
+        if not self._by_ids:
             try:
                 text = b"".join(p.data for p in before).decode()
-                alone = await self._tokenizer.pieces(text)
-            except (UnicodeDecodeError, BackendError) as error:
-                if isinstance(error, BackendError) and error.kind != "unsupported":
-                    raise
+                alone = await self._tokenizer.ids(text)
+            except UnicodeDecodeError:
                 return None
-            if tuple(p.token_id for p in alone) != ids:
+            if tuple(alone) != sent:
                 return None  # alone, the text is tokenised differently: a different condition
+            sent = text
         top: TopLogprobs | None = None
         for k in sorted({min(FIRST_K, self._reach.largest_k), self._reach.largest_k}):
-            top = await (self._ask_text(text, k) if self._ask_ids is None else self._ask_ids(ids, k))
+            top = await self._ask(sent, k)
             # A longer list helps a straddling token only if everything that begins with its start can be summed.
             summed = not start or top.is_whole or not _can_be_summed(top, start)
             if summed and all(top.entries(piece.data, piece.token_id) for piece in wanted):

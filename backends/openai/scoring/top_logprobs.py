@@ -36,22 +36,17 @@ _MOST_RISES = 0.2
 _SPECIAL_STARTS = ("", "<", "[")
 #: Nats. By so much a token's value beside a list may differ from that in it: four decimals, or fewer.
 _SAME = 0.01
-#: How an answer ends that was cut within a character.
-_PART_OF_A_CHARACTER = "\N{REPLACEMENT CHARACTER}"
+#: Stands for a part of a character, whose bytes it does not show: several tokens may share such a text.
+_PART = "\N{REPLACEMENT CHARACTER}"
 
 Identity = Literal["ids", "bytes", "text"]
 
 
 class NothingDrawnError(BackendError):
-    """The token that was drawn shows no text of its own, and this server then gives no list.
+    """The token that was drawn ends the text, or is a part of a character, and this server then gives no list."""
 
-    It ended the text at once (``drawn`` is empty), or is a part of a character (``drawn`` ends in U+FFFD).
-    """
-
-    def __init__(self, drawn: str = "") -> None:
-        what = "writes a part of a character" if drawn else "ends the text"
-        super().__init__("unsupported", f"the model {what} here, and the server then lists no tokens")
-        self.drawn = drawn
+    def __init__(self) -> None:
+        super().__init__("unsupported", "the model ends the text here, or a character's part, and no tokens are listed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,15 +110,15 @@ class TopLogprobs:
         return tuple(t for t in self.tokens if t.data == data)
 
     def prefixes_of(self, data: bytes) -> tuple[ListedToken, ...]:
-        """The entries whose bytes are a proper, non-empty prefix of ``data``."""
-        return tuple(t for t in self.tokens if self._may_start(t, data))
+        """The entries whose bytes are, or may be, a proper and non-empty prefix of ``data``."""
 
-    def _may_start(self, token: ListedToken, data: bytes) -> bool:
-        start = token.data if token.data is not None else token.text.encode()
-        if token.data is None and not data.isascii() and (not start or "�" in token.text):
-            # Part of a character: the text does not show which bytes it has.
-            return data.startswith(token.text.partition("�")[0].encode())
-        return 0 < len(start) < len(data) and data.startswith(start)
+        def may_start(token: ListedToken) -> bool:
+            start = token.text.encode() if token.data is None else token.data
+            if token.data is None and not data.isascii() and (not start or _PART in token.text):
+                return data.startswith(token.text.partition(_PART)[0].encode())
+            return 0 < len(start) < len(data) and data.startswith(start)
+
+        return tuple(filter(may_start, self.tokens))
 
     def identifies(self, token: ListedToken) -> bool:
         """Whether this entry of `tokens` certainly stands for a single token.
@@ -135,7 +130,7 @@ class TopLogprobs:
         """
         if self.identity != "text":
             return True
-        if not token.text.strip() or "�" in token.text:
+        if not token.text.strip() or _PART in token.text:
             return False
         at = self._ranks[id(token)]
         return at + 1 == len(self.tokens) or self.tokens[at + 1].logprob <= token.logprob
@@ -163,14 +158,10 @@ def read_top_logprobs(response: Mapping[str, Any], requested_k: int) -> TopLogpr
 
 def checked_logprob(value: Any) -> float:
     """A finite log-probability of at most 0."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise inconsistent(f"a log-probability is {'null' if value is None else type(value).__name__}")
-    if not math.isfinite(value):
-        raise inconsistent(f"a log-probability is {value}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not PLACEHOLDER < value < math.inf:
+        raise inconsistent(f"a log-probability is {value!r:.20}")
     if value > 1e-4:
         raise inconsistent(f"a log-probability is positive ({value:.4g}): perhaps it is a probability")
-    if value <= PLACEHOLDER:
-        raise inconsistent(f"a log-probability is the placeholder {value:g}")
     return min(float(value), 0.0)
 
 
@@ -179,8 +170,8 @@ def _first_position(choice: Mapping[str, Any], requested_k: int) -> TopLogprobs:
     if choice.get("finish_reason") == "stop" and isinstance(logprobs, Mapping) and not any(logprobs.values()):
         raise NothingDrawnError
     text = text_of(choice)
-    if logprobs is None and text is not None and text.endswith(_PART_OF_A_CHARACTER):
-        raise NothingDrawnError(text)  # llama.cpp's server keeps both back until the character is whole
+    if logprobs is None and text is not None and text.endswith(_PART):
+        raise NothingDrawnError  # llama.cpp's server keeps both back until the character is whole
     if not isinstance(logprobs, Mapping):
         raise BackendError("unsupported", "the answer has no log-probabilities, although they were requested")
     entries, own = _entries(logprobs)
@@ -188,11 +179,11 @@ def _first_position(choice: Mapping[str, Any], requested_k: int) -> TopLogprobs:
     value = own.get("logprob")
     is_unknown = value is None or (isinstance(value, float) and -math.inf < value <= PLACEHOLDER)
     drawn = None if is_unknown else _token(own)  # OpenAI gives -9999 for one that is not among the 20 likeliest
-    sampled = _readable(str(own.get("token") or "")) if drawn is None else drawn.text
+    sampled = str(own.get("token") or "") if drawn is None else drawn.text
     identity: Identity = "text"
     if listed and all(token.token_id is not None for token in listed):
         identity = "ids"
-    elif any(t.data for t in listed) and all(t.data is not None or _is_lossy(t.text) for t in listed):
+    elif any(t.data for t in listed) and all(t.data is not None or _PART in t.text for t in listed):
         identity = "bytes"
     listed, sampled = _with_spaces(_in_order(listed, sampled), sampled)
     return _with_drawn(TopLogprobs(listed, requested_k, sampled, identity), drawn)
@@ -280,7 +271,8 @@ def _token(entry: Any) -> ListedToken:
     elif data is not None:
         data = _own_bytes(str(text), data)
     known_id = token_id if isinstance(token_id, int) and not isinstance(token_id, bool) else None
-    return ListedToken(_readable(str(text)), checked_logprob(entry.get("logprob")), known_id, data)
+    text = _PART if str(text).startswith("bytes:\\x") else str(text)  # as OpenAI's completions have it
+    return ListedToken(text, checked_logprob(entry.get("logprob")), known_id, data)
 
 
 def _own_bytes(text: str, data: bytes) -> bytes | None:
@@ -289,22 +281,12 @@ def _own_bytes(text: str, data: bytes) -> bytes | None:
         written = data.decode()
     except UnicodeDecodeError:
         return data  # parts of characters have no text
-    if _is_lossy(text):
+    if _PART in text:
         return None
     as_text = next((text.replace(mark, " ") for mark in SPACE_MARKS if mark in text), text)
     if written not in (text, as_text) and (written or text.strip()[:1] not in _SPECIAL_STARTS):
         raise inconsistent(f"the listed token {text!r:.40} has the bytes of {written!r:.40}")
     return data
-
-
-def _is_lossy(text: str) -> bool:
-    """Whether a token's text does not show its bytes: several tokens may then share one text."""
-    return "�" in text
-
-
-def _readable(text: str) -> str:
-    """The text of a token; OpenAI writes parts of characters as ``bytes:\\xe2\\x80``."""
-    return "�" if text.startswith("bytes:\\x") else text
 
 
 def _checked(top: TopLogprobs) -> TopLogprobs:
@@ -344,20 +326,15 @@ def upper_bound(top: TopLogprobs) -> float:
     A drawn token that is listed beyond the k has no rank and does not lower the bound.
     """
     # If a server's probabilities add up to more than 1, the mass outside the list seems too small.
-    leftover = math.log(max(1.0 - top.mass, 0.0) + MASS_SLACK)
-    return min(last_rank(top) if top.complete else 0.0, leftover, 0.0)
-
-
-def last_rank(top: TopLogprobs) -> float:
-    """The log-probability of the last of the k likeliest tokens, in nats."""
-    ranked = sorted((t.logprob for t in top.tokens), reverse=True)
-    lowest = min(top.tokens, key=lambda t: t.logprob)
-    if len(ranked) > top.requested_k:
-        return ranked[top.requested_k - 1]
+    leftover = min(math.log(max(1.0 - top.mass, 0.0) + MASS_SLACK), 0.0)
+    if not top.complete:
+        return leftover
+    *higher, lowest = sorted(top.tokens, key=lambda token: -token.logprob)
+    if len(higher) >= top.requested_k:
+        return min(higher[top.requested_k - 1].logprob, leftover)
     # A capped list may be the k - 1 likeliest tokens and the drawn one, which then has no rank.
-    if lowest.text == top.sampled:
-        return ranked[-2] if len(ranked) > 1 else 0.0
-    return ranked[-1]
+    ranked = higher if lowest.text == top.sampled else [lowest]
+    return min(ranked[-1].logprob if ranked else 0.0, leftover)
 
 
 def bounded(

@@ -61,7 +61,7 @@ async def scored(token: int, straddle: int, largest_k: int) -> tuple[Continuatio
         return TopLogprobs(tuple(ListedToken("", float(values[i]), i, PIECES[i]) for i in likeliest), k, "", "ids")
 
     reach = Reach(largest_k, 0.0, "top_k_ids")
-    forcing = TeacherForcing(Tokenizer(token, straddle), ask, ask, reach)  # type: ignore[arg-type]
+    forcing = TeacherForcing(Tokenizer(token, straddle), ask, reach, by_ids=True)  # type: ignore[arg-type]
     (score,) = await forcing.score("", ["man"])
     return score, asked
 

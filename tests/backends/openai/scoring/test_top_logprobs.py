@@ -93,9 +93,8 @@ def test_drawn_part_of_a_character_without_a_list_is_known() -> None:
     half = " \N{REPLACEMENT CHARACTER}"
     choice = {"index": 0, "text": half, "logprobs": None, "finish_reason": "length"}
     for one in (choice, {**choice, "text": None, "message": {"role": "assistant", "content": half}}):
-        with pytest.raises(NothingDrawnError, match="a part of a character") as caught:
+        with pytest.raises(NothingDrawnError, match="a character's part"):
             read_top_logprobs({"choices": [one]}, 5)
-        assert caught.value.drawn == half
     with pytest.raises(BackendError, match="no log-probabilities") as whole:
         read_top_logprobs({"choices": [{**choice, "text": " x"}]}, 5)
     assert not isinstance(whole.value, NothingDrawnError)
@@ -139,7 +138,7 @@ def test_a_space_dropped_by_a_chat_does_not_concern_its_list() -> None:
 
 @pytest.mark.parametrize(
     ("value", "says"),
-    [(math.nan, "nan"), (-math.inf, "inf"), (0.5, "positive"), (None, "null"), ("-1", "str"), (True, "bool")],
+    [(math.nan, "nan"), (-math.inf, "inf"), (0.5, "positive"), (None, "None"), ("-1", "'-1'"), (True, "True")],
 )
 def test_a_value_that_is_not_a_log_probability_is_refused(value: object, says: str) -> None:
     with pytest.raises(BackendError, match=says) as caught:
