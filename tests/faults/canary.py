@@ -6,14 +6,9 @@ searched for it: output, database, reports, logs, records, tracebacks.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
 import os
-import re
-import socket
-import struct
-import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +17,7 @@ from audit import Audit
 from backends import OpenAIBackend
 from backends.base import Capability, GenerateRequest, GenerateResponse, Response
 from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, Suite
+from tests.backends.openai.raw_server import RawServer, Reply
 
 KEY = "sk-canary-4f1d0c7e9b2a4e6fa8c35d71"
 KEY_VARIABLE = "CANARY_API_KEY"
@@ -64,16 +60,15 @@ REPLIES: Mapping[str, bytes] = {
     "as-the-model": _packet(_right(KEY)),
     "as-the-status-line": f"{KEY} is no HTTP\r\n\r\n".encode(),
     "as-a-broken-header": f"HTTP/1.1 200 OK\r\n{KEY} no colon\r\n\r\n".encode(),
-    "reset": f"HTTP/1.1 200 OK\r\nX: {KEY}".encode(),
 }
 #: These succeed when asked again, so that no time is spent until they are given up.
 _ONCE = (
-    *("reset", "truncated", "echoed-headers", "a-list", "in-an-object"),
+    *("truncated", "echoed-headers", "a-list", "in-an-object"),
     *("as-the-status-line", "as-a-broken-header", "html-with-200", "error-with-200"),
 )
 
 
-class KeyServer:
+class KeyServer(RawServer):
     """Answers whatever it is asked, until a question of the audit comes: then as `REPLIES` say.
 
     ``struck`` holds the models that were answered so, and were asked with the key. The model
@@ -81,68 +76,28 @@ class KeyServer:
     """
 
     def __init__(self) -> None:
-        self.port = 0
+        super().__init__()
         self.struck: set[str] = set()
-        self._times: dict[str, int] = {}
+        self._times: Counter[str] = Counter()
 
-    @contextlib.contextmanager
-    def running(self) -> Iterator[KeyServer]:
-        """Serve in a thread of its own."""
-        ready = threading.Event()
-        loop = asyncio.new_event_loop()
-
-        async def begin() -> None:
-            server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-            self.port = server.sockets[0].getsockname()[1]
-            ready.set()
-
-        def serve() -> None:
-            loop.run_until_complete(begin())
-            loop.run_forever()
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        ready.wait()
-        try:
-            yield self
-        finally:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                size = re.search(rb"content-length: (\d+)", head, re.I)
-                body = json.loads(await reader.readexactly(int(size[1]))) if size else {}
-                writer.write(await self._reply(head, body, writer))
-                await writer.drain()
-        writer.close()
-
-    async def _reply(self, head: bytes, body: Mapping[str, Any], writer: asyncio.StreamWriter) -> bytes:
-        model = str(body.get("model"))
-        if b"/v1/completions" not in head:
-            return _packet({"error": {"message": "no such route"}}, "404 No")
+    def reply(self, path: str, sent: dict[str, Any]) -> Reply:
+        model = str(sent.get("model"))
+        if path != "/v1/completions":
+            return Reply({"error": {"message": "no such route"}}, 404)
         if model == "refused-from-the-start":
-            self._record_key(model, head)
-            return _refused("401 No")
-        if QUESTION not in str(body.get("prompt")) or model not in REPLIES:
-            await asyncio.sleep(0.02 if model == "answers-all" else 0)
-            return _packet(_right(model))
-        question = f"{model} {body['prompt']}"
-        self._times[question] = self._times.get(question, 0) + 1
-        if model in _ONCE and self._times[question] > 1:
-            return _packet(_right(model))
-        self._record_key(model, head)
-        if model == "reset":
-            sock: socket.socket = writer.get_extra_info("socket")
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            writer.transport.abort()
-        return REPLIES[model]
+            return self._struck(model, _refused("401 No"))
+        self.pause = 0.02 if model == "answers-all" else 0.0
+        question = f"{model} {sent['prompt']}"
+        self._times[question] += 1
+        is_asked = QUESTION in question and model in REPLIES
+        if not is_asked or (model in _ONCE and self._times[question] > 1):
+            return Reply(_right(model))
+        return self._struck(model, REPLIES[model])
 
-    def _record_key(self, model: str, head: bytes) -> None:
-        if f"authorization: bearer {KEY}".encode() in head.lower():
+    def _struck(self, model: str, packet: bytes) -> Reply:
+        if f"authorization: bearer {KEY}" in self.headers[-1].lower():
             self.struck.add(model)
+        return Reply({}, packet=packet)
 
 
 class Questions(Suite):

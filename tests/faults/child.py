@@ -16,9 +16,8 @@ from audit.collect.executors import LocalExecutor
 from audit.collect.jobs import Job, RetryPolicy
 from audit.collect.scheduler import run_jobs
 from audit.collect.shutdown import INTERRUPTED, ShutdownRequest, stop_on_signals
-from audit.store import Keyed, Store, StoreError, database, files
+from audit.store import Keyed, Store, StoreError, database
 from audit.store.answers import Answers
-from audit.store.leases import Leases
 from backends import OpenAIBackend
 from backends.base import GenerateRequest
 from backends.errors import ConfigError
@@ -26,20 +25,8 @@ from tests.audit.store.entries import asks_of
 
 FINGERPRINT = "fp1-lab"
 
-KILL_POINTS = (
-    "opening",
-    "migrating",
-    "opened",
-    "leasing",
-    "leased",
-    "sending",
-    "answered",
-    "begun",
-    "committing",
-    "committed",
-    "acknowledged",
-    "finishing",
-)
+#: Where a process may be killed by itself: between asking, answering, storing and acknowledging.
+KILL_POINTS = ("sending", "answered", "begun", "committing", "committed", "acknowledged")
 
 
 @dataclass(frozen=True)
@@ -84,45 +71,26 @@ def _plant(kill: _Killer, acks: int) -> None:
             if sql == "COMMIT":
                 kill("committing")
             done = super().execute(sql, *args)
-            if sql == "BEGIN IMMEDIATE":
-                kill("begun")
-            elif sql == "COMMIT":
-                kill("committed")
+            kill({"BEGIN IMMEDIATE": "begun", "COMMIT": "committed"}.get(sql, ""))
             return done
 
-    real_connect = sqlite3.connect
+    real_connect, real_write, real_fail = sqlite3.connect, Answers.write, Answers.fail
     database.sqlite3.connect = lambda *a, **k: real_connect(*a, **{"factory": Connection, **k})  # type: ignore[assignment]
-    real_tables = files._has_tables
+    real_answers = LocalExecutor.submit
 
-    def has_tables(db: Any) -> bool:
-        kill("migrating")
-        return real_tables(db)
-
-    files._has_tables = has_tables
-    real_lease, real_write, real_release = Leases.take, Answers.write, Leases.release_all
-    real_fail, real_answers = Answers.fail, LocalExecutor.submit
-
-    async def lease(self: Leases, wanted: Any) -> Any:
-        kill("leasing")
-        granted = await real_lease(self, wanted)
-        kill("leased")
-        return granted
+    def acknowledge(question: Keyed, answer: Any) -> None:
+        os.write(acks, f"{question.key}\t{type(answer).__name__}\n".encode())
+        kill("acknowledged")
 
     async def write(self: Answers, entries: Sequence[tuple[Keyed, Any]], run: str) -> list[bool]:
         first = await real_write(self, entries, run)
         for question, answer in entries:
-            os.write(acks, f"{question.key}\t{type(answer).__name__}\n".encode())
-        kill("acknowledged")
+            acknowledge(question, answer)
         return first
 
     async def fail(self: Answers, question: Keyed, error: Any) -> None:
         await real_fail(self, question, error)
-        os.write(acks, f"{question.key}\t{type(error).__name__}\n".encode())
-        kill("acknowledged")
-
-    async def release(self: Leases) -> None:
-        kill("finishing")
-        await real_release(self)
+        acknowledge(question, error)
 
     async def answers(*args: Any) -> Any:
         kill("sending")
@@ -130,33 +98,24 @@ def _plant(kill: _Killer, acks: int) -> None:
         kill("answered")
         return got
 
-    Leases.take, Answers.write, Leases.release_all = lease, write, release  # type: ignore[method-assign]
-    Answers.fail, LocalExecutor.submit = fail, answers  # type: ignore[method-assign]
+    Answers.write, Answers.fail, LocalExecutor.submit = write, fail, answers  # type: ignore[method-assign]
 
 
 def live(spec: Spec) -> None:
     """Run to the end, or until something ends it. The exit code is the audit's own."""
-    kill = _begin(spec)
+    # What a crashing audit prints is part of the trial's noise, not of the lab's table.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    _plant(_Killer(spec.kill_at, spec.kill_after), os.open(spec.acks, os.O_CREAT | os.O_WRONLY | os.O_APPEND))
     try:
-        kill("opening")
-        code = asyncio.run(_audit(spec, kill))
+        code = asyncio.run(_audit(spec))
     except (StoreError, ConfigError):
         code = 1
     os._exit(code)
 
 
-def _begin(spec: Spec) -> _Killer:
-    # What a crashing audit prints is part of the trial's noise, not of the lab's table.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    kill = _Killer(spec.kill_at, spec.kill_after)
-    _plant(kill, os.open(spec.acks, os.O_CREAT | os.O_WRONLY | os.O_APPEND))
-    return kill
-
-
-async def _audit(spec: Spec, kill: _Killer) -> int:
+async def _audit(spec: Spec) -> int:
     stop = ShutdownRequest(grace=5.0)
     with Store.open(spec.db) as opened, stop_on_signals(stop, "again"):
-        kill("opened")
         if spec.file_limit is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (spec.file_limit, spec.file_limit))
         backend = OpenAIBackend(

@@ -15,10 +15,9 @@ from dataclasses import dataclass, replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
 
 from audit.store import Store, Stored, keyed
-from backends.base import Answer, GenerateResponse
+from backends.base import GenerateResponse
 from backends.errors import ConfigError
 from tests.audit.store.entries import answers_by_key
 from tests.faults.child import FINGERPRINT, Spec, live
@@ -39,7 +38,6 @@ class Verdict:
     wrong       stored, and not the truth
     paid_twice  right answers delivered by the server beyond the first
     unresolved  neither an answer nor a failure in the store
-    struck      requests that the fault befell
     """
 
     lost: int = 0
@@ -48,11 +46,6 @@ class Verdict:
     unresolved: int = 0
     failed: int = 0
     answered: int = 0
-    asked: int = 0
-    struck: int = 0
-
-    def __add__(self, other: Verdict) -> Verdict:
-        return Verdict(*(getattr(self, f) + getattr(other, f) for f in self.__dataclass_fields__))
 
 
 class Lab:
@@ -71,10 +64,6 @@ class Lab:
         )
         assert self._server.stdout is not None
         self.port = int(self._server.stdout.readline())
-        self._read_to = 0
-        self._delivered: Counter[str] = Counter()
-        self._asked: Counter[str] = Counter()
-        self._struck: Counter[str] = Counter()
 
     def __enter__(self) -> Lab:
         return self
@@ -121,28 +110,16 @@ class Lab:
 
     def paid_twice(self, prompts: Sequence[str]) -> int:
         """How many right answers the server sent, the first to each prompt not counted."""
-        self._read_record()
-        return sum(max(0, self._delivered[p] - 1) for p in prompts)
+        delivered = Counter(prompt for prompt, what in self._record_lines() if what == "answered")
+        return sum(max(0, delivered[p] - 1) for p in prompts)
 
     def asked(self, prompts: Sequence[str]) -> int:
         """How many requests the server saw for these prompts."""
-        self._read_record()
-        return sum(self._asked[p] for p in prompts)
+        asked = Counter(prompt for prompt, _ in self._record_lines())
+        return sum(asked[p] for p in prompts)
 
-    def _read_record(self) -> None:
-        with self._lock, self._record.open("rb") as record:
-            self._take_in(record)
-
-    def _take_in(self, record: BinaryIO) -> None:
-        record.seek(self._read_to)
-        data = record.read()
-        whole = data[: data.rfind(b"\n") + 1]
-        self._read_to += len(whole)
-        for line in whole.decode().splitlines():
-            prompt, attempt, what = line.split("\t")
-            self._asked[prompt] += 1
-            self._struck[prompt] += Fate.of(prompt).strikes(int(attempt))
-            self._delivered[prompt] += what == "answered"
+    def _record_lines(self) -> list[list[str]]:
+        return [line.split("\t") for line in self._record.read_text().splitlines()]
 
     @staticmethod
     def lost(spec: Spec, keys: Iterable[str]) -> int:
@@ -160,25 +137,20 @@ class Lab:
         with Store.open(spec.db, read_only=True) as store:
             found = store.answers.read(asked)
             failed = {key.key for key in asked if (store.answers.inspect(key.key) or {}).get("failures")}
-        verdict = Verdict(asked=self.asked(spec.prompts), struck=sum(self._struck[text] for text in spec.prompts))
+        verdict = Verdict()
         for prompt, key, stored in zip(spec.prompts, asked, found, strict=True):
             if isinstance(stored, Stored):
+                assert isinstance(stored.answer, GenerateResponse)
                 verdict.answered += 1
-                verdict.wrong += not _is_true(stored.answer, Fate.of(prompt))
+                verdict.wrong += stored.answer.text != Fate.of(prompt).truth
             elif key.key in failed:
                 verdict.failed += 1
             else:
                 verdict.unresolved += 1
         kept = {key.key for key, stored in zip(asked, found, strict=True) if isinstance(stored, Stored)}
-        for key in acknowledged(spec):
-            verdict.lost += key not in kept
+        verdict.lost = len(acknowledged(spec) - kept)
         verdict.paid_twice = self.paid_twice(spec.prompts)
         return verdict
-
-
-def _is_true(answer: Answer, fate: Fate) -> bool:
-    assert isinstance(answer, GenerateResponse)
-    return answer.text == fate.truth
 
 
 def acknowledged(spec: Spec) -> set[str]:

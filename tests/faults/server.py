@@ -2,7 +2,7 @@
 
     python -m tests.faults.server RECORD      prints its port, serves until stdin closes
 
-Each line of the record is ``prompt TAB attempt TAB what``. ``answered`` means that the whole right
+Each line of the record is ``prompt TAB what``. ``answered`` means that the whole right
 answer was sent in time: what a provider would bill and a client could have kept.
 """
 
@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import email.utils
 import json
 import os
 import socket
 import struct
 import sys
-import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.faults.faults import REFUSED_FOR_GOOD, Fate
@@ -36,9 +35,9 @@ class FaultServer:
         self._last: dict[str, dict[str, object]] = {}
         self._count = 0
 
-    def write_down(self, prompt: str, attempt: int, what: str) -> None:
+    def write_down(self, prompt: str, what: str) -> None:
         """Write a line, and have it on the disk."""
-        os.write(self._record, f"{prompt}\t{attempt}\t{what}\n".encode())
+        os.write(self._record, f"{prompt}\t{what}\n".encode())
         os.fsync(self._record)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -69,12 +68,12 @@ class FaultServer:
         fate = Fate.of(prompt)
         await asyncio.sleep(DELAY_SECONDS)
         if fate.fault in REFUSED_FOR_GOOD:
-            self.write_down(prompt, attempt, fate.fault)
+            self.write_down(prompt, fate.fault)
             status, code = REFUSED_FOR_GOOD[fate.fault]
             await self._send(writer, {"error": {"message": "planted", "type": code, "code": code}}, status)
             return True
         if not fate.strikes(attempt):
-            self.write_down(prompt, attempt, "answered")
+            self.write_down(prompt, "answered")
             answer = self._right(prompt, fate.truth, body)
             self._last[prompt.rpartition("|")[0]] = answer  # before it is sent: a copy may overtake its original
             await self._send(writer, answer)
@@ -84,7 +83,7 @@ class FaultServer:
     async def _fault(self, writer: asyncio.StreamWriter, fate: Fate, attempt: int, body: dict[str, object]) -> bool:
         prompt, fault = fate.prompt, fate.fault
         right = self._right(prompt, fate.truth, body)
-        self.write_down(prompt, attempt, "answered" if fault == "answered-twice" else fault)
+        self.write_down(prompt, "answered" if fault == "answered-twice" else fault)
         if fault == "hang":
             await asyncio.sleep(HANG_SECONDS)
             return False
@@ -92,16 +91,13 @@ class FaultServer:
             await asyncio.sleep(LATE_SECONDS)
             await self._send(writer, right)
             return True
-        if fault in ("half-close", "reset", "truncated-with-length", "truncated-without-length"):
-            data = _packet(right, length=fault != "truncated-without-length")
+        if fault in ("reset", "truncated"):
+            data = _packet(right)
             writer.write(data[: len(data) * 2 // 3])
             await writer.drain()
-            sock: socket.socket = writer.get_extra_info("socket")
             if fault == "reset":
+                sock: socket.socket = writer.get_extra_info("socket")
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            elif fault == "half-close":
-                writer.write_eof()
-                await asyncio.sleep(0.05)
             return False
         if fault == "error-body-200":
             await self._send(writer, {"error": {"message": "something broke", "type": "server_error"}})
@@ -109,8 +105,6 @@ class FaultServer:
             await self._send(writer, {**right, "choices": []})
         elif fault.startswith("429"):
             wait = fault.removeprefix("429").removeprefix("-retry-after-")
-            if wait == "date":
-                wait = email.utils.formatdate(time.time() + 1, usegmt=True)
             await self._send(writer, _ERROR, "429 Too Many Requests", [f"Retry-After: {wait}"] if wait else [])
         elif fault in ("flapping-5xx", "permanent-5xx"):
             await self._send(writer, _ERROR, ("500 Oops", "502 Oops", "503 Oops")[(fate.index + attempt) % 3])
@@ -145,11 +139,7 @@ class FaultServer:
         }
 
     async def _send(
-        self,
-        writer: asyncio.StreamWriter,
-        answer: object,
-        status: str = "200 OK",
-        extra: list[str] | None = None,
+        self, writer: asyncio.StreamWriter, answer: object, status: str = "200 OK", extra: Sequence[str] = ()
     ) -> None:
         writer.write(_packet(answer, status, extra))
         await writer.drain()
@@ -158,17 +148,10 @@ class FaultServer:
 _ERROR = {"error": {"message": "planted", "type": "planted"}}
 
 
-def _packet(
-    answer: object,
-    status: str = "200 OK",
-    extra: list[str] | None = None,
-    *,
-    length: bool = True,
-) -> bytes:
-    body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-    sized = [f"Content-Length: {len(body)}"] if length else ["Connection: close"]
-    head = "\r\n".join([f"HTTP/1.1 {status}", "Content-Type: application/json", *sized, *(extra or []), "", ""])
-    return head.encode() + body
+def _packet(answer: object, status: str = "200 OK", extra: Sequence[str] = ()) -> bytes:
+    body = json.dumps(answer).encode() if not isinstance(answer, bytes) else answer
+    lines = [f"HTTP/1.1 {status}", "Content-Type: application/json", f"Content-Length: {len(body)}", *extra, "", ""]
+    return "\r\n".join(lines).encode() + body
 
 
 async def _main(record: Path) -> None:

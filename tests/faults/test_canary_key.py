@@ -19,7 +19,7 @@ processes.set_forkserver_preload([*PRELOADED, "audit.cli", "audit.run", "audit.r
 
 @pytest.fixture(scope="module")
 def server():
-    with KeyServer().running() as running:
+    with KeyServer().in_thread() as running:
         yield running
 
 

@@ -1,9 +1,7 @@
 """`audit probe`: of a server, and of a config's servers with their own options."""
 
-import asyncio
 import contextlib
 import json
-import threading
 
 import numpy as np
 import pytest
@@ -25,19 +23,7 @@ def served(one, tmp_path, monkeypatch):
     """A server in a thread of its own: commands have their own event loop."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "pairs.csv").write_text("stereotype,counterpart,group\n" + "A.,B.,c\nD.,E.,f\n", "utf-8")
-    begun, ended = threading.Event(), threading.Event()
-
-    async def serve():
-        async with one.running():
-            begun.set()
-            await asyncio.to_thread(ended.wait)
-
-    thread = threading.Thread(target=lambda: asyncio.run(serve()))
-    thread.start()
-    begun.wait(10)
-    with contextlib.ExitStack() as end:
-        end.callback(thread.join)
-        end.callback(ended.set)
+    with one.in_thread():
         yield one
 
 

@@ -6,20 +6,22 @@ import asyncio
 import contextlib
 import json
 import re
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 
 @dataclass
 class Reply:
-    """What is about to be sent. A lie changes it."""
+    """What is about to be sent. A lie changes it. ``packet``: the whole reply, status line and headers included."""
 
     body: Any
     status: int = 200
     headers: dict[str, str] = field(default_factory=lambda: {"Content-Type": "application/json"})
     raw: bytes | None = None
     cut: int | None = None
+    packet: bytes | None = None
 
     @property
     def choice(self) -> dict[str, Any]:
@@ -62,6 +64,25 @@ class RawServer:
             for writer in self._writers:
                 writer.close()
 
+    @contextlib.contextmanager
+    def in_thread(self) -> Iterator[Self]:
+        """Serve in a thread of its own, for what has an event loop of its own."""
+        begun, ended = threading.Event(), threading.Event()
+
+        async def serve() -> None:
+            async with self.running():
+                begun.set()
+                await asyncio.to_thread(ended.wait)
+
+        thread = threading.Thread(target=lambda: asyncio.run(serve()))
+        thread.start()
+        begun.wait(10)
+        try:
+            yield self
+        finally:
+            ended.set()
+            thread.join()
+
     async def answer(self, path: str, sent: dict[str, Any]) -> Reply:
         """What is said to one request, after the pause."""
         self.requests += 1
@@ -85,6 +106,10 @@ class RawServer:
                 sent = {"form": body.decode()} if is_form else json.loads(body or b"{}")
                 self.headers.append(head)
                 reply = await self.answer(head.split()[1], sent)
+                if reply.packet is not None:
+                    writer.write(reply.packet)
+                    await writer.drain()
+                    continue
                 said = reply.raw if reply.raw is not None else json.dumps(reply.body).encode()
                 headers = {**reply.headers, "Content-Length": str(len(said))}
                 lines = "".join(f"{k}: {v}\r\n" for k, v in headers.items())
