@@ -41,16 +41,13 @@ class Place:
             listed[token.text.strip(" Ġ▁")] += math.exp(token.logprob)
         return cls({w: p for w, p in listed.items() if _is_word(w)}, tuple(w.strip(" Ġ▁") for w in drawn))
 
-    def logs(self) -> NDArray[np.float64]:
-        """Log-probabilities (words + 1,) of the listed words, likeliest first, and last of all others."""
-        known = sorted(self.listed.values(), reverse=True)
-        return np.asarray(np.log(np.array([*known, max(1 - math.fsum(known), _LEAST_OTHER)])))
-
-    def ranks(self) -> np.ndarray:
-        """The place (draws,) of each drawn word in `logs`."""
+    def logs(self) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+        """Log-probabilities (words + 1,) of the listed words, likeliest first, then of all others; who was drawn."""
         words = sorted(self.listed, key=lambda word: -self.listed[word])
+        known = [self.listed[word] for word in words]
         place = {word: at for at, word in enumerate(words)}
-        return np.array([place.get(word, len(words)) for word in self.drawn])
+        logs = np.log(np.array([*known, max(1 - math.fsum(known), _LEAST_OTHER)]))
+        return logs, np.array([place.get(word, len(words)) for word in self.drawn], np.intp)
 
 
 def _is_word(text: str) -> bool:
@@ -67,7 +64,7 @@ def surprise(places: Sequence[Place]) -> tuple[float, bool]:
     """
     bounds, excess = np.zeros(1), 0.0
     for place in places:
-        logs, drawn = place.logs(), place.ranks()
+        logs, drawn = place.logs()
         excess += float(logs[drawn].sum() - len(drawn) * (np.exp(logs) @ logs) / np.exp(logs).sum())
         at = np.arange(len(logs) - 1)
         of_ranks = [np.append((at >= low) & (at < high), False) for low, high in _RANKS]

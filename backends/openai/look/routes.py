@@ -12,11 +12,9 @@ from backends.openai.costs import token_rates
 from backends.openai.generation import CONTINUE_ASSISTANT
 from backends.openai.look.forms import BASE, CHAT, TEXT
 from backends.openai.look.session import MAX_NOISE, Looking, apart
-from backends.openai.protocol.api import single_choice
 from backends.openai.scoring.given_tokens import ONE_AT_A_TIME, echoed, prompt_logprobs
 from backends.openai.scoring.next_tokens import ask
 from backends.openai.scoring.tokenizer import RemoteTokenizer
-from backends.openai.scoring.top_logprobs import read_top_logprobs
 from backends.reading.reasoning import text_of
 
 #: More entries than a vocabulary has.
@@ -107,41 +105,25 @@ async def _last_row(look: Looking, route: str, tokenizer: RemoteTokenizer | None
 
 
 async def find_prefill(look: Looking) -> None:
-    """Whether an assistant prefill is continued, also in lists."""
+    """Whether an assistant prefill is continued; lists are then those of its continuation."""
     k = look.longest("chat")
     for way, flags in _WAYS:
-        continued, repeated, in_lists = 0, 0, bool(k)
+        continued, repeated = 0, 0
         for start, rest in _STARTS:
             if not look.has_room():
                 return
             turns = (_ROWS, Message("assistant", start))
             temperature = look.found.temperature
             answer = await look.ask(ask, look.api, turns, k, max_tokens=4, temperature=temperature, **flags)
-            text = "" if isinstance(answer, BackendError) else _text(answer)
+            text = "" if isinstance(answer, BackendError) else "".join(_texts(answer)[:1])
             if not text.removeprefix(start).lstrip().startswith(rest):
                 break
             continued, repeated = continued + 1, repeated + text.startswith(start)
-            in_lists = in_lists and rest.startswith(_first_listed(answer, k) or "\0")
         if continued == len(_STARTS) and repeated != 1:
             look.update(prefill="repeated" if repeated else way)
-            if in_lists:
+            if k and not repeated:
                 look.update(chat_route="chat_prefill")
             return
-
-
-def _text(answer: Mapping[str, Any]) -> str:
-    try:
-        return text_of(single_choice(answer)) or ""
-    except BackendError:
-        return ""
-
-
-def _first_listed(answer: Any, k: int) -> str:
-    """The likeliest token of the first list."""
-    try:
-        return read_top_logprobs(answer, k).tokens[0].text.strip()
-    except BackendError:
-        return ""
 
 
 async def route_of_chats(look: Looking) -> None:
@@ -191,7 +173,12 @@ async def _drawn(look: Looking, seed: int, n: int) -> list[str]:
     prompt = _RANDOM if look.found.completions else (Message("user", _RANDOM),)
     options: dict[str, Any] = {"max_tokens": _TOKENS, "temperature": 1.0, "top_p": 1.0, "seed": seed}
     answer = await look.ask(ask, look.api, prompt, **options, **({"n": n} if n > 1 else {}))
-    choices = None if isinstance(answer, BackendError) else answer.get("choices")
+    return [] if isinstance(answer, BackendError) else _texts(answer)
+
+
+def _texts(answer: Mapping[str, Any]) -> list[str]:
+    """The texts of all choices; empty if one is malformed."""
+    choices = answer.get("choices")
     if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
         return []
     return [text_of(choice) or "" for choice in choices]

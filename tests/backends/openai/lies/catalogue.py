@@ -216,16 +216,10 @@ def last_words(asked: Asked) -> str:
     return asked.text.removesuffix("\nassistant\n")
 
 
-def lists_of_another(
-    random: np.random.Generator, styles: tuple[Style, ...] = LISTED, kinds: tuple[str, ...] = ("list",)
-) -> Lie:
-    """Lists (or rows) are of another model than the one that draws."""
+def lists_of_another(random: np.random.Generator) -> Lie:
+    """Lists are of another model than the one that draws."""
     other = WordModel(int(random.integers(1000, 2000)))
-
-    def model(own: WordModel, asked: Asked) -> WordModel:
-        return other if asked.kind in kinds else own
-
-    return Lie(styles, model=model)
+    return Lie(LISTED, model=lambda own, asked: other if asked.kind == "list" else own)
 
 
 def another_throughout(random: np.random.Generator) -> Lie:
@@ -237,10 +231,7 @@ LIES: Mapping[str, Told] = {
     "semantic cache": semantic_cache,
     "cache by the first 12 characters": cached(lambda asked: first_words(asked)[:12]),
     "cache by the last 12 characters": cached(lambda asked: last_words(asked)[-12:]),
-    "cache without case": cached(lambda asked: asked.text.lower(), LISTED),
     "cache without digits": cached(lambda asked: re.sub(r"\d", "", asked.text), LISTED),
-    "cache without word order": cached(lambda asked: tuple(sorted(tokens_of(asked.text))), LISTED),
-    "cache without punctuation": cached(lambda asked: re.sub(r"[^\w ]", "", asked.text), LISTED),
     "cache by length": cached(lambda asked: len(asked.tokens), LISTED),
     "cache by 64 characters": cached(lambda asked: first_words(asked)[:64], LISTED),
     "prompt cut to its last 100 tokens": hears(lambda tokens: tokens[-CUT:]),
@@ -251,8 +242,6 @@ LIES: Mapping[str, Told] = {
     "prompt in lower case": reads(str.lower),
     "prompt without line breaks": reads(lambda text: text.replace("\n", " ")),
     "question marks for other characters": reads(lambda text: text.encode("ascii", "replace").decode()),
-    "two line breaks as one": reads(lambda text: re.sub("\n\n+", "\n", text)),
-    "trailing line break stripped": reads(lambda text: text.rstrip("\n"), ("lists", "whole")),
     "quotation marks as HTML": reads(lambda text: text.replace('"', "&quot;")),
     "UTF-8 read as Latin-1": reads(lambda text: text.encode().decode("latin-1")),
     "all of HTML escaped": reads(html.escape),
@@ -276,19 +265,17 @@ LIES: Mapping[str, Told] = {
     "-100 as unknown": named(tail_of_one_value(-100.0)),
     "<think> before the answer": said(thinks_first, ("chat",)),
     "leading spaces lost": said(spaces_lost, ("lists", "whole")),
-    "lists of another model": lambda random: lists_of_another(random),
+    "lists of another model": lists_of_another,
     "draws at temperature 0.7": redrawn(lambda values, t: values / (0.7 * t or 1e-3), LISTED),
     "5 % previous answers": previous_answer,
     "another model for requests 100 to 350": another_model(lambda asked, _: 100 <= asked.number < 350),
     "another model for 10 % after the probe": another_model(lambda a, r: a.probed and r.random() < 0.1),
     "another model for 2 % after the probe": another_model(lambda a, r: a.probed and r.random() < 0.02),
-    "another model from the start": lambda random: another_throughout(random),
+    "another model from the start": another_throughout,
     "hidden system prompt": hears(lambda tokens: (*tokens[:1], *SYSTEM, *tokens[1:])),
-    "echo of another model": lambda random: lists_of_another(random, ("echo", "ids"), ("echo", "prompt_logprobs")),
     "cached draws, same id": cached_draws(fresh_ids=False),
     "cached draws, fresh ids": cached_draws(fresh_ids=True),
     "greedy draws": redrawn(greedy),
-    "draws at temperature 0.3": redrawn(lambda values, t: values / 0.3 if t else greedy(values, t)),
 }
 #: Lies that begin after the look: they are told to more questions.
 UNDER_WAY = frozenset(name for name in LIES if re.search("after the probe|requests 100 to 350|previous", name))

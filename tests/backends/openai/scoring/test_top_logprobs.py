@@ -123,19 +123,6 @@ def test_a_drawn_token_that_stands_first_is_put_at_its_rank() -> None:
     assert upper_bound(top) == pytest.approx(-3.0)
 
 
-def test_a_token_drawn_in_a_chat_is_put_at_its_rank() -> None:
-    # vLLM names the drawn token first there too: "likeliest" was a matter of luck.
-    answer = chat_list((" it", b" it", -2.5), (" he", b" he", -0.5), (" she", b" she", -1.5))
-    assert [token.text for token in read_top_logprobs(answer, 3).tokens] == [" he", " she", " it"]
-
-
-def test_a_space_dropped_by_a_chat_does_not_concern_its_list() -> None:
-    entry = {"token": "Male", "bytes": list(b"Male"), "logprob": -0.9}
-    content = [{**entry, "top_logprobs": [entry]}]
-    choice = {"index": 0, "message": {"content": " Male"}, "logprobs": {"content": content}}
-    assert read_top_logprobs({"choices": [choice]}, 1).tokens[0].text == "Male"
-
-
 @pytest.mark.parametrize(
     ("value", "says"),
     [(math.nan, "nan"), (-math.inf, "inf"), (0.5, "positive"), (None, "None"), ("-1", "'-1'"), (True, "True")],
@@ -179,12 +166,6 @@ HONEST_TAIL = [-0.5, -1.2, -2.9, -4.1, -5.25, -5.25, -6.5]
 )
 def test_one_number_for_many_unknown_values_is_found(values: list[float], placeholders: int) -> None:
     assert count_placeholders(values) == placeholders
-
-
-def test_a_list_with_a_placeholder_is_refused() -> None:
-    with pytest.raises(BackendError, match="share one placeholder value") as caught:
-        read_top_logprobs(legacy({" a": -0.5, " b": -1.0, " c": -100.0, " d": -100.0}, " a"), 4)
-    assert caught.value.kind == "inconsistent"
 
 
 @pytest.mark.parametrize(("reason", "kind"), [("content_filter", "bad_request"), ("tool_calls", "malformed")])
@@ -253,14 +234,6 @@ def test_the_vocabularys_mark_for_a_space_is_a_space(mark: str, with_bytes: bool
 def test_a_letter_that_is_no_mark_stays() -> None:
     top = read_top_logprobs(legacy({" she": SHE, "Ġurġa": THEY}, " she"), 2)
     assert [token.text for token in top.tokens] == [" she", "Ġurġa"]
-
-
-def test_bytes_alone_are_read() -> None:
-    def entry(word: str, value: float) -> dict[str, Any]:
-        return {"token": "", "bytes": list(word.encode()), "logprob": value}
-
-    top = read_top_logprobs(chat([entry(" she", SHE), entry(" he", HE)], entry(" she", SHE)), 2)
-    assert [token.text for token in top.tokens] == [" she", " he"]
 
 
 def test_a_drawn_token_beside_its_list_has_its_own_value() -> None:
