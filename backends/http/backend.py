@@ -14,7 +14,7 @@ import httpx
 
 from backends.base import Answer, Backend, Request, Response
 from backends.errors import BackendError
-from backends.http.client import HttpClient, SeveralServers
+from backends.http.client import HttpClient
 from backends.http.options import HttpOptions
 from backends.http.usage import Usage
 
@@ -25,10 +25,7 @@ class HttpBackend(Backend):
     Attributes
     ----------
     options : HttpOptions
-    clients : list of HttpClient
-        One of each server.
     client : HttpClient
-        Sends to each of them in turn.
     usage : Usage
         Requests, tokens and cost so far.
     """
@@ -41,8 +38,7 @@ class HttpBackend(Backend):
         self.model, self.base_url = options.model, options.servers[0]
         self.max_in_flight = options.max_in_flight * len(options.servers)
         self.usage = Usage(options.prices, options.max_cost)
-        self.clients = [self.client_type(url, options) for url in options.servers]
-        self.client = self.clients[0] if len(self.clients) == 1 else SeveralServers(self.clients)
+        self.client = self.client_type(options.servers, options)
 
     @property
     def endpoint(self) -> str:  # type: ignore[override]

@@ -1,4 +1,4 @@
-"""The HTTP client: one per server, with limits on time, concurrency and bodies.
+"""The HTTP client: one per model, with limits on time, concurrency and bodies.
 
 Redirects are not followed, a proxy is used only if the options say so, TLS is verified, and a key is sent only to
 the host that it was given for.
@@ -7,8 +7,10 @@ the host that it was given for.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import httpx
@@ -25,14 +27,16 @@ MAX_BODY_BYTES = 32 * 2**20
 
 
 class HttpClient:
-    """Sends requests to one server and returns JSON, or raises `BackendError`.
+    """Sends requests to the servers of one model in turn and returns JSON, or raises `BackendError`.
+
+    A request that fails is not passed on, since it may have been charged: whoever retries it gets the next server.
 
     Parameters
     ----------
-    base_url : str
-        Ends in ``/v1`` or similar. Paths that start with ``/`` are relative to the URL without ``/v1``.
+    urls : sequence of str
+        They end in ``/v1`` or similar. Paths that start with ``/`` are relative to the URL without ``/v1``.
     options : HttpOptions
-        Its ``max_in_flight`` and one more, for a check of the answers beside them, are sent at a time.
+        Its ``max_in_flight`` for each server, and one more, for a check of the answers beside them, are sent at a time.
 
     Attributes
     ----------
@@ -46,8 +50,9 @@ class HttpClient:
         "User-Agent": "bias-audit",
     }
 
-    def __init__(self, base_url: str, options: HttpOptions) -> None:
-        self.base_url = base_url.rstrip("/")
+    def __init__(self, urls: Sequence[str], options: HttpOptions) -> None:
+        self.urls, self.base_url = urls, urls[0]
+        self._turns = itertools.cycle(urls)
         self._options, self._key = options, options.key
         self.requests = 0
         self._client: httpx.AsyncClient | None = None
@@ -75,6 +80,16 @@ class HttpClient:
         except UnicodeDecodeError:
             raise BackendError("malformed", f"{len(body)} bytes that are no text", retryable=True) from None
 
+    @contextlib.asynccontextmanager
+    async def only(self, url: str) -> AsyncIterator[HttpClient]:
+        """A client of one of the servers."""
+        client = self if len(self.urls) == 1 else type(self)([url], self._options)
+        try:
+            yield client
+        finally:
+            if client is not self:
+                await client.close()
+
     async def close(self) -> None:
         """Close the connections. A later request opens new ones."""
         client, self._client = self._client, None
@@ -101,7 +116,8 @@ class HttpClient:
         self, method: str, path: str, content: bytes = b"", kind: str = "", longest: int = MAX_BODY_BYTES
     ) -> tuple[httpx.Response, bytes]:
         """A response with status 200, and its body."""
-        url = f"{self.base_url.removesuffix('/v1')}{path}" if path.startswith("/") else f"{self.base_url}/{path}"
+        server = next(self._turns)
+        url = f"{server.removesuffix('/v1')}{path}" if path.startswith("/") else f"{server}/{path}"
         try:
             self._connected()
             async with self._slots:  # waiting for one's turn is no delay of the server's
@@ -134,17 +150,15 @@ class HttpClient:
         error = http_errors.from_status(response.status_code, response.headers, message)
         if error.kind != "auth":
             return error
-        source = self._key.source()
         if not key:
-            why = f"{source} is empty or not set" if source else "api_key_env names none"
-            return BackendError("auth", f"{error.message}; no key was sent: {why}", hint=NO_KEY_SENT_HINT)
-        hint = f"Check {source}, and what it may be used for" if source else error.hint
-        return BackendError("auth", error.message, hint=hint)
+            return BackendError("auth", f"{error.message}; no key was sent", hint=NO_KEY_SENT_HINT)
+        return BackendError("auth", error.message, hint=f"Check {self._key.source()}, and what it may be used for")
 
     def _connected(self) -> httpx.AsyncClient:
         loop, options = asyncio.get_running_loop(), self._options
         if self._loop is not loop:
-            self._loop, self._client, self._slots = loop, None, asyncio.Semaphore(options.max_in_flight + 1)
+            slots = options.max_in_flight * len(self.urls) + 1
+            self._loop, self._client, self._slots = loop, None, asyncio.Semaphore(slots)
         if self._client is None:
             self._client = httpx.AsyncClient(
                 timeout=httpx.Timeout(options.timeout, connect=min(options.timeout, _CONNECTED_WITHIN)),
@@ -164,27 +178,3 @@ async def _body(response: httpx.Response, longest: int) -> bytes:
         if len(body) > longest:
             raise BackendError("malformed", f"a body of more than {longest // 2**20} MiB")
     return bytes(body)
-
-
-class SeveralServers(HttpClient):
-    """Offers `HttpClient.post` over several servers that were seen to serve one model.
-
-    A request that fails is not passed on, since it may have been charged: whoever retries it gets the next server.
-    """
-
-    def __init__(self, clients: Sequence[HttpClient]) -> None:
-        self.clients, self.base_url = tuple(clients), clients[0].base_url
-        self._asked = 0
-
-    @property
-    def requests(self) -> int:  # type: ignore[override]
-        """How many were sent to all servers."""
-        return sum(client.requests for client in self.clients)
-
-    async def post(self, path: str, payload: dict[str, Any]) -> dict[str, Any]:
-        self._asked += 1
-        return await self.clients[self._asked % len(self.clients)].post(path, payload)
-
-    async def close(self) -> None:
-        for client in self.clients:
-            await client.close()

@@ -87,7 +87,7 @@ class Credential:
 
     def source(self) -> str:
         """Where a key comes from, for a hint."""
-        return f"the key in {self._variable} (api_key_env)" if self._variable and not self.ends else ""
+        return "the function of token" if self.ends else f"the key in {self._variable} (api_key_env)"
 
     def redact(self, text: str, *, words: bool = True) -> str:
         """The text without the key, as it is or as JSON writes it; a key that is a word only if ``words``."""

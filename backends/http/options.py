@@ -116,8 +116,7 @@ class HttpOptions(Options):
         In the currency of ``prices``. A request that could exceed it is not sent.
     headers, query, extra_body : mapping
         Sent with every request: HTTP headers, fields of the URL's query (Azure's ``api-version``), and fields of the
-        body (OpenRouter's ``provider``, vLLM's ``chat_template_kwargs``). They are part of the model's identity,
-        except for headers that only identify the client.
+        body (OpenRouter's ``provider``, vLLM's ``chat_template_kwargs``). They are part of the model's identity.
     proxy : bool
         Whether to go through the proxy that the environment names (``HTTPS_PROXY``, ``NO_PROXY``…). A private
         authority's certificates are those of ``SSL_CERT_FILE``.

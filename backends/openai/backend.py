@@ -7,7 +7,7 @@ import dataclasses
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -86,7 +86,7 @@ class OpenAIBackend(HttpBackend):
         self.unverified_reason = _ANOTHER_MODEL
         self._batched: BatchedClient | None = None
         if self.options.batch:
-            self._batched = BatchedClient(self.client, self._batch_folder())
+            self._batched = BatchedClient(self.client, self._batch_folder)
             self.batch_size = MOST_LINES
         self.api = ServerApi(self.client, self.options, self.usage)
         self._look: Look | None = None
@@ -109,7 +109,7 @@ class OpenAIBackend(HttpBackend):
 
     def describe_unasked(self) -> Description:
         """As in `SupportsUnasked`: by the stored look, or by the options alone."""
-        found = stored_look(identity=self._identity(), folder=self._folder())
+        found = stored_look(self._look_file)
         if found is not None:
             self._use(found)
             return self._described(found)
@@ -164,8 +164,9 @@ class OpenAIBackend(HttpBackend):
         """
         async with self._looking:
             if self._look is None:
-                first, folder = dataclasses.replace(self.api, client=self.clients[0]), self._folder()
-                self._use(await look_at(first, samples=self.samples, identity=self._identity(), folder=folder, say=say))
+                async with self.client.only(self.base_url) as client:
+                    first = dataclasses.replace(self.api, client=client)
+                    self._use(await look_at(first, self._look_file, samples=self.samples, say=say))
             assert self._look is not None
             if not self._looked_at:
                 await self._verify_others(self._look)
@@ -181,15 +182,16 @@ class OpenAIBackend(HttpBackend):
 
     async def _verify_others(self, look: Look) -> None:
         """Raise `BackendError` if one of the servers serves another model than the first, or cannot be asked."""
-        for client in self.clients[1:]:
-            if not await same_model(dataclasses.replace(self.api, client=client), look):
-                problem = f"{client.base_url} does not serve the model of {self.base_url}"
-                raise BackendError("inconsistent", problem, hint="Leave it out of urls, or audit it by itself")
+        for url in self.client.urls[1:]:
+            async with self.client.only(url) as client:
+                if not await same_model(dataclasses.replace(self.api, client=client), look):
+                    problem = f"{url} does not serve the model of {self.base_url}"
+                    raise BackendError("inconsistent", problem, hint="Leave it out of urls, or audit it by itself")
 
     def _use(self, look: Look) -> None:
         self._look, found = look, look.capabilities
         self.api.configure(found)
-        if len(self.clients) > 1:
+        if len(self.client.urls) > 1:
             self.api.tracker.unique = False  # two servers may give the same ids
         self._tokenizer = RemoteTokenizer(self.client, self.model, found.family) if found.family is not None else None
         self._checks = RunChecks(self.api, look, self.options.tokenizer)
@@ -231,9 +233,7 @@ class OpenAIBackend(HttpBackend):
     async def _response(self, request: ScoreRequest | GenerateRequest) -> Response:
         while len(self._unfinished) > _MAX_UNFINISHED_REQUESTS:
             self._unfinished.pop(next(iter(self._unfinished)))
-        batches = None
-        if self._batched is not None and (isinstance(request, GenerateRequest) or self._route_of(request) == "sampled"):
-            batches = self._batched
+        batches = None if self.repeats_itself(request) else self._batched
         replies = self._unfinished.setdefault(request, {})
         api = dataclasses.replace(self.api, request=request, replies=replies, batches=batches)
         response: Response
@@ -272,20 +272,17 @@ class OpenAIBackend(HttpBackend):
 
     def repeats_itself(self, request: Request) -> bool:
         """True for scores, unless they are counted from drawn answers."""
-        return isinstance(request, ScoreRequest) and self._route_of(request) not in (None, "sampled")
+        return isinstance(request, ScoreRequest) and self.api.found.route_of(request.prompt) not in (None, "sampled")
 
     def scores_separately(self, request: Request) -> bool:
         """Whether each continuation is read as the end of a prompt, by a request of its own."""
-        if not isinstance(request, ScoreRequest) or self._look is None:
-            return False
-        route = self._route_of(request)
-        return (self._look.capabilities.text_route if route == "rendered" else route) in ONE_AT_A_TIME
+        return isinstance(request, ScoreRequest) and self.api.found.route_of(request.prompt) in ONE_AT_A_TIME
 
     def checking_requests(self, questions: int, scored: int) -> int:
         """As in `SupportsCheckingRequests`: the draws on some questions; before a look, that too."""
         if self._checks is None:
-            return MOST_REQUESTS * len(self.clients) + RunChecks.most_requests(questions)
-        return self._checks.requests(questions, scored) + 2 * (len(self.clients) - 1)
+            return MOST_REQUESTS * len(self.client.urls) + RunChecks.most_requests(questions)
+        return self._checks.requests(questions, scored) + 2 * (len(self.client.urls) - 1)
 
     def request_cost(self, request: Request) -> RequestCost:
         """The calls and tokens that ``request`` takes: as the look found, or at most, before there is one."""
@@ -311,19 +308,18 @@ class OpenAIBackend(HttpBackend):
             await self._batched.close()
         await self.client.close()
 
-    def _route_of(self, request: ScoreRequest) -> str | None:
-        text_route, chat_route = self._look.capabilities.routes if self._look is not None else (None, None)
-        return text_route if isinstance(request.prompt, str) else chat_route
+    @property
+    def _look_file(self) -> Path:
+        folder = self.options.probe_folder or platformdirs.user_cache_path("bias-audit") / "looks"
+        return Path(folder) / f"{self._identity()}.json"
 
-    def _folder(self) -> Path | None:
-        return None if self.options.probe_folder is None else Path(self.options.probe_folder)
-
-    def _identity(self) -> Mapping[str, Any]:
-        """What distinguishes the look of this server, model and options from another."""
-        named = {"url": self.base_url, "model": self.model, "key": self.options.key.identity(), "samples": self.samples}
-        return {**named, "engine": self.engine, "extras": self.options.identity(reasons=True)}
-
+    @property
     def _batch_folder(self) -> Path:
-        folder = self._folder() or platformdirs.user_state_path("bias-audit")
-        name = hashlib.sha256(json.dumps(self._identity(), sort_keys=True).encode()).hexdigest()[:24]
-        return folder / "batches" / name
+        folder = self.options.probe_folder or platformdirs.user_state_path("bias-audit")
+        return Path(folder) / "batches" / self._identity()
+
+    def _identity(self) -> str:
+        """Distinguishes this server, model and options from others."""
+        named = {"url": self.base_url, "model": self.model, "key": self.options.key.identity(), "samples": self.samples}
+        known = {**named, "engine": self.engine, "extras": self.options.identity(reasons=True)}
+        return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:24]

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from backends.base import Capability, Form
+from backends.base import Capability, Form, Prompt
 from backends.openai.quirks import Dialect, LimitName
 
 TextRoute = Literal["prompt_logprobs", "echo", "top_k_ids", "top_k", "sampled"]
@@ -104,6 +104,11 @@ class ServerCapabilities(BaseModel):
     def named_routes(self) -> list[str]:
         """Those that there are, by what they score."""
         return [f"{kind}s by {route}" for kind, route in zip(("text", "chat"), self.routes, strict=True) if route]
+
+    def route_of(self, prompt: Prompt) -> TextRoute | ChatRoute | None:
+        """The route of a prompt: of a chat that is rendered, that of its text."""
+        route = self.text_route if isinstance(prompt, str) else self.chat_route
+        return self.text_route if route == "rendered" else route
 
     @property
     def absent_forms(self) -> dict[Capability | Form, str]:

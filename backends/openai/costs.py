@@ -32,10 +32,7 @@ def cost_of(request: Request, found: ServerCapabilities, options: OpenAIOptions,
     if not isinstance(request, ScoreRequest):
         own = RequestCost.in_one_call(request)
         return RequestCost(1, 0, max(own.generated_tokens + extra, least))
-    text_route, chat_route = found.routes
-    route = text_route if isinstance(request.prompt, str) else chat_route
-    route = text_route if route == "rendered" else route
-    continuations = request.continuations
+    route, continuations = found.route_of(request.prompt), request.continuations
     whole = sum(map(len, continuations))
     if route == "sampled":
         drawn = _of_draws(continuations, options.samples or 1, choices_of_a_request(found), max(extra, least - 1))

@@ -76,16 +76,15 @@ def choices_of_a_request(capabilities: ServerCapabilities) -> int:
 async def _together(
     api: ServerApi, request: GenerateRequest, place: int, size: int
 ) -> list[GenerateResponse | BackendError]:
-    """Up to ``size`` answers to one request, the draws from number ``place`` on; one if the server gives no more."""
+    """The draws from number ``place`` on: ``size`` of them, one if the server gives no more, none if it refuses."""
     drawn = dataclasses.replace(request, repeat=place)
     view = dataclasses.replace(api, draw=place)
     try:
         response, prefill = await _asked(view, drawn, **({"n": size} if size > 1 else {}))
     except BackendError as error:
         if size > 1 and error.kind in ("bad_request", "unsupported"):
-            found = await _together(api, request, place, 1)
-            api.found.choices = 1  # it is the number that was refused, or one thought that was too long
-            return found
+            api.found.choices = 1  # perhaps the number is refused, or one of the thoughts was too long
+            return []
         if isinstance(error, UnfinishedThoughtError):
             return [error]
         raise

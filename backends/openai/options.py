@@ -15,11 +15,6 @@ from backends.http.options import AtLeastOne, ExtraBody, HttpOptions, OptionalTe
 from backends.options import OnError, refused_at
 from backends.reading.reasoning import DEFAULT_REASONING_TOKENS
 
-#: Headers that only identify the client. All others may change who answers, or how.
-_CLIENT_HEADERS = frozenset(
-    (*("user-agent", "http-referer", "referer", "x-title", "openai-organization", "openai-project"),
-     *("x-request-id", "x-client-request-id", "traceparent", "cookie"))
-)  # fmt: skip
 #: Fields that this backend sets itself.
 _OWN_FIELDS = frozenset(
     (*("model", "messages", "prompt", "n", "stream", "echo", "logprobs", "top_logprobs", "prompt_logprobs"),
@@ -84,7 +79,7 @@ class OpenAIOptions(HttpOptions):
 
     def identity(self, *, reasons: bool = False) -> dict[str, Scalar]:
         """What may change an answer, as flat fields; for a model that reasons also the tokens that it gets for it."""
-        headers = {name.lower(): value for name, value in self.headers.items() if name.lower() not in _CLIENT_HEADERS}
+        headers = {name.lower(): value for name, value in self.headers.items()}
         fields: dict[str, Scalar] = {
             # A value may be secret: only its hash is kept.
             "headers": " ".join(f"{name}:{_hash(value)}" for name, value in sorted(headers.items())),

@@ -12,9 +12,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-import platformdirs
 from pydantic import BaseModel, ConfigDict
 
 from backends.errors import BackendError
@@ -86,36 +84,22 @@ class Look(BaseModel):
         return bool(self.lists) and not any(self.capabilities.routes)
 
 
-def stored_look(*, identity: Mapping[str, Any], folder: Path | None, age: float = DAY) -> Look | None:
+def stored_look(file: Path, age: float = DAY) -> Look | None:
     """The last look, if it is at most so many seconds old and can be read. Sends nothing."""
     try:
-        last = Look.model_validate_json(_file(identity, folder).read_text("utf-8"))
+        last = Look.model_validate_json(file.read_text("utf-8"))
     except (OSError, ValueError):
         return None
     return last if 0 <= time.time() - last.at <= age else None
 
 
-def keep_look(look: Look, *, identity: Mapping[str, Any], folder: Path | None) -> None:
-    """Keep a look. If the folder cannot be written to, the next run looks again."""
-    with contextlib.suppress(OSError):
-        atomic_write(_file(identity, folder), look.model_dump_json())
-
-
-def _file(identity: Mapping[str, Any], folder: Path | None) -> Path:
-    folder = folder or platformdirs.user_cache_path("bias-audit") / "looks"
-    name = hashlib.sha256(json.dumps(dict(identity), sort_keys=True).encode()).hexdigest()[:24]
-    return folder / f"{name}.json"
-
-
-async def look_at(
-    api: ServerApi, *, samples: int | None, identity: Mapping[str, Any], folder: Path | None, say: Callable[[str], None]
-) -> Look:
-    """What a server can do: a stored look of the last day, or a new one, which is stored.
+async def look_at(api: ServerApi, file: Path, *, samples: int | None, say: Callable[[str], None]) -> Look:
+    """What a server can do: a look of the last day that ``file`` holds, or a new one, which it then holds.
 
     Leaves ``api`` configured. Raises `BackendError` if the server cannot be reached, refuses the key, or answers
     neither texts nor chats.
     """
-    if (stored := stored_look(identity=identity, folder=folder)) is not None:
+    if (stored := stored_look(file)) is not None:
         api.configure(stored.capabilities)
         return stored
     look = Looking(api, say, MOST_REQUESTS)
@@ -126,8 +110,9 @@ async def look_at(
     if not look.found.completions and not look.found.chat:
         raise look.refusal or BackendError("not_found", "no endpoint answers")
     await draws_together(look)
-    found = _finished(look, samples, stored_look(identity=identity, folder=folder, age=math.inf))
-    keep_look(found, identity=identity, folder=folder)
+    found = _finished(look, samples, stored_look(file, math.inf))
+    with contextlib.suppress(OSError):  # then the next run looks again
+        atomic_write(file, found.model_dump_json())
     for line in found.lines:
         say(line)
     return found

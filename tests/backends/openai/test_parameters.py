@@ -207,5 +207,5 @@ async def test_a_key_that_is_not_set_is_not_told_as_wrong(tmp_path: Path, monkey
         with pytest.raises(BackendError) as caught:
             await backend.describe()
         await backend.close()
-    assert "no key was sent: the key in NOPE" in caught.value.message
+    assert "no key was sent" in caught.value.message
     assert "permissions" not in str(caught.value)
