@@ -63,8 +63,8 @@ class Audit(config.AuditConfig):
     executor : RayExecutor, optional
         Where local models compute. Default: in this process.
     store_shards : int, optional
-        Files that the answers of a new store are divided among; with a `RayExecutor` each is written by a process of
-        its own. Default: one file, and for an existing store as many as it has.
+        Files that the answers of a new store are divided among, each written by a thread of its own. Default: one
+        file, and for an existing store as many as it has.
 
     Raises
     ------

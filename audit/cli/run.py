@@ -169,11 +169,11 @@ def _executor(
         raise ConfigError("--address", address, "nothing to give it to", "Add --executor ray, or leave it out")
     if name is None:
         return None
-    from audit.collect.executors import LocalExecutor
+    from audit.collect.executors import Executor
     from audit.collect.executors.ray import RayExecutor
 
     if name == "local":
-        return LocalExecutor()
+        return Executor()
     own = configured if isinstance(configured, RayExecutor) else RayExecutor()
     return own if address is None else own.changed(address=address)
 
@@ -225,7 +225,7 @@ def _run(audit: Audit, baseline: str | None, *, as_json: bool, verbose: bool) ->
     TELL.set(tell_on_terminal)
     with Display(as_json=as_json, verbose=verbose) as display:
         result = asyncio.run(run_audit(audit, baseline=baseline, on_event=display, verbose=verbose))
-    has_figures = audit.shard is None and not result.is_cut_off and not result.is_unloaded
+    has_figures = audit.shard is None and not result.is_unloaded
     paths = write_report(result, audit.out) if has_figures else {}
     if as_json:
         say_json(report_data(result))

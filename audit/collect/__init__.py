@@ -6,17 +6,7 @@ writes every answer before it counts.
 
 from __future__ import annotations
 
-from audit.collect.interim_looks import ALL_AT_ONCE, InterimLook, assign_looks, plan_looks, plan_precision_looks
 from audit.collect.jobs import Ask, Job, OnEvent, Outcome
-from audit.collect.sample import (
-    SAMPLE_VERSION,
-    Requirement,
-    Sample,
-    in_part,
-    items_behind,
-    leading_specs,
-    levels_behind,
-    sampled_factors,
-)
+from audit.collect.sample import SAMPLE_VERSION, Sample
 from audit.collect.scheduler import run_jobs
 from audit.collect.shutdown import ShutdownRequest, stop_on_signals

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import math
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
+from typing import TypeGuard
 
 import tenacity
 
 from audit.collect.executors import Executor
-from audit.collect.jobs import Ask, Job, OnEvent, Outcome, Progress, RetryPolicy
+from audit.collect.jobs import Ask, Job, OnEvent, Outcome, Progress
 from audit.collect.limiter import CircuitBreaker, Halted, Limiter, usable_wait
 from audit.logs import logger
-from audit.store import AnswerPair, Partly, Store, StoreError, keyed, matches_request
+from audit.store import AnswerPair, Store, Stored, StoreError, keyed, matches_request
 from backends.base import (
     Answer,
     ClassifyResponse,
@@ -33,32 +33,34 @@ log = logger("scheduler")
 CHUNK = 256  # questions that are leased at a time
 PROGRESS_SECONDS, LONGEST_SILENCE_SECONDS = 0.1, 2.0  # between reports: at least, and at most
 FIRST_POLL_SECONDS, LONGEST_POLL_SECONDS = 0.05, 2.0  # between look-ups of questions that other audits are asking
-
-_Batches = Callable[[], Awaitable[Sequence[Ask]]]
+#: The most attempts at a request, and the waits between them. A wait that the server asks for replaces these. Its 429s
+#: are not counted: the limiter slows down instead, and a request is given up once nothing else came for so long.
+ATTEMPTS, FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS, LONGEST_REFUSAL_SECONDS = 6, 0.5, 30.0, 300.0
 
 
 class JobRun:
-    """One job in progress. ``run_id`` is stored with each answer; ``grace``: seconds that a stop waits for requests."""
+    """One job in progress, of which ``slots`` batches are asked at a time.
+
+    ``run_id`` is stored with each answer; ``grace``: seconds that a stop waits for requests.
+    """
 
     def __init__(
-        self, job: Job, executor: Executor, store: Store, limiter: Limiter, on_event: OnEvent, retry: RetryPolicy,
+        self, job: Job, slots: int, executor: Executor, store: Store, limiter: Limiter, on_event: OnEvent,
         *, run_id: str, grace: float,
     ) -> None:  # fmt: skip
-        self.job, self._executor, self._store, self._limiter = job, executor, store, limiter
-        self._on_event, self._retry, self._run_id, self._grace = on_event, retry, run_id, grace
+        self.job, self._slots, self.executor, self._store, self._limiter = job, slots, executor, store, limiter
+        self._on_event, self._run_id, self._grace = on_event, run_id, grace
         self.outcome = outcome_of(job)
         self._halted = asyncio.get_running_loop().create_future()
         self._deadline: asyncio.Timeout | None = None
         self._planning = asyncio.Lock()
-        self._ready: deque[Ask] = deque()  # leased
-        self._left = iter(job.asks)
+        self._left, self._ready = deque(job.asks), deque[Ask]()  # the ready ones are leased
         self._deferred: list[Ask] = []  # another audit is asking these
         self._poll = FIRST_POLL_SECONDS
         self._breaker = CircuitBreaker()
         self._backoff = tenacity.wait_exponential_jitter(
-            multiplier=retry.first_wait, max=retry.longest_wait, jitter=retry.first_wait
+            multiplier=FIRST_WAIT_SECONDS, max=LONGEST_WAIT_SECONDS, jitter=FIRST_WAIT_SECONDS
         )
-        self._refusing_since = math.inf  # when the endpoint began to return nothing but 429
         self._reported, self._answered_at = -math.inf, time.monotonic()
 
     def halt(self, reason: str) -> None:
@@ -68,7 +70,7 @@ class JobRun:
         self._halted.set_result(None)
         self.outcome.stopped = reason
         log.warning("halted", model=self.job.name, reason=reason)
-        self._executor.stop(self.job.backend)
+        self.executor.stop(self.job.backend)
         ends_by_itself = self.job.backend.device is not None
         if self._deadline is not None and not ends_by_itself:
             self._deadline.reschedule(asyncio.get_running_loop().time() + self._grace)
@@ -81,11 +83,10 @@ class JobRun:
         self._report(now=True)
         beat = asyncio.create_task(self._report_while_waiting())
         try:
-            async with asyncio.timeout(None) as self._deadline:
-                await self._work_through(self._next_questions)
-                if self.job.second is not None:  # once all first answers are there
-                    repeats = deque(self.job.second.rest())
-                    await self._work_through(lambda: self._next_repeats(repeats))
+            async with asyncio.timeout(None) as self._deadline, asyncio.TaskGroup() as group:
+                # A local model computes the next batch while the last one is being stored.
+                for _ in range(self._slots + (self.job.backend.device is not None)):
+                    group.create_task(self._work())
         except TimeoutError:
             log.warning("cut off", model=self.job.name)
         finally:
@@ -93,7 +94,7 @@ class JobRun:
             out = self.outcome
             if self.job.done + out.answered + out.failed + out.cached == out.items:
                 out.stopped = None if not out.failed else out.stopped  # the stop came when nothing was left to ask
-            out.notes = dict(self._executor.notes(self.job.backend))
+            out.notes = dict(self.executor.notes(self.job.backend))
             out.seconds = time.monotonic() - started
             log.info("ended", **{name: getattr(out, name) for name in Outcome.__slots__ if name != "failed_by_key"})
             self._report(now=True)
@@ -106,55 +107,43 @@ class JobRun:
             await asyncio.sleep(LONGEST_SILENCE_SECONDS)
             self._report()
 
-    async def _work_through(self, batches: _Batches) -> None:
-        # A local model computes the next batch while the last one is being stored.
-        is_local = self.job.backend.device is not None
-        slots = await self._executor.slots(self.job.backend)
-        try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(slots + is_local):
-                    group.create_task(self._work(batches))
-        except* Exception as errors:
-            raise errors.exceptions[0] from None
-
-    async def _work(self, batches: _Batches) -> None:
+    async def _work(self) -> None:
         with contextlib.suppress(Halted):
-            while not self._halted.done() and (batch := await batches()):
+            while not self._halted.done() and (batch := await self._next()):
                 await self._ask(batch)
 
     # -- from the questions to batches -------------------------------------------------------
 
-    async def _next_questions(self) -> Sequence[Ask]:
+    async def _next(self) -> Sequence[Ask]:
         """The next batch; empty once every question is answered, sent or has failed."""
         async with self._planning:
             while not self._ready and not self._halted.done():
-                chunk = list(itertools.islice(self._left, CHUNK))
+                chunk = [self._left.popleft() for _ in range(min(CHUNK, len(self._left)))]
                 if not chunk:
                     if not self._deferred:
                         return ()
                     chunk = await self._asked_elsewhere()
-                is_free = await self._store.leases.take([ask.keyed for ask in chunk])
-                self._ready += [ask for ask, free in zip(chunk, is_free, strict=True) if free]
-                self._deferred += [ask for ask, free in zip(chunk, is_free, strict=True) if not free]
-            size = self.job.backend.batch_size
-            batch = [self._ready.popleft() for _ in range(min(size, len(self._ready)))]
-            for ask in batch if self.job.second is not None else ():
-                self._ready += self.job.second.sent(ask)  # type: ignore[union-attr]
-        return batch
+                # A question that is asked again is answered: nobody else asks it.
+                is_free = iter(await self._store.leases.take([ask.keyed for ask in chunk if ask.first is None]))
+                for ask in chunk:
+                    (self._ready if ask.first is not None or next(is_free) else self._deferred).append(ask)
+            return [self._ready.popleft() for _ in range(min(self.job.backend.batch_size, len(self._ready)))]
 
-    async def _next_repeats(self, repeats: deque[Ask]) -> Sequence[Ask]:
-        return [repeats.popleft() for _ in range(min(self.job.backend.batch_size, len(repeats)))]
+    def _repeat_later(self, ask: Ask) -> None:
+        """Ask a question again at a random time in the rest of the job."""
+        assert self.job.second is not None
+        place = self.job.second.place(len(self._ready) + len(self._left))
+        if place < len(self._ready):
+            self._ready.insert(place, ask)
+        else:
+            self._left.insert(place - len(self._ready), ask)
 
     async def _asked_elsewhere(self) -> list[Ask]:
         """Wait a little, and look up again what another audit was asking. Returns what is still not answered."""
         deferred, self._deferred = self._deferred, []
         found = await asyncio.to_thread(self._store.answers.read, [ask.keyed for ask in deferred])
-        missing = []
-        for ask, stored in zip(deferred, found, strict=True):
-            if stored is None or isinstance(stored, Partly):
-                missing.append(ask)
-            else:
-                self.outcome.cached += ask.items
+        missing = [ask for ask, stored in zip(deferred, found, strict=True) if not isinstance(stored, Stored)]
+        self.outcome.cached += sum(ask.items for ask in deferred) - sum(ask.items for ask in missing)
         if len(missing) == len(deferred):
             self._report("waiting for another audit that asks the same questions", now=True)
             await self._sleep(self._poll)
@@ -170,14 +159,15 @@ class JobRun:
 
         async def attempt() -> list[BackendError]:
             nonlocal pending, counted
-            answers = await self._attempt(pending, again=pending is not batch)
-            errors = [answer for _, answer in answers if _may_retry(answer)]
-            counted += any(error.kind != "rate_limited" for error in errors)  # type: ignore[union-attr]
-            refused = time.monotonic() - self._refusing_since > self._retry.max_wait
-            is_given_up = counted >= self._retry.attempts or refused or self._halted.done()
-            await self._keep([one for one in answers if is_given_up or not _may_retry(one[1])])
-            pending = [] if is_given_up else [ask for ask, answer in answers if _may_retry(answer)]
-            return [] if is_given_up else errors  # type: ignore[return-value]
+            ended, again = await self._attempt(pending), list[tuple[Ask, BackendError]]()
+            if any(isinstance(answer, BackendError) for _, answer in ended):
+                again = [(ask, answer) for ask, answer in ended if _may_retry(answer)]
+                counted += any(error.kind != "rate_limited" for _, error in again)
+                refused = self._limiter.refused_for > LONGEST_REFUSAL_SECONDS
+                again = [] if counted >= ATTEMPTS or refused or self._halted.done() else again
+            pending = [ask for ask, _ in again]
+            await self._keep([one for one in ended if one not in again] if again else ended)
+            return [error for _, error in again]
 
         def wait(state: tenacity.RetryCallState) -> float:
             self.outcome.retried += len(pending)
@@ -192,31 +182,28 @@ class JobRun:
             retry=tenacity.retry_if_result(bool), wait=wait, stop=tenacity.stop_never, sleep=self._sleep
         )(attempt)
 
-    async def _attempt(self, pending: Sequence[Ask], again: bool) -> list[tuple[Ask, Answer]]:
+    async def _attempt(self, pending: Sequence[Ask]) -> list[tuple[Ask, Answer]]:
         """Call the backend once; its own time limit starts after the limiter's wait.
 
         Answers that it reports early are stored at once. Returns the others, without those that a stop came before.
         """
-        turn = await self._limiter.enter(self._halted, again)
+        turn = await self._limiter.enter(self._halted)
         verdict: BackendError | None = BackendError("internal", "the call did not end")
-        early: dict[int, asyncio.Task[None]] = {}
-
-        def on_response(place: int, answer: Answer) -> None:
-            if not isinstance(answer, BackendError) and matches_request(pending[place].request, answer):
-                early[place] = asyncio.create_task(self._keep([(pending[place], answer)]))
-
+        early = set[int]()
         try:
-            answers = await self._answers(pending, on_response)
-            verdict = _for_limiter(answers)
+            async with asyncio.TaskGroup() as storing:
+
+                def on_response(place: int, answer: Answer) -> None:
+                    if not isinstance(answer, BackendError) and matches_request(pending[place].request, answer):
+                        early.add(place)
+                        storing.create_task(self._keep([(pending[place], answer)]))
+
+                answers = await self._answers(pending, on_response)
+                errors = [answer for answer in answers if isinstance(answer, BackendError)]
+                # A 429 takes precedence over other errors.
+                verdict = next((error for error in errors if error.kind == "rate_limited"), (*errors, None)[0])
         finally:
             self._limiter.leave(turn, verdict)
-            await asyncio.gather(*early.values(), return_exceptions=True)
-        for task in early.values():
-            task.result()  # re-raises the store's errors
-        if any(not isinstance(answer, BackendError) or answer.kind != "rate_limited" for answer in answers):
-            self._refusing_since = math.inf
-        else:
-            self._refusing_since = min(self._refusing_since, time.monotonic())
         return [
             (ask, answer)
             for place, (ask, answer) in enumerate(zip(pending, answers, strict=True))
@@ -227,7 +214,7 @@ class JobRun:
         """The model's answers, made complete: one of the right type for each request."""
         backend, batch = self.job.backend, [ask.request for ask in pending]
         try:
-            answers = await self._executor.submit(backend, batch, on_response)
+            answers = await self.executor.submit(backend, batch, on_response)
         except Exception as error:
             # A backend with an endpoint has a key, which the text of an unknown exception may contain.
             text = f": {error}" if backend.endpoint is None else ""
@@ -269,15 +256,15 @@ class JobRun:
         for ask, said in answered:
             self.outcome.answered += ask.items
             self._count_tokens(said)
-            if self.job.second is not None:
-                self.job.second.answered(ask, said)
+            if self.job.second is not None and (again := self.job.second.again(ask, said)) is not None:
+                self._repeat_later(again)
         self._report()
 
     async def _fail(self, ask: Ask, error: BackendError) -> None:
         log.warning("failed", model=self.job.name, key=ask.keyed.key, error=str(error))
         out = self.outcome
         out.failed += ask.items
-        out.failed_by_key[ask.keyed.prompt + ask.keyed.part] = error.kind
+        out.failed_by_key[ask.key] = error.kind
         out.failures[error.kind] += ask.items
         out.reasons.setdefault(error.kind, str(error))
         out.for_good += ask.items * (not error.retryable)
@@ -327,14 +314,6 @@ def set_ambiguous_aside(job: Job, store: Store) -> list[str]:
     return store.answers.quarantine(keys, "perhaps another question's answer")
 
 
-def _may_retry(answer: Answer) -> bool:
+def _may_retry(answer: Answer) -> TypeGuard[BackendError]:
     """Whether asking again may help, after a wait that is acceptable."""
-    if not isinstance(answer, BackendError) or not answer.retryable:
-        return False
-    return answer.retry_after is None or not answer.retry_after > LONGEST_ASKED_PAUSE
-
-
-def _for_limiter(answers: Sequence[Answer]) -> BackendError | None:
-    """What a call says about the endpoint: a 429 takes precedence over other errors; None if all is well."""
-    errors = [answer for answer in answers if isinstance(answer, BackendError)]
-    return next((error for error in errors if error.kind == "rate_limited"), errors[0] if errors else None)
+    return isinstance(answer, BackendError) and answer.retryable and not (answer.retry_after or 0) > LONGEST_ASKED_PAUSE

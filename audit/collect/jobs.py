@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from audit.collect.repeated_questions import RepeatedQuestions
-from audit.store import Keyed, Partly
-from backends.base import Backend, Request, Response, ScoreRequest, ScoreResponse
+from audit.store import COMPARED_WITHIN, Keyed, Partly
+from backends.base import Backend, Request, Response, ScoreRequest, ScoreResponse, SupportsSecondAnswers
+from backends.checking import number_to_repeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,11 @@ class Ask:
     items: int = 1
     first: Response | None = None
 
+    @property
+    def key(self) -> bytes:
+        """The key that the whole question's answer will have."""
+        return self.keyed.prompt + self.keyed.part
+
     def whole(self, answer: Response) -> Response:
         """The answer to the whole question, given that to ``request``."""
         if self.partly is None:
@@ -42,6 +49,43 @@ class Ask:
         assert isinstance(self.keyed.request, ScoreRequest)
         assert isinstance(answer, ScoreResponse)
         return self.partly.joined(self.keyed.request, answer)
+
+
+def part_to_repeat(backend: SupportsSecondAnswers, request: Request) -> Request:
+    """What of a question is asked again: all, or one continuation, here the first, if each takes its own requests."""
+    if isinstance(request, ScoreRequest) and backend.scores_separately(request):
+        return dataclasses.replace(request, continuations=request.continuations[:1])
+    return request
+
+
+class RepeatedQuestions:
+    """The questions among a job's ``asks`` that are asked twice: a random sample, each at a random later time.
+
+    A server may answer some requests with another model, for a while or at random. A config that is run from the
+    beginning always selects the same questions, by the run's ``seed``.
+    """
+
+    def __init__(self, backend: SupportsSecondAnswers, seed: int, asks: Iterable[Ask]) -> None:
+        self._backend, self._draw = backend, random.Random(seed)
+        able = [ask.key for ask in asks if backend.repeats_itself(ask.request)]
+        self._chosen = set(self._draw.sample(able, number_to_repeat(len(able))))
+
+    def place(self, left: int) -> int:
+        """Before which of ``left`` questions the next repeat is asked: a random one, or after all of them."""
+        return self._draw.randint(0, left)
+
+    def again(self, ask: Ask, first: Response) -> Ask | None:
+        """What is asked again of an answered question, with its first answer; None if it is not chosen."""
+        if ask.key not in self._chosen:
+            return None
+        request = ask.request
+        if isinstance(request, ScoreRequest) and part_to_repeat(self._backend, request) != request:
+            assert isinstance(first, ScoreResponse)
+            least = max(score.high for score in first.scores) - COMPARED_WITHIN  # one whose answer matters
+            place = self._draw.choice([place for place, score in enumerate(first.scores) if score.high >= least])
+            request = dataclasses.replace(request, continuations=(request.continuations[place],))
+            first = ScoreResponse((first.scores[place],), first.prompt_tokens)
+        return dataclasses.replace(ask, request=request, first=first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +102,6 @@ class Job:
     cached: int = 0
     done: int = 0
     second: RepeatedQuestions | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """How often a request is retried. Times are in seconds.
-
-    ``attempts`` includes the first one. 429 is not counted: the limiter slows down instead, and a request is given up
-    only when the endpoint has returned nothing else for ``max_wait``. A wait that the server asks for replaces the
-    backoff.
-    """
-
-    attempts: int = 6
-    first_wait: float = 0.5
-    longest_wait: float = 30.0
-    max_wait: float = 300.0
 
 
 @dataclass(frozen=True, slots=True)

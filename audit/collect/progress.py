@@ -8,22 +8,14 @@ import json
 import math
 import sys
 import time
-from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TimeRemainingColumn
 
 from audit.collect.jobs import Progress as JobProgress
 
 _LINE_SECONDS = 10.0  # between two lines; the first ones come sooner
 _LONG_WAIT = 2.0  # for an answer, from which on it is said
-_FEW = 10  # first answers that say nothing of the speed
-#: Loading can take minutes, in which nothing else changes.
-_NO_ANSWER_YET = ", no answer yet (a local model is loaded and tried first)"
-
-
-def _number(rate: float) -> str:
-    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
 def duration(seconds: float) -> str:
@@ -36,16 +28,14 @@ def duration(seconds: float) -> str:
 
 @dataclasses.dataclass
 class _Job:
-    """What is known of a job: when it began, from when and how many answers on its speed is counted, what was said."""
+    """When a job began; when the first of its answers came, and how many; and what was last said."""
 
     began: float
-    since: float = 0.0
-    before: int = -1  # items asked then; -1: none yet
-    asked: int = 0
-    printed: float = -math.inf
+    first_at: float = 0.0
+    first: int = 0
+    said_at: float = -math.inf
     line: str = ""
     note: str = ""
-    task: TaskID | None = None
 
 
 class Display:
@@ -62,18 +52,15 @@ class Display:
     def __init__(self, *, as_json: bool = False, verbose: bool = False) -> None:
         self._json, self._verbose = as_json, verbose
         console = Console(stderr=True)
-        self._bars = (
-            Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TextColumn("{task.fields[items]}", style="progress.download"),
-                TimeRemainingColumn(elapsed_when_finished=True),
-                TextColumn("{task.fields[counts]}"),
-                console=console,
-            )
-            if console.is_terminal and not as_json
-            else None
+        columns = (
+            "{task.description}",
+            BarColumn(),
+            "{task.fields[items]}",
+            TimeRemainingColumn(),
+            "{task.fields[counts]}",
         )
+        self._bars = Progress(*columns, console=console) if console.is_terminal and not as_json else None
+        self._tasks: dict[str, TaskID] = {}
         self._jobs: dict[str, _Job] = {}
 
     def __enter__(self) -> Display:
@@ -82,59 +69,55 @@ class Display:
                 self._bars.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._bars:
             with contextlib.suppress(OSError):
                 self._bars.stop()
 
     def __call__(self, event: JobProgress) -> None:
         """Show an event. A closed stderr (``2>&1 | head``) does not fail the run."""
-        with contextlib.suppress(OSError):
-            self._show(event, time.monotonic())
-
-    def _show(self, event: JobProgress, now: float) -> None:
-        job = self._jobs.setdefault(event.job, _Job(now))
+        job, now = self._jobs.setdefault(event.job, _Job(time.monotonic())), time.monotonic()
         asked = event.done - event.cached
-        if asked < job.asked:  # the questions that follow from its answers have begun
-            job.began, job.before = now, -1
-        job.asked = asked
-        if job.before < 0 < asked:  # if few answers come first, they waited for a model to load
-            job.since, job.before = (now, asked) if asked < _FEW else (job.began, 0)
-        speed = (asked - job.before) / (now - job.since) if job.before >= 0 and now > job.since else 0.0
-        counts = self._counts(event, speed)
-        if self._bars:
-            if job.task is None:
-                job.task = self._bars.add_task(event.job, total=event.total, counts="", items="")
-            items = f"{event.done}/{event.total or '?'}"
-            self._bars.update(job.task, completed=event.done, total=event.total, counts=counts, items=items)
-            return
-        is_finished = event.total is not None and event.done >= event.total
-        pause = min(_LINE_SECONDS, max(1.0, (now - job.began) / 2))  # the first lines follow at 1, 2, 4 and 8 seconds
-        if not is_finished and event.note == job.note and not self._verbose and now - job.printed < pause:
-            return
-        job.printed, job.note = now, event.note
-        if self._json:
-            line = json.dumps({"progress": dataclasses.asdict(event)})
-        else:
-            left = (event.total or 0) - event.done
-            eta = f", {duration(left / speed)} left" if speed and left > 0 else ""
-            line = f"{event.job}: {event.done}/{event.total or '?'}{eta}, {counts}"
-        if line != job.line:  # the end of a job is reported twice
-            job.line = line
-            print(line, file=sys.stderr, flush=True)
+        if asked < job.first or not job.first:  # a model is loaded first; and what follows from answers begins anew
+            job.first_at, job.first = now, asked
+        speed = (asked - job.first) / (now - job.first_at) if now > job.first_at else 0.0
+        counts, items = _counts(event, speed), f"{event.done}/{event.total or '?'}"
+        with contextlib.suppress(OSError):
+            if self._bars:
+                if event.job not in self._tasks:
+                    self._tasks[event.job] = self._bars.add_task(event.job, total=event.total, counts="", items="")
+                task = self._tasks[event.job]
+                self._bars.update(task, completed=event.done, total=event.total, counts=counts, items=items)
+            elif self._is_due(event, job, now):
+                left = (event.total or 0) - event.done
+                eta = f", {duration(left / speed)} left" if speed and left > 0 else ""
+                line = json.dumps({"progress": dataclasses.asdict(event)})
+                _say(line if self._json else f"{event.job}: {items}{eta}, {counts}", job)
 
-    def _counts(self, event: JobProgress, speed: float) -> str:
-        """Items a second, those from the store apart, and what else is counted."""
-        said = f"{_number(speed)} a second, " if speed else ""
-        said += f"{event.cached} cached, {event.retried} retried, {event.failed} failed"
-        if event.cost is not None:
-            said += f", cost {event.cost:.4f}"
-        if event.note:
-            said += f" ({event.note})"
-        elif event.total is not None and event.done == event.cached < event.total:
-            said += _NO_ANSWER_YET
-        if event.waited >= _LONG_WAIT:
-            said += f", waiting for {duration(event.waited)}"
-        return said
+    def _is_due(self, event: JobProgress, job: _Job, now: float) -> bool:
+        """Whether a line is written: the first ones follow at 1, 2, 4 and 8 seconds."""
+        is_finished = event.total is not None and event.done >= event.total
+        pause = min(_LINE_SECONDS, max(1.0, (now - job.began) / 2))
+        if not is_finished and event.note == job.note and not self._verbose and now - job.said_at < pause:
+            return False
+        job.said_at, job.note = now, event.note
+        return True
+
+
+def _say(line: str, job: _Job) -> None:
+    if line != job.line:  # the end of a job is reported twice
+        job.line = line
+        print(line, file=sys.stderr, flush=True)
+
+
+def _counts(event: JobProgress, speed: float) -> str:
+    """Items a second, those from the store apart, and what else is counted."""
+    said = f"{speed:,.0f} a second, " if speed >= 100 else f"{speed:.3g} a second, " if speed else ""
+    said += f"{event.cached} cached, {event.retried} retried, {event.failed} failed"
+    if event.cost is not None:
+        said += f", cost {event.cost:.4f}"
+    if event.note:
+        said += f" ({event.note})"
+    elif event.total is not None and event.done == event.cached < event.total:
+        said += ", no answer yet (a local model is loaded and tried first)"  # it can take minutes
+    return f"{said}, waiting for {duration(event.waited)}" if event.waited >= _LONG_WAIT else said

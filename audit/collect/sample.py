@@ -1,6 +1,6 @@
 """Which of a suite's items are asked: a balanced sample, the same for every model, or one part of several.
 
-A sample decides something only if it has several levels of each factor to generalise over (`Requirement`).
+What a sample needs to decide something is checked in `audit.prepare.resolve`.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
@@ -67,7 +67,18 @@ class Sample:
         """
         if limit < 1:
             raise ConfigError("limit", limit, "is not a number of items", "Give at least 1, or leave it out for all")
-        chosen = self._choose(limit)
+        if len(self._of_item) <= limit:
+            return list(self._items)
+        chosen, room = set[int](), limit
+        for rank in _in_order(self._units):
+            room -= self._units[rank].size
+            if room < 0:  # even if a later one would fit: a larger limit only adds units
+                break
+            chosen.add(rank)
+        if all(self._units[rank].first for rank in chosen):
+            besides = f", and the {self._controls} controls" if self._controls else ""
+            problem = f"is smaller than one set of items that belong together{besides}"
+            raise ConfigError("limit", limit, problem, f"Give {self.smallest} or more")
         return list(itertools.compress(self._items, (unit in chosen for unit in self._of_item)))
 
     @property
@@ -75,9 +86,19 @@ class Sample:
         """The smallest possible limit: one set of items, and all controls."""
         return self._controls + min((unit.size for unit in self._units.values() if not unit.first), default=0)
 
-    def order(self) -> tuple[list[int], list[int]]:
-        """Ids of the sets of items in the order in which they are drawn, and the id of each item's set (n,)."""
-        return list(_in_order(self._units)), self._of_item
+    def looks(self, shares: Sequence[float]) -> list[int]:
+        """The number (n,), from 1, of the look by which each item is taken; by each look this share of all is."""
+        sizes = Counter(self._of_item)
+        ends = [math.ceil(share * len(self._of_item)) for share in shares]
+        by_unit: dict[int, int] = {}
+        taken = place = 0
+        for rank in _in_order(self._units):
+            # A set goes to the first look that is not full yet; the first look gets at least one.
+            while taken >= ends[place] and place < len(ends) - 1:
+                place += 1
+            by_unit[rank] = place + 1
+            taken += sizes[rank]
+        return [by_unit[rank] for rank in self._of_item]
 
     def least(self, enough: Callable[[Sequence[Item]], bool]) -> int:
         """The smallest limit whose sample is ``enough``; that of all items if none is."""
@@ -92,23 +113,6 @@ class Sample:
             if enough(taken):
                 break
         return size
-
-    def _choose(self, limit: int) -> Set[int]:
-        """Ranks of the units up to the first that does not fit, so that a larger limit only adds units."""
-        if len(self._of_item) <= limit:
-            return self._units.keys()
-        chosen: set[int] = set()
-        room = limit
-        for rank in _in_order(self._units):
-            room -= self._units[rank].size
-            if room < 0:
-                break
-            chosen.add(rank)
-        if all(self._units[rank].first for rank in chosen):
-            besides = f", and the {self._controls} controls" if self._controls else ""
-            problem = f"is smaller than one set of items that belong together{besides}"
-            raise ConfigError("limit", limit, problem, f"Give {self.smallest} or more")
-        return chosen
 
     @property
     def _controls(self) -> int:
@@ -142,10 +146,11 @@ def _units(
         of_item.append(rank)
         unit = units.get(rank)
         if unit is None:
-            aside = any(item.factors.get(f) is None for f in crossed)
-            unit = units[rank] = _Unit(tuple([_as_text(item.factors.get(f)) for f in balanced]), aside, item.is_control)
+            aside = None in map(item.factors.get, crossed)
+            levels = tuple(map(_as_text, map(item.factors.get, balanced)))
+            unit = units[rank] = _Unit(levels, aside, item.is_control)
         unit.size += not (item.is_control and item.scorer)  # what a scorer reads first costs the model nothing
-        unit.strata.add(_as_text(*[item.factors.get(f) for f in strata]))
+        unit.strata.add(_as_text(*map(item.factors.get, strata)))
     return units, of_item
 
 
@@ -155,17 +160,7 @@ def _as_text(*levels: Factor) -> str:
 
 
 def _rank(item: Item, together: tuple[str, ...], seed: int) -> int:
-    if together:
-        return _rank_of_levels(seed, *[item.factors.get(f) for f in together])
-    return _hashed(seed, item.id)
-
-
-@functools.lru_cache(maxsize=4096, typed=True)  # a set's items mostly follow each other
-def _rank_of_levels(seed: int, *levels: Factor) -> int:
-    return _hashed(seed, levels)
-
-
-def _hashed(seed: int, identity: object) -> int:
+    identity = list(map(item.factors.get, together)) if together else item.id
     digest = hashlib.sha256(to_bytes(f"{seed}\n{canonical_json(identity)}")).digest()
     return int.from_bytes(digest[:16], "big")
 
@@ -216,7 +211,50 @@ def in_part(items: Iterable[Item], part: tuple[int, int]) -> bytearray:
     return bytearray(int.from_bytes(text_id(prompt_json(item.request))) % of + 1 == number for item in items)
 
 
-# -- what a sample needs ---------------------------------------------------------------------------
+# -- the interim looks of a run with `until` ---------------------------------------------------------
+
+#: Cumulative shares of the items, by look. Finer steps cost more in error than they save in items.
+SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 1.0)
+#: Parts of the error that the last look, with all items, may spend; each earlier one spends one part.
+_LAST_PARTS = 3
+#: Looks at which no suite has this many items are left out: they decide next to nothing.
+_MIN_ITEMS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class InterimLook:
+    """A look at the answers: its number (from 1), the share of the items asked by then, its share of the error.
+
+    The seed fixes in advance in which order items are taken: balanced, otherwise random. So each look's data are a
+    random sample that contains those of the look before. The errors sum to 1, so by Bonferroni's inequality the run's
+    statements hold at its confidence wherever it stops, however the looks depend on each other.
+    """
+
+    number: int
+    items: float
+    error: float
+
+
+#: The only look of a run that asks everything.
+ALL_AT_ONCE = (InterimLook(1, 1.0, 1.0),)
+
+
+def plan_looks(sizes: Iterable[int], *, by_width: bool = False) -> tuple[InterimLook, ...]:
+    """The looks of a run, given each suite's number of items.
+
+    ``by_width``: the run ends by the width of its intervals. Then each look has all of the error: the width says when
+    to stop, and not where the interval lies, so that it still holds the truth as often as one of a fixed sample (Chow
+    and Robbins 1965, Annals of Mathematical Statistics 36(2)).
+    """
+    largest = max(sizes)
+    planned = [tenths / 10 for tenths in range(1, 11)] if by_width else SHARES
+    shares = [share for share in planned if share == 1.0 or share * largest >= _MIN_ITEMS]
+    parts = len(shares) - 1 + _LAST_PARTS
+    errors = [1.0 if by_width else (_LAST_PARTS if share == 1.0 else 1) / parts for share in shares]
+    return tuple(map(InterimLook, range(1, len(shares) + 1), shares, errors))
+
+
+# -- what figures generalise over ------------------------------------------------------------------
 
 #: The levels of each factor that a sample should have: two to four decide only what is large (t with one to three
 #: degrees of freedom).
@@ -238,127 +276,32 @@ def levels_behind(
     items: Collection[Item], spec: MeasureSpec, families: Mapping[str, Family] | None = None
 ) -> dict[str, int]:
     """The number of levels, among the items behind a figure, of each factor that it generalises over; or of the
-    factor's family, by its name, where the suite declares one (`suites.base.Suite.families`).
-
-    A figure of derived rows may be conditioned on factors that no item has; all items are then taken to be behind it.
-    """
+    factor's family, by its name, where the suite declares one (`suites.base.Suite.families`)."""
     found: dict[str, int] = {}
-    for factor, strata in _levels(items_behind(items, spec), spec).items():
-        levels = set().union(*strata.values())
+    behind = items_behind(items, spec)
+    for factor in sampled_factors([spec]):
+        levels = {item.factors[factor] for item in behind if item.factors.get(factor) is not None}
         family = (families or {}).get(factor)
-        found[factor if family is None else family.name] = len(
-            levels if family is None else {family.of.get(level, level) for level in levels}
-        )
-    return found
-
-
-def _by_stratum(of_levels: Mapping[str, Mapping[Factor, set[Factor]]]) -> dict[str, dict[Factor, int]]:
-    found: dict[str, dict[Factor, int]] = {}
-    for factor, strata in of_levels.items():
-        levels = len(set().union(*strata.values()))
-        is_nested = levels == sum(map(len, strata.values()))
-        found[factor] = {stratum: len(own) for stratum, own in strata.items()} if is_nested else {None: levels}
+        if family is not None:
+            levels = {family.of.get(level, level) for level in levels}
+        if levels:
+            found[factor if family is None else family.name] = len(levels)
     return found
 
 
 def items_behind(items: Collection[Item], spec: MeasureSpec) -> Collection[Item]:
-    """The items behind a figure, of strata that have a weight; all of them if its condition is on factors that no item
-    has."""
-    behind = _matching(items, spec.where) or items
-    return _weighted(behind, spec) or behind
+    """The items behind a figure, of strata that have a weight.
+
+    A figure of derived rows may be conditioned on factors that no item has; all items are then taken to be behind it.
+    """
+    behind = matching(items, spec) or items
+    if spec.stratum is None or spec.weights is None:
+        return behind
+    return [item for item in behind if item.factors.get(spec.stratum) in spec.weights] or behind
 
 
-def _matching(items: Collection[Item], where: Mapping[str, Factor]) -> Collection[Item]:
-    """The items that fulfil a condition."""
-    for name, level in where.items():
+def matching(items: Collection[Item], spec: MeasureSpec) -> Collection[Item]:
+    """The items that fulfil a figure's condition."""
+    for name, level in spec.where.items():
         items = [item for item in items if item.factors.get(name) == level]
     return items
-
-
-def _weighted(items: Collection[Item], spec: MeasureSpec) -> Collection[Item]:
-    """The items of strata that count in the figure."""
-    if spec.stratum is None or spec.weights is None:
-        return items
-    return [item for item in items if item.factors.get(spec.stratum) in spec.weights]
-
-
-def _weighted_strata(items: Collection[Item], spec: MeasureSpec) -> set[Factor]:
-    """The strata that count in the figure and have items."""
-    if not spec.stratum or not spec.weights:
-        return set()
-    return {item.factors.get(spec.stratum) for item in items} & set(spec.weights)
-
-
-def _levels(items: Collection[Item], spec: MeasureSpec) -> dict[str, dict[Factor, set[Factor]]]:
-    """The levels of each factor, by stratum."""
-    factors = [factor for factor in spec.clusters if factor not in spec.where]
-    found: dict[str, dict[Factor, set[Factor]]] = {factor: defaultdict(set) for factor in factors}
-    for item in items:
-        stratum = None if spec.stratum is None else item.factors.get(spec.stratum)
-        for factor in factors:
-            if item.factors.get(factor) is not None:
-                found[factor][stratum].add(item.factors[factor])
-    return {factor: dict(strata) for factor, strata in found.items() if strata}
-
-
-def _levels_or_items(items: Collection[Item], spec: MeasureSpec) -> dict[str, dict[Factor, set[Factor]]]:
-    """The levels of each factor, by stratum; of a figure that samples none, the items are the sample."""
-    if sampled_factors([spec]) or spec.membership is not None:
-        return _levels(items, spec)
-    found: dict[Factor, set[Factor]] = defaultdict(set)
-    for item in items:
-        if not item.is_control:
-            found[None if spec.stratum is None else item.factors.get(spec.stratum)].add(item.id)
-    return {"item": dict(found)} if found else {}
-
-
-class Lacking(NamedTuple):
-    """A figure whose items have ``found`` levels of a factor, but need ``needed``."""
-
-    spec: MeasureSpec
-    factor: str
-    found: int
-    needed: int
-
-
-class Requirement:
-    """A sample needs, for each figure, `LEAST_LEVELS` levels of each factor in each stratum, or all that exist, and
-    items of each stratum; for a figure without such factors, as many items."""
-
-    def __init__(self, items: Collection[Item], specs: Sequence[MeasureSpec]) -> None:
-        # Whether a figure's condition is one of the items' factors does not depend on the sample.
-        self._is_of_items = [bool(_matching(items, spec.where)) for spec in specs]
-        self._whole = [(spec, _by_stratum(_levels_or_items(items_behind(items, spec), spec))) for spec in specs]
-        self._strata = [_weighted_strata(items_behind(items, spec), spec) for spec in specs]
-
-    def lacking(self, items: Collection[Item]) -> Lacking | None:
-        """The factor of which the sample has the smallest part of the levels needed; None if it has enough of each."""
-        found = [one for one in self._found(items) if one.found < one.needed]
-        return min(found, key=lambda one: one.found / one.needed, default=None)
-
-    @property
-    def unattainable(self) -> Lacking | None:
-        """The factor that has the fewest levels, below `LEAST_LEVELS`, among all items; None if all have enough."""
-        needed = (
-            Lacking(spec, factor, min(strata.values()), LEAST_LEVELS)
-            for spec, whole in self._whole
-            for factor, strata in whole.items()
-        )
-        found = [one for one in needed if one.found < one.needed]
-        return min(found, key=lambda one: one.found, default=None)
-
-    def _found(self, items: Collection[Item]) -> Iterator[Lacking]:
-        """The levels of each factor of each figure; of each stratum, if the factor is nested in it. Then the strata."""
-        for (spec, whole), strata_of, is_of_items in zip(self._whole, self._strata, self._is_of_items, strict=True):
-            behind = _matching(items, spec.where) if is_of_items else items
-            if strata_of:
-                behind = _weighted(behind, spec)
-            found = _levels_or_items(behind, spec)
-            for factor, strata in whole.items():
-                of = found.get(factor, {})
-                is_crossed = None in strata
-                for stratum, levels in strata.items():  # a stratum that the sample lacks has no levels
-                    own = set().union(*of.values()) if is_crossed else of.get(stratum, set())
-                    yield Lacking(spec, factor, len(own), min(levels, LEAST_LEVELS))
-            if spec.stratum is not None and strata_of:  # factors that cross the strata say nothing of one that lacks
-                yield Lacking(spec, spec.stratum, len(_weighted_strata(behind, spec)), len(strata_of))

@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from audit.collect.executors import Executor
 from audit.collect.job_run import JobRun, set_ambiguous_aside
-from audit.collect.jobs import Job, OnEvent, Outcome, RetryPolicy
+from audit.collect.jobs import Job, OnEvent, Outcome
 from audit.collect.limiter import Limiter
 from audit.collect.shutdown import ShutdownRequest
 from audit.store import Store, StoreError
 
 RENEW_SECONDS = 10.0
-_RETRY = RetryPolicy()
 
 
 async def run_jobs(
@@ -31,7 +30,6 @@ async def run_jobs(
     run_id: str,
     stop: ShutdownRequest,
     on_event: OnEvent = lambda _: None,
-    retry: RetryPolicy = _RETRY,
 ) -> dict[str, Outcome]:
     """Ask all questions of the jobs, and store the answers under ``run_id``.
 
@@ -46,22 +44,20 @@ async def run_jobs(
     StoreError
         If the store cannot be written (disk full…).
     """
-    limiters: dict[str, Limiter] = {}
-    limits = [await _limiter(job, executor, jobs, limiters) for job in jobs]
-    runs = [
-        JobRun(job, executor, store, limit, on_event, retry, run_id=run_id, grace=stop.grace)
-        for job, limit in zip(jobs, limits, strict=True)
-    ]
-    turns: dict[str, list[JobRun]] = {}
-    for run in runs:
-        turns.setdefault(run.job.backend.device or f"server of {run.job.name}", []).append(run)
+    of_job = {job.name: Executor() if job.backend.device is None else executor for job in jobs}
+    slots = {job.name: await of_job[job.name].slots(job.backend) for job in jobs}
+    runs, turns = [], dict[str, list[JobRun]]()
+    for job, limiter in zip(jobs, _limiters(jobs, slots), strict=True):
+        own = JobRun(job, slots[job.name], of_job[job.name], store, limiter, on_event, run_id=run_id, grace=stop.grace)
+        runs.append(own)
+        turns.setdefault(job.backend.device or f"server of {job.name}", []).append(own)
     helpers = [asyncio.create_task(_renew(store)), asyncio.create_task(_watch(stop, runs))]
     try:
         async with asyncio.TaskGroup() as group:
             for turn in turns.values():
-                group.create_task(_take_turns(turn, executor))
-    except* Exception as errors:
-        raise errors.exceptions[0] from None
+                group.create_task(_take_turns(turn))
+    except ExceptionGroup as errors:
+        raise _first(errors) from None
     finally:
         for task in helpers:
             task.cancel()
@@ -74,22 +70,24 @@ async def run_jobs(
     return {run.job.name: run.outcome for run in runs}
 
 
-async def _limiter(job: Job, executor: Executor, jobs: Sequence[Job], limiters: dict[str, Limiter]) -> Limiter:
-    """The limiter of a job's endpoint, shared by all jobs there. A local model is not limited."""
-    backend = job.backend
-    if backend.device is not None:
-        slots = await executor.slots(backend)
-        return Limiter(slots, start=slots)
-    if backend.endpoint is None:
-        return Limiter(backend.max_in_flight)
-    sharing = [j.backend.max_in_flight for j in jobs if j.backend.endpoint == backend.endpoint]
-    return limiters.setdefault(backend.endpoint, Limiter(max(sharing)))
+def _first(error: Exception) -> Exception:
+    return _first(error.exceptions[0]) if isinstance(error, ExceptionGroup) else error
 
 
-async def _take_turns(runs: Sequence[JobRun], executor: Executor) -> None:
+def _limiters(jobs: Sequence[Job], slots: Mapping[str, int]) -> list[Limiter]:
+    """Each job's limiter, which is shared by all jobs at one endpoint. A local model takes all that it can at once."""
+    names = {job.name: job.backend.endpoint or f"own of {job.name}" for job in jobs}
+    found: dict[str, Limiter] = {}
+    for job in jobs:
+        most = max(slots[other] for other, name in names.items() if name == names[job.name])
+        found.setdefault(names[job.name], Limiter(most) if job.backend.device is None else Limiter(most, start=most))
+    return [found[name] for name in names.values()]
+
+
+async def _take_turns(runs: Sequence[JobRun]) -> None:
     for run in runs:
         await run.run()
-        await executor.release(run.job.backend)
+        await run.executor.release(run.job.backend)
 
 
 async def _renew(store: Store) -> None:

@@ -11,49 +11,30 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from typing import NoReturn
 
 INTERRUPTED = 130  # exit code
 
 
-class ShutdownRequest:
+class ShutdownRequest(asyncio.Event):
     """A request to stop, which can be made once and awaited.
 
-    Parameters
-    ----------
-    grace : float
-        Seconds that requests in flight are given to finish.
-
-    Attributes
-    ----------
-    waits_for : str
-        What a stop waits for, as it is told after a signal.
+    ``grace``: seconds that requests in flight are given to finish; ``reason``: who asked first.
     """
 
     def __init__(self, grace: float = 30.0) -> None:
+        super().__init__()
         self.grace = grace
         self.reason: str | None = None
-        self.waits_for = f"at most {grace:g} s for those in flight"
-        self._event = asyncio.Event()
 
     @property
     def requested(self) -> bool:
         """Whether a stop was requested."""
-        return self.reason is not None
+        return self.is_set()
 
     def request(self, reason: str) -> None:
-        """Request a stop. Only the first reason is kept. Call it on the event loop's thread."""
-        if self.reason is None:
-            self.reason = reason
-            self._event.set()
-
-    def exit_now(self) -> NoReturn:
-        """Exit with 130, whatever is in flight."""
-        os._exit(INTERRUPTED)
-
-    async def wait(self) -> None:
-        """Return once a stop is requested."""
-        await self._event.wait()
+        """Request a stop. Call it on the event loop's thread."""
+        self.reason = self.reason or reason
+        self.set()
 
 
 @contextlib.contextmanager
@@ -77,9 +58,8 @@ def stop_on_signals(stop: ShutdownRequest, resume_hint: str) -> Iterator[None]:
             if name == "SIGHUP":
                 return
             _write_to_stderr(f"\n{name} again: exiting. {resume_hint}\n")
-            stop.exit_now()
-        again = "Press Ctrl-C again to exit immediately."
-        _write_to_stderr(f"\n{name}: no new requests; waiting {stop.waits_for}. {again}\n")
+            os._exit(INTERRUPTED)
+        _write_to_stderr(f"\nStopping after what is being asked ({name}). Press Ctrl-C again to exit immediately.\n")
         loop.call_soon_threadsafe(stop.request, name)
 
     numbers = [signal.SIGINT, signal.SIGTERM]

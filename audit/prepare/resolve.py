@@ -5,28 +5,29 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import get_args
+from typing import NamedTuple, get_args
 
-from audit.collect import (
+from audit.collect.sample import (
     ALL_AT_ONCE,
+    LEAST_LEVELS,
     InterimLook,
-    Requirement,
     Sample,
-    assign_looks,
     in_part,
+    items_behind,
     leading_specs,
+    levels_behind,
+    matching,
     plan_looks,
-    plan_precision_looks,
     sampled_factors,
 )
 from audit.config import AuditConfig
 from audit.results import FigureName
 from audit.store import Store
 from backends.base import Backend, Capability, ClassifyRequest, Description, Form, ScoreRequest, describe
-from backends.errors import BackendError, ConfigError, ErrorKind
-from suites.base import Item, Suite
+from backends.errors import BackendError, ConfigError
+from suites.base import Item, MeasureSpec, Suite
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ async def resolve_audit(audit: AuditConfig, store: Store, *, ask: bool = True) -
         return dataclasses.replace(resolved, look_of=parts)
     if audit.until is None:
         return resolved
-    looks = (plan_looks if audit.until == "decided" else plan_precision_looks)(map(len, items.values()))
+    looks = plan_looks(map(len, items.values()), by_width=audit.until != "decided")
     look_of = {
         name: await asyncio.to_thread(_assign_looks, suite, items[name], audit, looks)
         for name, suite in audit.suites.items()
@@ -166,24 +167,51 @@ def _check_useful(name: str, limit: int, sample: Sample, taken: Sequence[Item], 
     levels = f"{lacking.found} {'level' if lacking.found == 1 else 'levels'} of {lacking.factor!r}"
     figure = FigureName(name, lacking.spec.measure, lacking.spec.where)
     hint = f"Give {least} or more, or set small_sample (--small-sample) if you only want to try things out"
-    if (never := requirement.unattainable) is not None:
-        undecided = FigureName(name, never.spec.measure, never.spec.where)
-        hint += (
-            f". All items have {never.found} of {never.factor!r} behind {undecided}, which decides nothing at any "
-            "limit unless you add some by the suite's options"
+    problem = f"a sample with {levels} behind {figure}: with fewer than {lacking.needed} it decides nothing"
+    raise ConfigError("limit", limit, problem, hint)
+
+
+class Lacking(NamedTuple):
+    """A figure whose items have ``found`` levels of a factor, but need ``needed``."""
+
+    spec: MeasureSpec
+    factor: str
+    found: int
+    needed: int
+
+
+class Requirement:
+    """A sample needs, for each figure, `LEAST_LEVELS` levels of each factor that the figure generalises over, or all
+    that exist; for a figure without such factors, as many items."""
+
+    def __init__(self, items: Collection[Item], specs: Sequence[MeasureSpec]) -> None:
+        # Whether a figure's condition is one of the items' factors does not depend on the sample.
+        self._whole = [(spec, bool(matching(items, spec)), _levels_or_items(items, spec)) for spec in specs]
+
+    def lacking(self, items: Collection[Item]) -> Lacking | None:
+        """The factor of which the sample has the smallest part of the levels needed; None if it has enough of each."""
+        found = []
+        for spec, is_of_items, whole in self._whole:
+            own = _levels_or_items(items, spec) if not is_of_items or matching(items, spec) else {}
+            found += [Lacking(spec, name, own.get(name, 0), min(of, LEAST_LEVELS)) for name, of in whole.items()]
+        return min(
+            (one for one in found if one.found < one.needed), key=lambda one: one.found / one.needed, default=None
         )
-    raise ConfigError(
-        "limit",
-        limit,
-        f"a sample with {levels} behind {figure}: with fewer than {lacking.needed} it decides nothing",
-        hint,
-    )
+
+
+def _levels_or_items(items: Collection[Item], spec: MeasureSpec) -> dict[str, int]:
+    """The levels of each factor; of a figure that samples none, the items are the sample."""
+    if sampled_factors([spec]) or spec.membership is not None:
+        return levels_behind(items, spec)
+    n = sum(not item.is_control for item in items_behind(items, spec))
+    return {"item": n} if n else {}
 
 
 def _assign_looks(suite: Suite, items: Sequence[Item], audit: AuditConfig, looks: tuple[InterimLook, ...]) -> list[int]:
     """By which look each item is asked, in a random order that the seed fixes."""
     crossed = sampled_factors(leading_specs(suite))
-    return assign_looks(*Sample(items, suite.strata, audit.seed, suite.sampled_together, crossed).order(), looks)
+    sample = Sample(items, suite.strata, audit.seed, suite.sampled_together, crossed)
+    return sample.looks([look.items for look in looks])
 
 
 def _check_capabilities(model: DescribedBackend, suite_name: str, suite: Suite) -> None:
@@ -246,14 +274,6 @@ def _forms(suite: Suite, item: Item) -> set[Form]:
     return found
 
 
-#: What may help against an error that says no more itself.
-_HINTS: dict[ErrorKind, str] = {
-    "bad_request": "Even the plainest request is refused: check model, and what the config adds to requests",
-    "unsupported": "Even the plainest request is refused: check model, and what the config adds to requests",
-    "rate_limited": "Wait, or lower max_in_flight",
-}
-
-
 async def _describe(name: str, backend: Backend, store: Store, ask: bool) -> DescribedBackend:
     try:
         description = await describe(backend, ask=ask)
@@ -264,7 +284,7 @@ async def _describe(name: str, backend: Backend, store: Store, ask: bool) -> Des
             f"models.{name}",
             type(backend).__name__,
             f"{error.kind}: {error.message.rstrip('.')}",
-            error.hint or _HINTS.get(error.kind, "Check that it can be reached"),
+            error.hint or "Check its options, and that it can be reached",
         ) from None
     except Exception as error:  # whatever an engine or a third-party backend raises for a model that does not exist
         first = next(iter(str(error).strip().splitlines()), "")

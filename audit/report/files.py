@@ -39,14 +39,12 @@ def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = 
     Raises
     ------
     ConfigError
-        When there is no such format, or the run has no figures: it asked a part of an audit, or was interrupted early.
+        When there is no such format, or the run has no figures: it asked a part of an audit.
     """
     from audit.store.runs import without_figures
 
     if result.shard is not None:
         raise without_figures(result.run_id, "part {} of {}".format(*result.shard))
-    if result.is_cut_off:
-        raise without_figures(result.run_id, "interrupted")
     known = get_args(Format)
     chosen: Sequence[str] = (formats,) if isinstance(formats, str) else formats
     for name in chosen:

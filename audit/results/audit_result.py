@@ -64,10 +64,7 @@ class AuditResult(Reported):
     """The complete result of a run.
 
     ``unanswered`` counts the questions without an answer. ``refused_rules``: margins and limits that name no figure.
-    ``scorers``: the suites' own models, and what asking them took. ``is_cut_off``: it was interrupted with so many
-    questions left that it ended without figures, to end at once.
-
-    ``runs``: how often each question was asked afresh.
+    ``scorers``: the suites' own models, and what asking them took. ``runs``: how often each question was asked afresh.
     """
 
     run_id: str
@@ -100,7 +97,6 @@ class AuditResult(Reported):
     until: UntilDecided | None = None
     limits: list[LimitCheck] = []
     shard: tuple[int, int] | None = None
-    is_cut_off: bool = False
     source: AuditSource | None = None
 
     @classmethod
@@ -143,8 +139,7 @@ class AuditResult(Reported):
         """Kept short: writing out thousands of figures takes a second, and asyncio formats every task's result."""
         models, suites = ", ".join(model.name for model in self.models), ", ".join(info.name for info in self.suites)
         state = "interrupted" if self.interrupted else "complete" if self.complete else "incomplete"
-        found = "no figures" if self.is_cut_off else f"{len(self.measures)} figures"
-        found = found if self.shard is None else "part {} of {}".format(*self.shard)
+        found = f"{len(self.measures)} figures" if self.shard is None else "part {} of {}".format(*self.shard)
         return f"<{type(self).__name__} {self.run_id}: {models} on {suites}; {found}, {state}>"
 
     __str__ = __repr__

@@ -25,7 +25,7 @@ from audit.analysis.gate.rules import GateRules, check_rules
 from audit.analysis.gate.stored import check_run, find_baseline, stored_tables
 from audit.analysis.self_check import EXACT_WITHIN, within_noise
 from audit.collect import Job, OnEvent, Outcome, ShutdownRequest, run_jobs, stop_on_signals
-from audit.collect.executors import Executor, LocalExecutor
+from audit.collect.executors import Executor
 from audit.collect.job_run import outcome_of
 from audit.collect.jobs import Progress
 from audit.config import AuditConfig
@@ -55,9 +55,6 @@ from audit.store import Store, StoreError
 from backends.base import Response
 from backends.errors import ConfigError
 
-#: A stopped run of more questions than this ends without figures: to evaluate it all takes a minute for 100,000 of
-#: them, and who stops a run (Slurm, systemd) waits for seconds.
-MOST_AFTER_STOP = 50_000
 #: Answers that may belong to another request are asked again so often; then they stay missing until the next run.
 MOST_AMBIGUOUS_ROUNDS = 3
 
@@ -94,8 +91,7 @@ async def run_audit(
     -------
     AuditResult
         ``complete`` is False if a question has no answer; ``interrupted`` is True after SIGINT
-        or SIGTERM. The result is also stored. That of a part (``audit.shard``) has no figures, and is not; nor is that
-        of a large run that was interrupted (``is_cut_off``).
+        or SIGTERM. The result is also stored. That of a part (``audit.shard``) has no figures, and is not.
     """
     if baseline is not None and audit.until is None:
         hint = "Add --until decided, or leave it out: audit gate compares a finished run"
@@ -113,14 +109,12 @@ async def run_audit(
         resolved = await resolve_audit(audit, store)
         await asyncio.to_thread(refuse_mistakes, audit, resolved.items)
         store.runs.start(run_id, audit.title, json.dumps(config_json(audit)), started)
-        stop.waits_for = _waited_for(resolved, stop)
-        executor: Executor = audit.executor or LocalExecutor()
+        executor: Executor = audit.executor or Executor()
         run = _Run(audit, resolved, store, executor, run_id, started)
         try:
-            await executor.open(store)
             await run.ask(question, before, stop, on_event)
             await run.check()
-            end = run.evaluate if audit.shard is None and not run.is_cut_off else run.end_without_figures
+            end = run.evaluate if audit.shard is None else run.end_without_figures
             result = await asyncio.to_thread(end, stop.requested)
         except BaseException as error:
             with contextlib.suppress(StoreError):  # the store itself may be what failed
@@ -131,7 +125,7 @@ async def run_audit(
             await resolved.close()
         status = "interrupted" if result.interrupted else "done" if result.complete else "incomplete"
         if audit.shard is None:
-            store.runs.end(run_id, status, None if result.is_cut_off else result)
+            store.runs.end(run_id, status, result)
         else:
             store.runs.end_part(run_id, audit.shard, status)
     return result
@@ -142,15 +136,6 @@ def _stoppable(stop: ShutdownRequest) -> contextlib.AbstractContextManager[None]
     if threading.current_thread() is not threading.main_thread():
         return contextlib.nullcontext()
     return stop_on_signals(stop, "All answers so far are stored: run the same command again to resume.")
-
-
-def _waited_for(resolved: ResolvedAudit, stop: ShutdownRequest) -> str:
-    """What a stop waits for. A local model's step has no time limit: a thread cannot be cut off."""
-    is_local = {described.backend.device is not None for described in resolved.backends()}
-    step = "for the local model's current step (a forward pass, or loading)"
-    if is_local == {True}:
-        return step
-    return f"{step}, and {stop.waits_for}" if True in is_local else stop.waits_for
 
 
 class _Run:
@@ -171,7 +156,6 @@ class _Run:
         self._confidence = audit.confidence
         self._checks: list[SelfCheck] = []
         self._identity: list[IdentityProblem] = []
-        self.is_cut_off = False
 
     @property
     def _looks(self) -> range:
@@ -189,7 +173,7 @@ class _Run:
             self._look = look.number
             await self._ask_look(stop, on_event)
             self._confidence = 1 - (1 - self._audit.confidence) * look.error
-            if question is None or self.is_cut_off:
+            if question is None:
                 break
             answer = await asyncio.to_thread(self._answer, question, before)
             self._until = UntilDecided(
@@ -224,9 +208,6 @@ class _Run:
                 break
             if all(outcome.stopped for outcome in asked.values()):
                 break
-        most = sum(map(len, self._resolved.items.values())) * len(self._resolved.models)
-        is_left = any(outcome.stopped for rounds in self._outcomes.values() for outcome in rounds)
-        self.is_cut_off = stop.requested and is_left and most > MOST_AFTER_STOP
 
     def _missing(self, on_event: OnEvent) -> list[Job]:
         for model in self._resolved.models:
@@ -332,15 +313,10 @@ class _Run:
         )
 
     def end_without_figures(self, interrupted: bool) -> AuditResult:
-        """What was asked of a part of the audit, or until it was stopped.
-
-        A part's figures could be read as the whole audit's. Those of a run that was cut off would lack the questions
-        that were not looked up.
-        """
-        unanswered = 0 if self.is_cut_off else self._walk.unanswered(self._looks)
+        """What was asked of a part of the audit, whose figures could be read as the whole audit's."""
+        unanswered = self._walk.unanswered(self._looks)
         result = self._result([], interrupted)
-        complete = unanswered == 0 and not self.is_cut_off
-        return result.model_copy(update={"is_cut_off": self.is_cut_off, "complete": complete, "unanswered": unanswered})
+        return result.model_copy(update={"complete": unanswered == 0, "unanswered": unanswered})
 
     def _limits(self, result: AuditResult) -> list[LimitCheck]:
         """The config's limits on these figures, as a gate would decide them."""

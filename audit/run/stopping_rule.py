@@ -3,7 +3,7 @@
 With a baseline or limits the question is the gate's: did the model get worse? It is answered once a figure regressed,
 a limit is broken, or every figure is conclusive. Otherwise the question is how the models compare. If a suite declares
 primary figures, only these decide when to stop; the others appear in the report all the same. Each look spends a share
-of the error (`audit.collect.interim_looks`).
+of the error (`audit.collect.sample`).
 
 With `until` a number, the question is whether half of every primary mean's interval is within it. What is asked then
 stops by the width of the intervals, which says nothing of where they lie.

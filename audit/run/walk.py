@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from audit.analysis.answers import Answered, SuiteAnswers, of_runs, read_answers
-from audit.collect.jobs import Ask, Job
-from audit.collect.repeated_questions import RepeatedQuestions
+from audit.collect.jobs import Ask, Job, RepeatedQuestions
 from audit.prepare.resolve import DescribedBackend, ResolvedAudit
 from audit.results import NOT_ASKED
 from audit.store import Keyed, Partly, Store, Stored, keyed, of_run
@@ -146,8 +145,7 @@ class _Missing:
         backend, asks = self._of.backend, list(self.asks.values())
         second = None
         if isinstance(backend, SupportsSecondAnswers):
-            scored = sum(isinstance(ask.request, ScoreRequest) for ask in asks)
-            second = RepeatedQuestions(backend, seed, scored)
+            second = RepeatedQuestions(backend, seed, asks)
         return Job(self._of.name, backend, asks, self._cached, self._done, second)
 
 

@@ -118,7 +118,7 @@ def _run(audit: Audit, baseline: str | None, on_line: Callable[[str], None]) -> 
     result = asyncio.run(run_audit(audit, baseline=None if audit.until is None else baseline))
     if not (audit.out / "trend.html").exists():
         _draw_trend(audit, on_line)  # so that the first report can already link to it
-    if not result.is_cut_off and not result.is_unloaded:
+    if not result.is_unloaded:
         write_report(result, audit.out)
     status = "interrupted" if result.interrupted else "done" if result.complete else "incomplete"
     if baseline is None or result.interrupted:

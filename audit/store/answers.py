@@ -6,7 +6,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -27,9 +27,6 @@ from audit.store.keys import (
 from audit.store.rows import AnswerRow, DamagedError, Written
 from backends.base import Answer, ContinuationScore, Request, Response, ScoreRequest, ScoreResponse
 from backends.errors import BackendError
-
-#: Writes rows to one file in another process, and says of each whether it was stored.
-FileWriter = Callable[[Sequence[Written]], concurrent.futures.Future[list[bool]]]
 
 
 class Stored:
@@ -73,6 +70,7 @@ class Answered(NamedTuple):
     request: Request
     answer: Response
     at: float
+    run: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +92,6 @@ class Answers:
 
     def __init__(self, files: Files, client: str) -> None:
         self._files, self._client = files, client
-        self._writers: Sequence[FileWriter] = [partial(_write, database) for database in files]
-
-    def write_through(self, writers: Sequence[FileWriter]) -> None:
-        """Write each file by another process from now on."""
-        self._writers = writers
 
     def read(self, questions: Sequence[Keyed]) -> list[Stored | Partly | None]:
         """What is stored of each question. A row whose checksum is wrong is set aside and treated as absent."""
@@ -130,10 +123,7 @@ class Answers:
         encoded = [rows.written(question, answer, now, run) for question, answer in answered]
         counts = [False] * len(encoded)
         split = list(self._files.split(range(len(encoded)), lambda place: encoded[place].row.prompt))
-        writing = [
-            asyncio.wrap_future(self._writers[self._files.index(file)]([encoded[place] for place in places]))
-            for file, places in split
-        ]
+        writing = [asyncio.wrap_future(_write(file, [encoded[place] for place in places])) for file, places in split]
         for (_, places), stored in zip(split, await asyncio.gather(*writing), strict=True):
             for place, is_stored in zip(places, stored, strict=True):
                 counts[place] = is_stored
@@ -149,7 +139,7 @@ class Answers:
             answer = partly.joined(question.request, None)
             whole.append(rows.written(question, answer, partly.at, partly.run))
         for file, some in self._files.split(whole, lambda one: one.row.prompt):
-            self._writers[self._files.index(file)](some).result()
+            _write(file, some).result()
 
     async def fail(self, question: Keyed, error: BackendError) -> None:
         """Keep a question's last failure, for people, and end this store's lease on it. It is never an answer."""
@@ -288,7 +278,7 @@ def _find(question: Keyed, under: Sequence[AnswerRow], damaged: list[AnswerRow])
 
 
 def _answered(row: AnswerRow, prompt: bytes | None) -> Answered:
-    return Answered(row.question(prompt).request, row.decoded().answer, row.at)
+    return Answered(row.question(prompt).request, row.decoded().answer, row.at, row.run)
 
 
 def _check(file: Database) -> tuple[int, list[AnswerRow], list[str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from audit.store import rows, second_answers
 from audit.store.database import Database, chunked
@@ -37,11 +36,11 @@ class Merged:
 def merge_answers(target: Files, source: Files) -> Merged:
     """Add the answers of one store to another's; the first one under a key is final. ``source`` stays as it is.
 
-    Damaged rows are kept in the target's quarantine. After an interruption, merging again adds what is missing.
+    Damaged rows stay where they are. After an interruption, merging again adds what is missing.
     """
     merged = Merged()
     for file in source:
-        for chunk in chunked(_read(file, merged, target[0]), _TOGETHER):
+        for chunk in chunked(_read(file, merged), _TOGETHER):
             merged.answers += len(chunk)
             for into, some in target.split(chunk, lambda one: one.row.prompt):
                 known = _kept(into, some)
@@ -64,9 +63,8 @@ def copy_facts(target: Database, files: Iterable[Database], source: Database, ou
     target.submit(lambda db: second_answers.add_rows(db, counting)).result()
 
 
-def _read(file: Database, merged: Merged, target: Database) -> Iterator[Written]:
-    """The sound answers of a file; the others are noted, and kept in the target's quarantine."""
-    problem = f"damaged in {file.path.name}"
+def _read(file: Database, merged: Merged) -> Iterator[Written]:
+    """The sound answers of a file; the others are noted."""
     sql = f"SELECT {rows.COLUMNS}, body FROM answers LEFT JOIN prompts ON prompts.id = answers.text ORDER BY answers.id"
     with file.read() as db:
         for *values, prompt in db.execute(sql):
@@ -75,15 +73,8 @@ def _read(file: Database, merged: Merged, target: Database) -> Iterator[Written]
                 row.question(prompt)
             except DamagedError:
                 merged.damaged.append(row.key)
-                target.submit(lambda db, row=row: _record_once(db, row, problem)).result()  # type: ignore[misc]
             else:
                 yield Written(row, prompt)
-
-
-def _record_once(db: Any, row: AnswerRow, problem: str) -> None:
-    sql = "SELECT 1 FROM quarantine WHERE key = ? AND problem = ?"
-    if db.execute(sql, (row.key, problem)).fetchone() is None:
-        rows.record(db, row, problem)
 
 
 def _kept(file: Database, some: Iterable[Written]) -> dict[tuple[bytes, bytes], bytes]:

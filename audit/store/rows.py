@@ -15,7 +15,6 @@ from audit.store.keys import Keyed, from_json_bytes, key_text, keyed, prompt_jso
 from backends.base import Response
 
 COLUMNS = "prompt, part, fingerprint, text, value, checksum, at, run"
-_DELETE = "DELETE FROM answers WHERE prompt = ? AND part = ?"
 
 
 class DamagedError(Exception):
@@ -144,11 +143,6 @@ def quarantine(db: sqlite3.Connection, rows: Iterable[AnswerRow], problem: str) 
     for row in rows:
         now = db.execute(f"SELECT {COLUMNS} FROM answers WHERE prompt = ? AND part = ?", row[:2]).fetchone()
         if now == row:
-            record(db, row, problem)
-            db.execute(_DELETE, row[:2])
-
-
-def record(db: sqlite3.Connection, row: AnswerRow, problem: str) -> None:
-    """Keep a row in the quarantine."""
-    values = (row.key, to_bytes(repr(tuple(row))), problem, time.time())
-    db.execute("INSERT INTO quarantine (key, row, problem, at) VALUES (?, ?, ?, ?)", values)
+            values = (row.key, to_bytes(repr(tuple(row))), problem, time.time())
+            db.execute("INSERT INTO quarantine (key, row, problem, at) VALUES (?, ?, ?, ?)", values)
+            db.execute("DELETE FROM answers WHERE prompt = ? AND part = ?", row[:2])

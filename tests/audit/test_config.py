@@ -106,14 +106,6 @@ def test_a_python_config_that_cannot_run_says_why(tmp_path, text, says):
         load_audit(write(tmp_path / "c.py", text))
 
 
-def test_a_failing_python_config_names_its_line(tmp_path, monkeypatch):
-    write(tmp_path / "c.py", "x = 1\n1 / 0")
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError) as caught:
-        load_audit("c.py")
-    assert caught.value.value == "c.py:2"
-
-
 def test_an_option_error_in_a_python_config_names_its_line(tmp_path, monkeypatch):
     write(tmp_path / "c.py", "from suites import MGBR\nn = -1\nMGBR(n=n)")
     monkeypatch.chdir(tmp_path)
@@ -163,25 +155,9 @@ def test_paths_in_a_toml_config_are_relative_to_it(tmp_path, monkeypatch):
         ('suite = "MGBR"\nwords = {bolukbasi = "lists"}', "b.toml:8: suites.s.words.bolukbasi"),
         ('suite = "GenderPair"\npairs = "lists"', "b.toml:8: suites.s.pairs"),
     ):
-        with pytest.raises(ConfigError, match=f"{configs / 'lists'} holds no file") as caught:
+        with pytest.raises(ConfigError, match=f"{configs / 'lists'}.* holds no file") as caught:
             load_audit(write(configs / "b.toml", textwrap.dedent(text) + option))
         assert caught.value.field == field
-
-
-def test_a_folder_beside_the_config_takes_no_name_of_an_option(tmp_path):
-    (tmp_path / "built-in").mkdir()
-    (tmp_path / "vader").mkdir()
-    text = """
-        [models.f]
-        backend = "fake"
-        [suites.pairs]
-        suite = "GenderPair"
-        pairs = "built-in"
-        regard = "vader"
-        """
-    suite = load_audit(write(tmp_path / "c.toml", text)).suites["pairs"]
-    assert suite.design.pairs.name == "built-in"
-    assert suite.signature()["scorers"]["regard"]["what"] == "VADER sentiment, not regard"
 
 
 @pytest.mark.parametrize(
@@ -201,11 +177,6 @@ def test_a_folder_beside_the_config_takes_no_name_of_an_option(tmp_path):
             "c.toml:4: suites.s.fil",
             "Did you mean 'file'",
         ),
-        (
-            'limits = {s.gap = {at_most = 0.1}}\n[models.a]\nbackend = "fake"\n[suites.s]\nsuite = "OccuGender"',
-            "c.toml:1: limits.s",
-            "in each suite that has the figure: write limits = {gap",
-        ),
         ('sed = 1\n[models.a]\nbackend = "fake"\n[suites.s]\nsuite = "OccuGender"', "c.toml:1: sed", "seed"),
         (
             '[models.a]\nbackend = "fake"\n[suites.s]\nsuite = "OccuGender"\n[suites.s.groups]\na = ["x"]\nb = ["x"]',
@@ -218,25 +189,6 @@ def test_a_wrong_toml_config_names_field_and_hint(tmp_path, text, field, says):
     with pytest.raises(ConfigError, match=says) as caught:
         load_audit(write(tmp_path / "c.toml", text))
     assert caught.value.field == field
-
-
-def test_an_option_misspelt_beside_a_suites_file_is_told_there(tmp_path):
-    write(tmp_path / "pairs.csv", "stereotype,counterpart\nA.,B.\n")
-    text = '[models.a]\nbackend = "fake"\n[suites.s]\nfile = "pairs.csv"\nstrat = "teller"\n'
-    with pytest.raises(
-        ConfigError, match=r"c.toml:5: suites.s.strat = 'teller': unknown field. Did you mean 'stratum'"
-    ):
-        load_audit(write(tmp_path / "c.toml", text))
-
-
-@pytest.mark.parametrize(
-    ("file", "said"), [('"nofile.csv"', "Looked for /.*/nofile.csv"), ("3", "Give a path in quotes")]
-)
-def test_a_suites_file_that_is_missing_is_told_in_full(tmp_path, monkeypatch, file, said):
-    monkeypatch.chdir(tmp_path)
-    Path("a.toml").write_text(f'[models.m]\nbackend = "fake"\n[suites.s]\nfile = {file}\n', "utf-8")
-    with pytest.raises(ConfigError, match=rf"a\.toml:4: suites\.s\.file.*{said}"):
-        load_audit(Path("a.toml"))
 
 
 def test_a_rater_that_is_not_there_is_told_with_its_place(tmp_path):

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from audit.collect.executors import LocalExecutor
-from audit.collect.jobs import Job, RetryPolicy
+from audit.collect import job_run
+from audit.collect.executors import Executor
+from audit.collect.jobs import Job
 from audit.collect.scheduler import run_jobs
 from audit.collect.shutdown import INTERRUPTED, ShutdownRequest, stop_on_signals
 from audit.store import Keyed, Store, StoreError, database
@@ -76,7 +77,7 @@ def _plant(kill: _Killer, acks: int) -> None:
 
     real_connect, real_write, real_fail = sqlite3.connect, Answers.write, Answers.fail
     database.sqlite3.connect = lambda *a, **k: real_connect(*a, **{"factory": Connection, **k})  # type: ignore[assignment]
-    real_answers = LocalExecutor.submit
+    real_answers = Executor.submit
 
     def acknowledge(question: Keyed, answer: Any) -> None:
         os.write(acks, f"{question.key}\t{type(answer).__name__}\n".encode())
@@ -98,7 +99,7 @@ def _plant(kill: _Killer, acks: int) -> None:
         kill("answered")
         return got
 
-    Answers.write, Answers.fail, LocalExecutor.submit = write, fail, answers  # type: ignore[method-assign]
+    Answers.write, Answers.fail, Executor.submit = write, fail, answers  # type: ignore[method-assign]
 
 
 def live(spec: Spec) -> None:
@@ -127,10 +128,10 @@ async def _audit(spec: Spec) -> int:
             probe_folder=spec.db.parent / "probes",
         )
         asks, cached = asks_of(opened, spec.requests, FINGERPRINT)
-        retry = RetryPolicy(attempts=4, first_wait=spec.first_wait, longest_wait=0.2)
+        job_run.ATTEMPTS, job_run.FIRST_WAIT_SECONDS, job_run.LONGEST_WAIT_SECONDS = 4, spec.first_wait, 0.2
         try:
             job = Job("lab", backend, asks, cached)
-            done = await run_jobs([job], opened, LocalExecutor(), run_id="lab", stop=stop, retry=retry)
+            done = await run_jobs([job], opened, Executor(), run_id="lab", stop=stop)
             outcome = done["lab"]
         finally:
             await backend.close()

@@ -13,8 +13,9 @@ from multiprocessing.process import BaseProcess
 
 import pytest
 
-from audit.collect.executors import LocalExecutor
-from audit.collect.jobs import Job, RetryPolicy
+from audit.collect import job_run
+from audit.collect.executors import Executor
+from audit.collect.jobs import Job
 from audit.collect.scheduler import run_jobs
 from audit.collect.shutdown import ShutdownRequest
 from audit.store import Store
@@ -227,8 +228,7 @@ def ask(lab, folder, prompts, **options):
         await backend.describe()
         with Store.open(folder / "audit.db") as store:
             job = Job("lab", backend, asks_of(store, map(GenerateRequest, prompts))[0])
-            stop, retry = ShutdownRequest(), RetryPolicy(attempts=1)
-            done = await run_jobs([job], store, LocalExecutor(), run_id="lab", stop=stop, retry=retry)
+            done = await run_jobs([job], store, Executor(), run_id="lab", stop=ShutdownRequest())
         await backend.close()
         return done["lab"]
 
@@ -236,7 +236,8 @@ def ask(lab, folder, prompts, **options):
 
 
 @pytest.mark.parametrize("fault", REFUSED_FOR_GOOD)
-def test_a_server_that_refuses_for_good_is_left_soon(lab, tmp_path, fault):
+def test_a_server_that_refuses_for_good_is_left_soon(lab, tmp_path, fault, monkeypatch):
+    monkeypatch.setattr(job_run, "ATTEMPTS", 1)
     prompts = [Fate(fault, "for good", i).prompt for i in range(500)]
     outcome = ask(lab, tmp_path, prompts, max_in_flight=64, timeout=2)
     assert lab.asked(prompts) <= 20

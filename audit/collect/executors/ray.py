@@ -1,33 +1,24 @@
-"""Models compute in actors of a Ray cluster; this process alone asks, retries and packs answers. Extra: ``ray``.
+"""Models compute in actors of a Ray cluster; this process alone asks, retries and stores. Extra: ``ray``.
 
 A model becomes several actors. Each loads the model once and answers batches one after the other; a second batch waits
-at the actor, so that none is idle while an answer travels. The batch of a lost actor is asked of another one. A store
-of several files is written by an actor for each, on this process's node, whose disk holds them: what Ray repeats there
-changes nothing, since the first answer under a key stays.
+at the actor, so that none is idle while an answer travels. The batch of a lost actor is asked of another one.
 """
 
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import importlib.util
 import os
-import socket
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from audit.collect.executors import LocalExecutor
-from audit.collect.executors.ray_actors import ModelActors, ShardWriter
-from audit.store import Store
-from audit.store.rows import Written
+from audit.collect.executors import Executor
+from audit.collect.executors.ray_actors import ModelActors
 from backends.base import Answer, Backend, OnResponse, Request
 from backends.errors import ConfigError, MissingExtra
 from backends.options import OnError, checked_options
-
-_ANSWERS_WITHIN = 10.0  # seconds within which a cluster's address takes a connection
 
 _Amount = Annotated[
     Annotated[float, Field(ge=0)] | None, OnError("not an amount", "Give a number, 0 or more, or leave it out")
@@ -37,7 +28,7 @@ _Count = Annotated[
 ]
 
 
-class RayExecutor:
+class RayExecutor(Executor):
     """Runs local models in actors of a Ray cluster. Servers are asked from this process.
 
     Parameters
@@ -60,8 +51,7 @@ class RayExecutor:
         self, *, address: str | None = None, actors: _Count = None, cpus: _Amount = None, gpus: _Amount = None
     ) -> None:
         self.address, self.actors, self.cpus, self.gpus = address, actors, cpus, gpus
-        self._here, self._models = LocalExecutor(), dict[Backend, ModelActors]()
-        self._writers: list[Any] = []
+        self._models = dict[Backend, ModelActors]()
         self._has_started = False  # a cluster that ends with the run
 
     def changed(self, **options: Any) -> RayExecutor:
@@ -72,36 +62,25 @@ class RayExecutor:
     # What Ray starts ends with the thread that started it. Those of `to_thread` live as long as the event loop, and in
     # them Ray leaves the handlers of signals alone.
 
-    async def open(self, store: Store) -> None:
-        """Write each of the store's files by an actor of its own; a store of one file is written here."""
-        if store.n_shards > 1:
-            await asyncio.to_thread(self._write_by_actors, store)
-
     async def slots(self, backend: Backend) -> int:
-        """Two for each actor; of a server as many as it takes."""
-        if backend.device is None:
-            return await self._here.slots(backend)
+        """Two for each actor."""
         if backend not in self._models:
-            actors = await asyncio.to_thread(self._resources, backend.device)
+            actors = await asyncio.to_thread(self._resources, backend.device or "cpu")
             self._models[backend] = ModelActors(backend, *actors)
         return self._models[backend].slots
 
     async def submit(self, backend: Backend, batch: Sequence[Request], on_response: OnResponse) -> list[Answer]:
         """As in `audit.collect.executors.Executor`."""
-        if backend.device is None:
-            return await self._here.submit(backend, batch, on_response)
         return await self._models[backend].submit(batch)
 
     def stop(self, backend: Backend) -> None:
         """As in `audit.collect.executors.Executor`."""
-        if backend.device is None:
-            self._here.stop(backend)
-        elif model := self._models.get(backend):  # else its turn is over
+        if model := self._models.get(backend):  # else its turn is over
             model.stop()
 
     def notes(self, backend: Backend) -> Mapping[str, str]:
         """As in `audit.collect.executors.Executor`."""
-        return self._here.notes(backend) if backend.device is None else self._models[backend].notes
+        return self._models[backend].notes
 
     async def release(self, backend: Backend) -> None:
         """End a model's actors."""
@@ -112,25 +91,11 @@ class RayExecutor:
         """End all actors, and a cluster that was started here."""
         for backend in list(self._models):
             await self.release(backend)
-        if self._writers or self._has_started:
+        if self._has_started:
             import ray
 
-            for writer in self._writers:
-                await asyncio.to_thread(ray.kill, writer)
-            if self._has_started:
-                await asyncio.to_thread(ray.shutdown)
-        self._writers, self._has_started = [], False
-
-    def _write_by_actors(self, store: Store) -> None:
-        self._connect()
-        import ray
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        options = {"num_cpus": 0, "max_restarts": -1, "max_task_retries": -1, "max_concurrency": 16}
-        writer = ray.remote(ShardWriter).options(scheduling_strategy=here, **options)
-        self._writers = [writer.remote(str(file.path)) for file in store.files]
-        store.answers.write_through([partial(_write, actor) for actor in self._writers])
+            await asyncio.to_thread(ray.shutdown)
+        self._has_started = False
 
     def _connect(self) -> None:
         if importlib.util.find_spec("ray") is None:
@@ -145,7 +110,6 @@ class RayExecutor:
             address = os.environ.get("RAY_ADDRESS", address or "local")
         own = {"_node_ip_address": "127.0.0.1"} if address == "local" else {}
         try:
-            _check_listens(address)
             ray.init(address, include_dashboard=False, log_to_driver=False, logging_level="ERROR", **own)
         except (ConnectionError, ValueError, RuntimeError) as error:
             hint = "Start a cluster with `ray start --head` and give its HOST:PORT, or leave the address out"
@@ -171,18 +135,3 @@ class RayExecutor:
             problem = f"no node has room for an actor of {cpus:g} CPUs and {gpus:g} GPUs"
             raise ConfigError("executor", reserved, problem, "Give smaller cpus and gpus, or add nodes")
         return min(self.actors or room, room), cpus, gpus
-
-
-def _check_listens(address: str) -> None:
-    """Raise a ConnectionError if nothing listens where a cluster is said to be: Ray would try for minutes."""
-    host, _, port = address.rpartition("//")[2].rpartition(":")
-    if port.isdigit():  # else auto, local, or what Ray refuses by itself
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), _ANSWERS_WITHIN).close()
-        except (OSError, OverflowError) as error:
-            raise ConnectionError(f"nothing listens there ({error})") from None
-
-
-def _write(actor: Any, rows: Sequence[Written]) -> concurrent.futures.Future[list[bool]]:
-    done: concurrent.futures.Future[list[bool]] = actor.write.remote(rows).future()
-    return done

@@ -1,17 +1,13 @@
-"""What runs on a Ray cluster: models in several actors each, and writers of a store's files. Extra: ``ray``."""
+"""One model in several actors of a Ray cluster. Extra: ``ray``."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 from audit.logs import logger
-from audit.store.database import Database
-from audit.store.rows import Written, insert
 from backends.base import Answer, Backend, Request, SupportsRunNotes, SupportsStopping
 from backends.errors import BackendError, StoppedError, one_line
 
@@ -47,8 +43,11 @@ class ModelActors:
 
         await self._open()
         for _ in range(ATTEMPTS):
-            actor = await self._take()
+            actor = await self._free.get()
+            while actor not in self._actors and self._end is None:  # its other batch has lost it
+                actor = await self._free.get()
             if self._end is not None:
+                self._free.put_nowait(None)  # for the next batch that waits
                 return [self._end] * len(batch)
             try:
                 answers, notes = await actor.run.remote(list(batch))
@@ -56,7 +55,7 @@ class ModelActors:
                 self._free.put_nowait(actor)
                 raise error.cause from None  # what the backend raised
             except RayError as error:
-                self._replace(actor, error)
+                self._lose(actor, error)
                 continue
             self._free.put_nowait(actor)
             self.notes |= notes
@@ -88,15 +87,7 @@ class ModelActors:
                 for _ in range(self._places):
                     self._start()
 
-    async def _take(self) -> Any:
-        """A free actor that lives; None once there is an `_end`."""
-        while (actor := await self._free.get()) not in self._actors and self._end is None:
-            pass
-        if self._end is not None:
-            self._free.put_nowait(None)  # for the next batch that waits
-        return actor
-
-    def _replace(self, actor: Any, error: Exception) -> None:
+    def _lose(self, actor: Any, error: Exception) -> None:
         if actor not in self._actors:
             return  # its other batch has noticed
         import ray
@@ -116,19 +107,13 @@ class ModelActors:
     async def _start_actor(self) -> None:
         """Add an actor once it lives, unless it is another model."""
         import ray
-        from ray.exceptions import RayError, RayTaskError
 
-        problem: str | None = ""
-        for _ in range(ATTEMPTS):
-            try:
-                create = ray.remote(ModelActor).options(**self._options).remote
-                actor = await asyncio.to_thread(create, self._backend)
-                problem = await actor.differs_from.remote(self._fingerprint)
-            except Exception as error:  # the actor's, whose traceback ends with it, or Ray's
-                problem = (str(error).strip() or one_line(error)).splitlines()[-1]
-                if isinstance(error, RayError) and not isinstance(error, RayTaskError):
-                    continue  # it was lost
-            break
+        create = ray.remote(ModelActor).options(**self._options).remote
+        try:
+            actor = await asyncio.to_thread(create, self._backend)
+            problem = await actor.differs_from.remote(self._fingerprint)
+        except Exception as error:  # the actor's, whose traceback ends with it, or Ray's
+            problem = (str(error).strip() or one_line(error)).splitlines()[-1]
         if problem is None:
             self._actors.add(actor)
             for _ in range(IN_FLIGHT):
@@ -172,14 +157,3 @@ class ModelActor:
         self._is_stopped = True
         if isinstance(self._backend, SupportsStopping):
             self._backend.stop_computing()
-
-
-class ShardWriter:
-    """Writes one file of a store."""
-
-    def __init__(self, path: str) -> None:
-        self._database = Database(Path(path), read_only=False)
-
-    def write(self, rows: Sequence[Written]) -> list[bool]:
-        """As `audit.store.rows.insert`, once it is on the disk."""
-        return self._database.submit(partial(insert, rows=rows), gather=True).result()

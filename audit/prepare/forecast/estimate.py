@@ -10,21 +10,20 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
 
 from pydantic import BaseModel
 
-from audit.collect.items import CHARACTERS_PER_TOKEN, prompt_text, shared_length
-from audit.collect.repeated_questions import EvenSample, part_to_repeat
+from audit.collect.jobs import part_to_repeat
 from audit.config import AuditConfig
-from audit.prepare.forecast.request_timing import estimate_seconds, measure_timings, timed_tokens
+from audit.prepare.forecast.request_timing import KINDS, estimate_seconds, measure_pace
 from audit.prepare.resolve import DescribedBackend, ResolvedAudit, resolve_audit
 from audit.store import Keyed, Partly, Store, Stored, keyed, of_run
 from backends.base import (
     Backend,
     ClassifyRequest,
-    GenerateRequest,
     Prompt,
     Request,
     ScoreRequest,
@@ -41,7 +40,7 @@ from suites.base import Item, Suite
 TOKEN_SAMPLE = 200  # prompts that are tokenised
 _CHUNK = 256  # items that are looked up at a time
 _ASSUMED_SECONDS = 1.0  # of a request to a server that has answered nothing yet
-_KINDS: dict[type[Request], str] = {ScoreRequest: "score", GenerateRequest: "generate", ClassifyRequest: "classify"}
+CHARACTERS_PER_TOKEN = 4
 
 
 class ModelEstimate(BaseModel):
@@ -146,7 +145,7 @@ def _estimate(
     scored = sum(
         isinstance(item.request, ScoreRequest) for name in resolved.items for item in resolved.asked(name, looks)
     )
-    counted, again = RequestCounts(), EvenSample(number_to_repeat(scored), scored, audit.seed)
+    counted, again = RequestCounts(), Fraction(number_to_repeat(scored), max(scored, 1))
     for (name, suite), run in itertools.product(audit.suites.items(), range(1, audit.runs + 1)):
         items = resolved.asked(name, looks)
         scorers = {scorer: d.fingerprint_id for (of, scorer), d in resolved.scorers.items() if of == name}
@@ -162,8 +161,9 @@ def _estimate(
             run=run,
         )
     prompt_tokens, tokens_by = counted.prompt_tokens(model.backend)
-    timings = measure_timings(timed, model.fingerprint_id)
-    seconds = estimate_seconds(counted.tokens_by_kind, timings)
+    paces, asked = measure_pace(timed, model.fingerprint_id), counted.requests_by_kind.copy()
+    asked.update({"score": counted.asked_again} if counted.asked_again else {})
+    seconds = estimate_seconds(asked, paces)
     if not counted.requests and not counted.follow_ups:
         seconds_by = "nothing to ask"
     elif seconds is None and model.backend.device is None:
@@ -173,7 +173,8 @@ def _estimate(
     elif seconds is None:
         seconds_by = "too few stored answers of this model to measure its speed"
     else:
-        seconds_by = "; ".join(f"{kind}: {timings[kind].source}" for kind in counted.tokens_by_kind)
+        measured = (f"{kind}: from its answers to {paces[kind].answers:,} questions" for kind in asked)
+        seconds_by = "; ".join(measured)
     checking, cost = _checking_requests(model.backend, counted), None
     if isinstance(model.backend, SupportsPrices):
         each = prompt_tokens / counted.calls if counted.calls else 0.0  # a check sends a prompt, and draws a token
@@ -217,12 +218,12 @@ class RequestCounts:
     ----------
     items, requests, shared : int
         Items; the unanswered ones among them; and those that ask the same as one before, which is asked once.
-    asked_again : int
-        Requests that are sent a second time, to check the answers.
+    checkable, asked_again : int
+        Requests that may be sent a second time, to check the answers, and those that are.
     follow_ups, texts_to_score : int
         The most questions that may follow, to the model itself and to scorers.
-    requests_by_kind, tokens_by_kind : mapping
-        Number of questions and follow-ups to the model, and the tokens that determine their duration (`timed_tokens`).
+    requests_by_kind : mapping
+        Number of questions and follow-ups to the model.
     calls : int
         As in `ModelEstimate`.
     prompt_characters, further_characters : int
@@ -236,13 +237,12 @@ class RequestCounts:
     items: int = 0
     requests: int = 0
     shared: int = 0
+    checkable: int = 0
     asked_again: int = 0
     follow_ups: int = 0
     texts_to_score: int = 0
     requests_by_kind: Counter[str] = field(default_factory=Counter)
-    tokens_by_kind: dict[str, float] = field(default_factory=dict)
     calls: int = 0
-    previous_text: str = ""
     prompt_characters: int = 0
     further_characters: int = 0
     generated_tokens: int = 0
@@ -270,7 +270,7 @@ def count_requests(
     fingerprint: str,
     backend: Backend,
     store: Store,
-    again: EvenSample | None = None,
+    again: Fraction | int = 0,
     *,
     suite: Suite | None = None,
     scorers: Mapping[str, str] = MappingProxyType({}),
@@ -279,7 +279,7 @@ def count_requests(
 ) -> RequestCounts:
     """Count what is unanswered under a fingerprint and, given ``suite``, what may follow. Asks nothing.
 
-    ``again`` selects the questions that are asked a second time, if the backend supports that. ``scorers`` are the
+    ``again``: the share of the questions that are asked a second time, if the backend supports that. ``scorers``: the
     fingerprint ids of the suite's scorers by name. The counts are added to ``counts``. ``run``: which of several runs.
     """
     counts, draw, source = counts or RequestCounts(), random.Random(0), iter(items)
@@ -302,8 +302,8 @@ def count_requests(
             left = _left(key, found)
             if left is not None:
                 counts.requests += 1
-                is_checked = isinstance(backend, SupportsSecondAnswers) and backend.repeats_itself(left)
-                is_twice = again is not None and is_checked and again.takes_next()
+                counts.checkable += isinstance(backend, SupportsSecondAnswers) and backend.repeats_itself(left)
+                is_twice = counts.asked_again < counts.checkable * again
                 _count_request(counts, left, backend, draw, is_twice=is_twice)
         _count_scored(counts, following, scorers, store)
         _count_following(counts, following, fingerprint, backend, store, seen, draw)
@@ -343,11 +343,7 @@ def _count_following(
 def _count_request(
     counts: RequestCounts, request: Request, backend: Backend, draw: random.Random, *, is_twice: bool = False
 ) -> None:
-    text = prompt_text(request)
-    cost = request_cost(backend, request)
-    kind = _KINDS[type(request)]
-    counts.requests_by_kind[kind] += 1
-    shared = shared_length(counts.previous_text, text)
+    counts.requests_by_kind[KINDS[type(request)]] += 1
     asked = [request]
     if is_twice:
         counts.asked_again += 1
@@ -356,13 +352,11 @@ def _count_request(
     for one in asked:
         sent = request_cost(backend, one)
         counts.calls += sent.calls
-        counts.tokens_by_kind[kind] = counts.tokens_by_kind.get(kind, 0.0) + timed_tokens(one, shared)
         read, times = _read(one, sent.calls)
         counts.prompt_characters += times * _length(read)
         counts.further_characters += sent.further_characters
         counts.generated_tokens += sent.generated_tokens
-    counts.previous_text = text
-    sampled = _read(request, cost.calls)
+    sampled = _read(request, request_cost(backend, request).calls)
     counted = counts.requests + counts.follow_ups
     if len(counts.sample) < TOKEN_SAMPLE:  # reservoir sampling: each prompt is equally likely to be in it
         counts.sample.append(sampled)
@@ -372,7 +366,7 @@ def _count_request(
 
 def _read(request: Request, times_sent: int) -> tuple[Prompt, int]:
     """What is read, and how often: the prompt; or whole texts, which have none, each once."""
-    if isinstance(request, ScoreRequest) and not prompt_text(request):
+    if isinstance(request, ScoreRequest) and not request.prompt:
         return "\n".join(request.continuations), 1
     return (request.text if isinstance(request, ClassifyRequest) else request.prompt), times_sent
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from audit.analysis.power import Planned
-from audit.collect import Sample, items_behind, leading_specs, levels_behind, sampled_factors
+from audit.collect.sample import Sample, items_behind, leading_specs, levels_behind, sampled_factors
 from audit.config import AuditConfig
 from audit.prepare.forecast.estimate import ModelEstimate, dry_run_audit
 from audit.prepare.resolve import suite_items

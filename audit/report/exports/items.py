@@ -178,7 +178,7 @@ def _asked(store: Store, rows: Iterable[StoredRow]) -> dict[str, Answered]:
 def _texts(stored: StoredRow, asked: Mapping[str, Answered]) -> dict[str, Any]:
     """The prompts and answers; an answer that cannot be read any more is named among them."""
     by_prompt: dict[str, dict[str, Any]] = {}
-    for request, answer, _ in (asked[key] for key in stored.keys if key in asked):
+    for request, answer, *_ in (asked[key] for key in stored.keys if key in asked):
         prompt = request.text if isinstance(request, ClassifyRequest) else prompt_to_json(request.prompt)
         same = by_prompt.setdefault(_same(prompt), {"prompt": prompt, "answers": []})
         same["answers"] += _answers(request, answer)

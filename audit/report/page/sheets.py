@@ -35,7 +35,7 @@ def certificate(result: AuditResult, report_json: str) -> str:
 
 def result_html(result: AuditResult) -> str:
     """The first page's table and sentences for a notebook: a fragment of HTML, without style sheet or script."""
-    if result.shard is not None or result.is_cut_off:
+    if result.shard is not None:
         return "".join(f"<p>{html.escape(line)}</p>" for line in without_figures(result))
     facts = overview(Figures(result))
     said = [sentence for sentence in facts["summary"] if sentence.kind in ("finding", "caution")]

@@ -43,12 +43,10 @@ def self_check_sentences(checks: Sequence[SelfCheck]) -> Iterator[str]:
 
 
 def without_figures(result: AuditResult) -> list[str]:
-    """What a run without figures says at its end: it asked a part of an audit, or was interrupted with much left."""
+    """What a run without figures says at its end: it asked a part of an audit, or no model could be loaded."""
     items = sum(info.n_items for info in result.suites)
-    if result.shard is None and not result.is_cut_off:
-        return ["No model could be loaded: there is no report of this run."]
     if result.shard is None:
-        return lines("problems", "cut_off", sum(model.asked for model in result.models), items)
+        return ["No model could be loaded: there is no report of this run."]
     assert result.source is not None
     again = "the same audit without a shard"
     if has_command(result.source):

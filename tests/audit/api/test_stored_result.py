@@ -11,7 +11,7 @@ from audit import Audit, load_result
 from audit.store import Store
 from backends.errors import ConfigError
 from backends.stand_ins.fake import FakeBackend, PlantedBias
-from suites import DebiasingPositions, OccuGender, from_file
+from suites import DebiasingPositions, OccuGender
 
 WORDS = OccuGender(("implicit",)).expressions["implicit"]
 
@@ -71,32 +71,6 @@ def test_a_control_is_a_group_and_derived_rows_are_named(tmp_path):
     assert [line["item"] for line in lines] == list(frame.item)
 
 
-def test_means_of_items_df_are_the_figures(result):
-    frame = result.items_df()
-    asked = frame[frame.p_female.notna() & (frame.model == "planted")]
-    figure = next(m for m in result.measures if m.measure == "p_female" and m.model == "planted")
-    for factor, level in figure.where.items():
-        asked = asked[asked[factor] == ("none" if level is None else level)]
-    assert len(asked) == figure.n_items >= 50
-    assert asked.p_female.mean() == pytest.approx(figure.value, abs=1e-12)
-    assert set(frame.suite) == {"OccuGender"}
-    assert {"occupation", "template"} <= set(frame.columns)
-
-
-def test_factors_named_like_other_columns_keep_both(tmp_path):
-    rows = "".join(f"Who lied {n}?,Ann|Bob,Ann,M{n},I{n},no,9\n" for n in range(6))
-    (tmp_path / "p.csv").write_text(f"question,answers,stereotype,model,item,missing,bias_score\n{rows}", "utf-8")
-    audit = Audit({"even": FakeBackend("even")}, [from_file(tmp_path / "p.csv")], db=tmp_path / "a.db")
-    frame = audit.run_sync().items_df()
-    assert set(frame.model) == {"even"}
-    assert list(frame.item) == [f"zero-shot/{n}" for n in range(1, 7)]
-    assert frame.missing.isna().all()
-    assert list(frame["factor.model"]) == [f"M{n}" for n in range(6)]
-    assert set(frame["factor.missing"]) == {"no"}
-    assert set(frame["factor.bias_score"]) == {"9"}
-    assert set(frame.bias_score) <= {-1.0, 1.0}
-
-
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_tables_of_items_are_items_df_with_texts(result, tmp_path, ending):
     path = result.write_items(tmp_path / f"items.{ending}")
@@ -153,15 +127,3 @@ def test_run_sync_works_where_a_loop_runs(tmp_path):
         return audit.run_sync()
 
     assert asyncio.run(cell()).complete
-
-
-def test_an_export_names_an_answer_that_was_damaged(tmp_path):
-    planted = FakeBackend("even")
-    result = Audit({"even": planted}, [OccuGender(("implicit",))], db=tmp_path / "a.db", limit=30).run_sync()
-    with Store.open(tmp_path / "a.db", read_only=True) as store:
-        stored = next(iter(store.runs.read_rows(result.run_id, "even", "OccuGender")))
-    with Store.open(tmp_path / "a.db") as store:
-        store.answers.quarantine(stored.keys, "damaged")
-    lines = result.write_items(tmp_path / "items.jsonl").read_text("utf-8").splitlines()
-    lost = [record["item"] for record in map(json.loads, lines) if any("error" in one for one in record["answers"])]
-    assert lost == [stored.row.item_id]

@@ -7,14 +7,13 @@ import importlib.util
 import pytest
 
 from audit import RayExecutor
-from audit.collect.executors import Executor, LocalExecutor
-from audit.store import Store
+from audit.collect.executors import Executor
 from backends.base import GenerateRequest, ScoreRequest
 from backends.stand_ins.fake import FakeBackend
 
 NO_RAY = importlib.util.find_spec("ray") is None
 EXECUTORS = [
-    pytest.param(LocalExecutor, id="local"),
+    pytest.param(Executor, id="local"),
     pytest.param(
         lambda: RayExecutor(actors=1, cpus=0.5),
         id="ray",
@@ -42,12 +41,10 @@ class Telling(FakeBackend):
 
 
 @pytest.fixture(params=EXECUTORS)
-async def executor(request, tmp_path):
+async def executor(request):
     made = request.param()
-    with Store.open(tmp_path / "a.db") as store:
-        await made.open(store)
-        yield made
-        await made.close()
+    yield made
+    await made.close()
 
 
 async def answers(executor: Executor, backend):
@@ -61,11 +58,6 @@ async def answers(executor: Executor, backend):
 async def test_each_request_gets_its_answer_in_order(executor):
     assert isinstance(executor, Executor)
     assert await answers(executor, FakeBackend("even", device="cpu")) == [FakeBackend("even")._answer(r) for r in BATCH]
-
-
-async def test_servers_are_asked_from_here(executor):
-    server = FakeBackend("server")
-    assert len(await answers(executor, server)) == len(BATCH) == sum(server.asked.values())
 
 
 async def test_what_a_backend_raises_is_raised(executor):

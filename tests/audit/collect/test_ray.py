@@ -69,14 +69,13 @@ async def test_values_are_those_of_one_process(cluster, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("actors", [1, 2])
-@pytest.mark.parametrize("name", ["ModelActor", "ShardWriter"])
-async def test_what_is_killed_loses_no_answer(actors, name, cluster, tmp_path):
+async def test_what_is_killed_loses_no_answer(actors, cluster, tmp_path):
     killed = set()
 
     def kill(event):
         if event.done >= 8 * (1 + len(killed)) and len(killed) < 3:
             found = [one for one in psutil.Process().children(recursive=True) if one.pid not in killed]
-            for process in [one for one in found if "".join(one.cmdline()[:1]).startswith(f"ray::{name}")][:1]:
+            for process in [one for one in found if "".join(one.cmdline()[:1]).startswith("ray::ModelActor")][:1]:
                 killed.add(process.pid)
                 process.kill()
 

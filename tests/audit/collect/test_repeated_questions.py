@@ -6,8 +6,7 @@ from collections import Counter
 
 import pytest
 
-from audit.collect.jobs import Ask
-from audit.collect.repeated_questions import EvenSample, RepeatedQuestions
+from audit.collect.jobs import Ask, RepeatedQuestions
 from audit.store import keyed
 from backends.base import ContinuationScore, ScoreRequest, ScoreResponse, TokenLogprob
 from backends.checking import drawn_early, drawn_late, most_checks, number_to_repeat
@@ -18,17 +17,6 @@ def test_checks_stay_within_what_was_promised(scored):
     checks = drawn_early(scored) + drawn_late(scored) + number_to_repeat(scored)
     assert checks <= most_checks(scored) <= max(20, scored / 20 if scored <= 1000 else max(50, scored / 50))
     assert number_to_repeat(scored) >= min(8, scored / 4)
-
-
-def test_each_segment_gives_one_and_each_place_is_as_likely():
-    counts = Counter[int]()
-    for seed in range(2000):
-        sample = EvenSample(3, 20, seed)
-        taken = [at for at in range(20) if sample.takes_next()]
-        assert [at * 3 // 20 for at in taken] == [0, 1, 2]
-        counts.update(taken)
-    assert len(counts) == 20
-    assert all(2000 * 3 / 20 * 0.75 < count < 2000 * 3 / 20 * 1.25 for count in counts.values())
 
 
 class Repeating:
@@ -47,21 +35,20 @@ def planned(at: int) -> Ask:
     return Ask(keyed(request, "fp"), request)
 
 
-def repeated(n: int, values, *, separate: bool) -> list[Ask]:
+def repeated(n: int, values, *, separate: bool, seed: int = 1) -> list[Ask]:
     """What is asked again of ``n`` questions with three continuations."""
-    second = RepeatedQuestions(Repeating(separate), 1, n)
+    asks = list(map(planned, range(n)))
+    second = RepeatedQuestions(Repeating(separate), seed, asks)
     answer = ScoreResponse(tuple(ContinuationScore.exact([TokenLogprob("w", 0, 1, value)]) for value in values))
-    due = []
-    for at in range(n):
-        due += second.sent(planned(at))
-        second.answered(planned(at), answer)
-    return [*due, *second.rest()]
+    return [again for ask in asks if (again := second.again(ask, answer)) is not None]
 
 
-def test_a_question_answered_at_once_is_repeated_whole():
+def test_a_random_sample_is_repeated_whole():
     again = repeated(40, [-1.0, -2.0, -3.0], separate=False)
     assert len(again) == number_to_repeat(40)
     assert all(len(one.request.continuations) == 3 for one in again)
+    assert again == repeated(40, [-1.0, -2.0, -3.0], separate=False)
+    assert again != repeated(40, [-1.0, -2.0, -3.0], separate=False, seed=2)
 
 
 def test_of_separate_continuations_one_that_matters_is_repeated():

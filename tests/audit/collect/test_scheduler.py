@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from audit.collect.executors import LocalExecutor
-from audit.collect.jobs import Job, RetryPolicy
+from audit.collect import job_run
+from audit.collect.executors import Executor
+from audit.collect.jobs import Job
 from audit.collect.scheduler import run_jobs
 from audit.collect.shutdown import ShutdownRequest
 from audit.store import Store
@@ -42,15 +43,14 @@ class Noting(FakeBackend):
 def fresh(monkeypatch):
     monkeypatch.setattr(Noting, "noted", [], raising=False)
     monkeypatch.setattr(Noting, "at_once", [0, 0], raising=False)
+    for name, value in {"ATTEMPTS": 3, "FIRST_WAIT_SECONDS": 0.001, "LONGEST_WAIT_SECONDS": 0.002}.items():
+        monkeypatch.setattr(job_run, name, value)
 
 
 async def asked(path, *backends, on_event=lambda event: None):
     with Store.open(path) as store:
         jobs = [Job(one.name, one, asks_of(store, REQUESTS, one.name)[0]) for one in backends]
-        retry = RetryPolicy(attempts=3, first_wait=0.001, longest_wait=0.002)
-        return await run_jobs(
-            jobs, store, LocalExecutor(), run_id="r", stop=ShutdownRequest(), on_event=on_event, retry=retry
-        )
+        return await run_jobs(jobs, store, Executor(), run_id="r", stop=ShutdownRequest(), on_event=on_event)
 
 
 async def test_models_of_one_device_take_turns(tmp_path):

@@ -42,9 +42,7 @@ def test_ctrl_c_tells_what_is_stored_and_what_resumes(tmp_path: Path) -> None:
     process = audit_run(tmp_path)
     line_with(rf"smollm2: [1-9]\d*/{N_ITEMS}", process.stderr)
     process.send_signal(signal.SIGINT)
-    line_with(
-        r"SIGINT: no new requests; waiting for the local model's current step.* Press Ctrl-C again", process.stderr
-    )
+    line_with(r"Stopping after what is being asked \(SIGINT\)\. Press Ctrl-C again", process.stderr)
     told = line_with(
         r"Interrupted: (\d+) new answers? stored.* To resume: (audit run --suite OccuGender .*)", process.stderr
     )
@@ -58,7 +56,7 @@ def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
     process = audit_run(tmp_path)
     line_with(rf"smollm2: [1-9]\d*/{N_ITEMS}", process.stderr)
     process.send_signal(signal.SIGINT)
-    line_with("SIGINT: no new requests", process.stderr)
+    line_with("Stopping", process.stderr)
     process.send_signal(signal.SIGINT)
     line_with("SIGINT again: exiting. All answers so far are stored", process.stderr)
     process.communicate()

@@ -13,19 +13,16 @@ from dataclasses import replace
 import pytest
 
 from audit import Audit
-from audit.collect.shutdown import ShutdownRequest
 from audit.prepare.forecast.estimate import dry_run_audit
 from audit.report.exports.json import json_report
 from audit.report.figures import Figures
-from audit.report.phrases.next_steps import next_steps
-from audit.report.phrases.summary import summary
 from audit.report.provenance import provenance
 from audit.results import AuditResult
 from audit.store import Store
-from backends.base import Backend, Description, ScoreRequest, ScoreResponse
+from backends.base import Backend, Description, ScoreRequest
 from backends.errors import ConfigError
 from backends.stand_ins.fake import FakeBackend, Faults, PlantedBias
-from suites import GenderPair, OccuGender
+from suites import OccuGender
 from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, Suite
 
 SUITE = OccuGender()
@@ -116,33 +113,6 @@ def test_questions_without_answer_are_missing_and_never_zero(tmp_path):
     found = figures(result, bias="explicit", dominated_by="female")["p_diverse"]
     assert found.missing > 0
     assert found.value == pytest.approx(0.2, abs=1e-12)
-
-
-def test_what_would_fail_again_is_not_proposed_again(tmp_path):
-    """The first page said both that asking again fails the same way, and to ask again."""
-    backend = stereotyped(faults=Faults(0.1, ("server",), permanent=True))
-    result = audit_of(tmp_path, backend, limit=500).run_sync()
-    (model,) = result.models
-    assert model.failed == model.failed_for_good > 20
-    said = [sentence.text for sentence in summary(Figures(result))] + list(next_steps(Figures(result)))
-    assert not [text for text in said if "Run the audit again" in text or "only what is unanswered" in text]
-    assert any("would fail the same way" in text for text in said)
-
-
-def test_a_lost_row_without_sources_is_no_derived_one(tmp_path):
-    backend = FakeBackend("m", faults=Faults(0.3, ("server",), permanent=True), batch_size=1)
-    result = Audit({"m": backend}, [Questioning()], db=tmp_path / "a.db").run_sync()
-    with Store.open(tmp_path / "a.db", read_only=True) as store:
-        every, items = (list(store.runs.read_rows(result.run_id, "m", "questioning", derived=d)) for d in (True, False))
-    assert len(every) == len(items) == 2 * sum(1 for _ in Levels().items())
-
-
-def test_suites_of_one_kind_are_titled_by_their_names(tmp_path):
-    suites = {"explicit": OccuGender(bias=("explicit",)), "both": OccuGender()}
-    result = Audit({"m": FakeBackend()}, suites, db=tmp_path / "a.db", out=tmp_path / "out", limit=30).run_sync()
-    assert [s.title for s in result.suites] == ["OccuGender (explicit)", "OccuGender (both)"]
-    alone = Audit({"m": FakeBackend()}, {"mine": OccuGender()}, db=tmp_path / "a.db", out=tmp_path / "out", limit=30)
-    assert [s.title for s in alone.run_sync().suites] == ["OccuGender"]
 
 
 class Levels(Suite):
@@ -243,75 +213,6 @@ def test_a_backend_of_three_methods_goes_through_a_whole_audit(tmp_path):
     assert asyncio.run(dry_run_audit(audit)).models[0].cached == 30
 
 
-def test_swapped_models_answers_are_quarantined_and_asked_again(tmp_path):
-    class Swapped(FakeBackend):
-        unverified_since, unverified_reason = None, "another model answers under this name"
-
-        async def verify_identity(self):
-            self.unverified_since = self.last_sure
-
-        def drain_ambiguous(self):
-            return []
-
-        async def run(self, batch):
-            self.last_sure, self.last = time.time(), len(batch)  # the canary was right until the last batch
-            return await super().run(batch)
-
-    swapped = Swapped("stereotyped", score=PlantedBias(planted, words, coverage=0.4), batch_size=100, max_in_flight=1)
-    result = audit_of(tmp_path, swapped, limit=500).run_sync()
-    assert not result.complete
-    assert any("another model answers" in problem for problem in result.problems())
-    assert result.data_quality[0].failures["not asked"] == swapped.last
-
-    again = stereotyped()
-    assert audit_of(tmp_path, again, limit=500).run_sync().complete
-    assert 0 < sum(again.asked.values()) == swapped.last < 500
-
-
-def test_interrupted_run_still_evaluates_what_is_stored(tmp_path):
-    whole = Audit({"m": FakeBackend()}, [Questioning()], db=tmp_path / "a.db").run_sync()
-
-    class Stopping(FakeBackend):
-        async def run(self, batch):
-            stop.request("SIGINT")
-            return await super().run(batch)
-
-    class More(Questioning):
-        """One more item, before the others."""
-
-        def items(self):
-            yield Item("first", ScoreRequest("first", (" she",)), {"level": True})
-            yield from super().items()
-
-    async def interrupted():
-        nonlocal stop
-        stop = ShutdownRequest()
-        return await Audit({"m": Stopping()}, [More()], db=tmp_path / "a.db").run(stop=stop)
-
-    stop = None
-    result = asyncio.run(interrupted())
-    assert result.interrupted
-    assert result.data_quality[0].failures == {"not asked": 1}  # what follows from the new answer
-    assert result.data_quality[0].answered == whole.data_quality[0].answered + 1
-
-
-def test_follow_ups_of_a_swapped_models_answers_are_dropped(tmp_path):
-    class Swapped(FakeBackend):
-        unverified_since, unverified_reason = None, "another model answers under this name"
-
-        async def verify_identity(self):
-            self.unverified_since = 0.0
-
-        def drain_ambiguous(self):
-            return []
-
-    result = Audit({"m": Swapped()}, [Questioning()], db=tmp_path / "a.db").run_sync()
-    first = sum(1 for _ in Levels().items())
-    assert result.data_quality[0].failures == {"not asked": first}
-    assert result.data_quality[0].n_items == first
-    assert all(example.answer is None for example in result.examples)
-
-
 CONFIG = """
 import os, sys
 sys.path.insert(0, {tests!r})
@@ -406,49 +307,3 @@ def test_examples_lead_only_to_figures_that_rest_on_them(tmp_path):
     assert effects
     with_examples = {i for example in result.examples for i in example.figures}
     assert {m.id for m in result.measures if m.n_items} <= with_examples
-
-
-def test_provenance_holds_only_items_with_the_quantity(tmp_path):
-    refusing = FakeBackend("b", generate=lambda *_: "I cannot help with that request.")
-    models = {"a": FakeBackend("a"), "b": refusing}
-    result = Audit(models, [GenderPair()], db=tmp_path / "a.db", limit=40).run_sync()
-    with Store.open(tmp_path / "a.db", read_only=True) as store:
-        for figure in result.measures[:: len(result.measures) // 20]:
-            behind = provenance(store, result, figure.id, 999)["items"]
-            quantity = figure.spec.quantity
-            assert all(quantity in item["values"] or item["missing"] for item in behind)
-            for example in result.examples:
-                if figure.id in example.figures:
-                    keys = {answer["key"] for item in behind for answer in item["answers"]}
-                    assert any(store.answers.inspect(key)["prompt"] == example.prompt for key in keys)
-    entry = next(entry for entry in result.data_quality if entry.model == "b")
-    assert sum(entry.failures_by.values()) == sum(entry.failures.values()) > 0
-
-
-class Refusing(OccuGender):
-    """Reads every answer about a mostly female occupation as a refusal."""
-
-    def read(self, item, response):
-        row = super().read(item, response)
-        return replace(row, values={}, missing="refusal") if item.factors["dominated_by"] == "female" else row
-
-
-def test_unreadable_answers_are_counted_by_group(tmp_path):
-    suite = Refusing(("explicit",))
-    (entry,) = Audit({"m": stereotyped()}, [suite], db=tmp_path / "a.db", limit=40).run_sync().data_quality
-    assert entry.failures == {"refusal": entry.failures_by["female"]}
-    assert set(entry.failures_by) == {"female"}
-
-
-def test_only_items_are_counted_as_bounded(tmp_path):
-    class Bounding(FakeBackend):
-        async def run(self, batch):
-            return [
-                ScoreResponse(tuple(replace(s, logprob=None, low=s.high - 1, exactness="bounded") for s in a.scores))
-                for a in await super().run(batch)
-            ]
-
-    backend = Bounding("b", score=PlantedBias(planted, words, coverage=0.4))
-    suite = OccuGender(("explicit",), debiasing=(1, 2, 3))
-    (entry,) = Audit({"m": backend}, [suite], db=tmp_path / "a.db", limit=40).run_sync().data_quality
-    assert entry.censored == entry.n_items

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 
 from audit import Audit
-from audit.prepare.forecast.estimate import dry_run_audit
 from backends.stand_ins.fake import FakeBackend
 from suites import OccuGender
 
@@ -45,9 +44,3 @@ def test_each_run_is_asked_afresh_and_its_shift_widens_the_interval(tmp_path: Pa
     widths = [m.high - m.low for m in (female, alone)]
     assert widths[0] > 5 * widths[1]
     assert widths[0] > 2 * np.std(SHIFTS, ddof=1) / 3**0.5 * 0.5
-
-
-async def test_a_dry_run_counts_every_run(tmp_path: Path) -> None:
-    audit = Audit({"m": FakeBackend("m")}, [SUITE], db=tmp_path / "a.db", out=tmp_path / "out", runs=3, limit=100)
-    (estimate,) = (await dry_run_audit(audit)).models
-    assert estimate.requests == 300

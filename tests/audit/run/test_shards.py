@@ -10,15 +10,13 @@ from collections import Counter
 import pytest
 
 from audit import Audit, load_result
-from audit.prepare.forecast.estimate import dry_run_audit
 from audit.report import write_report
 from audit.report.exports.json import json_report
-from audit.report.phrases.problems import without_figures
 from audit.store import Store
 from backends import OpenAIBackend
 from backends.base import Sampling
 from backends.errors import ConfigError
-from backends.stand_ins.fake import FakeBackend, Faults
+from backends.stand_ins.fake import FakeBackend
 from suites import MGBR, GenderPair, OccuGender
 from tests.backends.openai.strict_server import DEPRECATED, MODEL, StrictServer, varied
 from tests.suites.genderpair.planted import SMALL
@@ -140,39 +138,6 @@ def test_a_part_gives_no_figure_and_no_report(tmp_path):
         with pytest.raises(ConfigError, match="audit cache merge"):
             store.runs.finished_result(run.id)
     assert run.status == "part 2 of 3: done"
-
-
-def test_a_part_says_what_it_is_and_what_comes_next(tmp_path):
-    first, where, *commands = without_figures(part(tmp_path).run_sync())
-    assert first == "Part 2 of 3: 25 items for each model. All questions are answered."
-    assert str(tmp_path / "a.db") in where
-    assert commands[1:] == [
-        f"  audit cache merge WHOLE.db {tmp_path / 'a.db'} OTHER-PARTS.db",
-        "  the same audit without a shard --db WHOLE.db",
-    ]
-
-
-def test_a_part_with_failures_is_incomplete(tmp_path):
-    failing = FakeBackend("even", faults=Faults(1.0, permanent=True))
-    suite = OccuGender(("implicit",))
-    result = Audit({"m": failing}, [suite], db=tmp_path / "a.db", limit=40, small_sample=True, shard="1/2").run_sync()
-    assert not result.complete
-    assert any("questions have no answer" in problem for problem in result.problems())
-    assert [line for line in without_figures(result) if "merge" in line] == []
-
-
-def test_a_part_without_items_of_a_suite_asks_the_others(tmp_path):
-    suites = [OccuGender(("explicit",)), OccuGender(("implicit",))]
-    audit = Audit({"m": FakeBackend("even")}, {"a": suites[0], "b": suites[1]}, db=tmp_path / "a.db", limit=4)
-    results = [audit.only(shard=(number, 8), small_sample=True).run_sync() for number in range(1, 9)]
-    assert all(result.complete for result in results)
-    assert sum(info.n_items for result in results for info in result.suites) == 8
-    assert 0 in [info.n_items for result in results for info in result.suites]
-
-
-def test_a_dry_run_counts_its_part_alone(tmp_path):
-    (estimate,) = asyncio.run(dry_run_audit(part(tmp_path))).models
-    assert (estimate.items, estimate.requests) == (25, 25)
 
 
 @pytest.mark.parametrize("shard", ["0/3", "4/3", "1", "a/b", (1, 2, 3), 5])

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from audit import Audit
 from audit.collect.limiter import CircuitBreaker
@@ -96,32 +93,3 @@ def test_an_actor_that_cannot_load_ends_no_running_model() -> None:
     assert breaker.update(None) is None
     assert not any(breaker.update(unloaded) for _ in range(300))
     assert PROBLEM in (CircuitBreaker().update(unloaded) or "")
-
-
-def test_an_unloaded_model_stays_so_as_json() -> None:
-    error = BackendError("unsupported", PROBLEM, unloaded=True)
-    assert BackendError.from_json(json.loads(json.dumps(error.to_json()))).unloaded
-    assert "unloaded" not in BackendError("unsupported", PROBLEM).to_json()
-
-
-@pytest.mark.parametrize("models", ["broken", "broken whole"])
-def test_a_report_is_written_of_models_that_load(models: str, tmp_path: Path, audit: Any) -> None:
-    path = tmp_path / "config.py"
-    made = {"broken": "Unloadable('broken')", "whole": "FakeBackend('whole')"}
-    path.write_text(
-        "from audit import Audit\n"
-        "from suites import OccuGender\n"
-        "from backends.stand_ins.fake import FakeBackend\n"
-        "from tests.audit.run.test_unloaded_models import Unloadable\n"
-        f"audit = Audit({{{', '.join(f'{name!r}: {made[name]}' for name in models.split())}}},"
-        f" [OccuGender(('implicit',))], limit=100, db={str(tmp_path / 'a.db')!r}, out={str(tmp_path / 'out')!r})\n"
-    )
-    if models == "broken":
-        (tmp_path / "out").mkdir()
-        (tmp_path / "out" / "report.html").write_text("of yesterday")
-    code, out, err = audit("run", path)
-    assert code == 1
-    assert err.count(PROBLEM) == 1
-    assert "it could not be loaded" in err
-    assert ((tmp_path / "out" / "report.html").read_text() != "of yesterday") == ("whole" in models)
-    assert ("there is no report of this run" in out) == ("whole" not in models)

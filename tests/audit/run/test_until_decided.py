@@ -14,8 +14,6 @@ import pytest
 from audit import Audit
 from audit.analysis.gate.stored import gate_run
 from audit.collect.shutdown import ShutdownRequest
-from audit.prepare.forecast.estimate import dry_run_audit
-from audit.report.phrases.planning import estimate_text
 from audit.results import AuditResult
 from audit.run import run_audit
 from audit.store import Store
@@ -145,9 +143,3 @@ def test_an_interrupted_run_resumes_in_the_same_order(tmp_path: Path, released: 
     with Store.open(tmp_path / "a.db", read_only=True) as store:
         asked = [{row.row.item_id for row in store.runs.read_rows(r.run_id, "m", SUITE.name)} for r in (whole, second)]
     assert asked[0] <= asked[1] or asked[1] <= asked[0], "every look is the beginning of one order"
-
-
-def test_a_dry_run_says_the_most_and_the_first_look(tmp_path: Path) -> None:
-    estimate = asyncio.run(dry_run_audit(audit_of(tmp_path, planted("a"), planted("b"), until="decided")))
-    assert (estimate.models[0].items, estimate.first_look) == (ITEMS, 50)
-    assert "after 50 items at the earliest" in estimate_text(estimate)

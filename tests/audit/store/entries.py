@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import Iterable
 
-from audit.collect.executors import LocalExecutor
+from audit.collect.executors import Executor
 from audit.collect.jobs import Ask, Job, Outcome
 from audit.collect.scheduler import run_jobs
 from audit.collect.shutdown import ShutdownRequest
@@ -71,7 +71,7 @@ async def ask(backend: Backend, store: Store, requests: Iterable[Request], stop=
     """Ask one model what is missing."""
     asks, cached = asks_of(store, requests)
     job, stop = Job("m", backend, asks, cached), stop or ShutdownRequest()
-    return (await run_jobs([job], store, LocalExecutor(), run_id="run-1", stop=stop, **options))["m"]
+    return (await run_jobs([job], store, Executor(), run_id="run-1", stop=stop, **options))["m"]
 
 
 def sql(path, statement, *values):

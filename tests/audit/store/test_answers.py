@@ -114,15 +114,6 @@ def test_an_added_continuation_asks_only_for_itself(store):
     assert found(store, more) == [whole]
 
 
-def test_a_subset_of_what_is_stored_asks_nothing(store):
-    put(store, entry(1, continuations=(" a", " b", " c")))
-    fewer = keyed(question(1, (" c", " a")), FP)
-    (partly,) = store.answers.read([fewer])
-    assert partly.left(fewer.request) is None
-    store.answers.join([(fewer, partly)])
-    assert found(store, fewer) == [answer_to(fewer.request)]
-
-
 def test_the_first_answer_stays(store):
     first, other = entry(1), entry(1, GenerateResponse("x", "stop"))
     changed = (first[0], dataclasses.replace(first[1], prompt_tokens=99))
@@ -177,12 +168,6 @@ def test_inspect_tells_model_question_answer_and_failure(store):
     told = store.answers.inspect(entry(2)[0].key)
     assert (told["answered"], told["failures"][0]["error"]["kind"]) == (False, "timeout")
     assert store.answers.inspect("a2-nonsense") is None
-
-
-def test_latest_are_the_last_in_order(store):
-    for i in range(5):
-        put(store, text_entry(i))
-    assert [one.answer.text for one in store.answers.latest(FP, 3)] == ["text 2", "text 3", "text 4"]
 
 
 def test_a_prompt_of_26_takes_1500_bytes(store):

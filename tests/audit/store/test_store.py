@@ -43,12 +43,6 @@ def test_a_store_of_another_version_is_refused_with_one_line(path):
             assert "\n" not in str(refused.value)
 
 
-def test_another_programs_database_is_refused(path):
-    sql(path, "CREATE TABLE mine (x)")
-    with pytest.raises(ConfigError, match="another program"):
-        Store.open(path)
-
-
 def test_only_the_owner_reads_it(path):
     Store.open(path).close()
     assert oct(path.stat().st_mode & 0o777) == "0o600"
@@ -167,16 +161,6 @@ def test_a_merge_that_is_killed_is_done_by_the_next_one(tmp_path, monkeypatch, i
         assert target.merge(source).new == 9 - before
         assert found(target, *(entry(i)[0] for i in range(9))) == [entry(i)[1] for i in range(9)]
         assert target.answers.verify().sound
-
-
-def test_half_a_database_is_refused_and_left(path):
-    with Store.open(path) as store:
-        put(store, *map(entry, range(300)))
-    half = path.read_bytes()[: path.stat().st_size // 2]
-    path.write_bytes(half)
-    with pytest.raises(ConfigError, match="cannot be opened"):
-        Store.open(path)
-    assert path.read_bytes() == half
 
 
 # -- runs ----------------------------------------------------------------------------------------------

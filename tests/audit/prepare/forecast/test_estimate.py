@@ -8,17 +8,14 @@ import pytest
 
 from audit import Audit
 from audit.prepare.forecast.estimate import count_requests, dry_run_audit
-from audit.prepare.forecast.request_timing import estimate_seconds, measure_timings
+from audit.prepare.forecast.request_timing import estimate_seconds, measure_pace
 from audit.store import Store, keyed
 from backends.base import (
-    ContinuationScore,
     GenerateRequest,
     GenerateResponse,
     RequestCost,
     Sampling,
     ScoreRequest,
-    ScoreResponse,
-    TokenLogprob,
 )
 from backends.stand_ins.fake import FakeBackend
 from suites.base import Item
@@ -93,14 +90,6 @@ class Hosted(FakeBackend):
         return "counted"
 
 
-@pytest.mark.parametrize("backend", [FakeBackend(), Hosted()], ids=["read once", "a call for each"])
-def test_whole_texts_are_read_themselves(store, backend):
-    """They have no prompt: a dry run said 0 tokens, and a price of 0, for 32,000 sentences."""
-    pairs = (Item(f"i{i}", ScoreRequest("", (f"one two {i}", f"four {i}")), {}) for i in range(10))
-    found = count_requests(pairs, FP, backend, store)
-    assert found.prompt_tokens(backend) == (50, "counted")
-
-
 @pytest.mark.parametrize(("backend", "sent", "generated"), [(FakeBackend(), 1, 0), (Hosted(), 3, 6)])
 def test_an_estimate_counts_a_prompt_as_often_as_it_is_sent(store, backend, sent, generated):
     def few():
@@ -114,16 +103,6 @@ def test_an_estimate_counts_a_prompt_as_often_as_it_is_sent(store, backend, sent
     found = count_requests(many(), FP, backend, store)
     assert found.prompt_tokens(backend)[0] == pytest.approx(1000 * 4 * sent, rel=0.01)
     assert found.generated_tokens == 1000 * generated
-
-
-def test_an_estimate_without_a_tokenizer_says_so(store):
-    class NoTokenizer(FakeBackend):
-        def count_tokens(self, prompts):
-            return None
-
-    tokens, tokens_by = count_requests(items(8)(), FP, NoTokenizer(), store).prompt_tokens(NoTokenizer())
-    assert tokens == 16
-    assert "4 characters per token" in tokens_by
 
 
 def a_pair_suite(**options):
@@ -165,44 +144,23 @@ async def test_each_kind_of_request_has_the_pace_of_its_own_answers(store, monke
     clock = [1000.0]
     monkeypatch.setattr("audit.store.answers.time.time", lambda: clock[0])
     for batch in range(6):
-        clock[0] += 2.0  # a score of 40 characters, ten tokens, takes 2 s
-        await store.answers.write([entry(ScoreRequest(f"{batch}" + "a" * 37, (" b",)), scored())], "run-1")
-    clock[0] += 5000  # the model was idle
-    for batch in range(6):
-        clock[0] += 10.0  # a text of 20 tokens, of at most 100, takes 10 s
-        text = GenerateResponse("t", "stop", 3, 20)
-        await store.answers.write([entry(GenerateRequest(f"{batch}", Sampling(max_tokens=100)), text)], "run-1")
-    timings = measure_timings(store, FP)
-    score, generate = timings["score"], timings["generate"]
-    assert score.seconds_per_token == pytest.approx(0.2)
-    assert (generate.seconds_per_token, generate.length) == (pytest.approx(0.5), pytest.approx(0.2))
-    assert estimate_seconds({"score": 100, "generate": 1000}, timings) == pytest.approx(20 + 100)
+        clock[0] += 2.0
+        for place in range(4):  # a batch's answers are stored within microseconds
+            clock[0] += 1e-5
+            request = ScoreRequest(f"{batch} {place}", (" a", " b"))
+            await store.answers.write([(keyed(request, FP), answer_to(request))], "run-1")
+    clock[0] += 5000  # nothing was asked
+    for batch in range(12):
+        clock[0] += 10.0
+        request = GenerateRequest(f"{batch}", Sampling(max_tokens=100))
+        await store.answers.write([(keyed(request, FP), GenerateResponse("t", "stop", 3, 20))], "run-2")
+    paces = measure_pace(store, FP)
+    assert {kind: pace.answers for kind, pace in paces.items()} == {"score": 20, "generate": 11}
+    assert estimate_seconds({"score": 100, "generate": 10}, paces) == pytest.approx(50 + 100, rel=0.01)
 
 
-async def test_a_batch_stored_answer_by_answer_is_timed_whole(store, monkeypatch):
-    """A batch's answers are stored within microseconds: their gaps once passed for the pace, and it for idle time."""
-    clock = [1000.0]
-    monkeypatch.setattr("audit.store.answers.time.time", lambda: clock[0])
-    for batch in range(4):
-        clock[0] += 0.6
-        for place in range(8):  # ten tokens each
-            clock[0] += 0.0001
-            await store.answers.write([entry(ScoreRequest(f"{place}{batch}" + "a" * 36, (" b",)), scored())], "run-1")
-    timings = measure_timings(store, FP)
-    assert timings["score"].seconds_per_token * 10 * 8 == pytest.approx(0.6, rel=0.01)
-    assert timings["score"].source == "from its answers to 24 questions"  # those of the first batch are not timed
-
-
-async def test_without_enough_answers_there_is_no_timing(store):
+async def test_without_enough_answers_there_is_no_pace(store):
     await answer(store, ScoreRequest("prompt 0", (" a", " b")))
-    assert measure_timings(store, FP) == {}
+    assert measure_pace(store, FP) == {}
     assert estimate_seconds({"score": 10}, {}) is None
     assert estimate_seconds({}, {}) == 0
-
-
-def entry(request, response):
-    return keyed(request, FP), response
-
-
-def scored():
-    return ScoreResponse((ContinuationScore.exact([TokenLogprob("b", 0, 1, -1.0)]),))

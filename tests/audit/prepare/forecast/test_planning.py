@@ -5,7 +5,6 @@ import hashlib
 
 import numpy as np
 import pytest
-from scipy import stats
 from statsmodels.stats.power import TTestPower
 
 from audit import Audit
@@ -104,9 +103,3 @@ def test_a_wish_that_cannot_be_planned_for_is_refused(pilot, tmp_path):
         asyncio.run(plan_audit(audit_of(pilot), -0.1))
     with pytest.raises(ConfigError, match="no such store"):
         asyncio.run(plan_audit(audit_of(tmp_path), 0.1))
-
-
-def test_t_with_few_levels_takes_more():
-    assert detectable(1.0, 3) / detectable(1.0, 300) == pytest.approx(
-        (stats.t.ppf(0.975, 3) + stats.t.ppf(0.8, 3)) / (stats.t.ppf(0.975, 300) + stats.t.ppf(0.8, 300))
-    )

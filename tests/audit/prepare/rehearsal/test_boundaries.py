@@ -10,7 +10,7 @@ import pytest
 from audit.prepare.boundaries import check_boundaries
 from audit.report.phrases.planning import boundary_lines
 from backends import FakeBackend, HFBackend, LlamaCppBackend
-from backends.base import GenerateRequest, ScoreRequest
+from backends.base import ScoreRequest
 from backends.embedded import smollm2_path
 from backends.errors import BackendError, ConfigError
 from suites.base import Item
@@ -40,10 +40,6 @@ def test_a_question_that_cannot_be_scored_is_a_mistake():
     assert "Questions in which other continuations do not: 1." in told[2]
 
 
-def test_a_backend_without_a_tokenizer_is_not_asked():
-    assert check_boundaries("m", FakeBackend(), "s", ITEMS) is None
-
-
 def test_a_tokenizer_that_cannot_be_loaded_is_told(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama"}), "utf-8")
     with pytest.raises(ConfigError, match=r"model"):
@@ -58,13 +54,3 @@ def test_real_tokenizers_are_asked_without_their_weights(backend):
     assert found.counts == Counter(clean=2, straddled=2)
     assert found.straddled.endswith("said that |she")
     assert model._loaded is None
-
-
-def test_a_model_that_only_writes_is_looked_up_too():
-    class Missing(FakeBackend):
-        def boundaries(self, requests):
-            raise ConfigError("model", "org/name", "not in the cache", "Fetch it")
-
-    items = [Item("a", GenerateRequest("Write.", 2), {})]
-    with pytest.raises(ConfigError, match=r"models\.m\.model = 'org/name': not in the cache"):
-        check_boundaries("m", Missing("m"), "s", items)
