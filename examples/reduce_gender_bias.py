@@ -2,7 +2,7 @@
 
     python examples/reduce_gender_bias.py                      # built-in pairs; minutes on two cores
     python examples/reduce_gender_bias.py --data FOLDER        # the published debiasing set of GenderCARE
-    python examples/reduce_gender_bias.py --questions arc.jsonl   # also general ability, by a benchmark of your own
+    python examples/reduce_gender_bias.py --questions arc.toml   # also facts, by a file of kind "choices"
 
 A LoRA (package peft, in the extra `hf`) learns to pick the descriptor that does not stereotype. The audit asks only
 about pairs without a word that is learned. Then base and adapter are audited side by side. The report's attribution
@@ -26,7 +26,7 @@ from audit.api.stored_result import StoredResult
 from backends import HFBackend
 from backends.embedded import smollm2_path
 from backends.errors import ConfigError
-from suites import GenderPair, GeneralAbility, OccuGender, Suite
+from suites import GenderPair, GeneralAbility, OccuGender, Suite, from_file
 from suites.genderpair.pairs import CONFIGURATIONS, PairSet, built_in_pairs, prompt_text
 
 #: Fewer pairs of a group say nothing about it.
@@ -131,7 +131,8 @@ def suites_of(learned: Sequence[tuple[str, str]], questions: Path | None) -> lis
     return [
         GenderPair(pairs=held_out_pairs(learned), sampling={"max_tokens": 24}, toxicity=None, regard=None),
         OccuGender(["implicit"]),
-        GeneralAbility(questions=questions),
+        GeneralAbility(),
+        *([] if questions is None else [from_file(questions)]),
     ]
 
 
@@ -171,7 +172,7 @@ def _count(given: str) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder with the published debiasing set")
-    parser.add_argument("--questions", type=Path, help="JSON lines of question, choices, answer")
+    parser.add_argument("--questions", type=Path, help="a suite's file of kind choices")
     parser.add_argument("--steps", type=_count, default=30)
     parser.add_argument("--batch", type=_count, default=4)
     parser.add_argument("--limit", type=_count, default=200, help="items of each suite")
