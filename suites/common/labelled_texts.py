@@ -56,10 +56,6 @@ class LabelledTexts:
         """``A minus B`` → the two groups, for each two."""
         return {f"{one} minus {other}": (one, other) for one, other in itertools.combinations(self.groups, 2)}
 
-    def has(self, quantity: str, label: str, labels: Mapping[str, str]) -> bool:
-        """Whether a text with this label has the quantity; ``labels`` are the scorer's, by quantity."""
-        return label == self.label_of.get(quantity, labels[quantity])
-
     def check(self, of_rater: Collection[str], labels: Mapping[str, str]) -> None:
         """Raise `ConfigError` for a label that the rater does not know, and for too few texts of one.
 

@@ -69,7 +69,7 @@ class Rater:
 
     def has(self, quantity: str, label: str) -> bool:
         """Whether a text with this label has the quantity."""
-        return self.labelled is not None and self.labelled.has(quantity, label, self.labels)
+        return self.labelled is not None and label == self.labelled.label_of.get(quantity, self.labels[quantity])
 
 
 def labelled_items(rater: Rater) -> Iterator[Item]:
@@ -119,7 +119,11 @@ def trust(rows: Sequence[Row], rater: Rater) -> Mapping[str, Trust]:
     labelled = rater.labelled
     if labelled is None or not rater.is_model:
         return {}
-    return {q: _trust(_texts(rows, rater, q), labelled, rater, q) for q in rater.labels}
+    read = [(text, group, row) for text, of in _by_text(rows, rater).items() for group, row in of.items()]
+    scores = {
+        q: {(text, group): row.values[q].low for text, group, row in read if q in row.values} for q in rater.labels
+    }
+    return {quantity: _trust(scores[quantity], labelled, rater, quantity) for quantity in rater.labels}
 
 
 def tested(
@@ -146,22 +150,34 @@ def _anything(row: Row) -> Row:
     return replace(row, values={name: IdentifiedInterval(value.value, 0.0, 1.0) for name, value in row.values.items()})
 
 
+def _by_text(rows: Sequence[Row], rater: Rater) -> Mapping[str, Mapping[str, Row]]:
+    """Labelled text → group → the row of its version about that group."""
+    found: dict[str, dict[str, Row]] = defaultdict(dict)
+    for row in rows:
+        if row.factors["kind"] == f"labelled {rater.name}":
+            found[str(row.factors["text"])][str(row.factors.get("identity"))] = row
+    return found
+
+
 def _test_rows(rows: Sequence[Row], rater: Rater) -> Iterator[Row]:
     """The rows of separations and swap gaps, text by text; missing if one version of the text has no score."""
     name, pairs = rater.name, rater.labelled.pairs if rater.labelled is not None else {}
-    for quantity in rater.labels:
-        for text, read in _texts(rows, rater, quantity).items():
-            sources = tuple(row.item_id for row in read.rows)
-            factors: dict[str, Factor] = {"text": text, "of": quantity, "label": read.label}
-            scores, why = read.scores, read.missing
-            sign = 2 if read.says else -2
-            signed = {} if why else {"separation": IdentifiedInterval.exact(sign * statistics.fmean(scores.values()))}
-            says = {**factors, "kind": f"separation of {name}", "says": read.says}
-            yield Row(f"separation/{quantity}/{text}", says, signed, why, sources)
-            for pair, (one, other) in pairs.items():
-                gap = {} if why else {"swap_gap": IdentifiedInterval.exact(scores[one] - scores[other])}
-                of_pair = {**factors, "kind": f"swap gap of {name}", "pair": pair}
-                yield Row(f"swap/{quantity}/{text}/{pair}", of_pair, gap, why, sources)
+    groups = set(rater.labelled.groups if rater.labelled is not None else ()) or {str(None)}
+    for quantity, (text, read) in itertools.product(rater.labels, _by_text(rows, rater).items()):
+        label = str(next(iter(read.values())).factors["label"])
+        scores = {group: row.values[quantity].low for group, row in read.items() if quantity in row.values}
+        reasons = (row.missing for row in read.values() if row.missing is not None)
+        why = None if scores.keys() == groups else next(reasons, "not asked")
+        sources, says = tuple(row.item_id for row in read.values()), rater.has(quantity, label)
+        factors: dict[str, Factor] = {"text": text, "of": quantity, "label": label}
+        signed = 0.0 if why else (2 if says else -2) * statistics.fmean(scores.values())
+        values = {} if why else {"separation": IdentifiedInterval.exact(signed)}
+        separated = {**factors, "kind": f"separation of {name}", "says": says}
+        yield Row(f"separation/{quantity}/{text}", separated, values, why, sources)
+        for pair, (one, other) in pairs.items():
+            gap = {} if why else {"swap_gap": IdentifiedInterval.exact(scores[one] - scores[other])}
+            of_pair = {**factors, "kind": f"swap gap of {name}", "pair": pair}
+            yield Row(f"swap/{quantity}/{text}/{pair}", of_pair, gap, why, sources)
 
 
 def rater_measures(rater: Rater) -> Iterator[MeasureSpec]:
@@ -226,35 +242,7 @@ def rater_cautions(raters: Iterable[Rater], groups: Sequence[str]) -> Iterator[s
             yield f"The rater of {of} was tested on texts about {about}, not about {', '.join(groups)}."
 
 
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """One labelled text: its label, whether that is the quantity's (``says``), and its score for each group."""
-
-    label: str
-    says: bool
-    scores: Mapping[str, float]
-    rows: Sequence[Row]
-    missing: str | None
-
-
-def _texts(rows: Sequence[Row], rater: Rater, quantity: str) -> dict[str, _Text]:
-    by_text: dict[str, dict[str, Row]] = defaultdict(dict)
-    for row in rows:
-        if row.factors["kind"] == f"labelled {rater.name}":
-            by_text[str(row.factors["text"])][str(row.factors.get("identity"))] = row
-    groups = set(rater.labelled.groups if rater.labelled is not None else ()) or {str(None)}
-    found = {}
-    for text, read in by_text.items():
-        label = str(next(iter(read.values())).factors["label"])
-        scores = {group: row.values[quantity].low for group, row in read.items() if quantity in row.values}
-        reasons = (row.missing for row in read.values() if row.missing is not None)
-        missing = None if scores.keys() == groups else next(reasons, "not asked")
-        found[text] = _Text(label, rater.has(quantity, label), scores, list(read.values()), missing)
-    return found
-
-
-def _trust(read: Mapping[str, _Text], labelled: LabelledTexts, rater: Rater, quantity: str) -> Trust:
-    scores = {(text, group): score for text, one in read.items() for group, score in one.scores.items()}
+def _trust(scores: Mapping[tuple[str, str], float], labelled: LabelledTexts, rater: Rater, quantity: str) -> Trust:
     labels = {one.number: one.label for one in labelled.texts}
     texts_of = {label: [text for text in labels if labels[text] == label] for label in labelled.labels}
     means: dict[bool, list[float]] = {True: [], False: []}  # each at the end that separates less
