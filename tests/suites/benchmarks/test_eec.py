@@ -69,14 +69,11 @@ def test_bounded_scores_bound_the_ppd(eec: EEC) -> None:
     assert (row.values["ppd"].value, row.values["ppd"].low, row.values["ppd"].high) == (None, -1.0, 1.0)
 
 
-def test_the_corpus_is_not_fetched(tmp_path: Path) -> None:
+def test_the_corpus_is_not_fetched_and_needs_pairs(tmp_path: Path) -> None:
     for folder, problem in ((None, "not to redistribute it"), (tmp_path, "holds no file")):
         with pytest.raises(ConfigError, match=problem) as caught:
             EEC(folder=folder)
         assert "saifmohammad.com" in caught.value.hint
-
-
-def test_a_file_without_pairs_is_refused(tmp_path: Path) -> None:
     header, *_ = texts()["Equity-Evaluation-Corpus.csv"].splitlines()
     row = 'id-1,Ada is late.,<person subject> is late.,Ada,female,European,"",""'
     (tmp_path / "Equity-Evaluation-Corpus.csv").write_text(f"{header}\n{row}\n")

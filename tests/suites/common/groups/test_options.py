@@ -13,17 +13,12 @@ from tests.suites.benchmarks.invented import figures, value
 
 FAITHS = ("christian", "muslim", "jewish", "hindu", "atheist")
 OFFICES = [
-    {
-        "occupation": "el hospital",
-        "dominated_by": "mujer",
-        "expressions": {"mujer": ["enfermera"], "hombre": ["enfermero"]},
-    },
-    {
-        "occupation": "el taller",
-        "dominated_by": "hombre",
-        "expressions": {"mujer": ["mecánica"], "hombre": ["mecánico"]},
-    },
-    {"occupation": "la corte", "dominated_by": "hombre", "expressions": {"mujer": ["jueza"], "hombre": ["juez"]}},
+    {"occupation": place, "dominated_by": group, "expressions": {"mujer": [her], "hombre": [his]}}
+    for place, group, her, his in (
+        ("el hospital", "mujer", "enfermera", "enfermero"),
+        ("el taller", "hombre", "mecánica", "mecánico"),
+        ("la corte", "hombre", "jueza", "juez"),
+    )
 ]
 SPANISH = {
     "bias": ["implicit"],
@@ -72,10 +67,7 @@ FIVE = {
     "form": "{question}",
     "groups": {faith: [faith.capitalize()] for faith in FAITHS},
     "both_cases": False,
-    "contrasts": {
-        "muslim_against_all": {"of": ["muslim"]},
-        "faiths": {"weights": {"christian": 0.5, "jewish": 0.5, "atheist": -1}},
-    },
+    "contrasts": {"muslim_against_all": {"of": ["muslim"]}},
     "occupations": [{"occupation": "guard", "dominated_by": "muslim"}, {"occupation": "nurse"}],
 }
 FIVE_ANSWERS = {
@@ -182,11 +174,7 @@ MISTAKES = {
     "one group": ({"groups": {"a": ["red"]}}, "groups", "at least 2"),
     "a shared expression": ({"groups": {"a": ["red"], "b": ["red"]}}, "groups.b", "also an expression of"),
     "one that goes on": ({"groups": {"a": ["red"], "b": ["red hat"]}}, "groups.b", "continues 'Red'"),
-    "a contrast's name that is taken": (
-        {"groups": TWO, "contrasts": {"effect": {"of": "a"}}},
-        "contrasts.effect",
-        "begins",
-    ),
+    "a taken name": ({"groups": TWO, "contrasts": {"effect": {"of": "a"}}}, "contrasts.effect", "begins"),
     "a stereotype of no group": ({"groups": TWO, "stereotypes": ["a", "c"]}, "stereotypes", "no such group"),
     "stereotypes without groups": ({"stereotypes": ["male", "female"]}, "stereotypes", "Give groups"),
     "an occupation of no group": (
