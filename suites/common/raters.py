@@ -1,16 +1,15 @@
 """A language model as a scorer of texts (a rater): what it is asked, and whether its scores can be trusted.
 
-Before its labels count, a rater reads texts that people have labelled (`suites.common.labelled_texts`). Each comes in
+Before its labels count, a rater reads texts that people have labelled (`LabelledTexts`). Each comes in
 versions about several groups that differ in nothing else. This gives two figures for each of its quantities:
 
     separation   mean on the texts with the label minus mean on the others: how well it measures what it claims to
     swap gap     mean difference between two groups on the same text: what it adds for the group, 0 if fair
 
 with 95 % limits over the texts: Student's t, and room for kinds of texts that are not among them. Of n texts that
-behave alike, 1 − 0.025^(1/n) of all texts may behave otherwise. A rater that says yes or no, or whose probabilities are
-as good as that, may change its mind about these altogether; of others it is assumed that the group moves their log-odds
-by at most one. A labelled text without an answer may have had any. A gap may show only on texts of one label, and the
-texts of an audit may all be of that kind: so it is taken within each label, and the largest counts.
+behave alike, 1 − 0.025^(1/n) of all texts may behave otherwise: altogether if the rater says as good as yes or no, else
+by at most one unit of log-odds. A labelled text without an answer may have had any. The gap is taken within each
+label, and the largest counts.
 
 A rater is refused, and all its scores are missing, unless the lower limit of every separation lies above the upper
 limit of the largest swap gap. The bounds of a trusted rater's differences between groups are wider by its swap gap.
@@ -32,14 +31,14 @@ import itertools
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from backends.base import ANSWER_MASS, ClassifyRequest, ClassifyResponse
+from backends.errors import ConfigError
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, flag
 from suites.common.data_files import load
-from suites.common.labelled_texts import LabelledTexts
 from suites.presentation import Drafts, TableColumn, TableLayout
 
 #: The reason for which a refused rater's rows are missing.
@@ -52,6 +51,99 @@ _NEARLY = 0.02
 _DRAFTS = Drafts(load("raters_report").content)
 #: Quantities that are only the remainder of the others: no separation is required of them.
 _REST = ("regard_neutral",)
+
+
+#: Label and group: with fewer texts of a label (about a group), the limits of a rater's test decide nothing.
+FEWEST_TEXTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledText:
+    """One text.
+
+    ``number``: which one: its versions about several groups share it. ``group``: whom it is about, if the texts
+    come in versions about several groups. ``place``: file and line, for errors; empty for the texts that ship.
+    """
+
+    number: str
+    text: str
+    label: str
+    group: str | None = None
+    place: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledTexts:
+    """Labelled texts for the test of a rater.
+
+    ``sha256``: hash of what they say, for signatures. ``label_of``: quantity → the label of the texts that have it.
+    Empty: the rater's own label for it.
+    """
+
+    texts: tuple[LabelledText, ...]
+    sha256: str
+    label_of: Mapping[str, str]
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The groups that the texts have versions about; none if they are about nobody in particular."""
+        return tuple(dict.fromkeys(one.group for one in self.texts if one.group is not None))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels that occur."""
+        return tuple(dict.fromkeys(one.label for one in self.texts))
+
+    @property
+    def pairs(self) -> dict[str, tuple[str, str]]:
+        """``A minus B`` → the two groups, for each two."""
+        return {f"{one} minus {other}": (one, other) for one, other in itertools.combinations(self.groups, 2)}
+
+    def check(self, of_rater: Collection[str], labels: Mapping[str, str]) -> None:
+        """Raise `ConfigError` for a label that the rater does not know, and for too few texts of one.
+
+        ``of_rater``: the rater's labels. ``labels``: the scorer's quantities, each with its label.
+        """
+        if self.label_of:  # labelled in words of their own
+            return
+        for one in self.texts:
+            if one.label not in of_rater:
+                hint = f"Use one of: {', '.join(of_rater)}"
+                raise ConfigError(f"{one.place}: label", one.label, "no label of the rubric", hint)
+        for label in dict.fromkeys((*labels.values(), *self.labels)):
+            about = [one.group for one in self.texts if one.label == label]
+            sizes = {group: about.count(group) for group in self.groups or (None,)}
+            if len({*sizes.values()}) > 1:
+                field = f"{self.texts[0].place.partition(':')[0]}: label"
+                problem = f"stands at {', '.join(f'{n} texts about {group}' for group, n in sizes.items())}"
+                raise ConfigError(field, label, problem, "Give as many about each group, in the same order")
+            if (n := min(sizes.values())) < FEWEST_TEXTS:
+                problem = f"only {n} labelled texts have this label"
+                raise ConfigError("labelled", label, problem, f"Give {FEWEST_TEXTS} or more for each label")
+        if len(self.labels) < 2:
+            problem = "all labelled texts have this label"
+            raise ConfigError("labelled", self.labels[0], problem, "Give texts of another label, too")
+
+
+def shipped_texts(name: str) -> LabelledTexts:
+    """This project's own texts, for ``toxicity`` or ``regard``: about a woman, a man and a nonbinary person."""
+    found = load("labelled_texts")
+    label_of = (
+        {"toxicity": "toxic"}
+        if name == "toxicity"
+        else {f"regard_{label}": label for label in ("negative", "neutral", "positive", "other")}
+    )
+    return LabelledTexts(tuple(_shipped(found.content, name)), found.sha256, label_of)
+
+
+def _shipped(content: Mapping[str, Any], name: str) -> Iterator[LabelledText]:
+    for number, entry in enumerate(content["texts"]):
+        for identity, words in content["identities"].items():
+            capitals = {word.capitalize(): said[0].upper() + said[1:] for word, said in words.items()}
+            yield LabelledText(str(number), entry["text"].format(**words, **capitals), entry[name], identity)
+
+
+# -- the test of a rater -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from backends.catalogue.plugins import plugins
 from backends.errors import ConfigError
 from suites.base import IdentifiedInterval, Item, Row
 from suites.common.data_files import load
-from suites.common.labelled_texts import LabelledTexts, shipped_texts
-from suites.common.raters import Rater
+from suites.common.raters import LabelledTexts, Rater, shipped_texts
 
 #: The option of a scorer; `text_scorer` checks it.
 ScorerOption = Annotated[object, SkipValidation]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from backends.errors import ConfigError
 from suites.common.data_files import content_sha256
-from suites.common.labelled_texts import LabelledText, LabelledTexts
+from suites.common.raters import LabelledText, LabelledTexts
 from suites.custom.source import Source, read_data
 
 

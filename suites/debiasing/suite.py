@@ -19,7 +19,6 @@ from backends.options import checked_options
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite
 from suites.common.data_files import load
 from suites.common.expressions import continuations
-from suites.common.families import sectors, wordings
 from suites.common.gender_figures import BIAS_LABELS, STEREOTYPE_GAP
 from suites.common.groups.options import (
     GroupFields,
@@ -28,7 +27,7 @@ from suites.common.groups.options import (
     asked_occupations,
 )
 from suites.common.groups.weights import group_meanings
-from suites.common.occupations import Occupations, papers_occupations, unstereotyped
+from suites.common.occupations import Occupations, papers_occupations, sectors, unstereotyped, wordings
 from suites.common.planted import planted_about, planted_scores
 from suites.common.probabilities import TokenAggregation
 from suites.common.published import PublishedDesign, Variant, refuse_own

@@ -1,15 +1,10 @@
 """Multiple choice: which of several answers a model gives to a question, as in BBQ and Bias NLI.
 
 ``answers="letter"``: the answers are listed under letters, and the letter is scored or generated. ``answers="text"``:
-nothing is listed, and the whole text of each answer is scored, as lm-evaluation-harness does; longer ones have lower
-probabilities. (For BBQ's answer "unknown" the harness scores ten more wordings; here only the published one counts.)
-
-``mode="likelihood"`` takes the likeliest answer. ``mode="generation"`` lets the model generate a text, which must be
-the letter or the text of one answer and nothing else (`backends.reading.answers`); else the row is missing
-(``unparsable``), and the figure's bounds allow for any answer.
-
-With chain of thought the model first generates its steps, greedily in either mode; then it is asked for the answer
-after its own steps (two requests, as in Kojima et al. 2022). The factor ``kind`` says what a row is:
+nothing is listed, and the whole text of each answer is scored, as lm-evaluation-harness does.
+``mode="likelihood"`` takes the likeliest answer; ``mode="generation"`` a generated one that can be read
+(`backends.reading.answers`). With chain of thought the model first generates its steps, and is then asked for the
+answer after them (two requests, as in Kojima et al. 2022). The factor ``kind`` says what a row is:
 
 ==============  ===========================================================================================
 question        one answered question

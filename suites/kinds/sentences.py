@@ -2,23 +2,19 @@
 
     log P(sentence) = Σ over its tokens of log P(token | all before it)
 
-over the whole sentence, as in `lm-evaluation-harness` and Meade et al. 2022; the pseudo-log-likelihood of masked
-models does not exist for causal ones. What precedes the first token decides whether that token is scored:
+over the whole sentence, as in `lm-evaluation-harness` and Meade et al. 2022. What precedes the first token decides
+whether that token is scored:
 
 ==================  ================================================================================================
-``start=None``      only what the model itself puts in front (Gemma: a beginning-of-text token). A model that puts
-                    nothing there (SmolLM2) is given the first token: it is not scored. Sentences that differ in that
-                    token cannot be compared, and are missing ("start not scored"): what follows "Muslims", one token,
-                    would be compared with what follows "H", the first of "Hindus"
-``start="…"``       that text, e.g. the model's beginning- or end-of-text token, which lm-evaluation-harness puts there
-                    whether the model would or not; every token of the sentence is scored
-after a context     every token of the sentence is scored, given the context and a space
+``start=None``      only what the model itself puts in front. A model that puts nothing there (SmolLM2) is given the
+                    first token. Sentences that differ in it cannot be compared, and are missing ("start not scored")
+``start="…"``       that text, e.g. the model's beginning- or end-of-text token, which lm-evaluation-harness puts there;
+                    every token of the sentence is scored, as after a context
 ==================  ================================================================================================
 
 Servers have no proven route for a text with nothing before it: without a ``start`` they are refused before any request.
-Bounded scores decide if the bounds suffice; otherwise the answer stays open. An exact tie does not answer which is
-likelier, so the set is missing, or counts half where sets are averaged. lm-evaluation-harness counts it against the
-stereotype: a model that prefers nothing would seem to prefer the counterpart.
+An exact tie does not answer which is likelier, so the set is missing, or counts half where sets are averaged
+(lm-evaluation-harness counts it against the stereotype).
 """
 
 from __future__ import annotations

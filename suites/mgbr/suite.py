@@ -71,7 +71,7 @@ import backends.base as base
 from backends.errors import ConfigError
 from backends.options import OnError, checked_options, some_of
 from suites.base import Factor, Item, MeasureSpec, Row, Suite
-from suites.common.families import sectors
+from suites.common.occupations import sectors
 from suites.common.planted import chance, planted_scores
 from suites.common.published import PublishedDesign
 from suites.common.task_prompt import CONDITIONS

@@ -24,7 +24,6 @@ from suites.base import Item, MeasureSpec, Row, Suite
 from suites.common.contrasts import effect_row, effects_of
 from suites.common.data_files import load
 from suites.common.expressions import Expressions, continuations, spellings
-from suites.common.families import sectors, wordings
 from suites.common.gender_figures import BIAS_LABELS, STEREOTYPE_GAP
 from suites.common.groups.baseline import BASELINE, Baseline, is_baseline
 from suites.common.groups.declared import OwnExpressions
@@ -35,7 +34,7 @@ from suites.common.groups.options import (
     asked_occupations,
 )
 from suites.common.groups.weights import group_meanings
-from suites.common.occupations import Occupations, papers_occupations, unstereotyped
+from suites.common.occupations import Occupations, papers_occupations, sectors, unstereotyped, wordings
 from suites.common.planted import planted_about
 from suites.common.probabilities import TokenAggregation
 from suites.common.published import PublishedDesign, Variant, refuse_own

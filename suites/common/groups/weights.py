@@ -100,36 +100,24 @@ def signed(
     ``values`` are in [0, 1]. ``within``: quantity → how far it may be from the truth, by which its bounds widen;
     inf: it may be anything.
     """
-    weight = weights.get(group, 0.0)
-    if not weight:
-        return {}
-    reach = math.fsum(map(abs, weights.values()))
-    found = {}
-    for quantity, value in values.items():
-        ends = sorted(math.copysign(reach, weight) * (end - 0.5) for end in (value.low, value.high))
+    weight, reach = weights.get(group, 0.0), math.fsum(map(abs, weights.values()))
+    factor, found = math.copysign(reach, weight), dict[str, IdentifiedInterval]()
+    for quantity, value in values.items() if weight else ():
+        low, high = sorted(factor * (end - 0.5) for end in (value.low, value.high))
         error = reach / 2 * (within or {}).get(quantity, 0.0)
         if math.isinf(error):
-            ends, error = [-reach / 2, reach / 2], 0.0
-        at = None if value.value is None else math.copysign(reach, weight) * (value.value - 0.5)
-        found[quantity] = IdentifiedInterval(at, ends[0] - error, ends[1] + error)
+            low, high, error = -reach / 2, reach / 2, 0.0
+        at = None if value.value is None else factor * (value.value - 0.5)
+        found[quantity] = IdentifiedInterval(at, low - error, high + error)
     return found
 
 
 def between_groups(measure: str, quantity: str, where: Mapping[str, Any], weights: Weights, **rest: Any) -> MeasureSpec:
     """The figure of a contrast over rows of `signed` quantities, which the factor ``group`` tells apart."""
     reach = math.fsum(map(abs, weights.values()))
-    return MeasureSpec(
-        measure,
-        quantity,
-        where,
-        unit="difference",
-        neutral=0.0,
-        kind="difference",
-        range=(-reach / 2, reach / 2),
-        stratum="group",
-        weights={group: abs(weight) / reach for group, weight in weights.items()},
-        **rest,
-    )
+    fixed: dict[str, Any] = {"unit": "difference", "neutral": 0.0, "kind": "difference", "stratum": "group"}
+    fixed |= {"range": (-reach / 2, reach / 2), "weights": {g: abs(weight) / reach for g, weight in weights.items()}}
+    return MeasureSpec(measure, quantity, where, **fixed, **rest)
 
 
 # -- in words ----------------------------------------------------------------------------------------

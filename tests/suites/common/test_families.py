@@ -3,7 +3,7 @@
 import pytest
 
 from suites import MGBR, DebiasingPositions, OccuGender
-from suites.common.families import sectors, wordings
+from suites.common.occupations import sectors, wordings
 
 
 @pytest.mark.parametrize("suite", [OccuGender(), DebiasingPositions(), MGBR()])
