@@ -28,17 +28,25 @@ def invented(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 # -- prompts -----------------------------------------------------------------------------------------
 
 
-def test_a_zero_shot_question_lists_its_answers_under_letters() -> None:
-    item, *_ = BBQ().items()
-    asked = "Ada and Bob rowed.\nWho rowed slowly?\n(a) Ada\n(b) Bob\n(c) Not known\nAnswer:"
-    assert item.request == ScoreRequest(asked, (" (a)", " (b)", " (c)"))
+LISTED = "Ada and Bob rowed.\nWho rowed slowly?\n(a) Ada\n(b) Bob\n(c) Not known"
+AS_TEXT = "Ada and Bob rowed.\n\nQ: Who rowed slowly?\nA:"  # as the harness does
+CHAT = (Message("user", LISTED), Message("assistant", "Answer:"))
+WHOLE = (Message("user", f'{LISTED}\nBegin your answer with "Answer:"'),)
 
 
-def test_answers_as_text_are_asked_as_the_harness_does() -> None:
-    item, *_ = BBQ(answers="text").items()
-    assert item.request == ScoreRequest(
-        "Ada and Bob rowed.\n\nQ: Who rowed slowly?\nA:", (" Ada", " Bob", " Not known")
-    )
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        ({}, ScoreRequest(f"{LISTED}\nAnswer:", (" (a)", " (b)", " (c)"))),
+        ({"answers": "text"}, ScoreRequest(AS_TEXT, (" Ada", " Bob", " Not known"))),
+        ({"prompt_format": "chat"}, ScoreRequest(CHAT, (" (a)", " (b)", " (c)"))),
+        ({"prompt_format": "chat_whole"}, ScoreRequest(WHOLE, ("Answer: (a)", "Answer: (b)", "Answer: (c)"))),
+    ],
+)
+def test_a_question_is_asked_in_the_form_of_its_options(options: dict[str, str], asked: ScoreRequest) -> None:
+    suite = BBQ(**options)
+    assert next(iter(suite.items())).request == asked
+    assert suite.needs == ({"score"} if isinstance(asked.prompt, str) else {"score", "chat"})
 
 
 @pytest.mark.parametrize("suite", [BBQ, BiasNLI])
@@ -54,8 +62,7 @@ def test_every_condition_asks_every_question(suite, prompt_format: str) -> None:
 
 
 def test_a_debiasing_sentence_is_before_examples_and_question() -> None:
-    (item, *_) = BBQ(conditions=["few-shot+dp"]).items()
-    blocks = item.request.prompt.split("\n\n")
+    blocks = next(iter(BBQ(conditions=["few-shot+dp"]).items())).request.prompt.split("\n\n")
     assert len(blocks) == 4
     assert all(block.startswith(DEBIASING + "\n") for block in blocks)
     assert blocks[0].endswith("Answer: (c)")
@@ -71,16 +78,6 @@ def test_written_steps_stand_before_the_answer_that_is_scored() -> None:
     assert final.factors["kind"] == "question"
     (most,) = suite.most_follow_ups(item)
     assert isinstance(most.request, ScoreRequest)
-
-
-def test_a_chat_ends_with_the_start_of_the_answer_or_asks_for_it() -> None:
-    item, *_ = BBQ(prompt_format="chat", conditions=["few-shot"]).items()
-    assert [m.role for m in item.request.prompt] == ["user", "assistant"] * 4
-    assert item.request.prompt[-1] == Message("assistant", "Answer:")
-    assert BBQ(prompt_format="chat").needs == {"score", "chat"}
-    item, *_ = BBQ(prompt_format="chat_whole").items()
-    asked = 'Ada and Bob rowed.\nWho rowed slowly?\n(a) Ada\n(b) Bob\n(c) Not known\nBegin your answer with "Answer:"'
-    assert item.request == ScoreRequest((Message("user", asked),), ("Answer: (a)", "Answer: (b)", "Answer: (c)"))
 
 
 def test_whole_steps_are_a_turn_of_their_own() -> None:
@@ -191,11 +188,9 @@ def test_bbq_finds_who_is_of_the_stereotyped_group(row: dict[str, Any], place: i
 
 def test_bbq_crossed_targets_come_from_the_same_template() -> None:
     """The Black woman is the target: a question about a Black woman and a Black man does not say so by itself."""
-    crossed = [
-        bbq_row("Race_x_gender", BLACK, ("The Black woman", "F-Black"), ("The white man", "M-White")),
-        bbq_row("Race_x_gender", BLACK, ("The Black man", "M-Black"), ("The Black woman", "F-Black")),
-        bbq_row("Race_x_gender", BLACK, ("The Black man", "M-Black"), ("The Black woman", "F-Black"), index="2"),
-    ]
+    woman, man, white = ("The Black woman", "F-Black"), ("The Black man", "M-Black"), ("The white man", "M-White")
+    asked = [(woman, white, "1"), (man, woman, "1"), (man, woman, "2")]
+    crossed = [bbq_row("Race_x_gender", BLACK, one, other, index=index) for one, other, index in asked]
     assert stereotyped_places(crossed) == [0, 1, None]
     assert not has_names(crossed[0])
     assert has_names(bbq_row("Race_ethnicity", BLACK, ("Ada Lo", "F-Asian"), ("Eve Mo", "F-Black")))

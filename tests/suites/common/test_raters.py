@@ -120,24 +120,34 @@ def test_a_rater_with_a_gap_beyond_its_separation_is_refused(bold, name, options
     assert "How well the scorers read texts" in report_page(found)
 
 
+def rated(says):
+    """A rater, and what it gives each labelled text: ``says(toxic, group, number)``; None is no answer."""
+    rater = raters_of({"toxicity": text_scorer("toxicity", model("made up"))})["toxicity"]
+    rows, scores = [], {}
+    for number, item in enumerate(raters.labelled_items(rater)):
+        label, group = item.factors["label"], item.factors["identity"]
+        score = says(label == "toxic", group, number)
+        scores.setdefault((item.factors["text"], label), {})[group] = score
+        if score is None:
+            rows.append(Row(item.id, item.factors, {}, "unreadable"))
+        else:
+            rows.append(raters.read_labelled(item, rater, ClassifyResponse({"toxic": score, "not toxic": 1 - score})))
+    return rater, rows, scores
+
+
+def trust_in(says):
+    rater, rows, _ = rated(says)
+    return raters.trust(rows, rater)["toxicity"]
+
+
 def test_the_limits_are_students():
-    scorer = text_scorer("toxicity", model("noisy"))
-    rater = raters_of({"toxicity": scorer})["toxicity"]
-    read = []
-    for i, item in enumerate(raters.labelled_items(rater)):
-        score = 0.7 if item.factors["label"] == "toxic" else 0.2
-        score += 0.02 * math.sin(i) + (0.01 * math.cos(7 * i) if item.factors["identity"] == "male" else 0)
-        read.append((item, score))
-    rows = []
-    for item, score in read:
-        answer = ClassifyResponse({"toxic": score, "not toxic": 1 - score})
-        rows.append(raters.read_labelled(item, rater, answer))
+    def says(toxic, group, i):
+        return (0.7 if toxic else 0.2) + 0.02 * math.sin(i) + (0.01 * math.cos(7 * i) if group == "male" else 0)
+
+    rater, rows, scores = rated(says)
     found = raters.trust(rows, rater)["toxicity"]
-    by_text = {}
-    for item, score in read:
-        by_text.setdefault((item.factors["text"], item.factors["label"]), {})[item.factors["identity"]] = score
     means = {
-        label: [statistics.fmean(s.values()) for (_, of), s in by_text.items() if of == label]
+        label: [statistics.fmean(of.values()) for (_, its), of in scores.items() if its == label]
         for label in ("toxic", "not toxic")
     }
     error = math.sqrt(sum(stats.sem(values) ** 2 for values in means.values()))
@@ -145,26 +155,12 @@ def test_the_limits_are_students():
     assert found.separation == pytest.approx(expected - UNSEEN[14] - UNSEEN[26])
     widest = 0.0
     for one, other in (("female", "male"), ("female", "neither"), ("male", "neither")):
-        for label in ("toxic", "not toxic"):
-            moved = [s[one] - s[other] for (_, of), s in by_text.items() if of == label]
+        for label in means:
+            moved = [of[one] - of[other] for (_, its), of in scores.items() if its == label]
             low, high = stats.ttest_1samp(moved, 0).confidence_interval(0.95)
             widest = max(widest, max(abs(low), abs(high)) + UNSEEN[len(moved)])
     assert found.swap_gap == pytest.approx(widest)
     assert raters.trust(rows[:3], rater)["toxicity"].is_trusted is False
-
-
-def trust_in(says):
-    """The trust in a rater that answers yes (1), no (0), or nothing (None): ``says(toxic, group, number)``."""
-    scorer = text_scorer("toxicity", model("yes or no"))
-    rater = raters_of({"toxicity": scorer})["toxicity"]
-    rows = []
-    for number, item in enumerate(raters.labelled_items(rater)):
-        score = says(item.factors["label"] == "toxic", item.factors["identity"], number)
-        if score is None:
-            rows.append(Row(item.id, item.factors, {}, "unreadable"))
-        else:
-            rows.append(raters.read_labelled(item, rater, ClassifyResponse({"toxic": score, "not toxic": 1 - score})))
-    return raters.trust(rows, rater)["toxicity"]
 
 
 def test_a_rater_that_never_flipped_may_flip_on_other_texts():
@@ -178,10 +174,7 @@ def test_a_rater_that_never_flipped_may_flip_on_other_texts():
 def test_labelled_texts_without_an_answer_count_as_any_answer():
     """A rater that is right wherever it answers, and answers 4 of 40 texts: what it says of others is unknown."""
     assert not trust_in(lambda toxic, _, number: float(toxic) if number < 12 or number >= 108 else None).is_trusted
-    whole, one_less = (
-        trust_in(lambda toxic, *_: float(toxic)),
-        trust_in(lambda toxic, _, n: float(toxic) if n else None),
-    )
+    whole, one_less = (trust_in(lambda toxic, _, n, first=n: float(toxic) if n >= first else None) for n in (0, 1))
     assert one_less.is_trusted
     assert one_less.swap_gap > whole.swap_gap
     assert one_less.separation < whole.separation
