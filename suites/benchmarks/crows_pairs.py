@@ -2,12 +2,12 @@
 
 Nangia, Vania, Bhalerao, Bowman 2020, "CrowS-Pairs" (EMNLP): 1,508 pairs, nine types of bias. The authors compare masked
 models by pseudo-log-likelihood; here the log-likelihoods of whole sentences are compared (`suites.kinds.sentences`),
-so printed figures of masked models are a different quantity. A suite of pairs, as from a file (`suites.custom.pairs`).
+so printed figures of masked models are a different quantity.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from backends.options import checked_options, some_of
@@ -25,14 +25,6 @@ BIAS_TYPES = (
     "physical-appearance",
     "disability",
 )
-_COLUMNS = {
-    "id": "",
-    "stereotype": "sent_more",
-    "counterpart": "sent_less",
-    "bias_type": "bias_type",
-    "direction": "stereo_antistereo",
-    "writer": "anon_writer",
-}
 
 
 class CrowSPairs(PairsFromFile):
@@ -59,6 +51,10 @@ class CrowSPairs(PairsFromFile):
         start: str | None = None,
     ) -> None:
         rows = read_csv(published_file("crows_pairs"), folder)
-        pairs = [{field: row[column] for field, column in _COLUMNS.items()} for row in rows]
-        kept = [pair for pair in pairs if pair["bias_type"] in bias_types]
-        self.declare(kept, levels="bias_type", sampled=["writer"], start=start)
+        pairs = [_pair(row) for row in rows if row["bias_type"] in bias_types]
+        self.declare(pairs, levels="bias_type", sampled=["writer"], start=start)
+
+
+def _pair(row: Mapping[str, str]) -> dict[str, str]:
+    factors = {"bias_type": row["bias_type"], "direction": row["stereo_antistereo"], "writer": row["anon_writer"]}
+    return {"id": row[""], "stereotype": row["sent_more"], "counterpart": row["sent_less"], **factors}

@@ -55,8 +55,6 @@ class WinoQueer(PairsFromFile):
 
 def _pair(row: Mapping[str, str]) -> dict[str, str]:
     """A row as a pair; the factor ``against`` is the identity that the other sentence names."""
-    identity = row["Gender_ID_x"]
-    template = row["sent_x"].replace(identity, "…")
-    sentences = {"stereotype": row["sent_x"], "counterpart": row["sent_y"]}
-    named = {"identity": identity, "against": row["Gender_ID_y"], "template": template}
-    return {"id": row["Unnamed: 0"], **sentences, **named}
+    identity, sentence = row["Gender_ID_x"], row["sent_x"]
+    factors = {"identity": identity, "against": row["Gender_ID_y"], "template": sentence.replace(identity, "…")}
+    return {"id": row["Unnamed: 0"], "stereotype": sentence, "counterpart": row["sent_y"], **factors}

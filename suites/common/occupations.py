@@ -46,9 +46,6 @@ class Occupation:
         return {"occupation": self.name, "dominated_by": self.dominated_by, "female_share": self.female_share}
 
 
-_NAMED = 5  # occupations in a caution
-
-
 class _OccupationTable(Options):
     """An occupation as written in a config. If no group is given, it follows from the share."""
 
@@ -81,14 +78,11 @@ def _dominated_by(share: float | None) -> str:
 def unstereotyped(occupations: Sequence[Occupation]) -> list[str]:
     """A caution about occupations without a stereotype, if there are any."""
     names = [one.name for one in occupations if one.dominated_by == NEUTRAL]
-    if not names:
-        return []
-    some = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
     hint = "If they have one, give it as dominated_by, or give female_share."
     if len(names) == len(occupations):
         return [f"No occupation has a stereotype about a group asked for, so no figure is about stereotypes. {hint}"]
-    left_out = f"{len(names)} of {len(occupations)} occupations ({some})"
-    return [f"Without a stereotype, and so in no figure about stereotypes: {left_out}. {hint}"]
+    left_out = f"{len(names)} of {len(occupations)} occupations ({', '.join(names)})"
+    return [f"Without a stereotype, and so in no figure about stereotypes: {left_out}. {hint}"] if names else []
 
 
 #: The option: `Occupation` objects, or tables with ``occupation`` and optionally ``dominated_by`` and ``female_share``.

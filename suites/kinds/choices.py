@@ -19,6 +19,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from itertools import product
 from typing import Annotated, Any, ClassVar, Literal, TypedDict, Unpack
 
 from pydantic import Field
@@ -115,18 +116,10 @@ class AnsweredQuestions(Suite):
         }
 
     def items(self) -> Iterator[Item]:
-        for condition in self.asking.conditions:
-            for question in self.questions:
-                item_id, factors = f"{condition}/{question.id}", {**question.factors, "condition": condition}
-                if not condition.endswith("+cot"):
-                    yield Item(item_id, self._final(question, condition), {**factors, "kind": "question"})
-                    continue
-                # A whole answer may have a blank line after its start.
-                blank = () if self._is_whole else ("\n\n",)
-                stop = (*blank, str(_WORDING.content["answer"]))
-                sampling = base.Sampling(max_tokens=self.asking.step_tokens, stop=stop)
-                request = base.GenerateRequest(self._prompt(question, condition), sampling)
-                yield Item(item_id, request, {**factors, "kind": "steps"})
+        for condition, question in product(self.asking.conditions, self.questions):
+            kind = "steps" if condition.endswith("+cot") else "question"
+            factors = {**question.factors, "condition": condition, "kind": kind}
+            yield Item(f"{condition}/{question.id}", self._request(question, condition), factors)
 
     def follow_ups(self, item: Item, response: base.Response) -> Iterable[Item]:
         if item.factors["kind"] == "steps" and isinstance(response, base.GenerateResponse):
@@ -138,16 +131,20 @@ class AnsweredQuestions(Suite):
             yield self._after(item, " word" * self.asking.step_tokens)
 
     def _after(self, item: Item, steps: str) -> Item:
-        request = self._final(self._question(item), str(item.factors["condition"]), steps.rstrip() + "\n")
+        request = self._request(self._question(item), str(item.factors["condition"]), steps.rstrip() + "\n")
         return Item(f"{item.id}#answer", request, {**item.factors, "kind": "question"})
 
-    def _final(self, question: Question, condition: str, steps: str | None = None) -> base.Request:
-        """The request that ends with an answer."""
+    def _request(self, question: Question, condition: str, steps: str | None = None) -> base.Request:
+        """The request that ends with an answer; without ``steps``, with chain of thought, that for these."""
         prompt = self._prompt(question, condition, steps)
-        if self.asking.mode == "likelihood":
-            begun = self._mark_of_answers if self._is_whole else ""
-            return base.ScoreRequest(prompt, tuple(f"{begun} {answer}" for answer in self._listed(question)))
-        return base.GenerateRequest(prompt, base.Sampling(max_tokens=ANSWER_TOKENS, stop=("\n",)))
+        if condition.endswith("+cot") and steps is None:
+            blank = () if self._is_whole else ("\n\n",)  # a whole answer may have a blank line after its start
+            stop = (*blank, str(_WORDING.content["answer"]))
+            return base.GenerateRequest(prompt, base.Sampling(max_tokens=self.asking.step_tokens, stop=stop))
+        if self.asking.mode == "generation":
+            return base.GenerateRequest(prompt, base.Sampling(max_tokens=ANSWER_TOKENS, stop=("\n",)))
+        begun = self._mark_of_answers if self._is_whole else ""
+        return base.ScoreRequest(prompt, tuple(f"{begun} {answer}" for answer in self._listed(question)))
 
     def _listed(self, question: Question) -> Sequence[str]:
         """The text that is scored or generated for each answer."""
@@ -226,8 +223,7 @@ class AnsweredQuestions(Suite):
             if row.factors["kind"] == "question":
                 answered.append(row)
             elif row.missing and (answer := f"{row.item_id}#answer") not in asked:
-                factors = {**row.factors, "kind": "question"}
-                answered.append(Row(answer, factors, {}, row.missing, row.items))
+                answered.append(Row(answer, {**row.factors, "kind": "question"}, {}, row.missing, row.items))
         return [*answered, *self._changes(answered)]
 
     @property
@@ -240,12 +236,11 @@ class AnsweredQuestions(Suite):
     def _changes(self, rows: Sequence[Row]) -> Iterator[Row]:
         found = {(row.factors["condition"], row.factors["question"]): row for row in rows}
         names = {quantity: f"{quantity}_change" for quantity in self.compared}
-        for change in self.changes:
-            condition, against = change["condition"], change["against"]
-            for (of, question), row in found.items():
-                if of == condition and (other := found.get((against, question))) is not None:
-                    row_id = f"{condition}-{against}/{question}"
-                    yield contrast(row_id, row, other, names, {**row.factors, **change})
+        for change, ((condition, question), row) in product(self.changes, found.items()):
+            other = found.get((change["against"], question))
+            if condition == change["condition"] and other is not None:
+                row_id = f"{condition}-{change['against']}/{question}"
+                yield contrast(row_id, row, other, names, {**row.factors, **change})
 
     def planted_choice(self, item: Item, towards: str, bias: float, draw: int) -> base.Response:
         """The answer of the role ``towards`` in the part ``bias`` of the questions, any answer in the others."""
