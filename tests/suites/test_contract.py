@@ -65,7 +65,9 @@ LEADING = {
     **dict.fromkeys(("OccuGender", "DebiasingPositions"), "stereotype_gap"),
     **dict.fromkeys(("CrowSPairs", "WinoQueer", "StereoSet", "WinoBias"), "stereotype_score"),
     **dict.fromkeys(("MGBR", "BBQ"), "bias_score"),
-    **{"GenderPair": "bias_pair_ratio", "EEC": "female_likelier", "BOLD": "toxicity_gap"},
+    "GenderPair": "bias_pair_ratio",
+    "EEC": "female_likelier",
+    "BOLD": "toxicity_gap",
 }
 
 
