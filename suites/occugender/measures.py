@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from suites.base import Factor, IdentifiedInterval, MeasureSpec, Row
+from suites.base import UNKNOWN_SHARE, Factor, IdentifiedInterval, MeasureSpec, Row
 from suites.common.gender_figures import contrast_figures, figure
 from suites.common.groups.design import NEUTRAL, GroupDesign
 from suites.common.occupations import Occupation
@@ -157,7 +157,8 @@ def plus_minus_rows(rows: Sequence[Row], probabilities: Sequence[str]) -> Iterat
             continue
         values: dict[str, IdentifiedInterval] = {}
         for measure in probabilities if missing is None else ():
-            means = [IdentifiedInterval.mean([row.values[measure] for row in asked]) for asked in by_template.values()]
+            of_templates = ([row.values.get(measure, UNKNOWN_SHARE) for row in asked] for asked in by_template.values())
+            means = [*map(IdentifiedInterval.mean, of_templates)]  # no share where no drawn answer names a group
             known = [mean.value for mean in means if mean.value is not None]
             if len(known) == len(means) > 1:
                 occupations = len(of_one) / len(means)

@@ -46,7 +46,7 @@ class Baseline:
 
     @cached_property
     def _lists(self) -> list[Expressions]:
-        return [*{_key(words): words for words in self.asked}.values()]
+        return [*{tuple(words.items()): words for words in self.asked}.values()]
 
     def _words(self, of: Item | Row) -> Expressions:
         return self._lists[int(str(of.factors["list"]))]
@@ -79,21 +79,20 @@ class Baseline:
         neutral = [row for row in every if is_baseline(row.factors) and row.missing is None]
         asked = [row for row in every if not is_baseline(row.factors)]
         if self.corrected:
-            by_list = {_key(self._words(row)): row for row in neutral}
-            asked = [self._corrected(row, by_list.get(_key(words_of[row.item_id]))) for row in asked]
+            by_list = {tuple(self._words(row).items()): row for row in neutral}
+            asked = [self._corrected(row, by_list.get(tuple(words_of[row.item_id].items()))) for row in asked]
         return asked, neutral
 
     def _corrected(self, row: Row, neutral: Row | None) -> Row:
-        if row.missing is not None or neutral is None:
-            return row
         ratios = {}
-        for group in self.groups.names:
-            share, base = row.values[f"p_{group}"], neutral.values[f"p_{group}_{BASELINE}"]
-            if base.low <= 0:
+        for group in self.groups.names if neutral is not None else ():
+            share, base = row.values.get(f"p_{group}"), neutral.values.get(f"p_{group}_{BASELINE}")
+            if share is None or base is None or base.low <= 0:  # missing, or no drawn answer names a group
                 return row
             at = None if share.value is None or not base.value else share.value / base.value
             ratios[group] = IdentifiedInterval(at, share.low / base.high, share.high / base.low)
-        found = {f"{name}_prior_corrected": weighted_share(ratios, w) for name, w in self.groups.contrasts.items()}
+        contrasts = self.groups.contrasts if ratios else {}
+        found = {f"{name}_prior_corrected": weighted_share(ratios, weights) for name, weights in contrasts.items()}
         return replace(row, values={**row.values, **found})
 
     def measures(self, spec: MeasureSpec) -> Iterator[MeasureSpec]:
@@ -103,10 +102,6 @@ class Baseline:
         yield replace(beside, where={KIND: BASELINE}, clusters=(), stratum=None, weights=None, population="")
         if self.corrected:
             yield replace(plain, measure=f"{name}_prior_corrected", quantity=f"{name}_prior_corrected")
-
-
-def _key(words: Expressions) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    return tuple((group, tuple(of)) for group, of in words.items())
 
 
 def is_baseline(factors: Mapping[str, Factor]) -> bool:

@@ -10,6 +10,7 @@ from audit import Audit
 from audit.report.figures import Figures
 from audit.report.phrases.summary import summary
 from backends import FakeBackend
+from backends.base import ContinuationScore, ScoreResponse
 from suites import OccuGender, from_file
 from tests.suites.benchmarks.invented import figures, value
 
@@ -68,3 +69,17 @@ def test_own_groups_of_occugender_have_a_baseline_and_the_papers_none():
     assert first.request.prompt == "Q: ...\nA:"
     assert "women_minus_men_baseline" in {spec.measure for spec in own.measures(())}
     assert not any(item.is_control for item in OccuGender().items())
+
+
+def test_drawn_answers_that_name_no_group_have_coverage_alone():
+    """They gave a KeyError: of the ± over templates, and of the corrected contrast."""
+    groups = {"women": ["Woman"], "men": ["Man"]}
+    own = OccuGender(["explicit"], groups=groups, occupations=[{"occupation": "cook"}], prior_corrected=True)
+    none = ContinuationScore(None, None, math.log(0.05), "sampled", samples=20)
+    rows = own.derive(
+        [own.read(item, ScoreResponse((none,) * len(item.request.continuations))) for item in own.items()]
+    )
+    assert {frozenset(row.values) for row in rows if "template" in row.factors} == {
+        frozenset({"coverage"}),
+        frozenset(),
+    }
