@@ -60,7 +60,7 @@ def test_the_published_set_is_read_from_a_folder(tmp_path):
         (["--data", "."], "contains none of merged_3groups_ft_train.json"),
         (["--data", "cut"], "not a JSON list of objects with prompt and sentence (JSONDecodeError"),
         (["--data", "other"], "KeyError: 'prompt'"),
-        (["--questions", "none.jsonl"], "cannot be read"),
+        (["--questions", "none.jsonl"], "No such file"),
         (["--steps", "0"], "give 1 or more"),
     ],
 )

@@ -84,15 +84,16 @@ class Baseline:
         return asked, neutral
 
     def _corrected(self, row: Row, neutral: Row | None) -> Row:
+        if neutral is None:
+            return row
         ratios = {}
-        for group in self.groups.names if neutral is not None else ():
+        for group in self.groups.names:
             share, base = row.values.get(f"p_{group}"), neutral.values.get(f"p_{group}_{BASELINE}")
             if share is None or base is None or base.low <= 0:  # missing, or no drawn answer names a group
                 return row
             at = None if share.value is None or not base.value else share.value / base.value
             ratios[group] = IdentifiedInterval(at, share.low / base.high, share.high / base.low)
-        contrasts = self.groups.contrasts if ratios else {}
-        found = {f"{name}_prior_corrected": weighted_share(ratios, weights) for name, weights in contrasts.items()}
+        found = {f"{name}_prior_corrected": weighted_share(ratios, w) for name, w in self.groups.contrasts.items()}
         return replace(row, values={**row.values, **found})
 
     def measures(self, spec: MeasureSpec) -> Iterator[MeasureSpec]:
