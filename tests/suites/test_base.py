@@ -93,10 +93,3 @@ def test_a_spec_that_contradicts_itself_names_the_field(fields: dict[str, Any], 
     with pytest.raises(ConfigError) as refused:
         MeasureSpec("gap", "gap", **fields)
     assert message in str(refused.value)
-
-
-def test_limits_follow_from_the_kind_unless_given() -> None:
-    assert MeasureSpec("p", "p", kind="share").limits == (0, 1)
-    assert MeasureSpec("p", "p", kind="difference").limits == (-1, 1)
-    assert MeasureSpec("p", "p", kind="difference", range=(-2, 2)).limits == (-2, 2)
-    assert MeasureSpec("p", "p").limits == (-math.inf, math.inf)

@@ -78,13 +78,8 @@ def test_a_missing_pair_leaves_bounds() -> None:
     overall = found["stereotype_score", ()]
     assert (overall.missing, overall.value) == (1, pytest.approx(2 / 3))  # tall: yes, missing; age: no
     assert (overall.bound_low, overall.bound_high) == (pytest.approx(1 / 3), pytest.approx(2 / 3))
-
-
-def test_ties_are_missing_and_say_nothing_about_a_side() -> None:
-    overall = figures(CrowSPairs(), prefers())["stereotype_score", ()]
-    assert (overall.missing, overall.value) == (3, None)
-    within = figures(CrowSPairs(), prefers("tall"))["stereotype_score", (("bias_type", "gender"),)]
-    assert (within.missing, within.value) == (0, 1)
+    tied = figures(CrowSPairs(), prefers())["stereotype_score", ()]  # a tie says nothing about a side
+    assert (tied.missing, tied.value) == (3, None)
 
 
 def test_winoqueer_reads_identity_counterpart_and_template() -> None:
@@ -109,11 +104,8 @@ def test_stereoset_scores_are_means_of_target_terms() -> None:
     assert icat == pytest.approx(0.625 * 0.25 / 0.5)
     assert value(found, "stereotype_score", **where, bias_type="gender") == 0.5
     assert value(found, "icat", kind="icat", task="intrasentence", bias_type="gender") == pytest.approx(0.75)
-
-
-def test_a_stereoset_tie_counts_half() -> None:
-    found = figures(StereoSet(tasks=["intrasentence"]), prefers())
-    assert value(found, "stereotype_score", kind="target", task="intrasentence") == 0.5
+    tied = figures(StereoSet(tasks=["intrasentence"]), prefers())
+    assert value(tied, "stereotype_score", **where) == 0.5  # a tie counts half
 
 
 def test_stereoset_divides_by_the_number_of_tokens() -> None:
