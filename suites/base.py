@@ -171,8 +171,6 @@ class Row:
         return self.sources or (self.item_id,)
 
 
-Estimator = Literal["mean", "correlation"]
-
 #: The kind of a row's quantity. ``probability``: a number in [0, 1]; ``share``: each row is yes or no, so that the
 #: mean is a share; ``difference``: a difference of either; ``real``: any number.
 QuantityKind = Literal["probability", "share", "difference", "real"]
@@ -245,7 +243,7 @@ class MeasureSpec:
     measure: str
     quantity: str
     where: Mapping[str, Factor] = field(default_factory=dict)
-    estimator: Estimator = "mean"
+    estimator: Literal["mean", "correlation"] = "mean"
     clusters: tuple[str, ...] = ()
     covariate: str | None = None
     unit: str = "probability"

@@ -84,7 +84,8 @@ class StereoSet(LikelierSentence):
         for number, row in enumerate(rows):
             if row["type"] in tasks and row["bias_type"] in bias_types:
                 named = {"task": row["type"], "bias_type": row["bias_type"], "target": row["target"]}
-                context = _sentence(row["context"]) if row["type"] == "intersentence" else ""
+                context = row["context"] if row["type"] == "intersentence" else ""
+                context += "" if context[-1:] in ("", *".!?") else "."  # as in the authors' code
                 texts = {role: row[role] for role in ROLES}
                 self.sets.append(SentenceSet(str(number), texts, ASKED, {"kind": "set", **named}, context))
 
@@ -161,11 +162,6 @@ class StereoSet(LikelierSentence):
             for level in (None, *levels):
                 of_level: dict[str, Factor] = {"kind": "icat", "task": task, "bias_type": level}
                 yield share("icat", of_level, neutral=1.0, kind="probability", family="icat", population="")
-
-
-def _sentence(context: str) -> str:
-    """The context, ended with a full stop if it has no end mark, as in the authors' code."""
-    return context if context[-1] in ".!?" else f"{context}."
 
 
 def _mean(numbers: Sequence[IdentifiedInterval | None]) -> IdentifiedInterval:
