@@ -107,9 +107,6 @@ class Rubric(Options):
         """The rubric in a JSON file. Raises `ConfigError` if it cannot be read."""
         try:
             return cls.of(json.loads(Path(path).expanduser().read_text("utf-8")))
-        except ConfigError as error:
-            place = f"{Path(path).name}: {error.field}"
-            raise ConfigError(place, error.value, error.problem, error.hint) from None
         except (OSError, ValueError, TypeError, AttributeError) as error:
             problem = f"no rubric ({type(error).__name__})"
             raise ConfigError("rubric", str(path), problem, "Give a JSON file of question and answers") from error
@@ -236,18 +233,13 @@ class LLMRater(Backend):
                 labels = {label: s / sum(shares) for label, s in zip(self.rubric.answers, shares, strict=True)}
                 return ClassifyResponse({**labels, ANSWER_MASS: min(1.0, math.fsum(masses))})
             case GenerateResponse(text):
-                chosen = self._label_of(text)
+                chosen = stated_answer(text, list(self.rubric.answers.values()))
                 if chosen is None:
                     problem = "undecided: the rater's text is none of the rubric's answers, or says more than that"
                     return BackendError("malformed", problem)
-                return ClassifyResponse({label: float(label == chosen) for label in self.rubric.answers})
+                return ClassifyResponse({label: float(at == chosen) for at, label in enumerate(self.rubric.answers)})
             case _:
                 return answer
-
-    def _label_of(self, text: str) -> str | None:
-        """The label whose answer is all that the text says (`backends.reading.answers`); None: undecided."""
-        chosen = stated_answer(text, list(self.rubric.answers.values()))
-        return None if chosen is None else list(self.rubric.answers)[chosen]
 
     # -- optional protocols, forwarded to the rating model -----------------------------------------------
 

@@ -99,7 +99,6 @@ class LlamaEngine(TextEncoder):
         super().__init__(template.decode() if template else None, enable_thinking)
         self._bos: int = llama_cpp.llama_vocab_bos(self.vocab)
         self._adds_bos = bool(llama_cpp.llama_vocab_get_add_bos(self.vocab)) and self._bos >= 0
-        self._token_buffer = (llama_cpp.llama_token * 4096)()
         self._piece_buffer = ctypes.create_string_buffer(4096)
 
     def close(self) -> None:
@@ -142,15 +141,11 @@ class LlamaEngine(TextEncoder):
     def tokenize(self, text: str) -> list[int]:
         """Tokens of a text, without BOS; special tokens written in it are parsed, as transformers does."""
         data = text.encode("utf-8", "surrogatepass")
-        count = llama_cpp.llama_tokenize(
-            self.vocab, data, len(data), self._token_buffer, len(self._token_buffer), False, True
-        )
+        tokens = (llama_cpp.llama_token * (len(data) + 8))()  # a token is a byte or more, but for those put in front
+        count = llama_cpp.llama_tokenize(self.vocab, data, len(data), tokens, len(tokens), False, True)
         if count < 0:
-            self._token_buffer = (llama_cpp.llama_token * -count)()
-            count = llama_cpp.llama_tokenize(
-                self.vocab, data, len(data), self._token_buffer, len(self._token_buffer), False, True
-            )
-        return list(self._token_buffer[:count])
+            raise BackendError("internal", "llama.cpp makes more tokens of this text than it has bytes")
+        return list(tokens[:count])
 
     def visible(self, token: int) -> bytes:
         """As in `TextEncoder`."""

@@ -148,16 +148,17 @@ class SequenceScorer:
         Attention sums over cells in order. If the chain stayed where it is, new tokens would fill the gaps between
         its cells, and the sum would run along the path in another order.
         """
-        _keep_start(memory, leaf, length)
-        if length:
-            size = llama_cpp.llama_state_seq_get_size(self._context, leaf)
-            state = (ctypes.c_uint8 * size)()
-            llama_cpp.llama_state_seq_get_data(self._context, state, size, leaf)
+        if not length:
             llama_cpp.llama_memory_clear(memory, False)
-            if llama_cpp.llama_state_seq_set_data(self._context, state, size, 0) == 0:
-                raise BackendError(
-                    "internal", "llama.cpp could not move the kept cells", hint="report the model's name"
-                )
+            return
+        llama_cpp.llama_memory_seq_keep(memory, leaf)
+        llama_cpp.llama_memory_seq_rm(memory, leaf, length, -1)
+        size = llama_cpp.llama_state_seq_get_size(self._context, leaf)
+        state = (ctypes.c_uint8 * size)()
+        llama_cpp.llama_state_seq_get_data(self._context, state, size, leaf)
+        llama_cpp.llama_memory_clear(memory, False)
+        if llama_cpp.llama_state_seq_set_data(self._context, state, size, 0) == 0:
+            raise BackendError("internal", "llama.cpp could not move the kept cells")
 
     def _next_pack(self, trie: Trie, start: int) -> Pack:
         """A pack of whole groups, unless it is the last one."""
@@ -230,12 +231,3 @@ class SequenceScorer:
                 answers[ask - pack.first_ask] = value - total
                 ask += 1
         return answers
-
-
-def _keep_start(memory: Any, sequence: int, length: int) -> None:
-    """Keep only the first ``length`` cells of one sequence."""
-    if length == 0:
-        llama_cpp.llama_memory_clear(memory, False)
-        return
-    llama_cpp.llama_memory_seq_keep(memory, sequence)
-    llama_cpp.llama_memory_seq_rm(memory, sequence, length, -1)

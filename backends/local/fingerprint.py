@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
@@ -19,19 +19,10 @@ import platformdirs
 from backends.files import atomic_write
 
 WEIGHT_SUFFIXES = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
-#: Files of a model folder that change its text or numbers, besides the weights.
-SMALL_FILES = (
-    "config.json",
-    "generation_config.json",  # which token ends a text
-    "tokenizer.json",
-    "tokenizer.model",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "merges.txt",
-    "chat_template.jinja",
-)
+#: Files of which any may hold a tokenizer.
+TOKENIZER_FILES = ("*token*", "vocab*", "merges*", "spiece*", "*.model", "*tekken*")
+#: Files of a model folder that change its text or numbers, besides the weights. An index chooses among those.
+_SMALL_FILES = ("config.json", "generation_config.json", "chat_template.jinja", "*.index.json", *TOKENIZER_FILES)
 
 
 def file_sha256(path: Path) -> str:
@@ -63,7 +54,7 @@ def _file_sha256(path: str, size: int, modified: int, changed: int) -> str:
 def files_sha256(paths: Iterable[Path]) -> str:
     """One hash over the names and contents of several files, ordered by name."""
     total = hashlib.sha256()
-    for path in sorted(paths, key=lambda p: p.name):
+    for path in sorted({*paths}, key=lambda p: p.name):
         total.update(f"{path.name}\0{file_sha256(path)}\n".encode())
     return total.hexdigest()
 
@@ -77,17 +68,9 @@ def folder_weights(folder: Path) -> list[Path]:
     return []
 
 
-def choosing_indexes(folder: Path) -> list[Path]:
-    """The indexes of a folder's weight files that leave some of them out: loaders read only the files named there."""
-    files = {path.name for path in folder_weights(folder)}
-    return [index for index in sorted(folder.glob("*.index.json")) if files - _named_by(index)]
-
-
-def _named_by(index: Path) -> set[str]:
-    try:
-        return set(json.loads(index.read_text())["weight_map"].values())
-    except (OSError, ValueError, LookupError, AttributeError, TypeError):  # loaders will say what is wrong with it
-        return set()
+def small_files(folder: Path, patterns: Sequence[str] = _SMALL_FILES) -> list[Path]:
+    """The files of a model folder, besides its weights, that change its text or numbers."""
+    return [path for pattern in patterns for path in folder.glob(pattern) if path.is_file()]
 
 
 def text_sha256(text: str) -> str:

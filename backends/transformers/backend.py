@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from backends.base import Description, ModelPart, Scalar
+from backends.base import Description, Scalar
 from backends.embedded import resolve_embedded
 from backends.errors import BackendError
 from backends.local.backend import OptionalCount, need_package
-from backends.local.causal import CausalBackend, LoadedModel
-from backends.local.encoder import TextEncoder
-from backends.local.fingerprint import package_version, text_sha256
+from backends.local.causal import LoadedModel
 from backends.local.generation import NoRoomError, TextGenerator
 from backends.options import OnError, checked_options
+from backends.transformers.checkpoint import CheckpointBackend
 from backends.transformers.placement import (
     Attention,
     DeviceMap,
@@ -45,7 +43,7 @@ OFFLOADED = 8
 CUDA_BATCH = 2048
 
 
-class HFBackend(CausalBackend):
+class HFBackend(CheckpointBackend):
     """A causal language model on transformers, each distinct token of a batch computed once.
 
     Parameters
@@ -116,7 +114,6 @@ class HFBackend(CausalBackend):
         folder = None if offload_folder is None else str(Path(offload_folder).expanduser())
         self.placement = Placement(device_map, max_memory, folder, quantization, attn_implementation)
         self._dtype_option, self._device_option = dtype, device
-        self._tokenizer: Any = None
 
     @property
     def device(self) -> str:  # type: ignore[override]
@@ -124,7 +121,7 @@ class HFBackend(CausalBackend):
         return self.placement.main_device or _choose_device(self._device_option)
 
     @property
-    def dtype(self) -> str:
+    def dtype(self) -> str:  # type: ignore[override]
         """The dtype in use."""
         if self._dtype_option != "auto":
             return self._dtype_option
@@ -138,43 +135,21 @@ class HFBackend(CausalBackend):
         self.source.check()
 
     def describe_blocking(self) -> Description:
-        self._load_tokenizer()
         if self.device.startswith("cuda"):
             self.batch_size = CUDA_BATCH
-        template = self._tokenizer.chat_template
-        identity, kind = self.source.weights()
+        return super().describe_blocking()
+
+    def _engine_fields(self, kind: str | None) -> tuple[dict[str, Scalar], dict[str, str]]:
         kind = self.placement.quantised_as(kind)
-        fingerprint: dict[str, Scalar] = {
+        fields: dict[str, Scalar] = {
             "backend": "hf",
-            **identity,
-            "tokenizer_sha256": text_sha256(self._tokenizer.backend_tokenizer.to_str()),
-            "dtype": self.dtype,
             "quantisation": kind,
-            "adapter": self.source.adapter_identity(),
-            "device": self.device.partition(":")[0],
-            "torch": package_version("torch"),
-            "transformers": package_version("transformers"),
             "scoring_version": SCORING_VERSION,
             "sampler": SAMPLER,
             **self.placement.fingerprint(),
             **quantiser(kind),
         }
-        notes = {
-            "model": self.source.model,
-            "device": self.device,
-            "dtype": self.dtype,
-            "quantisation": kind or "none",
-            "route": "chosen when the model is loaded" if self._loaded is None else self._loaded.route,
-            **self._config_notes(),
-        }
-        weights = identity.get("weights_sha256", f"{identity.get('hub_id')}@{identity.get('revision')}")
-        from_gguf = self.source.path.is_file()  # the file holds the tokenizer too, as every engine reads it
-        parts: dict[ModelPart, Scalar] = {
-            "weights": weights,
-            "tokenizer": f"gguf:{weights}" if from_gguf else f"json:{fingerprint['tokenizer_sha256']}",
-            "settings": identity.get("files_sha256"),
-        }
-        return self._description(fingerprint, notes, template, parts, self.source.statements())
+        return fields, self._config_notes()
 
     def _config_notes(self) -> dict[str, str]:
         if self._loaded is None and self.source.path.is_file():
@@ -193,30 +168,17 @@ class HFBackend(CausalBackend):
 
     def close_blocking(self) -> None:
         super().close_blocking()
-        self._tokenizer = None
-        self.source.forget()
         if self.device.startswith("cuda"):
             import torch
 
             torch.cuda.empty_cache()
-
-    def _load_tokenizer(self) -> TextEncoder:
-        if self._encoder is None:
-            from backends.transformers.text import HFTextEncoder
-
-            self._tokenizer = self.source.tokenizer()
-            self._encoder = HFTextEncoder(self._tokenizer, self.enable_thinking)
-        return self._encoder
-
-    def _load_encoder(self) -> tuple[TextEncoder, Callable[[], None]]:
-        return self._load_tokenizer(), lambda: None
 
     def _load_model(self) -> LoadedModel:
         from backends.transformers.generation import HFGeneration, end_tokens
         from backends.transformers.memory import within_memory
         from backends.transformers.scoring.scorer import SequenceScorer
 
-        encoder = self._load_tokenizer()
+        encoder, _ = self._load_encoder()
         try:
             load = partial(self.source.load, self.dtype, self.device, self.placement)
             model = within_memory(load, self.device)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 _PLACES_AFTER_PADDING = frozenset(
-    {"camembert", "data2vec-text", "roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod"}
-)
+    {
+        "camembert", "data2vec-text", "ibert", "longformer", "mpnet", "roberta", "roberta-prelayernorm", "xlm-roberta",
+        "xlm-roberta-xl", "xmod",
+    }
+)  # fmt: skip
 
 
 def context_length(config: Any) -> tuple[int | None, str]:

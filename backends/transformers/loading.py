@@ -27,8 +27,8 @@ _one_gguf = threading.RLock()
 
 
 @contextlib.contextmanager
-def loading(field: str, value: str, what: str, hint: str, *, instead: str = "") -> Iterator[None]:
-    """Within this block a library loads ``what``, named by the option ``field``; ``instead`` is what needs no hub.
+def loading(field: str, value: str, what: str, hint: str) -> Iterator[None]:
+    """Within this block a library loads ``what``, named by the option ``field``.
 
     Errors of this project pass, and so does running out of memory, which is no fault of a file.
 
@@ -55,7 +55,7 @@ def loading(field: str, value: str, what: str, hint: str, *, instead: str = "") 
                 "Give a folder; or run `hf download` where there is a network, copy its cache and set "
                 "HF_HUB_OFFLINE=1; or set HF_ENDPOINT to a mirror"
             )
-        raise ConfigError(field, value, problem, ", or ".join(filter(None, (hint, instead)))) from None
+        raise ConfigError(field, value, problem, hint) from None
 
 
 def _is_unreachable(error: BaseException | None) -> bool:
@@ -127,17 +127,15 @@ class HubCommit:
         return {"revision": self.commit, "local_files_only": True} if self.offline else {"revision": self.commit}
 
 
-def find_commit(
-    field: str, repo: str, revision: str | None, *, file: str = _MODEL_FILE, instead: str = ""
-) -> HubCommit:
+def find_commit(field: str, repo: str, revision: str | None, *, file: str = _MODEL_FILE) -> HubCommit:
     """The commit that a revision of a repository is at now; without a hub, the one in the cache.
 
     The hub is asked once: huggingface_hub would ask it anew for each file, for over a minute where there is no network.
-    Raises `ConfigError` where it is neither at the hub nor in the cache; ``instead`` is what needs no hub.
+    Raises `ConfigError` where it is neither at the hub nor in the cache.
     """
     from huggingface_hub import constants, get_hf_file_metadata, hf_hub_download, hf_hub_url
 
-    with loading(field, repo, f"its {file}", "Check the name, and HF_TOKEN", instead=instead):
+    with loading(field, repo, f"its {file}", "Check the name, and HF_TOKEN"):
         cached = _cached(repo, revision, file)
         if constants.is_offline_mode():
             found = cached or Path(hf_hub_download(repo, file, revision=revision, local_files_only=True))

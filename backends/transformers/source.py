@@ -20,16 +20,9 @@ from typing import Any
 
 from backends.errors import ConfigError
 from backends.local.backend import check_named, need_package
-from backends.local.fingerprint import SMALL_FILES, choosing_indexes, file_sha256, files_sha256, folder_weights
-from backends.local.gguf_header import (
-    check_causal,
-    is_gguf,
-    longrope_cells,
-    quantisation,
-    read_gguf_header,
-    read_gguf_tensors,
-)
-from backends.transformers.gguf_fields import check_fields, check_tensors
+from backends.local.fingerprint import file_sha256, files_sha256, folder_weights, small_files
+from backends.local.gguf_header import is_gguf, quantisation, read_gguf_header, read_gguf_tensors
+from backends.transformers.gguf_files import as_in_llamacpp, check_compared
 from backends.transformers.loading import (
     HubCommit,
     find_commit,
@@ -50,12 +43,18 @@ WRITING_PARTS = {"qwen2_5_omni": "qwen2_5_omni_thinker", "qwen3_omni_moe": "qwen
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """A model and its adapter, as named by the options of `HFBackend`."""
+    """A model and its adapter, as named by the options of `HFBackend`.
+
+    ``option`` names the model in errors; a classifier labels texts, where other models write them.
+    """
 
     model: str
     revision: str | None
-    adapter: str | None
-    trust_remote_code: bool
+    adapter: str | None = None
+    trust_remote_code: bool = False
+    takes_gguf: bool = True
+    option: str = "model"
+    is_classifier: bool = False
     #: The commits of its repositories, found once: what is described is what is loaded.
     _commits: dict[str, HubCommit] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -70,13 +69,13 @@ class ModelSource:
         return Path(str(self.adapter)).expanduser()
 
     def _error(self, problem: str, hint: str) -> ConfigError:
-        return ConfigError("model", self.model, problem, hint)
+        return ConfigError(self.option, self.model, problem, hint)
 
     # -- checks ---------------------------------------------------------------------------------
 
     def check(self) -> None:
         """Raise `ConfigError` for every mistake that can be found without loading anything."""
-        check_named("model", self.model, "Give a folder, a GGUF file or a hub id")
+        check_named(self.option, self.model, "Give a folder, a GGUF file or a hub id")
         self._check_model()
         if self.adapter is None:
             return
@@ -108,6 +107,8 @@ class ModelSource:
             raise self._error("a folder without a tokenizer", hint)
 
     def _check_file(self, path: Path) -> None:
+        if not self.takes_gguf:
+            raise self._error("a file, where a folder is wanted", "Give a folder or a hub id; GGUF: LlamaCppBackend")
         if not is_gguf(path):
             raise self._error("not a GGUF file", "Give a folder, a GGUF file or a hub id")
         for module in ("gguf", "accelerate"):
@@ -118,13 +119,7 @@ class ModelSource:
                 f"one of {parts} parts of a model, and transformers reads only this one",
                 "Merge them with llama-gguf-split --merge, or use LlamaCppBackend",
             )
-        check_causal(path, header)
-        if longrope_cells(path, header) is not None:
-            raise self._error(
-                "transformers ignores the LongRoPE of a GGUF file, which would give wrong numbers",
-                "Use LlamaCppBackend, or the model's safetensors",
-            )
-        check_fields(path, header, read_gguf_tensors(path))
+        check_compared(path, header, read_gguf_tensors(path))
 
     def _check_no_adapter(self, has_one: bool) -> None:
         """Raise `ConfigError` for a model with an adapter that transformers would apply, named by nothing."""
@@ -144,10 +139,9 @@ class ModelSource:
         config = self.config()
         kind = _quantisation_method(config)
         if path.is_dir():
-            small = [path / name for name in SMALL_FILES if (path / name).is_file()]
+            small = small_files(path)
             if self.trust_remote_code:
                 small += path.glob("*.py")
-            small += choosing_indexes(path)
             return {"weights_sha256": files_sha256(folder_weights(path)), "files_sha256": files_sha256(small)}, kind
         return {"hub_id": self.model, "revision": self._model_commit().commit}, kind
 
@@ -188,7 +182,7 @@ class ModelSource:
 
     def _model_commit(self) -> HubCommit:
         if self.model not in self._commits:
-            self._commits[self.model] = find_commit("model", self.model, self.revision)
+            self._commits[self.model] = find_commit(self.option, self.model, self.revision)
         return self._commits[self.model]
 
     def _adapter_commit(self) -> HubCommit:
@@ -200,7 +194,7 @@ class ModelSource:
     # -- loading --------------------------------------------------------------------------------
 
     def _loading(self, what: str) -> AbstractContextManager[None]:
-        return loading("model", self.model, what, "Check its files, or fetch it again: one may be damaged")
+        return loading(self.option, self.model, what, "Check its files, or fetch it again: one may be damaged")
 
     def _source(self) -> tuple[str, dict[str, Any]]:
         """The arguments for ``from_pretrained``."""
@@ -224,6 +218,11 @@ class ModelSource:
 
     def _check_class(self, config: Any) -> None:
         """Raise `ConfigError` for an encoder, and for a model that would be refused after fetching its weights."""
+        if self.is_classifier:
+            if not any("SequenceClassification" in name for name in config.architectures or ()):
+                problem = f"its architecture {config.architectures} is not a sequence classifier"
+                raise self._error(problem, "Give a model for text classification")
+            return
         if is_encoder(config):
             problem = f"an encoder ({config.model_type}), which reads a text in both directions"
             decoder = "; of one that was trained as a decoder, set is_decoder in config.json"
@@ -242,8 +241,6 @@ class ModelSource:
     def tokenizer(self) -> Any:
         """The model's tokenizer."""
         from transformers import AutoTokenizer
-
-        from backends.transformers.gguf_tokens import as_in_llamacpp
 
         source, options = self._source()
         if "gguf_file" not in options:
@@ -275,9 +272,6 @@ class ModelSource:
         if "offload_folder" in placed:
             weakref.finalize(model, shutil.rmtree, placed["offload_folder"], ignore_errors=True)
         self._check_no_adapter(getattr(model, "_hf_peft_config_loaded", False))  # of a hub id
-        if is_gguf:
-            architecture = str(read_gguf_header(self.path).get("general.architecture"))
-            check_tensors(self.path, model, architecture, read_gguf_tensors(self.path))
         self._check_weights(model, found, is_gguf or placement.quantization is not None)
         _check_dtype(model, dtype)
         if self.adapter is not None:
@@ -286,8 +280,10 @@ class ModelSource:
 
     def _loader(self, dtype: Any, device: str, placement: Placement) -> tuple[Any, dict[str, Any]]:
         """The class that loads the model, and the arguments that say where it goes."""
-        from transformers import AutoModelForCausalLM, GgufConfig
+        from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, GgufConfig
 
+        if self.is_classifier:
+            return AutoModelForSequenceClassification, {}
         placed = placement.arguments(dtype)
         if placement.quantization is not None:
             placed.setdefault("device_map", {"": device})  # what is quantised may not be moved
@@ -308,23 +304,10 @@ class ModelSource:
         if (misfit := misfit_of_weights(model, found, folder, is_quantised=is_quantised)) is not None:
             raise self._error(*misfit)
 
-    def _fetched_adapter(self) -> str:
-        """The folder that holds the adapter of a hub id: the commit that is in the fingerprint."""
-        from huggingface_hub import hf_hub_download
-        from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
-
-        name, options = str(self.adapter), self._adapter_commit().options
-        try:
-            hf_hub_download(name, "adapter_model.safetensors", **options)
-        except EntryNotFoundError as error:
-            if isinstance(error, LocalEntryNotFoundError) and not options.get("local_files_only"):
-                raise  # the network, not a repository of the older format
-            hf_hub_download(name, "adapter_model.bin", **options)
-        return str(Path(hf_hub_download(name, _ADAPTER_FILE, **options)).parent)
-
     def _with_adapter(self, model: Any) -> Any:
         """The model with the adapter beside its weights, as PEFT puts it."""
         import torch
+        from huggingface_hub import snapshot_download
         from peft import PeftModel
 
         hint = "Give an adapter of this model that PEFT puts into its layers; or the model saved with it merged"
@@ -333,8 +316,9 @@ class ModelSource:
             raise ConfigError("adapter", self.adapter, problem, "Save the model with the adapter merged")
         source = str(self._adapter_path)
         with loading("adapter", str(self.adapter), "the adapter", hint), quiet():
-            if not self._adapter_path.exists():
-                source = self._fetched_adapter()
+            if not self._adapter_path.exists():  # the commit that is in the fingerprint
+                files = {"allow_patterns": "adapter_*", **self._adapter_commit().options}
+                source = snapshot_download(str(self.adapter), **files)
             adapted = PeftModel.from_pretrained(model, source).eval()
             # Loaded a second time: only this reports weights that match nothing and would have no effect.
             found = adapted.load_adapter(source, "default")

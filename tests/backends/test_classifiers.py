@@ -72,6 +72,7 @@ def test_models_that_cannot_be_fetched_fail_clearly(name, monkeypatch, tmp_path)
 
 def test_a_model_that_is_no_classifier_is_refused(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", "architectures": ["LlamaForCausalLM"]}))
+    (tmp_path / "vocab.txt").touch()
     with pytest.raises(ConfigError, match="not a sequence classifier"):
         SequenceClassifier(str(tmp_path)).check()
 
@@ -136,7 +137,8 @@ async def test_a_text_without_tokens_has_no_labels(tmp_path):
 
 async def test_labels_that_are_not_numbers_are_an_error(tmp_path):
     classifier = tiny_classifier("Llama", tmp_path)
-    loaded = classifier._load()
+    classifier._prepare()
+    loaded = classifier._loaded
     token = loaded._tokenizer("z")["input_ids"][0]
     with torch.no_grad():
         loaded.model.get_input_embeddings().weight[token] = float("nan")
@@ -234,7 +236,7 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no head": (without_head, "weights of the model are missing (classifier.bias, classifier.weight)"),
     "fewer layers in config.json": (with_config(num_hidden_layers=1), "fewer layers than its weights"),
     "another size": (with_config(hidden_size=32), "by config.json"),
-    "cut off": (lambda folder: (folder / "model.safetensors").write_bytes(b"\x10"), "the classifier cannot be loaded"),
+    "cut off": (lambda folder: (folder / "model.safetensors").write_bytes(b"\x10"), "the model cannot be loaded"),
     "in eight bits": (in_eight_bits, "are quantised, and its config"),
 }
 
@@ -267,8 +269,8 @@ async def test_an_unloaded_classifier_is_tried_once(
     copy = Path(shutil.copytree(folder, tmp_path / "model"))
     (copy / "tokenizer.json").write_text("{")
     classifier, tries = SequenceClassifier(str(copy)), []
-    load = classifier._load
-    monkeypatch.setattr(classifier, "_load", lambda: (tries.append(1), load())[1])
+    load = classifier._prepare
+    monkeypatch.setattr(classifier, "_prepare", lambda: (tries.append(1), load()))
     capfd.readouterr()
     answers = [(await classifier.run([ClassifyRequest(text)]))[0] for text in ("the man", "kind", "he")]
     assert [answer.unloaded for answer in answers if isinstance(answer, BackendError)] == [True] * 3

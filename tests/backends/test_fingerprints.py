@@ -217,9 +217,9 @@ def save_classifier(folder: Path, **config: Any) -> SequenceClassifier:
 @pytest.mark.parametrize(
     ("changed", "config"),
     [
-        ({"model"}, {"layer_norm_eps": 0.5}),  # the model itself, by its files
-        ({"model", "labels"}, {"id2label": {0: "yes", 1: "no"}}),  # the names of what is answered
-        ({"model", "activation"}, {"problem_type": "multi_label_classification"}),  # softmax or sigmoid
+        ({"files_sha256"}, {"layer_norm_eps": 0.5}),  # the model itself, by its files
+        ({"files_sha256", "labels"}, {"id2label": {0: "yes", 1: "no"}}),  # the names of what is answered
+        ({"files_sha256", "activation"}, {"problem_type": "multi_label_classification"}),  # softmax or sigmoid
     ],
 )
 def test_classifier_field_follows_its_cause(tmp_path: Path, changed: set[str], config: dict[str, Any]) -> None:
@@ -228,7 +228,7 @@ def test_classifier_field_follows_its_cause(tmp_path: Path, changed: set[str], c
     )
     assert {name for name in {*before, *after} if before.get(name) != after.get(name)} == changed
     # The packages' versions stand for their kernels and their models' code.
-    assert set(before) == {"backend", "model", "labels", "transformers", "torch"}
+    assert set(before) == {"backend", "weights_sha256", "files_sha256", "labels", "transformers", "torch"}
 
 
 def test_packaged_classifier_is_its_package() -> None:

@@ -146,4 +146,4 @@ def test_a_rubric_that_is_none_is_refused_by_field(tmp_path, change, field):
     path.write_text(json.dumps({**RUBRIC.model_dump(), **change}))
     with pytest.raises(ConfigError) as caught:
         LLMRater(FakeBackend(), path)
-    assert caught.value.field.startswith(f"mine.json: rubric.{field}")
+    assert caught.value.field.startswith(f"rubric.{field}")

@@ -257,7 +257,7 @@ def _drawn(shapes: dict[str, tuple[int, ...]], scale: float) -> dict[str, Any]:
 
 def _add_tokenizer(writer: gguf.GGUFWriter) -> None:
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
+    writer.add_tokenizer_pre("smollm")
     writer.add_token_list(list(_byte_level_table()))
     writer.add_token_merges(["a b"])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import re
 import threading
 from collections.abc import Iterator, Mapping
@@ -53,6 +54,12 @@ def loopback_hub() -> Iterator[LoopbackHub]:
             content = hub.files.get(self.path.rpartition("/")[2])
             if hub.status is not None:
                 self._send(hub.status, hub.headers, b"", has_body)
+            elif re.search(r"/api/models/.*/tree/[^/?]+\?", self.path):
+                listed = [{"type": "file", "path": name, "size": 1, "oid": ""} for name in hub.files]
+                self._send(200, {"Content-Type": "application/json"}, json.dumps(listed).encode(), has_body)
+            elif "/api/models/" in self.path and "/revision/" in self.path:
+                listing = json.dumps({"id": "org/name", "sha": hub.commit}).encode()
+                self._send(200, {"Content-Type": "application/json"}, listing, has_body)
             elif content is None or "/resolve/" not in self.path:
                 self._send(404, {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": commit}, b"", has_body)
             else:

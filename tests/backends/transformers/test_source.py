@@ -19,15 +19,8 @@ from tests.backends.local.tiny_models import (
     save_model_of,
     save_tiny_llama_gguf,
     save_tiny_model,
-    save_tiny_phi3_gguf,
 )
 from tests.backends.transformers.reference import REQUESTS, plain_model, scores
-
-
-def test_gguf_with_longrope_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="LongRoPE") as error:
-        HFBackend(save_tiny_phi3_gguf(tmp_path / "phi3.gguf", first=2048, most=8192)).check()
-    assert error.value.field == "model"
 
 
 @pytest.mark.parametrize("missing", ["lm_head.weight", "model.layers.1.mlp.up_proj.weight"])

@@ -47,7 +47,7 @@ def test_options_of_the_engine_that_would_mislead_are_refused(
 @pytest.mark.usefixtures("installed")
 def test_files_and_missing_folders_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.gguf").write_bytes(b"GGUF")
-    with pytest.raises(ConfigError, match="vLLM loads folders and hub ids"):
+    with pytest.raises(ConfigError, match="a file, where a folder is wanted"):
         VLLMBackend(tmp_path / "a.gguf").check()
     with pytest.raises(ConfigError, match="no such file or folder"):
         VLLMBackend(tmp_path / "none" / "there").check()
