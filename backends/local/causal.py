@@ -32,7 +32,7 @@ from backends.reading.reasoning import DEFAULT_REASONING_TOKENS
 
 #: Of the fingerprints of all engines: as in `backends.base.Description`.
 ENGINE_FIELDS = frozenset({
-    "backend", "dtype", "device", "engine", "attention", "quantiser", "n_gpu_layers", "context", "torch",
+    "backend", "dtype", "device", "engine", "quantiser", "n_gpu_layers", "context", "torch",
     "transformers", "vllm", "llama_cpp_python", "scoring_version", "sampler",
 })  # fmt: skip
 

@@ -123,7 +123,11 @@ _NOTHING_ASSUMED = (
     "them may be missing"
 )
 #: Options that were withdrawn, and what replaces them.
-_WITHDRAWN = {"largest_change": _NOTHING_ASSUMED, "unseen_log_odds": _NOTHING_ASSUMED}
+_WITHDRAWN = {
+    "attn_implementation": "Remove it: transformers chooses the attention",
+    "largest_change": _NOTHING_ASSUMED,
+    "unseen_log_odds": _NOTHING_ASSUMED,
+}
 #: Names under which people write secrets: their values are not shown.
 _SECRET = re.compile(r"key|secret|passw|token|authorization|credential", re.I)
 

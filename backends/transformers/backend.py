@@ -17,7 +17,6 @@ from backends.local.generation import NoRoomError, TextGenerator
 from backends.options import OnError, checked_options
 from backends.transformers.checkpoint import CheckpointBackend
 from backends.transformers.placement import (
-    Attention,
     DeviceMap,
     MaxMemory,
     OptionalQuantization,
@@ -71,9 +70,6 @@ class HFBackend(CheckpointBackend):
     quantization : str, optional
         Quantise the weights while they are loaded: ``bitsandbytes-int8``, ``bitsandbytes-nf4``, ``quanto-int8`` or
         ``torchao-int8`` (extras ``bitsandbytes``, ``quanto``, ``torchao``).
-    attn_implementation : str, optional
-        The attention of transformers that writes texts, and scores models without the tree: ``eager``, ``sdpa``,
-        ``flash_attention_2``, ``flash_attention_3`` or ``flex_attention``.
     threads : int, optional
         CPU threads of a process; default: all cores this process may use, or ``OMP_NUM_THREADS`` if that is fewer.
     enable_thinking : bool, optional
@@ -102,7 +98,6 @@ class HFBackend(CheckpointBackend):
         max_memory: MaxMemory = None,
         offload_folder: str | Path | None = None,
         quantization: OptionalQuantization = None,
-        attn_implementation: Attention | None = None,
         threads: OptionalCount = None,
         enable_thinking: bool | None = None,
         reasoning_tokens: OptionalCount = None,
@@ -112,7 +107,7 @@ class HFBackend(CheckpointBackend):
             str(resolve_embedded(model)), revision, None if adapter is None else str(adapter), trust_remote_code
         )
         folder = None if offload_folder is None else str(Path(offload_folder).expanduser())
-        self.placement = Placement(device_map, max_memory, folder, quantization, attn_implementation)
+        self.placement = Placement(device_map, max_memory, folder, quantization)
         self._dtype_option, self._device_option = dtype, device
 
     @property
@@ -146,7 +141,6 @@ class HFBackend(CheckpointBackend):
             "quantisation": kind,
             "scoring_version": SCORING_VERSION,
             "sampler": SAMPLER,
-            **self.placement.fingerprint(),
             **quantiser(kind),
         }
         return fields, self._config_notes()

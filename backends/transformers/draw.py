@@ -24,7 +24,6 @@ from backends.base import Sampling
 
 _LOW = 0xFFFFFFFF
 _TOKEN_BITS = 24  # of a counter; the others count steps
-_SORTED = 512  # tokens that usually hold the mass of top_p
 
 
 class KeyedDraw(LogitsProcessor):  # type: ignore[misc]
@@ -84,31 +83,8 @@ def squares(keys: torch.Tensor, step: int, count: int) -> torch.Tensor:
     return bits.mul_(bits).add_(second).bitwise_right_shift_(32).bitwise_and_(_LOW)
 
 
-class TopP(LogitsProcessor):  # type: ignore[misc]
-    """transformers' own filter by the likeliest tokens' mass, without sorting those that are out of the question.
-
-    Sorting a whole vocabulary takes a third of a step on a CPU.
-    """
-
-    def __init__(self, top_p: float) -> None:
-        self._top_p, self._whole = top_p, TopPLogitsWarper(top_p)
-
-    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        likeliest = scores.topk(min(_SORTED, scores.shape[1])).values
-        mass = (likeliest - scores.logsumexp(-1, keepdim=True)).exp().cumsum(-1)
-        last = (mass < self._top_p).sum(-1, keepdim=True)
-        reaches = last < likeliest.shape[1]
-        floor = likeliest.gather(1, last.clamp(max=likeliest.shape[1] - 1))
-        kept = scores.masked_fill(scores < floor, -torch.inf)
-        if bool(reaches.all()):
-            return kept
-        rows = (~reaches).squeeze(1)
-        kept[rows] = self._whole(input_ids, scores[rows])
-        return kept
-
-
 def _filters(sampling: Sampling) -> list[LogitsProcessor]:
-    """In the order of `Sampling`; transformers' own, but for the time that one takes."""
+    """In the order of `Sampling`; transformers' own."""
     found: list[LogitsProcessor] = []
     if sampling.repetition_penalty != 1:
         found.append(RepetitionPenaltyLogitsProcessor(float(sampling.repetition_penalty)))
@@ -119,5 +95,5 @@ def _filters(sampling: Sampling) -> list[LogitsProcessor]:
     if sampling.top_k:
         found.append(TopKLogitsWarper(sampling.top_k))
     if sampling.top_p < 1:
-        found.append(TopP(float(sampling.top_p)))
+        found.append(TopPLogitsWarper(float(sampling.top_p)))
     return found

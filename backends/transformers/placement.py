@@ -17,7 +17,6 @@ from backends.local.fingerprint import package_version
 from backends.options import OnError
 
 Spread = Literal["auto", "balanced", "balanced_low_0", "sequential"]
-Attention = Literal["eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"]
 Quantization = Literal["bitsandbytes-int8", "bitsandbytes-nf4", "quanto-int8", "torchao-int8"]
 OptionalQuantization = Annotated[
     Quantization | None,
@@ -58,7 +57,6 @@ class Placement:
     max_memory: Mapping[int | str, int | str] | None = None
     offload_folder: str | None = None
     quantization: str | None = None
-    attn_implementation: str | None = None
 
     def check(self, device: str, path: Path, adapter: str | None = None) -> None:
         """Raise `ConfigError` for options that would have no effect, or be rounded away."""
@@ -97,20 +95,11 @@ class Placement:
             raise ConfigError("quantization", self.quantization, f"already quantised ({kind})", "Leave it out")
         return self.quantization
 
-    def fingerprint(self) -> dict[str, Scalar]:
-        """What of this may change a number.
-
-        Not where the parts are: weights on the disk or in the CPU's memory are brought to the main device, which
-        computes with them, and its kind is in the fingerprint already.
-        """
-        return {} if self.attn_implementation is None else {"attention": self.attn_implementation}
-
     def arguments(self, dtype: Any) -> dict[str, Any]:
         """Arguments for ``from_pretrained``, without ``offload_folder``: each model has one of its own there."""
         placed = self.device_map
         found: dict[str, Any] = {
             "device_map": placed if isinstance(placed, str | None) else {k: _as_index(v) for k, v in placed.items()},
-            "attn_implementation": self.attn_implementation,
             "max_memory": None
             if self.max_memory is None
             else {_as_index(place): most for place, most in self.max_memory.items()},

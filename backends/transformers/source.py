@@ -33,7 +33,7 @@ from backends.transformers.loading import (
     snapshot_of,
 )
 from backends.transformers.placement import Placement, input_device, is_offloaded
-from backends.transformers.weights_fit import ENCODERS, has_tokenizer, is_encoder, misfit_of_weights, some
+from backends.transformers.weights_fit import has_tokenizer, misfit_of_weights, some
 
 _BY_ITSELF = Placement()
 _CONFIG_FILE, _ADAPTER_FILE = "config.json", "adapter_config.json"
@@ -217,17 +217,12 @@ class ModelSource:
         return config
 
     def _check_class(self, config: Any) -> None:
-        """Raise `ConfigError` for an encoder, and for a model that would be refused after fetching its weights."""
+        """Raise `ConfigError` for a model that would be refused after fetching its weights."""
         if self.is_classifier:
             if not any("SequenceClassification" in name for name in config.architectures or ()):
                 problem = f"its architecture {config.architectures} is not a sequence classifier"
                 raise self._error(problem, "Give a model for text classification")
             return
-        if is_encoder(config):
-            problem = f"an encoder ({config.model_type}), which reads a text in both directions"
-            decoder = "; of one that was trained as a decoder, set is_decoder in config.json"
-            has_setting = config.model_type in ENCODERS
-            raise self._error(problem, f"Give a causal language model{decoder if has_setting else ''}")
         own_code = "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {})
         if (own_code and self.trust_remote_code) or model_class(config) is not None:
             return

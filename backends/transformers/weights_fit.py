@@ -12,13 +12,6 @@ from typing import Any
 
 from backends.local.fingerprint import TOKENIZER_FILES, small_files
 
-#: Kinds that read a text in both directions unless their config.json says `is_decoder`.
-ENCODERS = frozenset(
-    {
-        "bert", "bert-generation", "big_bird", "camembert", "data2vec-text", "electra", "ernie", "megatron-bert",
-        "rembert", "roberta", "roberta-prelayernorm", "roc_bert", "roformer", "xlm-roberta", "xlm-roberta-xl", "xmod",
-    }
-)  # fmt: skip
 #: Scales that belong to weights, as quantising libraries name them; those of a cache of keys and values do not.
 _SCALE = re.compile(
     r"\.SCB$|(\.|^)(scales|qzeros)$|(weight|proj|experts?\.w\d)[._](scale|scales|scale_inv|scale_2|zero_point|absmax|quant_map)$"
@@ -35,16 +28,6 @@ _OF_ONE = "Give the config.json and the weights of one model"
 def has_tokenizer(folder: Path) -> bool:
     """Whether a folder has any file that may hold a tokenizer: without one transformers would make an empty one."""
     return bool(small_files(folder, TOKENIZER_FILES))
-
-
-def is_encoder(config: Any) -> bool:
-    """Whether a model of transformers reads a text in both directions, as its config says."""
-    kind = config.model_type
-    if kind in ("xlm", "flaubert"):
-        return not config.causal
-    if kind == "xlnet":
-        return bool(config.attn_type != "uni")
-    return kind in ENCODERS and not getattr(config, "is_decoder", False)
 
 
 def _whole_numbers(model: Any, folder: Path) -> list[str]:

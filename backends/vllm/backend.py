@@ -92,9 +92,7 @@ class VLLMBackend(CheckpointBackend):
             need_package("model", module, "vllm", given=self.source.model)
         for name, value in self.engine.items():
             if name in _OWN:
-                hint = (
-                    "Leave it out; dtype, revision, trust_remote_code, context and quantization are options beside it"
-                )
+                hint = "Leave it out; dtype, revision, context and quantization are options beside it"
                 raise ConfigError(f"engine.{name}", value, "set by this backend", hint)
         self.source.check()
 

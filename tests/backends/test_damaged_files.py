@@ -50,7 +50,6 @@ FOLDERS: dict[str, tuple[Damage, str]] = {
     "config.json is not JSON": (written("config.json", "{"), "config.json cannot be loaded"),
     "fewer layers than the weights": (with_config(num_hidden_layers=1), "fewer layers than its weights"),
     "more layers than the weights": (with_config(num_hidden_layers=5), "would be random"),
-    "an encoder": (with_config(model_type="bert"), "an encoder (bert), which reads a text in both directions"),
     "an unknown architecture": (with_config(model_type="frobnicate"), "frobnicate"),
     "code of its own": (
         with_config(model_type="frob", auto_map={"AutoConfig": "x.X", "AutoModelForCausalLM": "x.X"}),

@@ -117,7 +117,6 @@ HF_FIELDS = [
     Field("dtype", "the rounding of every product", lambda path, _: hf(path, dtype="bfloat16"), shown=True),
     Field("quantisation", "how the weights are rounded", hf_quantised),
     Field("quantiser", "the library that multiplies quantised weights", hf_quantised),
-    Field("attention", "texts are written by it", lambda path, _: hf(path, attn_implementation="eager")),
     Field("adapter", "weights added to the model's own", hf_with_an_adapter, shown=True),
     Field("device", "kernels of other devices sum in other orders", lambda path, _: hf(path, device="mps")),
 ]
@@ -141,7 +140,7 @@ VERSIONS = {"backend", "sampler", "scoring_version"}
 HF_EXPLAINED = {field.name for field in HF_FIELDS} | VERSIONS | {"torch", "transformers"}
 
 
-HF_OPTIONAL = {"quantiser", "attention"}  # only of models with such an option
+HF_OPTIONAL = {"quantiser"}  # only of quantised models
 
 
 def test_hf_fields_are_all_explained(saved_folder: Path) -> None:

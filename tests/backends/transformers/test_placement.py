@@ -76,7 +76,7 @@ def test_input_goes_to_the_first_device_that_computes() -> None:
         ({"max_memory": {"cpu": "1GB"}}, "max_memory"),
         ({"offload_folder": "x"}, "offload_folder"),
         ({"quantization": "int3"}, "quantization"),
-        ({"attn_implementation": "fast"}, "attn_implementation"),
+        ({"attn_implementation": "eager"}, "attn_implementation"),
     ],
 )
 def test_bad_placements_are_named_before_a_model_is_loaded(

@@ -13,7 +13,6 @@ import transformers
 from backends import BackendError, HFBackend
 from backends.base import GenerateRequest, Sampling, ScoreRequest
 from backends.embedded import gemma3_path
-from backends.transformers import source
 from backends.transformers.scoring import attention, trial
 from backends.transformers.scoring.tiny import tiny_model
 from tests.backends.local.tiny_models import BASE, log_probabilities, save_model_of
@@ -100,9 +99,7 @@ def test_gemma_in_bfloat16_takes_the_tree() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_model_that_sees_later_tokens_is_refused(dtype: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As one whose kind is not known to be an encoder's."""
-    monkeypatch.setattr(source, "is_encoder", lambda config: False)
+def test_a_model_that_sees_later_tokens_is_refused(dtype: Any, tmp_path: Path) -> None:
     sizes = {**BASE, "pad_token_id": 1}
     folder = save_model_of(lambda v: transformers.RobertaConfig(**sizes, vocab_size=v), tmp_path)
     backend = HFBackend(folder, dtype=dtype, threads=1)
