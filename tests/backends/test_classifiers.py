@@ -2,11 +2,10 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from backends import text_classifier
 from backends.base import ClassifyRequest, ClassifyResponse
@@ -61,11 +60,10 @@ async def test_multi_label_scores_are_sigmoids(folder, tmp_path):
     assert "activation" not in (await one.describe()).fingerprint
 
 
-@pytest.mark.parametrize("name", ["facebook/roberta-hate-speech-dynabench-r4-target", "sasha/regardv3"])
-def test_models_that_cannot_be_fetched_fail_clearly(name, monkeypatch, tmp_path):
+def test_models_that_cannot_be_fetched_fail_clearly(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(ConfigError, match=name) as caught:
-        SequenceClassifier(name).check()
+    with pytest.raises(ConfigError, match="sasha/regardv3") as caught:
+        SequenceClassifier("sasha/regardv3").check()
     assert "network" in str(caught.value)
     assert "vader" in str(caught.value)
 
@@ -146,20 +144,6 @@ async def test_labels_that_are_not_numbers_are_an_error(tmp_path):
     assert [type(answer) for answer in answers] == [ClassifyResponse, BackendError, ClassifyResponse]
 
 
-async def test_a_text_that_fails_takes_no_other_with_it(folder, monkeypatch):
-    classifier = SequenceClassifier(str(folder))
-    labels = SequenceClassifier._labels
-    monkeypatch.setattr(
-        SequenceClassifier,
-        "_labels",
-        lambda self, texts: labels(self, texts) if "rude" not in texts else [][1],
-    )
-    answers = await ask(classifier, ["kind", "rude", "old"])
-    assert [type(answer) for answer in answers] == [ClassifyResponse, BackendError, ClassifyResponse]
-    assert answers[1].message == "IndexError: list index out of range"
-    await classifier.close()
-
-
 def test_two_labels_of_one_name_are_refused(folder, tmp_path):
     copy = shutil.copytree(folder, tmp_path / "twice")
     config = json.loads((copy / "config.json").read_text())
@@ -202,80 +186,28 @@ def test_a_classifier_is_made_by_its_name(name, kind):
     assert type(text_classifier(name)) is kind
 
 
-# -- classifiers that cannot be loaded: told before a run or once in it, and never random labels ----
-
-
-def with_config(**options: object) -> Callable[[Path], Any]:
-    def damage(folder: Path) -> None:
-        config = json.loads((folder / "config.json").read_text())
-        (folder / "config.json").write_text(json.dumps(config | options))
-
-    return damage
-
-
-def without_head(folder: Path) -> None:
-    from safetensors.torch import load_file, save_file
-
-    weights = load_file(folder / "model.safetensors")
-    kept = {name: weight for name, weight in weights.items() if not name.startswith("classifier.")}
-    save_file(kept, folder / "model.safetensors", {"format": "pt"})
-
-
-def in_eight_bits(folder: Path) -> None:
-    """Quantised, and nothing in config.json says so."""
-    import torch
-    from safetensors.torch import load_file, save_file
-
-    weights = load_file(folder / "model.safetensors")
-    kept = {n: (w * 100).to(torch.int8) if n.endswith("query.weight") else w for n, w in weights.items()}
-    save_file(kept, folder / "model.safetensors", {"format": "pt"})
-
-
-#: What was done to a folder → what is told of it.
-DAMAGED: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "no head": (without_head, "weights of the model are missing (classifier.bias, classifier.weight)"),
-    "fewer layers in config.json": (with_config(num_hidden_layers=1), "fewer layers than its weights"),
-    "another size": (with_config(hidden_size=32), "by config.json"),
-    "cut off": (lambda folder: (folder / "model.safetensors").write_bytes(b"\x10"), "the model cannot be loaded"),
-    "in eight bits": (in_eight_bits, "are quantised, and its config"),
-}
-
-
-@pytest.mark.parametrize("done", DAMAGED)
-async def test_labels_are_never_those_of_random_weights(done: str, folder: Path, tmp_path: Path) -> None:
-    """transformers draws what is missing, and says so in a report that nobody reads."""
-    damage, says = DAMAGED[done]
-    damage(Path(shutil.copytree(folder, tmp_path / "model")))
-    classifier = SequenceClassifier(str(tmp_path / "model"))
-    classifier.check()
-    answers = await classifier.run([ClassifyRequest("the man"), ClassifyRequest("kind")])
-    await classifier.close()
-    assert [type(answer) for answer in answers] == [BackendError, BackendError]
-    assert says in str(answers[0])
-
-
-def test_a_folder_without_a_tokenizer_is_told_at_once(folder: Path, tmp_path: Path) -> None:
+async def test_labels_are_never_those_of_random_weights(folder: Path, tmp_path: Path) -> None:
+    """transformers draws a missing head, and says so in a report that nobody reads."""
     copy = Path(shutil.copytree(folder, tmp_path / "model"))
-    for file in (*copy.glob("*token*"), *copy.glob("vocab*")):
-        file.unlink()
-    with pytest.raises(ConfigError, match="a folder without a tokenizer") as caught:
-        SequenceClassifier(str(copy)).check()
-    assert caught.value.field == "classifier.model"
+    weights = load_file(copy / "model.safetensors")
+    kept = {name: weight for name, weight in weights.items() if not name.startswith("classifier.")}
+    save_file(kept, copy / "model.safetensors", {"format": "pt"})
+    classifier = SequenceClassifier(str(copy))
+    classifier.check()
+    answers = await ask(classifier, ["the man", "kind"])
+    assert [type(answer) for answer in answers] == [BackendError, BackendError]
+    assert "weights of the model are missing (classifier.bias, classifier.weight)" in str(answers[0])
 
 
-async def test_an_unloaded_classifier_is_tried_once(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+async def test_an_unloaded_classifier_is_tried_once(folder, tmp_path, monkeypatch):
     copy = Path(shutil.copytree(folder, tmp_path / "model"))
     (copy / "tokenizer.json").write_text("{")
     classifier, tries = SequenceClassifier(str(copy)), []
     load = classifier._prepare
     monkeypatch.setattr(classifier, "_prepare", lambda: (tries.append(1), load()))
-    capfd.readouterr()
-    answers = [(await classifier.run([ClassifyRequest(text)]))[0] for text in ("the man", "kind", "he")]
-    assert [answer.unloaded for answer in answers if isinstance(answer, BackendError)] == [True] * 3
+    answers = [(await ask(classifier, [text]))[0] for text in ("the man", "kind")]
+    assert [answer.unloaded for answer in answers] == [True] * 2
     assert len(tries) == 1
-    assert capfd.readouterr().err == ""
     await classifier.close()
     await classifier.run([ClassifyRequest("a later run tries again")])
     assert len(tries) == 2

@@ -10,7 +10,7 @@ import pytest
 from pydantic import AfterValidator, Field
 
 from backends.errors import ConfigError
-from backends.options import AS_TUPLE, OnError, Options, Table, checked_options, refused, refused_at, some_of
+from backends.options import AS_TUPLE, OnError, Options, Table, checked_options, refused
 
 
 def _even(value: int) -> int:
@@ -77,48 +77,6 @@ def test_a_refused_option_names_field_value_and_hint(options, field, value, prob
         Thing(**options)
     error = caught.value
     assert (error.field, error.value, error.problem, error.hint) == (field, value, problem, hint)
-
-
-class Nested(Options):
-    pairs: Annotated[tuple[Pair, ...], AS_TUPLE] = ()
-    names: Annotated[tuple[str, ...], some_of(["a", "b"])] = ("a",)
-
-
-def _one_bad_place(value: dict[str, int]) -> dict[str, int]:
-    raise refused_at(("x", 2), value["x"], "bad", "Give another")
-
-
-class Placed(Options):
-    table: Annotated[dict[str, int], AfterValidator(_one_bad_place)]
-
-
-def test_lists_become_tuples_and_names_keep_their_order():
-    made = Nested.checked(pairs=[{"left": 1}], names=["b", "a"])
-    assert (made.pairs, made.names) == ((Pair(left=1),), ("b", "a"))
-
-
-@pytest.mark.parametrize(
-    ("options", "field", "problem"),
-    [
-        ({"pairs": [{"left": 1}, {"left": "x"}]}, "pairs[1].left", "not a whole number"),
-        ({"pairs": "xy"}, "pairs", "not a list"),
-        ({"pairs": {"left": 1}}, "pairs", "not a list"),
-        ({"pairs": [3]}, "pairs[0]", "not a table"),
-        ({"names": []}, "names", "not a choice among the known ones"),
-        ({"names": ["a", "a"]}, "names", "not a choice among the known ones"),
-        ({"names": "a"}, "names", "not a list"),
-        ({"names": [["a"]]}, "names", "not a choice among the known ones"),
-    ],
-)
-def test_an_error_inside_a_list_names_its_place(options, field, problem):
-    with pytest.raises(ConfigError) as caught:
-        Nested.checked(**options)
-    assert (caught.value.field, caught.value.problem) == (field, problem)
-
-
-def test_a_validator_may_refuse_a_value_inside_its_own():
-    with pytest.raises(ConfigError, match=r"table\.x\[2\] = 1: bad\. Give another\."):
-        Placed.checked(table={"x": 1})
 
 
 @dataclass(frozen=True, slots=True)

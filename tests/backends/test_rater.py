@@ -11,7 +11,6 @@ from backends.base import (
     ANSWER_MASS,
     BackendError,
     ClassifyRequest,
-    ClassifyResponse,
     ContinuationScore,
     GenerateRequest,
     Message,
@@ -88,17 +87,6 @@ def test_an_answer_that_is_only_bounded_is_no_label():
     (answer,) = rate(LLMRater(Bounded(), RUBRIC), "Hi")
     assert isinstance(answer, BackendError)
     assert 'answer="text"' in answer.hint
-
-
-def test_a_failed_answer_leaves_the_others_alone():
-    class Failing(FakeBackend):
-        async def run(self, batch):
-            answers = await super().run(batch)
-            return [BackendError("timeout", "late", retryable=True), *answers[1:]]
-
-    first, second = rate(LLMRater(Failing(), RUBRIC), "one", "two")
-    assert (first.kind, first.retryable) == ("timeout", True)
-    assert isinstance(second, ClassifyResponse)
 
 
 def test_rubric_answer_and_model_are_in_the_fingerprint():

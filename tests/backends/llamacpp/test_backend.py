@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -143,44 +141,6 @@ def test_order_packing_and_kept_cells_change_no_result(backend: LlamaCppBackend)
     assert alone[::-1] == pytest.approx(usual, abs=1e-4)
 
 
-def test_straddled_space_is_marginalised_exactly(backend: LlamaCppBackend) -> None:
-    """log P(" herself") - log of the mass of all tokens that begin with a space, from one plain sequence."""
-    engine = backend.load().model
-    score = scored(backend, [ScoreRequest("The nurse said that ", ("herself",))])[0]
-    context = engine.encode(["The nurse said that"], chat=False)[0]
-    size = llama_cpp.llama_vocab_n_tokens(engine.vocab)
-    starts = [
-        token
-        for token in range(size)
-        if not llama_cpp.llama_vocab_is_control(engine.vocab, token) and piece(engine, token)[:1] == b" "
-    ]
-    table = distribution(engine, context)
-    joint = engine.encode(["The nurse said that herself"], chat=False)[0]
-    assert len(joint) == len(context) + 1
-    expected = math.log(table[joint[-1]]) - math.log(table[starts].sum())
-    assert score.logprob == pytest.approx(expected, abs=1e-4)
-
-
-def piece(engine: LlamaEngine, token: int) -> bytes:
-    room = ctypes.create_string_buffer(512)
-    length = llama_cpp.llama_token_to_piece(engine.vocab, token, room, 512, 0, True)
-    return room.raw[:length]
-
-
-def distribution(engine: LlamaEngine, tokens: list[int]) -> Any:
-    """P(next token) after the tokens, from one fresh sequence."""
-    params = llama_cpp.llama_context_default_params()
-    params.n_ctx = 256
-    params.type_k, params.type_v, params.flash_attn_type = CACHE
-    context = llama_cpp.llama_init_from_model(engine.model, params)
-    array = (llama_cpp.llama_token * len(tokens))(*tokens)
-    assert llama_cpp.llama_decode(context, llama_cpp.llama_batch_get_one(array, len(tokens))) == 0
-    size = llama_cpp.llama_vocab_n_tokens(engine.vocab)
-    logits = np.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(context, -1), (size,)).astype(np.float64)
-    llama_cpp.llama_free(context)
-    return np.exp(logits - np.logaddexp.reduce(logits))
-
-
 TURN = "{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}"
 
 
@@ -235,8 +195,8 @@ def test_a_file_in_parts_is_known_by_all_of_them(tmp_path: Path) -> None:
     assert kept[0]["weights_sha256"] != kept[1]["weights_sha256"]
     asked = [ScoreRequest("the man", (" he", " she"))]
     assert [s.logprob for s in scored(one, asked)] != pytest.approx([s.logprob for s in scored(two, asked)], abs=0.01)
-    for backend in (one, two):
-        backend.close_blocking()
+    one.close_blocking()
+    two.close_blocking()
     (tmp_path / "tiny-00003-of-00003.gguf").unlink()
     with pytest.raises(ConfigError, match=r"tiny-00003-of-00003\.gguf is missing"):
         one.check()

@@ -83,16 +83,3 @@ def test_a_common_start_is_computed_once(engine, monkeypatch):
     requests = [GenerateRequest(PROMPTS[0], Sampling(temperature=1.0, max_tokens=1), 0, r) for r in range(8)]
     answers = ask(engine, requests)
     assert sum(decoded) == answers[0].prompt_tokens + 7  # the last token of each repeat is decoded for its logits
-
-
-def test_a_stop_string_ends_the_text_before_it(engine):
-    whole = ask(engine, [GenerateRequest(PROMPTS[0], Sampling(max_tokens=16))])[0].text
-    stop = whole.split()[5]
-    answer = ask(engine, [GenerateRequest(PROMPTS[0], Sampling(max_tokens=16, stop=(stop,)))])[0]
-    assert (answer.text, answer.finish_reason) == (whole[: whole.index(stop)], "stop")
-
-
-def test_a_character_of_several_tokens_is_whole(engine):
-    asked = (Message("user", "Repeat: 🙂🙂"), Message("assistant", "🙂"))
-    answer = ask(engine, [GenerateRequest(asked, Sampling(max_tokens=8))])[0]
-    assert "�" not in answer.text.rstrip("�")

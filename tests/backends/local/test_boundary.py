@@ -23,45 +23,23 @@ def placed(
     return locate_continuation(prompt, continuation, prompt_ids, ids, as_bytes, added)
 
 
-def test_clean_when_a_token_starts_at_the_boundary() -> None:
-    found = placed(
-        "The nurse said that",
-        " herself",
-        ["The", " nurse", " said", " that", " herself"],
-        ["The", " nurse", " said", " that"],
-    )
-    assert (found.boundary, found.first, found.remainder) == ("clean", 4, b"")
-    assert [(s.text, s.start, s.end) for s in found.spans] == [(" herself", 0, 8)]
-
-
-def test_a_trailing_space_of_the_prompt_straddles() -> None:
-    found = placed(
-        "The nurse said that ",
-        "herself",
-        ["The", " nurse", " said", " that", " herself"],
-        ["The", " nurse", " said", " that", " "],
-    )
-    assert (found.boundary, found.first, found.remainder) == ("straddled", 4, b" ")
-    assert [(s.start, s.end) for s in found.spans] == [(-1, 7)]
-
-
-def test_quote_joined_to_the_continuation_straddles() -> None:
-    found = placed('He said "', "Yes", ["He", " said", ' "', "Yes"], ["He", " said", ' "'])
-    assert found.boundary == "clean"
-    found = placed("f(", ")x", ["f", "()", "x"], ["f", "("])
-    assert (found.boundary, found.remainder) == ("straddled", b"(")
-    assert [(s.start, s.end) for s in found.spans] == [(-1, 1), (1, 2)]
-
-
-def test_a_word_that_grows_into_one_token_straddles() -> None:
-    found = placed("A police", "man", ["A", " policeman"], ["A", " police"])
-    assert (found.boundary, found.first, found.remainder) == ("straddled", 1, b" police")
-    assert [(s.start, s.end) for s in found.spans] == [(-7, 3)]
-
-
-def test_merged_when_the_prompts_own_last_tokens_change() -> None:
-    found = placed("ab", "cd", ["a", "b", "cd"], ["ab"])
-    assert (found.boundary, found.first) == ("merged", 2)
+@pytest.mark.parametrize(
+    ("prompt", "continuation", "pieces", "alone", "found", "spans"),
+    [
+        ("The nurse", " herself", ["The", " nurse", " herself"], ["The", " nurse"], ("clean", 2, b""), [(0, 8)]),
+        ("The ", "herself", ["The", " herself"], ["The", " "], ("straddled", 1, b" "), [(-1, 7)]),
+        ('He "', "Yes", ["He", ' "', "Yes"], ["He", ' "'], ("clean", 2, b""), [(0, 3)]),
+        ("f(", ")x", ["f", "()", "x"], ["f", "("], ("straddled", 1, b"("), [(-1, 1), (1, 2)]),
+        ("A police", "man", ["A", " policeman"], ["A", " police"], ("straddled", 1, b" police"), [(-7, 3)]),
+        ("ab", "cd", ["a", "b", "cd"], ["ab"], ("merged", 2, b""), [(0, 2)]),  # the prompt's own last tokens change
+    ],
+)
+def test_where_a_continuation_begins(
+    prompt: str, continuation: str, pieces: list[str | bytes], alone: list[str | bytes], found: object, spans: object
+) -> None:
+    split = placed(prompt, continuation, pieces, alone)
+    assert (split.boundary, split.first, split.remainder) == found
+    assert [(span.start, span.end) for span in split.spans] == spans
 
 
 def test_an_emoji_split_over_tokens_counts_as_one_character() -> None:
@@ -77,26 +55,6 @@ def test_space_in_front_of_every_text_is_not_the_prompts() -> None:
     found = placed("", "The", [b"", " The"], [b""], added=1)
     assert (found.boundary, found.first, found.remainder) == ("clean", 1, b"")
     assert [(s.start, s.end) for s in found.spans] == [(-1, 3)]
-
-
-@pytest.mark.parametrize(
-    ("continuation", "pieces", "spans"),
-    [
-        ("She", [" ", "S", "he"], [(-1, 0), (0, 1), (1, 3)]),
-        ("she", [" she"], [(-1, 3)]),
-        (" she", [" ", " she"], [(-1, 0), (0, 4)]),
-        ("é", [" ", b"\xc3", b"\xa9"], [(-1, 0), (0, 1), (0, 1)]),
-    ],
-)
-def test_space_behind_a_special_token_is_scored(
-    continuation: str, pieces: list[str | bytes], spans: list[tuple[int, int]]
-) -> None:
-    """It would not stand there without the continuation: without it, the probability of another text is scored."""
-    for prompt, alone, added in (("x<|a|>", ["x", "<|a|>"], 0), ("", ["<s>"], 1)):
-        head: list[str | bytes] = [*alone]
-        found = placed(prompt, continuation, head + pieces, head, added)
-        assert (found.boundary, found.first, found.remainder) == ("clean", len(alone), b"")
-        assert [(s.start, s.end) for s in found.spans] == spans
 
 
 def test_space_that_the_prompt_alone_loses_is_its_own() -> None:

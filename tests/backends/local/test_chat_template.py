@@ -54,11 +54,6 @@ def test_started_answer_keeps_its_last_space() -> None:
     assert text.startswith(render_chat(CHATML, TURNS, {}))
 
 
-def test_answer_repeating_a_turn_is_cut_at_its_own_place() -> None:
-    turns = (Message("user", "A nurse."), Message("assistant", "A nurse."))
-    assert render_chat(CHATML, turns, {}).count("A nurse.") == 2
-
-
 def test_started_answer_within_a_block_is_continued() -> None:
     text = render_chat(MARKED, (*TURNS, Message("assistant", "Yes, ")), {})
     assert text.endswith("<|a|>Yes, ")
@@ -71,21 +66,18 @@ def test_template_refusal_is_an_error_with_its_words() -> None:
     assert error.value.kind == "unsupported"
 
 
-def test_a_template_that_drops_the_started_answer_is_an_error() -> None:
-    with pytest.raises(BackendError, match="drops the assistant prefill"):
-        render_chat("{{ messages[0].content }}", (Message("user", "x"), Message("assistant", "y")), {})
-
-
-@pytest.mark.parametrize("template", ["{{ tools | length }}", "{{ messages[0].content + 1 }}", "{{ 1 / 0 }}"])
-def test_a_template_that_fails_is_an_error_not_a_crash(template: str) -> None:
-    with pytest.raises(BackendError, match="refuses these messages") as error:
-        render_chat(template, TURNS, {})
+@pytest.mark.parametrize(
+    ("template", "says"),
+    [
+        ("{{ 1 / 0 }}", "refuses these messages"),
+        ("{{ ''.__class__.__mro__ [1].__subclasses__() }}", "refuses these messages"),
+        ("{{ messages[0].content }}", "drops the assistant prefill"),
+    ],
+)
+def test_a_template_that_fails_is_an_error_not_a_crash(template: str, says: str) -> None:
+    with pytest.raises(BackendError, match=says) as error:
+        render_chat(template, (*TURNS, Message("assistant", "y")), {})
     assert error.value.kind == "unsupported"
-
-
-def test_a_template_cannot_reach_out_of_its_sandbox() -> None:
-    with pytest.raises(BackendError, match="refuses"):
-        render_chat("{{ ''.__class__.__mro__ [1].__subclasses__() }}", TURNS, {})
 
 
 def test_a_printed_date_is_the_same_every_day() -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Generator
 
 import numpy as np
 import pytest
 
-from backends.base import Answer, GenerateRequest, Sampling, ScoreRequest
+from backends.base import Answer, ScoreRequest
 from backends.errors import StoppedError
 from backends.local.scoring import Known, prepare, score_batch
 from backends.local.trie import Trie
@@ -16,7 +15,6 @@ from backends.transformers.text import HFTextEncoder
 from tests.backends.local.tiny_models import byte_level_tokenizer
 
 SCORED = [ScoreRequest(f"{name} said in {i}", (" he", " she")) for name in ("Ann", "Tom") for i in range(30)]
-WRITTEN = [GenerateRequest(f"the man {i}", Sampling(max_tokens=2 + 3 * i)) for i in range(6)]
 
 
 class PlantedScorer:
@@ -47,15 +45,3 @@ def test_after_a_stop_no_pass_is_begun(most: int) -> None:
     assert len(told) < len(SCORED)
     for at, answer in enumerate(answers):
         assert answer is told[at] if at in told else isinstance(answer, StoppedError)
-
-
-def test_a_bad_request_is_told_as_such_after_a_stop() -> None:
-    asked = [*SCORED[:3], ScoreRequest("", ("the",))]
-    scorer = PlantedScorer(lambda: None)
-    batch = prepare(asked, HFTextEncoder(byte_level_tokenizer()), scorer)
-    answers = score_batch(batch, scorer, is_stopped=lambda: True)
-    assert [isinstance(answer, StoppedError) for answer in answers] == [True, True, True, False]
-
-
-def test_a_stopped_request_comes_back_from_another_process() -> None:
-    assert type(pickle.loads(pickle.dumps(StoppedError()))) is StoppedError

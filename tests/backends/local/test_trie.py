@@ -49,29 +49,6 @@ def test_nodes_are_the_distinct_starts_that_are_read(batch: list[Path]) -> None:
     assert set(lines) == expected
 
 
-@given(batches)
-def test_nodes_are_in_preorder(batch: list[Path]) -> None:
-    trie = trie_of(batch)
-    for node in range(len(trie)):
-        assert trie.parents[node] < node
-        below = [n for n in range(len(trie)) if node in [*trie.ancestors(n), n]]
-        assert below == list(range(node, int(trie.ends[node])))
-
-
-@given(batches)
-def test_asks_lead_to_node_and_target_of_each_token(batch: list[Path]) -> None:
-    trie = trie_of(batch)
-    for path, mine in zip(batch, Branches(batch).asks_of, strict=True):
-        asks = trie.asks_of(0)[mine]
-        found = [(line(trie, trie.ask_nodes[a]), int(trie.ask_targets[a])) for a in asks]
-        expected = [(path.tokens[:i], path.tokens[i]) for i in range(path.scored_from, len(path.tokens))]
-        if path.next_token_set is not None:
-            expected.append((path.tokens, -1 - trie.sets.index(path.next_token_set)))
-        assert found == expected
-    pairs = list(zip(trie.ask_nodes.tolist(), trie.ask_targets.tolist(), strict=True))
-    assert len(pairs) == len(set(pairs))
-
-
 @given(batches, st.integers(1, 6), st.integers(1, 4), st.integers(1, 4))
 def test_packs_keep_their_budget_and_answer_every_ask_once(
     batch: list[Path], nodes: int, rows: int, leaves: int

@@ -86,25 +86,14 @@ LAYERS = {"layer_types": ["sliding_attention", "full_attention", "sliding_attent
 
 FAMILIES: dict[str, Any] = {
     "llama": lambda v: transformers.LlamaConfig(**GROUPED, vocab_size=v),
-    "mistral": lambda v: transformers.MistralConfig(**GROUPED, vocab_size=v, sliding_window=WINDOW),
     "gemma2": lambda v: transformers.Gemma2Config(
         **GROUPED, **LAYERS, vocab_size=v, attn_logit_softcapping=2.0, final_logit_softcapping=5.0,
         query_pre_attn_scalar=8,
     ),
     "gemma3": lambda v: transformers.Gemma3TextConfig(**GROUPED, **LAYERS, vocab_size=v, query_pre_attn_scalar=8),
-    "qwen2": lambda v: transformers.Qwen2Config(
-        **{k: x for k, x in GROUPED.items() if k != "head_dim"}, vocab_size=v, use_sliding_window=True,
-        sliding_window=WINDOW, layer_types=LAYERS["layer_types"],
-    ),
-    "qwen3": lambda v: transformers.Qwen3Config(**GROUPED, vocab_size=v),
     "gpt2": lambda v: transformers.GPT2Config(
         vocab_size=v, n_embd=32, n_layer=3, n_head=4, n_positions=96, initializer_range=0.3, bos_token_id=None,
         eos_token_id=None,
-    ),
-    "gpt_neox": lambda v: transformers.GPTNeoXConfig(**BASE, vocab_size=v),
-    "opt": lambda v: transformers.OPTConfig(
-        vocab_size=v, hidden_size=32, ffn_dim=48, num_hidden_layers=3, num_attention_heads=4, word_embed_proj_dim=32,
-        max_position_embeddings=96, init_std=0.3, bos_token_id=None, eos_token_id=None, pad_token_id=1,
     ),
     "falcon": lambda v: transformers.FalconConfig(
         vocab_size=v, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, initializer_range=0.3,
@@ -116,18 +105,6 @@ FAMILIES: dict[str, Any] = {
     ),
     "bloom": lambda v: transformers.BloomConfig(
         vocab_size=v, hidden_size=32, n_layer=3, n_head=4, initializer_range=0.3, bos_token_id=None, eos_token_id=None,
-    ),
-    "mpt": lambda v: transformers.MptConfig(
-        vocab_size=v, d_model=32, n_layers=3, n_heads=4, max_seq_len=96, initializer_range=0.3,
-    ),
-    "bart": lambda v: transformers.BartConfig(
-        vocab_size=v, d_model=32, encoder_layers=4, decoder_layers=3, encoder_attention_heads=4,
-        decoder_attention_heads=4, decoder_ffn_dim=48, max_position_embeddings=96, init_std=0.3, bos_token_id=None,
-        eos_token_id=None, forced_eos_token_id=None, decoder_start_token_id=0,
-    ),
-    "gpt_neo": lambda v: transformers.GPTNeoConfig(  # a window shorter than the longest of the tests' requests
-        vocab_size=v, hidden_size=32, num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]],
-        window_size=24, max_position_embeddings=96, initializer_range=0.3, bos_token_id=None, eos_token_id=None,
     ),
 }  # fmt: skip
 

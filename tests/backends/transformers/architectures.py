@@ -1,20 +1,14 @@
 """Every causal architecture of the installed transformers, tiny and with random weights, against plain passes.
 
-``python -m tests.backends.transformers.architectures [--only NAME …]``: for each architecture that can be made small,
-scores of twenty requests and the likeliest texts of five prompts, in one batch and with equal prompts that are read
-once, each compared with one plain forward pass a token. Printed as they come: wrong, failed, and by which route; then
-the shares of all, and exit code 1 where they are not what the battery asks for. With OMP_WAIT_POLICY=passive it takes a
-twentieth of the CPU time where other work runs: threads that wait for each other then leave the cores to it.
+Scores of twenty requests and the likeliest texts of five prompts, in one batch and with equal prompts that are read
+once, each compared with one plain forward pass a token.
 """
 
 from __future__ import annotations
 
-import argparse
 import collections
 import itertools
-import sys
 import tempfile
-import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,20 +32,6 @@ _CLOSE = 1e-3  # nats
 _TOKENS = 8
 _TWO_LENGTHS = (4, _TOKENS)
 _LARGEST = 25_000_000  # weights
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="*", default=(), help="model types; default: all")
-    only, found = parser.parse_args().only, []
-    for kind, config in [*configs(only), *configs(only, multimodal=True)]:
-        start = time.monotonic()
-        one = {"kind": kind, **examined(config)}
-        found.append(one)
-        print(f"{time.monotonic() - start:5.1f} s  {kind}: {one.get('unmade') or ''}", end="", flush=True)
-        print("" if "unmade" in one else f"scores {one['scores']}, texts {one['texts']}; {one['route']}; {one['way']}")
-    print(summary(found), *(lacking := shortcomings(found)), sep="\n")
-    return 1 if lacking else 0
 
 
 def configs(only: Any = (), *, multimodal: bool = False) -> Iterator[tuple[str, Any]]:
@@ -210,7 +190,3 @@ def _likeliest(model: Any, prompt: list[int], ends: set[int]) -> list[int]:
                 break
             found.append(int(logits.argmax()))
     return found
-
-
-if __name__ == "__main__":
-    sys.exit(main())

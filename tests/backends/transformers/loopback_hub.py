@@ -25,7 +25,6 @@ class LoopbackHub:
     commit: str = COMMIT
     status: int | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
-    hangs: float = 0.0
     asked: list[str] = field(default_factory=list)
     url: str = ""
 
@@ -33,7 +32,7 @@ class LoopbackHub:
 @contextlib.contextmanager
 def loopback_hub() -> Iterator[LoopbackHub]:
     """A hub with one model, whatever its name, on a free port."""
-    hub, ended = LoopbackHub(), threading.Event()
+    hub = LoopbackHub()
 
     class Handler(BaseHTTPRequestHandler):
         def do_HEAD(self) -> None:
@@ -47,8 +46,6 @@ def loopback_hub() -> Iterator[LoopbackHub]:
 
         def _answer(self, *, has_body: bool) -> None:
             hub.asked.append(f"{self.command} {self.path}")
-            if hub.hangs and ended.wait(hub.hangs):
-                return
             asked = self.path.split("/resolve/")[-1].split("/")[0]
             commit = asked if re.fullmatch("[0-9a-f]{40}", asked) else hub.commit
             content = hub.files.get(self.path.rpartition("/")[2])
@@ -82,23 +79,21 @@ def loopback_hub() -> Iterator[LoopbackHub]:
     try:
         yield hub
     finally:
-        ended.set()
         server.shutdown()
         server.server_close()
 
 
-def save_in_cache(folder: Path, cache: Path, repo: str, *, without: str = "", commit: str = COMMIT) -> Path:
+def save_in_cache(folder: Path, cache: Path, repo: str) -> Path:
     """The files of a model's folder as huggingface_hub keeps them (blobs, snapshots, refs); returns the snapshot."""
     kept = cache / f"models--{repo.replace('/', '--')}"
-    snapshot = kept / "snapshots" / commit
+    snapshot = kept / "snapshots" / COMMIT
     for part in (kept / "blobs", kept / "refs", snapshot):
         part.mkdir(parents=True)
-    (kept / "refs" / "main").write_text(commit)
+    (kept / "refs" / "main").write_text(COMMIT)
     for file in sorted(folder.iterdir()):
-        if file.name != without:
-            blob = kept / "blobs" / hashlib.sha256(file.read_bytes()).hexdigest()
-            blob.write_bytes(file.read_bytes())
-            (snapshot / file.name).symlink_to(Path("..", "..", "blobs", blob.name))
+        blob = kept / "blobs" / hashlib.sha256(file.read_bytes()).hexdigest()
+        blob.write_bytes(file.read_bytes())
+        (snapshot / file.name).symlink_to(Path("..", "..", "blobs", blob.name))
     return snapshot
 
 

@@ -79,17 +79,6 @@ def llama4(vocabulary: int) -> transformers.Llama4TextConfig:
     )  # fmt: skip
 
 
-def deepseek(vocabulary: int) -> transformers.DeepseekV32Config:
-    """An index of two heads chooses 48 tokens: most of the others are tied at 0."""
-    sizes = {name: value for name, value in BASE.items() if not name.endswith("_token_id")}
-    return transformers.DeepseekV32Config(
-        **sizes, vocab_size=vocabulary, num_key_value_heads=4, moe_intermediate_size=16, n_routed_experts=4,
-        n_shared_experts=1, num_experts_per_tok=2, n_group=1, topk_group=1, first_k_dense_replace=1, q_lora_rank=16,
-        kv_lora_rank=16, qk_rope_head_dim=8, qk_nope_head_dim=8, v_head_dim=8, index_n_heads=2, index_head_dim=16,
-        index_topk=48,
-    )  # fmt: skip
-
-
 LONG = "xyz abc " * 6  # 48 tokens
 
 
@@ -115,16 +104,6 @@ def test_places_that_a_model_counts_itself_are_the_text_s(
         (far,) = backend.run_blocking([asked])
         assert isinstance(far, BackendError)
         assert far.kind == "context_length", "beyond them places are counted along a pass"
-
-
-def test_a_choice_of_tokens_limits_the_text(tmp_path: Path) -> None:
-    """Beyond the number that is chosen, ties go by what else is read: scores moved by 0.5 nats."""
-    backend = HFBackend(save_model_of(deepseek, tmp_path), threads=1)
-    texts = [ScoreRequest(LONG[4:], (" she",)), ScoreRequest(LONG * 2, (" she",)), GenerateRequest(LONG, Sampling())]
-    short, *far = backend.run_blocking(texts)
-    assert isinstance(short, ScoreResponse)
-    assert [answer.kind for answer in far if isinstance(answer, BackendError)] == ["context_length"] * 2
-    assert "beyond 48 tokens" in backend.load().route
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from backends.base import Message, Prompt, ScoreRequest
+from backends.base import Prompt, ScoreRequest
 from backends.embedded import gemma3_path, smollm2_path
 from backends.local import plans
 from backends.local.plans import Plan, make_plans
 from backends.local.trie import Trie
 from backends.transformers.source import ModelSource
-from backends.transformers.text import CUT, LONG_START, HFTextEncoder, cuts_at_words
+from backends.transformers.text import CUT, LONG_START, HFTextEncoder
 from tests.backends.local.tiny_models import bos_tokenizer, byte_level_tokenizer, prefix_space_tokenizer
 
 LLAMA3 = (
@@ -188,47 +188,6 @@ def test_plans_of_cut_prompts_are_those_of_whole_texts(
         short = [_plan_of(plan) for plan in make_plans(requests, encoder, limits)]
         with mock.patch.object(encoder, "_cuts", False):
             assert short == [_plan_of(plan) for plan in make_plans(requests, encoder, limits)]
-
-
-def test_prompts_that_end_alike_are_planned_once() -> None:
-    encoder, limits = encoder_of("llama3"), _Limits(None, 10**6)
-    encoder.chat_template = "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}"
-    continuations = (" she", " he's", "é")
-    for ask in (lambda text: text, lambda text: (Message("user", text),)):
-        requests = [ScoreRequest(ask(f"The {name} said that"), continuations) for name in ("nurse", "driver", "café")]
-        plans = make_plans(requests, encoder, limits)
-        assert len({id(plan.ending) for plan in plans}) == 1
-        assert len({plan.head for plan in plans}) == 3
-
-
-def _state(**changes: Any) -> dict[str, Any]:
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    model = {"type": "BPE", "dropout": None, "vocab": {"a": 0, "Ġ": 1, "Ġa": 2}, "merges": [["Ġ", "a"]]}
-    return {"normalizer": None, "pre_tokenizer": byte_level, "model": model, "added_tokens": [], **changes}
-
-
-def _added(content: str, **changes: bool) -> dict[str, Any]:
-    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
-    return {"added_tokens": [{"id": 5, "content": content, **flags, **changes}]}
-
-
-MODEL = _state()["model"]
-NOT_CUT: dict[str, dict[str, Any]] = {
-    "dropout": {"model": {**MODEL, "dropout": 0.1}},
-    "unigram": {"model": {"type": "Unigram", "vocab": []}},
-    "lower case": {"normalizer": {"type": "Lowercase"}},
-    "an expression in the normalizer": {"normalizer": {"type": "Replace", "pattern": {"Regex": " +"}, "content": "▁"}},
-    "a token across words": {"model": {**MODEL, "vocab": {"a": 0, "Ġ": 1, "aĠ": 2}}},
-    "an added token across words": _added("good night"),
-    "an added token that ends in a letter": _added("USER", rstrip=True),
-    "an added token of whole words": _added("|x|", single_word=True),
-}
-
-
-def test_which_tokenizers_texts_are_cut() -> None:
-    assert cuts_at_words(_state())
-    assert cuts_at_words(_state(**_added("<|a|>", lstrip=True, rstrip=True)))
-    assert [what for what, changes in NOT_CUT.items() if cuts_at_words(_state(**changes))] == []
 
 
 def test_an_end_that_reads_across_the_cut_is_planned_whole() -> None:

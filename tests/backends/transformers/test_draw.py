@@ -57,15 +57,6 @@ def test_tokens_are_drawn_from_the_softmax(sampling: Sampling, kept: int) -> Non
     assert float(((counts - expected)[:kept] ** 2 / expected[:kept]).sum()) < 25.7
 
 
-def test_neighbouring_steps_tokens_and_keys_are_independent() -> None:
-    """Correlations of 100,000 uniform numbers: 5 of their standard errors at most."""
-    keys = KeyedDraw(Sampling(temperature=1.0), [1, 3, 5], 0, torch.device("cpu"))._keys
-    here, later = (squares(keys, step, 100_001).double().numpy() for step in (7, 8))
-    pairs = [(here[0, 1:], here[0, :-1]), (here[0], later[0]), (here[0], here[1]), (here[1], here[2])]
-    for one, other in pairs:
-        assert abs(np.corrcoef(one, other)[0, 1]) < 5 / np.sqrt(len(one))
-
-
 def test_a_small_change_of_logits_seldom_changes_the_token() -> None:
     """No more often than twice the distance of the two softmaxes, as the Gumbel-max coupling has it."""
     generator = torch.Generator().manual_seed(0)

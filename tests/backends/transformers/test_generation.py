@@ -33,13 +33,6 @@ def tiny(kind):
     }  # fmt: skip
     if kind == "llama":
         model = transformers.LlamaForCausalLM(transformers.LlamaConfig(num_hidden_layers=2, **sizes))
-    elif kind == "gemma3n":  # the last two layers use the keys and values of earlier ones
-        config = transformers.Gemma3nTextConfig(
-            num_hidden_layers=4, head_dim=8, sliding_window=8, num_kv_shared_layers=2, vocab_size_per_layer_input=60,
-            hidden_size_per_layer_input=8, laurel_rank=4, activation_sparsity_pattern=[0.0] * 4,
-            layer_types=["sliding_attention", "full_attention"] * 2, **sizes,
-        )  # fmt: skip
-        model = transformers.Gemma3nForCausalLM(config)
     else:  # layers that see 8 tokens back, and one that sees all
         config = transformers.Gemma3TextConfig(num_hidden_layers=3, head_dim=8, sliding_window=8, **sizes)
         config.layer_types = ["sliding_attention", "full_attention", "sliding_attention"]
@@ -49,7 +42,7 @@ def tiny(kind):
     return model.eval()
 
 
-@pytest.fixture(scope="module", params=["llama", "gemma3", "gemma3n"])
+@pytest.fixture(scope="module", params=["llama", "gemma3"])
 def model(request):
     return tiny(request.param)
 
@@ -144,14 +137,6 @@ def test_equal_prompts_are_read_once_and_repeats_differ(model, monkeypatch):
     assert read[:2] == [8, 12], "two prompts but their last tokens, then a token of each text"
 
 
-def test_a_stop_string_ends_the_text_before_it(llama):
-    whole = ask(llama, [GenerateRequest("5 6 7", Sampling(max_tokens=10))])[0].text
-    stop = " " + whole.split()[4]
-    answer = ask(llama, [GenerateRequest("5 6 7", Sampling(max_tokens=10, stop=(stop,)))])[0]
-    assert answer.text == whole[: whole.index(stop)]
-    assert answer.finish_reason == "stop"
-
-
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_nan_is_an_error_of_its_text_and_reaches_no_other(monkeypatch, temperature):
     """As float16 gives it where a model's numbers pass its range; here one token is spoilt."""
@@ -233,7 +218,7 @@ def test_rows_are_halved_until_they_fit_and_grow_back(llama, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("kind", ["llama", "gemma3n"])
+@pytest.mark.parametrize("kind", ["llama", "gemma3"])
 def test_rounding_to_sixteen_bits_is_no_reason_to_refuse(kind, dtype):
     answer = ask(tiny(kind).to(dtype), [GenerateRequest("5 6 7", Sampling(max_tokens=4))])[0]
     assert not isinstance(answer, BackendError), answer

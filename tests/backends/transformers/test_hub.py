@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -14,7 +13,6 @@ import torch
 
 from backends import ConfigError, HFBackend
 from backends.base import ScoreRequest
-from backends.classifiers import sequence
 from tests.backends.local.tiny_models import save_tiny_model
 from tests.backends.transformers.loopback_hub import COMMIT, LoopbackHub, loopback_hub, point_at, save_in_cache
 from tests.backends.transformers.reference import plain_model
@@ -104,17 +102,6 @@ def test_a_cached_model_has_one_fingerprint_on_and_offline(
         assert len(description.statements) == (0 if is_set else 1)
 
 
-def test_a_cached_model_is_loaded_without_asking_the_hub(hub: LoopbackHub, whole: Path, tmp_path: Path) -> None:
-    """`hf download` leaves no note of files that the repository lacks, such as an adapter's."""
-    save_in_cache(whole, tmp_path / "cache", "org/name")
-    hub.status = 503
-    backend = HFBackend("org/name", threads=1)
-    backend.describe_blocking()
-    hub.asked.clear()
-    backend.load()
-    assert hub.asked == []
-
-
 def test_the_commit_that_was_described_is_loaded(hub: LoopbackHub, whole: Path, tmp_path: Path) -> None:
     """A model that changes at the hub between the two is not stored under the former's fingerprint."""
     hub.files = files_of(whole)
@@ -152,14 +139,3 @@ def test_an_adapter_of_the_hub_is_taken_from_the_cache(
         backend = HFBackend(whole, adapter="org/adapter", threads=1)
         assert backend.describe_blocking().fingerprint == fingerprint
         assert backend.run_blocking([REQUEST]) == local
-
-
-def test_a_classifier_of_the_hub_asks_it_once(hub: LoopbackHub, tmp_path: Path) -> None:
-    classifier = sequence.SequenceClassifier("org/classifier")
-    hub.status = 500
-    with pytest.raises(ConfigError, match="500") as caught:
-        classifier.check()
-    assert "profanity" in str(caught.value)
-    hub.status, hub.files = None, {"config.json": json.dumps({"model_type": "bert"}).encode()}
-    with pytest.raises(ConfigError, match="not a sequence classifier"):
-        classifier.check()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,53 +12,11 @@ from tokenizers import AddedToken, models
 from backends import BackendError, HFBackend
 from backends.base import GenerateRequest, GenerateResponse, Sampling, ScoreRequest, ScoreResponse
 from backends.embedded import smollm2_path
-from backends.local.trie import Trie
 from backends.transformers.text import HFTextEncoder
 from tests.backends.local.tiny_models import FAMILIES, MERGES, byte_level_tokenizer, save_model_of
 from tests.rounding import float32_close
 
 GOOD = [ScoreRequest(f"the man{'!' * (i % 7)} said {i}", (" he", " she")) for i in range(246)]
-
-
-def test_a_pass_that_fails_for_one_request_spares_the_others(
-    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    backend = HFBackend(folders["llama"], threads=1)
-    usual = backend.run_blocking(GOOD[:12])
-    scorer: Any = backend.load().scorer
-    passes = type(scorer).passes
-    bad = backend.load().encoder.encode([GOOD[5].prompt], chat=False)[0]
-
-    def fails_at_a_prompt(self: Any, trie: Trie) -> Any:
-        if any(trie.tokens[[*trie.ancestors(node), node]].tolist() == bad for node in range(len(trie))):
-            raise RuntimeError("index out of\nrange")
-        return passes(self, trie)
-
-    monkeypatch.setattr(type(scorer), "passes", fails_at_a_prompt)
-    answers = backend.run_blocking(GOOD[:12])
-    assert [i for i, answer in enumerate(answers) if isinstance(answer, BackendError)] == [5]
-    assert answers[5].message == "RuntimeError: index out of range"
-    for answer, expected in zip(answers[:5], usual[:5], strict=True):
-        assert [s.logprob for s in answer.scores] == float32_close([s.logprob for s in expected.scores])
-
-
-def test_scores_are_told_pass_by_pass(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    backend = HFBackend(folders["llama"], threads=1)
-    scorer: Any = backend.load().scorer
-    scorer.size.most_tokens = 64
-    told: list[int] = []
-    told_before: list[int] = []  # each pass
-    passes = type(scorer).passes
-
-    def counted(self: Any, trie: Trie) -> Any:
-        for known in passes(self, trie):
-            told_before.append(len(told))
-            yield known
-
-    monkeypatch.setattr(type(scorer), "passes", counted)
-    backend.run_blocking(GOOD, lambda place, _: told.append(place))
-    assert sorted(told) == list(range(len(GOOD)))
-    assert len(set(told_before)) > 3
 
 
 @pytest.mark.models

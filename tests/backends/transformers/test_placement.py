@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from backends.local.trie import Branches, Trie
 from backends.local.trie import Path as TokenPath
 from backends.transformers.placement import Placement, input_device
 from backends.transformers.scoring import attention
-from tests.backends.local.tiny_models import save_tiny_llama_gguf
 from tests.backends.transformers.reference import REQUESTS, plain_model, scores
 from tests.rounding import float32_close
 
@@ -85,13 +83,6 @@ def test_bad_placements_are_named_before_a_model_is_loaded(
     with pytest.raises(ConfigError) as error:
         HFBackend(folders["llama"], **options).check()
     assert error.value.field == field
-
-
-def test_a_gguf_file_is_not_quantised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda *_: object())
-    with pytest.raises(ConfigError, match="GGUF") as error:
-        Placement(quantization="torchao-int8").check("auto", save_tiny_llama_gguf(tmp_path / "llama.gguf"))
-    assert error.value.field == "quantization"
 
 
 def test_two_models_in_one_folder_read_their_own_weights(folders: dict[str, Path], tmp_path: Path) -> None:

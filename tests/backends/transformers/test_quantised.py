@@ -57,24 +57,6 @@ def test_quantised_scores_are_those_of_plain_passes(way: str, dtype: str, folder
     assert max(moved) > 1e-4
 
 
-@pytest.mark.parametrize("way", ["bitsandbytes-int8", "bitsandbytes-nf4"])
-def test_files_that_are_quantised_answer_as_loaded_ones(way: str, folder: Path, tmp_path: Path) -> None:
-    """And are not quantised twice."""
-    need(way)
-    model, tokenizer = plain(folder, way, torch.bfloat16)
-    model.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    saved = HFBackend(tmp_path, threads=1, dtype="bfloat16")
-    on_load = HFBackend(folder, threads=1, dtype="bfloat16", quantization=way)
-    assert scores(saved, REQUESTS) == scores(on_load, REQUESTS)
-    assert str(saved.describe_blocking().fingerprint["quantiser"]).startswith("bitsandbytes ")
-    assert {w.dtype for w in saved.load().model.parameters() if w.is_floating_point()} == {torch.bfloat16}
-    twice = HFBackend(tmp_path, threads=1, quantization=way)
-    with pytest.raises(ConfigError, match="already quantised") as error:
-        twice.describe_blocking()
-    assert error.value.field == "quantization"
-
-
 def test_weights_loaded_in_another_dtype_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A quantiser may choose its own; the answers would be stored under the dtype that was asked for."""
     load = transformers.AutoModelForCausalLM.from_pretrained

@@ -20,7 +20,7 @@ from tests.backends.local.tiny_models import (
     save_tiny_llama_gguf,
     save_tiny_model,
 )
-from tests.backends.transformers.reference import REQUESTS, plain_model, scores
+from tests.backends.transformers.reference import REQUESTS, plain_model
 
 
 @pytest.mark.parametrize("missing", ["lm_head.weight", "model.layers.1.mlp.up_proj.weight"])
@@ -33,12 +33,6 @@ def test_missing_weights_are_not_drawn_at_random(missing: str, tmp_path: Path) -
     with pytest.raises(ConfigError, match=missing) as error:
         backend.load()
     assert error.value.field == "model"
-    loads = []
-    backend._load_model = lambda: loads.append(1)  # type: ignore[method-assign]
-    answers = backend.run_blocking(REQUESTS)
-    assert [a.kind for a in answers if isinstance(a, BackendError)] == ["unsupported"] * len(REQUESTS)
-    assert missing in answers[0].message
-    assert not loads, "tried once"
 
 
 def test_model_of_another_kind_is_refused_without_weights(tmp_path: Path) -> None:
@@ -87,22 +81,18 @@ def test_an_adapter_whose_weights_find_no_place_is_refused(
     assert error.value.field == "adapter"
 
 
-def test_files_hash_follows_text_end_and_trusted_code(tmp_path: Path) -> None:
+def test_files_hash_follows_trusted_code(tmp_path: Path) -> None:
     folder = save_tiny_model("llama", tmp_path)
 
-    def identity(*, trusting: bool = False) -> object:
+    def identity(*, trusting: bool) -> object:
         return HFBackend(folder, trust_remote_code=trusting, threads=1).describe_blocking().fingerprint["files_sha256"]
 
-    seen = [identity()]
-    for text in ('{"eos_token_id": 1}', '{"eos_token_id": 2}'):
-        (folder / "generation_config.json").write_text(text)
-        seen.append(identity())
-    assert len(set(seen)) == 3
+    seen = [identity(trusting=False)]
     for code in ("one = 1\n", "one = 2\n"):
         (folder / "modeling_own.py").write_text(code)
         seen.append(identity(trusting=True))
-        assert identity() == seen[2], "code that is not run changes nothing"
-    assert len(set(seen)) == 5
+        assert identity(trusting=False) == seen[0], "code that is not run changes nothing"
+    assert len(set(seen)) == 3
 
 
 def test_an_index_that_chooses_files_is_in_the_fingerprint(folders: dict[str, Path], tmp_path: Path) -> None:
@@ -110,16 +100,12 @@ def test_an_index_that_chooses_files_is_in_the_fingerprint(folders: dict[str, Pa
     folder = shutil.copytree(folders["llama"], tmp_path / "model")
     weights = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").rename(folder / "a.safetensors")
-    changed = {name: tensor * 1.5 for name, tensor in weights.items()}
-    save_file(changed, folder / "b.safetensors", metadata={"format": "pt"})
-    found, prints = [], []
+    save_file(weights, folder / "b.safetensors", metadata={"format": "pt"})
+    prints = []
     for chosen in ("a", "b"):
         index = {"metadata": {}, "weight_map": dict.fromkeys(weights, f"{chosen}.safetensors")}
         (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-        backend = HFBackend(folder, threads=1)
-        prints.append(backend.describe_blocking().fingerprint)
-        found.append(scores(backend, REQUESTS[:1]))
-    assert found[0] != found[1]
+        prints.append(HFBackend(folder, threads=1).describe_blocking().fingerprint)
     assert prints[0] != prints[1]
 
 

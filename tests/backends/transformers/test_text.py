@@ -65,19 +65,6 @@ def test_a_users_control_token_is_refused_not_parsed() -> None:
         encoder.render((Message("user", "the <s> man"),))
 
 
-@pytest.mark.parametrize("direction", ["left", "right"])
-def test_padding_stored_with_a_tokenizer_adds_no_token(direction: str) -> None:
-    tokenizer = byte_level_tokenizer()
-    plain = HFTextEncoder(byte_level_tokenizer()).encode(TEXTS, chat=False)
-    tokenizer.add_special_tokens({"pad_token": "<pad>"})
-    tokenizer.backend_tokenizer.enable_padding(
-        direction=direction, pad_id=tokenizer.pad_token_id, pad_token="<pad>", length=40
-    )
-    encoder = HFTextEncoder(tokenizer)
-    assert encoder.encode(TEXTS, chat=False) == plain
-    assert encoder._front == []
-
-
 @pytest.mark.parametrize(("times", "eos"), [(1, False), (1, True), (2, False), (2, True)])
 def test_bos_stands_in_front_once(times: int, eos: bool) -> None:
     """However often the post-processor puts it, written in the text or not, and without the EOS at its end."""

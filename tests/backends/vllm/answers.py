@@ -24,14 +24,10 @@ ROOT = Path(__file__).parents[3]
 
 @dataclass(frozen=True)
 class VLLMRun:
-    """What a run in the other environment gave; ``seconds`` are those of each batch, without loading.
-
-    So are those of its CPUs, ``cpu_seconds``, which other work on the machine moves less.
-    """
+    """What a run in the other environment gave; ``seconds`` are those of each batch, without loading."""
 
     answers: list[list[Answer]]
     seconds: list[float]
-    cpu_seconds: list[float]
     notes: dict[str, str]
 
 
@@ -64,13 +60,12 @@ def main() -> None:
     backend = VLLMBackend(sys.argv[1], dtype=sys.argv[2], context=1024, engine={"enforce_eager": True})
     backend.check()
     backend.load()
-    answers, seconds, cpu_seconds = [], [], []
+    answers, seconds = [], []
     for batch in pickle.load(sys.stdin.buffer):
-        started, cpu_before = time.perf_counter(), time.process_time()
+        started = time.perf_counter()
         answers.append(backend.run_blocking(batch))
         seconds.append(time.perf_counter() - started)
-        cpu_seconds.append(time.process_time() - cpu_before)
-    run = VLLMRun(answers, seconds, cpu_seconds, backend.notes_of_run())
+    run = VLLMRun(answers, seconds, backend.notes_of_run())
     backend.close_blocking()
     pickle.dump(run, out)
     out.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,45 +15,13 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from backends import HFBackend
-from backends.base import ScoreRequest, ScoreResponse
+from backends.base import ScoreResponse
 from backends.local.trie import Branches, Trie
 from backends.local.trie import Path as TokenPath
 from backends.transformers.scoring import attention
-from backends.transformers.scoring.attention import BLOCK, block_starts, make_tree_pass
-from tests.backends.local.tiny_models import GROUPED, log_probabilities, save_model_of, save_tiny_model
-from tests.backends.transformers.reference import REQUESTS, TREE_FAMILIES, plain_model, scores
-from tests.rounding import float32_close
-
-
-@pytest.mark.parametrize("family", ["llama", "gemma2"])
-def test_keys_without_attention_agree_with_transformers(family: str, tmp_path: Path) -> None:
-    """Scores so far below the largest that their exponentials underflow."""
-    folder = save_tiny_model(family, tmp_path)
-    model, tokenizer = plain_model(folder)
-    with torch.no_grad():
-        for layer in model.model.layers:
-            layer.self_attn.q_proj.weight.mul_(3000)
-    model.save_pretrained(folder)
-    prompt = REQUESTS[0].prompt
-    with torch.inference_mode():
-        first = model(**tokenizer(prompt, return_tensors="pt"), output_attentions=True).attentions[0]
-    assert (first == 0).sum() > first.numel() / 2 + 100, "more than what comes after each query"
-    backend = HFBackend(folder, threads=1)
-    assert scores(backend, [ScoreRequest(prompt, (" the woman",))]) == float32_close(
-        [sum(log_probabilities(model, tokenizer(prompt + " the woman")["input_ids"])[-2:])]
-    )
-    assert backend.describe_blocking().notes["route"].startswith("tree"), "and not by falling back"
-
-
-@pytest.mark.parametrize("family", ["llama", "gemma2", "gemma3"])
-def test_blocks_attending_one_by_one_change_nothing(
-    family: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As they do where the keys of all blocks, or their mask, are too much for the memory allowed."""
-    requests = [ScoreRequest(f"the {word}{i} said that", (" he", " she")) for word in "mwpx" for i in range(6)]
-    usual = scores(HFBackend(folders[family], threads=1), requests)
-    monkeypatch.setattr(attention, "GATHER_BYTES", 1)
-    assert scores(HFBackend(folders[family], threads=1), requests) == float32_close(usual)
+from backends.transformers.scoring.attention import make_tree_pass
+from tests.backends.local.tiny_models import GROUPED, log_probabilities, save_model_of
+from tests.backends.transformers.reference import REQUESTS, TREE_FAMILIES, plain_model
 
 
 @pytest.mark.parametrize("family", TREE_FAMILIES)
@@ -152,24 +119,6 @@ def test_attention_sinks_take_their_share(exact: bool, tmp_path: Path, monkeypat
     compare(backend, model, tokenizer)
 
 
-@pytest.mark.parametrize("pack_tokens", [512, 9])
-def test_chunks_of_attention_end_where_the_config_says(pack_tokens: int, tmp_path: Path) -> None:
-    """They are longer than the texts that try the tree, and shorter than these."""
-    folder = save_model_of(
-        lambda v: transformers.Llama4TextConfig(
-            **GROUPED, intermediate_size_mlp=48, vocab_size=v, attention_chunk_size=12, num_local_experts=2,
-            interleave_moe_layer_step=1,
-        ),
-        tmp_path,
-    )  # fmt: skip
-    model, tokenizer = plain_model(folder)
-    backend = HFBackend(folder, threads=1)
-    scorer = backend.load().scorer
-    assert scorer.route == "tree"
-    scorer.size.most_tokens = pack_tokens
-    compare(backend, model, tokenizer)
-
-
 def compare(backend: HFBackend, model: Any, tokenizer: Any) -> None:
     compared = 0
     for request, answer in zip(REQUESTS, backend.run_blocking(REQUESTS), strict=True):
@@ -180,35 +129,3 @@ def compare(backend: HFBackend, model: Any, tokenizer: Any) -> None:
                 assert [t.logprob for t in score.tokens] == pytest.approx(expected[-len(score.tokens) :], abs=2e-5)
                 compared += 1
     assert compared > 5
-
-
-def branches(count: int, size: int) -> np.ndarray:
-    """Depths of so many branches of one stem of four nodes, each a line."""
-    return np.array([0, 1, 2, 3, *(4 + at for _ in range(count) for at in range(size))])
-
-
-def test_a_cpu_cuts_where_branches_begin() -> None:
-    depths = branches(8, 22)
-    starts = block_starts(depths, on_cpu=True)
-    assert len(starts) == 8
-    assert set(depths[starts[1:]]) == {4}
-
-
-def test_long_lines_are_cut_into_few_blocks() -> None:
-    """Each gathers the keys of all before it: single ones, and branches of a long stem."""
-    assert block_starts(np.arange(500), on_cpu=True) == list(range(0, 500, BLOCK))
-    branches_of_long_stem = np.array([600 + at for _ in range(12) for at in range(22)])
-    assert len(block_starts(branches_of_long_stem, on_cpu=True)) <= 6
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_no_block_is_empty_or_too_large(seed: int) -> None:
-    random = np.random.default_rng(seed)
-    depths = [0]
-    for _ in range(random.integers(0, 300)):
-        depths.append(int(random.integers(1, depths[-1] + 2)))
-    starts = block_starts(np.array(depths), on_cpu=True)
-    sizes = [high - low for low, high in itertools.pairwise([*starts, len(depths)])]
-    assert starts[0] == 0
-    assert min(sizes) > 0
-    assert max(sizes) <= BLOCK

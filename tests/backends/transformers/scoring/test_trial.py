@@ -11,27 +11,17 @@ import torch
 import transformers
 
 from backends import BackendError, HFBackend
-from backends.base import GenerateRequest, Sampling, ScoreRequest
+from backends.base import GenerateRequest, Sampling
 from backends.embedded import gemma3_path
 from backends.transformers.scoring import attention, trial
-from backends.transformers.scoring.tiny import tiny_model
 from tests.backends.local.tiny_models import BASE, log_probabilities, save_model_of
-from tests.backends.transformers.reference import REQUESTS, plain_model, scores
+from tests.backends.transformers.reference import REQUESTS, scores
 
 
 @pytest.fixture(autouse=True)
 def _forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Architectures are tried anew in each test."""
     monkeypatch.setattr(trial, "_kept", {})
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_sixteen_bit_models_take_the_tree_and_stay_near_float32(dtype: Any, folders: dict[str, Path]) -> None:
-    exact = scores(HFBackend(folders["llama"], threads=1), REQUESTS)
-    backend = HFBackend(folders["llama"], dtype=dtype, threads=1)
-    assert scores(backend, REQUESTS) == pytest.approx(exact, rel=0.05, abs=0.5)
-    assert backend.load().scorer.route == "tree"
-    assert backend.describe_blocking().fingerprint["dtype"] == dtype
 
 
 def test_a_model_that_rounds_much_takes_the_tree_and_is_no_farther_from_float32() -> None:
@@ -81,17 +71,6 @@ def test_a_wrong_tree_is_found(wrong_in: torch.dtype, folders: dict[str, Path]) 
     assert "with the tree its log-probabilities change by" in scorer.route_reason
 
 
-def test_the_tiny_copy_of_a_large_config_has_every_kind_of_layer_and_short_windows() -> None:
-    config = transformers.Gemma3TextConfig()
-    with torch.device("meta"):
-        model = transformers.Gemma3ForCausalLM(config)
-    made = tiny_model(model)
-    assert set(made.config.layer_types) == set(config.layer_types)
-    assert made.config.sliding_window < trial.TRIAL_TOKENS
-    assert sum(weight.numel() for weight in made.parameters()) < 200_000
-    assert {weight.dtype for weight in made.parameters()} == {torch.float32}
-
-
 @pytest.mark.models
 def test_gemma_in_bfloat16_takes_the_tree() -> None:
     """Its log-probabilities of random tokens, of 19 nats, round by 0.2 on some processors; padding moves none."""
@@ -108,36 +87,3 @@ def test_a_model_that_sees_later_tokens_is_refused(dtype: Any, tmp_path: Path) -
     assert "sees later tokens" in answers[0].message
     decoder = save_model_of(lambda v: transformers.RobertaConfig(**sizes, vocab_size=v, is_decoder=True), tmp_path)
     assert len(scores(HFBackend(decoder, dtype=dtype, threads=1), REQUESTS)) == 13
-
-
-@pytest.mark.parametrize(("most", "said"), [("padding", "rows of equal length"), ("rows", "read alone")])
-def test_rows_that_move_each_other_are_read_alone(
-    most: str, said: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By hand: padding, or any neighbour, moves each row."""
-    model, tokenizer = plain_model(folders["falcon"])
-    forward = transformers.FalconForCausalLM.forward
-    most_rows = []
-
-    def moved(self: Any, ids: torch.Tensor, attention_mask: Any = None, **options: Any) -> Any:
-        out = forward(self, ids, attention_mask=attention_mask, **options)
-        padded = attention_mask is not None and not attention_mask.all()
-        if padded or (most == "rows" and len(ids) > 1):
-            out.logits[..., 5] += 3
-        most_rows.append(len(ids))
-        return out
-
-    monkeypatch.setattr(transformers.FalconForCausalLM, "forward", moved)
-    backend = HFBackend(folders["falcon"], threads=1)
-    backend.load()
-    assert said in backend.describe_blocking().notes["route"]
-    most_rows.clear()
-    requests = [ScoreRequest(f"the man said {n}", (" he", " she was", " is")) for n in range(8)]
-    found = scores(backend, requests)
-    assert max(most_rows) == (1 if most == "rows" else 8)
-    expected = [
-        sum(log_probabilities(model, tokenizer(r.prompt + c)["input_ids"])[-len(tokenizer(c)["input_ids"]) :])
-        for r in requests
-        for c in r.continuations
-    ]
-    assert found == pytest.approx(expected, abs=1e-4)
