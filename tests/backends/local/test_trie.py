@@ -105,9 +105,3 @@ def test_a_trie_of_heads_asks_what_each_path_asks(batch: list[tuple[tuple[int, .
             assert found == expected
             assert (trie.group_of_ask[asks] == group).all()
     assert trie.ask_nodes.tolist() == sorted(trie.ask_nodes.tolist())
-
-
-def test_heads_share_their_starts_and_branches_those_of_their_head() -> None:
-    fan = Branches([Path((7, 8), 0), Path((7, 9), 0)])
-    trie = Trie([((1, 2, 3), fan), ((1, 2, 4), fan)])
-    assert trie.tokens.tolist() == [1, 2, 3, 7, 4, 7]

@@ -114,10 +114,6 @@ def test_the_commit_that_was_described_is_loaded(hub: LoopbackHub, whole: Path, 
     assert all(f"/resolve/{COMMIT}/" in asked for asked in hub.asked if "/resolve/" in asked)
 
 
-def test_a_repository_without_config_json_is_told(hub: LoopbackHub) -> None:
-    assert "its config.json cannot be loaded" in refused(HFBackend("org/name-GGUF"))
-
-
 def test_an_adapter_of_the_hub_is_taken_from_the_cache(
     hub: LoopbackHub, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
