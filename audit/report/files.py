@@ -51,10 +51,10 @@ def write_report(result: AuditResult, out: Path, *, formats: Sequence[Format] = 
         if name not in known:
             raise ConfigError("formats", name, "unknown", f"Use a list of {', '.join(known)}")
     # Imported here, since only writing a report needs these libraries.
-    from audit.report.exports.csv import comparisons_csv, measures_csv, table_csvs
+    from audit.report.exports.csv import comparisons_csv, measures_csv
     from audit.report.exports.json import json_report
-    from audit.report.exports.latex import table_latex
     from audit.report.exports.markdown import markdown_report
+    from audit.report.exports.paper_tables import table_csvs, table_latex
     from audit.report.page.report_page import report_page
     from audit.report.page.sheets import certificate
 

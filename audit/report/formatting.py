@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from decimal import Decimal
-from typing import Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from audit.report.plain_text import one_line
 from audit.results import level_key
 from backends.base import Scalar
 from suites.base import KIND
+
+if TYPE_CHECKING:
+    from audit.analysis.history import Point
+    from audit.results import Measure
 
 MISSING = "–"
 _LEVELS = (0.1, 0.05, 0.01)  # usual levels of significance
@@ -19,19 +22,8 @@ _ROUNDING = 1e-9  # differences below it are floating-point noise
 _NOTHING = 1e-12  # and so is a number below it
 
 
-class Estimated(Protocol):
-    """A value with its interval and bounds: a measure, or its point in a history."""
-
-    @property
-    def value(self) -> float | None: ...
-    @property
-    def low(self) -> float | None: ...
-    @property
-    def high(self) -> float | None: ...
-    @property
-    def bound_low(self) -> float | None: ...
-    @property
-    def bound_high(self) -> float | None: ...
+#: A value with its interval and bounds.
+Estimated: TypeAlias = "Measure | Point"
 
 
 def number(value: float | None, decimals: int = 3) -> str:
@@ -51,15 +43,6 @@ def number(value: float | None, decimals: int = 3) -> str:
             return f"<{smallest}" if value > 0 else f">−{smallest}"
         text = f"{value:.{places}f}"
     return (text if value else text.removeprefix("-")).replace("-", "−")
-
-
-def significant(x: float | None, digits: int = 4) -> str:
-    """``0.9965``: so many significant digits, without an exponent; more where it would read as a whole number."""
-    if x is None:
-        return MISSING
-    while digits < 15 and not x.is_integer() and float(f"{x:.{digits}g}").is_integer():
-        digits += 1
-    return f"{Decimal(f'{x:.{digits}g}'):f}".replace("-", "−")
 
 
 def shortened(x: float | None) -> float | None:

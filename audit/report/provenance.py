@@ -49,11 +49,8 @@ def provenance_text(behind: dict[str, Any]) -> str:
 
 
 def _figure(result: AuditResult, figure_id: str) -> Measure:
-    matching = [m for m in result.measures if m.id == figure_id] or [
-        m for m in result.measures if m.id.startswith(figure_id)
-    ]
+    matching = [m for m in result.measures if m.id.startswith(figure_id)]
     if len(matching) != 1:
-        raise ConfigError(
-            "FIGURE-ID", figure_id, f"{len(matching)} figures of run {result.run_id} match", "See `id` in report.json"
-        )
+        problem = f"{len(matching)} figures of run {result.run_id} match"
+        raise ConfigError("FIGURE-ID", figure_id, problem, "See `id` in report.json")
     return matching[0]

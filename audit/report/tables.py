@@ -11,18 +11,11 @@ from typing import Any
 from audit.report.figures import Condition, Figures
 from audit.report.formatting import MISSING, figure, level_label, measure_label, number
 from audit.report.plain_text import distinct_names, file_name, one_line
-from audit.results import Agreement, Measure, Rank, Reproduction, Where, where_key
+from audit.results import Measure, Rank, Reproduction, Where, where_key
 from backends.base import Scalar
 from suites.base import KIND
 
 _NOT_PRINTED = "not printed in the paper"
-#: How to read a difference from a printed figure.
-_AGREEMENT: Mapping[Agreement, str] = {
-    "within rounding": "the same to the last printed digit",
-    "within the interval": "not the same, but the printed figure lies in the measured interval",
-    "differs": "the printed figure lies outside the measured interval",
-    "unknown": "nothing to compare: the measured figure is known only by bounds",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,11 +231,8 @@ def _difference(layout: Mapping[str, Any], found: Reproduction | None) -> Cell:
     if found is None or found.difference is None:
         return Cell(MISSING, reason=_NOT_PRINTED)
     value = found.difference * layout["scale"]
-    sign = "+" if value > 0 else ""
-    reason = _AGREEMENT[found.agreement]
-    return Cell(
-        f"{sign}{number(value, layout['decimals'] + 1)}", f"({found.agreement})", None, reason, {"value": value}
-    )
+    text = f"{'+' if value > 0 else ''}{number(value, layout['decimals'] + 1)}"
+    return Cell(text, f"({found.agreement})", numbers={"value": value})
 
 
 def _has_value(row: TableRow) -> bool:

@@ -20,7 +20,6 @@ from audit.report.formatting import (
     measure_label,
     number,
     percent,
-    significant,
 )
 from audit.report.plain_text import latex_text, markdown_text, one_line, visible
 
@@ -85,7 +84,6 @@ def environment() -> jinja2.Environment:
         "count": lambda n, thing="": count(n, thing) if thing else f"{n:,}",
         "enumerated": enumeration,
         "confidence": level,
-        "digits": significant,
         "percent": lambda x: MISSING if x is None else percent(x),
         "with_code": _with_code,
         "placeless": _placeless,

@@ -59,7 +59,7 @@ def print_result(result: AuditResult, console: Console | None = None) -> None:
         console.print(Text(f"• {line.text}"), style="" if line.verdict == "met" else "yellow")
     if len(limits) > _LIMITS:
         console.print(Text(f"• {count(len(limits) - _LIMITS, 'more limit')} in the report"))
-    for row in comparison_rows(figures).rows:
+    for row in comparison_rows(figures)[0]:
         place = f", {row.condition}" if row.condition else ""
         console.print(Text(f"• {row.pair}{place}: {row.difference} {row.verdict}".rstrip()))
     for sentence in summary(figures):

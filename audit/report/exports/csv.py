@@ -1,23 +1,17 @@
-"""Measures, comparisons and the papers' tables as CSV. No cell can act as a formula; numbers stay numbers."""
+"""Measures and comparisons as CSV. No cell can act as a formula; numbers stay numbers."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from audit.report.figures import Figures
 from audit.report.phrases.comparisons import describe
 from audit.report.plain_text import csv_cell
-from audit.report.tables import named_tables
 from audit.results import REPORT_KEYS, AuditResult, Comparison, Measure
 from backends.base import Scalar
-
-_NUMBERS = ("value", "low", "high", "plus_minus", "bound_low", "bound_high")
 
 
 def measures_csv(result: AuditResult) -> str:
@@ -33,35 +27,6 @@ def comparisons_csv(result: AuditResult) -> str:
     return _csv_of(result.comparisons, [*(name for name in Comparison.model_fields if name != "where"), "words"])
 
 
-def table_csvs(result: AuditResult) -> Iterator[tuple[str, str, str]]:
-    """(suite/table, file name, text) of each table in a paper's layout, published rows included.
-
-    One line per cell, in the scale of the table; a number that is not known is an empty cell.
-    """
-    figures = Figures(result)
-    for key, name, table in named_tables(figures):
-        columns = table.column_names("{}: {}".format)
-        lines: list[Sequence[Any]] = [("source", "block", "row", "column", *_NUMBERS)]
-        lines += [
-            (
-                "published" if block.published else "measured minus published" if block.compared else "measured",
-                block.heading,
-                row.label,
-                column,
-                *(_plain(cell.numbers.get(name)) for name in _NUMBERS),
-            )
-            for block in table.blocks
-            for row in block.rows
-            for column, cell in zip(columns, row.cells, strict=True)
-        ]
-        yield key, f"{name}.csv", _text(lines)
-
-
-def _plain(value: float | None) -> str:
-    """Twelve significant digits of a number, without an exponent."""
-    return "" if value is None else np.format_float_positional(value, precision=12, fractional=False, trim="-")
-
-
 def _csv_of(things: Sequence[Measure] | Sequence[Comparison], fields: Sequence[str]) -> str:
     """One line per result, with the keys of report.json as columns."""
     factors = list(dict.fromkeys(key for thing in things for key in thing.where))
@@ -69,7 +34,7 @@ def _csv_of(things: Sequence[Measure] | Sequence[Comparison], fields: Sequence[s
     lines = (
         [_cell(thing, name) for name in fields] + [_level(thing.where, key) for key in factors] for thing in things
     )
-    return _text([header, *lines])
+    return csv_text([header, *lines])
 
 
 def _cell(thing: Measure | Comparison, name: str) -> Any:
@@ -84,7 +49,8 @@ def _level(where: Mapping[str, Scalar], factor: str) -> Scalar:
     return "none" if level is None else level
 
 
-def _text(lines: Iterable[Iterable[Any]]) -> str:
+def csv_text(lines: Iterable[Iterable[Any]]) -> str:
+    """The lines as CSV."""
     target = io.StringIO()
     writer = csv.writer(target, lineterminator="\n")
     writer.writerows([csv_cell(cell) for cell in line] for line in lines)

@@ -52,22 +52,17 @@ def report_page(result: AuditResult, *, trend: bool = False, runs: str | None = 
         runs=runs,
         figures=figures,
         headings=HEADINGS,
-        comparisons=comparison_rows(figures),
+        compared=comparison_rows(figures),
         next_steps=next_steps(figures),
         headline=headline,
         static=_static([headline, *(entry for suite in suites for entry in (*suite["plots"][:1], suite["ladder"]))]),
         suites=suites,
-        missing_kinds=missing_kinds(_leading_levels(result)),
+        missing_kinds=missing_kinds(next((m.levels for m in result.measures if m.spec.primary), {})),
         left_out=left_out,
         shown=len(examples),
         figure_number=table.number,
         trend=trend,
     )
-
-
-def _leading_levels(result: AuditResult) -> dict[str, int]:
-    """The levels of the sampled factors behind the first primary figure."""
-    return next((measure.levels for measure in result.measures if measure.spec.primary), {})
 
 
 def _numbered(plots: list[Plot], plot: Plot | None) -> tuple[int, Plot] | None:

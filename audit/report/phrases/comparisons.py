@@ -58,16 +58,8 @@ class ComparisonRow:
     remark: str
 
 
-@dataclass(frozen=True, slots=True)
-class ComparisonRows:
-    """The rows to show; ``left_out`` counts the others by verdict, "" for none."""
-
-    rows: Sequence[ComparisonRow]
-    left_out: str
-
-
-def comparison_rows(figures: Figures) -> ComparisonRows:
-    """Every pair on every leading figure; of many, those that differ most."""
+def comparison_rows(figures: Figures) -> tuple[list[ComparisonRow], str]:
+    """Every pair on every leading figure; of many, those that differ most, and a count of the others by verdict."""
     found = [
         (one_line(info.title), label, c)
         for info in figures.result.suites
@@ -78,7 +70,7 @@ def comparison_rows(figures: Figures) -> ComparisonRows:
         kept = sorted(sorted(kept, key=lambda place: -_apart(found[place][2]))[:ROWS])
     others = Counter(_verdict_word(c) for place, (*_, c) in enumerate(found) if place not in kept)
     left_out = f"{enumeration(f'{n:,} {word}' for word, n in others.items())} more in comparisons.csv" if others else ""
-    return ComparisonRows([_row(*found[place]) for place in kept], left_out)
+    return [_row(*found[place]) for place in kept], left_out
 
 
 def _leading_pairs(figures: Figures, suite: str) -> list[tuple[str, Comparison]]:

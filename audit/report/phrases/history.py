@@ -42,10 +42,8 @@ def series_title(series: Series) -> str:
 
 def trend_scope(history: History) -> str:
     """How many runs and gaps there are, at how many runs something changed, and how to read the lines."""
-    points = [point for series in history.series for point in series.points]
-    models = {point.run_id for point in points if any(change.startswith("model ") for change in point.changes)}
-    suites = {point.run_id for point in points if any(not change.startswith("model ") for change in point.changes)}
-    return words("history", "scope", len(history.runs), len(history.absences), len(models), len(suites))
+    changed = {point.run_id for series in history.series for point in series.points if point.changes}
+    return words("history", "scope", len(history.runs), len(history.absences), len(changed))
 
 
 def gate_lines(history: History) -> list[str]:

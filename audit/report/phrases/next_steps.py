@@ -29,7 +29,6 @@ def next_steps(figures: Figures) -> list[str]:
         "contradicted": result.contradicted,
         "has_answers": result.has_answers,
         "is_weak": any(entry.is_weak for entry in result.data_quality),
-        "probe": _probe(source),
         "again": _again(result) if asks_again else "",
         "broken": f"audit show {broken.figure.id} --run {result.run_id}{of_store}" if broken else "",
         "gate": f"audit gate --baseline {shlex.quote(baseline)}{of_store}" if baseline else "",
@@ -79,14 +78,6 @@ def fails_for_good(result: AuditResult, model: str) -> bool:
     failures = [(reason, n) for e in result.data_quality if e.model == model for reason, n in e.failures.items()]
     errors = sum(n for reason, n in failures if reason in ERROR_KINDS)
     return 0 < errors <= sum(one.failed_for_good for one in result.models if one.name == model)
-
-
-def _probe(source: AuditSource | None) -> str:
-    """The command that probes the config's servers, or the first one named on the command line."""
-    named = [] if source is None else source.changed.get("model") or []
-    urls = [name for name in ([named] if isinstance(named, str) else named) if "://" in name]
-    targets = [target for target in (source and source.config, *urls) if target]
-    return f"audit probe {shlex.quote(targets[0])} --thorough" if targets else ""
 
 
 def _may_be_answered(result: AuditResult) -> bool:

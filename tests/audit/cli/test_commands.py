@@ -256,27 +256,6 @@ def test_a_part_writes_no_report_and_parts_join(audit, config, tmp_path):
     assert [(model["asked"], model["cached"]) for model in report["models"]] == [(0, 100), (0, 100)]
 
 
-def test_a_run_divides_a_new_store_and_merge_joins_it(audit, config, tmp_path):
-    path, db = config(), tmp_path / "divided.db"
-    one_file = path.read_text()
-    path.write_text(one_file.replace("limit=100", "limit=100, store_shards=3"))
-    assert audit("run", path, "--db", db)[0] == 0
-    assert len(list(tmp_path.glob("divided.shard-*-of-3.db"))) == 3
-    first = json.loads((tmp_path / "out" / "report.json").read_text())
-    path.write_text(one_file.replace("limit=100", "limit=100, store_shards=4"))
-    code, _, err = audit("run", path, "--db", db)
-    assert (code, "this store has 3" in err) == (2, True)
-    path.write_text(one_file)
-    assert audit("cache", "verify", "--db", db)[0] == 0
-    assert audit("cache", "merge", tmp_path / "one.db", db)[0] == 0
-    assert audit("cache", "merge", "--store-shards", "2", tmp_path / "two.db", tmp_path / "one.db")[0] == 0
-    for name in ("divided", "one", "two"):
-        assert audit("run", path, "--db", tmp_path / f"{name}.db")[0] == 0
-        report = json.loads((tmp_path / "out" / "report.json").read_text())
-        assert [model["asked"] for model in report["models"]] == [0, 0]
-        assert report["measures"] == first["measures"]
-
-
 def test_show_prints_prompt_and_token_log_probabilities(audit, ran, tmp_path):
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     code, out, _ = audit("show", report["measures"][0]["id"], "--db", tmp_path / "a.db", "--limit", "1")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -141,68 +140,11 @@ def test_the_numbers_behind_a_picture_are_a_table(opened: Opened) -> None:
     assert all(label for label in labels)
 
 
-def test_a_link_to_a_figure_opens_it(browser: Browser, report: Path) -> None:
-    figure = next(m for m in _result().measures if m.measure == "stereotype_gap" and not m.is_subgroup)
-    page = browser.new_page()
-    page.goto(f"{report.as_uri()}#figure-{figure.id}")
-    assert "stereotype gap" in page.locator("dialog[open] h2").inner_text()
-    page.close()
-
-
-def test_light_and_dark_follow_the_system_and_the_button(browser: Browser, report: Path) -> None:
-    dark = Opened(browser, report, color_scheme="dark")
-    colour = "getComputedStyle(document.body).backgroundColor"
-    first = dark.page.evaluate(colour)
-    dark.page.click("#theme")
-    second = dark.page.evaluate(colour)
-    assert sum(map(int, first[4:-1].split(", "))) < 150 < 600 < sum(map(int, second[4:-1].split(", ")))
-    assert dark.complaints == []
-    dark.page.close()
-
-
 def test_a_phone_shows_the_page_without_sideways_scrolling(browser: Browser, report: Path) -> None:
     phone = Opened(browser, report, viewport={"width": 390, "height": 844})
     assert phone.page.evaluate("document.documentElement.scrollWidth") == 390
     assert phone.complaints == []
     phone.page.close()
-
-
-def test_names_that_begin_alike_are_told_apart_everywhere(browser: Browser, tmp_path: Path) -> None:
-    names = [f"organisation/Very-Long-Model-Name-{size}B-Instruct-v{n}" for size in (1, 70) for n in (1, 2)]
-    suite = OccuGender()
-    info = mu.suite_info(suite.name, suite.name, charts=suite.charts())
-    found = mu.result(names, [info], mu.measured(suite, names))
-    page = Opened(browser, write_report(found, tmp_path, formats=["html"])["html"]).page
-    for places in ("nav .chip bdi", "#suite-0 .picture.dots .canvas svg .role-axis-label text"):
-        seen = page.locator(places).all_text_contents()
-        assert len({name for name in seen if "Instruct" in name}) == len(names), (places, seen)
-    pairs = page.locator("#suite-0 .differences .panel").first.locator(".role-axis-label text").all_text_contents()
-    pairs = [pair for pair in pairs if "Instruct" in pair]
-    assert len(set(pairs)) == len(pairs) == 6
-    assert any("…1B-Instruct-v2 −…1B-Instruct-v1" in pair for pair in pairs)
-    clipped = "all => all.filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.textContent)"
-    assert page.locator("nav .chip bdi, .paper th").evaluate_all(clipped) == []
-    page.close()
-
-
-def test_the_first_pages_numbers_are_not_scrolled_out(browser: Browser, tmp_path: Path) -> None:
-    """A note in a cell that did not wrap pushed every number out of the table's box."""
-    suite = OccuGender()
-    charts, meanings = suite.charts(), {name: asdict(meaning) for name, meaning in suite.meanings.items()}
-    info = mu.suite_info(suite.name, suite.name, charts=charts).model_copy(update={"meanings": meanings})
-    found = mu.result(["careful", "stereotyped"], [info], mu.measured(suite, ["careful", "stereotyped"]))
-    page = Opened(browser, write_report(found, tmp_path, formats=["html"])["html"]).page
-    page.set_viewport_size({"width": 390, "height": 900})
-    table = page.locator("#answer table.plain").first
-    assert "female-dominated" in table.inner_text()
-    box, numbers = table.locator("xpath=..").bounding_box(), table.locator("td.n button").all()
-    assert box is not None
-    assert len(numbers) == 4
-    for number in numbers:
-        shown = number.bounding_box()
-        assert shown is not None
-        assert shown["x"] + shown["width"] <= box["x"] + box["width"]
-    page.close()
 
 
 def test_nothing_on_paper_is_wider_than_the_sheet(browser: Browser, tmp_path: Path) -> None:
@@ -219,25 +161,6 @@ def test_nothing_on_paper_is_wider_than_the_sheet(browser: Browser, tmp_path: Pa
     page.emulate_media(media="print")
     assert page.evaluate(wide) <= 0
     page.close()
-
-
-def test_it_prints_in_light_and_folded_as_it_is_seen(browser: Browser, report: Path, tmp_path: Path) -> None:
-    printed = Opened(browser, report, unfold=False, color_scheme="dark")
-    printed.page.emulate_media(media="print")
-    assert printed.page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "light"
-    assert not printed.page.locator("#suite-0 details.more").first.is_visible(), "what is folded takes no paper"
-    assert printed.page.locator("#methods summary:visible").all_inner_texts()[-1].startswith("run-1")
-    assert printed.page.locator("#methods details.model summary:visible").count() == len(MODELS)
-    assert not printed.page.locator("#all").is_visible()
-    short = len(printed.page.pdf(path=tmp_path / "short.pdf"))
-    printed.page.emulate_media(media="screen")
-    printed.page.click("#unfold")
-    printed.wait_until_drawn()
-    assert printed.page.locator("main details:not([open])").count() == 0
-    printed.page.emulate_media(media="print")
-    assert printed.page.locator("#suite-0 details.more").first.is_visible()
-    assert len(printed.page.pdf(path=tmp_path / "whole.pdf")) > 1.5 * short
-    printed.page.close()
 
 
 def test_hostile_names_and_answers_do_nothing_but_show(browser: Browser, tmp_path: Path) -> None:

@@ -10,14 +10,14 @@ import pytest
 import vl_convert
 
 from audit.report import write_report
-from audit.report.charts.differences import forest_plot, ladder_plot
-from audit.report.charts.plots import FigureTable, Plot
+from audit.report.charts.differences import forest_plot
+from audit.report.charts.plots import FigureTable, Plot, lane_labels
 from audit.report.charts.suite_charts import headline_plot, suite_plots
 from audit.report.figures import Figures
 from audit.report.formatting import short_level
 from audit.report.page.report_page import report_page
 from audit.report.phrases.summary import suite_summary
-from audit.results import AuditResult, where_key
+from audit.results import AuditResult
 from backends.base import Scalar
 from suites.presentation import Chart, PublishedFigure
 from tests.audit.report import made_up as mu
@@ -119,23 +119,6 @@ def test_forest_has_the_headline_first_and_every_interval(toy: AuditResult) -> N
     assert [r["v"] for r in forest.panels[0].rows] == [pytest.approx(c.difference, rel=1e-4) for c in first]
 
 
-def test_a_step_draws_its_decisions_and_the_items_behind_them(toy: AuditResult) -> None:
-    step = mu.step([c for c in toy.comparisons if c.measure == "gap"], "toy", MODELS[0], MODELS[1])
-    plot = ladder_plot(Figures(toy.model_copy(update={"ladder": [step]})), "toy")
-    assert plot is not None
-    decisions = [[row for row in panel.rows if "w" in row] for panel in plot.panels]
-    shown = {(m, where_key(w)) for m, w in Figures(toy).headline("toy")}
-    expected = [c for c in step.comparisons if (c.measure, where_key(c.where)) in shown]
-    assert [row["v"] for (row,) in decisions] == [pytest.approx(c.difference, rel=1e-4) for c in expected]
-    assert [sum("t" in row for row in panel.rows) for panel in plot.panels] == [50, 0]  # items of the first condition
-    for panel in plot.panels:
-        assert panel.ends is not None
-        drawn = [row[end] for row in panel.rows for end in ("l", "h", "t") if row.get(end) is not None]
-        assert panel.ends[0] < min(drawn)
-        assert panel.ends[1] > max(drawn)
-    assert ladder_plot(Figures(toy), "toy") is None
-
-
 def test_a_picture_without_any_value_is_left_out_and_named() -> None:
     made = [m.model_copy(update={"value": None, "low": None, "high": None, "bound_low": None, "bound_high": None,
                                  "n_items": 0}) if "length" in m.where else m
@@ -157,16 +140,6 @@ def test_shares_have_an_axis_from_0_to_1() -> None:
     (plot,) = suite_plots(Figures(mu.result(MODELS, [suite], made, comparisons=[])), FigureTable(), "toy", suite.charts)
     scales = [layer["encoding"]["y"].get("scale") for layer in plot.spec["layer"] if "y" in layer["encoding"]]
     assert [scale["domain"] for scale in scales if scale] == [[0.0, 1.0]]
-
-
-def test_a_negative_difference_lies_on_its_axis() -> None:
-    made = [mu.measure(m, "gap", {}, -0.23, 0.1, neutral=0.0) for m in MODELS]  # in the default unit
-    suite = mu.suite_info("toy", "Toy", charts=[Chart("dots", "Gap", ("gap",))])
-    (plot,) = suite_plots(Figures(mu.result(MODELS, [suite], made, comparisons=[])), FigureTable(), "toy", suite.charts)
-    scales = [layer["encoding"].get("x", {}).get("scale") for layer in plot.spec["layer"]]
-    ((low, high),) = {tuple(scale["domain"]) for scale in scales if scale}
-    assert low < -0.33
-    assert high > 0
 
 
 @pytest.mark.parametrize(("neutrals", "rules", "ticks"), [((0.5, 0.5), 1, 0), ((0.5, 0.0), 0, 2)])
@@ -195,3 +168,13 @@ def test_every_chart_is_a_file_for_papers(toy: AuditResult, tmp_path: Path) -> N
         assert "var(" not in svg, "a paper has no style sheet"
         assert "white" in svg
         assert path.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_long_names_that_begin_alike_are_told_apart() -> None:
+    names = [f"organisation/Very-Long-Model-Name-{size}B-Instruct-v{n}" for size in (1, 70) for n in (1, 2)]
+    labels = lane_labels(names)
+    assert labels[names[0]] == "…1B-Instruct-v1"
+    assert len(set(labels.values())) == 4
+    middles = lane_labels(["begin" + middle * 20 + "end" for middle in "xy"] + ["begin" + "xy" * 20 + "end", "z"])
+    assert len(set(middles.values())) == 4
+    assert all(len(label) < 33 for label in middles.values())

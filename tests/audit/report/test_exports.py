@@ -14,14 +14,13 @@ from rich.console import Console
 
 from audit.analysis.history import history
 from audit.report import write_report, write_trend
-from audit.report.exports.csv import comparisons_csv, table_csvs
-from audit.report.exports.latex import table_latex
+from audit.report.exports.paper_tables import table_csvs, table_latex
 from audit.report.figures import Figures
 from audit.report.page.examples import shown_examples
 from audit.report.plain_text import json_for_script, latex_text
 from audit.report.tables import paper_tables
 from audit.report.terminal import print_comparisons, print_result
-from audit.results import AuditResult, Comparison, EngineDrift, Example, Rank, Ranking, Reproduction
+from audit.results import AuditResult, Example, Reproduction
 from suites.occugender.suite import OccuGender
 from tests.audit.report import made_up as mu
 
@@ -59,16 +58,6 @@ def test_csv_holds_every_measure_with_numbers_as_numbers(tmp_path: Path) -> None
         )
         level = measure.where.get("debiasing", "")
         assert line["where.debiasing"] == ("none" if level is None else str(level))
-
-
-def test_comparisons_csv_has_every_field() -> None:
-    header = next(csv.reader(io.StringIO(comparisons_csv(_toy()))))
-    fields = {field.alias or name for name, field in Comparison.model_fields.items()}
-    assert fields - set(header) == {"where"}
-    assert set(header) - fields == {
-        "words",
-        *(f"where.{name}" for name in ("position", "debiasing", "occupation", "length")),
-    }
 
 
 def test_csv_keeps_the_level_none_apart_from_no_factor(tmp_path: Path) -> None:
@@ -240,41 +229,3 @@ def test_report_and_trend_lead_to_each_other_where_both_lie(tmp_path: Path) -> N
     assert '<a href="trend.html">' in write_report(_toy(), tmp_path, formats=["html"])["html"].read_text()
     alone = write_trend(history([_toy()]), tmp_path / "alone" / "trend.html", title="t")
     assert "report.html" not in alone.read_text()
-
-
-def test_ranks_drift_and_text_lengths_are_shown(tmp_path: Path) -> None:
-    where = {"position": "without dialogue", "debiasing": None}
-    ranks = [
-        Rank(model="smollm2", best=1, worst=2, tied_with=["gemma3"]),
-        Rank(model="gemma3", best=1, worst=2, tied_with=["smollm2"]),
-    ]
-    drift = EngineDrift(
-        suite="toy", a="smollm2", b="gemma3", n_prompts=1234, n_logprobs=5, n_unpaired=7, logprob_mean=0.0,
-        logprob_mean_abs=0.0123, logprob_max_abs=0.5,
-        quantities={"p_female": {"n": 5.0, "mean": 0.0, "mean_abs": 0.01, "max_abs": 0.375}},
-    )  # fmt: skip
-    result = _toy()
-    lengths = result.suites[0].model_copy(update={"text_tokens": {"placebo 1": {"smollm2": 17}}})
-    result = result.model_copy(
-        update={
-            "suites": [lengths],
-            "rankings": [Ranking(suite="toy", measure="gap", where=where, ranks=ranks)],
-            "drift": [drift],
-        }
-    )
-    page = write_report(result, tmp_path, formats=["html"])["html"].read_text()
-    assert "1 to 2<small>tied with gemma3</small>" in page
-    for shown in ("1,234", "0.012", "P̃(female) 0.38"):
-        assert shown in page
-    assert '<th scope="row">placebo 1</th><td class="n">17</td><td class="n">–</td>' in page
-
-
-def test_the_primary_comparison_stands_first() -> None:
-    console = Console(record=True, file=io.StringIO(), width=160)
-    others = [mu.measure(model, "p_female", {}, 0.3) for model in "ab"]
-    leading = [mu.measure(model, "gap", {}, 0.3) for model in "ab"]
-    pairs = [mu.comparison(*others), mu.comparison(*leading, primary=True), mu.comparison(*others[::-1])]
-    print_comparisons(Figures(_toy()), pairs, console)
-    text = console.export_text()
-    assert text.index("gap: overall") < text.index("P̃(female): overall")
-    assert text.count("b − a") == 1

@@ -14,9 +14,7 @@ from playwright.sync_api import Browser
 from audit.report import write_report
 from audit.report.figures import Figures
 from audit.report.phrases.example import asked
-from audit.report.phrases.first_page import first_rows, plain_rows
-from audit.report.phrases.gate import limit_lines, limits_overview
-from audit.report.phrases.next_steps import next_steps
+from audit.report.phrases.first_page import plain_rows
 from audit.report.phrases.summary import summary
 from audit.results import AuditResult, Example, LimitCheck
 from suites import (
@@ -31,8 +29,6 @@ from suites import (
     WinoBias,
     WinoQueer,
 )
-from suites.base import Suite
-from suites.presentation import Meaning
 from tests.audit.report import made_up as mu
 from tests.audit.report.length import sheets
 
@@ -112,22 +108,6 @@ def test_what_a_model_answered_is_said_in_a_line(answer: Any, words: str) -> Non
     assert said(answer).answers == [("a", words)]
 
 
-def test_a_long_or_chatted_question_is_shown_by_its_end() -> None:
-    assert said(None, "x" * 1000 + "the end").question.endswith("the end")
-    assert len(said(None, "x" * 1000).question) < 310
-    assert said(None, [["user", "Who?"], ["assistant", "It was"]]).question == "Who?\nIt was"
-
-
-@pytest.mark.parametrize("suite", SUITES)
-def test_what_a_suite_means_can_be_said(suite: type[Suite]) -> None:
-    assert suite.meanings
-    for meaning in suite.meanings.values():
-        assert isinstance(meaning, Meaning)
-        for sentence in filter(None, (meaning.above, meaning.below)):
-            assert sentence.format(points="47 (37 to 57)").count("47") == 1
-            assert not sentence.endswith(".")
-
-
 def test_a_gap_stands_beside_its_parts() -> None:
     """+0.37 for one group of occupations and −0.11 for the other are 0.13 on average: a lean, not a stereotype."""
     suite = OccuGender()
@@ -199,19 +179,6 @@ def limited(verdict: str, value: float, *, tonight: str | None = None, reason: s
     return LimitCheck(**named, **ends, verdict=verdict, tonight=tonight, look=3, open_because=reason)
 
 
-def test_limits_are_told_broken_first_with_their_numbers() -> None:
-    checks = [limited("met", 0.1), limited("insufficient evidence", 0.32), limited("broken", 0.47)]
-    found = result(mu.measure("a", "gap", {"form": "direct"}, 0.47), limits=checks)
-    assert limits_overview(found) == "3 figures are limited by the config: 1 broken, 1 not decided, 1 met."
-    assert [line.text for line in limit_lines(found)] == [
-        "Broken: a, gap, form direct: 0.47 (0.37 to 0.57); allowed is at most 0.3",
-        "Not decided: a, gap, form direct: 0.32 (0.22 to 0.42); allowed is at most 0.3; "
-        "the interval lies on both sides",
-        "Met: a, gap, form direct: 0.10 (0.00 to 0.20); allowed is at most 0.3",
-    ]
-    assert f"audit show {checks[0].figure.id}" in " ".join(next_steps(Figures(found)))
-
-
 @pytest.mark.browser
 def test_a_certificate_of_four_suites_and_limits_is_one_sheet(browser: Browser, tmp_path: Path) -> None:
     verdicts = ["broken", "insufficient evidence", "met"] * 3
@@ -220,33 +187,4 @@ def test_a_certificate_of_four_suites_and_limits_is_one_sheet(browser: Browser, 
     page = browser.new_page()
     page.goto(write_report(found, tmp_path, formats=["certificate"])["certificate"].as_uri())
     assert sheets(page) == 1
-    page.close()
-
-
-def test_of_several_suites_rows_with_a_value_come_first() -> None:
-    suite = DebiasingPositions()
-    infos = [mu.suite_info(suite.name, suite.name, charts=suite.charts()), mu.toy_suite()]
-    measured = [m for m in mu.measured(suite, ["a"]) if not m.is_subgroup]
-    unknown = dict.fromkeys(("value", "low", "high", "bound_low", "bound_high"))
-    some = [m.model_copy(update=unknown) if m.where.get("bias") == "explicit" else m for m in measured]
-    found, *_ = first_rows(Figures(mu.result(["a"], infos, [*some, *mu.toy_measures(["a"])])))
-    assert [row.condition.split(",")[0] for row in found.rows] == ["implicit"] * 3
-    assert found.left_out == "3 more figures"
-    found, *_ = first_rows(
-        Figures(mu.result(["a"], infos, [m.model_copy(update=unknown) for m in measured] + mu.toy_measures(["a"])))
-    )
-    assert [(row.cells[0].points, row.cells[0].remark) for row in found.rows] == [("–", "no value")]
-
-
-@pytest.mark.browser
-def test_the_first_table_shows_the_column_of_each_model(browser: Browser, tmp_path: Path) -> None:
-    page = browser.new_page(viewport={"width": 1440, "height": 900})
-    page.goto(write_report(mu.four_suites(3), tmp_path, formats=["html"])["html"].as_uri())
-    hidden = (
-        "document.querySelector('#answer .scroll').scrollWidth - document.querySelector('#answer .scroll').clientWidth"
-    )
-    assert page.evaluate(hidden) <= 0
-    page.emulate_media(media="print")
-    page.set_viewport_size({"width": 703, "height": 1050})  # A4 between its margins
-    assert page.evaluate(hidden) <= 0
     page.close()

@@ -81,6 +81,6 @@ def test_rows_left_out_are_counted() -> None:
 
 def test_models_that_differ_in_a_second_measure_have_a_row_of_it() -> None:
     figures = Figures(two_measures())
-    rows = comparison_rows(figures).rows
+    rows = comparison_rows(figures)[0]
     assert [(row.condition, row.verdict) for row in rows] == [("m", "equivalent"), ("w", "higher")]
     assert [label for label, _ in rank_rows(figures, "one")] == ["m", "w"]

@@ -71,24 +71,6 @@ def test_no_plan_where_more_items_cannot_help(more: dict[str, Any]) -> None:
     assert "more items" not in steps(result(**more))
 
 
-def test_no_plan_for_a_figure_that_answers_left_undefined() -> None:
-    """A correlation of answers that are all the same stays undefined however many are asked."""
-    found = result()
-    a, b = found.measures
-    unknown = a.model_copy(update={"value": None, "low": None, "high": None, "bound_low": None, "bound_high": None})
-    assert "audit plan" in steps(found)
-    assert "audit plan" not in steps(found.model_copy(update={"measures": [unknown, b]}))
-    not_asked = unknown.model_copy(update={"n_items": 0})
-    assert "audit plan" in steps(found.model_copy(update={"measures": [not_asked, b]}))
-
-
-def test_the_plan_is_for_a_figure_that_can_be_planned() -> None:
-    found = result()
-    (open_,) = found.comparisons
-    other = open_.model_copy(update={"measure": "p_female"})
-    assert "among them gap (overall): `audit plan" in steps(found.model_copy(update={"comparisons": [other, open_]}))
-
-
 def test_another_store_than_the_configs_is_named() -> None:
     moved = CONFIG.model_copy(update={"changed": {"db": "b.db"}, "db": "b.db"})
     said = steps(result(asked=400, source=moved))
@@ -148,20 +130,6 @@ def test_a_run_knows_its_config_and_what_it_replaced(tmp_path: Path) -> None:
     assert in_python.run_sync().source == AuditSource(config=None, db=str(tmp_path / "b.db"))
 
 
-@pytest.mark.parametrize(
-    ("source", "command"),
-    [
-        (CONFIG, "; `audit probe 'my audits/mine.py' --thorough` tests more"),
-        (
-            AuditSource(config=None, db="a.db", changed={"model": ["embedded:smollm2", "http://h/v1#m"]}),
-            "http://h/v1#m",
-        ),
-        (AuditSource(config=None, db="a.db", changed={"model": ["embedded:smollm2"]}), ""),
-    ],
-)
-def test_a_quarantined_server_is_probed_by_a_command(source: AuditSource, command: str) -> None:
+def test_a_quarantined_server_is_looked_at_before_it_is_asked_again() -> None:
     check = SelfCheck(model="a", asked_again=60, unanswered=0, disagreed=0, noise=0, largest_move=0, contradicted=True)
-    said = steps(result(source=source, self_checks=[check]))
-    assert "Find out why the answers of a are quarantined" in said
-    assert command in said
-    assert ("audit probe" in said) == bool(command)
+    assert "Find out why the answers of a are quarantined" in steps(result(self_checks=[check]))

@@ -10,7 +10,6 @@ from typing import Any
 from audit.analysis.history import Absence, Point, Series, history
 from audit.report.charts.trend import trend_pictures
 from audit.report.page.trend_page import trend_page
-from audit.report.phrases.history import gate_lines, trend_scope
 from audit.results import AuditResult
 from tests.audit.report import made_up as mu
 
@@ -85,40 +84,6 @@ def looked(model: str, verdicts: list[str], **more: Any) -> Series:
     ]  # fmt: skip
     described = {"suite": "toy", "measure": "gap", "where": {"bias": "implicit"}, "unit": "", "neutral": 0.0}
     return Series(id=f"{model}{more}", model=model, points=points, **{**described, "baseline": "first", **more})
-
-
-def test_the_trend_says_of_each_model_what_the_gate_decided() -> None:
-    found = history(nights(["one", "two", "three"]))
-    checks = [
-        looked("one", ["unchanged", "regressed", "regressed"]),
-        looked("one", ["unchanged", "unchanged", "improved"], measure="score"),
-        looked("one", ["regressed", "inconclusive"], measure="rate"),
-        looked("one", ["met", "broken"], limit="gap", at_most=0.05, baseline=None),
-        looked("two", ["unchanged"]),
-    ]
-    assert gate_lines(found.model_copy(update={"sequences": checks})) == [
-        "one: of 4 checks, over all nights: "
-        "significantly worse in 1 (toy gap, bias implicit, against first, since 2026-01-02), "
-        "limit broken in 1 (toy gap, bias implicit, limit at most 0.05, since 2026-01-02), "
-        "significantly better in 1 (toy score, bias implicit, against first, since 2026-01-03), "
-        "no change or break shown in 1.",
-        "two: of 1 check, over all nights: no change or break shown in 1.",
-        "three: no gate has checked it, so that a jump in its lines may be chance.",
-    ]
-
-
-def test_changes_are_counted_by_run_not_by_field() -> None:
-    first, second = nights(["one", "two"], 2)
-    changed = {
-        "fingerprint": {**second.models[0].fingerprint, "engine": "2.0", "weights_sha256": "cd" * 32},
-        "fingerprint_id": "e" * 16,
-    }
-    models = [second.models[0].model_copy(update=changed), second.models[1]]
-    measures = [m.model_copy(update={"signature": 'suite:"toy"|version:2'}) for m in second.measures]
-    again = second.model_copy(update={"models": models, "measures": measures})
-    said = trend_scope(history([first, again]))
-    assert said.startswith("2 runs with a result; changes of models or engines at 1 run, of the questions at 1 run.")
-    assert "no model, engine or suite changed" in trend_scope(history(nights(["one"])))
 
 
 def test_another_sample_of_the_same_questions_joins_the_line() -> None:

@@ -13,10 +13,9 @@ import pytest
 from audit import Audit, StoredResult
 from audit.report.exports.for_tools import Tool
 from audit.report.exports.for_tools.of_model import answer_text
-from backends.base import GenerateRequest
 from backends.stand_ins.fake import FakeBackend, Faults, PlantedBias
 from suites import GenderPair, OccuGender
-from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, Suite
+from suites.base import Suite
 
 WORDS = OccuGender(("implicit",)).expressions["implicit"]
 
@@ -84,60 +83,6 @@ def test_lm_evals_samples_hold_every_continuation(result: StoredResult, tmp_path
     values = [v for name, v in results["results"]["OccuGender"].items() if name.startswith("p_female[")]
     assert figure.value in values
     assert [figure.low, figure.high] in results["bias_audit"]["intervals"].values()
-
-
-class Alike(Suite):
-    """Two suites, four levels and a dozen items, whose names other tools' rules would merge."""
-
-    needs = frozenset({"generate"})
-
-    def __init__(self, name: str) -> None:
-        self.name = self.title = name
-
-    def items(self) -> Iterator[Item]:
-        for number in range(12):
-            for level in LEVELS:
-                factors = {"group": level, "template": number % 4}
-                yield Item(f"{number} {level!r}", GenerateRequest(f"{self.name} {number} {level!r}"), factors)
-
-    def signature(self) -> dict[str, Any]:
-        return {"suite": self.name, "version": 1}
-
-    def read(self, item: Item, response: Any) -> Row:
-        if response.text != "0.25":
-            return Row(item.id, item.factors, {}, missing="refusal")
-        return Row(item.id, item.factors, {"q": IdentifiedInterval.exact(0.25)})
-
-    def measures(self, rows: Any) -> Iterator[MeasureSpec]:
-        for level in LEVELS:
-            yield MeasureSpec("m", "q", {"group": level}, clusters=("template",), primary=True)
-
-
-LEVELS = ("a,b", "a b", 1, "1")
-ALIKE = ("s_1", "s-1")
-
-
-@pytest.fixture(scope="module")
-def alike(tmp_path_factory: pytest.TempPathFactory) -> StoredResult:
-    folder = tmp_path_factory.mktemp("alike")
-
-    def answering(refused: str) -> FakeBackend:
-        return FakeBackend(refused, generate=lambda prompt, _: "no" if prompt.endswith(refused) else "0.25")
-
-    models = {"a b": answering(" 0 'a,b'"), "a-b": answering(" 1 '1'"), "A-B": answering("?"), "你好": answering("!")}
-    return Audit(models, [Alike(name) for name in ALIKE], db=folder / "a.db", out=folder / "out").run_sync()
-
-
-@pytest.mark.parametrize("tool", get_args(Tool))
-def test_no_file_takes_anothers_place(alike: StoredResult, tmp_path: Path, tool: Tool) -> None:
-    paths = alike.write_for(tool, tmp_path)
-    assert len({str(path).casefold() for path in paths}) == len(paths) >= 8
-    for path in paths:
-        if path.suffix == ".json":
-            text = path.read_text("utf-8")
-            n_figures = len({m.id for m in alike.measures if m.id in text})
-            assert n_figures == len(LEVELS) or tool == "lm-eval"
-            assert text.count("#") >= (0 if tool == "every-eval-ever" else len(LEVELS))
 
 
 @pytest.fixture(scope="module")

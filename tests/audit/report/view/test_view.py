@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -16,7 +13,7 @@ from audit.report.view.app import view_app
 from audit.report.view.browse import PAGE
 from audit.store import Store
 from backends.stand_ins.fake import FakeBackend, PlantedBias
-from suites import GenderPair, OccuGender
+from suites import OccuGender
 
 HOSTILE = "<script>alert(1)</script>"
 WORDS = OccuGender(("implicit",)).expressions["implicit"]
@@ -72,22 +69,6 @@ async def test_a_search_finds_every_item_with_the_words(store: Store, result: St
     found = (await get(store, f"/run/last/suite/OccuGender?q={name}&model=org/planted")).text
     assert found.count("/item/") == min(PAGE, (asked.occupation == name).sum())
     assert "No item contains" in (await get(store, "/run/last/suite/OccuGender?q=zzzz")).text
-
-
-async def test_items_of_several_questions_show_and_find_them_all(tmp_path: Path) -> None:
-    backend = FakeBackend("writes", generate=lambda _, __: "He was lazy at home.")
-    audit = Audit({"writes": backend}, [GenderPair()], db=tmp_path / "a.db", out=tmp_path, limit=40, small_sample=True)
-    await asyncio.to_thread(audit.run_sync)
-    with Store.open(tmp_path / "a.db", read_only=True) as own:
-        found = (await get(own, "/run/last/suite/GenderPair?q=coherent")).text
-        assert "Items 1 to" in found
-        item = re.search(r'href="([^"]*/item/[^"]*)"', found)
-        assert item is not None
-        page = (await get(own, item[1])).text
-    assert page.count("Please generate") == 2
-    assert "To (2)" in page
-    assert "He was lazy at home." in page
-    assert "Log-probability (nats)" in page
 
 
 async def test_an_item_shows_prompt_and_log_probabilities(store: Store, result: StoredResult) -> None:
