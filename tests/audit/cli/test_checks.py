@@ -27,20 +27,13 @@ def test_check_tells_what_bias_a_suite_would_find(pairs, audit):
     assert {one["with"]["measure"] for one in suite["planted"]} == {"stereotype_score"}
 
 
-@pytest.mark.parametrize(
-    ("option", "said"),
-    [
-        ('api_key_env = "KEY_OF_NOBODY"', "models.m.api_key_env = 'KEY_OF_NOBODY': it is empty or not set"),
-        ('api_key_env = ""\nproxy = "PROXY_OF_NOBODY"', "models.m.proxy = 'PROXY_OF_NOBODY': no such environment"),
-        ('api_key_env = ""\nca_bundle = "absent.pem"', "models.m.ca_bundle"),
-    ],
-)
-def test_check_tells_what_a_server_lacks(option, said, pairs, audit, tmp_path):
-    model = f'[models.m]\nbackend = "openai"\nbase_url = "https://api.example.com/v1"\nmodel = "m"\n{option}\n'
-    (tmp_path / "audit.toml").write_text(f'{model}[suites.mine]\nfile = "pairs.csv"\n', "utf-8")
+def test_check_tells_what_a_server_lacks(pairs, audit, tmp_path):
+    model = '[models.m]\nbackend = "openai"\nbase_url = "https://api.example.com/v1"\nmodel = "m"\n'
+    suite = '[suites.mine]\nfile = "pairs.csv"\n'
+    (tmp_path / "audit.toml").write_text(f'{model}api_key_env = "KEY_OF_NOBODY"\n{suite}', "utf-8")
     code, out, _ = audit("check", tmp_path / "audit.toml")
     assert code == 2
-    assert said in out
+    assert "models.m.api_key_env = 'KEY_OF_NOBODY': it is empty or not set" in out
     assert "Mistakes: 1." in out
 
 
