@@ -26,7 +26,6 @@ _FINISH_REASONS = {
     "model_context_window_exceeded": "length",
     "refusal": "content_filter",
 }
-_DEFAULT_MAX_TOKENS = 4096
 
 
 class AnthropicOptions(OpenAIOptions):
@@ -80,7 +79,6 @@ def message_request(payload: Mapping[str, Any]) -> dict[str, Any]:
         raise BackendError("unsupported", f"Anthropic's API has no {unsupported}")
     turns = payload["messages"]
     body = {_RENAMED.get(name, name): value for name, value in payload.items() if name != "messages"}
-    body.setdefault("max_tokens", _DEFAULT_MAX_TOKENS)
     body["messages"] = [turn for turn in turns if turn["role"] != "system"]
     if system := [turn["content"] for turn in turns if turn["role"] == "system"]:
         body["system"] = "\n\n".join(system)

@@ -1,4 +1,4 @@
-"""The HTTP client: one per model, with limits on time, concurrency and bodies.
+"""The HTTP client: one per model, with limits on time and concurrency.
 
 Redirects are not followed, a proxy is used only if the options say so, TLS is verified, and a key is sent only to
 the host that it was given for.
@@ -22,8 +22,6 @@ from backends.http.options import HttpOptions
 
 #: Seconds to connect. A server of plain http may wait for ever for the rest of what begins as TLS.
 _CONNECTED_WITHIN = 15.0
-#: Maximum size of a body. A list of Gemma's whole vocabulary takes 24 MB.
-MAX_BODY_BYTES = 32 * 2**20
 
 
 class HttpClient:
@@ -72,11 +70,11 @@ class HttpClient:
         form = httpx.Request("POST", self.base_url, data=fields, files={"file": (name, content, "application/jsonl")})
         return await self._json("POST", path, form.read(), form.headers["content-type"])
 
-    async def download(self, path: str, longest: int) -> bytes:
-        """The content at a path, at most ``longest`` bytes, with keys removed."""
-        _, body = await self._exchange("GET", path, longest=longest)
+    async def download(self, path: str) -> str:
+        """The text at a path, with keys removed."""
+        body = (await self._exchange("GET", path)).content
         try:
-            return self._key.redact(body.decode("utf-8-sig"), words=False).encode()
+            return self._key.redact(body.decode("utf-8-sig"), words=False)
         except UnicodeDecodeError:
             raise BackendError("malformed", f"{len(body)} bytes that are no text", retryable=True) from None
 
@@ -97,7 +95,8 @@ class HttpClient:
             await client.aclose()
 
     async def _json(self, method: str, path: str, content: bytes = b"", kind: str = "") -> dict[str, Any]:
-        response, body = await self._exchange(method, path, content, kind)
+        response = await self._exchange(method, path, content, kind)
+        body = response.content
         try:
             text = body.decode("utf-8-sig")  # bytes that are no UTF-8, replaced, would be stored as the model's own
             if "\\u" in text:  # so may the key be written
@@ -112,10 +111,8 @@ class HttpClient:
             raise failed
         return answer
 
-    async def _exchange(
-        self, method: str, path: str, content: bytes = b"", kind: str = "", longest: int = MAX_BODY_BYTES
-    ) -> tuple[httpx.Response, bytes]:
-        """A response with status 200, and its body."""
+    async def _exchange(self, method: str, path: str, content: bytes = b"", kind: str = "") -> httpx.Response:
+        """A response with status 200."""
         server = next(self._turns)
         url = f"{server.removesuffix('/v1')}{path}" if path.startswith("/") else f"{server}/{path}"
         try:
@@ -126,27 +123,25 @@ class HttpClient:
                 headers = {**self._options.headers, **({"Content-Type": kind} if kind else {}), **self._key_header(key)}
                 query = dict(self._options.query) or None
                 self.requests += 1
-                async with (
-                    asyncio.timeout(self._options.timeout),
-                    self._connected().stream(method, url, content=content, params=query, headers=headers) as response,
-                ):
-                    body = await _body(response, longest)
+                async with asyncio.timeout(self._options.timeout):
+                    send = self._connected().request
+                    response = await send(method, url, content=content, params=query, headers=headers)
         except TimeoutError:
             message = f"no complete answer within {self._options.timeout:g} s from {url}"
             raise BackendError("timeout", message, retryable=True) from None
         except (OSError, httpx.HTTPError, httpx.InvalidURL, httpx.CookieConflict, httpx.StreamError) as error:
             raise http_errors.from_exception(error, url) from None
         if response.status_code != 200:
-            raise self._failure(response, body, key)
-        return response, body
+            raise self._failure(response, key)
+        return response
 
     def _key_header(self, key: str | None) -> dict[str, str]:
         name = self._options.key_header
         return {} if not key else {name: f"Bearer {key}" if name.lower() == "authorization" else key}
 
-    def _failure(self, response: httpx.Response, body: bytes, key: str | None) -> BackendError:
+    def _failure(self, response: httpx.Response, key: str | None) -> BackendError:
         # Redacted before the message is shortened: a cut through a key would leave its start.
-        message = self._key.redact(http_errors.message_of(body, longest=2**14))
+        message = self._key.redact(http_errors.message_of(response.content, longest=2**14))
         error = http_errors.from_status(response.status_code, response.headers, message)
         if error.kind != "auth":
             return error
@@ -169,12 +164,3 @@ class HttpClient:
                 follow_redirects=False,
             )
         return self._client
-
-
-async def _body(response: httpx.Response, longest: int) -> bytes:
-    body = bytearray()
-    async for part in response.aiter_bytes():
-        body += part
-        if len(body) > longest:
-            raise BackendError("malformed", f"a body of more than {longest // 2**20} MiB")
-    return bytes(body)

@@ -113,14 +113,14 @@ class OpenAIBackend(HttpBackend):
         if found is not None:
             self._use(found)
             return self._described(found)
-        unknown: dict[str, Scalar] = {
-            "backend": self.engine,
-            "base_url": self.base_url,
-            "model": self.model,
-            "unasked": True,
-        }
         basis = "nothing was asked: that it scores, generates and chats is assumed"
-        return Description(unknown, frozenset(("score", "generate", "chat")), {"access": basis})
+        return Description(
+            {**self._named, "unasked": True}, frozenset(("score", "generate", "chat")), {"access": basis}
+        )
+
+    @property
+    def _named(self) -> dict[str, Scalar]:
+        return {"backend": self.engine, "base_url": self.base_url, "model": self.model}
 
     def _described(self, look: Look) -> Description:
         found = look.capabilities
@@ -133,9 +133,7 @@ class OpenAIBackend(HttpBackend):
         if look.refusal and "score" not in capabilities:
             absent["score"] = look.refusal
         fingerprint = {
-            "backend": self.engine,
-            "base_url": self.base_url,
-            "model": self.model,
+            **self._named,
             "numbers": look.identity,
             **found.fingerprint(),
             "samples": self.samples if "sampled" in found.routes else None,

@@ -14,7 +14,6 @@ import contextlib
 import hashlib
 import json
 import logging
-import re
 import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -30,16 +29,11 @@ from backends.http.errors import UnsentError, from_error_body, from_status, mess
 from backends.http.retries import with_retries
 
 MOST_LINES, MOST_BYTES = 50_000, 190 * 2**20
-#: Maximum bytes of the answers to one batch.
-_LONGEST_RESULTS = 2**31
 #: Seconds without a new request after which a batch is sent; and between polls, at first and at most.
 QUIET, FIRST_POLL, LONGEST_POLL = 0.3, 0.5, 60.0
 #: Statuses as OpenAI's documents spell them; some gateways use capitals, and one l in "cancelled".
 _ENDED = ("completed", "failed", "expired", "cancelled", "canceled")
 _UNDER_WAY = ("validating", "in_progress", "finalizing", "cancelling", "canceling", "created", "queued", "pending")
-#: What a provider says of a batch that is too large beside those under way (openai/openai-python #2084), and below how
-#: many lines it is not split.
-_FULL, _FEWEST_LINES = re.compile(r"token_limit_exceeded|enqueued.{0,20}limit", re.I), 50
 #: Fraction of the usual price, the same at every provider known.
 PRICE = 0.5
 #: Days after which a provider has deleted a batch's files (OpenAI: 30).
@@ -70,10 +64,6 @@ class Job(BaseModel):
     ids: tuple[str, ...]
     at: float
     batch_id: str = ""
-
-
-class _BatchFullError(Exception):
-    """The provider has no room for a batch of this size now; nothing was charged."""
 
 
 class BatchedClient:
@@ -186,13 +176,6 @@ class BatchedClient:
         """One job, from its upload to its answers. ``lines`` is empty where an earlier process has sent them."""
         try:
             answered, failed = await self._answered(job, lines)
-        except _BatchFullError:
-            log.info("batch %s is too large for the provider: %d requests in two", job.batch_id, len(lines))
-            self._keep(job, ())
-            ids, middle = list(lines), len(lines) // 2
-            for half in (ids[:middle], ids[middle:]):
-                part = {line: lines[line] for line in half}
-                await self._work(_job_of(part), part)
         except BackendError as error:
             # Whether anything was charged is unknown: the job stays, and resumes when one of its lines is asked again.
             self._jobs.pop(job.name, None)
@@ -224,15 +207,15 @@ class BatchedClient:
         failed: dict[str, Answered] = {}
         for kind in ("output_file_id", "error_file_id"):
             if isinstance(file := state.get(kind), str) and file:
-                body = await with_retries(self._client.download, f"files/{file}/content", _LONGEST_RESULTS)
-                for line, answer in result_lines(body):
+                content = await with_retries(self._client.download, f"files/{file}/content")
+                for line, answer in result_lines(content):
                     # A line that comes twice is one answer: the first that succeeded, which is the one that is paid.
                     (failed if isinstance(answer, BackendError) else answered).setdefault(line, answer)
         left = [line for line in job.ids if line not in answered]
-        rest = _why_unanswered(state, len(lines)) if left else None
+        rest = _why_unanswered(state)
         return (
             {line: answered[line] for line in job.ids if line in answered},
-            {line: failed.get(line) or rest for line in left},  # type: ignore[misc]
+            {line: failed.get(line, rest) for line in left},
         )
 
     async def _started(self, job: Job, lines: dict[str, Line]) -> str:
@@ -296,15 +279,14 @@ def _status(state: Mapping[str, Any]) -> str:
     return str(state.get("status")).lower()
 
 
-def _why_unanswered(state: Mapping[str, Any], lines: int) -> BackendError:
-    """The error of a line that a batch left unanswered. Raises `_BatchFullError` where it was too large."""
+def _why_unanswered(state: Mapping[str, Any]) -> BackendError:
+    """The error of a line that a batch left unanswered."""
     if _status(state) == "failed":
         errors = state.get("errors")
         listed = errors.get("data") if isinstance(errors, Mapping) else None
         reason = message_of({"error": listed[0]}) if isinstance(listed, Sequence) and listed else "no reason given"
-        if _FULL.search(reason) and lines >= 2 * _FEWEST_LINES:
-            raise _BatchFullError
-        hint = "Split the audit, or leave batch out"
+        # Accounts have a limit on the tokens of all batches under way (openai/openai-python #2084).
+        hint = "Where it is too large, ask in parts (--shard I/N), or leave batch out"
         return BackendError("bad_request", f"the batch was refused: {reason}", hint=hint)
     if _status(state) in ("cancelled", "canceled"):
         hint = "Run again to ask the rest in another batch; without batch=True they are asked at full price"
@@ -334,9 +316,9 @@ def split_into_batches(waiting: Mapping[str, tuple[str, dict[str, Any]]]) -> Ite
     yield from batches.values()
 
 
-def result_lines(body: bytes) -> Iterator[tuple[str, Answered]]:
+def result_lines(content: str) -> Iterator[tuple[str, Answered]]:
     """Id and answer of each readable line of a result or error file; lines that were never processed are not."""
-    for text in body.splitlines():
+    for text in content.split("\n"):
         try:
             line = json.loads(text)
         except ValueError:

@@ -38,9 +38,6 @@ class BatchServer(StrictServer):
         How many answers to ``POST /batches`` are lost, the batch started.
     refused : str
         Why each batch is refused when it is validated; empty where none is.
-    room : int or None
-        Lines that may be enqueued at once. A batch beyond that fails ("token_limit_exceeded": openai/openai-python
-        #2084), and nothing of it is charged.
     """
 
     def __init__(self, answers: Answers, manner: Manner = DEPRECATED) -> None:
@@ -51,7 +48,6 @@ class BatchServer(StrictServer):
         self.failing = self.missing = self.twice = 0.0
         self.asked_after = asyncio.Event()
         self.expires_after: int | None = None
-        self.room: int | None = None
         self.files: dict[str, str] = {}
         self.batches: dict[str, dict[str, Any]] = {}
         self._draw = random.Random(1)
@@ -122,11 +118,6 @@ class BatchServer(StrictServer):
             batch |= {"status": "failed", "errors": {"data": [{"code": "invalid", "message": self.refused}]}}
             return
         lines = self._lines(batch)
-        under_way = [one for one in self.batches.values() if one["status"] == "in_progress" and one is not batch]
-        if self.room is not None and sum(len(self._lines(one)) for one in [batch, *under_way]) > self.room:
-            error = {"code": "token_limit_exceeded", "message": "Enqueued token limit reached for m. Limit: 90,000."}
-            batch |= {"status": "failed", "errors": {"data": [error]}}
-            return
         assert len({line["custom_id"] for line in lines}) == len(lines) <= 50_000
         ready = lines if self.expires_after is None else lines[: self.expires_after]
         done, failed = [], []

@@ -111,23 +111,6 @@ async def test_a_batch_that_is_gone_is_told_as_such(gone: str, tmp_path: Path) -
     assert len(server.batches) == 2
 
 
-async def test_a_batch_too_large_for_the_account_is_split(tmp_path: Path) -> None:
-    async with BatchServer(varied).running() as server:
-        server.room = 120
-        backend = backend_of(server, tmp_path)
-        await backend.describe()
-        direct = server.paid_directly
-        answers = await backend.run(requests(400))
-        await backend.verify_identity()
-        await backend.close()
-    assert all(isinstance(answer, GenerateResponse) for answer in answers), answers
-    assert (len(server.paid), max(server.paid.values())) == (400, 1)
-    assert server.paid_directly - direct <= 2, "the last canary alone"
-    ended = [batch["status"] for batch in server.batches.values()]
-    assert ended.count("completed") == 4
-    assert ended.count("failed") <= 4
-
-
 async def test_a_server_without_batches_is_said_to_have_none(tmp_path: Path) -> None:
     async with StrictServer(DEPRECATED, varied).running() as server:
         backend = backend_of(server, tmp_path)
@@ -226,7 +209,7 @@ def test_batches_stay_within_the_providers_limits(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_line_that_cannot_be_read_is_no_answer() -> None:
-    body = b'{"custom_id": "a", "response": {"status_code": 200, "body": {}}}\n{"custom_id": "b", "respon\n[1]\n'
+    body = '{"custom_id": "a", "response": {"status_code": 200, "body": {}}}\n{"custom_id": "b", "respon\n[1]\n'
     assert list(result_lines(body)) == [("a", {})]
 
 
