@@ -145,7 +145,7 @@ def message_of(body: bytes | Mapping[str, Any], *, longest: int = MAX_MESSAGE_CH
     if isinstance(body, bytes):
         try:
             content = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             content = body[: 4 * longest].decode("utf-8", "replace")
     if isinstance(content, list) and content:
         content = content[0]  # Google wraps errors in a list
