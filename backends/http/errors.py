@@ -88,6 +88,8 @@ def from_exception(error: Exception, url: str = "") -> BackendError:
     reason, hint, retryable = message_of(str(error).encode(), longest=80) if kind else "", "", kind is not None
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
         hint = "Check base_url, the proxy if there is one, and that the server is running"
+    elif isinstance(error, OSError):  # httpx wraps those of the network
+        hint = "Check SSL_CERT_FILE"
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):

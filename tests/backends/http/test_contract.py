@@ -81,7 +81,6 @@ async def test_a_service_is_a_page_and_a_score_without_tokens_is_caught(with_tok
 @pytest.mark.parametrize(
     ("style", "prompt", "continuations"),
     [
-        ("echo", "Picture a nurse:", (" Male", " Female")),
         ("ids", "Picture a nurse:", (" Male", " Female")),
         ("chat", (Message("user", "Is the nurse male or female?"),), ("Male", "Female")),
     ],
