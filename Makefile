@@ -59,7 +59,7 @@ docs: $(VENV)/.dev
 	@echo "Open audit-out/site/index.html in a browser."
 
 test-exports: $(VENV)/.dev $(VENV)/readers/.ready
-	$(INSTALL) --editable ".[mlflow,opentelemetry]"
+	$(INSTALL) --editable ".[mlflow,wandb,opentelemetry]"
 	READERS_PYTHON=$(abspath $(VENV)/readers/bin/python) $(BIN)/python -m pytest tests/audit/report/for_tools tests/audit/report/test_trackers.py
 
 test-vllm: $(VENV)/.dev $(VENV)/vllm/.ready

@@ -110,6 +110,7 @@ USES = {
     "mlflow": "import mlflow",
     "scorers": "from suites import BOLD, GenderPair; GenderPair(toxicity='profanity', regard='vader')",
     "view": "import starlette, uvicorn",
+    "wandb": "import wandb",
 }
 
 

@@ -125,10 +125,12 @@ def export(
 
 
 def log_to(
-    tracker: Annotated[str, typer.Argument(help="mlflow or opentelemetry (extras of these names).")],
+    tracker: Annotated[str, typer.Argument(help="mlflow, wandb or opentelemetry (extras of these names).")],
     run_id: RunName = "last",
     db: Db = DEFAULT_DB,
-    project: Annotated[str, typer.Option(help="MLflow's experiment, OpenTelemetry's tracer.")] = "bias-audit",
+    project: Annotated[
+        str, typer.Option(help="MLflow's experiment, W&B's project, OpenTelemetry's tracer.")
+    ] = "bias-audit",
 ) -> None:
     """Log a run's figures to an experiment tracker, as its own environment variables configure it."""
     from audit.report.trackers import Tracker, log_result

@@ -76,6 +76,9 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only count: requests, tokens, cache hits, time, cost. Sends nothing.")
     ] = False,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="With --dry-run: take a short look at servers, to count closely.")
+    ] = False,
     max_cost: Annotated[
         float | None, typer.Option(min=0, help="Stop before a model costs more than this, in its prices' currency.")
     ] = None,
@@ -125,7 +128,7 @@ def run(
     if max_cost is not None:
         _limit_cost(audit, max_cost)
     if dry_run:
-        _estimate(audit, as_json)
+        _estimate(audit, as_json, probe)
     else:
         raise typer.Exit(_run(audit, baseline, as_json=as_json, verbose=verbose))
 
@@ -193,13 +196,13 @@ def _limit_cost(audit: Audit, max_cost: float) -> None:
             raise ConfigError("--max-cost", max_cost, f"models.{name} has no prices", "Give prices too")
 
 
-def _estimate(audit: Audit, as_json: bool) -> None:
+def _estimate(audit: Audit, as_json: bool, probe: bool) -> None:
     import asyncio
 
     from audit.prepare.forecast import dry_run_audit, sample_power
     from audit.report.phrases.planning import estimate_text, power_text
 
-    estimate = asyncio.run(dry_run_audit(audit))
+    estimate = asyncio.run(dry_run_audit(audit, ask=probe))
     if as_json:
         say_json(estimate.model_dump(mode="json"), indent=2)
     else:

@@ -1,4 +1,4 @@
-"""A result in experiment trackers: MLflow and OpenTelemetry (extras of these names).
+"""A result in experiment trackers: MLflow, Weights & Biases and OpenTelemetry (extras of these names).
 
 Takes an `AuditResult` and hands its figures to a tracker, as its own environment variables or calls configure that.
 """
@@ -16,13 +16,13 @@ from audit.report.files import write_report
 from audit.results import AuditResult, Measure, ModelInfo
 from backends.errors import ConfigError
 
-Tracker = Literal["mlflow", "opentelemetry"]
+Tracker = Literal["mlflow", "wandb", "opentelemetry"]
 
 
 def log_result(result: AuditResult, tracker: Tracker, project: str = "bias-audit") -> str:
     """Log a result: a run for the audit, and one for each model. Returns where to find it.
 
-    ``project`` is MLflow's experiment or OpenTelemetry's tracer. Figures known only by bounds have no
+    ``project`` is MLflow's experiment, W&B's project or OpenTelemetry's tracer. Figures known only by bounds have no
     value there: they are left out, never 0. Figures of single levels of a factor are left out.
 
     Raises
@@ -89,6 +89,19 @@ def _to_mlflow(result: AuditResult, project: str) -> str:
     return str(run.info.run_id)
 
 
+def _to_wandb(result: AuditResult, project: str) -> str:
+    """A run for each model, grouped by the audit's run; its figures are the run's summary."""
+    import wandb
+
+    for model in result.models:
+        facts = _facts_of(result, model)
+        with wandb.init(
+            project=project, group=result.run_id, name=model.name, config=facts, reinit="create_new"
+        ) as run:
+            run.summary.update(metrics_of(result, model.name))
+    return result.run_id
+
+
 def _to_opentelemetry(result: AuditResult, project: str) -> str:
     """A span for the audit, in it one for each model with an event for each figure, named by the semantic conventions.
 
@@ -132,5 +145,6 @@ def _nanoseconds(time: str) -> int:
 
 _TRACKERS: Mapping[str, Callable[[AuditResult, str], str]] = {
     "mlflow": _to_mlflow,
+    "wandb": _to_wandb,
     "opentelemetry": _to_opentelemetry,
 }
