@@ -46,7 +46,7 @@ class ChoicesFromFile(FromFile, AnsweredQuestions):
         self._rows = {row.id or str(number): row for number, row in enumerate(file.questions, 1)}
         self.questions = [*self._questions()]
         self.design = Design(file, source, [one.factors for one in self.questions], file.sampled or ("question",))
-        self.strata = self.design.by
+        self.strata = file.levels_with_figures
         self.specs = self.design.with_primary([*self._figures()])
 
     def _questions(self) -> Iterator[Asked]:

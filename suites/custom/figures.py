@@ -72,11 +72,6 @@ class Design:
         elif len({one[head.stratum] for one in self.factors}) < 2:
             raise refuse(("stratum",), head.stratum, "has only one level", "Leave it out")
 
-    @property
-    def by(self) -> tuple[str, ...]:
-        """The factors whose levels have figures of their own."""
-        return self.head.levels_with_figures
-
     def check_levels(self, name: str | None, why: str) -> None:
         """Refuse a factor that a row lacks, or has a level that reads like another, or is a text beside numbers."""
         levels = [row.level(name) if name else None for row in self.head.rows]
@@ -108,7 +103,7 @@ class Design:
         questions = self.factors if having is None else [*compress(self.factors, having)]
         compared = set(spec.weights or ())
         yield spec if compared else self._averaged(spec, questions)
-        for factor in self.by:
+        for factor in self.head.levels_with_figures:
             for level in dict.fromkeys(one[factor] for one in questions):
                 of_level = [one for one in questions if one[factor] == level]
                 if compared <= {one.get(str(spec.stratum)) for one in of_level}:
@@ -143,7 +138,9 @@ class Design:
         if not self.head.primary:
             return specs
         is_primary = [
-            spec.measure in self.head.primary and not spec.is_subgroup and not {*self.by} & spec.where.keys()
+            spec.measure in self.head.primary
+            and not spec.is_subgroup
+            and not {*self.head.levels_with_figures} & spec.where.keys()
             for spec in specs
         ]
         return [replace(spec, primary=primary) for spec, primary in zip(specs, is_primary, strict=True)]

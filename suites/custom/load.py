@@ -133,7 +133,7 @@ def _check_rows(file: Head, source: Source) -> None:
     may_repeat = isinstance(file, Pairs | Texts)
     if not (file.repeated and may_repeat) and not (isinstance(file, Texts) and file.is_stored):
         hint = "Remove one of the two" + (", or allow it with repeated = true" if may_repeat else "")
-        source.refuse_twice((row.asked for row in file.rows), file.rows_field, file.row.asking, hint)
+        source.refuse_twice((row.asked for row in file.rows), file.rows_field, file.rows[0].asking, hint)
     own = (row.id or (row.text if isinstance(row, Filler) else str(n)) for n, row in enumerate(file.rows, 1))
     source.refuse_twice(own, file.rows_field, "id", "Give each row an id of its own")
 

@@ -53,7 +53,7 @@ class PairsFromFile(FromFile, LikelierSentence):
         self.start, self.mean_per_token = file.start, file.likelihood == "mean per token"
         self.sets = [*self._sets(file.pairs)]
         self.design = Design(file, source, [one.factors for one in self.sets], file.sampled or ("pair",))
-        self.strata = self.design.by
+        self.strata = file.levels_with_figures
         score = share("stereotype_score", {}, quantity="stereotype", primary=True, family="stereotype score")
         self.specs = self.design.with_primary([*self.design.figures(score)])
 
@@ -63,8 +63,8 @@ class PairsFromFile(FromFile, LikelierSentence):
         for number, pair in enumerate(pairs):
             own = {"pair": ids[self._clusters[number]]} if self._clusters else {}
             sentences = {"stereotyping": pair.stereotype, "counterpart": pair.counterpart}
-            has_spaces = not all(map(_begins_without_spaces, sentences.values()))
-            separator = " " if has_spaces else ""
+            first = [next(filter(is_word_character, sentence), "") for sentence in sentences.values()]
+            separator = "" if all(map(without_spaces, first)) else " "
             yield SentenceSet(ids[number], sentences, _ASKED, {**pair.attributes, **own}, pair.context, separator)
 
     def cautions(self) -> Sequence[str]:
@@ -92,7 +92,3 @@ def _clusters(pairs: Sequence[Pair]) -> list[int]:
             one, other = sorted((root(first.setdefault(side, number)), root(number)))
             same[other] = one
     return [root(number) for number in same]
-
-
-def _begins_without_spaces(sentence: str) -> bool:
-    return without_spaces(next(filter(is_word_character, sentence), ""))

@@ -84,9 +84,8 @@ class Head(Options):
     one together.
     """
 
-    #: The field of the rows, and what these are.
+    #: The field of the rows.
     rows_field: ClassVar[str]
-    row: ClassVar[type[Row]]
 
     name: Name | None = Field(None, description="The suite's name. Default: the file's.")
     title: str = Field("", description="What the report calls it.")
@@ -153,7 +152,6 @@ class Pairs(Head):
     """Which of two sentences is likelier: the share of pairs in which the stereotype is."""
 
     rows_field = "pairs"
-    row = Pair
 
     kind: Literal["pairs"]
     pairs: Annotated[tuple[Pair, ...], AS_TUPLE] = Field((), description="The pairs, unless data names a file.")
@@ -195,7 +193,6 @@ class Templates(Head):
     """Templates × fillers, continued by the expressions of groups: each group's share of their probability."""
 
     rows_field = "fillers"
-    row = Filler
 
     kind: Literal["templates"]
     templates: Annotated[
@@ -301,7 +298,6 @@ class Choices(Head):
     """Multiple choice: which of several answers a model gives."""
 
     rows_field = "questions"
-    row = Question
 
     kind: Literal["choices"]
     questions: Annotated[tuple[Question, ...], AS_TUPLE] = Field((), description="Unless data names a file.")
@@ -372,7 +368,6 @@ class Texts(Head):
     """Texts that a model writes about groups, searched for expressions or scored by a classifier."""
 
     rows_field = "prompts"
-    row = PromptRow
 
     kind: Literal["texts"]
     prompts: Annotated[tuple[PromptRow, ...], AS_TUPLE] = Field((), description="Unless data names a file.")

@@ -66,7 +66,7 @@ class TemplatesFromFile(FromFile):
         if self._stereotyped and file.stratum is not None:
             problem = "the fillers' stereotypes are the strata, each with the same weight"
             raise source.refuse(("stratum",), file.stratum, problem, "Name it in `by`, for a figure of each level")
-        self.strata = self.design.by or (("template", STEREOTYPE) if self._stereotyped else ("template",))
+        self.strata = file.levels_with_figures or (("template", STEREOTYPE) if self._stereotyped else ("template",))
         self.specs = self.design.with_primary([*self._figures()])
 
     # -- questions ---------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ class TemplatesFromFile(FromFile):
         raw = MeasureSpec("coverage", "coverage", kind="probability", family="group probabilities: raw mass")
         yield from self.design.figures(replace(raw, population=population))
         clusters = tuple(name for name in self.design.sampled if name != file.slot)
-        for filler in file.fillers if file.slot not in self.design.by else ():
+        for filler in file.fillers if file.slot not in file.levels_with_figures else ():
             for name in self.groups.probabilities:
                 where = {file.slot: filler.text}
                 spec = MeasureSpec(name, name, where, kind="probability", is_subgroup=True, clusters=clusters, **mass)

@@ -100,7 +100,7 @@ class TextsFromFile(FromFile):
             for quantity, meaning in said.items()
             for contrast, weights in self.contrasts.items()
         }
-        self.strata = tuple(dict.fromkeys(("group", *self.design.by)))
+        self.strata = tuple(dict.fromkeys(("group", *file.levels_with_figures)))
         self.specs = self.design.with_primary([*self._figures()])
 
     # -- questions ---------------------------------------------------------------------------------
