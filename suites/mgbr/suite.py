@@ -73,7 +73,6 @@ from backends.options import OnError, checked_options, some_of
 from suites.base import Factor, Item, MeasureSpec, Row, Suite
 from suites.common.occupations import sectors
 from suites.common.planted import chance, planted_scores
-from suites.common.published import PublishedDesign
 from suites.common.task_prompt import CONDITIONS
 from suites.mgbr import presentation
 from suites.mgbr.construction import LARGEST_COUNT, Instance
@@ -295,11 +294,6 @@ class MGBR(Suite):
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
         return measure_specs(self.design, rows)
 
-    @property
-    def published_design(self) -> PublishedDesign:
-        """Every aspect of the design by name."""
-        return presentation.published_design(self.design)
-
     def published(self) -> Sequence[PublishedFigure]:
         return presentation.published(self.design)
 
@@ -311,8 +305,6 @@ class MGBR(Suite):
 
 
 def _wording(given: Wording | str | Mapping[str, Any] | None) -> Wording:
-    if isinstance(given, Wording):
-        return given
-    if isinstance(given, str):
-        return Wording.section_2() if given == "section_2" else Wording.english()
-    return Wording.english(**(given or {}))
+    if given == "section_2":
+        return Wording.section_2()
+    return given if isinstance(given, Wording) else Wording.english(**(given if isinstance(given, Mapping) else {}))
