@@ -92,7 +92,9 @@ class Head(Options):
     caution: str = Field("", description="A sentence for the report's limitations.")
     source: str = Field("", description="Where the texts come from.")
     licence: str = Field("", description="The licence of the texts.")
-    data: str | None = Field(None, min_length=1, description="A .csv, .jsonl or .parquet file with the rows.")
+    data: Annotated[str | None, OnError("not a file", "Name one; the Hub has each data set as Parquet")] = Field(
+        None, min_length=1, description="A .csv, .jsonl or .parquet file with the rows."
+    )
     columns: dict[str, str] = Field({}, description="Field → its column in the data file.")
     stratum: str | None = Field(None, description="A factor whose levels are fixed and averaged over.")
     weights: Literal["in proportion", "equal"] = Field(

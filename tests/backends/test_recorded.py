@@ -96,6 +96,8 @@ def test_prompts_without_completions_may_not_be_repeated(tmp_path):
     (tmp_path / "a.toml").write_text('kind = "texts"\ndata = "a.jsonl"\n[readings]\nr = ["y"]\n', "utf-8")
     with pytest.raises(ConfigError, match=r"a\.jsonl:2.*the same as in a\.jsonl:1"):
         from_file(tmp_path / "a.toml")
+    allowed = from_file(tmp_path / "a.toml", repeated=True)
+    assert [item.factors["prompt"] for item in allowed.items()] == ["1", "1"], "one level, not two"
 
 
 STORED = """

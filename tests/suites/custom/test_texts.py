@@ -115,7 +115,7 @@ def test_missing_texts_bound_a_contrast_by_hand(tmp_path):
         (
             "own.jsonl",
             '{"prompt": "Reds are", "group": "reds", "completion": "loud"}\n'
-            '{"prompt": "Blues are", "group": "blues", "completion": null}\n',
+            '{"prompt": "Blues are", "group": "blues"}\n',
         ),
     ],
 )
