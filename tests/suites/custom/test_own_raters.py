@@ -9,7 +9,9 @@ import pytest
 from scipy import stats
 
 from audit import Audit
+from audit.report.figures import Figures
 from audit.report.page.report_page import report_page
+from audit.report.tables import named_tables
 from backends import FakeBackend
 from backends.errors import ConfigError
 from suites import from_file
@@ -106,6 +108,7 @@ def test_an_untested_raters_figures_are_shown_and_decide_nothing(tmp_path):
     page = report_page(found)
     assert "The rater of scorer manners was not tested" in page
     assert "manners: not tested" in page
+    assert [name for name, _, _ in named_tables(Figures(found))] == ["t/raters", "t/figures"]
 
 
 def test_a_rater_that_fails_its_test_is_not_believed(tmp_path):
