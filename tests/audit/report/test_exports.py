@@ -174,7 +174,7 @@ def test_numbers_of_a_table_have_no_exponent() -> None:
 
 def test_a_latex_table_holds_every_cell_and_no_command_of_a_name() -> None:
     evil = _toy(models=("50 % of \\input{x}_y", "gemma3"))
-    ((key, name, text),) = table_latex(evil)
+    (key, name, text), *_ = table_latex(evil)
     assert r"\textit{50 \% of \textbackslash{}input\{x\}\_y}" in text
     assert (key, name) == ("toy/positions", "tables/toy-positions.tex")
     (table,) = paper_tables(Figures(evil), "toy")
