@@ -278,9 +278,9 @@ class OpenAIBackend(HttpBackend):
 
     def checking_requests(self, questions: int, scored: int) -> int:
         """As in `SupportsCheckingRequests`: the draws on some questions; before a look, that too."""
-        if self._checks is None:
+        if self._look is None:
             return MOST_REQUESTS * len(self.client.urls) + RunChecks.most_requests(questions)
-        return self._checks.requests(questions, scored) + 2 * (len(self.client.urls) - 1)
+        return RunChecks.most_requests(scored if self._look.lists else 0) + 2 * (len(self.client.urls) - 1)
 
     def request_cost(self, request: Request) -> RequestCost:
         """The calls and tokens that ``request`` takes: as the look found, or at most, before there is one."""

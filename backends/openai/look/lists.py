@@ -93,14 +93,12 @@ async def _written(look: Looking, form: Form) -> dict[str, Any] | BackendError |
         options = {} if form is TEXT else {**_PARAMETERS}
         options |= {"max_tokens": _LINE if form is TEXT or form.kind in look.lists else _ROOM}
         answer = await look.ask(ask, look.api, form.copied, temperature=look.found.temperature, **options)
-        if not isinstance(answer, BackendError) or not (look.adapt(answer) or _says_nothing(look, answer)):
+        if not isinstance(answer, BackendError):
+            break
+        names_no_cause = answer.kind in ("bad_request", "unsupported")
+        if not look.adapt(answer) and not (names_no_cause and look.leave_out(*OPTIONAL)):
             break
     return answer
-
-
-def _says_nothing(look: Looking, refusal: BackendError) -> bool:
-    """Whether to ask again without all that a chat may go without, as the refusal names no cause."""
-    return refusal.kind in ("bad_request", "unsupported") and look.leave_out(*OPTIONAL)
 
 
 def _read(look: Looking, form: Form, answer: Mapping[str, Any]) -> None:

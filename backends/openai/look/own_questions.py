@@ -70,10 +70,6 @@ class RunChecks:
         """How many requests these checks take at most, of so many questions."""
         return drawn_early(questions) + drawn_late(questions)
 
-    def requests(self, questions: int, scored: int) -> int:
-        """How many requests these checks will take."""
-        return self.most_requests(scored) if self._look.lists else 0
-
     @property
     def made(self) -> ChecksMade:
         """What was checked so far."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import random
 import statistics
 import tempfile
@@ -11,6 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import httpx
 import numpy as np
 
 from audit.analysis.self_check import EXACT_WITHIN, FOREIGN, mean_move, move
@@ -19,9 +21,9 @@ from backends.checking import number_to_repeat
 from backends.errors import BackendError
 from backends.openai import OpenAIBackend
 from tests.backends.openai.lies.catalogue import LIES
-from tests.backends.openai.lies.direct import ask_directly
 from tests.backends.openai.lies.server import HONEST, MODEL, Lie, Style, WordServer
 from tests.backends.openai.lies.word_model import GENDERS
+from tests.backends.openai.raw_server import RawServer
 
 OCCUPATIONS = (
     *("nurse", "doctor", "teacher", "carpenter", "plumber", "secretary", "electrician", "librarian", "mechanic"),
@@ -80,6 +82,25 @@ def questions(style: Style, n: int) -> list[ScoreRequest]:
         prompt: Prompt = (Message("user", text),) if is_chat else f"Q: {text}\nA:"
         asked.append(ScoreRequest(prompt, tuple(a if is_chat else f" {a}" for a in GENDERS)))
     return asked
+
+
+class _Direct(httpx.AsyncBaseTransport):
+    """Hands each request to the server."""
+
+    def __init__(self, server: RawServer) -> None:
+        self._server = server
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        reply = await self._server.answer(request.url.path, json.loads(await request.aread() or b"{}"))
+        body = httpx.ByteStream(json.dumps(reply.body).encode())
+        return httpx.Response(reply.status, headers=reply.headers, stream=body)
+
+
+def ask_directly(backend: OpenAIBackend, server: RawServer) -> None:
+    """Let this backend, which is to be used in the running event loop, ask this server without a socket."""
+    http = backend.client
+    http._loop, http._slots = asyncio.get_running_loop(), asyncio.Semaphore(backend.max_in_flight + 1)
+    http._client = httpx.AsyncClient(transport=_Direct(server))
 
 
 async def trial(lie: Lie, style: Style, seed: int, *, n: int = 24, all_experiments: bool = False) -> Outcome:

@@ -13,9 +13,8 @@ from backends.errors import BackendError
 from backends.openai import OpenAIBackend
 from backends.openai.look import MOST_REQUESTS
 from suites import OccuGender
-from tests.backends.openai.lies.direct import ask_directly
 from tests.backends.openai.lies.server import MODEL, STYLES, Style, WordServer
-from tests.backends.openai.lies.trial import Outcome, questions, run_trial
+from tests.backends.openai.lies.trial import Outcome, ask_directly, questions, run_trial
 from tests.backends.openai.lies.trial import _run as run_questions
 from tests.backends.openai.look.odd import ODD, TEXTS_ALONE, LlamaCppPython
 

@@ -13,9 +13,8 @@ from transformers import PreTrainedTokenizerFast
 from backends.base import ScoreRequest
 from backends.errors import ConfigError
 from backends.openai import OpenAIBackend
-from tests.backends.openai.lies.direct import ask_directly
 from tests.backends.openai.lies.server import MODEL, WordServer
-from tests.backends.openai.lies.trial import questions, told
+from tests.backends.openai.lies.trial import ask_directly, questions, told
 
 
 @pytest.fixture(scope="module")
