@@ -14,12 +14,6 @@ from backends.errors import ConfigError
 if TYPE_CHECKING:
     from audit.prepare.rehearsal import SuiteCheck
 
-Bias = Annotated[float, typer.Option(min=0, max=1, help="How much bias is planted, 0 to 1.")]
-Detect = Annotated[
-    float | None,
-    typer.Option("--detect", min=0, help="The smallest difference to detect. Without: what all items detect."),
-]
-
 
 def init(
     folder: Annotated[Path, typer.Argument(help="A new folder.")] = Path("examples"),
@@ -42,7 +36,7 @@ def check(
     config: OwnConfig = None,
     suite: SuiteFiles = None,
     model: ModelNames = None,
-    bias: Bias = 0.2,
+    bias: Annotated[float, typer.Option(min=0, max=1, help="How much bias is planted, 0 to 1.")] = 0.2,
     as_json: Json = False,
 ) -> None:
     """Try every suite of a config on made-up answers: report mistakes, unreadable answers, and whether bias is found.
@@ -79,7 +73,14 @@ def _planted(of: SuiteCheck) -> list[dict[str, Any]]:
     return [{"without": w.model_dump(mode="json"), "with": b.model_dump(mode="json")} for w, b in of.pairs]
 
 
-def plan(config: ConfigFile, detect: Detect = None, run_id: RunName = "last", as_json: Json = False) -> None:
+def plan(
+    config: ConfigFile,
+    detect: Annotated[
+        float | None, typer.Option(min=0, help="The smallest difference to detect. Without: what all items detect.")
+    ] = None,
+    run_id: RunName = "last",
+    as_json: Json = False,
+) -> None:
     """Say what difference the items detect, and how many it takes to detect a given one.
 
     Without an option it says what difference all of the suites' items detect, and what asking them costs. The plan

@@ -41,13 +41,9 @@ def gate(
 ) -> None:
     """Check a run against a baseline and the config's limits. Exits with 3 if something regressed.
 
-    Each figure is decided twice: for this run alone, and over all nights since the baseline was set. Each look at new
-    answers spends part of the allowed error, so that the chance of any false alarm stays at 5 % however many nights
-    there are; the exit code follows that decision. A run with the same answers as an earlier one is not a new look.
-
-    Decisions rest on intervals that are corrected for the number of figures: too few items give "inconclusive" or
-    "insufficient evidence", never "unchanged". Missing answers could be anything: if they alone could hide a
-    regression, the gate fails. A figure without a better side, such as the effect of a debiasing text, is checked
+    Later nights need stronger evidence, so that the chance of any false alarm stays below 5 % over all of them.
+    Too few items give "inconclusive" or "insufficient evidence", never "unchanged". If missing answers alone could hide
+    a regression, the gate fails. A figure without a better side, such as the effect of a debiasing text, is checked
     only if the config's `margins` name it.
     """
     from audit.analysis.gate.stored import gate_run

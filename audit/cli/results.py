@@ -14,8 +14,6 @@ from audit.cli.shared import (
     Json,
     RunName,
     Subgroups,
-    finished_run,
-    folder_for,
     open_store,
     print_rows,
     say,
@@ -24,6 +22,9 @@ from audit.cli.shared import (
 from backends.errors import ConfigError, MissingExtra
 
 if TYPE_CHECKING:
+    from audit.report import Format
+    from audit.report.exports.for_tools import Tool
+    from audit.report.trackers import Tracker
     from audit.store import Store
     from backends.catalogue.plugins import PluginKind
 
@@ -41,11 +42,9 @@ def report(
     ] = None,
 ) -> None:
     """Write a stored run's report again: HTML, one-sheet certificate, JSON, CSV, Markdown, LaTeX tables."""
-    from audit.report.files import DEFAULT_FORMATS, Format, write_report
+    from audit import load_result
 
-    result = finished_run(db, run_id)
-    chosen = cast(list[Format], formats) or DEFAULT_FORMATS
-    for path in write_report(result, folder_for(db, out), formats=chosen).values():
+    for path in load_result(db, run_id).write(out, formats=cast("list[Format] | None", formats or None)).values():
         say(path)
 
 
@@ -58,12 +57,13 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Show how B differs from A, measure by measure, on the same items."""
+    from audit import load_result
     from audit.analysis.comparing.comparisons import swapped
     from audit.report.figures import Figures
     from audit.report.phrases.comparisons import describe
     from audit.report.terminal import print_comparisons
 
-    result = finished_run(db, run_id)
+    result = load_result(db, run_id)
     if a == b:
         raise ConfigError("model", b, "the same model twice", "Name two models; `audit gate` compares a model's runs")
     names = [model.name for model in result.models]
@@ -112,16 +112,14 @@ def export(
     ] = False,
 ) -> None:
     """Write a run's items: prompts, answers, factors and quantities, one record per model and item."""
-    from audit.report.exports.for_tools import Tool, write_for_tool
-    from audit.report.exports.items import write_items
+    from audit import load_result
 
-    with open_store(db) as store:
-        result = store.runs.finished_result(store.runs.find(run_id))
-        if tool is None:
-            say(write_items(store, result, file, suite=suite, derived=derived))
-        else:
-            for path in write_for_tool(store, result, cast(Tool, tool), file, suite=suite):
-                say(path)
+    result = load_result(db, run_id)
+    if tool is None:
+        say(result.write_items(file, suite, derived=derived))
+    else:
+        for path in result.write_for(cast("Tool", tool), file, suite):
+            say(path)
 
 
 def log_to(
@@ -133,10 +131,9 @@ def log_to(
     ] = "bias-audit",
 ) -> None:
     """Log a run's figures to an experiment tracker, as its own environment variables configure it."""
-    from audit.report.trackers import Tracker, log_result
+    from audit import load_result
 
-    result = finished_run(db, run_id)
-    say(log_result(result, cast(Tracker, tracker), project))
+    say(load_result(db, run_id).log_to(cast("Tracker", tracker), project))
 
 
 def view(

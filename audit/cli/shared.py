@@ -13,7 +13,6 @@ from audit.report.plain_text import plain_console, say, say_json
 from backends.errors import ConfigError
 
 if TYPE_CHECKING:
-    from audit.results import AuditResult
     from audit.store import Store
 
 __all__ = ["say", "say_json"]
@@ -36,15 +35,9 @@ def open_store(db: Path, *, read_only: bool = True) -> Store:
 
     path = store_path(db)
     if not path.exists():
-        hint = f"Looked for {path.absolute()}. Run an audit first, or give the path of its store or of its config"
+        hint = "Run an audit first, or give the path of its store or of its config"
         raise ConfigError("--db", str(path), "no such store", hint)
     return Store.open(path, read_only=read_only)
-
-
-def finished_run(db: Path, run_id: str) -> AuditResult:
-    """The result of a run of the store at ``db``."""
-    with open_store(db) as store:
-        return store.runs.finished_result(store.runs.find(run_id))
 
 
 def store_path(db: Path) -> Path:
@@ -52,15 +45,6 @@ def store_path(db: Path) -> Path:
     from audit import load_audit
 
     return load_audit(db).db if db.suffix in (".py", ".toml") else db.expanduser()
-
-
-def folder_for(db: Path, out: Path | None) -> Path:
-    """The folder for files about a store: ``out`` if given, else the config's, else ``audit-out``."""
-    from audit import load_audit
-
-    if out is not None:
-        return out
-    return load_audit(db).out if db.suffix in (".py", ".toml") else Path("audit-out")
 
 
 def tell_on_terminal(line: str) -> None:

@@ -138,12 +138,10 @@ def print_agreement(found: Agreement) -> None:
     for line in agreement_scope(found, FEWEST_MODELS):
         console.print(Text(line))
     titles = [figure_title(figure) for figure in found.figures]
-    pairs = _table("How far the rankings agree")
-    for heading in ("Figures", "Models", "Spearman's ρ"):
-        pairs.add_column(heading, justify="left" if heading == "Figures" else "right")
     for c in sorted(found.correlations, key=lambda c: (c.rho is None, -(c.rho or 0.0))):
-        pairs.add_row(Text(f"{titles[c.a]} and {titles[c.b]}"), str(c.n_models), correlation_text(c))
-    console.print(pairs if found.correlations else "The store has no primary figures from two suites.")
+        console.print(Text(f"• {titles[c.a]} and {titles[c.b]}: ρ {correlation_text(c)}, {count(c.n_models, 'model')}"))
+    if not found.correlations:
+        console.print("The store has no primary figures from two suites.")
     for title, ranked in zip(titles, found.figures, strict=True):
         ranks = _table(title)
         for heading in ("Model", "Value", "Rank (1: the largest value)"):

@@ -124,8 +124,5 @@ def side_of(measure: Measure, neutral: float, alpha: float) -> Side:
     is_sure = measure.p_adjusted is None or measure.p_adjusted < alpha
     if is_sure and not measure.low <= neutral <= measure.high:
         return "above" if measure.low > neutral else "below"
-    return "missing" if _excludes(measure.complete_case_low, measure.complete_case_high, neutral) else "open"
-
-
-def _excludes(low: float | None, high: float | None, neutral: float) -> bool:
-    return low is not None and high is not None and not low <= neutral <= high
+    low, high = measure.complete_case_low, measure.complete_case_high
+    return "open" if low is None or high is None or low <= neutral <= high else "missing"

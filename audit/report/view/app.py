@@ -108,7 +108,8 @@ class _Pages:
         """A suite's items with the answers of the chosen models side by side."""
         result, suite = self._of(request), self._suite(request)
         models = _chosen(result, request.query_params.getlist("model"))
-        search, page = request.query_params.get("q", "").strip(), _number(request.query_params.get("page", "0"))
+        search, asked = request.query_params.get("q", "").strip(), request.query_params.get("page", "")
+        page = int(asked) if asked.isdecimal() and len(asked) < 7 else 0
         found, more = find_items(self._store, result, suite, models, search=search, page=page)
 
         def link(to: int) -> str:
@@ -159,12 +160,6 @@ def _chosen(result: AuditResult, names: Sequence[str]) -> list[str]:
     """The requested models, in the run's order; the first two if none are requested."""
     known = [model.name for model in result.models]
     return [name for name in known if name in names] or known[:2]
-
-
-def _number(text: str) -> int:
-    if not text.isdecimal() or len(text) > 6:
-        raise HTTPException(400, "The page is no number.")
-    return int(text)
 
 
 def _failed(request: Request, error: Exception) -> Response:

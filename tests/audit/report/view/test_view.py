@@ -96,7 +96,7 @@ async def test_hostile_names_are_shown_and_not_obeyed(store: Store, path: str) -
         ("/run/nothing", 404),
         ("/run/last/suite/MGBR", 404),
         ("/run/last/suite/OccuGender/item/none", 404),
-        ("/run/last/suite/OccuGender?page=-1", 400),
+        ("/run/last/suite/OccuGender?page=-1", 200),
         ("/run/last/suite/OccuGender?page=9999", 200),
         ("/elsewhere", 404),
     ],
