@@ -367,9 +367,6 @@ class Suite(ABC):
     recorded: Sequence[tuple[str, str]] = ()
     #: As in `backends.base.Backend`: options that may be a path, with the keywords that are not paths.
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"folder": ()}
-    #: Keys of the signature that say how the same questions are prompted: two suites of one kind that differ only in
-    #: these are compared item by item.
-    prompting: ClassVar[tuple[str, ...]] = ("prompt_format",)
     #: A limited run keeps or drops items together if they agree in these factors (the conditions of
     #: one paired design). Empty: each item is on its own. May depend on the options.
     sampled_together: tuple[str, ...] = ()

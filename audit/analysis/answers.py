@@ -7,9 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from audit.analysis.table import NO_VALUE, Table
 from audit.results import where_key, writable
 from audit.store import Stored
@@ -38,8 +35,6 @@ class SuiteAnswers:
         When the first and the last of them was given, in seconds since the epoch.
     merged, straddled, straddled_in_part, altered : int
         Items with such a boundary; of the straddled, those with other continuations that are not.
-    logprobs : dict of str to array (k,)
-        Natural log-probabilities of each scored item's continuations, NaN if only bounded; only if they were wanted.
     """
 
     suite: Suite
@@ -54,16 +49,13 @@ class SuiteAnswers:
     straddled: int = 0
     straddled_in_part: int = 0
     altered: int = 0
-    logprobs: dict[str, NDArray[np.float64]] = field(default_factory=dict)
 
 
 #: An item, the key of its answer, and the answer, or why there is none.
 Answered = tuple[Item, bytes, Stored | str]
 
 
-def read_answers(
-    suite: Suite, answered: Iterable[Answered], *, seen: Callable[[Response], Response], keep_logprobs: bool = False
-) -> SuiteAnswers:
+def read_answers(suite: Suite, answered: Iterable[Answered], *, seen: Callable[[Response], Response]) -> SuiteAnswers:
     """Read answers into rows.
 
     Parameters
@@ -72,8 +64,6 @@ def read_answers(
         Each item once, in the order of the rows.
     seen : callable
         The answer as it is read: with its scores as intervals where the model's numbers vary.
-    keep_logprobs : bool
-        Whether to keep the continuations' log-probabilities, to compare engines.
     """
     found = SuiteAnswers(suite, Table.of(()), (), {})
     rows: list[Row] = []
@@ -93,8 +83,6 @@ def read_answers(
             found.straddled += "straddled" in boundaries
             found.straddled_in_part += "straddled" in boundaries and len(boundaries) > 1
             found.altered += "altered" in boundaries
-            if keep_logprobs:
-                found.logprobs[item.id] = exact_logprobs(answer)
     rows = list(suite.derive(rows))
     found.specs = list(suite.measures(rows))
     found.table = Table.of(rows, suite.families)
@@ -119,13 +107,7 @@ def of_runs(runs: Sequence[SuiteAnswers]) -> SuiteAnswers:
         sum(run.straddled for run in runs),
         sum(run.straddled_in_part for run in runs),
         sum(run.altered for run in runs),
-        first.logprobs,
     )
-
-
-def exact_logprobs(response: ScoreResponse) -> NDArray[np.float64]:
-    """Natural log-probabilities (k,) of the continuations; NaN if only bounded."""
-    return np.array([math.nan if s.exactness != "exact" or s.logprob is None else s.logprob for s in response.scores])
 
 
 def _complete(row: Row) -> Row:

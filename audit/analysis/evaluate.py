@@ -14,22 +14,23 @@ from typing import Any
 import numpy as np
 
 from audit.analysis.answers import SuiteAnswers
+from audit.analysis.comparing.attribution import Step, with_engine_noise
 from audit.analysis.comparing.comparisons import compare_models, rank_models
-from audit.analysis.comparing.engine_noise import engine_drift, with_engine_noise
 from audit.analysis.measures import measure_table
 from audit.analysis.table import Bools, Table
 from audit.results import (
     LITTLE_COVERAGE,
+    AttributionStep,
     Comparison,
     DataQuality,
-    EngineDrift,
     Measure,
     PromptCoverage,
     Ranking,
+    Rung,
     where_key,
 )
 from backends.base import Scalar
-from suites.base import MeasureSpec, Suite
+from suites.base import MeasureSpec
 
 #: Maximum number of items shown behind a derived row.
 _SOURCES_SHOWN = 2
@@ -49,7 +50,7 @@ class SuiteResult:
     comparisons: list[Comparison]
     data_quality: list[DataQuality]
     rankings: list[Ranking]
-    drift: list[EngineDrift]
+    ladder: list[AttributionStep]
     unanswered: int
     examples: Mapping[str, Mapping[str, list[str]]]
     specs: list[MeasureSpec]
@@ -57,7 +58,6 @@ class SuiteResult:
 
 def evaluate_suite(
     name: str,
-    suite: Suite,
     by_model: Mapping[str, SuiteAnswers],
     *,
     signature: Mapping[str, Any],
@@ -65,7 +65,7 @@ def evaluate_suite(
     confidence: float,
     seed: int,
     engines: Sequence[tuple[str, str]] = (),
-    lineage: Collection[frozenset[str]] = (),
+    steps: Sequence[Step] = (),
 ) -> SuiteResult:
     """Measure one suite for every model, and compare the models.
 
@@ -79,8 +79,8 @@ def evaluate_suite(
         Level of all intervals; and the run's seed, which enters the signature.
     engines : sequence of pairs of names
         The same models on different engines: their differences are noise.
-    lineage : collection of pairs of names
-        Models derived from each other: their differences are changes, not noise.
+    steps : sequence of Step
+        Models made from each other: each change has a decision of its own.
     """
     tables = {model: answers.table for model, answers in by_model.items()}
     measures = {
@@ -98,7 +98,7 @@ def evaluate_suite(
     every = (spec for answers in by_model.values() for spec in answers.specs)
     all_specs = list({(spec.measure, where_key(spec.where)): spec for spec in every}.values())
     compared = compare_models(tables, all_specs, suite=name, margins=margins, confidence=confidence)
-    comparisons = with_engine_noise(compared, engines, lineage)
+    comparisons = with_engine_noise(compared, engines, steps)
     # A model that was down has no follow-ups, so items are chosen from the model that was asked the most.
     shown = _example_items(max(by_model.values(), key=lambda answers: len(answers.items)), all_specs)
     return SuiteResult(
@@ -106,13 +106,30 @@ def evaluate_suite(
         comparisons,
         [_data_quality(name, model, answers, measures[model]) for model, answers in by_model.items()],
         rank_models(c for c in comparisons if not c.is_subgroup),
-        [
-            engine_drift(name, a, b, by_model[a].logprobs, by_model[b].logprobs, tables[a], tables[b])
-            for a, b in (engines if engines and "score" in suite.needs else ())
-        ],
+        [_attributed(name, step, tables, all_specs, margins, confidence) for step in steps],
         sum(answers.failures.total() for answers in by_model.values()),
         {model: _figures_behind(answers, measures[model], shown) for model, answers in by_model.items()},
         all_specs,
+    )
+
+
+def _attributed(
+    suite: str,
+    step: Step,
+    tables: Mapping[str, Table],
+    specs: Sequence[MeasureSpec],
+    margins: float | Mapping[str, float],
+    confidence: float,
+) -> AttributionStep:
+    """A step's effect, decided independently of other steps and other pairs of models."""
+    pair = {model: tables[model] for model in (step.a, step.b)}
+    main = [spec for spec in specs if not spec.is_subgroup]
+    return AttributionStep(
+        a=Rung(model=step.a, suite=suite),
+        b=Rung(model=step.b, suite=suite),
+        changes=list(step.changes),
+        engine=list(step.engine),
+        comparisons=compare_models(pair, main, suite=suite, margins=margins, confidence=confidence),
     )
 
 

@@ -19,10 +19,11 @@ from audit.analysis.estimators.correlations import (
     correlation_difference,
     extreme_items,
     noise_of_draws,
+    pearson,
 )
-from audit.analysis.estimators.design import Design, renumbered
+from audit.analysis.estimators.design import Design, level_means, renumbered
 from audit.analysis.estimators.estimate import Between, Codes, Estimate, Floats, Student, unknown
-from audit.analysis.estimators.means import clustered_mean, weighted_mean
+from audit.analysis.estimators.means import clustered_mean, sources, weighted_mean
 from audit.analysis.estimators.probabilities import mean_probability
 from audit.analysis.estimators.shares import mean_share, share_difference
 from audit.analysis.table import Bools, Quantity, Table
@@ -45,11 +46,17 @@ NO_FIGURE = Figure(math.nan, unknown(), math.nan, math.nan)
 
 @dataclass(frozen=True, slots=True)
 class Estimator:
-    """How a figure is estimated: of one model, and the difference of two over the same items."""
+    """How a figure is estimated: of one model, and the difference of two over the same items.
+
+    ``bounds``: its extremes where each item (n,) lies between two numbers. ``noise``: standard error and degrees of
+    freedom of the second items' figure minus the first's, if items vary independently; infinite where unknown.
+    """
 
     is_mean: bool
     figure: Callable[[Quantity, Design, MeasureSpec], Figure]
     difference: Callable[[Quantity, Quantity, Design, MeasureSpec], Figure]
+    bounds: Callable[[Floats, Floats, Design], tuple[float, float]]
+    noise: Callable[[Floats, Floats, Design], tuple[float, float]]
 
 
 def estimator_of(spec: MeasureSpec) -> Estimator:
@@ -203,6 +210,17 @@ def _mean_difference(a: Quantity, b: Quantity, design: Design, spec: MeasureSpec
     return _of_means(apart, lambda values: _mean_apart(values, design, most), design)
 
 
+def _mean_bounds(low: Floats, high: Floats, design: Design) -> tuple[float, float]:
+    return weighted_mean(low, design), weighted_mean(high, design)
+
+
+def _mean_noise(before: Floats, now: Floats, design: Design) -> tuple[float, float]:
+    if (found := sources(now - before, design)) is None:
+        return math.inf, math.inf
+    variance, df = found.total()
+    return math.sqrt(variance), df
+
+
 # -- correlations ------------------------------------------------------------------------------
 
 
@@ -254,6 +272,22 @@ def _correlation_difference(a: Quantity, b: Quantity, design: Design, spec: Meas
     return Figure(math.nan, Between(*ends), *(end.value for end in ends))
 
 
+def _correlation_bounds(low: Floats, high: Floats, design: Design) -> tuple[float, float]:
+    own, covariate = _correlated_by(design)
+    if np.isnan(low + high).any():
+        return math.nan, math.nan
+    if np.array_equal(low, high):
+        return (pearson(level_means(low, own), covariate),) * 2
+    least, most = (extreme_items(low, high, covariate, own, sign)[0] for sign in (-1, 1))
+    return least, most
+
+
+def _correlation_noise(before: Floats, now: Floats, design: Design) -> tuple[float, float]:
+    own, covariate = _correlated_by(design)
+    found = correlation_difference(Correlated(before, own, covariate), Correlated(now, own, covariate), design)
+    return (found.se, found.df) if found.is_known else (math.inf, math.inf)
+
+
 def _correlated_by(design: Design) -> tuple[Codes, Floats]:
     if design.correlated is None:
         raise ValueError("a correlation needs a covariate and a cluster factor")
@@ -269,6 +303,6 @@ def _noise(column: Quantity, spec: MeasureSpec, own: Codes) -> Floats | None:
 
 
 ESTIMATORS: Mapping[str, Estimator] = {
-    "mean": Estimator(True, _mean, _mean_difference),
-    "correlation": Estimator(False, _correlation, _correlation_difference),
+    "mean": Estimator(True, _mean, _mean_difference, _mean_bounds, _mean_noise),
+    "correlation": Estimator(False, _correlation, _correlation_difference, _correlation_bounds, _correlation_noise),
 }

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from audit.results import AuditResult, FigureName, Measure, ModelInfo, Reported
-from audit.results.figures import EXTENT, signature_changes
+from audit.results.figures import EXTENT, OfFigure, signature_changes
 from audit.store import Store
 from backends.base import Scalar
 
@@ -18,8 +18,7 @@ class Point(Reported):
     """A figure in one run.
 
     ``changes`` lists what differs in the model, engine or suite from the previous point, and may explain a jump. If not
-    ``comparable``, the question itself differs from that of the previous point. ``verdict`` is the gate's, in a series
-    of changes.
+    ``comparable``, the question itself differs from that of the previous point.
     """
 
     run_id: str
@@ -33,17 +32,10 @@ class Point(Reported):
     complete: bool
     changes: list[str]
     comparable: bool = True
-    verdict: str | None = None
 
 
 class Series(Reported):
-    """One figure of one model, oldest run first.
-
-    With a ``baseline`` it is the figure's change since then, as seen by the gate (`audit.analysis.gate`). Changes
-    within ± ``margin`` do not matter.
-    With a ``limit`` it is the limited quantity: the figure, or its ``coverage`` or ``refusals``. ``primary``: whether
-    the latest run that has the figure declares it so.
-    """
+    """One figure of one model, oldest run first. ``primary``: whether the latest run that has it declares it so."""
 
     id: str
     model: str
@@ -54,11 +46,20 @@ class Series(Reported):
     neutral: float | None
     points: list[Point]
     primary: bool = False
-    baseline: str | None = None
-    margin: float | None = None
+
+
+class Checked(OfFigure, Reported):
+    """What gates last decided about a figure, or of a limit on it, and since which time all have."""
+
+    model: str
+    suite: str
+    measure: str
+    where: dict[str, Scalar]
     limit: str | None = None
     at_least: float | None = None
     at_most: float | None = None
+    verdict: str
+    since: str
 
 
 class Run(Reported):
@@ -79,24 +80,21 @@ class Absence(Reported):
 
 
 class History(Reported):
-    """All figures over all runs, oldest first. ``models`` starts with those of the latest run.
-
-    ``sequences`` are the figures' changes since the gates' baselines, followed by the limits.
-    """
+    """All figures over all runs, oldest first. ``models`` starts with those of the latest run."""
 
     models: list[str]
     runs: list[Run]
     series: list[Series]
     absences: list[Absence] = Field(default_factory=list)
-    sequences: list[Series] = Field(default_factory=list)
+    checks: list[Checked] = Field(default_factory=list)
 
     def only(self, measure: str | None, model: str | None) -> History:
         """The history of one measure or model; None means all."""
-
-        def kept(among: Sequence[Series]) -> list[Series]:
-            return [s for s in among if measure in (None, s.measure) and model in (None, s.model)]
-
-        return self.model_copy(update={"series": kept(self.series), "sequences": kept(self.sequences)})
+        kept = {
+            name: [one for one in among if measure in (None, one.measure) and model in (None, one.model)]
+            for name, among in (("series", self.series), ("checks", self.checks))
+        }
+        return self.model_copy(update=kept)
 
     def segments(self, series: Series) -> list[list[Point]]:
         """Runs of points that may be joined by a line.
@@ -200,36 +198,20 @@ def history(results: Iterable[AuditResult], absences: Sequence[Absence] = (), *,
     return History(models=names, runs=runs, series=found, absences=list(absences))
 
 
-def with_sequences(found: History, store: Store) -> History:
-    """Add the figures' changes since the baselines, as seen by the gates night by night, and the limits on them."""
-    names = {baseline.run_id: baseline.name for baseline in store.runs.baselines()}
-    units, runs = {series.id: series.unit for series in found.series}, {run.id: run for run in found.runs}
-    sequences: dict[str, Series] = {}
-    for night in store.nights.all():
-        if night.run_id not in runs:
-            continue
-        of_limits = [(facts, "value") for facts in night.facts.get("limits", ())]
-        for facts, value in [(facts, "change") for facts in night.facts["figures"]] + of_limits:
-            of_figure = {key: facts[key] for key in ("model", "suite", "measure", "where")}
-            figure = FigureName(**of_figure).id
-            described: dict[str, Any] = {key: facts.get(key) for key in ("margin", "limit", "at_least", "at_most")}
-            if value == "change":
-                described |= {"unit": f"change of {units.get(figure) or 'the figure'}", "neutral": 0.0}
-                described["baseline"] = names.get(night.baseline, night.baseline)
-                key = f"{figure}-{night.baseline}"
-            else:
-                described |= {"unit": units.get(figure, "") if facts["limit"] == facts["measure"] else "share"}
-                described["neutral"] = None
-                key = f"{figure}-{[facts[name] for name in ('limit', 'at_least', 'at_most')]}"
-            series = sequences.setdefault(key, Series(id=key, points=[], **of_figure, **described))
-            series.points.append(_looked_at(runs[night.run_id], facts, value))
-    return found.model_copy(update={"sequences": list(sequences.values())})
-
-
-def _looked_at(run: Run, facts: Mapping[str, Any], value: str) -> Point:
-    known: dict[str, Any] = {key: facts[key] for key in ("low", "high", "n_items", "verdict")}
-    known |= {"value": facts[value], "bound_low": None, "bound_high": None}
-    return Point(run_id=run.id, at=run.at, complete=run.complete, changes=[], **known)
+def gate_checks(store: Store, runs: Iterable[Run]) -> list[Checked]:
+    """What the gates of these runs last decided about each figure, as recorded in the store."""
+    at = {run.id: run.at for run in runs}
+    found: dict[tuple[str, str | None], Checked] = {}
+    for night in (night for night in store.nights.all() if night.run_id in at):
+        for facts in (*night.facts["figures"], *night.facts.get("limits", ())):
+            figure = {name: facts[name] for name in ("model", "suite", "measure", "where")}
+            limit = {name: facts.get(name) for name in ("limit", "at_least", "at_most")}
+            key = FigureName(**figure).id, str(limit)
+            before, since = found.get(key), at[night.run_id]
+            if before is not None and before.verdict == facts["verdict"]:
+                since = before.since
+            found[key] = Checked(**figure, **limit, verdict=facts["verdict"], since=since)
+    return list(found.values())
 
 
 def _changes(

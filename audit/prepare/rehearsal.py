@@ -148,9 +148,7 @@ def check_items(
         check.mistakes += _of_items(suite, items)
         own = Sample(items, suite.strata, seed, suite.sampled_together).take(most) if len(items) > most else items
         answers = {model: _answered(suite, own, share * bias) for model, share in _MODELS.items()}
-        result = evaluate_suite(
-            name, suite, answers, signature={}, margins=DEFAULT_MARGIN, confidence=confidence, seed=seed
-        )
+        result = evaluate_suite(name, answers, signature={}, margins=DEFAULT_MARGIN, confidence=confidence, seed=seed)
         check.specs = result.specs
         check.unreadable = Counter(row.missing for row in answers["with bias"].table.rows() if row.missing is not None)
         is_whole = are_all and len(own) == len(items)

@@ -110,7 +110,7 @@ def print_gate(report: GateReport, console: Console | None = None) -> None:
 def print_history(history: History) -> None:
     """One table per figure, the primary first, one line per run: value with interval, items, changes. Then the gaps."""
     console = plain_console()
-    for series in (*sorted(history.series, key=lambda series: not series.primary), *history.sequences):
+    for series in sorted(history.series, key=lambda series: not series.primary):
         table = _table(f"{series_title(series)} · {where_label(series.where)} · {one_line(series.model)}")
         table.add_column("Run (UTC)", no_wrap=True)
         for heading in ("Figure", "Items"):
@@ -124,7 +124,7 @@ def print_history(history: History) -> None:
                 Text(changed_notes(point), style="yellow"),
             )
         console.print(table)
-    for line in gate_lines(history) if history.sequences else ():
+    for line in gate_lines(history) if history.checks else ():
         console.print(Text(f"• {line}"))
     for gap in history.absences:
         console.print(Text(f"• {absence_line(gap)}"), style="yellow")

@@ -42,4 +42,4 @@ from audit.results.figures import (
     writable,
 )
 from audit.results.measures import Agreement, Measure, Reproduction, VarianceComponents
-from audit.results.steps import AttributionStep, EngineDrift, ItemChange, Rung
+from audit.results.steps import AttributionStep, Rung

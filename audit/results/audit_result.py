@@ -9,7 +9,7 @@ from audit.results.answers import DataQuality, Example, IdentityProblem, ModelIn
 from audit.results.comparisons import Comparison, LimitCheck, Ranking
 from audit.results.figures import Reported
 from audit.results.measures import Measure, Reproduction, VarianceComponents
-from audit.results.steps import AttributionStep, EngineDrift
+from audit.results.steps import AttributionStep
 
 
 class UntilDecided(Reported):
@@ -89,7 +89,6 @@ class AuditResult(Reported):
     identity: list[IdentityProblem] = []
     refused_rules: list[str] = []
     rankings: list[Ranking] = []
-    drift: list[EngineDrift] = []
     reproductions: list[Reproduction] = []
     self_checks: list[SelfCheck] = []
     ladder: list[AttributionStep] = []

@@ -9,15 +9,13 @@ import asyncio
 import contextlib
 import datetime
 import functools
-import itertools
 import json
 import secrets
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 
 from audit.analysis.answers import SuiteAnswers
-from audit.analysis.comparing.attribution import Ladder, asking_steps, engine_pairs, model_steps
-from audit.analysis.comparing.comparisons import compare_models
+from audit.analysis.comparing.attribution import engine_pairs, model_steps
 from audit.analysis.comparing.reproduction import reproductions
 from audit.analysis.components import suite_components
 from audit.analysis.evaluate import SuiteResult, evaluate_suite
@@ -148,7 +146,7 @@ class _Run:
         self._run_id, self._started = run_id, started
         descriptions = {name: model.description for name, model in resolved.models.items()}
         self._engines = engine_pairs(descriptions, audit.same_weights)
-        self._ladder = Ladder(model_steps(descriptions, audit.ladder), asking_steps(audit.suites))
+        self._steps = model_steps(descriptions, audit.ladder)
         self._walk = Walk(resolved, audit.suites, store, run_id=run_id, runs=audit.runs, seed=audit.seed)
         self._outcomes: dict[str, list[Outcome]] = {}
         self._look = 1
@@ -262,24 +260,19 @@ class _Run:
 
     def _read(self, suite: str) -> dict[str, SuiteAnswers]:
         """Each model's stored answers to a suite, as rows."""
-        compared = set(itertools.chain.from_iterable(self._engines))
-        return {
-            model: self._walk.read(model, suite, self._looks, self._seen(model), keep_logprobs=model in compared)
-            for model in self._resolved.models
-        }
+        return {model: self._walk.read(model, suite, self._looks, self._seen(model)) for model in self._resolved.models}
 
     def _evaluate(self, name: str, answers: Mapping[str, SuiteAnswers]) -> SuiteResult:
         audit = self._audit
         return evaluate_suite(
             name,
-            audit.suites[name],
             answers,
             signature=suite_signature(audit, audit.suites[name]),
             margins=audit.margins,
             confidence=self._confidence,
             seed=audit.seed,
             engines=self._engines,
-            lineage=self._ladder.lineage,
+            steps=self._steps,
         )
 
     def evaluate(self, interrupted: bool) -> AuditResult:
@@ -292,19 +285,17 @@ class _Run:
             answers = self._read(name)
             found = self._evaluate(name, answers)
             tables = {model: own.table for model, own in answers.items()}
-            self._ladder.add(name, tables, found.specs)
             components += suite_components(name, tables, found.specs)
             items = {item.id: item for item in self._resolved.items[name]}
             for model, own in answers.items():
                 self._store.runs.write_table(self._run_id, model, name, own.table, own.items)
                 examples += read_examples(self._store, name, model, own, items, found.examples[model])
             results.append(found)
-        compare = functools.partial(compare_models, margins=audit.margins, confidence=self._confidence)
         result = self._result(results, interrupted)
         return result.model_copy(
             update={
                 "limits": self._limits(result),
-                "ladder": self._ladder.evaluate(compare),
+                "ladder": [step for found in results for step in found.ladder],
                 "components": components,
                 "reproductions": reproductions(result.suites, result.models, result.measures),
                 "examples": examples,
@@ -364,7 +355,6 @@ class _Run:
             measures=[measure for result in results for measure in result.measures],
             comparisons=[c for result in results for c in result.comparisons],
             rankings=[r for result in results for r in result.rankings],
-            drift=[d for result in results for d in result.drift],
             data_quality=[d for result in results for d in result.data_quality],
             until=self._until,
             self_checks=self._checks,

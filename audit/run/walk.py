@@ -87,18 +87,10 @@ class Walk:
         self._store.answers.join([pair for missing in found.values() for pair in missing.joined])
         return [missing.job(self._seed) for missing in found.values()]
 
-    def read(self, model: str, suite: str, looks: range, seen: Callable[[Response], Response], *,
-             keep_logprobs: bool) -> SuiteAnswers:  # fmt: skip
+    def read(self, model: str, suite: str, looks: range, seen: Callable[[Response], Response]) -> SuiteAnswers:
         """One model's stored answers to a suite as rows; ``seen`` as in `audit.analysis.answers.read_answers`."""
-        return of_runs([
-            read_answers(
-                self._suites[suite],
-                self._answered(self.visit(model, suite, looks, run)),
-                seen=seen,
-                keep_logprobs=keep_logprobs,
-            )
-            for run in self._runs
-        ])  # fmt: skip
+        visits = (self.visit(model, suite, looks, run) for run in self._runs)
+        return of_runs([read_answers(self._suites[suite], self._answered(visit), seen=seen) for visit in visits])
 
     def _answered(self, visited: Iterable[Visited]) -> Iterator[Answered]:
         for item, question, _, found in visited:

@@ -16,7 +16,7 @@ from filelock import Timeout
 from audit import Audit, load_audit
 from audit.analysis.gate.results import GateReport
 from audit.analysis.gate.stored import find_baseline, gate_run
-from audit.analysis.history import History, absences, history, stored_results, with_sequences
+from audit.analysis.history import History, absences, gate_checks, history, stored_results
 from audit.collect.shutdown import INTERRUPTED
 from audit.report import write_report, write_trend
 from audit.report.exports.gate import gate_json
@@ -141,7 +141,8 @@ def _notify(command: Sequence[str], gate: GateReport) -> str:
 def read_history(store: Store, db: Path, title: str | None = None, *, details: bool = False) -> History:
     """The history of a store, with the gaps that its schedule's journal records."""
     gaps = absences(store, Journal(Journal.path_beside(db)).entries(), title)
-    return with_sequences(history(stored_results(store, title), gaps, details=details), store)
+    found = history(stored_results(store, title), gaps, details=details)
+    return found.model_copy(update={"checks": gate_checks(store, found.runs)})
 
 
 def _draw_trend(audit: Audit, on_line: Callable[[str], None]) -> None:

@@ -93,7 +93,6 @@ class DebiasingPositions(Suite):
     without_prefill = 'prompt_format="chat_whole"'
     strata: tuple[str, ...] = ("template", "dominated_by")
     failures_factor: str | None = "dominated_by"
-    prompting = ("prompt_format", "positions")  # positions hold the messages, built in the format
     sampled_together: tuple[str, ...] = ("template", "occupation")
     meanings: Mapping[str, Meaning] = STEREOTYPE_GAP
     level_labels: Mapping[str, Mapping[str, str]] = BIAS_LABELS

@@ -15,8 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from audit.analysis.gate.same_items import Asked, Shared, change_of
+from audit.analysis.estimators.design import Design
+from audit.analysis.gate.same_items import Noise, noise_of
 from audit.analysis.gate.sequence import Look, shows
+from suites.base import MeasureSpec
 
 ALPHA, MARGIN, NIGHTS = 0.05, 0.02, 60
 
@@ -62,20 +64,22 @@ def looks(scenario: Scenario, rng: np.random.Generator) -> Iterator[Look]:
     level = 0.3 + rng.normal(0, 0.1, shape)
     moved = scenario.change + rng.normal(0, scenario.uneven, (shape[0], 1)) + rng.normal(0, scenario.uneven, shape[1:])
 
-    def ask(values: np.ndarray) -> Asked:
-        asked = [
+    def ask(values: np.ndarray) -> list[np.ndarray]:
+        return [
             (values + rng.normal(0, scenario.noise, shape) + rng.normal(0, scenario.shift)).ravel()
             for _ in range(scenario.runs)
         ]
-        return Asked(np.array(asked), np.array(asked))
 
-    baseline = ask(level)
-    n = level.size
+    baseline, spec = ask(level), MeasureSpec("figure", "p")
     for number in range(1, NIGHTS + 1):
-        tonight = ask(level + moved if number >= scenario.since else level)
-        shared = Shared(baseline, tonight, np.full(n, 1 / n), np.zeros(n, dtype=np.intp))
-        change = change_of(shared, (0.0, 1.0), is_exact=scenario.noise == 0)
-        yield Look(change.change[0], -math.inf, **change.noise._asdict(), answers=str(number))
+        tonight, noise = ask(level + moved if number >= scenario.since else level), Noise()
+        if scenario.runs > 1:
+            noise = Noise.of_runs([run.mean() for run in baseline], [run.mean() for run in tonight])
+        elif scenario.noise:
+            se, df = noise_of(baseline[0], tonight[0], Design(level.size), spec)
+            noise = Noise(se * math.sqrt(0.5), se * math.sqrt(0.5), df)
+        change = float(np.mean(tonight) - np.mean(baseline))
+        yield Look(change, -math.inf, **noise._asdict(), answers=str(number))
 
 
 def first_alarm(scenario: Scenario, rng: np.random.Generator) -> int | None:

@@ -1,44 +1,33 @@
-"""The attribution ladder: the effect of each change of a model.
+"""What differs between two models: a change of the model, which is a step, or the engine alone, which is noise.
 
-A base model and the same with an adapter, an original and its quantisation, raw text and chat: two rungs that differ
-in one part of the model, or in how it is asked, form a step. Differences between them are effects of the change, not
-noise, and have a decision of their own. What only the engine changes is noise
-(`audit.analysis.comparing.engine_noise`).
+A base model and the same with an adapter, an original and its quantisation: two models that differ in one part form a
+step, whose effect has a decision of its own. Transformers and llama.cpp, float32 and bfloat16 do not give the same
+numbers for the same weights. That is no property of the model, so a difference between two other models that is no
+larger is flagged.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from audit.analysis.comparing.engine_noise import (
-    evenly_spread,
-    quantity_gaps,
-)
-from audit.analysis.table import Floats, Table
-from audit.results import AttributionStep, Comparison, ItemChange, Rung, where_key
+from audit.results import Comparison, FigureKey
 from backends.base import Description
 from backends.errors import ConfigError
-from suites.base import MeasureSpec, Suite
 
-#: Maximum number of single items kept for charts. The figures use all of them.
-_DRAWN_ITEMS = 400
 #: Parts that change along with another: a quantised file has different weights, and its tokenizer in another form.
 _FOLLOWS: Mapping[str, Collection[str]] = {"quantisation": ("weights", "tokenizer", "settings")}
 
 
 class Step(NamedTuple):
-    """A step from one model to another, or from one suite to another that asks the same questions in another way.
+    """A step from one model to another.
 
     Attributes
     ----------
     changes : tuple of str
-        What differs: parts of the model (`backends.base.ModelPart`, or another field of the fingerprint); or the key of
-        the suite's signature. Empty if no difference is known.
+        What differs: parts of the model (`backends.base.ModelPart`), or another field of the fingerprint. Empty if no
+        difference is known.
     engine : tuple of str
         Fields of the engine that differ too: the step then includes the engines' noise.
     """
@@ -170,94 +159,34 @@ def _is_adapted(description: Description) -> bool:
     return description.parts.get("adapter") is not None
 
 
-def asking_steps(suites: Mapping[str, Suite]) -> list[Step]:
-    """Pairs of suites of the same class whose signatures differ only in `Suite.prompting`."""
-    steps = []
-    for at, (b, after) in enumerate(suites.items()):
-        for a, before in itertools.islice(suites.items(), at):
-            ours, theirs = before.signature(), after.signature()
-            differing = [key for key in dict.fromkeys((*ours, *theirs)) if ours.get(key) != theirs.get(key)]
-            if type(before) is type(after) and differing and set(differing) <= set(after.prompting):
-                steps.append(Step(a, b, (differing[0],)))
-                break
-    return steps
+def lineage(steps: Iterable[Step]) -> frozenset[frozenset[str]]:
+    """Pairs of models connected by steps, directly or indirectly."""
+    groups: dict[str, set[str]] = {}
+    for step in steps:
+        joined = groups.get(step.a, {step.a}) | groups.get(step.b, {step.b})
+        groups |= dict.fromkeys(joined, joined)
+    return frozenset(frozenset((a, b)) for a, of_a in groups.items() for b in of_a if a != b)
 
 
-@dataclass
-class Ladder:
-    """The steps of a run, and the tables that they need, which are added suite by suite."""
+def with_engine_noise(
+    comparisons: Sequence[Comparison], pairs: Collection[tuple[str, str]], steps: Iterable[Step] = ()
+) -> list[Comparison]:
+    """Add the engine noise of their figure to comparisons of unrelated models.
 
-    models: Sequence[Step]
-    suites: Sequence[Step]
-    _tables: dict[Rung, Table] = field(default_factory=dict)
-    _specs: dict[str, Sequence[MeasureSpec]] = field(default_factory=dict)
-
-    @property
-    def lineage(self) -> frozenset[frozenset[str]]:
-        """Pairs of models connected by steps, directly or indirectly."""
-        groups: dict[str, set[str]] = {}
-        for step in self.models:
-            joined = groups.get(step.a, {step.a}) | groups.get(step.b, {step.b})
-            groups |= dict.fromkeys(joined, joined)
-        return frozenset(frozenset((a, b)) for a, of_a in groups.items() for b in of_a if a != b)
-
-    def add(self, suite: str, tables: Mapping[str, Table], specs: Sequence[MeasureSpec]) -> None:
-        """Keep a suite's tables by model, and its figures, if a step needs them."""
-        climbed = {name for step in self.models for name in (step.a, step.b)}
-        across = any(suite in (step.a, step.b) for step in self.suites)
-        kept = {Rung(model=name, suite=suite): of for name, of in tables.items() if across or name in climbed}
-        if kept:
-            self._tables |= kept
-            self._specs[suite] = specs
-
-    def evaluate(self, compare: Callable[..., list[Comparison]]) -> list[AttributionStep]:
-        """The effect of each step, decided independently of other steps and other pairs of models.
-
-        ``compare`` is `compare_models` with the audit's margins and confidence.
-        """
-        between_models = [
-            (Rung(model=step.a, suite=suite), Rung(model=step.b, suite=suite), step)
-            for suite in self._specs
-            for step in self.models
-        ]
-        models = dict.fromkeys(rung.model for rung in self._tables)
-        between_suites = [
-            (Rung(model=model, suite=step.a), Rung(model=model, suite=step.b), step)
-            for step in self.suites
-            for model in models
-            if Rung(model=model, suite=step.b) in self._tables
-        ]
-        return [
-            self._evaluated(a, b, step, compare)
-            for a, b, step in between_models + between_suites
-            if self._tables[a].index.keys() & self._tables[b].index.keys()
-        ]
-
-    def _evaluated(self, a: Rung, b: Rung, step: Step, compare: Callable[..., list[Comparison]]) -> AttributionStep:
-        ours, theirs = self._tables[a], self._tables[b]
-        known = {(spec.measure, where_key(spec.where)) for spec in self._specs[a.suite]}
-        specs = [
-            spec
-            for spec in self._specs[b.suite]
-            if (spec.measure, where_key(spec.where)) in known and not spec.is_subgroup
-        ]
-        compared = {spec.quantity for spec in specs}  # not those that only figures of single levels use
-        index, gaps = quantity_gaps(ours, theirs, [name for name in ours.named("value") if name in compared])
-        exact = np.any([np.isfinite(gap) for gap in gaps.values()], axis=0) if gaps else np.zeros(len(index))
-        both = [item for item, at in index.items() if exact[at]]
-        return AttributionStep(
-            a=a,
-            b=b,
-            changes=list(step.changes),
-            engine=list(step.engine),
-            comparisons=compare({a.title_beside(b): ours, b.title_beside(a): theirs}, specs, suite=b.suite),
-            items=[
-                ItemChange(item=item, factors=theirs.factors_of(item), quantities=_gaps_at(gaps, index[item]))
-                for item in evenly_spread(both, _DRAWN_ITEMS)
-            ],
-        )
-
-
-def _gaps_at(gaps: Mapping[str, Floats], at: int) -> dict[str, float]:
-    """The differences of one item, where they are known."""
-    return {name: float(gap[at]) for name, gap in gaps.items() if np.isfinite(gap[at])}
+    The noise of a figure is the largest difference of one model between any two engines, those of ``pairs`` (the larger
+    bound, if only bounds are known). It is set for all other pairs of models but those that ``steps`` connect: a
+    derived model differs by a real change.
+    """
+    engines = {frozenset(pair) for pair in pairs}
+    related = engines | lineage(steps)
+    noise: dict[FigureKey, float] = {}
+    for c in comparisons:
+        if frozenset((c.a, c.b)) in engines and c.bound_low is not None and c.bound_high is not None:
+            key = c.figure.key
+            noise[key] = max(noise.get(key, 0.0), abs(c.bound_low), abs(c.bound_high))
+    return [
+        c
+        if frozenset((c.a, c.b)) in related or c.figure.key not in noise
+        else c.model_copy(update={"engine_noise": noise[c.figure.key]})
+        for c in comparisons
+    ]

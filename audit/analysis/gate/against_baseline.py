@@ -39,21 +39,19 @@ from audit.analysis.gate.same_items import (
     Noise,
     Shared,
     TableOf,
-    change_of,
     harm_of,
     hash_of,
+    paired_tables,
     shared_questions,
     total_of,
 )
 from audit.analysis.gate.sequence import Look, p_of_harm
-from audit.analysis.table import Table, aligned
+from audit.analysis.table import Table
 from audit.results import NOT_ASKED, AuditResult, FigureName, Measure, OpenBecause
 from audit.results.figures import EXTENT, signature_changes
 from backends.errors import ERROR_KINDS
 from suites.base import MeasureSpec
 
-#: Of the baseline and of the run.
-Tables = tuple[Table | None, Table | None]
 #: The looks of the nights before by figure id, oldest first.
 Earlier = Mapping[str, Sequence[Look]]
 
@@ -234,13 +232,15 @@ def _compared(runs: Runs, margins: Margins) -> Iterator[Candidate | GatedFigure]
     before = {measure.id: measure for measure in runs.baseline.measures}
     known = {(measure.model, measure.suite) for measure in runs.baseline.measures}
     for model, suite in dict.fromkeys((measure.model, measure.suite) for measure in runs.current.measures):
-        old, new = stored = runs.baseline_table(model, suite), runs.current_table(model, suite)
-        tables: Tables = stored if old is None or new is None else tuple(aligned([old, new]))  # type: ignore[assignment]
+        old, new = runs.baseline_table(model, suite), runs.current_table(model, suite)
+        tables = None
+        if old is not None and new is not None:
+            tables = paired_tables(old, new, is_same_sample=runs.same_sample(suite))
         for measure in runs.current.measures:
             if (measure.model, measure.suite) == (model, suite) and _is_gated(measure, margins):
                 yield _candidate(measure, before.get(measure.id), tables, runs, margins)
-        if (model, suite) in known:
-            yield from _of_unreadable(model, suite, stored, runs, margins)
+        if old is not None and new is not None and (model, suite) in known:
+            yield from _of_unreadable(model, suite, old, new, runs, margins)
 
 
 def _gone(runs: Runs, margins: Margins) -> Iterator[GatedFigure]:
@@ -252,7 +252,7 @@ def _gone(runs: Runs, margins: Margins) -> Iterator[GatedFigure]:
 
 
 def _candidate(
-    measure: Measure, before: Measure | None, tables: Tables, runs: Runs, margins: Margins
+    measure: Measure, before: Measure | None, tables: Sequence[Table] | None, runs: Runs, margins: Margins
 ) -> Candidate | GatedFigure:
     """A figure's change, or why the two runs cannot be compared."""
     if before is None:
@@ -260,17 +260,15 @@ def _candidate(
     changes = signature_changes(before.signature, measure.signature)
     if differing := {key: values for key, values in changes.items() if key not in EXTENT}:
         return _not_comparable(measure.figure, "measured differently", differing=differing)
-    (old, new), is_same_sample, found = tables, runs.same_sample(measure.suite), None
-    if old is not None and new is not None:
-        found = shared_questions(old, new, measure.spec, is_same_sample=is_same_sample)
-        if found is None and is_same_sample:
-            silent = "missing answers" if measure.missing and not measure.n_items else None
-            return _not_comparable(measure.figure, "nothing in common", open_because=silent)
+    found = None if tables is None else shared_questions(tables, measure.spec)
+    if tables is not None and found is None and runs.same_sample(measure.suite):
+        silent = "missing answers" if measure.missing and not measure.n_items else None
+        return _not_comparable(measure.figure, "nothing in common", open_because=silent)
     margin = margin_of(margins, measure.measure)
     is_defined = measure.value is not None or measure.bound_low is not None
-    if old is None or new is None or found is None or not found.is_enough:
+    if found is None or not found.is_enough:
         return _of_intervals(before, measure, margin, runs.current.confidence, is_defined)
-    of_new = paired_difference(old, new, measure.spec).estimate.interval(runs.current.confidence)
+    of_new = paired_difference(*found.tables, measure.spec).estimate.interval(runs.current.confidence)
     facts = {"is_defined": is_defined, "new_low": finite(of_new[0]), "new_high": finite(of_new[1])}
     return _of_questions(measure.figure, measure.spec, found, margin, runs, facts)
 
@@ -285,19 +283,15 @@ def _of_questions(
 ) -> Candidate:
     """A figure on the shared questions."""
     is_exact = not (found.is_counted or runs.is_moving(name.model or "", name.suite))
-    limits = spec.limits if spec.has_range else UNKNOWN
-    change = answered = wide = change_of(found, limits, is_exact=is_exact)
-    if found.with_unpaired is not None:
-        wide = change_of(found.with_unpaired, limits, is_exact=is_exact)._replace(noise=change.noise)
-    n = int(found.answered.sum())
-    if n < len(found.answered):
-        kept = found.of(np.flatnonzero(found.answered))
-        answered = Change() if kept is None else change_of(kept, limits, is_exact=is_exact)
+    change = answered = wide = found.change(found.asked, is_exact=is_exact)
+    if found.unpaired.any():
+        wide = found.change(found.asked | found.unpaired, is_exact=is_exact)._replace(noise=change.noise)
+    if n_missing := found.n_missing:
+        answered = found.change(found.answered, is_exact=is_exact)
     neutral = None if spec.contrast else spec.neutral
-    look = _look(
-        change, neutral, spec, questions=found.names, answers=hash_of(found.names, found.now.low, found.now.high)
-    )
-    counts = {"n_items": n, "n_missing": len(found.answered) - n, "n_unpaired": found.n_unpaired}
+    look = _look(change, neutral, spec, questions=found.names, answers=found.answers)
+    asked, unpaired = map(found.tables[0].n_questions, (found.asked, found.unpaired))
+    counts = {"n_items": asked - n_missing, "n_missing": n_missing, "n_unpaired": unpaired}
     facts = {**facts, **counts, "on_shared": True, "is_exact": is_exact}
     return Candidate(name, spec, margin, neutral, change, answered, wide, look, facts)
 
@@ -325,13 +319,11 @@ def _error(of: Measure, z: float) -> tuple[Bounds, float] | None:
     return (of.bound_low, of.bound_high), max(of.bound_low - of.low, of.high - of.bound_high) / z
 
 
-def _of_unreadable(model: str, suite: str, tables: Tables, runs: Runs, margins: Margins) -> Iterator[Candidate]:
+def _of_unreadable(model: str, suite: str, old: Table, new: Table, runs: Runs, margins: Margins) -> Iterator[Candidate]:
     """The change in the share of unreadable answers, if there are any."""
-    if tables[0] is None or tables[1] is None:
-        return
-    before, now = map(_with_unreadable, tables)  # type: ignore[arg-type]
+    before, now = _with_unreadable(old), _with_unreadable(new)
     highest = [float(np.nanmax(of.quantity(_UNREADABLE.quantity).high, initial=0.0)) for of in (before, now)]
-    found = shared_questions(before, now, _UNREADABLE, is_same_sample=runs.same_sample(suite))
+    found = shared_questions(paired_tables(before, now, is_same_sample=runs.same_sample(suite)), _UNREADABLE)
     if max(highest) > 0 and found is not None and found.is_enough:
         name = FigureName(suite, UNREADABLE_SHARE, {}, model)
         yield _of_questions(name, _UNREADABLE, found, margin_of(margins, UNREADABLE_SHARE), runs, {})
@@ -344,9 +336,8 @@ def _with_unreadable(table: Table) -> Table:
     reason, item = pl.col("missing"), pl.col("item_id")
     is_without = reason.is_in([*ERROR_KINDS, NOT_ASKED]).fill_null(False)
     is_unreadable = pl.when(~is_without).then(reason.is_not_null().cast(pl.Float64))
-    data = table.data.filter(pl.col("sources").is_null() | pl.col("sources").list.contains(item))
     return Table(
-        data.select(
+        table.data.filter(pl.col("sources").is_null() | pl.col("sources").list.contains(item)).select(
             item,
             pl.when(is_without).then(reason).alias("missing"),
             pl.lit(None, pl.List(pl.String)).alias("sources"),

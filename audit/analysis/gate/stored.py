@@ -20,8 +20,9 @@ from audit.results import AuditResult, FigureName
 from audit.store import Night, Store
 from backends.errors import ConfigError
 
-#: What a night records of a figure, for `audit history`.
-_OF_FIGURE = {"model", "suite", "measure", "where", "verdict", "change", "low", "high", "margin", "n_items"}
+#: What a night records of a figure and of a limit, for `audit history`.
+_OF_FIGURE = {"model", "suite", "measure", "where", "verdict"}
+_OF_LIMIT = {*_OF_FIGURE, "limit", "at_least", "at_most"}
 #: Stands for the baseline of the nights on which limits alone are checked.
 _LIMITS = "limits"
 
@@ -128,7 +129,7 @@ def _facts(
         for figure in report.figures
         if figure.figure.id in looks
     ]
-    limits = [check.model_dump(mode="json", by_alias=False) for check in report.limits]
+    limits = [check.model_dump(mode="json", include=_OF_LIMIT, by_alias=False) for check in report.limits]
     return {"at": current.started, "figures": figures, "limits": limits, "of_limits": dict(of_limits)}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from audit.analysis.comparing.engine_noise import evenly_spread
 from audit.report.charts import vega_specs as specs
 from audit.report.charts.plots import Panel, Plot, Row, lane_labels, value_ends
 from audit.report.figures import Figures
@@ -14,7 +13,6 @@ from audit.report.plain_text import one_line
 from audit.results import VERDICT_WORDS, Comparison, where_key
 
 _FIGURES = 8  # of a suite; comparisons.csv has all
-_ITEMS = 120  # drawn of each step
 
 
 def forest_plot(figures: Figures, suite: str) -> Plot | None:
@@ -44,19 +42,9 @@ def ladder_plot(figures: Figures, suite: str) -> Plot | None:
             title = f"{measure_label(measure)}: {condition}" if condition else measure_label(measure)
             rows = panels.setdefault(title, [])
             rows.append({"k": label, "s": effect(c), **_drawn(c)})
-            quantity = figures.by_model(suite, measure, c.where)[0].spec.quantity
-            where = where_key(c.where)
-            behind = [i for i in step.items if quantity in i.quantities and where <= where_key(i.factors)]
-            rows += [
-                {"k": label, "t": shortened(item.quantities[quantity]), "o": one_line(item.item)}
-                for item in evenly_spread(behind, _ITEMS)
-            ]
-    caption = (
-        "Each row is a step: the same items, with one thing changed. The diamond is the mean change with its interval; "
-        "each mark is one item."
-    )
+    caption = "Each row is a step: the same items, with one thing changed. The diamond is the mean change with its interval."
     drawn = [Panel(title, rows, ends=_ends(rows)) for title, rows in panels.items()]
-    return _plot("What each change does, item by item", caption, drawn, 44, "margin", "verdicts")
+    return _plot("What each change does, on the same items", caption, drawn, 44, "margin", "verdicts")
 
 
 def _plot(title: str, caption: str, panels: list[Panel], height: int, *marks: str) -> Plot | None:
@@ -64,7 +52,7 @@ def _plot(title: str, caption: str, panels: list[Panel], height: int, *marks: st
     if not panels:
         return None
     drawn = {field for panel in panels for row in panel.rows for field in row}
-    named = {"bl": "bounds", "e": "noise", "t": "item"}
+    named = {"bl": "bounds", "e": "noise"}
     return Plot(
         title,
         caption,
@@ -92,8 +80,8 @@ def _drawn(c: Comparison) -> Row:
 
 
 def _ends(rows: Sequence[Row]) -> list[float]:
-    """Axis limits that include zero, the margin, the noise, and every interval, bound and item."""
-    fields = ("v", "l", "h", "bl", "bh", "g", "e", "t")
+    """Axis limits that include zero, the margin, the noise, and every interval and bound."""
+    fields = ("v", "l", "h", "bl", "bh", "g", "e")
     ends = [0.0, *_known(row.get(name) for row in rows for name in fields)]
     ends += [-end for end in _known(row.get(name) for row in rows for name in ("g", "e"))]
     return [float(f"{end:.4g}") for end in value_ends(ends)]

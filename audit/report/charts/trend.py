@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from audit.analysis.history import History, Point, Series
 from audit.report.charts.plots import Panel, Row, drawn_values, estimate_fields, value_ends
 from audit.report.formatting import figure, unit_label, where_label
-from audit.report.phrases.history import ALARMS, series_title
+from audit.report.phrases.history import series_title
 from audit.report.plain_text import one_line
 from audit.results import Where, where_key
 
@@ -35,15 +35,14 @@ class Picture:
 
 
 def trend_pictures(history: History) -> list[Picture]:
-    """One chart for each measure of each suite, with a panel for each condition; then changes and limits.
+    """One chart for each measure of each suite, with a panel for each condition.
 
-    Figures that are not primary, and gated ones without an alarm, have charts of their own, which are folded.
+    Figures that are not primary have charts of their own, which are folded.
     """
     leading = {series.id for series in history.series if series.primary}
-    leading |= {s.id for s in history.sequences if any(point.verdict in ALARMS for point in s.points)}
     number = {name: i for i, name in enumerate(history.models)}
     grouped: dict[tuple[str, str, bool], dict[Where, list[Series]]] = {}
-    for series in (*history.series, *history.sequences):
+    for series in history.series:
         folded = bool(leading) and series.id not in leading
         conditions = grouped.setdefault((series_title(series), series.measure, folded), {})
         conditions.setdefault(where_key(series.where), []).append(series)
@@ -83,9 +82,8 @@ def _rows(history: History, of_condition: Sequence[Series], number: Mapping[str,
                 row |= estimate_fields(point, series.neutral)
                 row |= {"i": point.n_items, "r": one_line(point.run_id), **({} if point.complete else {"p": True})}
                 rows.append(row)
-                marked = [*point.changes, *([ALARMS[point.verdict]] if point.verdict in ALARMS else [])]
-                if marked:
-                    said = [f"{one_line(series.model)}: {one_line(what)}" for what in marked]
+                said = [f"{one_line(series.model)}: {one_line(what)}" for what in point.changes]
+                if said:
                     changes.setdefault(point.at, []).extend(said)
     rows += [{"t": _ms(at), "c": changed} for at, changed in changes.items()]
     return rows + [{"t": _ms(gap.at), "a": one_line(gap.why)} for gap in history.absences]
@@ -93,8 +91,7 @@ def _rows(history: History, of_condition: Sequence[Series], number: Mapping[str,
 
 def _value_axis(everything: Sequence[Series]) -> list[float]:
     """Axis limits that include every interval and bound, and the neutral value; within 0 and 1 for probabilities."""
-    beside = [end for s in everything for end in (s.neutral, s.at_least, s.at_most) if end is not None]
-    beside += [sign * s.margin for s in everything if s.margin is not None for sign in (-1, 1)]
+    beside = [series.neutral for series in everything if series.neutral is not None]
     low, high = value_ends([*drawn_values(*(point for series in everything for point in series.points)), *beside])
     if all(series.unit in ("probability", "share") for series in everything):
         return [max(0.0, low), min(1.0, high)]

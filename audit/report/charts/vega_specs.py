@@ -157,8 +157,7 @@ def _over(
 
 @_unchecked()
 def forest() -> dict[str, Any]:
-    """Differences with intervals, coloured by verdict, over the equivalence margin and the engines' noise; a tick ``t``
-    for each item behind a difference, where they are known."""
+    """Differences with intervals, coloured by verdict, over the equivalence margin and the engines' noise."""
     row = {"y": _rows(labelOffset=-12)}
     verdict = {**row, "color": _verdict_colour()}
     return _layered(
@@ -175,9 +174,6 @@ def forest() -> dict[str, Any]:
         _around_zero("e", row, color="var(--noise)", fillOpacity=0.35),
         _around_zero("g", row, color="var(--margin)", fillOpacity=0.5),
         alt.Chart(alt.Data(values=[{"z": 0}])).mark_rule(color="var(--axis)", strokeWidth=1.2).encode(x=alt.X("z:Q")),
-        _where("t")
-        .mark_tick(thickness=1.4, height=18, opacity=0.3, color="var(--accent)", **_TOOLTIP)
-        .encode(x=alt.X("t:Q"), **row),
         _where("bl")
         .mark_bar(height=10, fillOpacity=0.12, strokeWidth=1.2, strokeDash=[3, 2])
         .encode(x=alt.X("bl:Q"), x2="bh", **verdict),

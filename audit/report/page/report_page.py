@@ -93,7 +93,6 @@ def _suite(figures: Figures, table: FigureTable, plots: list[Plot], info: SuiteI
         "ladder": _numbered(plots, ladder_plot(figures, info.name)),
         "forest": _numbered(plots, forest_plot(figures, info.name)),
         "ranks": rank_rows(figures, info.name),
-        "drift": [drift for drift in figures.result.drift if drift.suite == info.name],
         "tables": paper_tables(figures, info.name),
     }
 

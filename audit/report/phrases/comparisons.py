@@ -118,10 +118,8 @@ def _remark(c: Comparison) -> str:
 
 
 def rungs(step: AttributionStep) -> str:
-    """``base → tuned``, or the suites if they are what differs."""
-    if step.a.suite == step.b.suite:
-        return f"{one_line(step.a.model)} → {one_line(step.b.model)}"
-    return f"{one_line(step.b.model)}, {one_line(step.a.suite)} → {one_line(step.b.suite)}"
+    """``base → tuned``."""
+    return f"{one_line(step.a.model)} → {one_line(step.b.model)}"
 
 
 def changes(step: AttributionStep) -> str:

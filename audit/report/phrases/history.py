@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from audit.report.formatting import measure_label, number, where_label
@@ -13,10 +12,7 @@ from audit.report.templating import lines, words
 
 if TYPE_CHECKING:
     from audit.analysis.comparing.agreement import Agreement, RankCorrelation, RankedFigure
-    from audit.analysis.history import Absence, History, Point, Series
-
-#: Marks of a night on which a gate found a regression or a broken limit, by the verdict.
-ALARMS = {"regressed": "regressed, over all nights since the baseline", "broken": "limit broken, over all nights"}
+    from audit.analysis.history import Absence, Checked, History, Point, Series
 
 #: A gate's last verdict on a figure, the gravest first; other verdicts claim nothing.
 _DECIDED: Mapping[str, str] = {
@@ -28,16 +24,8 @@ _LISTED = 4  # more models or figures than this are counted, not listed
 
 
 def series_title(series: Series) -> str:
-    """The suite and the measure; for a gate's series also the baseline or limit, and what the intervals mean."""
-    title = f"{one_line(series.suite)}: {measure_label(series.measure)}"
-    if series.limit is not None:
-        share = "" if series.limit == series.measure else f", {series.limit}"
-        limit = limit_phrase(series.at_least, series.at_most)
-        return f"{title}{share}, limit {limit} (intervals that hold over all nights)"
-    if series.baseline is None:
-        return title
-    margin = "" if series.margin is None else f", margin ±{series.margin:g}"
-    return f"{title}, change since {one_line(series.baseline)} (intervals that hold over all nights{margin})"
+    """The suite and the measure."""
+    return f"{one_line(series.suite)}: {measure_label(series.measure)}"
 
 
 def trend_scope(history: History) -> str:
@@ -52,29 +40,25 @@ def gate_lines(history: History) -> list[str]:
 
 
 def _gate_line(history: History, model: str) -> str:
-    checked = [series for series in history.sequences if series.model == model and series.points]
+    checked = [check for check in history.checks if check.model == model]
     said = []
     for verdict, text in _DECIDED.items():
-        if found := [series for series in checked if series.points[-1].verdict == verdict]:
-            said.append((text, [_since(series) for series in found[:_LISTED]], len(found)))
+        if found := [check for check in checked if check.verdict == verdict]:
+            said.append((text, [_since(check) for check in found[:_LISTED]], len(found)))
     rest = len(checked) - sum(n for *_, n in said)
     return words("history", "gate_line", one_line(model), len(checked), said, rest)
 
 
-def _since(series: Series) -> str:
-    """The figure, what it was checked against, and the first night of its last verdict."""
-    points = list(takewhile(lambda point: point.verdict == series.points[-1].verdict, reversed(series.points)))
-    against = f"limit {limit_phrase(series.at_least, series.at_most)}"
-    if series.limit is None:
-        against = f"against {one_line(series.baseline or 'the baseline')}"
-    named = f"{one_line(series.suite)} {measure_label(series.measure)}, {where_label(series.where)}"
-    return f"{named}, {against}, since {points[-1].at[:10]}"
+def _since(check: Checked) -> str:
+    """The figure, its limit, and the first night of its last verdict."""
+    limit = "" if check.limit is None else f", limit {limit_phrase(check.at_least, check.at_most)}"
+    named = f"{one_line(check.suite)} {measure_label(check.measure)}, {where_label(check.where)}"
+    return f"{named}{limit}, since {check.since[:10]}"
 
 
 def changed_notes(point: Point) -> str:
-    """What changed with a run's figure, and whether it raised an alarm."""
-    alarm = [ALARMS[point.verdict]] if point.verdict in ALARMS else []
-    return "; ".join([*map(one_line, point.changes), *alarm, *([] if point.complete else ["incomplete run"])])
+    """What changed with a run's figure."""
+    return "; ".join([*map(one_line, point.changes), *([] if point.complete else ["incomplete run"])])
 
 
 def absence_line(gap: Absence) -> str:

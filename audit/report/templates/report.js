@@ -16,7 +16,6 @@
 
   function hoverText(row) {
     if (row.pub !== undefined) return [row.pub, `published: ${digits(row.u)}`];
-    if (row.t !== undefined) return [row.o, `change ${digits(row.t)}`];
     if (row.w !== undefined) return [inOneLine(row.k), row.s ?? `${digits(row.v)}, interval ${range(row.l, row.h)}`, ...notes(row)];
     const { f } = row;
     const lines = [`${data.models[row.m]}${row.k === data.models[row.m] ? "" : ` · ${row.k}`}`];
@@ -98,12 +97,12 @@
   }
 
   const NUMERIC = new Set(["Difference"]);
-  const difference = (row, panel) => [inOneLine(row.k), panel.title, row.o ?? "", digits(row.v ?? row.t),
-    row.w === undefined ? "" : range(row.l, row.h), [...(row.s ? [row.s] : []), ...(row.g ? [`margin ±${digits(row.g)}`] : []), ...notes(row)].join("; ")];
+  const difference = (row, panel) => [inOneLine(row.k), panel.title, digits(row.v),
+    range(row.l, row.h), [...(row.s ? [row.s] : []), ...(row.g ? [`margin ±${digits(row.g)}`] : []), ...notes(row)].join("; ")];
 
   function numbersTable(plot) {
     if (plot.kind === "differences") {
-      const names = ["What", "Figure", "Item", "Difference", "Interval", "Notes"];
+      const names = ["What", "Figure", "Difference", "Interval", "Notes"];
       return table(names, plot.panels.flatMap((panel) => panel.rows.map((row) => difference(row, panel))));
     }
     const body = [];

@@ -184,9 +184,9 @@ def test_nights_in_a_loop_alarm_only_at_the_shift(audit, tmp_path):
     assert (code, look, verdict) == (3, 3, "regressed")
     assert items <= 400
     code, out, _ = audit("history", "--db", db, "--measure", "stereotype_gap", "--json")
-    (sequence,) = json.loads(out)["sequences"]
-    assert [point["verdict"] == "regressed" for point in sequence["points"]] == [False, False, False, True]
-    assert "change since released" in audit("history", "--db", db, "--measure", "stereotype_gap")[1]
+    (check,) = json.loads(out)["checks"]
+    assert check["verdict"] == "regressed"
+    assert "significantly worse in 1" in audit("history", "--db", db, "--measure", "stereotype_gap")[1]
     assert "1 regressed" in audit("gate", "--baseline", "released", "--db", db)[1]
     assert "Asked in random order until decided" in (tmp_path / "out" / "report.html").read_text()
 

@@ -16,7 +16,6 @@ from audit.results import (
     Comparison,
     DataQuality,
     Example,
-    ItemChange,
     Measure,
     ModelInfo,
     PromptCoverage,
@@ -202,25 +201,20 @@ def _behind_figures(examples: Iterable[Example], measures: Sequence[Measure]) ->
         yield e.model_copy(update={"figures": allowed[key]})
 
 
-def step(comparisons: Sequence[Comparison], suite: str, a: str, b: str, quantity: str = "gap") -> AttributionStep:
-    """What an adapter does to a suite's figures, with the items of the first of them."""
+def step(comparisons: Sequence[Comparison], suite: str, a: str, b: str) -> AttributionStep:
+    """What an adapter does to a suite's figures."""
     of_pair = [c for c in comparisons if (c.suite, c.a, c.b) == (suite, a, b)]
-    random_ = random.Random(6)
     return AttributionStep(
         a=Rung(model=a, suite=suite),
         b=Rung(model=b, suite=suite),
         changes=["adapter"],
         comparisons=of_pair,
-        items=[
-            ItemChange(item=f"item-{i}", factors=dict(of_pair[0].where), quantities={quantity: random_.gauss(0, 0.1)})
-            for i in range(50)
-        ],
     )
 
 
 @cache
 def four_suites(models: int) -> AuditResult:
-    """A result as large as real ones are: every figure of four suites, all pairs, drift, and long examples."""
+    """A result as large as real ones are: every figure of four suites, all pairs, and long examples."""
     names = [f"model {i} (engine)" for i in range(models)]
     infos, measures, shown = [], [], []
     for suite in (OccuGender(), DebiasingPositions(), MGBR(), GenderPair()):

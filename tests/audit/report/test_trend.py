@@ -7,7 +7,7 @@ import json
 import re
 from typing import Any
 
-from audit.analysis.history import Absence, Point, Series, history
+from audit.analysis.history import Absence, history
 from audit.report.charts.trend import trend_pictures
 from audit.report.page.trend_page import trend_page
 from audit.results import AuditResult
@@ -73,17 +73,6 @@ def test_a_change_is_marked_at_its_run_and_listed_once() -> None:
     assert f'<td class="n">{len(found.series)}</td>' in table
 
 
-def looked(model: str, verdicts: list[str], **more: Any) -> Series:
-    """A figure's looks by a gate, a night each."""
-    points = [
-        Point(
-            run_id=f"run{n}", at=f"2026-01-0{n}T03:00:00+00:00", value=0.1, low=0.05, high=0.15, bound_low=None,
-            bound_high=None, n_items=100, complete=True, changes=[], verdict=verdict,
-        )
-        for n, verdict in enumerate(verdicts, 1)
-    ]  # fmt: skip
-    described = {"suite": "toy", "measure": "gap", "where": {"bias": "implicit"}, "unit": "", "neutral": 0.0}
-    return Series(id=f"{model}{more}", model=model, points=points, **{**described, "baseline": "first", **more})
 
 
 def test_another_sample_of_the_same_questions_joins_the_line() -> None:
@@ -108,20 +97,16 @@ def test_a_figure_that_no_run_defines_is_said_to_have_no_value() -> None:
     assert "No value at any run: one" not in page
 
 
-def test_only_primary_figures_and_alarms_are_drawn_at_once() -> None:
+def test_only_primary_figures_are_drawn_at_once() -> None:
     first, second = nights(["one"], 2)
     gap = first.measures[0].measure
     primary = [
         m.model_copy(update={"spec": dataclasses.replace(m.spec, primary=m.measure == gap)}) for m in first.measures
     ]
     found = history([first, second.model_copy(update={"measures": primary})])
-    checks = [looked("one", ["unchanged"]), looked("one", ["regressed"], measure="score")]
-    pictures = trend_pictures(found.model_copy(update={"sequences": checks}))
-    shown = [picture.title for picture in pictures if not picture.folded]
-    assert len(shown) == 2
-    assert shown[0] == "toy: P̃(female)"
-    assert shown[1].startswith("toy: score, change since first")
-    assert len(pictures) > 3
+    pictures = trend_pictures(found)
+    assert [picture.title for picture in pictures if not picture.folded] == ["toy: P̃(female)"]
+    assert len(pictures) > 1
     page = trend_page(found, "Nightly")
     assert page.count('<details class="fold">') == sum(picture.folded for picture in trend_pictures(found))
     assert not any(picture.folded for picture in trend_pictures(history([first]))), "no figure is primary"

@@ -8,21 +8,23 @@ from typing import Any
 import numpy as np
 import pytest
 
+from audit.analysis.answers import SuiteAnswers
 from audit.analysis.comparing.attribution import (
-    Ladder,
     Step,
-    asking_steps,
     changed_parts,
     engine_pairs,
+    lineage,
     model_steps,
+    with_engine_noise,
 )
 from audit.analysis.comparing.comparisons import compare_models
-from audit.analysis.comparing.engine_noise import evenly_spread, with_engine_noise
+from audit.analysis.evaluate import evaluate_suite
 from audit.analysis.table import Table
+from audit.report.phrases.comparisons import describe
 from audit.results import Rung
 from backends.base import Description
 from backends.errors import ConfigError
-from suites import DebiasingPositions, GenderPair, OccuGender
+from suites import OccuGender
 from suites.base import IdentifiedInterval, MeasureSpec, Row
 
 ENGINE = frozenset({"backend", "dtype"})
@@ -112,73 +114,25 @@ def test_a_declared_quantisation_names_the_quantisation_alone() -> None:
     assert engine_pairs({"q4": quantised, "original": original}) == []
 
 
-def test_raw_and_chat_of_one_suite_are_a_step() -> None:
-    suites = {
-        "raw": OccuGender(),
-        "chat": OccuGender(prompt_format="chat"),
-        "other": OccuGender(["explicit"], prompt_format="chat"),
-        "positions": DebiasingPositions(),
-        "positions-chat": DebiasingPositions(prompt_format="chat"),
-        "pairs": GenderPair(),
-    }
-    assert asking_steps(suites) == [
-        Step("raw", "chat", ("prompt_format",)),
-        Step("positions", "positions-chat", ("prompt_format",)),
-    ]
-
-
-def test_a_planted_change_comes_back_with_its_own_decision() -> None:
-    rng = np.random.default_rng(0)
-    base = dict(enumerate(rng.uniform(0.3, 0.5, 200)))
-    moved = {i: v + 0.1 + 0.01 * rng.standard_normal() for i, v in base.items()}
-    ladder = Ladder(model_steps({"base": BASE, "tuned": LORA}), [])
-    spec = MeasureSpec("p_female", "p", clusters=("occupation",))
-    ladder.add("s", {"base": rows(base), "tuned": rows(moved), "third": rows(base)}, [spec])
-    (step,) = ladder.evaluate(compare_models)
-    assert (step.a, step.b, step.changes, step.engine) == (
-        Rung(model="base", suite="s"),
-        Rung(model="tuned", suite="s"),
-        ["adapter"],
-        [],
-    )
-    (c,) = step.comparisons
-    change = np.array([moved[i] - base[i] for i in base])
-    assert (c.a, c.b, c.verdict) == ("base", "tuned", "larger")
-    assert c.difference == pytest.approx(change.mean())
-    assert [item.quantities["p"] for item in step.items] == pytest.approx(list(change))
-    assert step.items[41].factors == {"occupation": 1}
-    assert evenly_spread(range(1000), 4) == [0, 250, 500, 750], "of many items some are kept, all along"
-
-
-def test_a_steps_decision_does_not_hang_on_other_models() -> None:
+def test_a_change_is_decided_whatever_other_models_there_are() -> None:
     """In a run with eleven other models Holm's correction over all pairs hides what the step itself shows."""
     rng = np.random.default_rng(2)
     base = rng.uniform(0.3, 0.5, 40)
     values = {"base": base, "tuned": base + 0.04 + 0.1 * rng.standard_normal(40)}
     values |= {f"m{i}": base + 0.1 * rng.standard_normal(40) for i in range(11)}
-    by_model = {name: rows(dict(enumerate(v))) for name, v in values.items()}
-    spec = MeasureSpec("p_female", "p")
-    (among_all,) = [c for c in compare_models(by_model, [spec], suite="s") if {c.a, c.b} == {"base", "tuned"}]
-    ladder = Ladder(model_steps({"base": BASE, "tuned": LORA}), [])
-    ladder.add("s", by_model, [spec])
-    (step,) = ladder.evaluate(compare_models)
+    specs = [MeasureSpec("p_female", "p")]
+    by_model = {name: SuiteAnswers(OccuGender(), rows(dict(enumerate(own))), specs, {}) for name, own in values.items()}
+    (change,) = model_steps({"base": BASE, "tuned": LORA})
+    found = evaluate_suite("s", by_model, signature={}, margins=0.02, confidence=0.95, seed=0, steps=[change])
+    (among_all,) = [c for c in found.comparisons if {c.a, c.b} == {"base", "tuned"}]
+    (step,) = found.ladder
+    assert (step.a, step.b) == (Rung(model="base", suite="s"), Rung(model="tuned", suite="s"))
+    assert (step.changes, step.engine) == (["adapter"], [])
     assert among_all.verdict == "inconclusive"
-    assert step.comparisons[0].verdict == "larger"
-    assert step.comparisons[0].p == pytest.approx(among_all.p)
-
-
-def test_chat_against_raw_pairs_the_same_items_of_two_suites() -> None:
-    suites = {"raw": OccuGender(), "chat": OccuGender(prompt_format="chat")}
-    ladder = Ladder([], asking_steps(suites))
-    spec = MeasureSpec("p_female", "p")
-    values = {name: dict(enumerate(np.linspace(0.1, 0.9, 30) * scale)) for name, scale in (("raw", 1), ("chat", 0.5))}
-    for name in suites:
-        ladder.add(name, {"m": rows(values[name])}, [spec])
-    (step,) = ladder.evaluate(compare_models)
-    assert (step.a.suite, step.b.suite, step.changes) == ("raw", "chat", ["prompt_format"])
     (c,) = step.comparisons
-    assert (c.a, c.b, c.verdict) == ("m (raw)", "m (chat)", "smaller")
-    assert c.difference == pytest.approx(-0.25)
+    assert (c.a, c.b, c.verdict) == ("base", "tuned", "larger")
+    assert c.difference == pytest.approx((values["tuned"] - base).mean())
+    assert c.p == pytest.approx(among_all.p)
 
 
 def test_engine_noise_is_not_set_against_an_adapter() -> None:
@@ -187,15 +141,18 @@ def test_engine_noise_is_not_set_against_an_adapter() -> None:
     shifts = {"base": 0.0, "gguf": 0.03, "tuned": 0.02, "other": 0.02}
     by_model = {n: rows(dict(enumerate(base + s + rng.normal(0, 0.001, 40)))) for n, s in shifts.items()}
     models = {"base": BASE, "gguf": model("llamacpp"), "tuned": LORA, "other": model(weights="v", tokenizer="gguf:v")}
-    ladder = Ladder(model_steps(models), [])
     comparisons = compare_models(by_model, [MeasureSpec("p", "p")], suite="s", margins=0.001)
-    found = {(c.a, c.b): c for c in with_engine_noise(comparisons, engine_pairs(models), ladder.lineage)}
+    found = {(c.a, c.b): c for c in with_engine_noise(comparisons, engine_pairs(models), model_steps(models))}
     assert found["base", "tuned"].engine_noise is None
     assert not found["base", "tuned"].within_noise
     assert found["base", "other"].within_noise
+    assert found["base", "gguf"].engine_noise is None
+    noise = found["base", "gguf"].difference
+    assert found["base", "other"].engine_noise == pytest.approx(noise)
+    assert "smaller than the engines' noise" in describe(found["base", "other"])
 
 
 def test_lineage_holds_what_steps_join() -> None:
     steps = [Step("a", "b", (), ()), Step("b", "c", (), ()), Step("x", "y", (), ())]
-    pairs = {tuple(sorted(pair)) for pair in Ladder(steps, []).lineage}
+    pairs = {tuple(sorted(pair)) for pair in lineage(steps)}
     assert pairs == {("a", "b"), ("a", "c"), ("b", "c"), ("x", "y")}

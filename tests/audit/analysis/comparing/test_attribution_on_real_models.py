@@ -1,4 +1,4 @@
-"""The ladder on SmolLM2: an adapter, the quantised file and its dequantised weights, raw and chat."""
+"""The ladder on SmolLM2: an adapter, the quantised file and its dequantised weights."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from audit import Audit
 from audit.report.phrases.problems import problems_of
-from audit.results import AttributionStep, AuditResult
+from audit.results import AuditResult
 from audit.run import run_audit
 from backends import HFBackend, LlamaCppBackend
 from backends.embedded import smollm2_path
@@ -50,7 +50,7 @@ def climbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[AuditResult, Path
             "llama.cpp": LlamaCppBackend(smollm2_path(), threads=1),
             "dequantised": HFBackend(float32, **options),
         },
-        {"raw": OccuGender(("implicit",)), "chat": OccuGender(("implicit",), prompt_format="chat")},
+        [OccuGender(("implicit",))],
         limit=PROMPTS,
         ladder=[("dequantised", "llama.cpp")],
         db=folder / "audit.db",
@@ -61,30 +61,20 @@ def climbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[AuditResult, Path
     return result, audit.db
 
 
-def steps(result: AuditResult) -> dict[tuple[str, str, str, str], AttributionStep]:
-    return {(s.a.model, s.a.suite, s.b.model, s.b.suite): s for s in result.ladder}
-
-
 def test_each_change_is_one_step_and_engines_are_none(climbed: tuple[AuditResult, Path]) -> None:
-    result, _ = climbed
-    found = steps(result)
-    assert {(a, b): s.changes for (a, of_a, b, of_b), s in found.items() if of_a == of_b == "raw"} == {
+    found = {(step.a.model, step.b.model): step for step in climbed[0].ladder}
+    assert {models: step.changes for models, step in found.items()} == {
         ("base", "tuned"): ["adapter"],
         ("dequantised", "llama.cpp"): ["quantisation"],
     }
-    assert {a for a, of_a, b, of_b in found if (of_a, of_b) == ("raw", "chat") and a == b} == {
-        model.name for model in result.models
-    }
-    assert found["base", "raw", "tuned", "raw"].engine == []
-    assert "backend" in found["dequantised", "raw", "llama.cpp", "raw"].engine
-    # One GGUF file on two engines is the same model; the same file and an adapter is not.
-    assert {(drift.a, drift.b) for drift in result.drift} == {("base", "llama.cpp")}
+    assert found["base", "tuned"].engine == []
+    assert "backend" in found["dequantised", "llama.cpp"].engine
 
 
 def test_dequantised_weights_give_the_files_own_numbers(climbed: tuple[AuditResult, Path]) -> None:
     """What llama.cpp makes of a Q4_1 file is its arithmetic: transformers gives the same from file and float32 copy."""
     result, _ = climbed
     group = {"bias": "implicit", "debiasing": None, "dominated_by": "female"}
-    value = {m.model: m.value for m in result.measures if (m.suite, m.measure, m.where) == ("raw", "p_female", group)}
+    value = {m.model: m.value for m in result.measures if (m.measure, m.where) == ("p_female", group)}
     assert value["dequantised"] == pytest.approx(value["base"], abs=1e-4)
     assert value["tuned"] != pytest.approx(value["base"], abs=1e-3)

@@ -297,3 +297,18 @@ def test_the_detectable_difference_by_hand() -> None:
     se, t = apart.std(ddof=1) / np.sqrt(60), stats.t(59)
     expected = (t.ppf(0.975) + stats.norm.ppf(0.8) * t.ppf(stats.norm.cdf(1))) * se
     assert found.minimum_detectable_effect == pytest.approx(expected)
+
+
+def test_rankings_have_intervals_and_call_ties_ties() -> None:
+    rng = np.random.default_rng(1)
+    base = rng.uniform(0.3, 0.5, (60, 1))
+    shifts = {"low": 0.0, "high": 0.2, "tied": 0.2, "middle": 0.1}
+    values = {name: rows_of(base + shift + rng.normal(0, 0.01, (60, 1))) for name, shift in shifts.items()}
+    (ranking,) = rank_models(compared(values, [SPEC], suite="s"))
+    assert [(r.model, r.best, r.worst) for r in ranking.ranks] == [
+        ("high", 1, 2),
+        ("tied", 1, 2),
+        ("middle", 3, 3),
+        ("low", 4, 4),
+    ]
+    assert [r.tied_with for r in ranking.ranks] == [["tied"], ["high"], [], []]
