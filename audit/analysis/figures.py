@@ -18,7 +18,6 @@ from audit.analysis.estimators.correlations import (
     correlation,
     correlation_difference,
     extreme_items,
-    noise_of_draws,
     pearson,
 )
 from audit.analysis.estimators.design import Design, level_means, renumbered
@@ -228,36 +227,27 @@ def _correlation(column: Quantity, design: Design, spec: MeasureSpec) -> Figure:
     own, covariate = _correlated_by(design)
     if len(covariate) < 2:
         return NO_FIGURE
-    noise = _noise(column, spec, own)
     if column.is_exact:
-        of = Correlated(column.low, own, covariate, noise)
+        of = Correlated(column.low, own, covariate)
         return Figure(of.value, correlation(of, design), of.value, of.value)
     extremes = [extreme_items(column.low, column.high, covariate, own, sign) for sign in (-1, 1)]
-    ends = [Correlated(items, own, covariate, noise) for _, items in extremes]
-    bounds = extremes[0][0], extremes[1][0]
-    if noise is not None:
-        known = [end.value for end in ends]
-        is_known = not np.isnan(known).any()
-        bounds = (min(bounds[0], known[0]), max(bounds[1], known[1])) if is_known else (-1.0, 1.0)
     # Where the extreme items do not reach the bound itself, the interval must still hold it.
-    low, high = (_reaching(correlation(end, design), bound) for end, bound in zip(ends, bounds, strict=True))
-    return Figure(math.nan, Between(low, high), *bounds)
+    ends = [_reaching(correlation(Correlated(items, own, covariate), design), bound) for bound, items in extremes]
+    return Figure(math.nan, Between(*ends), extremes[0][0], extremes[1][0])
 
 
-def _reaching(estimate: Estimate, bound: float) -> Estimate:
+def _reaching(estimate: Student, bound: float) -> Student:
     """The estimate with its value at a bound that its items do not reach."""
-    return replace(estimate, value=bound) if isinstance(estimate, Student) and estimate.is_known else estimate
+    return replace(estimate, value=bound) if estimate.is_known else estimate
 
 
 def _correlation_difference(a: Quantity, b: Quantity, design: Design, spec: MeasureSpec) -> Figure:
     own, covariate = _correlated_by(design)
     if len(covariate) < 2:
         return NO_FIGURE
-    noises = [_noise(column, spec, own) for column in (a, b)]
 
     def apart(of_a: Floats, of_b: Floats) -> Student:
-        one, other = (Correlated(x, own, covariate, noise) for x, noise in zip((of_a, of_b), noises, strict=True))
-        return correlation_difference(one, other, design)
+        return correlation_difference(Correlated(of_a, own, covariate), Correlated(of_b, own, covariate), design)
 
     if a.is_exact and b.is_exact:
         # Of the same counts: how other items would move the correlation has no bound.
@@ -266,9 +256,7 @@ def _correlation_difference(a: Quantity, b: Quantity, design: Design, spec: Meas
     ends = []
     for sign in (1, -1):
         of_a, of_b = (extreme_items(x.low, x.high, covariate, own, s) for x, s in ((a, sign), (b, -sign)))
-        found = apart(of_a[1], of_b[1])
-        is_drawn = any(noise is not None for noise in noises)
-        ends.append(found if is_drawn else replace(found, value=of_b[0] - of_a[0]))
+        ends.append(replace(apart(of_a[1], of_b[1]), value=of_b[0] - of_a[0]))
     return Figure(math.nan, Between(*ends), *(end.value for end in ends))
 
 
@@ -292,14 +280,6 @@ def _correlated_by(design: Design) -> tuple[Codes, Floats]:
     if design.correlated is None:
         raise ValueError("a correlation needs a covariate and a cluster factor")
     return design.correlated
-
-
-def _noise(column: Quantity, spec: MeasureSpec, own: Codes) -> Floats | None:
-    """The items' variances (n,) through the draws that they are counted from; None if they are not."""
-    if column.draw_variance is None or not (column.draw_variance != 0).any():
-        return None
-    middle = (column.low + column.high) / 2
-    return noise_of_draws(middle, column.draw_variance, own, spec.limits)
 
 
 ESTIMATORS: Mapping[str, Estimator] = {

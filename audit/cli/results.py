@@ -56,9 +56,8 @@ def compare(
     details: Subgroups = False,
     as_json: Json = False,
 ) -> None:
-    """Show how B differs from A, measure by measure, on the same items."""
+    """Show how two models differ, measure by measure, on the same items."""
     from audit import load_result
-    from audit.analysis.comparing.comparisons import swapped
     from audit.report.figures import Figures
     from audit.report.phrases.comparisons import describe
     from audit.report.terminal import print_comparisons
@@ -70,11 +69,7 @@ def compare(
     for name in (a, b):
         if name not in names:
             raise ConfigError("model", name, "not in this run", f"Known: {', '.join(names)}")
-    chosen = [
-        comparison if comparison.a == a else swapped(comparison)
-        for comparison in result.comparisons
-        if {comparison.a, comparison.b} == {a, b} and (details or not comparison.is_subgroup)
-    ]
+    chosen = [c for c in result.comparisons if {c.a, c.b} == {a, b} and (details or not c.is_subgroup)]
     if as_json:
         say_json([{**comparison.model_dump(), "words": describe(comparison)} for comparison in chosen])
     else:

@@ -76,8 +76,7 @@ def looks(scenario: Scenario, rng: np.random.Generator) -> Iterator[Look]:
         if scenario.runs > 1:
             noise = Noise.of_runs([run.mean() for run in baseline], [run.mean() for run in tonight])
         elif scenario.noise:
-            se, df = noise_of(baseline[0], tonight[0], Design(level.size), spec)
-            noise = Noise(se * math.sqrt(0.5), se * math.sqrt(0.5), df)
+            noise = noise_of(baseline[0], tonight[0], Design(level.size), spec)
         change = float(np.mean(tonight) - np.mean(baseline))
         yield Look(change, -math.inf, **noise._asdict(), answers=str(number))
 

@@ -19,9 +19,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from pydantic import Field
-from scipy import special
+from scipy import stats
 
-from audit.analysis.estimators.correlations import pearson
 from audit.results import AuditResult, Measure, Reported, where_key
 from audit.results.figures import EXTENT, signature_changes
 from backends.base import Scalar
@@ -130,8 +129,7 @@ def _ranked(measures: Mapping[str, Measure]) -> RankedFigure:
 
 def ranks(values: Sequence[float]) -> list[float]:
     """The rank of each value, 1 for the largest; ties get the mean of their ranks."""
-    ordered = sorted(values, reverse=True)
-    return [ordered.index(value) + (ordered.count(value) + 1) / 2 for value in values]
+    return [float(rank) for rank in stats.rankdata(-np.asarray(values))]
 
 
 def _correlated(figures: Sequence[RankedFigure], a: int, b: int, confidence: float) -> RankCorrelation:
@@ -148,11 +146,11 @@ def spearman(
     n = len(x)
     if len(set(x)) < 2 or len(set(y)) < 2:
         return None, None, None
-    rho = pearson(np.array(ranks(x)), np.array(ranks(y)))
+    rho = float(stats.spearmanr(x, y).statistic)
     if n < FEWEST_MODELS:
         return rho, None, None
     largest = 1 - 12 / (n**3 - n)  # with two neighbours swapped
     inner = max(-largest, min(largest, rho))
-    reach = float(special.ndtri((1 + confidence) / 2)) * math.sqrt((1 + inner**2 / 2) / (n - 3))
+    reach = float(stats.norm.ppf((1 + confidence) / 2)) * math.sqrt((1 + inner**2 / 2) / (n - 3))
     low, high = (math.tanh(math.atanh(inner) + side * reach) for side in (-1, 1))
     return rho, -1.0 if rho < -largest else low, 1.0 if rho > largest else high

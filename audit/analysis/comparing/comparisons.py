@@ -223,28 +223,3 @@ def _ranking(figure: Sequence[Comparison]) -> Ranking:
         where=first.where,
         ranks=sorted(ranks, key=lambda rank: (rank.best + rank.worst, rank.best)),
     )
-
-
-#: Fields of a comparison that change sign, or sides, when the models are swapped.
-_ENDS = (("low", "high"), ("bound_low", "bound_high"), ("complete_case_low", "complete_case_high"),
-         ("decided_low", "decided_high"))  # fmt: skip
-
-
-def swapped(c: Comparison) -> Comparison:
-    """The same comparison with the two models swapped, without words."""
-    opposite: dict[Verdict, Verdict] = {"larger": "smaller", "smaller": "larger"}
-    ends = {end: _minus(getattr(c, other)) for pair in _ENDS for end, other in (pair, pair[::-1])}
-    return c.model_copy(
-        update={
-            "a": c.b,
-            "b": c.a,
-            "difference": _minus(c.difference),
-            "effect_size": _minus(c.effect_size),
-            "verdict": opposite.get(c.verdict, c.verdict),
-            **ends,
-        }
-    )
-
-
-def _minus(number: float | None) -> float | None:
-    return None if number is None else -number

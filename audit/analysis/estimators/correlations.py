@@ -5,10 +5,6 @@ Resampling Plans, ch. 3). Each cluster's pseudo-value is divided among its items
 cluster's mean is the correlation's derivative (ch. 6): so the items' pseudo-values have the same crossed sources of
 error as any mean, since templates too differ in how closely they follow the covariate. Student's t has at most two
 degrees of freedom fewer than there are clusters.
-
-Items that are counted from drawn answers vary by these draws too, which makes a correlation smaller than that of their
-probabilities. The expected part of the draws is subtracted from the clusters' variation (Spearman 1904, Am. J. Psychol.
-15). Where draws make up more than `_MOST_DRAWN` of it, the correlation is unknown.
 """
 
 from __future__ import annotations
@@ -19,37 +15,24 @@ from dataclasses import replace
 import numpy as np
 
 from audit.analysis.estimators.design import Design, level_means
-from audit.analysis.estimators.estimate import ROUNDING, Between, Codes, Estimate, Floats, Student, unknown
+from audit.analysis.estimators.estimate import ROUNDING, Codes, Floats, Student, unknown
 from audit.analysis.estimators.means import sources
 
-#: The part of the clusters' variation that may be their draws', for a correlation without them to be known.
-_MOST_DRAWN = 0.7
 _FEWEST_CLUSTERS = 4
 
 
-def pearson(x: Floats, y: Floats, noise: Floats | None = None) -> float:
-    """Pearson's correlation; NaN if one of the two does not vary.
-
-    ``noise`` (G,): the variance of each x through its draws, for the correlation of x without them; it may exceed 1.
-    """
+def pearson(x: Floats, y: Floats) -> float:
+    """Pearson's correlation; NaN if one of the two does not vary."""
     if len(x) < 2 or _is_constant(x) or _is_constant(y):
         return math.nan
     x, y = x - x.mean(), y - y.mean()
-    square = float(x @ x) - (0.0 if noise is None else _squares_of(noise))
-    if square <= 0:
-        return math.nan
-    r = float(x @ y) / math.sqrt(square * float(y @ y))
+    r = float(x @ y) / math.sqrt(float(x @ x) * float(y @ y))
     # ±1 but for rounding, which artanh would amplify
-    return math.copysign(1.0, r) if noise is None and abs(r) > 1 - ROUNDING else r
+    return math.copysign(1.0, r) if abs(r) > 1 - ROUNDING else r
 
 
 def _is_constant(x: Floats) -> bool:
     return bool(np.ptp(x) <= 1e-13 * max(1.0, abs(float(x.mean()))))
-
-
-def _squares_of(noise: Floats) -> float:
-    """The expected sum of squares about their mean of numbers with these variances."""
-    return float(noise.sum()) * (1 - 1 / len(noise))
 
 
 class Correlated:
@@ -61,24 +44,12 @@ class Correlated:
     own : array (n,)
         Each item's cluster, 0…G-1.
     covariate : array (G,)
-    noise : array (n,), optional
-        The items' variances through draws; None if they were not drawn.
     """
 
-    def __init__(self, items: Floats, own: Codes, covariate: Floats, noise: Floats | None = None) -> None:
+    def __init__(self, items: Floats, own: Codes, covariate: Floats) -> None:
         self.items, self.own, self.covariate = items, own, covariate
-        self.count = np.bincount(own)
         self.means = level_means(items, own)
-        self.noise = None if noise is None or not noise.any() else np.bincount(own, noise) / self.count**2
-        raw = pearson(self.means, covariate, self.noise)
-        self.value = min(max(raw, -1.0), 1.0) if self.is_mostly_true else math.nan
-        self._raw = raw
-
-    @property
-    def is_mostly_true(self) -> bool:
-        """Whether the means' variation is known to be more than that of their draws."""
-        squares = float(((self.means - self.means.mean()) ** 2).sum())
-        return self.noise is None or _squares_of(self.noise) <= _MOST_DRAWN * squares
+        self.value = pearson(self.means, covariate)
 
     def pseudo_values(self, *, on_fishers_z: bool) -> Floats:
         """What each item (n,) adds to the correlation, or to its Fisher's z: their mean is the jackknife's."""
@@ -87,42 +58,30 @@ class Correlated:
         without = np.empty(size)
         for g in range(size):
             rest = np.arange(size) != g
-            noise = None if self.noise is None else self.noise[rest]
-            r = pearson(self.means[rest], self.covariate[rest], noise)
+            r = pearson(self.means[rest], self.covariate[rest])
             without[g] = scaled(r) if abs(r) < 1 or not on_fishers_z else math.nan
-        of_cluster = size * scaled(self._raw) - (size - 1) * without
+        of_cluster = size * scaled(self.value) - (size - 1) * without
         of_x, of_y = self.means - self.means.mean(), self.covariate - self.covariate.mean()
-        square_x = float(of_x @ of_x) - (0.0 if self.noise is None else _squares_of(self.noise))
-        slope = of_y / math.sqrt(square_x * float(of_y @ of_y)) - self._raw * of_x / square_x
+        square_x = float(of_x @ of_x)
+        slope = of_y / math.sqrt(square_x * float(of_y @ of_y)) - self.value * of_x / square_x
         if on_fishers_z:
-            slope = slope / (1 - self._raw**2)
-        share = len(self.items) / self.count  # clusters count equally, however many items they have
+            slope = slope / (1 - self.value**2)
+        share = len(self.items) / np.bincount(self.own)  # clusters count equally, however many items they have
         off = self.items - self.means[self.own]
         return np.asarray((share / size * of_cluster)[self.own] + (share * slope)[self.own] * off)
 
     @property
     def has_error(self) -> bool:
         """Whether a jackknife is defined."""
-        return len(self.means) >= _FEWEST_CLUSTERS and math.isfinite(self._raw)
+        return len(self.means) >= _FEWEST_CLUSTERS and math.isfinite(self.value)
 
 
-def correlation(of: Correlated, design: Design) -> Estimate:
+def correlation(of: Correlated, design: Design) -> Student:
     """The correlation with its interval, on Fisher's z; unknown with fewer than four clusters, or a perfect fit."""
-    if not of.has_error or (of.noise is None and abs(of.value) >= 1):
+    if not of.has_error or abs(of.value) >= 1:
         return unknown(of.value)
-    if of.noise is None:
-        return replace(
-            _jackknifed(of.value, of.pseudo_values(on_fishers_z=True), of, design), scale="fisher", skewness=0.0
-        )
-    if of.is_mostly_true:
-        return _jackknifed(of.value, of.pseudo_values(on_fishers_z=False), of, design)
-    plain = correlation(Correlated(of.items, of.own, of.covariate), design)
-    low, high = plain.interval(0.95)
-    return Between(plain if low > 0 else _AT[-1.0], plain if high < 0 else _AT[1.0])
-
-
-#: The ends of the scale, known.
-_AT = {end: Student(end, 0.0, math.inf) for end in (-1.0, 1.0)}
+    found = _jackknifed(of.value, of.pseudo_values(on_fishers_z=True), of, design)
+    return replace(found, scale="fisher", skewness=0.0)
 
 
 def correlation_difference(a: Correlated, b: Correlated, design: Design) -> Student:
@@ -143,23 +102,6 @@ def _jackknifed(value: float, pseudo: Floats, of: Correlated, design: Design) ->
     se, third = math.sqrt(variance), sum(source.third for source in found.factors.values())
     most = min(design.most_df, len(of.means) - 2.0)
     return Student(value, se, min(df, most), third / se**3 if se > 0 else 0.0)
-
-
-def noise_of_draws(x: Floats, variances: Floats, codes: Codes, limits: tuple[float, float]) -> Floats:
-    """The variances (n,) of items x that are counted from draws, where they are unknown (NaN) as large as they may be.
-
-    One draw shows no variance. A number between limits a and b whose mean is m has one of (b - m)(m - a) at most: m is
-    the mean of the cluster's items of this kind, or of all where it has one alone.
-    """
-    lacking = np.isnan(variances)
-    if not lacking.any():
-        return variances
-    least, most = limits
-    n = np.bincount(codes[lacking], minlength=int(codes.max()) + 1)
-    mean = np.bincount(codes[lacking], x[lacking], minlength=len(n)) / np.maximum(n, 1)
-    own = (most - mean) * (mean - least) * n / np.maximum(n - 1, 1)
-    overall = float((most - x[lacking].mean()) * (x[lacking].mean() - least))
-    return np.where(lacking, np.where(n > 1, own, overall)[codes], variances)
 
 
 # -- bounds ------------------------------------------------------------------------------------

@@ -268,7 +268,9 @@ def _candidate(
     is_defined = measure.value is not None or measure.bound_low is not None
     if found is None or not found.is_enough:
         return _of_intervals(before, measure, margin, runs.current.confidence, is_defined)
-    of_new = paired_difference(*found.tables, measure.spec).estimate.interval(runs.current.confidence)
+    of_new = paired_difference(found.tables[0], found.tables[1], measure.spec).estimate.interval(
+        runs.current.confidence
+    )
     facts = {"is_defined": is_defined, "new_low": finite(of_new[0]), "new_high": finite(of_new[1])}
     return _of_questions(measure.figure, measure.spec, found, margin, runs, facts)
 

@@ -50,9 +50,7 @@ def limit_checks(
                 continue
             seen.add(rows)
             table = tables(measure.model, measure.suite)
-            if table is None:
-                checks.append(_of_measure(measure, name, bounds))
-                continue
+            assert table is not None, "a run is stored with its tables"
             spec, answers, n_without = _limited(table, measure.spec, name)
             sequence = f"{name} {bounds} {measure.id}"
             hashes[sequence] = hash_of(answers.asked, *answers.quantity[1:3])
@@ -141,17 +139,6 @@ def _checked(
         n_missing=int(answers.missing.sum()),
         open_because=why,
     )
-
-
-def _of_measure(measure: Measure, name: str, bounds: Bounds) -> LimitCheck:
-    """The limit on a figure whose answers are no longer stored."""
-    low, high = (measure.low, measure.high) if name == measure.measure else (None, None)
-    verdict = limit_verdict(bounds, (low, high))
-    value = measure.value if name == measure.measure else None
-    return LimitCheck(
-        **_names(measure, name, bounds), value=value, low=low, high=high, verdict=verdict, tonight=verdict,
-        n_items=measure.n_items, n_missing=measure.missing,
-    )  # fmt: skip
 
 
 def _names(measure: Measure, name: str, bounds: Bounds) -> dict[str, Any]:

@@ -171,33 +171,25 @@ class Shared:
         if (last := int(runs[rows].max())) > 0:
             of_runs = [rows & (runs == run) for run in range(last + 1)]
             values = [[self._value(of, own) for own in self._middles(of)] for of in of_runs]
-            return Noise.of_runs(*zip(*values, strict=True))  # type: ignore[arg-type]
+            return Noise.of_runs(*zip(*values, strict=True))
         rows = rows & self.answered
         if is_exact:
             return Noise()
         if not rows.any() or undefined_strata(self.tables[0], self.spec, rows):
             return Noise(math.inf, math.inf)
-        se, df = noise_of(*self._middles(rows), self._design(rows), self.spec)
-        part = self._part_of_baseline(rows)
-        return Noise(se * math.sqrt(1 - part), se * math.sqrt(part), df)
+        before, now = self._middles(rows)
+        return noise_of(before, now, self._design(rows), self.spec)
 
     def _value(self, rows: Bools, values: Floats) -> float:
         return estimator_of(self.spec).bounds(values, values, self._design(rows))[0]
 
-    def _part_of_baseline(self, rows: Bools) -> float:
-        """The baseline's part of the noise by the draws of each, else half."""
-        base, own = (table.quantity(self.spec.quantity).draw_variance for table in self.tables)
-        if base is None or own is None or np.isnan(base[rows] + own[rows]).all():
-            return 0.5
-        of_base, of_own = float(np.nanmean(base[rows])), float(np.nanmean(own[rows]))
-        return of_base / (of_base + of_own) if of_base + of_own > 0 else 0.5
 
-
-def noise_of(before: Floats, now: Floats, design: Design, spec: MeasureSpec) -> tuple[float, float]:
-    """Standard error and degrees of freedom of a change, by how the changes of single questions (n,) differ."""
-    if int(np.bincount(design.strata).min()) < _FEWEST:
-        return math.inf, math.inf
-    return estimator_of(spec).noise(before, now, design)
+def noise_of(before: Floats, now: Floats, design: Design, spec: MeasureSpec) -> Noise:
+    """The noise that the changes of single questions (n,) show; half of it is the baseline's."""
+    se, df = math.inf, math.inf
+    if int(np.bincount(design.strata).min()) >= _FEWEST:
+        se, df = estimator_of(spec).noise(before, now, design)
+    return Noise(se * math.sqrt(0.5), se * math.sqrt(0.5), df)
 
 
 def harm_of(change: Bounds, total: Bounds) -> Bounds:

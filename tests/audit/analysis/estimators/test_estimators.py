@@ -176,19 +176,6 @@ def test_templates_that_follow_the_covariate_differently_widen_a_correlation() -
     assert (same.value, student(same).se) == (0.0, 0.0)
 
 
-def test_draws_are_taken_out_of_a_correlation() -> None:
-    rng = RNG(9)
-    y = rng.uniform(size=60)
-    drawn = rng.binomial(8, np.clip(y, 0.02, 0.98)) / 8
-    noise = drawn * (1 - drawn) / 7
-    plain, corrected = (Correlated(drawn, np.arange(60), y, of).value for of in (None, noise))
-    assert plain < corrected <= 1
-    low, high = correlation(
-        Correlated(drawn, np.arange(60), y, noise), Design(60, {"occupation": np.arange(60)})
-    ).interval(0.95)
-    assert low < corrected < high
-
-
 def test_families_are_those_of_statsmodels() -> None:
     p = np.append(RNG(10).uniform(0, 0.2, 12) ** 2, np.nan)
     for correct, method in ((holm, "holm"), (false_discovery, "fdr_bh")):
