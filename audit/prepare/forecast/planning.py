@@ -181,7 +181,11 @@ def _planned(
 
 
 def _variances(one: _Figure, items: Sequence[Item], components: Sequence[VarianceComponents]) -> tuple[Planned, str]:
-    """The variances of the least precise difference: of a pair of models, or else of two unrelated ones."""
+    """The variances of the least precise difference: of a pair of models, or else of two unrelated ones.
+
+    Models that gave the same answers throughout say nothing of how others differ.
+    """
+    components = [found for found in components if any(found.in_figure.values())]
     pairs = [found for found in components if found.against is not None]
     candidates = [(Planned.of(found, 1.0 if pairs else 2.0), found) for found in pairs or components]
     if candidates:

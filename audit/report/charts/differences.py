@@ -9,8 +9,7 @@ from audit.report.charts.plots import Panel, Plot, Row, lane_labels, value_ends
 from audit.report.figures import Figures
 from audit.report.formatting import measure_label, shortened, unit_label
 from audit.report.phrases.comparisons import changes, effect, rungs
-from audit.report.plain_text import one_line
-from audit.results import VERDICT_WORDS, Comparison, where_key
+from audit.results import VERDICT_WORDS, Comparison
 
 _FIGURES = 8  # of a suite; comparisons.csv has all
 
@@ -42,7 +41,9 @@ def ladder_plot(figures: Figures, suite: str) -> Plot | None:
             title = f"{measure_label(measure)}: {condition}" if condition else measure_label(measure)
             rows = panels.setdefault(title, [])
             rows.append({"k": label, "s": effect(c), **_drawn(c)})
-    caption = "Each row is a step: the same items, with one thing changed. The diamond is the mean change with its interval."
+    caption = (
+        "Each row is a step: the same items, with one thing changed. The diamond is the mean change with its interval."
+    )
     drawn = [Panel(title, rows, ends=_ends(rows)) for title, rows in panels.items()]
     return _plot("What each change does, on the same items", caption, drawn, 44, "margin", "verdicts")
 

@@ -98,6 +98,16 @@ def test_a_dry_run_says_what_its_items_detect_with_and_without_an_earlier_run(pi
     assert sample_power(audit_of(pilot))[0].detects < known.detects
 
 
+def test_a_pilot_of_two_alike_models_plans_for_models_that_differ(tmp_path):
+    models = {name: FakeBackend(name, score=uneven("same", 0.0)._score) for name in ("one", "two")}
+    audit = Audit(models, [SUITE], db=tmp_path / "a.db", out=tmp_path / "out", limit=200)
+    audit.run_sync()
+    planned = asyncio.run(plan_audit(audit))
+    assert all(0 < figure.detects < 1 for figure in planned.figures)
+    assert "between two models like" in plan_text(planned)
+    assert "nothing" not in power_text(sample_power(audit))
+
+
 def test_a_wish_that_cannot_be_planned_for_is_refused(pilot, tmp_path):
     with pytest.raises(ConfigError, match="no difference"):
         asyncio.run(plan_audit(audit_of(pilot), -0.1))
