@@ -33,8 +33,8 @@ class SuiteAnswers:
         Answers by the run that asked for them.
     since, until : float
         When the first and the last of them was given, in seconds since the epoch.
-    merged, straddled, straddled_in_part, altered : int
-        Items with such a boundary; of the straddled, those with other continuations that are not.
+    boundaries : Counter
+        Items with each kind of boundary; "in part" are the straddled ones with other continuations that are not.
     """
 
     suite: Suite
@@ -45,10 +45,7 @@ class SuiteAnswers:
     given: Counter[str] = field(default_factory=Counter)
     since: float = math.inf
     until: float = -math.inf
-    merged: int = 0
-    straddled: int = 0
-    straddled_in_part: int = 0
-    altered: int = 0
+    boundaries: Counter[str] = field(default_factory=Counter)
 
 
 #: An item, the key of its answer, and the answer, or why there is none.
@@ -78,11 +75,8 @@ def read_answers(suite: Suite, answered: Iterable[Answered], *, seen: Callable[[
         found.since, found.until = min(found.since, stored.at), max(found.until, stored.at)
         rows.append(_complete(suite.read(item, seen(answer))))
         if isinstance(answer, ScoreResponse):
-            boundaries = {score.boundary for score in answer.scores}
-            found.merged += "merged" in boundaries
-            found.straddled += "straddled" in boundaries
-            found.straddled_in_part += "straddled" in boundaries and len(boundaries) > 1
-            found.altered += "altered" in boundaries
+            kinds = {str(score.boundary) for score in answer.scores}
+            found.boundaries.update(kinds | ({"in part"} if "straddled" in kinds and len(kinds) > 1 else set()))
     rows = list(suite.derive(rows))
     found.specs = list(suite.measures(rows))
     found.table = Table.of(rows, suite.families)
@@ -103,10 +97,7 @@ def of_runs(runs: Sequence[SuiteAnswers]) -> SuiteAnswers:
         sum((run.given for run in runs), Counter()),
         min(run.since for run in runs),
         max(run.until for run in runs),
-        sum(run.merged for run in runs),
-        sum(run.straddled for run in runs),
-        sum(run.straddled_in_part for run in runs),
-        sum(run.altered for run in runs),
+        sum((run.boundaries for run in runs), Counter()),
     )
 
 

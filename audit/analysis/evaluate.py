@@ -152,10 +152,8 @@ def _data_quality(suite: str, model: str, answers: SuiteAnswers, measures: Seque
         failures=dict(Counter(row.missing or "" for row in lost) | answers.failures),
         failures_by=dict(by_level),
         censored=int((own & inexact).sum()),
-        merged=answers.merged,
-        straddled=answers.straddled,
-        straddled_in_part=answers.straddled_in_part,
-        altered=answers.altered,
+        straddled_in_part=answers.boundaries["in part"],
+        **{kind: answers.boundaries[kind] for kind in ("merged", "straddled", "altered")},
         probability_mass=min(masses) if masses else None,
         prompt_coverage=prompt_coverage(table, [m.spec for m in measures], answers.items),
     )

@@ -106,7 +106,7 @@ def design_of(table: Table, spec: MeasureSpec, used: Bools) -> Design:
     weights = None if spec.weights is None else tuple(spec.weights.items())
     rows = hashlib.blake2b(used.tobytes()).digest()
     key = (rows, spec.clusters, spec.membership, spec.stratum, weights, spec.covariate, *spec.where)
-    return table.cached(key, lambda: _design(table, spec, used), int(used.sum()))
+    return table.cached(key, lambda: _design(table, spec, used))
 
 
 def _design(table: Table, spec: MeasureSpec, used: Bools) -> Design:

@@ -16,7 +16,7 @@ import numpy as np
 
 from audit.analysis.decisions import corrected
 from audit.analysis.estimators.estimate import Estimate, finite
-from audit.analysis.figures import Figure, clusters_of, estimator_of, figure_of, undefined_strata
+from audit.analysis.figures import Figure, estimator_of, figure_of, undefined_strata
 from audit.analysis.missing import completed
 from audit.analysis.table import Bools, Table
 from audit.results import FigureName, Measure
@@ -108,7 +108,7 @@ def _measure(
         n_clusters=0 if design is None else design.n_clusters,
         undefined_strata=undefined_strata(table, spec, answers.used),
         **_counts_of(table, spec, answers.used),
-        levels=levels_of(table, spec, answers.asked) if design is None else design.levels,
+        levels={} if design is None else design.levels,
         signature=write_signature(shared, spec),
         spec=spec,
         estimator=spec.estimator,
@@ -146,14 +146,3 @@ def _counts_of(table: Table, spec: MeasureSpec, used: Bools) -> dict[str, Any]:
         "censored": int(np.isnan(table.quantity(spec.quantity).value[used]).sum()),
         "probability_mass": float(mass.mean()) if mass.size else None,
     }
-
-
-def levels_of(table: Table, spec: MeasureSpec, used: Bools) -> dict[str, int]:
-    """The number of levels of each sampled factor in the used rows (n,), or of its family's; of rows if there is
-    none."""
-    levels = {name: len(np.unique(codes[used])) for name, codes in clusters_of(table, spec).items()}
-    levels = levels or {"item": int(used.sum())}
-    if spec.membership is None:
-        return levels
-    name, belongs = table.belongs(spec.membership, used)
-    return {**levels, name: belongs.shape[1]}

@@ -100,7 +100,6 @@ class Table:
         self._places: dict[str, dict[LevelKey, int]] = {}
         self._index: dict[str, int] | None = None
         self._cache: dict[Hashable, Any] = {}
-        self._cached = 0
         self.missing: Bools = self.data["missing"].is_not_null().to_numpy() & self.present
         self.answered: Bools = self.present & ~self.missing
 
@@ -242,14 +241,12 @@ class Table:
             belongs[at, [place[level] for level in levels]] = 1.0
         return membership if family is None else family.name, belongs
 
-    def cached(self, key: Hashable, make: Callable[[], T], size: int) -> T:
-        """What ``make`` gives of so many rows, kept under a key for the figures that share it."""
+    def cached(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What ``make`` gives, kept under a key for the figures that share it."""
         if key not in self._cache:
-            if self._cached + size > _MOST_CACHED:
+            if len(self._cache) * len(self) > _MOST_CACHED:
                 self._cache.clear()
-                self._cached = 0
             self._cache[key] = make()
-            self._cached += size
         found: T = self._cache[key]
         return found
 

@@ -21,7 +21,6 @@ from audit.analysis.figures import (
     estimator_of,
     undefined_strata,
 )
-from audit.analysis.measures import levels_of
 from audit.analysis.missing import completed
 from audit.analysis.table import Bools, Floats, Table
 from suites.base import MeasureSpec
@@ -140,7 +139,7 @@ def _paired(ours: Table, theirs: Table, spec: MeasureSpec) -> PairedDifference:
     )
     if not both.any() or undefined_strata(ours, spec, both):
         undefined = (False, False) if both.any() else _undefined((ours, theirs), (of_a.used, of_b.used), spec)
-        return replace(found, levels=levels_of(ours, spec, both), undefined=undefined)
+        return replace(found, undefined=undefined)
     one, other = (table.quantity(spec.quantity).of(both) for table in (ours, theirs))
     design = behind = design_of(ours, spec, both)
     figure = answered = estimator_of(spec).difference(one, other, design, spec)

@@ -80,13 +80,13 @@ def _limited(table: Table, spec: MeasureSpec, name: str) -> tuple[MeasureSpec, C
     """What a limit is held against: a figure's specification, its rows, and how many were answered without a value."""
     about = meant(table, spec)
     of_rows: dict[str, Any] = {"range": None, "is_count": False, "estimator": "mean", "covariate": None}
+    of_rows |= {"stratum": None, "weights": None}
     if name == REFUSALS:
         refused = table.missing_for(["refusal"]).astype(float)
         hidden = table.missing & ~table.missing_for(["refusal", *NO_REFUSAL])
         asked = about & (table.has(spec.quantity) | table.missing)
         value = Quantity(np.where(hidden, np.nan, refused), refused, refused + hidden)
-        share = _as_asked(table, replace(spec, kind="share", **of_rows), asked)
-        return share, Completed(value, asked & ~hidden, asked & hidden), 0
+        return replace(spec, kind="share", **of_rows), Completed(value, asked & ~hidden, asked & hidden), 0
     if name == COVERAGE:
         spec = replace(spec, quantity=spec.probability_mass or "", kind="probability", **of_rows)
     has = usable(table, spec)
@@ -95,21 +95,7 @@ def _limited(table: Table, spec: MeasureSpec, name: str) -> tuple[MeasureSpec, C
     if name != COVERAGE:
         missing |= without
     (answers,) = bounded([Completed(table.quantity(spec.quantity), has, missing)], spec)
-    if name == COVERAGE:
-        return _as_asked(table, spec, answers.asked), answers, 0
-    return spec, answers, int(without.sum())
-
-
-def _as_asked(table: Table, spec: MeasureSpec, used: Bools) -> MeasureSpec:
-    """The figure with its strata weighted by how many of the used rows each has: their plain mean.
-
-    The strata stay, since they are no sample: what lies between them is no error of the mean.
-    """
-    if spec.stratum is None or spec.weights is None or not used.any():
-        return spec
-    codes = table.codes(spec.stratum)[used]
-    shares = {level: float((codes == table.find(spec.stratum, level)).mean()) for level in spec.weights}
-    return replace(spec, weights={level: share for level, share in shares.items() if share})
+    return spec, answers, 0 if name == COVERAGE else int(without.sum())
 
 
 def _checked(

@@ -17,7 +17,6 @@ Margins = Mapping[str, float] | float
 
 #: The share of answers that are refused or cannot be parsed, which margins may name.
 UNREADABLE_SHARE = "unreadable_share"
-_SHARE, _ANY = (0.0, 1.0), (-math.inf, math.inf)
 
 
 @dataclass(frozen=True)
@@ -52,46 +51,32 @@ def check_rules(
         low, high = spec.value_range
         least, most = ranges.get(spec.measure, (low, high))
         ranges[spec.measure] = min(low, least), max(high, most)
-    names = {*ranges, *others}
-    of_margins = margins if isinstance(margins, Mapping) else {}
-    _check_names("margins", of_margins, names | {"default", UNREADABLE_SHARE})
-    _check_names("limits", limits, names | {COVERAGE, REFUSALS})
+    named = dict(margins) if isinstance(margins, Mapping) else {}
+    _check_names("margins", named, {*ranges, *others, "default", UNREADABLE_SHARE})
+    _check_names("limits", limits, {*ranges, *others, COVERAGE, REFUSALS})
+    ranges |= {COVERAGE: (0.0, 1.0), REFUSALS: (0.0, 1.0), UNREADABLE_SHARE: (0.0, 1.0)}
     for name, bounds in limits.items():
-        _check_limit(name, bounds, {COVERAGE: _SHARE, REFUSALS: _SHARE, **ranges}.get(name, _ANY))
-    widths = {name: high - low for name, (low, high) in ranges.items()}
-    for name, margin in of_margins.items():
-        _check_margin(f"margins.{name}", margin, {UNREADABLE_SHARE: 1.0, **widths}.get(name, math.inf))
-    default = margins.get("default", 0.0) if isinstance(margins, Mapping) else margins
-    field = "margins.default" if isinstance(margins, Mapping) else "margins"
-    _check_margin(field, default, max(widths.values(), default=math.inf))
+        (least, most), (low, high) = bounds, ranges.get(name, (-math.inf, math.inf))
+        is_beyond = any(bound is not None and not low <= bound <= high for bound in bounds)
+        if is_beyond or (least in (None, low) and most in (None, high)):
+            raise _without_effect(f"limits.{name}", bounds, f"the figure lies between {low:g} and {high:g}")
+    if not isinstance(margins, Mapping):
+        named = {"default": margins}
+    for name, margin in named.items():
+        widest = max((high - low for low, high in ranges.values()), default=math.inf)
+        low, high = ranges.get(name, (0.0, widest if name == "default" else math.inf))
+        if margin >= high - low:
+            field = f"margins.{name}" if isinstance(margins, Mapping) else "margins"
+            raise _without_effect(field, margin, f"no figure can change by more than {high - low:g}")
 
 
 def _check_names(field: str, given: Mapping[str, object], allowed: Collection[str]) -> None:
     for name, value in given.items():
-        if name in allowed:
-            continue
-        close = difflib.get_close_matches(name, allowed, n=1)
-        hint = f"Did you mean {close[0]!r}?" if close else f"Use one of: {', '.join(sorted(allowed))}"
-        raise ConfigError(f"{field}.{name}", value, "no figure has this name", hint)
+        if name not in allowed:
+            close = difflib.get_close_matches(name, allowed, n=1)
+            hint = f"Did you mean {close[0]!r}?" if close else f"Use one of: {', '.join(sorted(allowed))}"
+            raise ConfigError(f"{field}.{name}", value, "no figure has this name", hint)
 
 
-def _check_limit(name: str, bounds: Bounds, values: tuple[float, float]) -> None:
-    low, high = values
-    beyond = [bound for bound in bounds if bound is not None and not low <= bound <= high]
-    if beyond:
-        problem = f"the figure lies between {low:g} and {high:g}"
-        hint = "Give values that it can have"
-        if high == 1 and 1 < max(map(abs, beyond)) <= 100:
-            hint = f"Write {beyond[0]:g} % as {beyond[0] / 100:g}"
-        raise ConfigError(f"limits.{name}", bounds, problem, hint)
-    least, most = bounds
-    if (least is None or least == low) and (most is None or most == high):
-        problem = f"the figure lies between {low:g} and {high:g} anyway, so this limits nothing"
-        raise ConfigError(f"limits.{name}", bounds, problem, "Give a value between the two")
-
-
-def _check_margin(field: str, margin: float, width: float) -> None:
-    if math.isfinite(width) and margin >= width:
-        problem = f"no figure can change by more than {width:g}, so every change would be within it"
-        hint = f"Write {margin:g} % as {margin / 100:g}" if width <= 2 and 1 <= margin <= 100 else "Give less"
-        raise ConfigError(field, margin, problem, hint)
+def _without_effect(field: str, given: object, problem: str) -> ConfigError:
+    return ConfigError(field, given, problem, "Give a value that it can have, 5 % as 0.05")

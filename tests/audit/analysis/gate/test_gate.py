@@ -377,7 +377,7 @@ def test_what_breaks_a_limit_on_one_of_many_nights_may_be_chance() -> None:
 def test_misspelt_margins_and_limits_are_refused() -> None:
     with pytest.raises(ConfigError, match="Did you mean 'gap'"):
         check_rules([GAP], {"gapp": 0.1}, {})
-    with pytest.raises(ConfigError, match=r"Write 5 % as 0\.05"):
+    with pytest.raises(ConfigError, match=r"between 0 and 1.*5 % as 0\.05"):
         check_rules([YES], 0.02, {"yes": (None, 5)})
 
 
