@@ -227,7 +227,7 @@ def test_few_equal_binary_outcomes_are_inconclusive() -> None:
     assert compare(many, many).verdict == "equivalent"
 
 
-@pytest.mark.parametrize(("n", "margin"), [(200, 0.02), (400, 0.02), (100, 0.05), (200, 0.05), (1000, 0.02)])
+@pytest.mark.parametrize(("n", "margin"), [(200, 0.02), (200, 0.05)])
 def test_binary_outcomes_a_margin_apart_are_rarely_equivalent(n: int, margin: float) -> None:
     """The exact chance, all discordant items one way: the t test alone was wrong in 9 to 12 of 100."""
     wrong = sum(
