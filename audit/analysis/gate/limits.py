@@ -22,7 +22,7 @@ from audit.analysis.gate.same_items import TableOf, hash_of
 from audit.analysis.gate.sequence import share_of_look
 from audit.analysis.measures import ends_of
 from audit.analysis.missing import Completed, bounded
-from audit.analysis.table import Bools, Quantity, Table
+from audit.analysis.table import Quantity, Table
 from audit.results import AuditResult, LimitCheck, LimitVerdict, Measure, OpenBecause, where_key
 from audit.store import Night
 from suites.base import NO_REFUSAL, MeasureSpec
