@@ -56,9 +56,9 @@ def check_rules(
     _check_names("limits", limits, {*ranges, *others, COVERAGE, REFUSALS})
     ranges |= {COVERAGE: (0.0, 1.0), REFUSALS: (0.0, 1.0), UNREADABLE_SHARE: (0.0, 1.0)}
     for name, bounds in limits.items():
-        (least, most), (low, high) = bounds, ranges.get(name, (-math.inf, math.inf))
+        low, high = ranges.get(name, (-math.inf, math.inf))
         is_beyond = any(bound is not None and not low <= bound <= high for bound in bounds)
-        if is_beyond or (least in (None, low) and most in (None, high)):
+        if is_beyond or (bounds[0] in (None, low) and bounds[1] in (None, high)):
             raise _without_effect(f"limits.{name}", bounds, f"the figure lies between {low:g} and {high:g}")
     if not isinstance(margins, Mapping):
         named = {"default": margins}
