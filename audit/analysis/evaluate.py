@@ -1,6 +1,6 @@
 """Computes the figures of one suite from the models' answers.
 
-Takes tables of rows; gives measures, comparisons, ranks, engine drift and data quality. Does not read the store or
+Takes tables of rows; gives measures, comparisons, ranks, steps and data quality. Does not read the store or
 ask models.
 """
 

@@ -73,8 +73,6 @@ def test_a_change_is_marked_at_its_run_and_listed_once() -> None:
     assert f'<td class="n">{len(found.series)}</td>' in table
 
 
-
-
 def test_another_sample_of_the_same_questions_joins_the_line() -> None:
     first, second = nights(["one"], 2)
     signatures = ('suite:"toy"|limit:200', 'suite:"toy"|limit:null')
