@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from backends.classifiers import LLMRater, Rubric, text_classifier
     from backends.llamacpp import LlamaCppBackend
     from backends.openai import OpenAIBackend, PriceTable
+    from backends.openai.responses import ResponsesBackend
     from backends.stand_ins.fake import FakeBackend, PlantedBias
     from backends.stand_ins.recorded import RecordedBackend
     from backends.transformers import HFBackend
@@ -35,6 +36,7 @@ __all__ = [
     "PlantedBias",
     "PriceTable",
     "RecordedBackend",
+    "ResponsesBackend",
     "Rubric",
     "VLLMBackend",
     "named_backend",
@@ -51,6 +53,7 @@ _MODULES = {
     "PlantedBias": "backends.stand_ins.fake",
     "PriceTable": "backends.openai",
     "RecordedBackend": "backends.stand_ins.recorded",
+    "ResponsesBackend": "backends.openai.responses",
     "Rubric": "backends.classifiers",
     "VLLMBackend": "backends.vllm",
     "named_backend": "backends.catalogue.named",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -57,5 +58,8 @@ FINISH_REASONS: Mapping[str, Literal["stop", "length"]] = {
 NEW_LIMIT: LimitName = "max_completion_tokens"
 #: How byte-level and SentencePiece vocabularies write a space, which some servers show (TGI; mlx_lm.server).
 SPACE_MARKS = ("Ġ", "▁")
+#: What the refusal of a chat says where the Responses API alone reaches a model: OpenAI's, and Azure's
+#: (open-webui #15356, vanna-ai/vanna #967).
+ONLY_RESPONSES = re.compile(r"v1/responses|chatCompletion operation does not work")
 #: Servers give about this in place of an unknown log-probability (OpenAI's legacy completions).
 PLACEHOLDER = -9000.0

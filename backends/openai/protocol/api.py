@@ -20,7 +20,7 @@ from backends.openai.batches import PRICE, BatchedClient
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.options import OpenAIOptions
 from backends.openai.protocol.parameters import adapted, turns_of
-from backends.openai.quirks import DIALECTS, FINISH_REASONS, NEW_LIMIT
+from backends.openai.quirks import DIALECTS, FINISH_REASONS, NEW_LIMIT, ONLY_RESPONSES
 from backends.openai.trackers import ResponseTracker
 
 #: A list longer than this is too large to keep (megabytes).
@@ -90,6 +90,9 @@ class ServerApi:
         try:
             return await self._ask("chat/completions", sent, None)
         except BackendError as error:
+            if ONLY_RESPONSES.search(error.message):
+                hint = "Use ResponsesBackend in place of OpenAIBackend"
+                raise BackendError("unsupported", error.message, hint=hint) from error
             if error.kind in ("bad_request", "unsupported") and NEW_LIMIT in error.message:
                 self.found.limit_name = NEW_LIMIT
             again = self.adapted(payload)
