@@ -48,7 +48,7 @@ class HFBackend(CheckpointBackend):
     Parameters
     ----------
     model : str or Path
-        Hub id, a local folder, or a GGUF file.
+        Hub id, a local folder, or an embedded model such as ``embedded:smollm2``.
     dtype : str
         ``auto``: bfloat16 on CUDA, float32 elsewhere. Log-probabilities are always computed from float32 logits.
     device : str
@@ -147,7 +147,7 @@ class HFBackend(CheckpointBackend):
 
     def _config_notes(self) -> dict[str, str]:
         if self._loaded is None and self.source.path.is_file():
-            return {}  # transformers would read the whole GGUF file for its config, and LongRoPE files are refused
+            return {}  # transformers would read the whole GGUF file for its config
         from backends.transformers.context import context_length
 
         config = self.source.config() if self._loaded is None else self._loaded.model.config

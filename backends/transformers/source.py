@@ -1,4 +1,4 @@
-"""Where a transformers model comes from: a hub id, a folder, or a GGUF file.
+"""Where a transformers model comes from: a hub id, a folder, or an embedded model's GGUF file.
 
 What is refused here is what transformers and PEFT would load and compute wrong numbers with. What they refuse by
 themselves is told where it is loaded, in one line (`loading`).
@@ -75,7 +75,7 @@ class ModelSource:
 
     def check(self) -> None:
         """Raise `ConfigError` for every mistake that can be found without loading anything."""
-        check_named(self.option, self.model, "Give a folder, a GGUF file or a hub id")
+        check_named(self.option, self.model, "Give a folder or a hub id")
         self._check_model()
         if self.adapter is None:
             return
@@ -110,7 +110,7 @@ class ModelSource:
         if not self.takes_gguf:
             raise self._error("a file, where a folder is wanted", "Give a folder or a hub id; GGUF: LlamaCppBackend")
         if not is_gguf(path):
-            raise self._error("not a GGUF file", "Give a folder, a GGUF file or a hub id")
+            raise self._error("not a GGUF file", "Give a folder or a hub id")
         for module in ("gguf", "accelerate"):
             need_package("model", module, "hf", given=self.model)
         header = read_gguf_header(path)

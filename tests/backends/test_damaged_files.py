@@ -79,7 +79,7 @@ NAMES = {
 }
 #: Options as they are often written → a part of what is told.
 WRITTEN: dict[str, tuple[dict[str, Any], str]] = {
-    "no name": ({"model": ""}, "model = '': empty. Give a folder, a GGUF file or a hub id."),
+    "no name": ({"model": ""}, "model = '': empty. Give a folder or a hub id."),
     "no adapter": ({"adapter": ""}, "adapter = '': empty"),
     "8 bits as a table": ({"quantization": {"load_in_8bit": True}}, "load_in_8bit is bitsandbytes-int8"),
     "8 bits as transformers had it": ({"load_in_8bit": True}, "Did you mean 'quantization'?"),
