@@ -14,7 +14,6 @@ from dataclasses import dataclass
 SERVER_FAULTS: Mapping[str, tuple[float, int]] = {
     "none": (0.0, 0),
     "hang": (0.1, 1),
-    "reset": (0.3, 2),
     "truncated": (0.3, 2),
     "error-body-200": (0.3, 2),
     "empty-choices": (0.3, 1),
@@ -30,10 +29,10 @@ SERVER_FAULTS: Mapping[str, tuple[float, int]] = {
     "other-model": (0.04, 1),
 }
 #: What a server that refuses everything for good says, by the fault's name: status, and the error's code.
-REFUSED_FOR_GOOD: Mapping[str, tuple[str, str]] = {
-    "401": ("401 Unauthorized", "invalid_api_key"),
-    "quota-exhausted": ("429 Too Many Requests", "insufficient_quota"),
-    "model-not-found": ("404 Not Found", "model_not_found"),
+REFUSED_FOR_GOOD: Mapping[str, tuple[int, str]] = {
+    "401": (401, "invalid_api_key"),
+    "quota-exhausted": (429, "insufficient_quota"),
+    "model-not-found": (404, "model_not_found"),
 }
 #: These take longer than a request may.
 SLOW = frozenset({"hang", "late-answer"})

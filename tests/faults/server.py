@@ -1,4 +1,4 @@
-"""A server with planted faults, on raw asyncio, with a record that is on the disk before it answers.
+"""A server with planted faults, with a record that is on the disk before it answers.
 
     python -m tests.faults.server RECORD      prints its port, serves until stdin closes
 
@@ -9,30 +9,30 @@ answer was sent in time: what a provider would bill and a client could have kept
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
-import socket
-import struct
 import sys
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from tests.backends.openai.raw_server import RawServer, Reply
 from tests.faults.faults import REFUSED_FOR_GOOD, Fate
 
 HANG_SECONDS = 30.0
 LATE_SECONDS = 1.0
 DELAY_SECONDS = 0.002
+_ERROR = {"error": {"message": "planted", "type": "planted"}}
 
 
-class FaultServer:
+class FaultServer(RawServer):
     """Serves ``/v1/completions`` and ``/v1/chat/completions``."""
 
     def __init__(self, record: Path) -> None:
+        super().__init__()
         self._record = os.open(record, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
         self._attempts: Counter[str] = Counter()
-        self._last: dict[str, dict[str, object]] = {}
+        self._last: dict[str, dict[str, Any]] = {}
         self._count = 0
 
     def write_down(self, prompt: str, what: str) -> None:
@@ -40,29 +40,14 @@ class FaultServer:
         os.write(self._record, f"{prompt}\t{what}\n".encode())
         os.fsync(self._record)
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, one request after the other."""
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                sizes = [int(h[15:]) for h in head.split(b"\r\n") if h.lower().startswith(b"content-length:")]
-                body = json.loads(await reader.readexactly(sizes[0])) if sizes else {}
-                if b"/completions" not in head.split(b"\r\n")[0]:
-                    await self._send(writer, _ERROR, "404 Not Found")
-                    continue
-                if not await self._answer(writer, body):
-                    break
-        writer.close()
-
-    async def _answer(self, writer: asyncio.StreamWriter, body: dict[str, object]) -> bool:
-        """Answer one request; False: the connection is done for."""
-        prompt = body.get("prompt") or body["messages"][-1]["content"]  # type: ignore[index]
-        if not isinstance(prompt, str):  # several prompts or token ids, which the client tries in its probe
-            await self._send(writer, _ERROR, "400 Bad Request")
-            return True
-        if "|" not in prompt:  # a question of the client's own probe
-            await self._send(writer, self._right(prompt, "Yes.", body))
-            return True
+    async def answer(self, path: str, sent: dict[str, Any]) -> Reply:
+        if not path.endswith("/completions"):
+            return Reply(_ERROR, 404)
+        prompt = sent.get("prompt") or sent["messages"][-1]["content"]
+        if not isinstance(prompt, str):  # token ids, which the client tries in its look
+            return Reply(_ERROR, 400)
+        if "|" not in prompt:  # a question of the client's own look
+            return Reply(self._right(prompt, "Yes.", sent))
         attempt = self._attempts[prompt]
         self._attempts[prompt] += 1
         fate = Fate.of(prompt)
@@ -70,98 +55,67 @@ class FaultServer:
         if fate.fault in REFUSED_FOR_GOOD:
             self.write_down(prompt, fate.fault)
             status, code = REFUSED_FOR_GOOD[fate.fault]
-            await self._send(writer, {"error": {"message": "planted", "type": code, "code": code}}, status)
-            return True
-        if not fate.strikes(attempt):
-            self.write_down(prompt, "answered")
-            answer = self._right(prompt, fate.truth, body)
-            self._last[prompt.rpartition("|")[0]] = answer  # before it is sent: a copy may overtake its original
-            await self._send(writer, answer)
-            return True
-        return await self._fault(writer, fate, attempt, body)
+            return Reply({"error": {"message": "planted", "type": code, "code": code}}, status)
+        right = self._right(prompt, fate.truth, sent)
+        if fate.strikes(attempt):
+            return await self._fault(fate, attempt, right)
+        self.write_down(prompt, "answered")
+        self._last[prompt.rpartition("|")[0]] = right  # before it is sent: a copy may overtake its original
+        return Reply(right)
 
-    async def _fault(self, writer: asyncio.StreamWriter, fate: Fate, attempt: int, body: dict[str, object]) -> bool:
-        prompt, fault = fate.prompt, fate.fault
-        right = self._right(prompt, fate.truth, body)
-        self.write_down(prompt, "answered" if fault == "answered-twice" else fault)
-        if fault == "hang":
-            await asyncio.sleep(HANG_SECONDS)
-            return False
-        if fault == "late-answer":
-            await asyncio.sleep(LATE_SECONDS)
-            await self._send(writer, right)
-            return True
-        if fault in ("reset", "truncated"):
-            data = _packet(right)
-            writer.write(data[: len(data) * 2 // 3])
-            await writer.drain()
-            if fault == "reset":
-                sock: socket.socket = writer.get_extra_info("socket")
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            return False
-        if fault == "error-body-200":
-            await self._send(writer, {"error": {"message": "something broke", "type": "server_error"}})
-        elif fault == "empty-choices":
-            await self._send(writer, {**right, "choices": []})
-        elif fault.startswith("429"):
+    async def _fault(self, fate: Fate, attempt: int, right: dict[str, Any]) -> Reply:
+        fault, body = fate.fault, json.dumps(right).encode()
+        self.write_down(fate.prompt, "answered" if fault == "answered-twice" else fault)
+        if fault.startswith("429"):
             wait = fault.removeprefix("429").removeprefix("-retry-after-")
-            await self._send(writer, _ERROR, "429 Too Many Requests", [f"Retry-After: {wait}"] if wait else [])
-        elif fault in ("flapping-5xx", "permanent-5xx"):
-            await self._send(writer, _ERROR, ("500 Oops", "502 Oops", "503 Oops")[(fate.index + attempt) % 3])
-        elif fault == "broken-utf8":
-            await self._send(writer, json.dumps(right).encode().replace(fate.truth.encode(), b"\xff\xfe\xc0"))
-        elif fault == "other-model":
-            await self._send(writer, {**right, "model": "another-model"})
-        elif fault == "answered-twice":
-            # A second copy follows unasked, and lies in wait for the connection's next request.
-            await self._send(writer, right)
-            await asyncio.sleep(0.001)
-            with contextlib.suppress(ConnectionError):
-                await self._send(writer, right)
-        elif fault == "answers-swapped":
-            # The answer that this client got to another question, with its number: a broken proxy's.
-            await self._send(writer, self._last.get(prompt.rpartition("|")[0], right))
-        else:
-            raise AssertionError(f"no such fault: {fault}")
-        return True
+            return Reply(_ERROR, 429, {"Retry-After": wait} if wait else {})
+        match fault:
+            case "hang":
+                await asyncio.sleep(HANG_SECONDS)
+                return Reply(right, cut=0)
+            case "late-answer":
+                await asyncio.sleep(LATE_SECONDS)
+                return Reply(right)
+            case "truncated":
+                return Reply(right, cut=len(body) * 2 // 3)
+            case "error-body-200":
+                return Reply({"error": {"message": "something broke", "type": "server_error"}})
+            case "empty-choices":
+                return Reply({**right, "choices": []})
+            case "flapping-5xx" | "permanent-5xx":
+                return Reply(_ERROR, (500, 502, 503)[(fate.index + attempt) % 3])
+            case "broken-utf8":
+                return Reply(None, raw=body.replace(fate.truth.encode(), b"\xff\xfe\xc0"))
+            case "other-model":
+                return Reply({**right, "model": "another-model"})
+            case "answered-twice":  # the second copy lies in wait for the connection's next request
+                return Reply(
+                    None, packet=2 * (f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+                )
+            case "answers-swapped":  # what this client got to another question, with its number: a broken proxy's
+                return Reply(self._last.get(fate.prompt.rpartition("|")[0], right))
+        raise AssertionError(f"no such fault: {fault}")
 
-    def _right(self, prompt: str, text: str, body: dict[str, object]) -> dict[str, object]:
+    def _right(self, prompt: str, text: str, sent: dict[str, Any]) -> dict[str, Any]:
         self._count += 1
-        said = {"message": {"role": "assistant", "content": text}} if "messages" in body else {"text": text}
+        said = {"message": {"role": "assistant", "content": text}} if "messages" in sent else {"text": text}
         tokens = len(prompt.split())
         return {
             "id": f"answer-{self._count}",
-            "object": "chat.completion" if "messages" in body else "text_completion",
             "created": 1_700_000_000,
-            "model": body.get("model", "lab"),
+            "model": sent.get("model", "lab"),
             "choices": [{"index": 0, "finish_reason": "stop", **said}],
             "usage": {"prompt_tokens": tokens, "completion_tokens": 4, "total_tokens": tokens + 4},
         }
 
-    async def _send(
-        self, writer: asyncio.StreamWriter, answer: object, status: str = "200 OK", extra: Sequence[str] = ()
-    ) -> None:
-        writer.write(_packet(answer, status, extra))
-        await writer.drain()
-
-
-_ERROR = {"error": {"message": "planted", "type": "planted"}}
-
-
-def _packet(answer: object, status: str = "200 OK", extra: Sequence[str] = ()) -> bytes:
-    body = json.dumps(answer).encode() if not isinstance(answer, bytes) else answer
-    lines = [f"HTTP/1.1 {status}", "Content-Type: application/json", f"Content-Length: {len(body)}", *extra, "", ""]
-    return "\r\n".join(lines).encode() + body
-
 
 async def _main(record: Path) -> None:
-    server = FaultServer(record)
-    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, limit=2**24, backlog=1024)
-    print(listening.sockets[0].getsockname()[1], flush=True)
-    closed = asyncio.Event()
-    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), closed.set)
-    await closed.wait()
-    os._exit(0)
+    async with FaultServer(record).running() as server:
+        print(server.port, flush=True)
+        closed = asyncio.Event()
+        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), closed.set)
+        await closed.wait()
+        os._exit(0)
 
 
 if __name__ == "__main__":

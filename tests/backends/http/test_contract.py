@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +11,6 @@ from backends.base import (
     Description,
     GenerateRequest,
     GenerateResponse,
-    Message,
-    Prompt,
     Request,
     Response,
     ScoreRequest,
@@ -23,9 +20,7 @@ from backends.base import (
 from backends.errors import BackendError
 from backends.http.backend import HttpBackend
 from backends.http.options import HttpOptions
-from backends.openai import OpenAIBackend
 from tests.backends.http.contract import keeps_the_contract
-from tests.backends.openai.lies.server import MODEL, Style, WordServer
 from tests.backends.openai.raw_server import RawServer, Reply
 
 
@@ -76,18 +71,3 @@ async def test_a_service_is_a_page_and_a_score_without_tokens_is_caught(with_tok
         else:
             with pytest.raises(AssertionError, match="without its tokens"):
                 await keeps_the_contract(backend, "Picture a nurse:", (" Male", " Female"))
-
-
-@pytest.mark.parametrize(
-    ("style", "prompt", "continuations"),
-    [
-        ("ids", "Picture a nurse:", (" Male", " Female")),
-        ("chat", (Message("user", "Is the nurse male or female?"),), ("Male", "Female")),
-    ],
-)
-async def test_servers_of_texts_and_chats_keep_it(
-    style: Style, prompt: Prompt, continuations: tuple[str, ...], tmp_path: Path
-) -> None:
-    async with WordServer(style, 0).running() as server:
-        backend = OpenAIBackend(server.base_url, model=MODEL, api_key_env=None, probe_folder=tmp_path)
-        await keeps_the_contract(backend, prompt, continuations)

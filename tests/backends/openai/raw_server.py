@@ -27,10 +27,6 @@ class Reply:
     def choice(self) -> dict[str, Any]:
         return self.body["choices"][0]  # type: ignore[no-any-return]
 
-    @property
-    def listed(self) -> dict[str, float]:
-        return self.choice["logprobs"]["top_logprobs"][-1]  # type: ignore[no-any-return]
-
 
 class RawServer:
     """Answers each request by `reply`. ``requests`` counts what arrived, ``bodies`` keeps it; a form as its text.

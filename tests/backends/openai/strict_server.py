@@ -78,7 +78,6 @@ class StrictServer(RawServer):
         super().__init__()
         self.manner, self.answers, self.thought_tokens = manner, answers, thought_tokens
         self.most_choices, self.model = most_choices, MODEL
-        self.charged = 0
         self._numbers, self._random = itertools.count(), random.Random(0)
 
     def reply(self, path: str, sent: dict[str, Any]) -> Reply:
@@ -95,12 +94,10 @@ class StrictServer(RawServer):
         warmth = float(sent.get("temperature", 1.0))
         choices = [self._choice(index, question, limit, warmth) for index in range(sent.get("n", 1))]
         if any(choice is None for choice in choices):
-            self.charged += limit
             message = "Could not finish the message because max_tokens or model output limit was reached."
             return refusal(400, message)
         thoughts = self.thought_tokens * len(choices) if self.manner.thinks else 0
         completion = min(limit * len(choices), thoughts + 4 * len(choices))
-        self.charged += completion
         usage: dict[str, Any] = {"prompt_tokens": len(question.split()) + 8, "completion_tokens": completion}
         if self.manner.thinks in ("hidden", "field"):
             usage["completion_tokens_details"] = {"reasoning_tokens": min(thoughts, completion)}

@@ -74,12 +74,8 @@ PRICES = {"prompt": 1.0, "completion": 2.0}
     ("options", "field"),
     [
         ({"base_url": "ftp://host/v1"}, "base_url"),
-        ({"base_url": "host/v1"}, "base_url"),
-        ({"base_url": "https://user:secret@host/v1"}, "base_url"),
         ({"model": ""}, "model"),
         ({"timeout": 0}, "timeout"),
-        ({"max_in_flight": 0}, "max_in_flight"),
-        ({"samples": 0}, "samples"),
         ({"api_key_env": ["ONE", "TWO"]}, "api_key_env"),
         ({"base_url": "https://host.example/v1", "api_key_env": "TEST_NO_SUCH_KEY"}, "api_key_env"),
         ({"proxy": "http://me:secret@proxy:3128"}, "proxy"),
@@ -88,7 +84,6 @@ PRICES = {"prompt": 1.0, "completion": 2.0}
         ({"prices": {"prompt": 1.0}}, "prices.completion"),
         ({"prices": {**PRICES, "output": 3.0}}, "prices.output"),
         ({"prices": {**PRICES, "completion": float("nan")}}, "prices.completion"),
-        ({"prices": {**PRICES, "cached": -1.0}}, "prices.cached"),
         ({"max_cost": 1.0}, "max_cost"),
         ({"max_cost": -1.0, "prices": PRICES}, "max_cost"),
         ({"max_costs": 1.0}, "max_costs"),
@@ -109,7 +104,6 @@ def test_a_bad_option_is_reported_by_name_and_without_secrets(options: dict[str,
 @pytest.mark.parametrize(
     "url",
     [
-        "https://user:sesame@host:80a/v1",
         "https://user:ses/same@host:80a/v1",
         "user:sesame@host/v1",
         "https://host:80a/v1?api_key=sesame",

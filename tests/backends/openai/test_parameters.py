@@ -13,8 +13,6 @@ from backends.base import GenerateRequest, GenerateResponse, Message, Sampling, 
 from backends.errors import BackendError
 from backends.openai import OpenAIBackend
 from backends.openai.protocol.parameters import without_system
-from tests.backends.openai.lies.server import MODEL as WORD_MODEL
-from tests.backends.openai.lies.server import WordServer
 from tests.backends.openai.raw_server import Reply
 from tests.backends.openai.strict_server import (
     DEPRECATED,
@@ -56,25 +54,6 @@ async def test_a_strict_model_writes_texts(manner: Manner, tmp_path: Path) -> No
     assert answer.finish_reason == "stop"
     assert "no temperature" in " ".join(description.statements)
     assert not refused, "what was found is not tried again"
-
-
-class NewLimit(WordServer):
-    """Gives lists, and takes the limit by its new name alone."""
-
-    def reply(self, path: str, sent: dict[str, Any]) -> Reply:
-        if path == "/v1/chat/completions" and "max_tokens" in sent:
-            return refusal(400, "'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.")
-        return super().reply(path, sent)
-
-
-async def test_the_name_of_the_limit_is_kept_with_the_lists(tmp_path: Path) -> None:
-    async with NewLimit("chat", 0).running() as server:
-        for _ in range(2):
-            backend = OpenAIBackend(server.base_url, model=WORD_MODEL, api_key_env=None, probe_folder=tmp_path)
-            await backend.describe()
-            await backend.close()
-        refused = [body for body in server.bodies if "messages" in body and "max_tokens" in body]
-    assert len(refused) == 1, "what was found is not tried again"
 
 
 class OpenRangeServer(StrictServer):
@@ -189,23 +168,3 @@ async def test_a_thought_is_no_part_of_the_answer_and_alone_is_none(manner: Mann
     assert isinstance(cut, BackendError), cut
     assert (cut.kind, cut.retryable) == ("unsupported", False)
     assert "reasoning_tokens" in cut.hint
-
-
-class WantsKey(StrictServer):
-    """Refuses what comes without a key."""
-
-    def reply(self, path: str, sent: dict[str, Any]) -> Reply:
-        if "authorization" not in self.headers[-1].lower():
-            return refusal(401, "You didn't provide an API key.")
-        return super().reply(path, sent)
-
-
-async def test_a_key_that_is_not_set_is_not_told_as_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NOPE", raising=False)
-    async with WantsKey(DEPRECATED, varied).running() as server:
-        backend = OpenAIBackend(server.base_url, model=MODEL, api_key_env="NOPE", probe_folder=tmp_path)
-        with pytest.raises(BackendError) as caught:
-            await backend.describe()
-        await backend.close()
-    assert "no key was sent" in caught.value.message
-    assert "permissions" not in str(caught.value)

@@ -10,10 +10,7 @@ import pytest
 
 from backends.base import (
     ContinuationScore,
-    GenerateRequest,
-    GenerateResponse,
     Message,
-    Sampling,
     ScoreRequest,
     ScoreResponse,
 )
@@ -163,12 +160,3 @@ async def test_a_chat_is_scored_alike_by_each_of_its_routes(
         assert_true(by_start, by_text, TWO_BUILDS)
         (here,) = await in_process.run([request])
         assert_true(by_start, scores_of(here), TWO_BUILDS)
-
-
-async def test_texts_are_written(xllamacpp: RunningServer, looked: Path) -> None:
-    backend = hosted(xllamacpp, looked)
-    request = GenerateRequest((Message("user", "Say hello."),), Sampling(max_tokens=8))
-    (answer,) = await backend.run([request])
-    await backend.close()
-    assert isinstance(answer, GenerateResponse), answer
-    assert answer.completion_tokens <= 8

@@ -40,19 +40,6 @@ def test_the_same_answer_under_the_same_id_is_refused() -> None:
     assert tracker.distinct == 1
 
 
-def test_where_ids_are_not_unique_they_say_nothing() -> None:
-    tracker = ResponseTracker()
-    for _ in range(2):
-        tracker.check(response("a"))
-
-
-def test_another_model_under_the_name_is_refused() -> None:
-    tracker = ResponseTracker()
-    tracker.check(response("a"))
-    with pytest.raises(BackendError, match="from model 'other'"):
-        tracker.check({**response("b"), "model": "other"})
-
-
 def test_a_list_of_another_prompt_is_in_doubt_for_both() -> None:
     tracker = ResponseTracker()
     took(tracker, "Picture a nurse.", LIST)

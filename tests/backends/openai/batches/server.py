@@ -16,7 +16,7 @@ from collections import Counter
 from typing import Any
 
 from tests.backends.openai.raw_server import Reply
-from tests.backends.openai.strict_server import DEPRECATED, Answers, Manner, StrictServer, refusal
+from tests.backends.openai.strict_server import DEPRECATED, Answers, Manner, StrictServer
 
 
 class BatchServer(StrictServer):
@@ -141,6 +141,3 @@ class BatchServer(StrictServer):
 def _line(line: dict[str, Any], status: int, body: Any) -> dict[str, Any]:
     response = {"status_code": status, "request_id": "r", "body": body}
     return {"id": "b", "custom_id": line["custom_id"], "response": response, "error": None}
-
-
-__all__ = ["BatchServer", "refusal"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from backends.base import Answer, GenerateRequest, GenerateResponse, Message, Sampling, ScoreRequest, ScoreResponse
+from backends.base import Answer, GenerateRequest, GenerateResponse, Message, Sampling
 from backends.errors import BackendError
 from backends.openai import OpenAIBackend, PriceTable
 from backends.openai import batches as batched
@@ -166,34 +166,6 @@ async def test_another_audits_batch_is_left_for_that_audit(tmp_path: Path) -> No
     assert len(server.batches) == 2
     left = [file.read_text() for file in (tmp_path / "batches").rglob("*.json")]
     assert not left, "nothing is kept once all is stored"
-
-
-def gender(question: str) -> dict[str, float]:
-    return {"Female": 0.6, "Male": 0.4} if "gender" in question else dict(varied(question))
-
-
-class OneChoiceServer(BatchServer):
-    """Obeys ``n``, but not in batches."""
-
-    def _run(self, batch: dict[str, Any]) -> None:
-        super()._run(batch)
-        answers = [json.loads(line) for line in self.files[batch["output_file_id"]].splitlines()]
-        for answer in answers:
-            del answer["response"]["body"]["choices"][1:]
-        self.files[batch["output_file_id"]] = "\n".join(map(json.dumps, answers))
-
-
-async def test_batches_that_ignore_n_take_two(tmp_path: Path) -> None:
-    async with OneChoiceServer(gender).running() as server:
-        backend = backend_of(server, tmp_path, samples=9)
-        await backend.describe()
-        asked = [ScoreRequest((Message("user", f"What gender is {i}?"),), ("Male", "Female")) for i in range(3)]
-        answers = await backend.run(asked)
-        await backend.close()
-    assert [answer.scores[0].samples for answer in answers if isinstance(answer, ScoreResponse)] == [9, 9, 9]
-    assert len(server.batches) == 2
-    assert len(server.paid) == 3 * (1 + 8)
-    assert max(server.paid.values()) == 1
 
 
 def test_batches_stay_within_the_providers_limits(monkeypatch: pytest.MonkeyPatch) -> None:

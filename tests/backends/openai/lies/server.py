@@ -41,16 +41,14 @@ Listed = list[tuple[str, float]]
 class Asked:
     """One question as it reached the server.
 
-    ``text`` is its prompt, ``ids`` whether that came as token ids, ``number`` how many came since the probe (0 in it).
+    ``text`` is its prompt, ``number`` how many came since the probe (0 in it).
     """
 
     path: str
     sent: dict[str, Any]
     text: str
     tokens: Tokens
-    ids: bool
     number: int
-    under_way: int
 
     @property
     def probed(self) -> bool:
@@ -165,14 +163,11 @@ class WordServer(RawServer):
         elif isinstance(prompt, str):
             text = prompt
         elif self.style in WITH_IDS and isinstance(prompt, list) and all(isinstance(i, int) for i in prompt):
-            return self._asked_by_ids(path, sent, prompt, number)
+            tokens = tuple(self._vocabulary[i] for i in prompt)
+            return Asked(path, sent, "".join(tokens), tokens, number)
         else:
             return None
-        return Asked(path, sent, text, self.tokens(text), False, number, self.under_way)
-
-    def _asked_by_ids(self, path: str, sent: dict[str, Any], ids: Sequence[int], number: int) -> Asked:
-        tokens = tuple(self._vocabulary[i] for i in ids)
-        return Asked(path, sent, "".join(tokens), tokens, True, number, self.under_way)
+        return Asked(path, sent, text, self.tokens(text), number)
 
     def _answer(self, asked: Asked, sent: dict[str, Any]) -> Reply:
         lie = self.lie

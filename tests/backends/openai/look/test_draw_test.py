@@ -31,13 +31,6 @@ def test_a_true_server_is_almost_never_wronged(draws):
     assert np.mean(np.array(chances) < 0.05) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 400)
 
 
-@pytest.mark.parametrize(("temperature", "too_likely"), [(0.6, True), (1.6, False)])
-def test_another_temperature_is_seen(temperature, too_likely):
-    found = surprise(places(np.random.default_rng(1), 12, 40, drawn_at=temperature))
-    assert found[0] < LEVEL
-    assert found[1] == too_likely
-
-
 def test_a_place_counts_words_without_their_space_and_the_rest_as_one():
     tokens = [("\n", 0.3), (" Male", 0.2), ("Male", 0.1), ("<|end|>", 0.1), ("\N{REPLACEMENT CHARACTER}", 0.05)]
     top = TopLogprobs(tuple(ListedToken(text, float(np.log(p))) for text, p in tokens), 5, "", "text")

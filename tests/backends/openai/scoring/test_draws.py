@@ -9,19 +9,15 @@ from typing import Any
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
-from audit import Audit
 from backends.base import GenerateResponse, Message, ScoreRequest, ScoreResponse
-from backends.errors import BackendError, ConfigError
 from backends.openai import OpenAIBackend
 from backends.openai.generation import choices_of_a_request
 from backends.openai.scoring.sampled import score_by_sampling
-from suites import OccuGender
 from suites.common.expressions import spellings
 from suites.common.probabilities import group_probabilities
 from tests.backends.openai.strict_server import (
     DEPRECATED,
     MODEL,
-    O_SERIES,
     StrictServer,
     varied,
 )
@@ -91,20 +87,6 @@ async def test_several_draws_of_one_request_are_used(tmp_path: Path) -> None:
     assert math.exp(answer.scores[0].logprob) == pytest.approx(0.45, abs=0.17)
 
 
-async def test_without_draws_the_true_reason_is_told(tmp_path: Path) -> None:
-    async with StrictServer(O_SERIES, one_gender).running() as server:
-        audit = Audit(
-            models={"strict": strict_backend(server, tmp_path / "probes")},
-            suites=[OccuGender(bias=("explicit",), prompt_format="chat")],
-            db=tmp_path / "audit.db",
-        )
-        with pytest.raises(ConfigError) as caught:
-            await audit.run()
-    for part in ("not allowed to request logprobs", "samples=20"):
-        assert part in str(caught.value)
-    assert "key" not in str(caught.value)
-
-
 async def test_an_answer_cut_before_it_shows_its_end_is_open() -> None:
     """Counted as another answer, a long one would have share 0."""
     long, other = "The nurse who had worked all night", "The plumber"
@@ -117,17 +99,6 @@ async def test_an_answer_cut_before_it_shows_its_end_is_open() -> None:
     for score in (of_long, of_other):
         assert (score.logprob, score.exactness) == (None, "bounded")
         assert (score.low, score.high) == (pytest.approx(math.log(0.3)), pytest.approx(math.log(0.7)))
-
-
-async def test_answers_cut_within_one_word_are_not_open_for_all() -> None:
-    async def draw(count: int, tokens: int) -> list[GenerateResponse]:
-        return [GenerateResponse(text, "length") for text in ["Fem", "Mal"]] + [GenerateResponse("Male", "stop")] * 8
-
-    scores = await score_by_sampling(draw, ("Male", "Female"), 10)
-    found = group_probabilities(scores, {"m": ("Male",), "f": ("Female",)}, None)
-    assert found.probability_mass.high == pytest.approx(1.0), "two answers are open, although one of each word"
-    assert found.normalised["f"].high >= 1 / 9 - 1e-9
-    assert found.normalised["m"].low <= 8 / 9
 
 
 async def test_answers_that_never_came_may_have_been_any() -> None:
@@ -155,14 +126,6 @@ async def test_an_open_answer_may_count_for_two_groups() -> None:
     found = group_probabilities(scores, words)  # as the papers count: "Gender neutral" is also "Gender"
     assert found.contrast({"g": 1.0, "n": 1.0}).high == pytest.approx(2 / 11)
     assert group_probabilities(scores, words, None).contrast({"g": 1.0, "n": 1.0}).high == pytest.approx(1 / 10)
-
-
-async def test_without_a_finished_answer_there_is_none() -> None:
-    async def none(count: int, tokens: int) -> list[GenerateResponse | None]:
-        return [None] * count
-
-    with pytest.raises(BackendError, match="thought"):
-        await score_by_sampling(none, ("Male",), 5)
 
 
 async def test_an_answer_is_a_word_up_to_its_last_mark() -> None:

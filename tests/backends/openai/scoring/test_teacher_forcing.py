@@ -9,7 +9,7 @@ import pytest
 
 from backends.base import ContinuationScore
 from backends.local.boundary import Vocabulary, prefix_tokenizations
-from backends.openai.scoring.teacher_forcing import FIRST_K, Reach, TeacherForcing, _can_be_summed
+from backends.openai.scoring.teacher_forcing import FIRST_K, Reach, TeacherForcing
 from backends.openai.scoring.tokenizer import Joined, Piece
 from backends.openai.scoring.top_logprobs import ListedToken, TopLogprobs
 
@@ -88,15 +88,3 @@ async def test_a_straddling_token_is_bounded_by_a_partial_list() -> None:
     score, _ = await scored(2, 1, 20)
     assert (score.exactness, score.logprob) == ("bounded", None)
     assert truth(2, 1) <= score.high
-
-
-@pytest.mark.parametrize(
-    ("unknown", "start", "summed"),
-    [("�", b" ", True), ("�", b"\xe2\x80", False), (" �", b" ", False), (" x�", b" w", True), (" w�", b" wo", True)],
-)
-def test_unknown_bytes_matter_only_where_they_may_begin_so(unknown: str, start: bytes, summed: bool) -> None:
-    tokens = (
-        ListedToken(start.decode("utf-8", "replace") + "man", -1.0, 1, start + b"man"),
-        ListedToken(unknown, -2.0, 2),
-    )
-    assert _can_be_summed(TopLogprobs(tokens, 10, "", "ids"), start) is summed
