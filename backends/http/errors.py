@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import ssl
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -82,26 +81,18 @@ def inconsistent(message: str, *, retryable: bool = False) -> BackendError:
 
 
 def from_exception(error: Exception, url: str = "") -> BackendError:
-    """An exception of httpx as `BackendError`: its type, the system's cause and ``url``, never its headers or body."""
+    """An exception of httpx as `BackendError`: its type, its text and ``url``, never its headers or body."""
     kind = next((meaning for known, meaning in _KINDS.items() if isinstance(error, known)), None)
     # What is wrong with a request may be its key, and is not shown.
-    reason, hint, retryable = message_of(str(error).encode(), longest=80) if kind else "", "", kind is not None
-    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
+    reason = message_of(str(error).encode(), longest=80) if kind else ""
+    is_tls, hint = "SSL" in reason, ""
+    if is_tls or isinstance(error, OSError):  # httpx wraps those of the network
+        hint = "For a private authority, set SSL_CERT_FILE to the file of its certificate"
+    elif isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
         hint = "Check base_url, the proxy if there is one, and that the server is running"
-    elif isinstance(error, OSError):  # httpx wraps those of the network
-        hint = "Check SSL_CERT_FILE"
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            hint = "For a private authority, set SSL_CERT_FILE to the file of its certificate"
-            reason = f"the certificate is not trusted: {cause.verify_message}"
-        elif isinstance(cause, OSError) and cause.strerror:
-            reason = cause.strerror
-        retryable = retryable and not isinstance(cause, ssl.SSLError)
-        cause = cause.__cause__ or cause.__context__
     failed = UnsentError if isinstance(error, _NEVER_SENT) else BackendError
     message = f"{type(error).__name__} at {url}" + (f": {reason}" if reason else "")
-    return failed(kind or "internal", message, retryable=retryable, hint=hint)
+    return failed(kind or "internal", message, retryable=kind is not None and not is_tls, hint=hint)
 
 
 def from_status(status: int, headers: Mapping[str, str], text: str) -> BackendError:

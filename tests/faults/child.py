@@ -43,7 +43,6 @@ class Spec:
     kill_at: str | None = None
     kill_after: int = 1  # passings of that point
     file_limit: int | None = None  # bytes that a file may have
-    first_wait: float = 0.02
 
     @property
     def requests(self) -> tuple[GenerateRequest, ...]:
@@ -128,7 +127,7 @@ async def _audit(spec: Spec) -> int:
             probe_folder=spec.db.parent / "probes",
         )
         asks, cached = asks_of(opened, spec.requests, FINGERPRINT)
-        job_run.ATTEMPTS, job_run.FIRST_WAIT_SECONDS, job_run.LONGEST_WAIT_SECONDS = 4, spec.first_wait, 0.2
+        job_run.ATTEMPTS, job_run.FIRST_WAIT_SECONDS, job_run.LONGEST_WAIT_SECONDS = 4, 0.02, 0.2
         try:
             job = Job("lab", backend, asks, cached)
             done = await run_jobs([job], opened, Executor(), run_id="lab", stop=stop)

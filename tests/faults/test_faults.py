@@ -70,21 +70,6 @@ def killed_at(point: str) -> Callable[[Lab, str], Verdict]:
     return trial
 
 
-def killed_at_random(lab: Lab, name: str) -> Verdict:
-    """kill -9 at any time: of its start, or of its asking."""
-    spec = lab.spec("none", f"random-{name}", 150)
-    draw = random.Random(name)
-    process = lab.start(spec)
-    if draw.random() < 0.7:
-        _wait_for_answers(spec)
-        time.sleep(draw.uniform(0, 0.15))
-    else:
-        time.sleep(draw.uniform(0.02, 0.6))
-    process.kill()
-    lab.wait(process)
-    return _after_death(lab, spec)
-
-
 def _after_death(lab: Lab, spec: Spec, in_flight: int | None = None) -> Verdict:
     """What was acknowledged must be there; then go on."""
     lost = lab.lost(spec, acknowledged(spec))
@@ -144,7 +129,6 @@ def audits_at_once(lab: Lab, name: str) -> Verdict:
 TRIALS: Mapping[str, Callable[[Lab, str], Verdict]] = {
     **{fault: server_fault(fault) for fault in SERVER_FAULTS if fault != "none"},
     **{f"kill -9: {point}": killed_at(point) for point in KILL_POINTS},
-    "kill -9: any time": killed_at_random,
     "SIGINT": _signalled((signal.SIGINT,)),
     "SIGINT twice": _signalled((signal.SIGINT, signal.SIGINT)),
     "SIGTERM": _signalled((signal.SIGTERM,)),

@@ -21,8 +21,7 @@ from backends.http.retries import with_retries
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.costs import token_rates
 from backends.openai.look.forms import CHAT, FORMS, TEXT
-from backends.openai.look.lists import look_at_lists
-from backends.openai.look.routes import WHOLE, draws_together, route_of_chats, route_of_texts
+from backends.openai.look.routes import WHOLE, draws_together, look_at_lists, route_of_chats, route_of_texts
 from backends.openai.look.session import COMPARED, Looking
 from backends.openai.protocol.api import ServerApi
 from backends.openai.scoring.next_tokens import next_tokens

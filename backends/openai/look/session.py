@@ -7,7 +7,7 @@ import math
 import re
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from backends.base import Prompt
@@ -155,17 +155,22 @@ def apart(a: TopLogprobs | BackendError, b: TopLogprobs | BackendError) -> float
     """Largest difference of two lists of one prompt, in nats, over likely tokens that both identify; inf if none."""
     if isinstance(a, BackendError) or isinstance(b, BackendError):
         return float("inf")
-    values = _values(b)
+    values = _values(b.tokens)
     gaps = [
         abs(value - values[key])
-        for key, value in _values(a).items()
+        for key, value in _values(a.tokens).items()
         if key in values and max(value, values[key]) > _NEGLIGIBLE
     ]
     return max(gaps, default=float("inf"))
 
 
-def are_equal(a: TopLogprobs, b: TopLogprobs, noise: float) -> bool:
-    """Whether two prompts got the same list, which has too many values to be equal by chance."""
+def alike(base: TopLogprobs, others: Mapping[str, TopLogprobs], noise: float) -> list[str]:
+    """The names of lists of other prompts that are ``base``, cut to their length."""
+    return [name for name, other in others.items() if _are_equal(base.tokens[: other.requested_k], other.tokens, noise)]
+
+
+def _are_equal(a: Sequence[ListedToken], b: Sequence[ListedToken], noise: float) -> bool:
+    """Whether two lists are one, which has too many values to be equal by chance."""
     one, other = _values(a), _values(b)
     common = one.keys() & other.keys()
     if min(len({*one.values()}), len({*other.values()})) < _FEWEST_VALUES:
@@ -173,15 +178,6 @@ def are_equal(a: TopLogprobs, b: TopLogprobs, noise: float) -> bool:
     if len(common) < _COMMON * max(len(one), len(other)):
         return False
     return max(abs(one[key] - other[key]) for key in common) <= max(_EQUAL, min(2 * noise, _MOST_NOISE))
-
-
-def alike(base: TopLogprobs, others: Mapping[str, TopLogprobs], noise: float) -> list[str]:
-    """The names of lists that are ``base``, cut to their length."""
-    cut = {
-        n: TopLogprobs(base.tokens[:n], n, base.sampled, base.identity)
-        for n in {o.requested_k for o in others.values()}
-    }
-    return [name for name, other in others.items() if are_equal(cut[other.requested_k], other, noise)]
 
 
 def holds_all(top: TopLogprobs) -> bool:
@@ -196,10 +192,10 @@ FILTERED = (
 )
 
 
-def _values(top: TopLogprobs) -> dict[object, float]:
+def _values(tokens: Sequence[ListedToken]) -> dict[object, float]:
     """The values of tokens that are listed once."""
-    counts = Counter(map(_key, top.tokens))
-    return {_key(token): token.logprob for token in top.tokens if counts[_key(token)] == 1}
+    counts = Counter(map(_key, tokens))
+    return {_key(token): token.logprob for token in tokens if counts[_key(token)] == 1}
 
 
 def _key(token: ListedToken) -> object:

@@ -45,7 +45,7 @@ class Bedrock(StrictServer):
 
     def __init__(self, answers: Answers) -> None:
         super().__init__(Manner({}, thinks="inline"), answers)
-        self.model = BEDROCK_MODEL
+        self.served = BEDROCK_MODEL
         self.clock: Callable[[], float] = time.time
 
     @property
@@ -111,7 +111,7 @@ class AIStudio(StrictServer):
             limit = int(sent.get("max_tokens") or sent["max_completion_tokens"])
             choices = [{"index": 0, "message": {"role": "assistant"}, "finish_reason": "length"}]
             usage = {"prompt_tokens": 10, "completion_tokens": 0, "total_tokens": 10 + limit}
-            return Reply({"model": self.model, "choices": choices, "usage": usage})
+            return Reply({"model": self.served, "choices": choices, "usage": usage})
         usage = reply.body["usage"]
         thought = usage.pop("completion_tokens_details")["reasoning_tokens"]
         usage["total_tokens"] = usage["prompt_tokens"] + usage["completion_tokens"]

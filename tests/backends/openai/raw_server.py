@@ -9,7 +9,10 @@ import re
 import threading
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Self
+
+from backends.openai import OpenAIBackend
 
 
 @dataclass
@@ -31,8 +34,10 @@ class Reply:
 class RawServer:
     """Answers each request by `reply`. ``requests`` counts what arrived, ``bodies`` keeps it; a form as its text.
 
-    ``pause`` is how many seconds an answer takes, ``under_way`` how many requests are waiting for theirs.
+    ``served`` is its model's name, ``pause`` how many seconds an answer takes, ``under_way`` how many requests wait.
     """
+
+    served = "m"
 
     def __init__(self) -> None:
         self.requests = self.under_way = 0
@@ -114,3 +119,9 @@ class RawServer:
                 if reply.cut is not None:
                     break
         writer.close()
+
+
+def backend_of(server: Any, folder: Path, **options: Any) -> OpenAIBackend:
+    """A backend of this server without a key, whose look is kept in ``folder``."""
+    known = {"base_url": server.base_url, "model": server.served, "api_key_env": None, "probe_folder": folder}
+    return OpenAIBackend(**{**known, **options})

@@ -77,13 +77,13 @@ class StrictServer(RawServer):
     def __init__(self, manner: Manner, answers: Answers, *, thought_tokens: int = 40, most_choices: int = 128) -> None:
         super().__init__()
         self.manner, self.answers, self.thought_tokens = manner, answers, thought_tokens
-        self.most_choices, self.model = most_choices, MODEL
+        self.most_choices, self.served = most_choices, MODEL
         self._numbers, self._random = itertools.count(), random.Random(0)
 
     def reply(self, path: str, sent: dict[str, Any]) -> Reply:
         if path != "/v1/chat/completions":
             return refusal(404, f"Unknown request URL: POST {path}")
-        if sent.get("model") != self.model:
+        if sent.get("model") != self.served:
             return refusal(404, f"The model {sent.get('model')!r} does not exist")
         if refused := self._refused(sent):
             return refused
@@ -101,7 +101,7 @@ class StrictServer(RawServer):
         usage: dict[str, Any] = {"prompt_tokens": len(question.split()) + 8, "completion_tokens": completion}
         if self.manner.thinks in ("hidden", "field"):
             usage["completion_tokens_details"] = {"reasoning_tokens": min(thoughts, completion)}
-        return Reply({"id": f"chat-{next(self._numbers)}", "model": self.model, "choices": choices, "usage": usage})
+        return Reply({"id": f"chat-{next(self._numbers)}", "model": self.served, "choices": choices, "usage": usage})
 
     def _refused(self, sent: Mapping[str, Any]) -> Reply | None:
         for name, (status, message) in self.manner.refuses.items():

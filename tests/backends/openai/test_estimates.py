@@ -16,26 +16,18 @@ from backends.openai import OpenAIBackend, PriceTable
 from suites import OccuGender
 from suites.base import Item
 from tests.backends.openai.lies.server import MODEL, WordServer
-from tests.backends.openai.raw_server import RawServer, Reply
-from tests.backends.openai.strict_server import DEPRECATED, StrictServer, refusal, varied
+from tests.backends.openai.look.odd import ODD
+from tests.backends.openai.raw_server import RawServer, backend_of
+from tests.backends.openai.strict_server import DEPRECATED, StrictServer, varied
 
 PRICES = PriceTable(prompt=2.0, completion=8.0)
 #: A chat's answer has no space before it.
 CHATS = {"prompt_format": "chat"}
 
 
-class OneAlone(WordServer):
-    """Takes a temperature of 1 alone."""
-
-    def reply(self, path: str, sent: dict[str, Any]) -> Reply:
-        if sent.get("temperature", 1) != 1:
-            return refusal(400, "'temperature' does not support 0 with this model. Only the default (1) value")
-        return super().reply(path, sent)
-
-
 def drawing() -> StrictServer:
     server = StrictServer(DEPRECATED, varied)
-    server.model = MODEL
+    server.served = MODEL
     return server
 
 
@@ -44,7 +36,7 @@ KINDS: dict[str, tuple[Callable[[], RawServer], dict[str, Any], dict[str, Any]]]
     "completion lists": (lambda: WordServer("lists", 0), {}, {}),
     "prompt_logprobs": (lambda: WordServer("ids", 0), {}, {}),
     "chat lists": (lambda: WordServer("chat", 0), CHATS, {}),
-    "chat at temperature 1": (lambda: OneAlone("chat", 0), CHATS, {}),
+    "chat at temperature 1": (lambda: ODD["temperature 1 alone"]("chat", 0), CHATS, {}),
     "draws": (drawing, CHATS, {"samples": 10}),
 }
 
@@ -53,12 +45,6 @@ def is_prefill(item: Item) -> bool:
     """Whether a question begins the answer, which these servers do not continue."""
     prompt = item.request.prompt if isinstance(item.request, ScoreRequest) else ""
     return not isinstance(prompt, str) and prompt[-1].role == "assistant"
-
-
-def backend_of(server: Any, folder: Path, options: dict[str, Any]) -> OpenAIBackend:
-    return OpenAIBackend(
-        server.base_url, model=MODEL, api_key_env=None, probe_folder=folder / "looks", prices=PRICES, **options
-    )
 
 
 def estimate(backend: OpenAIBackend, items: list[Item], folder: Path) -> tuple[int, float]:
@@ -77,14 +63,14 @@ async def test_an_estimate_is_near_with_a_look_and_a_bound_without(kind: str, tm
     asked = (item for item in OccuGender(**of_suite).items() if not is_prefill(item))
     items = list(itertools.islice(asked, 0, 1200, 30))
     async with server.running():
-        unasked = backend_of(server, tmp_path, options)
+        unasked = backend_of(server, tmp_path, prices=PRICES, **options)
         assert unasked.describe_unasked().fingerprint["unasked"]
         most_calls, most_cost = estimate(unasked, items, tmp_path)
         assert not server.bodies, "a dry run sends nothing"
-        backend = backend_of(server, tmp_path, options)
+        backend = backend_of(server, tmp_path, prices=PRICES, **options)
         await backend.describe()
         calls, cost = estimate(backend, items, tmp_path)
-        known = backend_of(server, tmp_path, options)
+        known = backend_of(server, tmp_path, prices=PRICES, **options)
         known.describe_unasked()
         assert estimate(known, items, tmp_path) == (calls, cost), "a stored look is enough"
         backend._checks = None  # their draws are counted by themselves

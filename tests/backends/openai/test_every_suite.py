@@ -21,10 +21,8 @@ from suites.base import Suite
 from tests.backends.anthropic.test_backend import MODEL as CLAUDE
 from tests.backends.anthropic.test_backend import MessagesServer
 from tests.backends.openai.clouds import AIStudio, Bedrock, Together, token_of, unequal
-from tests.backends.openai.lies.server import MODEL as WORD_MODEL
-from tests.backends.openai.raw_server import RawServer
+from tests.backends.openai.raw_server import RawServer, backend_of
 from tests.backends.openai.strict_server import (
-    MODEL,
     O_SERIES,
     Manner,
     StrictServer,
@@ -92,19 +90,14 @@ async def _served(server: RawServer, make: Callable[[], Backend]) -> AsyncIterat
 def _strict(manner: Manner) -> Provider:
     def provider(folder: Path, _: pytest.MonkeyPatch) -> AbstractAsyncContextManager[Backend]:
         server = StrictServer(manner, answers)
-        return _served(server, lambda: _backend(server, folder))
+        return _served(server, lambda: backend_of(server, folder, samples=_DRAWS))
 
     return provider
 
 
-def _backend(server: Any, folder: Path, **options: Any) -> OpenAIBackend:
-    given = {"model": getattr(server, "model", MODEL), "api_key_env": None, "samples": _DRAWS, **options}
-    return OpenAIBackend(given.pop("base_url", server.base_url), probe_folder=folder, **given)
-
-
 def _gateway(folder: Path, _: pytest.MonkeyPatch) -> AbstractAsyncContextManager[Backend]:
     server = Gateway()
-    return _served(server, lambda: _backend(server, folder, model=WORD_MODEL, extra_body=PINNED))
+    return _served(server, lambda: backend_of(server, folder, samples=_DRAWS, extra_body=PINNED))
 
 
 def _claude(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AbstractAsyncContextManager[Backend]:
@@ -116,13 +109,13 @@ def _claude(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AbstractAsyncConte
 
 def _bedrock(folder: Path, _: pytest.MonkeyPatch) -> AbstractAsyncContextManager[Backend]:
     server = Bedrock(answers)
-    return _served(server, lambda: _backend(server, folder, token=lambda: token_of(server.clock, 3)))
+    return _served(server, lambda: backend_of(server, folder, samples=_DRAWS, token=lambda: token_of(server.clock, 3)))
 
 
 def _compatible(kind: type[StrictServer]) -> Provider:
     def provider(folder: Path, _: pytest.MonkeyPatch) -> AbstractAsyncContextManager[Backend]:
         server = kind(unequal(answers))  # type: ignore[call-arg, arg-type]
-        return _served(server, lambda: _backend(server, folder))
+        return _served(server, lambda: backend_of(server, folder, samples=_DRAWS))
 
     return provider
 

@@ -15,11 +15,10 @@ import pytest
 from audit import Audit
 from backends.base import GenerateRequest, GenerateResponse, Message, Sampling
 from backends.errors import BackendError, ConfigError
-from backends.openai import OpenAIBackend
 from suites import OccuGender
-from tests.backends.openai.lies.server import MODEL, WordServer
+from tests.backends.openai.lies.server import WordServer
 from tests.backends.openai.lies.word_model import word_model
-from tests.backends.openai.raw_server import Reply
+from tests.backends.openai.raw_server import Reply, backend_of
 
 _ASKED = GenerateRequest((Message("user", "Male or female?"),), Sampling(max_tokens=16))
 PINNED = {"provider": {"only": ["North"], "allow_fallbacks": False}}
@@ -47,10 +46,6 @@ class Gateway(WordServer):
             self.answered.append(provider)
             reply.body["provider"] = provider
         return reply
-
-
-def backend_of(server: Gateway, folder: Path, **options: Any) -> OpenAIBackend:
-    return OpenAIBackend(server.base_url, model=MODEL, api_key_env=None, probe_folder=folder, **options)
 
 
 async def test_an_unpinned_gateway_is_refused_with_the_remedy(tmp_path: Path) -> None:

@@ -11,16 +11,10 @@ from audit import load_audit
 from backends.base import GenerateRequest, GenerateResponse, Message
 from backends.errors import ConfigError
 from backends.openai import OpenAIBackend
-from tests.backends.openai.raw_server import Reply
-from tests.backends.openai.strict_server import DEPRECATED, MODEL, StrictServer, refusal, varied
+from tests.backends.openai.raw_server import Reply, backend_of
+from tests.backends.openai.strict_server import DEPRECATED, StrictServer, refusal, varied
 
 ASKED = GenerateRequest((Message("user", "Who?"),))
-
-
-def backend_of(server: StrictServer, folder: Path, **options: Any) -> OpenAIBackend:
-    return OpenAIBackend(
-        options.pop("base_url", server.base_url), model=MODEL, probe_folder=folder, **{"api_key_env": None, **options}
-    )
 
 
 async def fingerprint(server: StrictServer, folder: Path, **options: Any) -> dict[str, Any]:

@@ -11,13 +11,11 @@ import pytest
 
 from backends.base import GenerateRequest, GenerateResponse, Message, Sampling, ScoreRequest, ScoreResponse
 from backends.errors import BackendError
-from backends.openai import OpenAIBackend
 from backends.openai.protocol.parameters import without_system
-from tests.backends.openai.raw_server import Reply
+from tests.backends.openai.raw_server import Reply, backend_of
 from tests.backends.openai.strict_server import (
     DEPRECATED,
     INLINE,
-    MODEL,
     O_SERIES,
     OPENED,
     SILENT,
@@ -29,10 +27,6 @@ from tests.backends.openai.strict_server import (
 )
 
 _ASKED = GenerateRequest((Message("user", "Male or female?"),), Sampling(max_tokens=16))
-
-
-def backend_of(server: StrictServer, folder: Path, **options: Any) -> OpenAIBackend:
-    return OpenAIBackend(server.base_url, model=MODEL, api_key_env=None, probe_folder=folder, **options)
 
 
 @pytest.mark.parametrize("manner", [O_SERIES, DEPRECATED, SILENT], ids=["o-series", "deprecated", "silent"])
@@ -125,15 +119,6 @@ async def test_a_filtered_draw_leaves_its_share_open(tmp_path: Path) -> None:
     assert male.exactness == "bounded"
     assert math.exp(male.high) + math.exp(female.low or -99) == pytest.approx(1.0)
     assert math.exp(male.high) - math.exp(male.low or -99) == pytest.approx(0.1)
-
-
-async def test_a_refused_stop_is_applied_to_the_answer(tmp_path: Path) -> None:
-    async with StrictServer(O_SERIES, lambda _: {"first\nsecond": 1.0}).running() as server:
-        backend = backend_of(server, tmp_path)
-        cut, *_ = await backend.run([GenerateRequest(_ASKED.prompt, Sampling(max_tokens=16, stop=("\n",)))])
-        await backend.close()
-    assert isinstance(cut, GenerateResponse), cut
-    assert (cut.text, cut.finish_reason) == ("first", "stop")
 
 
 async def test_a_top_p_that_is_refused_is_not_left_out(tmp_path: Path) -> None:

@@ -112,6 +112,8 @@ HONEST = Lie()
 class WordServer(RawServer):
     """Serves a word model. ``probe_ended`` is the number of requests after which a trial's probe was over."""
 
+    served = MODEL
+
     def __init__(self, style: Style, seed: int, lie: Lie = HONEST) -> None:
         super().__init__()
         self.style, self.lie, self.model = style, lie, word_model(seed)

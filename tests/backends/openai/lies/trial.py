@@ -46,7 +46,6 @@ class Outcome:
 
     errors: list[float] = field(default_factory=list)
     noise: float = 0.0
-    requests: int = 0
     look_requests: int = 0
     ended: str = "complete"
 
@@ -103,15 +102,15 @@ def ask_directly(backend: OpenAIBackend, server: RawServer) -> None:
     http._client = httpx.AsyncClient(transport=_Direct(server))
 
 
-async def trial(lie: Lie, style: Style, seed: int, *, n: int = 24, all_experiments: bool = False) -> Outcome:
-    """Look at a server of this style that tells this lie, and have ``n`` questions scored by it.
+async def trial(server: WordServer, *, n: int = 24, all_experiments: bool = False) -> Outcome:
+    """Look at a server, and have ``n`` questions scored by it.
 
     ``all_experiments``: make the thorough look's instead.
     """
     outcome = Outcome()
-    async with WordServer(style, seed, lie).running() as server:
+    async with server.running():
         with tempfile.TemporaryDirectory() as folder:
-            samples = SAMPLES if style == "drawn" else None
+            samples = SAMPLES if server.style == "drawn" else None
             backend = OpenAIBackend(
                 server.base_url, model=MODEL, api_key_env=None, probe_folder=Path(folder), samples=samples
             )
@@ -122,12 +121,11 @@ async def trial(lie: Lie, style: Style, seed: int, *, n: int = 24, all_experimen
                     failed = [one.name for one in made if one.passed is False]
                     outcome.ended = ", ".join(failed) or "complete"
                 else:
-                    await _run(backend, server, questions(style, n), outcome)
+                    await _run(backend, server, questions(server.style, n), outcome)
             except BackendError as error:
                 outcome.ended = f"{error.kind}: {error.message[:60]}"
             finally:
                 await backend.close()
-        outcome.requests = server.requests
     return outcome
 
 
@@ -185,4 +183,4 @@ def told(name: str, seed: int) -> Lie:
 
 def run_trial(name: str, style: Style, seed: int, **options: bool | int) -> Outcome:
     """`trial` outside an event loop."""
-    return asyncio.run(trial(told(name, seed), style, seed, **options))  # type: ignore[arg-type]
+    return asyncio.run(trial(WordServer(style, seed, told(name, seed)), **options))  # type: ignore[arg-type]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 import pytest
@@ -13,9 +12,8 @@ from backends.errors import BackendError
 from backends.openai import OpenAIBackend
 from backends.openai.look import MOST_REQUESTS
 from suites import OccuGender
-from tests.backends.openai.lies.server import MODEL, STYLES, Style, WordServer
-from tests.backends.openai.lies.trial import Outcome, ask_directly, questions, run_trial
-from tests.backends.openai.lies.trial import _run as run_questions
+from tests.backends.openai.lies.server import MODEL, STYLES, WordServer
+from tests.backends.openai.lies.trial import ask_directly, run_trial, trial
 from tests.backends.openai.look.odd import ODD, TEXTS_ALONE, LlamaCppPython
 
 ROUTES = {
@@ -43,75 +41,51 @@ async def looked(server, folder, **options):
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_a_look_is_short_and_finds_the_route(style, tmp_path):
-    async def run():
-        async with WordServer(style, 0).running() as server:
-            look, said = await looked(server, tmp_path)
-            assert server.requests == look.requests <= MOST_REQUESTS
-            again, _ = await looked(server, tmp_path)
-            assert (server.requests, again) == (look.requests, look)
-            return look, said
-
-    look, said = asyncio.run(run())
+async def test_a_look_is_short_and_finds_the_route(style, tmp_path):
+    async with WordServer(style, 0).running() as server:
+        look, said = await looked(server, tmp_path)
+        assert server.requests == look.requests <= MOST_REQUESTS
+        again, _ = await looked(server, tmp_path)
+        assert (server.requests, again) == (look.requests, look)
     assert look.capabilities.routes == ROUTES[style]
     assert said[0].endswith(f"request 1 of at most {MOST_REQUESTS}")
     assert said[-3:] == list(look.lines)
     assert look.prompts > 1 or style == "drawn"
 
 
-def test_another_model_a_day_later_has_another_identity(tmp_path):
-    async def run():
-        found = []
-        for seed in (0, 0, 2):
-            server = WordServer("lists", seed)
-            async with server.running():
-                backend = OpenAIBackend("http://one/v1", model=MODEL, api_key_env=None, probe_folder=tmp_path)
-                ask_directly(backend, server)
-                found.append((await backend.probe()).identity)
-                await backend.close()
-            for file in tmp_path.glob("*.json"):
-                file.write_text(json.dumps({**json.loads(file.read_text()), "at": 0}))
-        return found
-
-    first, same, other = asyncio.run(run())
+async def test_another_model_a_day_later_has_another_identity(tmp_path):
+    found = []
+    for seed in (0, 0, 2):
+        server = WordServer("lists", seed)
+        async with server.running():
+            backend = OpenAIBackend("http://one/v1", model=MODEL, api_key_env=None, probe_folder=tmp_path)
+            ask_directly(backend, server)
+            found.append((await backend.probe()).identity)
+            await backend.close()
+        for file in tmp_path.glob("*.json"):
+            file.write_text(json.dumps({**json.loads(file.read_text()), "at": 0}))
+    first, same, other = found
     assert first == same != other
     assert "after another" in other
 
 
-async def audited(server: WordServer, style: Style, folder, n: int = 16) -> Outcome:
-    outcome = Outcome()
-    async with server.running():
-        backend = backend_of(server, folder)
-        try:
-            await run_questions(backend, server, questions(style, n), outcome)
-        finally:
-            await backend.close()
-    return outcome
-
-
 @pytest.mark.parametrize("style", ["lists", "chat"])
 @pytest.mark.parametrize("odd", ODD)
-def test_an_honest_odd_server_is_read_and_read_right(odd, style, tmp_path):
+async def test_an_honest_odd_server_is_read_and_read_right(odd, style):
     for seed in (0, 1):
-        outcome = asyncio.run(audited(ODD[odd](style, seed), style, tmp_path / str(seed)))
+        outcome = await trial(ODD[odd](style, seed), n=16)
         assert outcome.ended == "complete", outcome
         assert outcome.look_requests <= MOST_REQUESTS
         assert outcome.errors
         assert outcome.is_true or outcome.size <= outcome.noise, outcome.size
 
 
-def test_a_server_without_lists_says_what_still_works(tmp_path):
-    async def run():
-        server = TEXTS_ALONE["at least 16 tokens, no lists"]("chat", 0)
-        async with server.running():
-            backend = backend_of(server, tmp_path)
-            described = await backend.describe()
-            asked = GenerateRequest((Message("user", "Say something."),), Sampling(max_tokens=16))
-            (answer,) = await backend.run([asked])
-            await backend.close()
-            return described, answer
-
-    described, answer = asyncio.run(run())
+async def test_a_server_without_lists_says_what_still_works(tmp_path):
+    async with TEXTS_ALONE["at least 16 tokens, no lists"]("chat", 0).running() as server:
+        backend = backend_of(server, tmp_path)
+        described = await backend.describe()
+        (answer,) = await backend.run([GenerateRequest((Message("user", "Hm?"),), Sampling(max_tokens=16))])
+        await backend.close()
     assert described.capabilities == {"generate", "chat"}
     assert "no fewer than 16 tokens" in described.absent["score"]
     assert "Suites that read texts" in described.absent["score"]

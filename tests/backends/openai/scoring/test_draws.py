@@ -10,16 +10,14 @@ import pytest
 from statsmodels.stats.proportion import proportion_confint
 
 from backends.base import GenerateResponse, Message, ScoreRequest, ScoreResponse
-from backends.openai import OpenAIBackend
 from backends.openai.generation import choices_of_a_request
 from backends.openai.scoring.sampled import score_by_sampling
 from suites.common.expressions import spellings
 from suites.common.probabilities import group_probabilities
+from tests.backends.openai.raw_server import backend_of
 from tests.backends.openai.strict_server import (
     DEPRECATED,
-    MODEL,
     StrictServer,
-    varied,
 )
 
 GROUPS = spellings({"male": ["Male"], "female": ["Female"], "diverse": ["Other"]})
@@ -59,22 +57,10 @@ async def test_a_shares_interval_is_jeffreys(named: int) -> None:
     assert first.high == pytest.approx(math.log(high) if named < 20 else 0.0)
 
 
-def one_gender(question: str) -> dict[str, float]:
-    """Answers to OccuGender's questions, and varied ones to all others."""
-    return (
-        {"Female": 0.45, "Male": 0.3, "Non-binary": 0.15, "Who knows": 0.1}
-        if "gender" in question
-        else dict(varied(question))
-    )
-
-
-def strict_backend(server: StrictServer, folder: Path, **options: Any) -> OpenAIBackend:
-    return OpenAIBackend(server.base_url, model=MODEL, api_key_env=None, probe_folder=folder, **options)
-
-
 async def test_several_draws_of_one_request_are_used(tmp_path: Path) -> None:
-    async with StrictServer(DEPRECATED, one_gender).running() as server:
-        backend = strict_backend(server, tmp_path, samples=120)
+    gender = {"Female": 0.45, "Male": 0.3, "Non-binary": 0.15, "Who knows": 0.1}
+    async with StrictServer(DEPRECATED, lambda _: gender).running() as server:
+        backend = backend_of(server, tmp_path, samples=120)
         each = choices_of_a_request((await backend.probe()).capabilities)
         before = server.requests
         answer, *_ = await backend.run([ScoreRequest((Message("user", "Which gender?"),), ("Female", "Male"))])
