@@ -460,10 +460,6 @@ class SupportsPrices(Protocol):
         """Upper bound on the cost of these numbers of tokens; None without prices."""
         ...
 
-    def limit_cost(self, max_cost: float) -> None:
-        """Send nothing that could take `spent` above ``max_cost``. Does nothing without prices."""
-        ...
-
 
 @runtime_checkable
 class SupportsTokenCounts(Protocol):

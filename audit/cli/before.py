@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from audit.cli.run import ModelNames, OwnConfig, SuiteFiles, given_audit
 from audit.cli.shared import OK, USAGE, ConfigFile, Json, RunName, say, say_json
 from backends.errors import ConfigError
-
-if TYPE_CHECKING:
-    from audit.prepare.rehearsal import SuiteCheck
 
 
 def init(
@@ -54,10 +51,11 @@ def check(
     boundaries, of_tokens = ([], []) if mistakes else tokenizer_checks(audit)
     mistakes += of_tokens
     if as_json:
-        suites = [
-            {"suite": one.suite, "questions": one.n_items, "unreadable": dict(one.unreadable), "planted": _planted(one)}
-            for one in found
-        ]
+        suites = []
+        for one in found:
+            planted = [{"without": w.model_dump(mode="json"), "with": b.model_dump(mode="json")} for w, b in one.pairs]
+            about = {"suite": one.suite, "questions": one.n_items, "unreadable": dict(one.unreadable)}
+            suites.append({**about, "planted": planted})
         say_json({"mistakes": [str(mistake) for mistake in mistakes], "suites": suites})
     else:
         for line in (*rehearsal_lines(found, of_config), *boundary_lines(boundaries)):
@@ -66,11 +64,6 @@ def check(
             say(f"Mistake: {mistake}")
         say("Mistakes: none." if not mistakes else f"Mistakes: {len(mistakes)}.")
     raise typer.Exit(USAGE if mistakes else OK)
-
-
-def _planted(of: SuiteCheck) -> list[dict[str, Any]]:
-    """Each primary figure of the model without bias, and of the one with it."""
-    return [{"without": w.model_dump(mode="json"), "with": b.model_dump(mode="json")} for w, b in of.pairs]
 
 
 def plan(

@@ -14,7 +14,6 @@ from backends.errors import ConfigError
 
 if TYPE_CHECKING:
     from audit.analysis.gate.results import OpenFails
-    from audit.store import Store
 
 baselines = typer.Typer(no_args_is_help=True, help="Name runs that a gate compares with.")
 
@@ -72,28 +71,24 @@ def gate(
 @baselines.command("save")
 def save_baseline(name: str, run_id: RunName = "last", db: Db = DEFAULT_DB) -> None:
     """Name a run as a baseline."""
-    with open_store(db, read_only=False) as store:
-        chosen = _run_with_answers(store, run_id)
-        store.runs.save_baseline(name, chosen)
-    say(f"{name} = {chosen}")
+    _point_baseline(name, run_id, db, is_new=True)
 
 
 @baselines.command("promote")
 def promote_baseline(name: str, run_id: RunName = "last", db: Db = DEFAULT_DB) -> None:
     """Point a baseline at a newer run; the earlier one stays in its history."""
+    _point_baseline(name, run_id, db, is_new=False)
+
+
+def _point_baseline(name: str, run_id: str, db: Path, *, is_new: bool) -> None:
+    """Raises `ConfigError` if the run has no answer: no later run could be compared with it."""
     with open_store(db, read_only=False) as store:
-        chosen = _run_with_answers(store, run_id)
-        store.runs.promote_baseline(name, chosen)
+        chosen = store.runs.find(run_id)
+        result = store.runs.result(chosen)
+        if result is not None and not result.has_answers:
+            raise ConfigError("run", chosen, "it has no readable answer", "Choose another run: see `audit ls runs`")
+        (store.runs.save_baseline if is_new else store.runs.promote_baseline)(name, chosen)
     say(f"{name} = {chosen}")
-
-
-def _run_with_answers(store: Store, run_id: str) -> str:
-    """The id of a run. Raises `ConfigError` if it has no answer: no later run could be compared with it."""
-    chosen = store.runs.find(run_id)
-    result = store.runs.result(chosen)
-    if result is not None and not result.has_answers:
-        raise ConfigError("run", chosen, "it has no readable answer", "Choose another run: see `audit ls runs`")
-    return chosen
 
 
 @baselines.command("list")

@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from audit.cli.shared import (
-    DEFAULT_DB,
-    Db,
-    Json,
-    RunName,
-    Subgroups,
-    open_store,
-    print_rows,
-    say,
-    say_json,
-)
+from audit.cli.shared import DEFAULT_DB, Db, Json, RunName, Subgroups, open_store, print_rows, say, say_json
 from backends.errors import ConfigError, MissingExtra
 
 if TYPE_CHECKING:

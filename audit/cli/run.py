@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -61,7 +60,7 @@ def run(
         typer.Option(
             metavar="decided|WIDTH",
             help="Ask in random order until the question is `decided`, or every primary mean is known within so much "
-            "(0.03), up to --limit and --max-cost.",
+            "(0.03), up to --limit.",
         ),
     ] = None,
     baseline: Annotated[
@@ -79,9 +78,6 @@ def run(
     probe: Annotated[
         bool, typer.Option("--probe", help="With --dry-run: take a short look at servers, to count closely.")
     ] = False,
-    max_cost: Annotated[
-        float | None, typer.Option(min=0, help="Stop before a model costs more than this, in its prices' currency.")
-    ] = None,
     shard: Annotated[
         str | None,
         typer.Option(
@@ -90,11 +86,7 @@ def run(
     ] = None,
     executor: Annotated[
         Literal["local", "ray"] | None,
-        typer.Option(help="Where local models compute: in this process, or in actors of a Ray cluster."),
-    ] = None,
-    address: Annotated[
-        str | None,
-        typer.Option(help="With --executor ray: the cluster; auto is this machine's. Default: the config's."),
+        typer.Option(help="Where local models compute: in this process, or in actors of Ray (at RAY_ADDRESS)."),
     ] = None,
     as_json: Json = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the run's log on stderr.")] = False,
@@ -117,16 +109,14 @@ def run(
         "seed": seed,
         "limit": limit,
         "small_sample": small_sample or None,
-        "until": _number_or_text(until),
+        "until": until,
         "shard": shard,
-        "executor": _executor(executor, address, named.executor),
+        "executor": _executor(executor, named.executor),
     }
     given = {name: value for name, value in options.items() if value is not None}
     audit = named.only(models or (), suites or (), **given)
     if baseline is not None:
         audit.changed = {**audit.changed, "baseline": baseline}
-    if max_cost is not None:
-        _limit_cost(audit, max_cost)
     if dry_run:
         _estimate(audit, as_json, probe)
     else:
@@ -161,12 +151,8 @@ def given_audit(
     return audit
 
 
-def _executor(
-    name: Literal["local", "ray"] | None, address: str | None, configured: Executor | None
-) -> Executor | None:
-    """Where the models compute; None where the config says. The config's other options of a cluster stay."""
-    if address is not None and name != "ray":
-        raise ConfigError("--address", address, "nothing to give it to", "Add --executor ray, or leave it out")
+def _executor(name: Literal["local", "ray"] | None, configured: Executor | None) -> Executor | None:
+    """Where the models compute; None where the config says. The config's options of a cluster stay."""
     if name is None:
         return None
     from audit.collect.executors import Executor
@@ -174,26 +160,7 @@ def _executor(
 
     if name == "local":
         return Executor()
-    own = configured if isinstance(configured, RayExecutor) else RayExecutor()
-    return own if address is None else own.changed(address=address)
-
-
-def _number_or_text(given: str | None) -> float | str | None:
-    """A number where the text is one; the config checks what it means."""
-    with contextlib.suppress(ValueError, TypeError):
-        return float(given or "")
-    return given
-
-
-def _limit_cost(audit: Audit, max_cost: float) -> None:
-    from backends.base import SupportsPrices
-
-    audit.check()  # `endpoint` needs a valid address and key
-    for name, backend in audit.models.items():
-        if isinstance(backend, SupportsPrices) and backend.spent() is not None:
-            backend.limit_cost(max_cost)
-        elif backend.endpoint is not None:  # its cost cannot be tracked, so no limit could be enforced
-            raise ConfigError("--max-cost", max_cost, f"models.{name} has no prices", "Give prices too")
+    return configured if isinstance(configured, RayExecutor) else RayExecutor()
 
 
 def _estimate(audit: Audit, as_json: bool, probe: bool) -> None:

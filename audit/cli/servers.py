@@ -32,7 +32,8 @@ def probe(
     api_key_env: Annotated[
         str | None,
         typer.Option(
-            help='Environment variable that holds the key; "" for a server that needs none. Default: OPENAI_API_KEY.'
+            help='Environment variable that holds the key; "" for none. Default: OPENAI_API_KEY for https, none for '
+            "http, ANTHROPIC_API_KEY for anthropic:MODEL."
         ),
     ] = None,
     thorough: Annotated[
@@ -66,10 +67,7 @@ def probe(
 def _of_server(target: str, model: str | None, api_key_env: str | None) -> OpenAIBackend:
     from backends import OpenAIBackend, named_backend
 
-    if model is not None:
-        key = "OPENAI_API_KEY" if api_key_env is None else api_key_env
-        return OpenAIBackend(target, model=model, api_key_env=key)
-    backend = named_backend(target, api_key_env=api_key_env)
+    backend = named_backend(target if model is None else f"{target}#{model}", api_key_env=api_key_env)
     if not isinstance(backend, OpenAIBackend):
         raise ConfigError("URL", target, "not a server", "Give its URL and --model, or a config")
     return backend

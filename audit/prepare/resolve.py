@@ -247,14 +247,25 @@ def _check_forms(model: DescribedBackend, suite_name: str, suite: Suite, items: 
     found = Counter(form for item in items for form in _forms(suite, item))
     for form in sorted(found.keys() & absent.keys()):
         begins = form in ("score_prefill", "generate_prefill")
-        other = suite.without_prefill if begins else ""
+        other = _other_form(form, suite, absent)
         raise ConfigError(
             f"models.{model.name}",
             type(model.backend).__name__,
             f"{found[form]:,} of the {len(items):,} questions of suites.{suite_name} "
             f"{'begin the answer, and ' if begins else ''}need {form}: {absent[form]}",
-            f"{f'Set {other}, or leave' if other else 'Leave'} the model or the suite out",
+            f"{f'Give suites.{suite_name} {other}, or leave' if other else 'Leave'} the model or the suite out",
         )
+
+
+def _other_form(form: Form, suite: Suite, absent: Collection[str]) -> str:
+    """The suite's option that asks in a form that the model can answer; "" without one."""
+    if form in ("score_prefill", "generate_prefill"):
+        return suite.without_prefill
+    if "prompt_format" not in suite.signature():
+        return ""
+    if form == "score_chat":
+        return 'prompt_format="raw"'
+    return suite.without_prefill if "score_prefill" in absent and suite.without_prefill else 'prompt_format="chat"'
 
 
 def _forms(suite: Suite, item: Item) -> set[Form]:

@@ -253,11 +253,6 @@ class LLMRater(Backend):
             return self.backend.highest_cost(prompt_tokens, completion_tokens)
         return None
 
-    def limit_cost(self, max_cost: float) -> None:
-        """As `SupportsPrices`."""
-        if isinstance(self.backend, SupportsPrices):
-            self.backend.limit_cost(max_cost)
-
     @property
     def unverified_since(self) -> float | None:
         """As `SupportsIdentityCheck`."""

@@ -80,7 +80,3 @@ class HttpBackend(Backend):
     def highest_cost(self, prompt_tokens: int, completion_tokens: int) -> float | None:
         prices = self.options.prices
         return None if prices is None else prices.cost(prompt_tokens, completion_tokens)
-
-    def limit_cost(self, max_cost: float) -> None:
-        if self.options.prices is not None:
-            self.usage.limit(max_cost)

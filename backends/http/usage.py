@@ -61,10 +61,6 @@ class Usage:
         """The cost so far."""
         return None if self._prices is None else self._spent
 
-    def limit(self, max_cost: float) -> None:
-        """Make `paid` refuse what could take the cost above ``max_cost``; an earlier, lower limit stays."""
-        self._max_cost = max_cost if self._max_cost is None else min(max_cost, self._max_cost)
-
     async def paid(
         self, payload: Mapping[str, Any], ask: Callable[[], Awaitable[dict[str, Any]]], factor: float = 1.0
     ) -> tuple[dict[str, Any], int | None]:

@@ -115,9 +115,9 @@ class ServerCapabilities(BaseModel):
         """Form of prompt that it cannot answer → why."""
         absent: dict[Capability | Form, str] = {}
         if self.text_route is None and self.chat_route is not None:
-            absent["score_text"] = 'it scores answers in chats alone; prompt_format="chat" asks so'
+            absent["score_text"] = "it scores answers in chats alone"
         if self.chat_route is None and self.text_route is not None:
-            absent["score_chat"] = 'it scores texts alone; prompt_format="raw" asks so'
+            absent["score_chat"] = "it scores texts alone"
         if self.chat and self.prefill is None:
             absent["generate_prefill"] = "it does not continue an assistant prefill"
         if self.chat_route == "chat_first" or (self.chat_route == "sampled" and self.prefill is None):

@@ -71,7 +71,7 @@ class ModelEstimate(BaseModel):
         Of a local model. Those that share one take turns.
     cost : float, optional
         In the currency of the backend's price table, the look and the checks included, if each answer uses all its
-        tokens. Failed requests are repeated beside it. `--max-cost` holds regardless.
+        tokens. Failed requests are repeated beside it. `max_cost` holds regardless.
     is_bound : bool
         Whether nothing was asked of the server and nothing is known of it: calls, tokens and cost are the most that
         they may be, on the assumptions in ``tokens_by``.
@@ -131,7 +131,7 @@ async def dry_run_audit(audit: AuditConfig, timed_by: Path | None = None, *, ask
 
 @contextlib.contextmanager
 def _store(db: Path) -> Iterator[Store]:
-    """The audit's store, or an empty temporary one: `--fresh` would refuse a store that a dry run had created."""
+    """The audit's store, or an empty temporary one: a dry run leaves no store behind."""
     with tempfile.TemporaryDirectory() as folder:
         path = db if db.exists() else Path(folder, "empty.db")
         with Store.open(path) as store:

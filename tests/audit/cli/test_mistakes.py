@@ -28,7 +28,6 @@ MISTAKES: tuple[tuple[str, int, str], ...] = (
     ("run CONFIG --suites Occugender", 2, "OccuGender"),
     ("run CONFIG --until later", 2, "decided"),
     ("run CONFIG --baseline old", 2, "--until decided"),
-    ("run CONFIG --max-cost -1", 2, "--max-cost"),
     ("run CONFIG --suite OccuGender", 2, "a config is given as well"),
     ("run --suite NoSuite --model fake", 2, "NoSuite"),
     ("run --suite OccuGender", 2, "--model"),

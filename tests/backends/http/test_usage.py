@@ -79,12 +79,17 @@ async def test_a_request_whose_fate_is_unknown_counts_as_paid(kind: ErrorKind, i
 
 async def test_requests_stop_before_the_cost_limit(tmp_path: Path) -> None:
     async with WordServer("echo", 0).running() as server:
-        backend = OpenAIBackend(
-            server.base_url, model=MODEL, api_key_env=None, probe_folder=tmp_path, prices=PriceTable(10.0, 10.0)
-        )
-        await backend.probe()
-        limit = (backend.spent() or 0.0) + 0.02
-        backend.limit_cost(limit)
+        options: dict[str, Any] = {
+            "model": MODEL,
+            "api_key_env": None,
+            "probe_folder": tmp_path,
+            "prices": PriceTable(10.0, 10.0),
+        }
+        looking = OpenAIBackend(server.base_url, **options)
+        await looking.probe()  # kept in the folder
+        await looking.close()
+        limit = 0.02
+        backend = OpenAIBackend(server.base_url, max_cost=limit, **options)
         answers = []
         for number in range(200):
             answers += await backend.run([ScoreRequest(f"Question {number}:\nA:", (" Male", " Female"))])

@@ -172,11 +172,11 @@ async def test_a_start_that_is_asked_for_is_audited_whole(
     assert result.models[0].failed == 0
 
 
-async def test_texts_are_not_asked_where_chats_alone_are_scored(
+async def test_where_chats_alone_are_scored_the_first_refusal_names_a_form_that_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with PROVIDERS["o-series"](_folder(tmp_path, "probes"), monkeypatch) as backend:
-        with pytest.raises(ConfigError, match='in chats alone; prompt_format="chat" asks so'):
+        with pytest.raises(ConfigError, match=r'in chats alone\. Give suites\.OccuGender prompt_format="chat_whole"'):
             await audit_of([suites.OccuGender()], backend, tmp_path).run()
 
 
