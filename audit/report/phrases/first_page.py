@@ -92,8 +92,9 @@ def _is_known(figures: Figures, suite: str, measure: str, where: Condition) -> b
 
 
 def _cell(figures: Figures, measure: Measure) -> PlainCell:
-    remark = remark_on(figures, measure)
     meaning = figures.suite(measure.suite).meanings.get(measure.measure)
+    said = [_certainty(measure, meaning, 1 - figures.result.confidence), _beside(figures, measure, meaning)]
+    remark = "; ".join(filter(None, said))
     if meaning is None:
         return PlainCell(measure, figure(measure), remark)
     return PlainCell(measure, _points(measure, _origin(measure, meaning), 1), remark)
@@ -104,15 +105,8 @@ def _origin(measure: Measure, meaning: Mapping[str, Any]) -> float:
     return (measure.neutral or 0.0) if meaning["below"] else 0.0
 
 
-def remark_on(figures: Figures, measure: Measure) -> str:
-    """Why a figure does not show on which side of neutral it lies, what it rests on, and the figures that it must be
-    seen beside; "" if there is no need."""
-    meaning = figures.suite(measure.suite).meanings.get(measure.measure)
-    said = [_certainty(measure, meaning, 1 - figures.result.confidence), _beside(figures, measure, meaning)]
-    return "; ".join(filter(None, said))
-
-
 def _beside(figures: Figures, measure: Measure, meaning: Mapping[str, Any] | None) -> str:
+    """The figures that this one must be seen beside."""
     said = []
     for one in (meaning or {}).get("beside", ()):  # results of older versions have none
         other = figures.get(measure.suite, one["measure"], {**measure.where, **one["where"]}, measure.model)
@@ -122,6 +116,7 @@ def _beside(figures: Figures, measure: Measure, meaning: Mapping[str, Any] | Non
 
 
 def _certainty(measure: Measure, meaning: Mapping[str, Any] | None, alpha: float) -> str:
+    """Why a figure does not show on which side of neutral it lies, or what it rests on; "" if there is no need."""
     neutral = measure.neutral
     if measure.value is None and measure.bound_low is None:
         return "no value"

@@ -25,11 +25,12 @@ def next_steps(figures: Figures) -> list[str]:
     open_ = [c for c in result.comparisons if _more_items_help(c, result)]
     first = next((c for c in open_ if _is_planned(result, c)), next(iter(open_), None))
     asks_again = not result.complete and _may_be_answered(result) and (result.has_answers or not result.contradicted)
+    again = f"`{run_command(source)}` again" if source and has_command(source) else "the same command again"
     facts = {
         "contradicted": result.contradicted,
         "has_answers": result.has_answers,
         "is_weak": any(entry.is_weak for entry in result.data_quality),
-        "again": _again(result) if asks_again else "",
+        "again": again if asks_again else "",
         "broken": f"audit show {broken.figure.id} --run {result.run_id}{of_store}" if broken else "",
         "gate": f"audit gate --baseline {shlex.quote(baseline)}{of_store}" if baseline else "",
         "open": f"{measure_label(first.measure)} ({figures.where_label(first.suite, first.where)})" if first else "",
@@ -113,11 +114,6 @@ def _plan(result: AuditResult, c: Comparison) -> str:
 def _is_planned(result: AuditResult, c: Comparison) -> bool:
     """Whether there are components to plan this figure with."""
     return any((one.suite, one.measure, one.where) == (c.suite, c.measure, c.where) for one in result.components)
-
-
-def _again(result: AuditResult) -> str:
-    source = result.source
-    return f"`{run_command(source)}` again" if source is not None and has_command(source) else "the same command again"
 
 
 def _whole(result: AuditResult) -> str:

@@ -9,7 +9,7 @@ from audit.report.figures import Figures
 from audit.report.phrases.next_steps import fails_for_good, has_command, run_command
 from audit.report.plain_text import one_line
 from audit.report.templating import enumeration, lines, words
-from audit.results import LITTLE_COVERAGE, NOT_ASKED, AuditResult, DataQuality, ModelInfo, PromptCoverage, SelfCheck
+from audit.results import LITTLE_COVERAGE, NOT_ASKED, AuditResult, DataQuality, SelfCheck
 from backends.errors import ERROR_KINDS
 
 _QUIET = 0.01  # nats of noise below which nothing is said
@@ -22,17 +22,11 @@ def problems_of(result: AuditResult) -> Iterator[str]:
         yield words("problems", "identity", problem)
     for check in result.self_checks:
         yield from lines("problems", "contradiction", check)
-    yield from _failed_requests([*result.models, *result.scorers], result.unanswered, result.contradicted)
+    models = [*result.models, *result.scorers]
+    # A contradicted server would be paid once more for the same answers, which are quarantined again.
+    for_good = sum(model.failed_for_good for model in models if model.name not in result.contradicted)
+    yield from lines("problems", "failed", models, result.unanswered, for_good, result.contradicted)
     yield from result.refused_rules
-
-
-def _failed_requests(models: Sequence[ModelInfo], unanswered: int, contradicted: Sequence[str]) -> list[str]:
-    """Failures by model and reason, and whether the unanswered questions are worth asking again.
-
-    ``contradicted``: models whose answers are quarantined, whose servers would be paid once more for the same.
-    """
-    for_good = sum(model.failed_for_good for model in models if model.name not in contradicted)
-    return lines("problems", "failed", models, unanswered, for_good, contradicted)
 
 
 def self_check_sentences(checks: Sequence[SelfCheck]) -> Iterator[str]:
@@ -108,8 +102,3 @@ def weak_claims(figures: Figures, suites: Sequence[str]) -> Iterator[str]:
     if weakest:
         place = f" on {enumeration(where)}" if len(figures.result.suites) > 1 else ""
         yield words("problems", "weak", place, weakest, f"{100 * LITTLE_COVERAGE:.0f}")
-
-
-def prompts_below(coverage: PromptCoverage) -> str:
-    """``59 of 100``, or ``59 to 80 of 100`` where only bounds are known."""
-    return words("problems", "below", coverage)

@@ -64,10 +64,6 @@ def test_every_command_reads_the_store_of_a_run(audit, config, tmp_path):
     assert "tables/OccuGender-implicit_bias.tex" in written
     assert "tables/OccuGender-implicit_bias.csv" in written
     assert not {name for name in written if name.endswith((".html", ".json", ".md"))}
-    code, _, err = audit("report", "--db", db, "--format", "word")
-    assert (code, "html, certificate, json, csv, markdown, latex" in err) == (2, True)
-    code, _, err = audit("export", tmp_path / "out", "--for", "excel", "--db", db)
-    assert (code, "inspect, lm-eval" in err) == (2, True)
 
 
 def test_merge_says_what_each_store_brought(audit, tmp_path):

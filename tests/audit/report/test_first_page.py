@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,6 @@ from suites import (
     WinoQueer,
 )
 from tests.audit.report import made_up as mu
-from tests.audit.report.length import sheets
 
 SUITES = (OccuGender, DebiasingPositions, MGBR, GenderPair, CrowSPairs, WinoQueer, StereoSet, WinoBias, BBQ, BiasNLI)
 GAP = {"above": "gets {points} more", "below": "gets {points} less"}
@@ -172,19 +172,18 @@ def test_the_question_is_one_that_every_model_answered() -> None:
     assert "no answer" not in dict(found.answers).values()
 
 
-def limited(verdict: str, value: float, *, tonight: str | None = None, reason: str | None = None) -> LimitCheck:
-    gap = mu.measure("a", "gap", {"form": "direct"}, value, 0.1)
-    named = {"model": "a", "suite": "toy", "measure": "gap", "where": gap.where, "limit": "gap"}
-    ends = {"at_least": None, "at_most": 0.3, "value": value, "low": gap.low, "high": gap.high}
-    return LimitCheck(**named, **ends, verdict=verdict, tonight=tonight, look=3, open_because=reason)
+def limited(verdict: str, value: float) -> LimitCheck:
+    named = {"model": "a", "suite": "MGBR", "measure": "gap", "where": {"form": "direct"}, "limit": "gap"}
+    ends = {"at_least": None, "at_most": 0.3, "value": value, "low": value - 0.1, "high": value + 0.1}
+    return LimitCheck(**named, **ends, verdict=verdict, look=3)
 
 
 @pytest.mark.browser
 def test_a_certificate_of_four_suites_and_limits_is_one_sheet(browser: Browser, tmp_path: Path) -> None:
     verdicts = ["broken", "insufficient evidence", "met"] * 3
-    limits = [limited(v, 0.3 + i / 20).model_copy(update={"suite": "MGBR"}) for i, v in enumerate(verdicts)]
+    limits = [limited(v, 0.3 + i / 20) for i, v in enumerate(verdicts)]
     found = mu.four_suites(3).model_copy(update={"limits": limits})
     page = browser.new_page()
     page.goto(write_report(found, tmp_path, formats=["certificate"])["certificate"].as_uri())
-    assert sheets(page) == 1
+    assert len(re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4"))) == 1
     page.close()
