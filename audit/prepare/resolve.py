@@ -25,7 +25,7 @@ from audit.collect.sample import (
 from audit.config import AuditConfig
 from audit.results import FigureName
 from audit.store import Store
-from backends.base import Backend, Capability, ClassifyRequest, Description, Form, ScoreRequest, describe
+from backends.base import Backend, ClassifyRequest, Description, Form, ScoreRequest, describe
 from backends.errors import BackendError, ConfigError
 from suites.base import Item, MeasureSpec, Suite
 
@@ -217,10 +217,6 @@ def _assign_looks(suite: Suite, items: Sequence[Item], audit: AuditConfig, looks
 def _check_capabilities(model: DescribedBackend, suite_name: str, suite: Suite) -> None:
     missing = suite.needs - model.description.capabilities
     absent = model.description.absent
-
-    def with_reason(capability: Capability) -> str:
-        return f"{capability} ({absent[capability]})" if capability in absent else capability
-
     if "recorded" in missing:
         raise ConfigError(
             f"models.{model.name}",
@@ -229,14 +225,18 @@ def _check_capabilities(model: DescribedBackend, suite_name: str, suite: Suite) 
             "Leave --model out, or give RecordedBackend; to ask this model, remove the completions",
         )
     if missing:
+        lacked = [f"{one} ({absent[one]})" if one in absent else one for one in sorted(missing)]
         raise ConfigError(
             f"models.{model.name}",
             type(model.backend).__name__,
-            f"it cannot do what suites.{suite_name} asks: {', '.join(map(with_reason, sorted(missing)))}",
+            f"it cannot do what suites.{suite_name} asks: {', '.join(lacked)}",
             f"It can: {', '.join(sorted(model.description.capabilities)) or 'nothing'}. "
             "Change what it lacks, leave the model or the suite out, or change the suite's mode"
             f"{' or its start' if 'score_alone' in missing else ''}",
         )
+
+
+_ASKED_OTHERWISE: Mapping[Form, str] = {"score_text": 'prompt_format="chat"', "score_chat": 'prompt_format="raw"'}
 
 
 def _check_forms(model: DescribedBackend, suite_name: str, suite: Suite, items: Sequence[Item]) -> None:
@@ -247,7 +247,9 @@ def _check_forms(model: DescribedBackend, suite_name: str, suite: Suite, items: 
     found = Counter(form for item in items for form in _forms(suite, item))
     for form in sorted(found.keys() & absent.keys()):
         begins = form in ("score_prefill", "generate_prefill")
-        other = _other_form(form, suite, absent)
+        other = suite.without_prefill if begins or (form == "score_text" and "score_prefill" in absent) else ""
+        if not other and "prompt_format" in suite.signature():
+            other = _ASKED_OTHERWISE.get(form, "")
         raise ConfigError(
             f"models.{model.name}",
             type(model.backend).__name__,
@@ -255,17 +257,6 @@ def _check_forms(model: DescribedBackend, suite_name: str, suite: Suite, items: 
             f"{'begin the answer, and ' if begins else ''}need {form}: {absent[form]}",
             f"{f'Give suites.{suite_name} {other}, or leave' if other else 'Leave'} the model or the suite out",
         )
-
-
-def _other_form(form: Form, suite: Suite, absent: Collection[str]) -> str:
-    """The suite's option that asks in a form that the model can answer; "" without one."""
-    if form in ("score_prefill", "generate_prefill"):
-        return suite.without_prefill
-    if "prompt_format" not in suite.signature():
-        return ""
-    if form == "score_chat":
-        return 'prompt_format="raw"'
-    return suite.without_prefill if "score_prefill" in absent and suite.without_prefill else 'prompt_format="chat"'
 
 
 def _forms(suite: Suite, item: Item) -> set[Form]:

@@ -132,10 +132,8 @@ async def dry_run_audit(audit: AuditConfig, timed_by: Path | None = None, *, ask
 @contextlib.contextmanager
 def _store(db: Path) -> Iterator[Store]:
     """The audit's store, or an empty temporary one: a dry run leaves no store behind."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = db if db.exists() else Path(folder, "empty.db")
-        with Store.open(path) as store:
-            yield store
+    with tempfile.TemporaryDirectory() as folder, Store.open(db if db.exists() else Path(folder, "empty.db")) as store:
+        yield store
 
 
 def _estimate(
