@@ -37,7 +37,9 @@ def test_greedy_texts_are_those_of_create_completion(engine, monkeypatch):
     monkeypatch.setattr("backends.llamacpp.generation.SLOTS", 3)  # 3: texts finish, move and join at all times
     lengths = [4 + 3 * (i % 5) for i in range(len(PROMPTS))]
     answers = ask(engine, [GenerateRequest(p, Sampling(max_tokens=n)) for p, n in zip(PROMPTS, lengths, strict=True)])
-    theirs = llama_cpp.Llama(str(smollm2_path()), n_ctx=512, n_threads=1, n_threads_batch=1, flash_attn=True, verbose=False)
+    theirs = llama_cpp.Llama(
+        str(smollm2_path()), n_ctx=512, n_threads=1, n_threads_batch=1, flash_attn=True, verbose=False
+    )
     for prompt, length, answer in zip(PROMPTS, lengths, answers, strict=True):
         done = theirs.create_completion(
             engine.render(prompt), max_tokens=length, temperature=0.0, top_k=0, top_p=1.0, repeat_penalty=1.0
