@@ -58,8 +58,6 @@ class Look(BaseModel):
         Of each kind of prompt ("text", "chat") the next words of one prompt, with their log-probabilities (nats).
     prompts : int
         Different prompts that got different lists.
-    noise : float
-        Nats by which one list moved when it was asked for again.
     at : float
         When, in seconds since the epoch.
     """
@@ -74,7 +72,6 @@ class Look(BaseModel):
     identity: str = ""
     lists: dict[str, dict[str, float]] = {}
     prompts: int = 0
-    noise: float = 0.0
     at: float = 0.0
 
     @property
@@ -141,7 +138,6 @@ def _finished(look: Looking, samples: int | None, last: Look | None) -> Look:
         identity=_identity(lists, look.noise, last),
         lists=lists,
         prompts=look.prompts if not look.distrusted else 0,
-        noise=look.noise,
         at=time.time(),
     )
 

@@ -61,7 +61,7 @@ class Experiment(NamedTuple):
 async def thorough(api: ServerApi, look: Look, say: Callable[[str], None]) -> list[Experiment]:
     """Make all experiments on a server that was looked at; each is said as soon as it is made."""
     looking = Looking(api, say, _MOST)
-    looking.noise = look.noise
+    looking.noise = look.capabilities.repeat_noise
     found: list[Experiment] = []
     for kind in (kind for kind in get_args(Kind) if kind in look.lists):
         for make in (_compare_twins, _compare_draws):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from backends.openai.look.draw_test import LEVEL, Place, surprise
-from backends.openai.scoring.top_logprobs import ListedToken, TopLogprobs
 
 WORDS = [f"w{at}" for at in range(40)]
 
@@ -29,15 +28,6 @@ def test_a_true_server_is_almost_never_wronged(draws):
     chances = [surprise(places(rng, 12, draws))[0] for _ in range(400)]
     assert min(chances) > LEVEL
     assert np.mean(np.array(chances) < 0.05) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 400)
-
-
-def test_a_place_counts_words_without_their_space_and_the_rest_as_one():
-    tokens = [("\n", 0.3), (" Male", 0.2), ("Male", 0.1), ("<|end|>", 0.1), ("\N{REPLACEMENT CHARACTER}", 0.05)]
-    top = TopLogprobs(tuple(ListedToken(text, float(np.log(p))) for text, p in tokens), 5, "", "text")
-    place = Place.of(top, ["Male", "\n", "else"])
-    assert place.listed == pytest.approx({"Male": 0.3})
-    logs, drawn = place.logs()
-    assert logs[drawn] == pytest.approx([np.log(0.3), np.log(0.7), np.log(0.7)])
 
 
 def test_exchanged_words_are_seen_although_the_likelihood_is_the_same():
