@@ -87,7 +87,7 @@ def from_exception(error: Exception, url: str = "") -> BackendError:
     reason = message_of(str(error).encode(), longest=80) if kind else ""
     is_tls, hint = "SSL" in reason, ""
     if is_tls or isinstance(error, OSError):  # httpx wraps those of the network
-        hint = "For a private authority, set SSL_CERT_FILE to the file of its certificate"
+        hint = "Check SSL_CERT_FILE: for a private authority it names the file of its certificate"
     elif isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
         hint = "Check base_url, the proxy if there is one, and that the server is running"
     failed = UnsentError if isinstance(error, _NEVER_SENT) else BackendError
