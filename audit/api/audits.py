@@ -109,7 +109,7 @@ def load_audit(path: str | Path) -> Audit:
 def load_result(db: str | Path = "audit.db", run: str = "last") -> StoredResult:
     """A run's result from its store, or that of an audit config. ``run`` is an id, its beginning, or ``last``.
 
-    The report of a config's result is written where the config says, else into ``audit-out``.
+    Its report is written where the config says, else into the folder of the run's own.
 
     Raises
     ------
@@ -119,12 +119,13 @@ def load_result(db: str | Path = "audit.db", run: str = "last") -> StoredResult:
     from audit.api.stored_result import StoredResult
     from audit.store import Store
 
-    out = Path("audit-out")
+    out: Path | None = None
     if Path(db).suffix in (".py", ".toml"):
         audit = load_audit(db)
         db, out = audit.db, audit.out
     with Store.open(db, read_only=True) as store:
-        return StoredResult.of(store.runs.finished_result(store.runs.find(run)), store.path, out)
+        result = store.runs.finished_result(store.runs.find(run))
+        return StoredResult.of(result, store.path, out or Path(result.source.out if result.source else "audit-out"))
 
 
 def _run_in_thread(audit: Audit, options: dict[str, Any]) -> StoredResult:

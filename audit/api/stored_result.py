@@ -46,7 +46,7 @@ class StoredResult(AuditResult):
         Parameters
         ----------
         out : path, optional
-            The folder; the audit's own by default, ``audit-out`` for a result read from a store.
+            The folder; the audit's own by default, that of its run for a result read from a store.
         formats : sequence, optional
             Any of ``html``, ``certificate``, ``json``, ``csv``, ``markdown`` and ``latex``; all by default.
         """

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from audit.cli.run import ModelNames, OwnConfig, SuiteFiles, given_audit
-from audit.cli.shared import OK, USAGE, ConfigFile, Json, RunName, say, say_json
+from audit.cli.shared import OK, USAGE, Json, RunName, say, say_json
 from backends.errors import ConfigError
 
 
@@ -67,7 +67,9 @@ def check(
 
 
 def plan(
-    config: ConfigFile,
+    config: OwnConfig = None,
+    suite: SuiteFiles = None,
+    model: ModelNames = None,
     detect: Annotated[
         float | None, typer.Option(min=0, help="The smallest difference to detect. Without: what all items detect.")
     ] = None,
@@ -76,16 +78,15 @@ def plan(
 ) -> None:
     """Say what difference the items detect, and how many it takes to detect a given one.
 
-    Without an option it says what difference all of the suites' items detect, and what asking them costs. The plan
+    Without --detect it says what difference all of the suites' items detect, and what asking them costs. The plan
     rests on a pilot: a run in the config's store, whose variance components show where the variance comes from.
     """
     import asyncio
 
-    from audit import load_audit
     from audit.prepare.forecast import plan_audit
     from audit.report.phrases.planning import plan_text
 
-    planned = asyncio.run(plan_audit(load_audit(config), detect, run_id))
+    planned = asyncio.run(plan_audit(given_audit(config, suite or (), model or ()), detect, run_id))
     say_json(planned.model_dump(mode="json"), indent=2) if as_json else say(plan_text(planned))
 
 

@@ -25,7 +25,7 @@ OWN = "bias-audit"
 def report(
     run_id: Annotated[str, typer.Argument(help="A run of the store, or `last`.")] = "last",
     db: Db = DEFAULT_DB,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for the report; default: the config's.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the report; default: the run's.")] = None,
     formats: Annotated[
         list[str] | None,
         typer.Option("--format", help="html, certificate, json, csv, markdown, latex, svg, pdf; repeatable."),

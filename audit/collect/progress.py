@@ -119,5 +119,5 @@ def _counts(event: JobProgress, speed: float) -> str:
     if event.note:
         said += f" ({event.note})"
     elif event.total is not None and event.done == event.cached < event.total:
-        said += ", no answer yet (a local model is loaded and tried first)"  # it can take minutes
+        said += ", no answer yet (first a model is loaded, or a server looked at)"  # it can take minutes
     return f"{said}, waiting for {duration(event.waited)}" if event.waited >= _LONG_WAIT else said

@@ -50,6 +50,8 @@ class AuditSource(Reported):
         The path of its config; None for an audit made in Python or on the command line.
     db : str
         The path of its store.
+    out : str
+        The folder of its report.
     changed : mapping
         The config's options that the run replaced (`audit run --limit 200`); without a config, all that the command
         line gave (``suite``, ``model``…); empty for an audit made in Python.
@@ -57,6 +59,7 @@ class AuditSource(Reported):
 
     config: str | None
     db: str
+    out: str = "audit-out"
     changed: dict[str, Any] = {}
 
 

@@ -56,6 +56,7 @@ def audit_source(audit: AuditConfig) -> AuditSource:
     return AuditSource(
         config=None if audit.origin is None else str(audit.origin),
         db=str(audit.db),
+        out=str(audit.out),
         changed={name: str(value) if isinstance(value, Path) else value for name, value in changed.items()},
     )
 

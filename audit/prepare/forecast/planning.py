@@ -44,7 +44,7 @@ class FigurePlan(BaseModel):
     levels, items
         The levels of each sampled factor (or of its family), and the items, of what is asked.
     detects : float
-        The smallest difference that these detect with 80 % power; inf if none.
+        The smallest difference that these detect with 80 % power; inf if none that the figure can have.
     limit : int or None
         The suite's items that detect the given difference: what ``limit`` then is. None without one, or if all the
         suite's items are too few.
@@ -159,7 +159,9 @@ def _planned(
     """The plan of a figure; ``items`` are those that are asked, or all where a difference is to be detected."""
     planned, basis = _variances(one, items, components)
     levels, n = levels_behind(items, one.spec, one.of.families), len(items_behind(items, one.spec))
-    finds = planned.detects(levels, n, one.alpha)
+    finds, (low, high) = planned.detects(levels, n, one.alpha), one.spec.limits
+    if finds > high - low:  # no two models differ by so much
+        finds = math.inf
     plan = FigurePlan(
         suite=one.suite,
         figure=str(FigureName(one.suite, one.spec.measure, one.spec.where, labels=one.of.level_labels)),

@@ -5,6 +5,7 @@ import json
 import stat
 
 import pandas
+import polars
 import pytest
 
 from audit import Audit, load_result
@@ -74,7 +75,8 @@ def test_a_control_is_a_group_and_derived_rows_are_named(tmp_path):
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_tables_of_items_are_items_df_with_texts(result, tmp_path, ending):
     path = result.write_items(tmp_path / f"items.{ending}")
-    written = pandas.read_csv(path) if ending == "csv" else pandas.read_parquet(path)
+    table = polars.read_csv(path) if ending == "csv" else polars.read_parquet(path)
+    written = pandas.DataFrame(table.to_dict(as_series=False))
     frame = result.items_df()
     assert list(written.columns) == [*frame.columns, "prompt", "answers"]
     assert list(written.item) == list(frame.item)

@@ -4,8 +4,6 @@ import json
 import re
 import sqlite3
 
-import pytest
-
 from audit.store import Store
 from tests.audit.store.entries import entry, put, sql
 
@@ -31,7 +29,7 @@ def test_every_command_reads_the_store_of_a_run(audit, config, tmp_path):
     code, out, _ = audit("compare", "second", "first", "--db", db, "--json")
     backward = json.loads(out)
     assert len(forward) > 3
-    assert [c["difference"] for c in forward] == pytest.approx([-c["difference"] for c in backward])
+    assert forward == backward, "the pair as the run has it"
 
     figure = next(m for m in report["measures"] if m["measure"] == "p_female" and not m["detail"])
     code, out, _ = audit("show", figure["id"], "--db", db, "--json", "--limit", 3)
@@ -55,6 +53,7 @@ def test_every_command_reads_the_store_of_a_run(audit, config, tmp_path):
         code, _, err = audit(command, "--db", db, "--title", "misspelt")
         assert (code, "no run has it" in err, report["title"] in err) == (2, True, True)
 
+    assert str(tmp_path / "out") in audit("report", "--db", db, "--format", "csv")[1]
     code, out, _ = audit("report", "--db", db, "--out", tmp_path / "again")
     assert code == 0
     assert (tmp_path / "again" / "report.html").exists()
@@ -114,6 +113,7 @@ def test_a_baseline_is_saved_promoted_and_gated_against(audit, ran, tmp_path):
     code, out, _ = audit("gate", "--baseline", "nightly", "--db", db, "--junit", tmp_path / "j.xml", "--json")
     assert code == 0
     assert json.loads(out)["figures"]
+    assert "which is this run" in audit("gate", "--baseline", "nightly", "--db", db)[1]
     assert "<testsuite" in (tmp_path / "j.xml").read_text()
     assert audit("gate", "--baseline", tmp_path / "out" / "report.json", "--db", db)[0] == 0
     assert audit("gate", "--baseline", "nowhere", "--db", db)[0] == 2

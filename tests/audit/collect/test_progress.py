@@ -29,7 +29,7 @@ def test_a_line_says_how_far_it_is_and_how_long_it_will_take(clock, capsys):
     clock[0] += 10
     display(Progress("m", 40, 100, 10, 2, 1, "waiting"))
     assert lines(capsys) == [
-        "m: 10/100, 10 cached, 0 retried, 0 failed, no answer yet (a local model is loaded and tried first)",
+        "m: 10/100, 10 cached, 0 retried, 0 failed, no answer yet (first a model is loaded, or a server looked at)",
         "m: 40/100, 30 s left, 2 a second, 10 cached, 2 retried, 1 failed (waiting)",
     ]
 

@@ -121,11 +121,11 @@ def test_a_run_knows_its_config_and_what_it_replaced(tmp_path: Path) -> None:
     )
     found = load_audit(config).only(limit=60, small_sample=True).run_sync()
     assert found.source == AuditSource(
-        config=str(config), db=f"{tmp_path}/a.db", changed={"limit": 60, "small_sample": True}
+        config=str(config), db=f"{tmp_path}/a.db", out=f"{tmp_path}/out", changed={"limit": 60, "small_sample": True}
     )
     assert [(info.n_items, info.of_items) for info in found.suites] == [(60, 1000)]
     in_python = Audit({"a": FakeBackend()}, [OccuGender(("implicit",))], db=tmp_path / "b.db", out=tmp_path, limit=100)
-    assert in_python.run_sync().source == AuditSource(config=None, db=str(tmp_path / "b.db"))
+    assert in_python.run_sync().source == AuditSource(config=None, db=str(tmp_path / "b.db"), out=str(tmp_path))
 
 
 def test_a_quarantined_server_is_looked_at_before_it_is_asked_again() -> None:
