@@ -138,14 +138,10 @@ class InMemory(HFBackend):
 
     def __init__(self, model: Any, tokenizer: Any, **options: Any) -> None:
         super().__init__("made-here", **options)
-        self._tokenizer = tokenizer
         if self.device.startswith("cuda"):
             self.batch_size = CUDA_BATCH
-        self.source: Any = SimpleNamespace(load=lambda *_: model, forget=lambda: None)
-
-    def _load_tokenizer(self) -> Any:
-        self._encoder = self._encoder or HFTextEncoder(self._tokenizer)
-        return self._encoder
+        source = {"tokenizer": lambda: tokenizer, "load": lambda *_: model, "forget": lambda: None, "path": Path()}
+        self.source: Any = SimpleNamespace(**source)
 
 
 def make_model(options: argparse.Namespace) -> Any:
