@@ -93,7 +93,7 @@ def _decided(
 def _undecided(figures: Figures, models: Sequence[str], labels: Sequence[str], conditions: int) -> str:
     """Of which models, and where, the data decide nothing."""
     place = f" ({enumeration(labels)})" if len(labels) < conditions and all(labels) else ""
-    return f"Undecided for {_models(figures, models, start=False)}: the answers fit both a bias and none{place}."
+    return f"Undecided for {_models(figures, models, start=False)}: neither a bias nor its absence is shown{place}."
 
 
 def _models(figures: Figures, names: Sequence[str], *, start: bool = True) -> str:

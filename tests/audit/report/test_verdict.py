@@ -49,7 +49,7 @@ def result(explicit: Sequence[Any], implicit: Sequence[Any] = (), **more: Any) -
 TWICE = (
     "Both models lean to the stereotype: by 12 and 16 points (asked directly), by 47 and 57 (completing a sentence)."
 )
-LEANS, OPEN = "a leans to the stereotype: by 40 points.", "Undecided for b: the answers fit both a bias and none."
+LEANS, OPEN = "a leans to the stereotype: by 40 points.", "Undecided for b: neither a bias nor its absence is shown."
 
 
 @pytest.mark.parametrize(
@@ -65,10 +65,10 @@ LEANS, OPEN = "a leans to the stereotype: by 40 points.", "Undecided for b: the 
             [
                 "a leans to the stereotype: by 40 points (asked directly), by 40 (completing a sentence).",
                 "b leans to the stereotype: by 40 points (asked directly).",
-                "Undecided for b: the answers fit both a bias and none (completing a sentence).",
+                "Undecided for b: neither a bias nor its absence is shown (completing a sentence).",
             ],
         ),
-        ([0.01, 0.02], [], ["Undecided for both models: the answers fit both a bias and none."]),
+        ([0.01, 0.02], [], ["Undecided for both models: neither a bias nor its absence is shown."]),
         ([0.2, 0.3, 0.4, 0.5], [], ["All 4 models lean to the stereotype: by 20 to 50 points."]),
     ],
 )
@@ -79,7 +79,7 @@ def test_a_verdict_holds_what_was_decided(explicit: Any, implicit: Any, said: li
 def test_a_figure_without_interval_is_in_no_verdict_as_decided() -> None:
     figures = [mu.measure("a", "gap", EXPLICIT, 0.4, None, neutral=0.0)]
     said = verdict(Figures(mu.result(["a"], [toy()], figures)))
-    assert said == ["Undecided for the model: the answers fit both a bias and none."]
+    assert said == ["Undecided for the model: neither a bias nor its absence is shown."]
 
 
 def test_of_several_suites_each_verdict_names_its_own() -> None:
