@@ -11,7 +11,7 @@ from typing import Any, Literal
 from audit.report.figures import Figures
 from audit.report.formatting import hundredths
 from audit.report.plain_text import one_line
-from audit.report.templating import enumeration
+from audit.report.templating import enumeration, words
 from audit.results import Measure, SuiteInfo
 
 Side = Literal["above", "below", "open", "missing", "no interval"]
@@ -22,7 +22,7 @@ _NAMED = 3  # models that a sentence names; of more it says how many
 def verdict(figures: Figures, suite: str | None = None) -> list[str]:
     """One sentence or two for each suite, or for one, whose headline figure says what it means."""
     if not figures.result.has_answers:
-        return ["No model gave an answer that can be used."]
+        return [words("verdict", "no_answer")]
     if suite is not None:
         return list(_of_suite(figures, figures.suite(suite)))
     found = ((info, list(_of_suite(figures, info))) for info in figures.result.suites)
@@ -46,9 +46,12 @@ def _of_suite(figures: Figures, info: SuiteInfo) -> Iterator[str]:
             sides.setdefault((one.model, _side(figures, one)), []).append((label, one))
     for side, does in (("above", meaning["finding"]), ("below", meaning["opposite"])):
         for labels, of_models in _alike(sides, side).items() if does else ():
-            yield _decided(figures, of_models, does, meaning, labels)
+            does = does.format(s="s" if len(of_models) == 1 else "")
+            by = list(_points_by_condition(of_models, meaning, labels))
+            yield words("verdict", "decided", _models(figures, list(of_models)), does, by)
     for labels, of_models in _alike(sides, "open").items():
-        yield _undecided(figures, list(of_models), labels, len(conditions))
+        named = labels if len(labels) < len(conditions) and all(labels) else ()
+        yield words("verdict", "undecided", _models(figures, list(of_models), start=False), named)
 
 
 def _alike(
@@ -69,31 +72,18 @@ def _side(figures: Figures, measure: Measure) -> str:
     return side if side in ("above", "below") else "open"
 
 
-def _decided(
-    figures: Figures, found: Mapping[str, Sequence[tuple[str, Measure]]], does: str, meaning: Mapping[str, Any],
-    labels: Sequence[str],
-) -> str:  # fmt: skip
-    """``Both models give the stereotyped gender more probability: by 12 and 16 points when asked directly.``"""
-    parts: list[str] = []
+def _points_by_condition(
+    found: Mapping[str, Sequence[tuple[str, Measure]]], meaning: Mapping[str, Any], labels: Sequence[str]
+) -> Iterator[str]:
+    """``by 12 and 16 points (asked directly)``, ``by 47 and 57 (completing a sentence)``."""
+    unit = " points"
     for label in labels:
         values = [_points(one, meaning) for of in found.values() for its, one in of if its == label]
         if all(values):  # of a figure known only by bounds no number is told
-            said = (
-                enumeration(values)
-                if len(values) <= _NAMED
-                else f"{min(values, key=float)} to {max(values, key=float)}"
-            )
-            unit = "" if parts else " point" + ("" if values == ["1"] else "s")
-            parts.append(f"by {said}{unit}{f' ({label})' if label else ''}")
-    is_one = len(found) == 1
-    subject = _models(figures, list(found))
-    return f"{subject} {does.format(s='s' if is_one else '')}" + (f": {', '.join(parts)}." if parts else ".")
-
-
-def _undecided(figures: Figures, models: Sequence[str], labels: Sequence[str], conditions: int) -> str:
-    """Of which models, and where, the data decide nothing."""
-    place = f" ({enumeration(labels)})" if len(labels) < conditions and all(labels) else ""
-    return f"Undecided for {_models(figures, models, start=False)}: neither a bias nor its absence is shown{place}."
+            few = len(values) <= _NAMED
+            said = enumeration(values) if few else f"{min(values, key=float)} to {max(values, key=float)}"
+            yield f"by {said}{unit.removesuffix('s') if values == ['1'] else unit}{f' ({label})' if label else ''}"
+            unit = ""
 
 
 def _models(figures: Figures, names: Sequence[str], *, start: bool = True) -> str:
