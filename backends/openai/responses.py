@@ -101,4 +101,5 @@ def _usage(usage: Any) -> dict[str, Any]:
     if not isinstance(usage, Mapping):
         return {}
     counts = {"prompt_tokens": usage.get("input_tokens"), "completion_tokens": usage.get("output_tokens")}
-    return {"usage": {**counts, "completion_tokens_details": usage.get("output_tokens_details")}}
+    details = {"prompt": usage.get("input_tokens_details"), "completion": usage.get("output_tokens_details")}
+    return {"usage": {**counts, **{f"{name}_tokens_details": found for name, found in details.items()}}}

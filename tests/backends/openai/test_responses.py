@@ -74,6 +74,12 @@ def test_a_remark_on_the_way_is_no_part_of_the_answer() -> None:
     assert choice["message"] == {"role": "assistant", "content": "Female", "reasoning_content": "I compare both."}
 
 
+def test_tokens_read_from_a_cache_are_counted_as_such() -> None:
+    counted = {"input_tokens": 9, "output_tokens": 4, "input_tokens_details": {"cached_tokens": 5}}
+    usage = chat_response({"status": "completed", "output": [], "usage": counted})["usage"]
+    assert (usage["prompt_tokens"], usage["prompt_tokens_details"]["cached_tokens"]) == (9, 5)
+
+
 @pytest.mark.parametrize("name", ["n", "seed", "stop", "logit_bias"])
 def test_a_parameter_that_the_api_lacks_is_refused(name: str) -> None:
     with pytest.raises(BackendError, match=name):

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from audit.report.phrases.planning import plan_text, power_text
 from audit.results import VarianceComponents
 from backends.errors import ConfigError
 from backends.stand_ins.fake import FakeBackend
-from suites import OccuGender
+from suites import OccuGender, from_file
 
 SUITE = OccuGender(("implicit",))
 
@@ -105,7 +106,14 @@ def test_a_pilot_of_two_alike_models_plans_for_models_that_differ(tmp_path):
     planned = asyncio.run(plan_audit(audit))
     assert all(0 < figure.detects < 1 for figure in planned.figures)
     assert "between two models like" in plan_text(planned)
-    assert "nothing" not in power_text(sample_power(audit))
+    assert "too few" not in power_text(sample_power(audit))
+
+
+def test_a_difference_beyond_the_figures_range_is_none_that_ten_pairs_detect(tmp_path):
+    suite = from_file(Path(__file__).parents[4] / "examples" / "suites" / "religion.csv")
+    (pairs,) = sample_power(Audit({"one": FakeBackend("one")}, [suite], db=tmp_path / "a.db", out=tmp_path / "out"))
+    assert pairs.detects == np.inf
+    assert "10 pairs are too few to detect any" in power_text([pairs])
 
 
 def test_a_wish_that_cannot_be_planned_for_is_refused(pilot, tmp_path):
