@@ -121,7 +121,7 @@ class StoredResult(AuditResult):
             return write_for_tool(store, self, tool, Path(out), suite=suite)
 
     def log_to(self, tracker: Tracker, project: str = "bias-audit") -> str:
-        """Log the figures to MLflow or OpenTelemetry, as `audit log-to` does. See `audit.report.trackers`."""
+        """Log the figures to MLflow, W&B or OpenTelemetry, as `audit log-to` does. See `audit.report.trackers`."""
         from audit.report.trackers import log_result
 
         return log_result(self, tracker, project)
