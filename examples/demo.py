@@ -15,9 +15,9 @@ from suites import OccuGender
 audit = Audit(
     title="OccuGender on three small models",
     models={
-        "SmolLM2-135M (llama.cpp)": LlamaCppBackend(smollm2_path()),
-        "SmolLM2-135M (transformers)": HFBackend(smollm2_path(), dtype="float32"),
-        "Gemma-3-270M (llama.cpp)": LlamaCppBackend(gemma3_path()),
+        "SmolLM2-135M, 4-bit (llama.cpp)": LlamaCppBackend(smollm2_path()),
+        "SmolLM2-135M, 4-bit (transformers)": HFBackend(smollm2_path(), dtype="float32"),
+        "Gemma-3-270M, 4-bit (llama.cpp)": LlamaCppBackend(gemma3_path()),
     },
     suites=[OccuGender()],
     db="audit-out/demo.db",

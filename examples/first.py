@@ -12,7 +12,7 @@ from suites import OccuGender
 
 audit = Audit(
     title="A first look at SmolLM2",
-    models={"SmolLM2-135M (transformers)": HFBackend(smollm2_path(), dtype="float32")},
+    models={"SmolLM2-135M, 4-bit": HFBackend(smollm2_path(), dtype="float32")},
     suites=[OccuGender(("implicit",))],
     limit=100,
     db="audit-out/demo.db",

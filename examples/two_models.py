@@ -14,8 +14,8 @@ from suites import OccuGender
 audit = Audit(
     title="OccuGender on two small models",
     models={
-        "SmolLM2-135M (transformers)": HFBackend(smollm2_path(), dtype="float32"),
-        "Gemma-3-270M (transformers)": HFBackend(gemma3_path(), dtype="float32"),
+        "SmolLM2-135M, 4-bit": HFBackend(smollm2_path(), dtype="float32"),
+        "Gemma-3-270M, 4-bit": HFBackend(gemma3_path(), dtype="float32"),
     },
     suites=[OccuGender()],
     limit=800,
