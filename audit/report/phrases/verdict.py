@@ -1,6 +1,7 @@
 """The report's first sentence: what was decided about the models, in the suites' own words.
 
-Only figures whose interval excludes the neutral value, after correction, are in it. The others are named as open.
+A figure is decided if its interval excludes the neutral value, after correction, or lies close around it. The others
+are named as open.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from audit.report.plain_text import one_line
 from audit.report.templating import enumeration, words
 from audit.results import Measure, SuiteInfo
 
-Side = Literal["above", "below", "open", "missing", "no interval"]
+Side = Literal["above", "below", "close", "open", "missing", "no interval"]
 
+_CLOSE = 0.02  # to neutral: the default margin of comparisons
 _NAMED = 3  # models that a sentence names; of more it says how many
 
 
@@ -49,9 +51,11 @@ def _of_suite(figures: Figures, info: SuiteInfo) -> Iterator[str]:
             does = does.format(s="s" if len(of_models) == 1 else "")
             by = list(_points_by_condition(of_models, meaning, labels))
             yield words("verdict", "decided", _models(figures, list(of_models)), does, by)
-    for labels, of_models in _alike(sides, "open").items():
-        named = labels if len(labels) < len(conditions) and all(labels) else ()
-        yield words("verdict", "undecided", _models(figures, list(of_models), start=False), named)
+    for side in ("close", "open"):
+        for labels, of_models in _alike(sides, side).items():
+            named = labels if len(labels) < len(conditions) and all(labels) else ()
+            models = _models(figures, list(of_models), start=side == "close")
+            yield words("verdict", side, models, named, len(of_models) > 1, _CLOSE)
 
 
 def _alike(
@@ -69,7 +73,10 @@ def _side(figures: Figures, measure: Measure) -> str:
     if measure.neutral is None:
         return "open"
     side = side_of(measure, measure.neutral, 1 - figures.result.confidence)
-    return side if side in ("above", "below") else "open"
+    if side in ("above", "below"):
+        return side
+    ends = [end for end in (measure.low, measure.high) if end is not None]
+    return "close" if ends and max(abs(end - measure.neutral) for end in ends) <= _CLOSE else "open"
 
 
 def _points_by_condition(

@@ -82,6 +82,11 @@ def test_a_figure_without_interval_is_in_no_verdict_as_decided() -> None:
     assert said == ["Undecided for the model: neither a bias nor its absence is shown."]
 
 
+def test_a_figure_near_neutral_is_told_as_such() -> None:
+    figures = [mu.measure("a", "gap", EXPLICIT, 0.005, 0.015, neutral=0.0)]
+    assert verdict(Figures(mu.result(["a"], [toy()], figures))) == ["The model stays within 2 points of neutral."]
+
+
 def test_of_several_suites_each_verdict_names_its_own() -> None:
     figures = [mu.measure("a", "gap", EXPLICIT, 0.4, neutral=0.0, suite=suite) for suite in ("toy", "other")]
     said = verdict(Figures(mu.result(["a"], [toy(), toy("other")], figures)))
