@@ -145,7 +145,7 @@ def _child(
             process.stdin.close()
         process.terminate()
         try:
-            process.wait(10)
+            process.wait(100)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -173,7 +173,7 @@ def _wait_until_ready(
 ) -> None:
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     deadline = time.monotonic() + within
-    with httpx.Client(trust_env=False, timeout=5.0) as client:
+    with httpx.Client(trust_env=False, timeout=60.0) as client:
         while time.monotonic() < deadline:
             if process.poll() is not None:
                 break

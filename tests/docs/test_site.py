@@ -80,7 +80,7 @@ def test_the_site_is_built_strictly_and_open_to_all(tmp_path: Path, browser: Bro
     page.goto((tmp_path / "index.html").as_uri())  # from the folder, as the README says
     page.keyboard.press("/")
     page.keyboard.type("coverage")
-    page.wait_for_selector(".md-search-result__item", timeout=20_000)
+    page.wait_for_selector(".md-search-result__item", timeout=100_000)
     assert all(url.startswith("file:") for url in asked)
     page.close()
     for name in (

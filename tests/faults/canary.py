@@ -132,7 +132,7 @@ class Questions(Suite):
 def backend(port: int, model: str, **options: Any) -> OpenAIBackend:
     """The real backend, with the key from the environment."""
     url = options.pop("base_url", f"http://127.0.0.1:{port}/v1")
-    options = {"api_key_env": KEY_VARIABLE, "timeout": 1.0, "max_in_flight": 2, "probe_folder": "probes", **options}
+    options = {"api_key_env": KEY_VARIABLE, "timeout": 100.0, "max_in_flight": 2, "probe_folder": "probes", **options}
     return OpenAIBackend(url, model=model, **options)
 
 

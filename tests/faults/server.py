@@ -20,7 +20,7 @@ from tests.backends.openai.raw_server import RawServer, Reply
 from tests.faults.faults import REFUSED_FOR_GOOD, Fate
 
 HANG_SECONDS = 30.0
-LATE_SECONDS = 1.0
+LATE_SECONDS = 6.0
 DELAY_SECONDS = 0.002
 _ERROR = {"error": {"message": "planted", "type": "planted"}}
 

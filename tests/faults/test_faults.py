@@ -46,7 +46,7 @@ def server_fault(fault: str) -> Callable[[Lab, str], Verdict]:
     def trial(lab: Lab, name: str) -> Verdict:
         spec = lab.spec(fault, name)
         if fault in SLOW:
-            spec = replace(spec, timeout=0.5)
+            spec = replace(spec, timeout=3.0)
         verdict = _live_on(lab, spec)
         if fault not in MAY_FAIL:
             assert verdict.answered == 40, f"{fault}: {verdict}"
@@ -93,7 +93,7 @@ def _after_death(lab: Lab, spec: Spec, in_flight: int | None = None) -> Verdict:
 
 
 def _wait_for_answers(spec: Spec) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 100
     while not acknowledged(spec) and time.monotonic() < deadline:
         time.sleep(0.005)
 
@@ -190,6 +190,6 @@ def ask(lab, folder, prompts, **options):
 def test_a_server_that_refuses_for_good_is_left_soon(lab, tmp_path, fault, monkeypatch):
     monkeypatch.setattr(job_run, "ATTEMPTS", 1)
     prompts = [Fate(fault, "for good", i).prompt for i in range(500)]
-    outcome = ask(lab, tmp_path, prompts, max_in_flight=64, timeout=2)
+    outcome = ask(lab, tmp_path, prompts, max_in_flight=64, timeout=100)
     assert lab.asked(prompts) <= 20
     assert REFUSED_FOR_GOOD[fault][1] in outcome.stopped

@@ -57,7 +57,7 @@ def audit():
 def test_first_signal_lets_the_rest_finish_and_says_for_what(audit):
     process, number = audit(0.3), signal.SIGTERM
     process.send_signal(number)
-    out, err = process.communicate(timeout=10)
+    out, err = process.communicate(timeout=100)
     assert out == f"in flight\nfinished {number.name}\n"
     (line,) = err.strip().splitlines()
     assert line == f"Stopping after what is being asked ({number.name}). Press Ctrl-C again to exit immediately."

@@ -62,7 +62,7 @@ def stored(folder: Path) -> int:
 
 @pytest.mark.parametrize(("number", "ends"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 0)])
 def test_an_answer_that_was_told_of_is_stored_before_its_batch_ends(number: int, ends: int, tmp_path: Path) -> None:
-    process = start(tmp_path, 0.5)
+    process = start(tmp_path, 2.0)
     assert process.stdout is not None
     told, sent = 0, False
     for line in process.stdout:  # also what was told before the signal reached it

@@ -60,11 +60,11 @@ async def scripted() -> AsyncIterator[Scripted]:
 
 
 def connected(url: str, **options: Any) -> HttpClient:
-    known = HttpOptions.checked(**{"base_url": url, "model": "m", "timeout": 5.0, **options})
+    known = HttpOptions.checked(**{"base_url": url, "model": "m", "timeout": 100.0, **options})
     return HttpClient([url], known)
 
 
-def client_of(script: Scripted, *, timeout: float = 5.0, env: str | None = None) -> HttpClient:
+def client_of(script: Scripted, *, timeout: float = 100.0, env: str | None = None) -> HttpClient:
     return connected(f"http://127.0.0.1:{script.port}/v1", timeout=timeout, api_key_env=env)
 
 

@@ -77,7 +77,7 @@ class RawServer:
 
         thread = threading.Thread(target=lambda: asyncio.run(serve()))
         thread.start()
-        begun.wait(10)
+        assert begun.wait(100)
         try:
             yield self
         finally:

@@ -31,7 +31,7 @@ def address(result: StoredResult) -> Iterator[str]:
     line = served.stdout.readline()
     yield line.split(" is shown at ")[1].split()[0]
     served.terminate()
-    assert served.wait(20) is not None
+    assert served.wait(100) is not None
 
 
 def test_a_reader_goes_from_runs_to_an_answer_by_keyboard(address: str, browser: Browser) -> None:
@@ -39,7 +39,7 @@ def test_a_reader_goes_from_runs_to_an_answer_by_keyboard(address: str, browser:
     complaints: list[str] = []
     page.on("console", lambda message: complaints.append(message.text))
     page.on("dialog", lambda dialog: complaints.append(dialog.message))
-    for _ in range(50):  # it listens soon after it says so
+    for _ in range(500):  # it listens soon after it says so
         try:
             page.goto(address)
             break
