@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
+from backends import FakeBackend
 from backends.base import Answer, ChecksMade, Request, ScoreRequest
-from backends.stand_ins.fake import FakeBackend
 
 #: (number of the request, random number in [0, 1)) → whether another model answers it.
 Foreign = Callable[[int, float], bool]

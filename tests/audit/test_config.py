@@ -4,10 +4,9 @@ from pathlib import Path
 import pytest
 
 from audit import Audit, load_audit
-from backends import HFBackend
+from backends import FakeBackend, HFBackend
 from backends.base import ScoreRequest
 from backends.errors import ConfigError
-from backends.stand_ins.fake import FakeBackend
 from suites import GenderPair
 from suites.base import Item, Row, Suite
 

@@ -2,9 +2,10 @@ import math
 
 import pytest
 
+from backends import FakeBackend, PlantedBias
 from backends.base import GenerateRequest, ScoreRequest
 from backends.errors import BackendError, ConfigError
-from backends.stand_ins.fake import FakeBackend, Faults, PlantedBias
+from backends.stand_ins.fake import Faults
 
 WORDS = {"male": ("Male", "male"), "female": ("Female", "female"), "diverse": ("They", "they")}
 

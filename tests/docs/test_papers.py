@@ -12,7 +12,7 @@ import suites
 from audit.analysis.measures import measure_table
 from audit.analysis.table import Table
 from audit.prepare.rehearsal import check_items
-from backends.stand_ins.fake import FakeBackend
+from backends import FakeBackend
 from suites.base import Item, Suite
 from suites.genderpair.pairs import PairSet
 from suites.mgbr.bolukbasi import BolukbasiLists, Profession

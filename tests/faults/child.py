@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from audit.collect import job_run
+from audit.collect import Job, ShutdownRequest, job_run, run_jobs, stop_on_signals
 from audit.collect.executors import Executor
-from audit.collect.jobs import Job
-from audit.collect.scheduler import run_jobs
-from audit.collect.shutdown import INTERRUPTED, ShutdownRequest, stop_on_signals
+from audit.collect.shutdown import INTERRUPTED
 from audit.store import Keyed, Store, StoreError, database
 from audit.store.answers import Answers
 from backends import OpenAIBackend

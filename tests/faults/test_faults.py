@@ -12,11 +12,8 @@ from dataclasses import replace
 
 import pytest
 
-from audit.collect import job_run
+from audit.collect import Job, ShutdownRequest, job_run, run_jobs
 from audit.collect.executors import Executor
-from audit.collect.jobs import Job
-from audit.collect.scheduler import run_jobs
-from audit.collect.shutdown import ShutdownRequest
 from audit.store import Store
 from backends import OpenAIBackend
 from backends.base import GenerateRequest

@@ -10,8 +10,8 @@ import pytest
 
 from audit import Audit, load_result
 from audit.store import Store
+from backends import FakeBackend, PlantedBias
 from backends.errors import ConfigError
-from backends.stand_ins.fake import FakeBackend, PlantedBias
 from suites import DebiasingPositions, OccuGender
 
 WORDS = OccuGender(("implicit",)).expressions["implicit"]

@@ -13,9 +13,9 @@ import pytest
 
 from audit import Audit
 from audit.cli import main
+from backends import FakeBackend
 from backends.base import GenerateRequest, Sampling, ScoreRequest
 from backends.errors import ConfigError
-from backends.stand_ins.fake import FakeBackend
 from suites.base import Item, MeasureSpec, Row, Suite, flag
 from suites.presentation import Chart, Meaning
 

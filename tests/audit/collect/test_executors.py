@@ -8,8 +8,8 @@ import pytest
 
 from audit import RayExecutor
 from audit.collect.executors import Executor
+from backends import FakeBackend
 from backends.base import GenerateRequest, ScoreRequest
-from backends.stand_ins.fake import FakeBackend
 
 NO_RAY = importlib.util.find_spec("ray") is None
 EXECUTORS = [

@@ -17,11 +17,10 @@ import pytest
 
 from audit import Audit, RayExecutor
 from audit.collect import ShutdownRequest
-from backends import HFBackend
+from backends import FakeBackend, HFBackend
 from backends.base import Description
 from backends.errors import StoppedError
 from backends.local.backend import LocalBackend, discard_response
-from backends.stand_ins.fake import FakeBackend
 from suites import OccuGender
 from tests.audit.run.test_shards import said
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.collect.sample import Sample
+from audit.collect import Sample
 from backends.base import GenerateRequest
 from backends.errors import ConfigError
 from suites import MGBR, DebiasingPositions, GenderPair, OccuGender

@@ -5,7 +5,8 @@ import re
 import pytest
 
 from audit import Audit
-from audit.collect.sample import Sample, leading_specs, sampled_factors
+from audit.collect import Sample
+from audit.collect.sample import leading_specs, sampled_factors
 from audit.prepare.resolve import Requirement, suite_items
 from backends import FakeBackend
 from backends.base import GenerateRequest

@@ -6,14 +6,12 @@ import asyncio
 
 import pytest
 
-from audit.collect import job_run
+from audit.collect import Job, ShutdownRequest, job_run, run_jobs
 from audit.collect.executors import Executor
-from audit.collect.jobs import Job
-from audit.collect.scheduler import run_jobs
-from audit.collect.shutdown import ShutdownRequest
 from audit.store import Store
+from backends import FakeBackend
 from backends.base import GenerateRequest
-from backends.stand_ins.fake import FakeBackend, Faults
+from backends.stand_ins.fake import Faults
 from tests.audit.store.entries import asks_of
 
 REQUESTS = [GenerateRequest(f"prompt {number}") for number in range(20)]

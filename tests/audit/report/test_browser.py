@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, expect
 
 from audit.report import write_report
 from audit.results import AuditResult
-from suites.occugender.suite import OccuGender
+from suites import OccuGender
 from tests.audit.report import made_up as mu
 from tests.audit.report.opened import CHROMIUM, Opened
 

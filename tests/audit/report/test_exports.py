@@ -21,7 +21,7 @@ from audit.report.plain_text import json_for_script, latex_text
 from audit.report.tables import paper_tables
 from audit.report.terminal import print_comparisons, print_result
 from audit.results import AuditResult, Example, Reproduction
-from suites.occugender.suite import OccuGender
+from suites import OccuGender
 from tests.audit.report import made_up as mu
 
 MODELS = ("smollm2", "gemma3")

@@ -13,7 +13,7 @@ from audit.report.figures import Figures
 from audit.report.phrases.next_steps import next_steps, run_command
 from audit.results import AuditResult, AuditSource, DataQuality, LimitCheck, SelfCheck, UntilDecided, VarianceComponents
 from audit.run.facts import audit_source
-from backends.stand_ins.fake import FakeBackend
+from backends import FakeBackend
 from suites import OccuGender
 from tests.audit.report import made_up as mu
 

@@ -19,9 +19,10 @@ from audit.report.figures import Figures
 from audit.report.provenance import provenance
 from audit.results import AuditResult
 from audit.store import Store
+from backends import FakeBackend, PlantedBias
 from backends.base import Backend, Description, ScoreRequest
 from backends.errors import ConfigError
-from backends.stand_ins.fake import FakeBackend, Faults, PlantedBias
+from backends.stand_ins.fake import Faults
 from suites import OccuGender
 from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, Suite
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from audit import Audit
-from backends.stand_ins.fake import FakeBackend
+from backends import FakeBackend
 from suites import OccuGender
 
 SUITE = OccuGender(("implicit",))

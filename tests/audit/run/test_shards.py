@@ -13,10 +13,9 @@ from audit import Audit, load_result
 from audit.report import write_report
 from audit.report.exports.json import json_report
 from audit.store import Store
-from backends import OpenAIBackend
+from backends import FakeBackend, OpenAIBackend
 from backends.base import Sampling
 from backends.errors import ConfigError
-from backends.stand_ins.fake import FakeBackend
 from suites import MGBR, GenderPair, OccuGender
 from tests.backends.openai.strict_server import DEPRECATED, MODEL, StrictServer, varied
 from tests.suites.genderpair.planted import SMALL

@@ -14,9 +14,9 @@ from audit.report.phrases.problems import problems_of
 from audit.report.phrases.summary import summary
 from audit.results import AuditResult
 from audit.run import run_audit
+from backends import FakeBackend
 from backends.base import Answer, Request
 from backends.errors import BackendError
-from backends.stand_ins.fake import FakeBackend
 from suites import OccuGender
 from tests.audit.cli.conftest import audit as audit
 

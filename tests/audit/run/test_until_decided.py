@@ -13,12 +13,12 @@ import pytest
 
 from audit import Audit
 from audit.analysis.gate.stored import gate_run
-from audit.collect.shutdown import ShutdownRequest
+from audit.collect import ShutdownRequest
 from audit.results import AuditResult
 from audit.run import run_audit
 from audit.store import Store
+from backends import FakeBackend, PlantedBias
 from backends.errors import ConfigError
-from backends.stand_ins.fake import FakeBackend, PlantedBias
 from suites import OccuGender
 
 PRONOUNS = {"male": ("He", "he"), "female": ("She", "she"), "diverse": ("They", "they")}

@@ -6,10 +6,8 @@ import asyncio
 import sqlite3
 from collections.abc import Iterable
 
+from audit.collect import Ask, Job, Outcome, ShutdownRequest, run_jobs
 from audit.collect.executors import Executor
-from audit.collect.jobs import Ask, Job, Outcome
-from audit.collect.scheduler import run_jobs
-from audit.collect.shutdown import ShutdownRequest
 from audit.store import Keyed, Partly, Store, Stored, keyed
 from audit.store.keys import fingerprint_id
 from backends.base import (

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backends import PriceTable
 from backends.base import ScoreRequest, ScoreResponse
 from backends.errors import BackendError, ErrorKind
 from backends.http.errors import UnsentError
-from backends.http.usage import PriceTable, Usage
+from backends.http.usage import Usage
 from backends.openai import OpenAIBackend
 from tests.backends.openai.lies.server import MODEL, WordServer
 

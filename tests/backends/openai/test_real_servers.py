@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from backends import LlamaCppBackend
 from backends.base import (
     ContinuationScore,
     Message,
     ScoreRequest,
     ScoreResponse,
 )
-from backends.llamacpp.backend import LlamaCppBackend
 from backends.openai import OpenAIBackend
 from backends.openai.capabilities import ServerCapabilities
 from tests.backends.openai.direct_routes import direct_routes

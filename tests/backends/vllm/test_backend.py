@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from audit.config.kinds import BACKENDS
-from backends import ConfigError, MissingExtra, VLLMBackend
-from backends.catalogue.named import named_backend
+from backends import ConfigError, MissingExtra, VLLMBackend, named_backend
 
 without_vllm = pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vllm is installed")
 

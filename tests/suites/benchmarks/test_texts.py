@@ -8,9 +8,8 @@ import pytest
 
 from audit.analysis.measures import measure_table
 from audit.analysis.table import Table
-from backends import text_classifier
+from backends import FakeBackend, text_classifier
 from backends.base import ClassifyResponse, GenerateRequest, GenerateResponse, Message
-from backends.stand_ins.fake import FakeBackend
 from suites import BOLD
 from suites.common.text_scorer import TextScorer
 from tests.suites.benchmarks.invented import use, value

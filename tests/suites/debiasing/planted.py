@@ -6,7 +6,7 @@ from audit.analysis.measures import measure_table
 from audit.analysis.table import Table
 from backends.base import ContinuationScore, ScoreResponse
 from suites.common.expressions import GROUPS
-from suites.debiasing.material import DebiasingPrompt
+from suites.debiasing import DebiasingPrompt
 
 PROMPT = DebiasingPrompt(1, "Think of everyone alike.", "high", placebo="Look at the lake.")
 

@@ -4,7 +4,7 @@ import pytest
 
 from backends.errors import ConfigError
 from suites import DebiasingPositions
-from suites.debiasing.material import DebiasingPrompt
+from suites.debiasing import DebiasingPrompt
 from tests.suites.debiasing.planted import PROMPT
 
 

@@ -2,6 +2,7 @@
 
 from audit.analysis.measures import measure_table
 from audit.analysis.table import Table
+from backends import FakeBackend
 from backends.base import (
     ClassifyRequest,
     ClassifyResponse,
@@ -11,7 +12,6 @@ from backends.base import (
     ScoreResponse,
     TokenLogprob,
 )
-from backends.stand_ins.fake import FakeBackend
 from suites.common.text_scorer import TextScorer
 from suites.genderpair import GenderPair
 from suites.genderpair.pairs import Group, Pair, PairSet

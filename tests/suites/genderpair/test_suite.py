@@ -4,14 +4,14 @@ from collections import Counter
 
 import pytest
 
-from audit.collect.sample import Sample
+from audit.collect import Sample
+from backends import FakeBackend
 from backends.base import (
     GenerateResponse,
     Message,
     ScoreRequest,
 )
 from backends.errors import ConfigError
-from backends.stand_ins.fake import FakeBackend
 from suites.common.text_scorer import TextScorer
 from suites.genderpair import GenderPair
 from suites.genderpair.pairs import Pair, prompt_text

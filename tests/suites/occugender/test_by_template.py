@@ -4,7 +4,7 @@ import statistics
 
 import pytest
 
-from backends.stand_ins.fake import FakeBackend, PlantedBias
+from backends import FakeBackend, PlantedBias
 from suites import OccuGender
 from suites.base import Row
 from suites.common.groups.design import PAPERS_GROUPS

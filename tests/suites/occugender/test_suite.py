@@ -3,9 +3,9 @@ from collections import Counter
 
 import pytest
 
+from backends import FakeBackend, PlantedBias
 from backends.base import ContinuationScore, Message, ScoreResponse
 from backends.errors import ConfigError
-from backends.stand_ins.fake import FakeBackend, PlantedBias
 from suites import OccuGender
 from suites.base import Row
 from suites.common.expressions import GROUPS

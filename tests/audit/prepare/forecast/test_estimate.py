@@ -10,6 +10,7 @@ from audit import Audit
 from audit.prepare.forecast.estimate import count_requests, dry_run_audit
 from audit.prepare.forecast.request_timing import estimate_seconds, measure_pace
 from audit.store import Store, keyed
+from backends import FakeBackend
 from backends.base import (
     GenerateRequest,
     GenerateResponse,
@@ -17,7 +18,6 @@ from backends.base import (
     Sampling,
     ScoreRequest,
 )
-from backends.stand_ins.fake import FakeBackend
 from suites.base import Item
 from suites.genderpair import GenderPair
 from suites.occugender import OccuGender

@@ -15,8 +15,8 @@ from audit.analysis.power import POWER, Planned, detectable
 from audit.prepare.forecast import plan_audit, sample_power
 from audit.report.phrases.planning import plan_text, power_text
 from audit.results import VarianceComponents
+from backends import FakeBackend
 from backends.errors import ConfigError
-from backends.stand_ins.fake import FakeBackend
 from suites import OccuGender, from_file
 
 SUITE = OccuGender(("implicit",))

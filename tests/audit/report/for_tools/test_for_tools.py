@@ -13,7 +13,8 @@ import pytest
 from audit import Audit, StoredResult
 from audit.report.exports.for_tools import Tool
 from audit.report.exports.for_tools.of_model import answer_text
-from backends.stand_ins.fake import FakeBackend, Faults, PlantedBias
+from backends import FakeBackend, PlantedBias
+from backends.stand_ins.fake import Faults
 from suites import GenderPair, OccuGender
 from suites.base import Suite
 

@@ -12,7 +12,7 @@ from audit import Audit, StoredResult
 from audit.report.view.app import view_app
 from audit.report.view.browse import PAGE
 from audit.store import Store
-from backends.stand_ins.fake import FakeBackend, PlantedBias
+from backends import FakeBackend, PlantedBias
 from suites import OccuGender
 
 HOSTILE = "<script>alert(1)</script>"
