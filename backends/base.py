@@ -434,8 +434,8 @@ class SupportsSecondAnswers(Protocol):
 class SupportsCheckingRequests(Protocol):
     """A backend that sends requests of its own during a run, to check the answers."""
 
-    def checking_requests(self, questions: int, scored: int) -> int:
-        """How many in a run of so many questions, without those asked twice; known after `Backend.describe`."""
+    def checking_cost(self, questions: int, scored: int) -> RequestCost:
+        """That of a run of so many questions, without those asked twice; known after `Backend.describe`."""
         ...
 
 

@@ -33,7 +33,7 @@ from backends.http.backend import HttpBackend
 from backends.openai.batches import MOST_LINES, PRICE, BatchedClient
 from backends.openai.costs import ASSUMED, cost_of, highest_cost_of, tokens_of
 from backends.openai.generation import generate
-from backends.openai.look import MOST_REQUESTS, Look, RunChecks, look_at, same_model, stored_look, thorough
+from backends.openai.look import MOST_DRAWN, MOST_REQUESTS, Look, RunChecks, look_at, same_model, stored_look, thorough
 from backends.openai.look.thorough import Experiment
 from backends.openai.options import OpenAIOptions
 from backends.openai.protocol.api import ServerApi
@@ -276,11 +276,13 @@ class OpenAIBackend(HttpBackend):
         """Whether each continuation is read as the end of a prompt, by a request of its own."""
         return isinstance(request, ScoreRequest) and self.api.found.route_of(request.prompt) in ONE_AT_A_TIME
 
-    def checking_requests(self, questions: int, scored: int) -> int:
+    def checking_cost(self, questions: int, scored: int) -> RequestCost:
         """As in `SupportsCheckingRequests`: the draws on some questions; before a look, that too."""
-        if self._look is None:
-            return MOST_REQUESTS * len(self.client.urls) + RunChecks.most_requests(questions)
-        return RunChecks.most_requests(scored if self._look.lists else 0) + 2 * (len(self.client.urls) - 1)
+        if self._look is None or self._checks is None:
+            calls = MOST_REQUESTS * len(self.client.urls) + RunChecks.most_requests(questions)
+            return RequestCost(calls, 0, calls * MOST_DRAWN)
+        calls = RunChecks.most_requests(scored if self._look.lists else 0) + 2 * (len(self.client.urls) - 1)
+        return RequestCost(calls, 0, calls * self._checks.drawn_tokens)
 
     def request_cost(self, request: Request) -> RequestCost:
         """The calls and tokens that ``request`` takes: as the look found, or at most, before there is one."""

@@ -26,6 +26,7 @@ from backends.base import (
     ClassifyRequest,
     Prompt,
     Request,
+    RequestCost,
     ScoreRequest,
     SupportsCheckingRequests,
     SupportsPrices,
@@ -173,11 +174,11 @@ def _estimate(
     else:
         measured = (f"{kind}: from its answers to {paces[kind].answers:,} questions" for kind in asked)
         seconds_by = "; ".join(measured)
-    checking, cost = _checking_requests(model.backend, counted), None
+    checking, cost = _checking_cost(model.backend, counted), None
     if isinstance(model.backend, SupportsPrices):
-        each = prompt_tokens / counted.calls if counted.calls else 0.0  # a check sends a prompt, and draws a token
-        generated = counted.generated_tokens + checking
-        cost = model.backend.highest_cost(prompt_tokens + round(each * checking), generated)
+        each = prompt_tokens / counted.calls if counted.calls else 0.0  # a check sends a prompt
+        generated = counted.generated_tokens + checking.generated_tokens
+        cost = model.backend.highest_cost(prompt_tokens + round(each * checking.calls), generated)
     return ModelEstimate(
         model=model.name,
         items=counted.items,
@@ -196,16 +197,16 @@ def _estimate(
         device=model.backend.device,
         cost=cost,
         is_bound=bool(model.description.fingerprint.get("unasked")),
-        checking_requests=checking,
+        checking_requests=checking.calls,
     )
 
 
-def _checking_requests(backend: Backend, counts: RequestCounts) -> int:
-    """Requests that check the answers, beside those that are asked twice."""
+def _checking_cost(backend: Backend, counts: RequestCounts) -> RequestCost:
+    """That of the requests that check the answers, beside those that are asked twice."""
     if not isinstance(backend, SupportsCheckingRequests):
-        return 0
+        return RequestCost(0, 0, 0)
     scored = counts.requests_by_kind["score"] + counts.asked_again
-    return backend.checking_requests(counts.requests + counts.follow_ups, scored)
+    return backend.checking_cost(counts.requests + counts.follow_ups, scored)
 
 
 @dataclass

@@ -28,6 +28,7 @@ from backends.openai.trackers import ModelChangedError
 #: Answers drawn after a question, their words where a request gives several and where it gives one, and entries of the
 #: list at each word.
 _DRAWS, _TOKENS, _MOST_TOKENS, _LISTED = 20, 4, 32, 100
+MOST_DRAWN = _DRAWS * _TOKENS
 #: Nats by which a score and the list after the question differ by noise at most, below what they are not compared, and
 #: how many words must differ.
 _OFF, _LIKELY, _FEWEST_OFF = 1.0, -6.0, 2
@@ -75,6 +76,13 @@ class RunChecks:
         """What was checked so far."""
         apart = math.fsum(self._moves) / len(self._moves) if self._moves else 0.0
         return ChecksMade(self._look.prompts, self._questions, len(self._places), apart)
+
+    @property
+    def drawn_tokens(self) -> int:
+        """Tokens that each check draws, in all its answers together."""
+        family = self._look.capabilities.family
+        alone = DIALECTS[family].words_drawn if family else _MOST_TOKENS
+        return self._choices * _TOKENS if self._choices > 1 else alone
 
     async def after(self, request: ScoreRequest, response: ScoreResponse) -> None:
         """Draw after a question that was just answered, if it is one of the early ones that are checked.
@@ -125,8 +133,7 @@ class RunChecks:
     async def _ask(self, prompt: Prompt) -> dict[str, Any] | None:
         """Draws with their list after a prompt; None where servers differ in how they continue it."""
         found, api = self._look.capabilities, self._api
-        tokens = _TOKENS if self._choices > 1 else DIALECTS[found.family].words_drawn if found.family else _MOST_TOKENS
-        one = GenerateRequest("", Sampling(temperature=1.0, max_tokens=tokens))
+        one = GenerateRequest("", Sampling(temperature=1.0, max_tokens=self.drawn_tokens // self._choices))
         options = sampling_options(one, found.family) | ({"n": self._choices} if self._choices > 1 else {})
         if found.seed_works:
             options["seed"] = random.getrandbits(31)

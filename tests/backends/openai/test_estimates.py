@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from audit.prepare.forecast.estimate import count_requests
-from audit.store import Store
-from backends.base import ScoreRequest, ScoreResponse
-from backends.openai import OpenAIBackend, PriceTable
+from audit import Audit
+from audit.prepare.forecast import dry_run_audit
+from backends.openai import PriceTable
 from suites import OccuGender
-from suites.base import Item
 from tests.backends.openai.lies.server import MODEL, WordServer
 from tests.backends.openai.look.odd import ODD
 from tests.backends.openai.raw_server import RawServer, backend_of
 from tests.backends.openai.strict_server import DEPRECATED, StrictServer, varied
 
 PRICES = PriceTable(prompt=2.0, completion=8.0)
-#: A chat's answer has no space before it.
-CHATS = {"prompt_format": "chat"}
+CHATS = {"prompt_format": "chat_whole"}
 
 
 def drawing() -> StrictServer:
@@ -36,55 +32,36 @@ KINDS: dict[str, tuple[Callable[[], RawServer], dict[str, Any], dict[str, Any]]]
     "completion lists": (lambda: WordServer("lists", 0), {}, {}),
     "prompt_logprobs": (lambda: WordServer("ids", 0), {}, {}),
     "chat lists": (lambda: WordServer("chat", 0), CHATS, {}),
+    "chat lists, one answer a request": (lambda: WordServer("chat", 1), CHATS, {}),
     "chat at temperature 1": (lambda: ODD["temperature 1 alone"]("chat", 0), CHATS, {}),
     "draws": (drawing, CHATS, {"samples": 10}),
 }
-
-
-def is_prefill(item: Item) -> bool:
-    """Whether a question begins the answer, which these servers do not continue."""
-    prompt = item.request.prompt if isinstance(item.request, ScoreRequest) else ""
-    return not isinstance(prompt, str) and prompt[-1].role == "assistant"
-
-
-def estimate(backend: OpenAIBackend, items: list[Item], folder: Path) -> tuple[int, float]:
-    """The requests and the money that these items take at most, by what is known of the server."""
-    with Store.open(folder / "empty.db") as store:
-        found = count_requests(items, "none", backend, store)
-    cost = backend.highest_cost(found.prompt_tokens(backend)[0], found.generated_tokens)
-    assert cost is not None
-    return found.calls, cost
 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_an_estimate_is_near_with_a_look_and_a_bound_without(kind: str, tmp_path: Path) -> None:
     serve, of_suite, options = KINDS[kind]
     server: Any = serve()
-    asked = (item for item in OccuGender(**of_suite).items() if not is_prefill(item))
-    items = list(itertools.islice(asked, 0, 1200, 30))
-    async with server.running():
-        unasked = backend_of(server, tmp_path, prices=PRICES, **options)
-        assert unasked.describe_unasked().fingerprint["unasked"]
-        most_calls, most_cost = estimate(unasked, items, tmp_path)
-        assert not server.bodies, "a dry run sends nothing"
+
+    def audit() -> tuple[Any, Audit]:
         backend = backend_of(server, tmp_path, prices=PRICES, **options)
-        await backend.describe()
-        calls, cost = estimate(backend, items, tmp_path)
-        known = backend_of(server, tmp_path, prices=PRICES, **options)
-        known.describe_unasked()
-        assert estimate(known, items, tmp_path) == (calls, cost), "a stored look is enough"
-        backend._checks = None  # their draws are counted by themselves
-        before, paid = backend.usage.requests, backend.spent() or 0.0
-        answers = await backend.run([item.request for item in items])
-        sent, spent = backend.usage.requests - before, (backend.spent() or 0.0) - paid
-        await backend.close()
-    failed = [answer for answer in answers if not isinstance(answer, ScoreResponse)]
-    assert not failed, failed[0]
-    print(
-        f"{kind}: {calls} requests said, {sent} sent; {cost:.5f} said, {spent:.5f} spent; "
-        f"unasked at most {most_calls}, {most_cost:.5f}"
-    )
-    assert calls == pytest.approx(sent, rel=0.10)
-    assert cost == pytest.approx(spent, rel=0.10)
-    assert sent <= most_calls
-    assert spent <= most_cost
+        known = {"limit": 40, "small_sample": True, "db": tmp_path / "a.db", "out": tmp_path / "out"}
+        return backend, Audit(models={"m": backend}, suites=[OccuGender(**of_suite)], **known)  # type: ignore[arg-type]
+
+    async with server.running():
+        (bound,) = (await dry_run_audit(audit()[1])).models
+        assert not server.bodies, "a dry run sends nothing"
+        (near,) = (await dry_run_audit(audit()[1], ask=True)).models
+        looked = server.requests
+        assert (await dry_run_audit(audit()[1])).models == [near], "a stored look is enough"
+        assert server.requests == looked
+        backend, asked = audit()
+        await asked.run()
+    sent, spent = sum("max_tokens" in str(body) for body in server.bodies[looked:]), backend.spent()
+    said, most = (one.calls + one.checking_requests for one in (near, bound))
+    print(f"{kind}: {said} requests said, {sent} sent; {near.cost} said, {spent} spent; at most {most}, {bound.cost}")
+    assert said == pytest.approx(sent, rel=0.10)
+    assert near.cost == pytest.approx(spent, rel=0.20)
+    assert bound.is_bound
+    assert looked + sent <= most
+    assert spent <= bound.cost

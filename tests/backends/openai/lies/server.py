@@ -188,8 +188,8 @@ class WordServer(RawServer):
                 chances = np.exp(weights - weights.max())
                 drawn.append(VOCABULARY[int(random.choice(len(chances), p=chances / chances.sum()))])
             choices.append({"index": index, "finish_reason": finish, **self._said(asked, sent, heard, drawn, model)})
-        count = len(heard)
-        usage = {"prompt_tokens": count, "completion_tokens": wanted, "total_tokens": count + wanted}
+        count, written = len(heard), wanted * len(choices)
+        usage = {"prompt_tokens": count, "completion_tokens": written, "total_tokens": count + written}
         return Reply({"id": f"cmpl-{next(self._numbers)}", "model": MODEL, "choices": choices, "usage": usage})
 
     def _said(
