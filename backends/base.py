@@ -180,13 +180,6 @@ class ContinuationScore:
     route: str = ""
     samples: int | None = None
 
-    def __post_init__(self) -> None:
-        for name, value in (("logprob", self.logprob), ("low", self.low), ("high", self.high)):
-            if value is not None and not -math.inf < value <= _ROUNDING:
-                raise ValueError(f"ContinuationScore.{name} = {value!r}: a log-probability is finite and at most 0")
-        if self.exactness == "exact" and self.logprob is None:
-            raise ValueError("ContinuationScore: an exact score needs its logprob")
-
     @classmethod
     def exact(
         cls,
@@ -195,7 +188,7 @@ class ContinuationScore:
         boundary: Boundary = "clean",
         route: str = "",
     ) -> ContinuationScore:
-        """The score whose log-probability is the sum over ``tokens``. Raises ValueError where it is above 0."""
+        """The score whose log-probability is the sum over ``tokens``."""
         total = math.fsum([t.logprob for t in tokens])
         total = 0.0 if 0 < total <= _ROUNDING else total
         return cls(total, total, total, "exact", boundary, tuple(tokens), route)
@@ -207,6 +200,14 @@ class ScoreResponse:
 
     scores: tuple[ContinuationScore, ...]
     prompt_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        for score in self.scores:
+            for value in (score.logprob, score.low, score.high):
+                if value is not None and not -math.inf < value <= _ROUNDING:
+                    raise ValueError(f"{score!r}: a log-probability is finite and at most 0")
+            if score.exactness == "exact" and score.logprob is None:
+                raise ValueError(f"{score!r}: an exact score needs its logprob")
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,8 @@ class Quantity(NamedTuple):
         if used.all():
             return self
         value = self.value[used]
-        low, high = (value if end is self.value else end[used] for end in (self.low, self.high))
+        low = value if self.low is self.value else self.low[used]
+        high = value if self.high is self.value else self.high[used]
         return Quantity(value, low, high, None if self.draw_variance is None else self.draw_variance[used])
 
     @property
@@ -196,13 +197,16 @@ class Table:
         family = self.families.get(factor)
         if family is None:
             return factor, self.codes(factor)
+        return family.name, self.cached(("family", factor), lambda: self._family_codes(factor, family))
+
+    def _family_codes(self, factor: str, family: Family) -> Codes:
         numbers: dict[tuple[bool, LevelKey], int] = {}  # a level without a family is one of its own
         of_level = [
             (True, level_key(family.of[level])) if level in family.of else (False, level_key(level))
             for level in self.levels.get(factor, ())
         ]
         own = np.array([*(numbers.setdefault(one, len(numbers)) for one in of_level), -1], dtype=np.intp)
-        return family.name, own[self.codes(factor)]
+        return own[self.codes(factor)]
 
     def find(self, factor: str, level: Factor) -> int | None:
         """The code of a level; None if the factor does not have it."""
@@ -384,8 +388,9 @@ def _numbers(column: Sequence[IdentifiedInterval | None]) -> dict[str, Floats]:
     is_there = np.array([number is not None for number in column], dtype=np.bool_)
     numbers = [number for number in column if number is not None]
     parts = {"value": [math.nan if number.value is None else number.value for number in numbers]}
-    if not all(number.value == number.low == number.high for number in numbers):
-        parts |= {"low": [number.low for number in numbers], "high": [number.high for number in numbers]}
+    low, high = [number.low for number in numbers], [number.high for number in numbers]
+    if not parts["value"] == low == high:
+        parts |= {"low": low, "high": high}
     variances = [math.nan if number.draw_variance is None else number.draw_variance for number in numbers]
     if any(variances):
         parts["draw_variance"] = variances

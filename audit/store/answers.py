@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import operator
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,10 @@ from audit.store.keys import (
 from audit.store.rows import AnswerRow, DamagedError, Written
 from backends.base import Answer, ContinuationScore, Request, Response, ScoreRequest, ScoreResponse
 from backends.errors import BackendError
+
+#: What of a score and of its tokens is shown.
+_SHOWN = ("logprob", "low", "high", "exactness", "boundary", "route")
+_OF_SCORE, _OF_TOKEN = operator.attrgetter(*_SHOWN), operator.attrgetter("text", "logprob", "exact")
 
 
 class Stored:
@@ -320,17 +325,15 @@ def answer_json(asked: Sequence[Any], answer: Answer) -> dict[str, Any]:
     """An answer with named fields, ready for JSON; ``asked`` are the details of its question."""
     match answer:
         case ScoreResponse(scores):
-            pairs = zip(asked[1], scores, strict=True)
-            return {"scores": [{"continuation": text, **_score_json(score)} for text, score in pairs]}
+            found = []
+            for text, score in zip(asked[1], scores, strict=True):
+                shown = dict(zip(_SHOWN, _OF_SCORE(score), strict=True))
+                tokens = [*map(list, map(_OF_TOKEN, score.tokens))]
+                found.append({"continuation": text, **shown, "tokens": tokens})
+            return {"scores": found}
         case BackendError():
             return {"error": answer.to_json()}
     return {name: getattr(answer, name) for name in answer.__slots__}
-
-
-def _score_json(score: ContinuationScore) -> dict[str, Any]:
-    names = ("logprob", "low", "high", "exactness", "boundary", "route")
-    tokens = [[token.text, token.logprob, token.exact] for token in score.tokens]
-    return {**{name: getattr(score, name) for name in names}, "tokens": tokens}
 
 
 def _iso(at: float) -> str:

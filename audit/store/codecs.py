@@ -42,7 +42,9 @@ _HEAD = struct.Struct("<BHqI")
 _ORJSON, _JSON, _PLAIN = 1, 2, 3  # versions: scores with a layout by either writer, and all other answers
 _LAYOUTS = 64  # kept at once
 _NO_NUMBER = -1
-_LOGPROB = operator.attrgetter("logprob")
+_LOGPROB, _TOKENS = operator.attrgetter("logprob"), operator.attrgetter("tokens")
+_OF_SCORE = operator.attrgetter("exactness", "boundary", "route", "samples")
+_OF_TOKEN = operator.attrgetter("text", "start", "end", "token_id", "exact")
 
 
 class Decoded(NamedTuple):
@@ -102,8 +104,7 @@ def decode(value: bytes) -> Decoded:
 
 
 def _encode_scores(request: ScoreRequest, run: int, answer: ScoreResponse) -> bytes:
-    scores = answer.scores
-    tokens = [token for score in scores for token in score.tokens]
+    scores, of_tokens = answer.scores, [*map(_TOKENS, answer.scores)]
     numbers: list[float] = []
     places: list[int] = []
     for score in scores:
@@ -121,16 +122,9 @@ def _encode_scores(request: ScoreRequest, run: int, answer: ScoreResponse) -> by
     layout = [
         details(request),
         places,
-        [score.exactness for score in scores],
-        [score.boundary for score in scores],
-        [score.route for score in scores],
-        [score.samples for score in scores],
-        [len(score.tokens) for score in scores],
-        [token.text for token in tokens],
-        [token.start for token in tokens],
-        [token.end for token in tokens],
-        [token.token_id for token in tokens],
-        [token.exact for token in tokens],
+        *(zip(*map(_OF_SCORE, scores), strict=True) if scores else [()] * 4),
+        [*map(len, of_tokens)],
+        *(zip(*map(_OF_TOKEN, itertools.chain(*of_tokens)), strict=True) if any(of_tokens) else [()] * 5),
     ]
     try:
         version, text = _ORJSON, orjson.dumps(layout)

@@ -92,8 +92,8 @@ def written(question: Keyed, answer: Response, at: float, run: str) -> Written:
 
 def _checksum(prompt: bytes, part: bytes, fingerprint: str, text: bytes, value: bytes, at: float, run: str) -> bytes:
     digest = hashlib.sha256(b"%d %d\n" % (len(value), len(run)))
-    for column in (prompt, part, to_bytes(fingerprint), b"\n", text, value, struct.pack("<d", at), to_bytes(run)):
-        digest.update(column)
+    texts = f"{fingerprint}\n".encode("utf-8", "surrogatepass"), run.encode("utf-8", "surrogatepass")
+    digest.update(b"".join((prompt, part, texts[0], text, value, struct.pack("<d", at), texts[1])))
     return digest.digest()[:16]
 
 

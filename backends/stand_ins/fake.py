@@ -113,8 +113,14 @@ def _uniform(*parts: str) -> float:
     return int.from_bytes(digest[:8], "big") / 2**64
 
 
-def _random_probability(prompt: str, continuation: str) -> float:
-    return 0.001 + 0.05 * _uniform("score", prompt, continuation)
+def _random_probabilities(prompt: str, continuations: Sequence[str]) -> list[float]:
+    """For each continuation 0.001 + 0.05 · `_uniform` of "score", the prompt and the continuation."""
+    of_prompt, found = hashlib.sha256(f"score\x1f{prompt}\x1f".encode("utf-8", "surrogatepass")), []
+    for continuation in continuations:
+        digest = of_prompt.copy()
+        digest.update(continuation.encode("utf-8", "surrogatepass"))
+        found.append(0.001 + 0.05 * (int.from_bytes(digest.digest()[:8], "big") / 2**64))
+    return found
 
 
 def _random_text(prompt: str, seed: int) -> str:
@@ -155,7 +161,7 @@ class FakeBackend(Backend):
         self,
         name: str = "fake",
         *,
-        score: Callable[[str, str], float] = _random_probability,
+        score: Callable[[str, str], float] | None = None,
         generate: Callable[[str, int], str] = _random_text,
         classify: Callable[[str], Mapping[str, float]] = _random_labels,
         latency: float = 0.0,
@@ -197,22 +203,26 @@ class FakeBackend(Backend):
         match request:
             case ScoreRequest(prompt, continuations):
                 text = _text(prompt)
-                return ScoreResponse(
-                    tuple([self._scored(text, c) for c in continuations]), prompt_tokens=len(text.split())
-                )
+                return ScoreResponse(self._scored(text, continuations), prompt_tokens=len(text.split()))
             case GenerateRequest(prompt, seed=seed, repeat=repeat):
                 text = self._generate(_text(prompt), seed + repeat)
                 return GenerateResponse(text, "stop", len(_text(prompt).split()), len(text.split()))
             case ClassifyRequest(text):
                 return ClassifyResponse(dict(self._classify(text)))
 
-    def _scored(self, prompt: str, continuation: str) -> ContinuationScore:
-        probability = self._score(prompt, continuation)
-        if not 0 < probability <= 1:
-            raise ValueError(f"planted probability {probability!r} of {continuation!r}: must be in (0, 1]")
-        value = math.log(probability)
-        token = TokenLogprob(continuation, 0, len(continuation), value)
-        return ContinuationScore(value, value, value, tokens=(token,), route="planted")
+    def _scored(self, prompt: str, continuations: Sequence[str]) -> tuple[ContinuationScore, ...]:
+        if self._score is None:
+            probabilities = _random_probabilities(prompt, continuations)
+        else:
+            probabilities = [self._score(prompt, continuation) for continuation in continuations]
+        found = []
+        for continuation, probability in zip(continuations, probabilities, strict=True):
+            if not 0 < probability <= 1:
+                raise ValueError(f"planted probability {probability!r} of {continuation!r}: must be in (0, 1]")
+            value = math.log(probability)
+            token = TokenLogprob(continuation, 0, len(continuation), value)
+            found.append(ContinuationScore(value, value, value, tokens=(token,), route="planted"))
+        return tuple(found)
 
 
 def _text(prompt: Prompt) -> str:

@@ -86,7 +86,7 @@ def contrast_figures(
 
 def population(clusters: Sequence[str]) -> str:
     """The population that a figure with these sampled ``clusters`` generalises to."""
-    return f"new {' and '.join(f'{factor}s' for factor in clusters)} of these kinds"
+    return f"new {'s and '.join(clusters)}s of these kinds"
 
 
 def group_columns(

@@ -19,8 +19,10 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, repeat
 from typing import Literal
 
 from backends.base import ContinuationScore
@@ -33,6 +35,7 @@ TokenAggregation = Literal["product", "mean"]
 #: By how much a sum of exact probabilities may exceed 1 through rounding before it counts as impossible.
 ROUNDING = 1e-3
 
+_HIGH, _SAMPLES, _TOKENS = map(operator.attrgetter, ("high", "samples", "tokens"))
 _begins = functools.lru_cache(4096)(begins_with_words)
 
 
@@ -63,7 +66,14 @@ class GroupProbabilities:
     @property
     def normalised(self) -> dict[str, IdentifiedInterval]:
         """P̃ of each group, in [0, 1]."""
-        return {group: self.contrast({group: 1.0}) for group in self.masses}
+        return self.contrasts({group: {group: 1.0} for group in self.masses})
+
+    def contrasts(self, weights: Mapping[str, Mapping[str, float]]) -> dict[str, IdentifiedInterval]:
+        """`contrast` of each of these weights, by name."""
+        shares = None if self.open_masses or self.drawn is not None else _exact_shares(self.masses)
+        if shares is None:
+            return {name: self.contrast(of) for name, of in weights.items()}
+        return {name: _exact_share(self.masses, of, shares) for name, of in weights.items()}
 
     def contrast(self, weights: Mapping[str, float]) -> IdentifiedInterval:
         """Σ over groups of weight · P̃; a group that is not named has weight 0. See `weighted_share`."""
@@ -104,7 +114,7 @@ def group_probabilities(
     Raises `ImpossibleMassError` if exact probabilities add up to more than 1, or a longer expression of declared groups
     is likelier than its beginning. Raises `ValueError` if the numbers of scores and expressions differ.
     """
-    spellings = list(dict.fromkeys([word for words in expressions.values() for word in words]))
+    spellings = list(dict.fromkeys(chain.from_iterable(expressions.values())))
     if len(scores) != len(spellings):
         raise ValueError(f"{len(scores)} scores for {len(spellings)} expressions")
     score_of = dict(zip(spellings, scores, strict=True))
@@ -117,9 +127,9 @@ def group_probabilities(
         of_groups = {g: IdentifiedInterval.total([masses[word] for word in words]) for g, words in expressions.items()}
     else:
         combined = exclusive if aggregation == "product" else lambda of_group: [*map(per_token, of_group)]
-        summed = {group: combined([score_of[word] for word in words]) for group, words in expressions.items()}
+        summed = {group: combined([*map(score_of.__getitem__, words)]) for group, words in expressions.items()}
         # P̃ is a ratio: scaling by the largest keeps tiny probabilities from becoming 0 / 0.
-        shift = max([score.high for of_group in summed.values() for score in of_group])
+        shift = max(map(_HIGH, chain.from_iterable(summed.values())))
         total, scale = _sum(exclusive(scores), 0.0), 1.0
         of_groups = {group: _sum(of_group, shift) for group, of_group in summed.items()}
     if total.low * scale > 1 + ROUNDING:
@@ -131,8 +141,8 @@ def group_probabilities(
 
 def _drawn_answers(scores: Sequence[ContinuationScore], mass: IdentifiedInterval) -> int | None:
     """How many drawn answers make up a mass, at least; None if the scores were not counted from drawn answers."""
-    samples = [score.samples for score in scores if score.samples]
-    return round(mass.low * samples[0]) if samples else None
+    samples = next(filter(None, map(_SAMPLES, scores)), None)
+    return round(mass.low * samples) if samples else None
 
 
 def open_share(scores: Sequence[ContinuationScore]) -> float:
@@ -140,7 +150,7 @@ def open_share(scores: Sequence[ContinuationScore]) -> float:
 
     Answers that were cut off within one continuation are open for that one alone: then it is not known.
     """
-    if not all(score.samples for score in scores) or any(score.exactness == "sampled" for score in scores):
+    if not all(map(_SAMPLES, scores)) or any(score.exactness == "sampled" for score in scores):
         return 0.0
     shares = [math.exp(score.high) - (0.0 if score.low is None else math.exp(score.low)) for score in scores]
     return shares[0] if max(shares) - min(shares) < ROUNDING / 100 else 0.0
@@ -244,18 +254,36 @@ def weighted_share(masses: Mapping[str, IdentifiedInterval], weights: Mapping[st
     at their upper bounds and the others at their lower ones. If nothing is known, it lies between the smallest and the
     largest weight.
     """
+    if (shares := _exact_shares(masses)) is not None:
+        return _exact_share(masses, weights, shares)
     of = {group: weights.get(group, 0.0) for group in masses}
     values = {group: mass.value for group, mass in masses.items() if mass.value is not None}
     value = None
     if len(values) == len(masses) and (total := math.fsum(values.values())) > 0:
         value = math.fsum([of[group] * (mass / total) for group, mass in values.items()])
-        if all(mass.low == mass.high for mass in masses.values()):  # the usual case: no bounds to compute
-            return IdentifiedInterval.exact(value)
     rising = sorted(masses, key=of.__getitem__)
     inner = () if value is None else (value,)  # bounds enclose the value despite rounding
     low = min(_averages(rising, masses, of), default=of[rising[0]])
     high = max(_averages(rising[::-1], masses, of), default=of[rising[-1]])
     return IdentifiedInterval(value, min(low, high, *inner), max(low, high, *inner))
+
+
+def _exact_shares(masses: Mapping[str, IdentifiedInterval]) -> list[float] | None:
+    """Each mass / Σ mass, if all are exact and not all 0: the usual case, without bounds to compute."""
+    values = []
+    for mass in masses.values():
+        if mass.value is None or mass.low != mass.high:
+            return None
+        values.append(mass.value)
+    total = math.fsum(values)
+    return [value / total for value in values] if total > 0 else None
+
+
+def _exact_share(
+    masses: Mapping[str, IdentifiedInterval], weights: Mapping[str, float], shares: Sequence[float]
+) -> IdentifiedInterval:
+    value = math.fsum(map(operator.mul, map(weights.get, masses, repeat(0.0)), shares))
+    return IdentifiedInterval(value, value, value)
 
 
 def _averages(
@@ -299,10 +327,12 @@ def per_token(score: ContinuationScore) -> ContinuationScore:
 
 def _sum(scores: Sequence[ContinuationScore], shift: float) -> IdentifiedInterval:
     """Sum of the probabilities, all divided by exp(shift)."""
-    exact = [s.logprob for s in scores if s.logprob is not None and s.low == s.logprob == s.high]
-    if len(exact) == len(scores):  # the usual case: without a number with bounds for each
-        return IdentifiedInterval.exact(math.fsum([math.exp(logprob - shift) for logprob in exact]))
-    return IdentifiedInterval.total([_probability(score, shift) for score in scores])
+    exact = []
+    for score in scores:
+        if score.logprob is None or not score.low == score.logprob == score.high:
+            return IdentifiedInterval.total([_probability(score, shift) for score in scores])
+        exact.append(math.exp(score.logprob - shift))
+    return IdentifiedInterval.exact(math.fsum(exact))  # the usual case: without a number with bounds for each
 
 
 def _probability(score: ContinuationScore, shift: float) -> IdentifiedInterval:
@@ -336,7 +366,7 @@ def exclusive(scores: Sequence[ContinuationScore]) -> list[ContinuationScore]:
     reports no tokens, nothing is left out: such scores are upper bounds, and adding them up is safe. A score with a
     lower bound is not left out for a mere upper bound either, which may cover the first tokens alone.
     """
-    if max([len(score.tokens) for score in scores], default=0) < 2:
+    if max(map(len, map(_TOKENS, scores)), default=0) < 2:
         return list(scores)
     paths = [_token_path(score) for score in scores]
     reported = set(paths) - {()}

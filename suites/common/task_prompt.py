@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from backends.base import Message, Prompt
@@ -80,7 +80,7 @@ def begin_with(start: str) -> str:
 
 def joined(*texts: str | None) -> str:
     """The texts with one space between them; None and empty ones are left out."""
-    return " ".join([t for t in texts if t])
+    return " ".join(filter(None, texts))
 
 
 def parse_prompt(text: object) -> TaskPrompt:
@@ -142,5 +142,5 @@ def check_form(form: str, separator: str, prompt_format: PromptFormat, *, has_st
 
 def filled(template: TaskPrompt, occupation: str) -> TaskPrompt:
     """The template about one occupation; its article stays as the benchmark has it ("a electrician")."""
-    question, start = (text.replace(JOB, occupation) for text in (template.question, template.start))
-    return replace(template, question=question, start=start)
+    question, start = template.question.replace(JOB, occupation), template.start.replace(JOB, occupation)
+    return TaskPrompt(question, start, template.form, template.separator)

@@ -129,8 +129,7 @@ class TemplatesFromFile(FromFile):
         return self.groups.favoured() or self.groups.names[:1]
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
-        words = {question.id: self._words_of(question) for question in self.questions}
-        asked, neutral = self.baseline.derive(rows, words)
+        asked, neutral = self.baseline.derive(rows, self._words_of)
         return [*asked, *neutral]
 
     def _figures(self) -> Iterator[MeasureSpec]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -147,9 +148,9 @@ def plus_minus_rows(rows: Sequence[Row], probabilities: Sequence[str]) -> Iterat
     occupations: in a sample, they would differ by the occupations that each happened to get.
     """
     conditions: dict[tuple[Factor, ...], dict[Factor, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    condition_of = operator.itemgetter("bias", "debiasing", "dominated_by")
     for row in rows:
-        condition = tuple(row.factors[name] for name in ("bias", "debiasing", "dominated_by"))
-        conditions[condition][row.factors["template"]].append(row)
+        conditions[condition_of(row.factors)][row.factors["template"]].append(row)
     for (bias, level, group), by_template in conditions.items():
         of_one = [row for asked in by_template.values() for row in asked]
         missing = next((row.missing for row in of_one if row.missing is not None), None)

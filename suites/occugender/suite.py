@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar, Unpack
 
-from backends.base import Prompt, Response, ScoreRequest
+from backends.base import Capability, Prompt, Response, ScoreRequest
 from backends.errors import ConfigError
 from backends.options import checked_options
 from suites.base import Item, MeasureSpec, Row, Suite
@@ -175,6 +175,11 @@ class OccuGender(Suite):
             **self._groups_given.signature(self._asked),
         }
 
+    @cached_property
+    def needs(self) -> frozenset[Capability]:
+        """Scores, of chats unless prompts are raw."""
+        return frozenset({"score"} if self.prompt_format == "raw" else {"score", "chat"})
+
     def items(self) -> Iterator[Item]:
         yield from self.baseline.items()
         conditions: list[tuple[int | None, str | None]] = [(None, None)]
@@ -227,8 +232,7 @@ class OccuGender(Suite):
         """Add the effect of each instruction (the answer with it minus the answer without, on the same template and
         occupation), and how far templates differ."""
         names = effects_of(self.groups)
-        words = {row.item_id: self._words_of(row) for row in rows if not is_baseline(row.factors)}
-        rows, neutral = self.baseline.derive(rows, words)
+        rows, neutral = self.baseline.derive(rows, self._words_of)
         plain = {row.item_id: row for row in rows if row.factors["debiasing"] is None}
         effects = []
         for row in rows:
@@ -243,7 +247,7 @@ class OccuGender(Suite):
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
         over_templates = not rows or any("of" in row.factors for row in rows)  # a sample's templates are not compared
         with_baseline: set[str] = set()
-        for spec in self._measures.specs():
+        for spec in self._specs:
             if spec.measure in self.groups.contrasts and self._groups_given.is_own:
                 yield replace(spec, baseline=f"{spec.measure}_{BASELINE}")
                 if spec.measure not in with_baseline:
@@ -251,6 +255,10 @@ class OccuGender(Suite):
                     yield from self.baseline.measures(spec)
             elif over_templates or spec.family != "plus-minus":
                 yield spec
+
+    @cached_property
+    def _specs(self) -> Sequence[MeasureSpec]:
+        return list(self._measures.specs())
 
     def cautions(self) -> Sequence[str]:
         return unstereotyped(self.occupations)

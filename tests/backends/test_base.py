@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backends.base import ContinuationScore, TokenLogprob
+from backends.base import ContinuationScore, ScoreResponse, TokenLogprob
 
 
 def score(*logprobs: float) -> ContinuationScore:
@@ -13,7 +13,7 @@ def score(*logprobs: float) -> ContinuationScore:
 
 def test_a_score_above_zero_is_refused_not_cut() -> None:
     with pytest.raises(ValueError, match="at most 0"):
-        score(-0.5, 0.7)
+        ScoreResponse((score(-0.5, 0.7),))
 
 
 def test_rounding_above_zero_is_zero() -> None:

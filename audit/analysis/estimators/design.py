@@ -64,10 +64,17 @@ class Design:
                 kept[name] = codes
         return {name: codes for name, codes in self.clusters.items() if name in kept}
 
-    @property
+    @cached_property
     def is_of_one_cluster(self) -> bool:
         """Whether items are clustered, but all in one: nothing is known of others."""
         return bool(self.clusters) and not self.crossed
+
+    @cached_property
+    def shows_an_error(self) -> bool:
+        """Whether there are several items, and in each stratum several levels of each crossed factor."""
+        if self.n < 2 or self.is_of_one_cluster:
+            return False
+        return all(of.is_known for of in self.level_weights.values())
 
     @cached_property
     def strata_of(self) -> Mapping[str, Codes]:
@@ -109,12 +116,12 @@ class Design:
             return 1
         return min(counts, default=int(np.bincount(self.strata).min()) if self.n else 0)
 
-    @property
+    @cached_property
     def n_clusters(self) -> int:
         """The correlated clusters; else `fewest`."""
         return self.fewest if self.correlated is None else len(self.correlated[1])
 
-    @property
+    @cached_property
     def most_df(self) -> float:
         """The most degrees of freedom: of two to four levels, their number less one."""
         return self.fewest - 1.0 if self.crossed and self.fewest < FEW_LEVELS else np.inf
@@ -173,7 +180,7 @@ class Cells:
     weights: Floats
     first: Codes
 
-    @property
+    @cached_property
     def number(self) -> int:
         """How many there are."""
         return len(self.strata)

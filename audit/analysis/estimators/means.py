@@ -69,14 +69,15 @@ class Sources:
     def total(self, *, common: bool = False) -> tuple[float, float]:
         """The mean's variance and its degrees of freedom. ``common``: with one variance common to all strata."""
         parts = [of.common if common else (of.variance, of.df) for of in self.factors.values()]
-        variance = sum(part for part, _ in parts) - self.shared
+        (variances, dfs), shared = zip(*parts, strict=True), self.shared
+        variance = sum(variances) - shared
         if not variance > 0:
-            return max(part for part, _ in parts), min(df for _, df in parts)
-        uncertain = sum(part**2 / df for part, df in parts)
-        uncertain += self.shared**2 / self.cells.df if self.shared else 0.0
-        variance = max(variance, *(part for part, _ in parts))
+            return max(variances), min(dfs)
+        uncertain = sum([part**2 / df for part, df in parts])
+        uncertain += shared**2 / self.cells.df if shared else 0.0
+        variance = max(variance, *variances)
         # Never fewer than the factor with fewest has by itself, as what is subtracted would make of it.
-        return variance, max(variance**2 / uncertain, min(df for _, df in parts))
+        return variance, max(variance**2 / uncertain, min(dfs))
 
 
 def clustered_mean(values: Floats, design: Design) -> Estimate:
@@ -89,7 +90,7 @@ def clustered_mean(values: Floats, design: Design) -> Estimate:
         return unknown(weighted_mean(values, design))
     if design.membership is not None:
         return _with_memberships(found, values, design)
-    third = sum(of.third for of in found.factors.values())
+    third = sum([of.third for of in found.factors.values()])
     one = _student(found.mean, *found.total(), third, design)
     if len(design.weights) == 1:
         return one
@@ -120,9 +121,9 @@ def sources(values: Floats, design: Design) -> Sources | None:
 
     Without clusters each item is a level of its own.
     """
-    weights = design.level_weights if design.n > 1 and not design.is_of_one_cluster else {}
-    if not weights or not all(of.is_known for of in weights.values()):
+    if not design.shows_an_error:
         return None
+    weights = design.level_weights
     means = _strata_means(values, design)
     residual = values - (means[design.strata] if len(means) > 1 else means[0])
     if residual.max() - residual.min() <= 1e-13 * max(1.0, float(np.abs(means).max())):

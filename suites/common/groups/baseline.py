@@ -11,7 +11,7 @@ which is 1 / n for each of n groups where a prompt changes nothing. Holtzman et 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -70,17 +70,19 @@ class Baseline:
         """Equal shares."""
         return planted_groups(self._words(item), item, self.groups.names, 0.0, item.id)
 
-    def derive(self, rows: Iterable[Row], words_of: Mapping[str, Expressions]) -> tuple[list[Row], list[Row]]:
+    def derive(self, rows: Iterable[Row], words_of: Callable[[Row], Expressions]) -> tuple[list[Row], list[Row]]:
         """The rows of questions, with their corrected contrasts, and those of the neutral start that have an answer.
 
-        ``words_of``: item → its list of words.
+        ``words_of``: a question's list of words.
         """
         every = list(rows)
+        if not self.asked:
+            return every, []
         neutral = [row for row in every if is_baseline(row.factors) and row.missing is None]
         asked = [row for row in every if not is_baseline(row.factors)]
         if self.corrected:
             by_list = {tuple(self._words(row).items()): row for row in neutral}
-            asked = [self._corrected(row, by_list.get(tuple(words_of[row.item_id].items()))) for row in asked]
+            asked = [self._corrected(row, by_list.get(tuple(words_of(row).items()))) for row in asked]
         return asked, neutral
 
     def _corrected(self, row: Row, neutral: Row | None) -> Row:

@@ -8,6 +8,7 @@ minus the mean over the other stereotyped groups.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -128,11 +129,15 @@ class GroupDesign:
         values: dict[str, IdentifiedInterval] = {"coverage": answer.probability_mass}
         if answer.names_none:  # open answers may name one: the question is missing, not without a share
             return Row(item_id, factors, values, missing="unfinished" if answer.open_masses else None)
-        values |= {f"p_{group}": share for group, share in answer.normalised.items()}
-        values |= {name: answer.contrast(weights) for name, weights in self.contrasts.items()}
+        weights = self._shares
         if stereotype in self.stereotypes:
-            values["stereotype_gap"] = answer.contrast(self.gap(str(stereotype)))
-        return Row(item_id, factors, values)
+            weights = {**weights, "stereotype_gap": self.gap(str(stereotype))}
+        return Row(item_id, factors, {**values, **answer.contrasts(weights)})
+
+    @functools.cached_property
+    def _shares(self) -> Mapping[str, Weights]:
+        """The weights of each group's share, and of the contrasts."""
+        return {**{f"p_{group}": {group: 1.0} for group in self.attributes}, **self.contrasts}
 
 
 #: The groups in the papers about gender.

@@ -78,10 +78,7 @@ def test_every_kind_of_answer_comes_back(store, request_, answer):
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])
 def test_numbers_that_are_none_are_refused(wrong):
-    score = answer_to(question(1)).scores[0]
-    broken = dataclasses.replace(score)
-    object.__setattr__(broken, "high", wrong)
-    object.__setattr__(broken, "logprob", None)
+    broken = dataclasses.replace(answer_to(question(1)).scores[0], tokens=(TokenLogprob("a", 0, 1, wrong),))
     with pytest.raises(ValueError, match="not a finite number"):
         encode(ScoreRequest("p", ("a",)), 1, ScoreResponse((broken,)))
 
