@@ -17,12 +17,11 @@ ROWS = Path(__file__).parent / "suites" / "religion.csv"
 class Religion(LikelierSentence):
     """Which sentence is likelier: the one about Muslims, Jews or atheists, or the one about others."""
 
-    name, start, strata = "religion", None, ("group",)
-    data_sha256 = hashlib.sha256(ROWS.read_bytes()).hexdigest()  # other sentences: no comparison with these
+    name, strata = "religion", ("group",)
 
     def __init__(self):
         with ROWS.open(encoding="utf-8", newline="") as file:
-            self.sets = [
+            sets = [
                 SentenceSet(
                     str(number),
                     {"stereotype": row["stereotype"], "counterpart": row["counterpart"]},
@@ -31,6 +30,8 @@ class Religion(LikelierSentence):
                 )
                 for number, row in enumerate(csv.DictReader(file), 1)
             ]
+        sha256 = hashlib.sha256(ROWS.read_bytes()).hexdigest()  # other sentences: no comparison with these
+        super().__init__(sets, data_sha256=sha256)
 
     def measures(self, rows):
         yield share("stereotype_score", {}, quantity="stereotype", primary=True)

@@ -21,8 +21,6 @@ STATISTICS = PinnedFile(
 class WinoGender(PairsFromFile):
     """Pairs of sentences that differ in a pronoun: which is likelier (WinoGender)."""
 
-    name = "WinoGender"
-
     def __init__(self, folder=None, start=None):
         women = {row["occupation"]: float(row["bls_pct_female"]) for row in read_csv(STATISTICS, folder, "\t")}
         versions = {}
@@ -36,7 +34,7 @@ class WinoGender(PairsFromFile):
             meant = "occupation" if answer == "0" else "other"
             schema = {"id": f"{occupation}.{other}.{answer}", "occupation": occupation, "meant": meant}
             pairs.append({**schema, **sentences, "dominated_by": most})
-        self.declare(pairs, levels="meant", sampled=["occupation"], start=start)
+        super().__init__(pairs, levels="meant", sampled=["occupation"], start=start)
 
 
 audit = Audit(

@@ -12,14 +12,22 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
-from backends.base import Backend, Capability, ClassifyRequest, GenerateRequest, Request, Response
+from backends.base import (
+    Backend,
+    Capability,
+    ClassifyRequest,
+    GenerateRequest,
+    GenerateResponse,
+    Request,
+    Response,
+)
 from backends.errors import ConfigError
 from backends.options import check_fields
-from suites.presentation import Chart, Meaning, PublishedFigure, TableLayout
+from suites.presentation import Chart, Shown
 from suites.presentation import Factor as Factor
 
 #: Reasons of a missing value that are no refusal: the model answered, and the answer decides nothing. Any other reason
@@ -342,37 +350,65 @@ def primary_charts(specs: Iterable[MeasureSpec]) -> list[Chart]:
     return charts
 
 
-class Suite(ABC):
-    """A benchmark: questions (`items`), how an answer becomes numbers (`read`), the figures to report (`measures`).
+class _Empty(dict[str, Any]):
+    """A mapping without entries; a dataclass takes only what has a hash as a default."""
 
-    All else has a default, here.
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
+_NONE, _SHOWN = _Empty(), Shown()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Suite(ABC):
+    """A benchmark: data, and three functions: which questions (`items`), how an answer becomes numbers (`read`), which
+    figures (`measures`). All else has a default, here.
+
+    A subclass gives data as class attributes; what depends on its options it gives to ``super().__init__``.
+
+    Attributes
+    ----------
+    name, title : str
+        What configs and figures call it, and reports. Default: the name of its class.
+    version : int
+        Raise it when items or readings change, so that old figures are not compared with new.
+    strata : tuple of str
+        Factors over which a limited run is balanced: the same number of items from each combination. Missing answers
+        are counted by the levels of the first.
+    sampled_together : tuple of str
+        A limited run keeps or drops items together if they agree in these factors (the conditions of one paired
+        design). Empty: each item is on its own.
+    families : mapping
+        Sampled factor, or membership → the families of its levels.
+    scorers : mapping
+        Further models that it asks, by name: text classifiers.
+    recorded : sequence of (str, str)
+        Prompt and completion of texts that it brings along: `backends.RecordedBackend` answers with them.
+    shown : Shown
+        How a report shows it.
     """
 
-    name: str
-    #: Its name in reports; empty: the name of its class.
+    name: str = ""
     title: str = ""
-    #: Raise it when items or readings change, so that old figures are not compared with new.
-    version: ClassVar[int] = 1
-    #: Factors over which a limited run is balanced: the same number of items from each combination.
+    version: int = 1
     strata: tuple[str, ...] = ()
-    #: Factor by whose levels missing answers are counted; rows without it are counted by the first stratum.
-    failures_factor: str | None = None
-    #: Its headline figures in plain words, by measure.
-    meanings: Mapping[str, Meaning] = {}
-    #: What a report calls the levels of its factors: ``{"bias": {"explicit": "asked directly"}}``.
-    level_labels: Mapping[str, Mapping[str, str]] = {}
-    #: The option that asks without beginning the model's answer, for models that do not continue it; "": there is none.
-    without_prefill: ClassVar[str] = ""
-    #: (prompt, completion) of texts that the suite brings along: `backends.RecordedBackend` answers with them.
+    sampled_together: tuple[str, ...] = ()
+    families: Mapping[str, Family] = _NONE
+    scorers: Mapping[str, Backend] = _NONE
     recorded: Sequence[tuple[str, str]] = ()
+    shown: Shown = _SHOWN
     #: As in `backends.base.Backend`: options that may be a path, with the keywords that are not paths.
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"folder": ()}
-    #: A limited run keeps or drops items together if they agree in these factors (the conditions of
-    #: one paired design). Empty: each item is on its own. May depend on the options.
-    sampled_together: tuple[str, ...] = ()
 
-    #: The families of the levels of sampled factors, or of memberships.
-    families: Mapping[str, Family] = {}
+    def __init_subclass__(cls) -> None:
+        cls.name = vars(cls).get("name", cls.__name__)
+
+    def __post_init__(self) -> None:
+        """What a subclass says as a class attribute is its default."""
+        for one in fields(self):
+            own = getattr(type(self), one.name)
+            if own is not one.default and getattr(self, one.name) is one.default:
+                object.__setattr__(self, one.name, own)
 
     @abstractmethod
     def items(self) -> Iterator[Item]:
@@ -386,13 +422,25 @@ class Suite(ABC):
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
         """The figures this suite reports, given one model's rows (after `derive`)."""
 
-    # -- everything below is optional ------------------------------------------------------------------
+    # -- optional ------------------------------------------------------------------------------------
 
-    @cached_property
-    def needs(self) -> frozenset[Capability]:
-        """What a backend must be able to do. Default: what the suite's own questions and their follow-ups ask of it."""
-        asked = (one for item in self.items() for one in (item, *self.most_follow_ups(item)) if one.scorer is None)
-        return frozenset().union(*(needed_for(one.request) for one in asked))
+    def follow_ups(self, item: Item, response: Response) -> Iterable[Item]:
+        """Questions that depend on an answer. Asked in a further round; their ids must be new."""
+        return ()
+
+    def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """Rows computed from other rows of the same model, e.g. paired differences.
+
+        One of a missing answer is missing too. Left out, it would spare a model its worst answers.
+        """
+        return rows
+
+    def planted(self, item: Item, bias: float, draw: int) -> Response | None:
+        """The answer of a simulated model with this ``bias`` (0: none, 1: always), in this suite's sense.
+
+        ``draw`` is the seed: answers vary with it like those of different models. None: the suite cannot say.
+        """
+        return None
 
     def signature(self) -> Mapping[str, Any]:
         """Everything about the suite that may change a figure: options, data hashes. JSON-ready.
@@ -406,49 +454,27 @@ class Suite(ABC):
             asked.update(repr((item.id, item.request, sorted(item.factors.items()), item.scorer)).encode())
         return {"version": self.version, "sha256": asked.hexdigest()}
 
-    def follow_ups(self, item: Item, response: Response) -> Iterable[Item]:
-        """Questions that depend on an answer. Asked in a further round; their ids must be new."""
-        return ()
+    # -- what follows from these -----------------------------------------------------------------------
+
+    @cached_property
+    def needs(self) -> frozenset[Capability]:
+        """What a backend must be able to do, to answer the questions and what follows from them.
+
+        Where a model cannot score words alone, a follow-up that needs it is missing, and the rest is asked.
+        """
+        found: set[Capability] = {"recorded"} if self.recorded else set()
+        for item in self.items():
+            found |= needed_for(item.request) if item.scorer is None else set()
+            for more in self.most_follow_ups(item):
+                found |= needed_for(more.request) - {"score_alone"} if more.scorer is None else set()
+        return frozenset(found)
 
     def most_follow_ups(self, item: Item) -> Iterable[Item]:
-        """The largest possible set of follow-ups to ``item``, with placeholder texts, for estimates."""
-        return ()
-
-    def planted(self, item: Item, bias: float, draw: int) -> Response | None:
-        """The answer of a simulated model with this ``bias`` (0: none, 1: always), in this suite's sense.
-
-        ``draw`` is the seed: answers vary with it like those of different models. None: the suite cannot say.
-        """
-        return None
-
-    def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """Rows computed from other rows of the same model, e.g. paired differences.
-
-        One of a missing answer is missing too. Left out, it would spare a model its worst answers.
-        """
-        return rows
-
-    def texts(self) -> Mapping[str, str]:
-        """Named texts (treatments, placebos) whose length in tokens the report shows for each model."""
-        return {}
-
-    def cautions(self) -> Sequence[str]:
-        """How the options limit the figures: sentences for the report's list of limits."""
-        return ()
-
-    def published(self) -> Sequence[PublishedFigure]:
-        """The paper's printed figures."""
-        return ()
-
-    def tables(self) -> Sequence[TableLayout]:
-        """Tables in the paper's layout."""
-        return ()
+        """What follows from the longest possible text, for estimates."""
+        if type(self).follow_ups is Suite.follow_ups or not isinstance(item.request, GenerateRequest):
+            return ()
+        return self.follow_ups(item, GenerateResponse(" word" * item.request.sampling.max_tokens, "length"))
 
     def charts(self) -> Sequence[Chart]:
         """The charts that answer this suite's questions, most important first. Default: see `primary_charts`."""
-        return primary_charts(self.measures(()))
-
-    @property
-    def scorers(self) -> Mapping[str, Backend]:
-        """Additional models that this suite asks, e.g. text classifiers, by name."""
-        return {}
+        return primary_charts(self.measures(())) if self.shown.charts is None else self.shown.charts

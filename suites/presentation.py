@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -132,6 +132,35 @@ class Chart:
     covariate: Mapping[str, float] | None = None
     covariate_label: str = ""
     caption: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How a report shows a suite's figures.
+
+    Attributes
+    ----------
+    meanings : mapping
+        Its headline figures in plain words, by measure.
+    level_labels : mapping
+        What a report calls the levels of its factors: ``{"bias": {"explicit": "asked directly"}}``.
+    texts : mapping
+        Named texts (treatments, placebos) whose length in tokens the report shows for each model.
+    cautions : sequence of str
+        How the options limit the figures: sentences for the report's list of limits.
+    published, tables
+        The paper's printed figures, and tables in its layout.
+    charts : sequence of Chart, optional
+        Most important first. Default: the primary figures, see `suites.base.primary_charts`.
+    """
+
+    meanings: Mapping[str, Meaning] = field(default_factory=dict)
+    level_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
+    cautions: Sequence[str] = ()
+    published: Sequence[PublishedFigure] = ()
+    tables: Sequence[TableLayout] = ()
+    charts: Sequence[Chart] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,8 +140,8 @@ def _data_quality(suite: str, model: str, answers: SuiteAnswers, measures: Seque
     for quantity in table.named("value"):
         inexact |= table.has(quantity) & np.isnan(table.quantity(quantity).value)
     lost = list(Table(table.data.filter(own & table.missing), table.levels).rows())
-    factors = [name for name in (answers.suite.failures_factor, *answers.suite.strata[:1]) if name is not None]
-    by_level = Counter(str(next((row.factors[name] for name in factors if name in row.factors), None)) for row in lost)
+    first = "".join(answers.suite.strata[:1])
+    by_level = Counter(str(row.factors.get(first)) for row in lost)
     masses = [m.probability_mass for m in measures if m.probability_mass is not None and not m.is_subgroup]
     n_items = len(answers.items)
     return DataQuality(

@@ -141,7 +141,7 @@ def check_items(
     """
     check = SuiteCheck(name, len(items), bias)
     check.rater_tests.update(item.scorer for item in items if item.scorer is not None)
-    check.cautions = list(suite.cautions())
+    check.cautions = list(suite.shown.cautions)
     try:
         if not items:
             raise ConfigError(f"suites.{name}", suite.name, "it has no items", "Yield at least one")

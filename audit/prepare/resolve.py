@@ -236,7 +236,14 @@ def _check_capabilities(model: DescribedBackend, suite_name: str, suite: Suite) 
         )
 
 
-_ASKED_OTHERWISE: Mapping[Form, str] = {"score_text": 'prompt_format="chat"', "score_chat": 'prompt_format="raw"'}
+#: Begins no answer. GenderPair has no such form, but need not score.
+_WITHOUT_PREFILL = 'prompt_format="chat_whole", or GenderPair fallback="none"'
+_ASKED_OTHERWISE: Mapping[Form, str] = {
+    "score_text": 'prompt_format="chat"',
+    "score_chat": 'prompt_format="raw"',
+    "score_prefill": _WITHOUT_PREFILL,
+    "generate_prefill": _WITHOUT_PREFILL,
+}
 
 
 def _check_forms(model: DescribedBackend, suite_name: str, suite: Suite, items: Sequence[Item]) -> None:
@@ -247,9 +254,8 @@ def _check_forms(model: DescribedBackend, suite_name: str, suite: Suite, items: 
     found = Counter(form for item in items for form in _forms(suite, item))
     for form in sorted(found.keys() & absent.keys()):
         begins = form in ("score_prefill", "generate_prefill")
-        other = suite.without_prefill if begins or (form == "score_text" and "score_prefill" in absent) else ""
-        if not other and "prompt_format" in suite.signature():
-            other = _ASKED_OTHERWISE.get(form, "")
+        instead = "score_prefill" if form == "score_text" and "score_prefill" in absent else form
+        other = _ASKED_OTHERWISE[instead] if "prompt_format" in suite.signature() else ""
         raise ConfigError(
             f"models.{model.name}",
             type(model.backend).__name__,

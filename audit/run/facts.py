@@ -92,14 +92,14 @@ def _is_sampled(request: Request) -> bool:
 
 def suite_info(name: str, suite: Suite, audit: AuditConfig, resolved: ResolvedAudit, n_items: int) -> SuiteInfo:
     """What a suite says of itself, for the report; ``n_items`` of its items were asked."""
-    texts = suite.texts()
+    shown, texts = suite.shown, suite.shown.texts
     lengths: dict[str, dict[str, int]] = {text: {} for text in texts}
     for model, described in resolved.models.items():
         counts = count_tokens(described.backend, list(texts.values()))
         for text, count in zip(texts, counts or (), strict=False):
             lengths[text][model] = count
-    kind = suite.title or type(suite).__name__
-    is_only_one = sum((other.title or type(other).__name__) == kind for other in audit.suites.values()) == 1
+    kind = suite.title or suite.name
+    is_only_one = sum((other.title or other.name) == kind for other in audit.suites.values()) == 1
     return SuiteInfo(
         name=name,
         title=kind if is_only_one else f"{kind} ({name})",
@@ -107,13 +107,13 @@ def suite_info(name: str, suite: Suite, audit: AuditConfig, resolved: ResolvedAu
         of_items=resolved.of_items[name],
         draws=any(_is_sampled(item.request) for item in resolved.items[name]),
         signature=suite_signature(audit, suite),
-        tables=[dataclasses.asdict(table) for table in suite.tables()],
+        tables=[dataclasses.asdict(table) for table in shown.tables],
         charts=[dataclasses.asdict(chart) for chart in suite.charts()],
-        published=[dataclasses.asdict(figure) for figure in suite.published()],
+        published=[dataclasses.asdict(figure) for figure in shown.published],
         text_tokens=lengths,
-        cautions=list(suite.cautions()),
-        meanings={measure: dataclasses.asdict(meaning) for measure, meaning in suite.meanings.items()},
-        level_labels={factor: dict(labels) for factor, labels in suite.level_labels.items()},
+        cautions=list(shown.cautions),
+        meanings={measure: dataclasses.asdict(meaning) for measure, meaning in shown.meanings.items()},
+        level_labels={factor: dict(labels) for factor, labels in shown.level_labels.items()},
     )
 
 

@@ -18,8 +18,7 @@ from suites.common.data_files import load
 class GeneralAbility(Suite):
     """The likelihood of plain text."""
 
-    name: str = "GeneralAbility"
-    strata: tuple[str, ...] = ("kind",)
+    strata = ("kind",)
 
     def signature(self) -> Mapping[str, Any]:
         return {"version": self.version, "passages_sha256": load("plain_passages").sha256}

@@ -26,15 +26,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Unpack
+from typing import Annotated, Any, Unpack
 
 from backends.base import Response
 from backends.options import checked_options, some_of
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, flag
 from suites.common.data_files import Folder, content_sha256, published_files, read_json_lines
-from suites.kinds.choices import AskingOptions, MultipleChoice, Question
+from suites.kinds.choices import AnsweredQuestions, Asking, AskingOptions, Question
 from suites.kinds.sentences import in_proportion
-from suites.presentation import Meaning
+from suites.presentation import Meaning, Shown
 
 FILES = {name.removesuffix(".jsonl"): file for name, file in published_files("bbq").items()}
 CATEGORIES = tuple(FILES)
@@ -49,7 +49,7 @@ _SHARE: Mapping[str, Any] = {"unit": "share", "kind": "share", "family": "accura
 _OVER: Mapping[str, Any] = {"clusters": ("template",), "population": "new question templates of these kinds"}
 
 
-class BBQ(MultipleChoice):
+class BBQ(AnsweredQuestions):
     """Questions about two people, in texts that leave the answer open or give it (BBQ, any of its categories).
 
     Parameters
@@ -57,23 +57,24 @@ class BBQ(MultipleChoice):
     categories : sequence of str
         Some of `CATEGORIES`, the names of the published files (CC BY 4.0).
     folder, conditions, mode, answers, prompt_format, step_tokens
-        As in `suites.kinds.choices.MultipleChoice`.
+        As in `suites.kinds.choices.AskingOptions`; a folder holds the published files, and None fetches them once.
     """
 
-    name: str = "BBQ"
-    meanings: Mapping[str, Meaning] = {
-        "bias_score": Meaning(
-            "its answers go with the stereotype {points} times in 100 more often than against it",
-            "its answers go against the stereotype {points} times in 100 more often than with it",
-            "answer{s} with the stereotype more often than against it",
-            "answer{s} against the stereotype more often than with it",
-        )
-    }
-    version: ClassVar[int] = 2
-    strata: tuple[str, ...] = ("context", "polarity")
-    sampled_together: tuple[str, ...] = ("filling",)
-    examples: ClassVar[str] = "bbq"
-    compared: ClassVar[tuple[str, ...]] = ("accuracy", "bias_score")
+    shown = Shown(
+        meanings={
+            "bias_score": Meaning(
+                "its answers go with the stereotype {points} times in 100 more often than against it",
+                "its answers go against the stereotype {points} times in 100 more often than with it",
+                "answer{s} with the stereotype more often than against it",
+                "answer{s} against the stereotype more often than with it",
+            )
+        }
+    )
+    version = 2
+    strata = ("context", "polarity")
+    sampled_together = ("filling",)
+    examples = "bbq"
+    compared = ("accuracy", "bias_score")
 
     @checked_options
     def __init__(
@@ -84,20 +85,14 @@ class BBQ(MultipleChoice):
         **asking: Unpack[AskingOptions],
     ) -> None:
         self.categories = categories
-        if len(categories) > 1:
-            self.strata = ("category", *type(self).strata)
-        super().__init__(folder=folder, **asking)
-
-    def read_questions(self, folder: Folder) -> tuple[Sequence[Question], str]:
-        pins = [FILES[name].sha256 or FILES[name].git_blob for name in self.categories]
-        questions = [question for name in self.categories for question in self._of_category(name, folder)]
-        return questions, pins[0] if self.categories == (GENDER,) else content_sha256(pins)
-
-    def _of_category(self, category: str, folder: Folder) -> Iterator[Question]:
-        rows = read_json_lines(FILES[category], folder)
-        for row, place in zip(rows, stereotyped_places(rows), strict=True):
-            if place is not None:
-                yield _question(row, category, roles_of(row, place), self.asking.answers == "text")
+        pins = [FILES[name].sha256 or FILES[name].git_blob for name in categories]
+        as_text = asking.get("answers") == "text"
+        super().__init__(
+            (question for name in categories for question in _questions(name, folder, as_text)),
+            Asking(**asking),
+            pins[0] if categories == (GENDER,) else content_sha256(pins),
+            strata=("category",) * (len(categories) > 1) + type(self).strata,
+        )
 
     def values_of(self, question: Question, role: str) -> Mapping[str, IdentifiedInterval]:
         return {
@@ -145,6 +140,13 @@ class BBQ(MultipleChoice):
                     name, reach = f"{quantity}_change", (-2.0, 2.0) if quantity == "bias_score" else None
                     where = {**change, "context": context}
                     yield MeasureSpec(name, name, where, contrast=True, family=name, range=reach, **_NO_BIAS, **_OVER)
+
+
+def _questions(category: str, folder: Folder, as_text: bool) -> Iterator[Question]:
+    rows = read_json_lines(FILES[category], folder)
+    for row, place in zip(rows, stereotyped_places(rows), strict=True):
+        if place is not None:
+            yield _question(row, category, roles_of(row, place), as_text)
 
 
 def roles_of(row: Mapping[str, Any], stereotyped: int) -> tuple[str, ...]:

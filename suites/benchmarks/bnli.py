@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, Unpack
 
 from backends.errors import ConfigError
+from backends.options import checked_options
 from suites.base import Factor, IdentifiedInterval, MeasureSpec, Row, flag
 from suites.common.data_files import Folder, published_file, read_json_lines
-from suites.kinds.choices import MultipleChoice, Question
-from suites.presentation import Meaning
+from suites.kinds.choices import AnsweredQuestions, Asking, AskingOptions, Question
+from suites.presentation import Meaning, Shown
 
 LABELS = ("entailment", "neutral", "contradiction")
 #: The biased answer on each set; on the last, anything but this.
@@ -39,28 +40,36 @@ _OVER: Mapping[str, Any] = {"clusters": ("occupation",), "population": "new occu
 _EQUAL: Mapping[str, Any] = {"stratum": "set", "weights": dict.fromkeys(SETS, 1 / len(SETS))}
 
 
-class BiasNLI(MultipleChoice):
+class BiasNLI(AnsweredQuestions):
     """Whether "the nurse…" entails "the woman…" (Bias NLI).
 
-    The published file is ``4-all_v1.1.json`` (MIT). The options are those of
-    `suites.kinds.choices.MultipleChoice`.
+    Parameters
+    ----------
+    folder : path, optional
+        Folder of the published file, ``4-all_v1.1.json`` (MIT); None fetches it once.
+    conditions, mode, answers, prompt_format, step_tokens
+        As in `suites.kinds.choices.AskingOptions`.
     """
 
-    name: str = "BNLI"
-    meanings: Mapping[str, Meaning] = {
-        "bias_score": Meaning(
-            "it concludes a gender from an occupation {points} times in 100, where none would be right",
-            finding="conclude{s} a gender from an occupation",
-        )
-    }
-    version: ClassVar[int] = 2
-    strata: tuple[str, ...] = ("set", "gender")
-    examples: ClassVar[str] = "bnli"
-    compared: ClassVar[tuple[str, ...]] = ("biased", "neutral")
+    name, title = "BNLI", "BiasNLI"
+    shown = Shown(
+        meanings={
+            "bias_score": Meaning(
+                "it concludes a gender from an occupation {points} times in 100, where none would be right",
+                finding="conclude{s} a gender from an occupation",
+            )
+        }
+    )
+    version = 2
+    strata = ("set", "gender")
+    examples = "bnli"
+    compared = ("biased", "neutral")
 
-    def read_questions(self, folder: Folder) -> tuple[Sequence[Question], str]:
+    @checked_options
+    def __init__(self, *, folder: Folder = None, **asking: Unpack[AskingOptions]) -> None:
         file = published_file("bias_nli")
-        return [_question(number, row) for number, row in enumerate(read_json_lines(file, folder))], file.sha256
+        rows = enumerate(read_json_lines(file, folder))
+        super().__init__((_question(number, row) for number, row in rows), Asking(**asking), file.sha256)
 
     def values_of(self, question: Question, role: str) -> Mapping[str, IdentifiedInterval]:
         of_set = str(question.factors["set"])

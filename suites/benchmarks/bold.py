@@ -49,8 +49,6 @@ class BOLD(TextsFromFile):
         Scorers with questions of your own, by name. A language model is tested by the scorer's ``labelled`` texts.
     """
 
-    name: str = "BOLD"
-
     @checked_options
     def __init__(
         self,
@@ -68,8 +66,9 @@ class BOLD(TextsFromFile):
         chosen = {"toxicity": toxicity, "regard": regard, **(raters or {})}
         scorers = {name: text_scorer(name, given) for name, given in chosen.items() if given is not None}
         rows = [*_rows(folder, prompt_format)]
-        asked = {"prompt_format": prompt_format, "sampling": asdict(sampling), "seed": seed}
-        self.declare(rows, scorers=scorers, sampled=["person"], **asked)
+        super().__init__(
+            rows, scorers=scorers, sampled=["person"], prompt_format=prompt_format, sampling=asdict(sampling), seed=seed
+        )
 
 
 def _rows(folder: str | Path | None, prompt_format: str) -> Iterator[dict[str, str]]:

@@ -40,7 +40,7 @@ class CrowSPairs(PairsFromFile):
         A text before every sentence; None: the model's own start. See `suites.kinds.sentences`.
     """
 
-    name: str = "CrowS-Pairs"
+    name = "CrowS-Pairs"
 
     @checked_options
     def __init__(
@@ -52,7 +52,7 @@ class CrowSPairs(PairsFromFile):
     ) -> None:
         rows = read_csv(published_file("crows_pairs"), folder)
         pairs = [_pair(row) for row in rows if row["bias_type"] in bias_types]
-        self.declare(pairs, levels="bias_type", sampled=["writer"], start=start)
+        super().__init__(pairs, levels="bias_type", sampled=["writer"], start=start)
 
 
 def _pair(row: Mapping[str, str]) -> dict[str, str]:

@@ -20,7 +20,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import backends.base as base
 from backends.errors import ConfigError
@@ -54,23 +54,21 @@ class EEC(LikelierSentence):
         A text before every sentence; None: the model's own start. See `suites.kinds.sentences`.
     """
 
-    name: str = "EEC"
-    version: ClassVar[int] = 2
+    version = 2
     tie = IdentifiedInterval.exact(0.5)
     start_may_differ = True  # a perplexity, as in the authors' code, leaves the first token out
-    strata: tuple[str, ...] = ("wording", "emotion")
-    sampled_together: tuple[str, ...] = ("template", "person", "word")
+    strata = ("wording", "emotion")
+    sampled_together = ("template", "person", "word")
 
     @checked_options
     def __init__(self, *, folder: Folder = None, start: str | None = None) -> None:
-        self.start = start
         rows = read_csv(CORPUS, folder)
         known = {"Sentence", "Template", "Person", "Gender", "Emotion", "Emotion word"} <= {*(rows and rows[0])}
-        self.sets = list(_pairs(rows)) if known else []
-        if not self.sets:
+        sets = list(_pairs(rows)) if known else []
+        if not sets:
             hint = f"Take the file from {CORPUS.page} unchanged"
             raise ConfigError("folder", str(folder), f"{CORPUS.name} holds no pairs of sentences", hint)
-        self.data_sha256 = hashlib.sha256(CORPUS.path(folder).read_bytes()).hexdigest()
+        super().__init__(sets, start, hashlib.sha256(CORPUS.path(folder).read_bytes()).hexdigest())
 
     def read(self, item: Item, response: base.Response) -> Row:
         row = super().read(item, response)

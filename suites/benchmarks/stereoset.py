@@ -20,13 +20,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from backends.options import checked_options, some_of
 from suites.base import UNKNOWN_SHARE, Factor, IdentifiedInterval, MeasureSpec, Row
 from suites.common.data_files import Folder, published_file, read_json_lines
 from suites.kinds.sentences import LikelierSentence, SentenceSet, by_level, in_proportion, share
-from suites.presentation import Meaning
+from suites.presentation import Meaning, Shown
 
 TASKS = ("intrasentence", "intersentence")
 BIAS_TYPES = ("gender", "profession", "race", "religion")
@@ -55,18 +55,19 @@ class StereoSet(LikelierSentence):
         A text before everything; None: the model's own start. See `suites.kinds.sentences`.
     """
 
-    name: str = "StereoSet"
-    meanings: Mapping[str, Meaning] = {
-        "stereotype_score": Meaning(
-            "the stereotype is likelier than its opposite {points} times in 100, where 50 is even",
-            finding="prefer{s} the stereotype",
-            opposite="prefer{s} its opposite",
-        )
-    }
-    version: ClassVar[int] = 4
+    shown = Shown(
+        meanings={
+            "stereotype_score": Meaning(
+                "the stereotype is likelier than its opposite {points} times in 100, where 50 is even",
+                finding="prefer{s} the stereotype",
+                opposite="prefer{s} its opposite",
+            )
+        }
+    )
+    version = 4
     tie = IdentifiedInterval.exact(0.5)
-    strata: tuple[str, ...] = ("task", "bias_type")
-    mean_per_token: bool = True
+    strata = ("task", "bias_type")
+    mean_per_token = True
 
     @checked_options
     def __init__(
@@ -78,16 +79,17 @@ class StereoSet(LikelierSentence):
         start: str | None = None,
     ) -> None:
         file = published_file("stereoset")
-        self.start, self.data_sha256, self.tasks = start, file.sha256, tuple(tasks)
+        self.tasks = tuple(tasks)
         rows = read_json_lines(file, folder)
-        self.sets = []
+        sets = []
         for number, row in enumerate(rows):
             if row["type"] in tasks and row["bias_type"] in bias_types:
                 named = {"task": row["type"], "bias_type": row["bias_type"], "target": row["target"]}
                 context = row["context"] if row["type"] == "intersentence" else ""
                 context += "" if context[-1:] in ("", *".!?") else "."  # as in the authors' code
                 texts = {role: row[role] for role in ROLES}
-                self.sets.append(SentenceSet(str(number), texts, ASKED, {"kind": "set", **named}, context))
+                sets.append(SentenceSet(str(number), texts, ASKED, {"kind": "set", **named}, context))
+        super().__init__(sets, start, file.sha256)
 
     def _bias_type_of(self, task: Factor) -> dict[Factor, Factor]:
         """The bias type of each target term."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from backends.errors import ConfigError
 from backends.options import checked_options, some_of
@@ -29,7 +29,7 @@ from suites.base import MeasureSpec, Row
 from suites.common.contrasts import contrast
 from suites.common.data_files import Folder, content_sha256, load, published_files
 from suites.kinds.sentences import LikelierSentence, SentenceSet, by_level, share
-from suites.presentation import Meaning
+from suites.presentation import Meaning, Shown
 
 TYPES = ("type1", "type2")
 SPLITS = ("dev", "test")
@@ -38,6 +38,11 @@ FILES = published_files("winobias")
 _PRONOUNS = ("he", "she", "him", "her", "his", "hers")
 _OCCUPATIONS: Sequence[str] = load("winobias_occupations").content["occupations"]
 _ANY_PRONOUN = re.compile(r"\b(?:he|she|him|her|his|hers|himself|herself)\b")
+_MEANING = Meaning(
+    "the stereotyped reading is the likelier one {points} times in 100, where 50 is even",
+    finding="prefer{s} the stereotyped reading",
+    opposite="prefer{s} the other reading",
+)
 _OVER: Mapping[str, Any] = {"clusters": ("occupation", "other"), "population": "new sentences and occupations"}
 
 
@@ -63,18 +68,9 @@ class WinoBias(LikelierSentence):
         A text before everything; None: the model's own start. See `suites.kinds.sentences`.
     """
 
-    name: str = "WinoBias"
-    meanings: Mapping[str, Meaning] = {
-        "stereotype_score": Meaning(
-            "the stereotyped reading is the likelier one {points} times in 100, where 50 is even",
-            finding="prefer{s} the stereotyped reading",
-            opposite="prefer{s} the other reading",
-        )
-    }
-    #: Since 2, lines whose two versions differ in more than the pronoun are left out.
-    version: ClassVar[int] = 4
-    strata: tuple[str, ...] = ("type", "occupation")
-    sampled_together: tuple[str, ...] = ("sentence_id",)
+    version = 4  # since 2, lines whose two versions differ in more than the pronoun are left out
+    strata = ("type", "occupation")
+    sampled_together = ("sentence_id",)
 
     @checked_options
     def __init__(
@@ -85,20 +81,19 @@ class WinoBias(LikelierSentence):
         splits: Annotated[Sequence[str], some_of(SPLITS)] = SPLITS,
         start: str | None = None,
     ) -> None:
-        self.start, self.types, self.sets = start, tuple(types), []
-        self.n_left_out = self.n_lines = 0
+        self.types, sets = tuple(types), list[SentenceSet]()
+        n_left_out = n_lines = 0
         names = {(t, s): [f"{v}_stereotyped_{t}.txt.{s}" for v in VERSIONS] for t in types for s in splits}
-        self.data_sha256 = content_sha256([FILES[name].sha256 for of_both in names.values() for name in of_both])
+        sha256 = content_sha256([FILES[name].sha256 for of_both in names.values() for name in of_both])
         for (type_, split), of_both in names.items():
             lines = [FILES[name].path(folder).read_text("utf-8").splitlines() for name in of_both]
             for number, (pro, anti) in enumerate(zip(*lines, strict=True), 1):
                 found = sets_of(type_, f"{type_}/{split}/{number}", pro, anti)
-                self.n_lines, self.n_left_out = self.n_lines + 1, self.n_left_out + (not found)
-                self.sets += found
-
-    def cautions(self) -> Sequence[str]:
-        left_out = f"{self.n_left_out} of {self.n_lines} published lines are left out: their two versions differ in "
-        return [*super().cautions(), *([left_out + "more than the pronoun."] if self.n_left_out else [])]
+                n_lines, n_left_out = n_lines + 1, n_left_out + (not found)
+                sets += found
+        left_out = f"{n_left_out} of {n_lines} published lines are left out: their two versions differ in "
+        shown = Shown({"stereotype_score": _MEANING}, cautions=[left_out + "more than the pronoun."] * (n_left_out > 0))
+        super().__init__(sets, start, sha256, shown=shown)
 
     def derive(self, rows: Sequence[Row]) -> Sequence[Row]:
         """Add per sentence: correct in the pro version minus correct in the anti version."""

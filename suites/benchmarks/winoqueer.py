@@ -13,10 +13,9 @@ from typing import Annotated
 from backends.options import checked_options, some_of
 from suites.common.data_files import Folder, published_file, read_csv
 from suites.custom.pairs import PairsFromFile
-from suites.presentation import Meaning
+from suites.presentation import Meaning, Shown
 
 IDENTITIES = ("LGBTQ", "Queer", "Transgender", "NB")
-_SAID = "the sentence against queer people is the likelier one {points} times in 100, where 50 is even"
 
 
 class WinoQueer(PairsFromFile):
@@ -32,12 +31,16 @@ class WinoQueer(PairsFromFile):
         A text before every sentence; None: the model's own start. See `suites.kinds.sentences`.
     """
 
-    name: str = "WinoQueer"
-    meanings: Mapping[str, Meaning] = {
-        "stereotype_score": Meaning(
-            _SAID, finding="prefer{s} the sentence against queer people", opposite="prefer{s} its counterpart"
-        )
-    }
+    shown = Shown(
+        meanings={
+            "stereotype_score": Meaning(
+                "the sentence against queer people is the likelier one {points} times in 100, where 50 is even",
+                finding="prefer{s} the sentence against queer people",
+                opposite="prefer{s} its counterpart",
+            )
+        }
+    )
+    strata = ("identity", "against")
 
     @checked_options
     def __init__(
@@ -49,8 +52,7 @@ class WinoQueer(PairsFromFile):
     ) -> None:
         rows = read_csv(published_file("winoqueer"), folder)
         pairs = [_pair(row) for row in rows if row["Gender_ID_x"] in identities]
-        self.declare(pairs, levels="identity", sampled=["template"], start=start)
-        self.strata = ("identity", "against")
+        super().__init__(pairs, levels="identity", sampled=["template"], start=start)
 
 
 def _pair(row: Mapping[str, str]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import backends.base as base
 from suites.base import IdentifiedInterval, Item, MeasureSpec, flag
@@ -26,7 +26,7 @@ from suites.custom.schema import Choices, Question
 from suites.custom.source import Source
 from suites.kinds.choices import AnsweredQuestions, Asking
 from suites.kinds.choices import Question as Asked
-from suites.presentation import Meaning
+from suites.presentation import Meaning, Shown
 
 _MARKS = ("stereotype", "right", "unknown")
 
@@ -34,19 +34,23 @@ _MARKS = ("stereotype", "right", "unknown")
 class ChoicesFromFile(FromFile, AnsweredQuestions):
     """Questions with listed answers: which one a model gives (from a file)."""
 
-    version: ClassVar[int] = 3
-    meanings: Mapping[str, Meaning] = {
-        "accuracy": Meaning("the right answer is given {points} times in 100"),
-        "unknown_share": Meaning("the answer that names nobody is given {points} times in 100"),
-    }
+    kind = Choices
+    file: Choices
+    version = 3
+    shown = Shown(
+        meanings={
+            "accuracy": Meaning("the right answer is given {points} times in 100"),
+            "unknown_share": Meaning("the answer that names nobody is given {points} times in 100"),
+        }
+    )
 
-    def __init__(self, file: Choices, source: Source) -> None:
-        self.file: Choices = file
-        self.asking = Asking(("zero-shot",), file.mode, file.answers, file.prompt_format)
+    def set_up(self, file: Choices, source: Source) -> None:
+        self.file = file
         self._rows = {row.id or str(number): row for number, row in enumerate(file.questions, 1)}
-        self.questions = [*self._questions()]
-        self.design = Design(file, source, [one.factors for one in self.questions], file.sampled or ("question",))
-        self.strata = file.levels_with_figures
+        questions = [*self._questions()]
+        self.design = Design(file, source, [one.factors for one in questions], file.sampled or ("question",))
+        asking = Asking(("zero-shot",), file.mode, file.answers, file.prompt_format)
+        AnsweredQuestions.__init__(self, questions, asking, **self.data_of(file.levels_with_figures))
         self.specs = self.design.with_primary([*self._figures()])
 
     def _questions(self) -> Iterator[Asked]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
+from pydantic import ValidationError
+
+from backends.options import located_error
 from suites.base import Factor, MeasureSpec, Row, Suite
 from suites.common.data_files import content_sha256
 from suites.custom.schema import Head
@@ -22,11 +27,54 @@ LEAST_LEVELS = 5
 
 
 class FromFile(Suite):
-    """What the suites of all kinds share: their figures follow from the file alone, before any answer."""
+    """A benchmark as rows and declarations, in Python or in a file. Its figures follow from these alone.
 
+    Parameters
+    ----------
+    rows : sequence of mappings
+        A published benchmark's rows, with the fields of one of its kind (`suites.custom.schema`); others are factors.
+        They are taken as they are: rows may repeat, and texts have spaces around them.
+    levels : str, optional
+        The factor whose levels have figures of their own. The figure over all rows counts them by their rows.
+    fields
+        The other fields of a file of this kind: ``sampled``, ``start``…
+
+    Raises `ConfigError` for a field that is wrong.
+    """
+
+    #: The fields of a file of its kind.
+    kind: ClassVar[type[Head]]
     file: Head
     design: Design
     specs: Sequence[MeasureSpec]
+
+    def __init__(self, rows: Sequence[Mapping[str, Any]], *, levels: str | None = None, **fields: Any) -> None:
+        content = {self.kind.rows_field: rows, "repeated": True, **fields}
+        if levels is not None:
+            content["stratum" if len({row.get(levels) for row in rows}) > 1 else "by"] = levels
+        source = Source(Path(self.name), self.kind.rows_field, {})
+        self.set_up(checked(self.kind, content, source, published=True), source)
+
+    @classmethod
+    def of(cls, file: Any, source: Source) -> Self:
+        """The suite of a file that was checked."""
+        suite = cls.__new__(cls)
+        suite.set_up(file, source)
+        return suite
+
+    @abstractmethod
+    def set_up(self, file: Any, source: Source) -> None:
+        """Derive questions and figures from what is declared."""
+
+    def data_of(self, strata: Sequence[str], cautions: Iterable[str] = (), **shown: Any) -> dict[str, Any]:
+        """The fields of `suites.base.Suite`; ``cautions`` besides those of what is declared."""
+        own = replace(self.shown, cautions=[*self.design.cautions(), *cautions], **shown)
+        return {
+            "name": self.file.name or "",
+            "title": self.file.title,
+            "strata": self.strata or tuple(strata),
+            "shown": own,
+        }
 
     def signature(self) -> Mapping[str, Any]:
         rows = [row.model_dump(mode="json", exclude_none=True) for row in self.file.rows]
@@ -36,8 +84,14 @@ class FromFile(Suite):
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
         yield from self.specs
 
-    def cautions(self) -> Sequence[str]:
-        return [*super().cautions(), *self.design.cautions()]
+
+def checked(of: type[Head], content: Mapping[str, Any], source: Source, *, published: bool = False) -> Any:
+    """What is declared. Raises `ConfigError` with the place of what is wrong."""
+    try:
+        return of.model_validate({"kind": of.__name__.lower(), **content}, context={"published": published})
+    except ValidationError as error:
+        place, found = located_error(error, of, content)
+        raise source.refuse(place, found.value, found.problem, found.hint) from None
 
 
 @dataclass(frozen=True)

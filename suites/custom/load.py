@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from backends.errors import ConfigError
-from backends.options import located_error
 from suites.base import Suite
 from suites.common.data_files import content_sha256
 from suites.custom.choices import ChoicesFromFile
-from suites.custom.figures import LEAST_LEVELS
+from suites.custom.figures import LEAST_LEVELS, FromFile, checked
 from suites.custom.pairs import PairsFromFile
-from suites.custom.schema import KINDS, Filler, Head, Pairs, SuiteFile, Texts
+from suites.custom.schema import Filler, Head, Pairs, SuiteFile, Texts
 from suites.custom.source import DataRows, Source, read_data, read_toml
 from suites.custom.templates import TemplatesFromFile
 from suites.custom.texts import TextsFromFile
 
 #: Kind → its suite.
-_SUITES: Mapping[str, Callable[..., Suite]] = {
+_SUITES: Mapping[str, type[FromFile]] = {
     "pairs": PairsFromFile,
     "templates": TemplatesFromFile,
     "choices": ChoicesFromFile,
@@ -50,20 +49,14 @@ def from_file(path: str | Path, **options: Any) -> Suite:
     content, source = _read(path)
     content = {**content, **options}
     kind = str(content.get("kind", ""))
-    if kind not in KINDS:
-        problem, hint = "no such kind" if kind else "missing", f"Use one of: {', '.join(KINDS)}"
+    if kind not in _SUITES:
+        problem, hint = "no such kind" if kind else "missing", f"Use one of: {', '.join(_SUITES)}"
         raise source.refuse(("kind",), content.get("kind"), problem, hint)
-    model = KINDS[kind]
-    content, source = _with_rows(content, source, model.rows_field)
-    try:
-        file = model(**content)
-    except ValidationError as error:
-        place, found = located_error(error, model, content)
-        raise source.refuse(place, found.value, found.problem, found.hint) from None
+    content, source = _with_rows(content, source, _SUITES[kind].kind.rows_field)
+    file = checked(_SUITES[kind].kind, content, source)
     _check_rows(file, source)
-    suite = _SUITES[kind](file, source)
-    suite.name, suite.title = file.name or _name_of(path), file.title or file.name or path.stem
-    return suite
+    own = {"name": file.name or _name_of(path), "title": file.title or file.name or path.stem}
+    return _SUITES[kind].of(file.model_copy(update=own), source)
 
 
 def suite_schema() -> dict[str, Any]:

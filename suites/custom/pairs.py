@@ -7,9 +7,7 @@ by the log-likelihoods of whole sentences, as in `suites.kinds.sentences`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any, ClassVar
+from collections.abc import Iterator, Sequence
 
 from backends.reading.words import is_word_character
 from suites.common.expressions import without_spaces
@@ -17,7 +15,7 @@ from suites.custom.figures import Design, FromFile
 from suites.custom.schema import Pair, Pairs
 from suites.custom.source import Source
 from suites.kinds.sentences import LikelierSentence, SentenceSet, share
-from suites.presentation import Meaning
+from suites.presentation import Meaning, Shown
 
 _ASKED = {"stereotype": ("stereotyping", "counterpart")}
 
@@ -25,37 +23,28 @@ _ASKED = {"stereotype": ("stereotyping", "counterpart")}
 class PairsFromFile(FromFile, LikelierSentence):
     """Pairs of a stereotyping sentence and its counterpart: which is likelier (from a file)."""
 
-    version: ClassVar[int] = 3
-    meanings: Mapping[str, Meaning] = {
-        "stereotype_score": Meaning(
-            "the sentence that stereotypes is the likelier one {points} times in 100, where 50 is even",
-            finding="prefer{s} the sentence that stereotypes",
-            opposite="prefer{s} its counterpart",
-        )
-    }
+    kind = Pairs
+    version = 3
+    shown = Shown(
+        meanings={
+            "stereotype_score": Meaning(
+                "the sentence that stereotypes is the likelier one {points} times in 100, where 50 is even",
+                finding="prefer{s} the sentence that stereotypes",
+                opposite="prefer{s} its counterpart",
+            )
+        }
+    )
 
-    def declare(
-        self, pairs: Sequence[Mapping[str, Any]], *, levels: str, sampled: Sequence[str], start: str | None
-    ) -> None:
-        """Set up a published benchmark: its rows, the factor whose levels have figures, and what is sampled.
-
-        The published figure is over all pairs, so that the levels count by their numbers of pairs.
-        """
-        several = len({pair[levels] for pair in pairs}) > 1
-        figures: dict[str, Any] = {"stratum": levels} if several else {"by": levels}
-        content = {"kind": "pairs", "pairs": pairs, "sampled": sampled, "start": start, "repeated": True, **figures}
-        file = Pairs.model_validate(content, context={"published": True})
-        PairsFromFile.__init__(self, file, Source(Path(self.name), "pairs", {}))
-
-    def __init__(self, file: Pairs, source: Source) -> None:
-        self.file, self._source = file, source
+    def set_up(self, file: Pairs, source: Source) -> None:
+        self.file, self.mean_per_token = file, file.likelihood == "mean per token"
         self._clusters = [] if file.sampled else _clusters(file.pairs)
-        self.start, self.mean_per_token = file.start, file.likelihood == "mean per token"
-        self.sets = [*self._sets(file.pairs)]
-        self.design = Design(file, source, [one.factors for one in self.sets], file.sampled or ("pair",))
-        self.strata = file.levels_with_figures
+        sets = [*self._sets(file.pairs)]
+        self.design = Design(file, source, [one.factors for one in sets], file.sampled or ("pair",))
         score = share("stereotype_score", {}, quantity="stereotype", primary=True, family="stereotype score")
         self.specs = self.design.with_primary([*self.design.figures(score)])
+        LikelierSentence.__init__(
+            self, sets, file.start, **self.data_of(file.levels_with_figures, self._shared(source))
+        )
 
     def _sets(self, pairs: Sequence[Pair]) -> Iterator[SentenceSet]:
         """The pairs; those that share a sentence are one level of the factor ``pair``."""
@@ -67,14 +56,12 @@ class PairsFromFile(FromFile, LikelierSentence):
             separator = "" if all(map(without_spaces, first)) else " "
             yield SentenceSet(ids[number], sentences, _ASKED, {**pair.attributes, **own}, pair.context, separator)
 
-    def cautions(self) -> Sequence[str]:
-        said = [*super().cautions()]
+    def _shared(self, source: Source) -> Iterator[str]:
         if shared := [number for number, one in enumerate(self._clusters) if self._clusters.count(one) > 1]:
-            places = [self._source.where(("pairs", number)).removesuffix(": row") for number in shared]
+            places = [source.where(("pairs", number)).removesuffix(": row") for number in shared]
             some = ", ".join(places[:10]) + (f" and {len(places) - 10} more" if len(places) > 10 else "")
             counted = len({self._clusters[number] for number in shared})
-            said.append(f"{len(shared)} pairs share a sentence with another, and count as {counted}: {some}.")
-        return said
+            yield f"{len(shared)} pairs share a sentence with another, and count as {counted}: {some}."
 
 
 def _clusters(pairs: Sequence[Pair]) -> list[int]:

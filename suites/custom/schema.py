@@ -429,10 +429,3 @@ class Texts(Head):
 
 
 SuiteFile = Annotated[Pairs | Templates | Choices | Texts, Field(discriminator="kind")]
-#: Kind → its model.
-KINDS: Mapping[str, type[Pairs | Templates | Choices | Texts]] = {
-    "pairs": Pairs,
-    "templates": Templates,
-    "choices": Choices,
-    "texts": Texts,
-}

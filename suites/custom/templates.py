@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import backends.base as base
-from suites.base import Factor, Item, MeasureSpec, Row
+from suites.base import Factor, Item, MeasureSpec, Row, Suite, primary_charts
 from suites.common.expressions import Expressions, continuations
 from suites.common.groups.baseline import BASELINE, Baseline, is_baseline
 from suites.common.groups.design import declared_groups
@@ -30,11 +30,12 @@ STEREOTYPE = "stereotype"
 class TemplatesFromFile(FromFile):
     """Templates × fillers × groups of expressions: which group a model associates with a filler (from a file)."""
 
-    version: ClassVar[int] = 2
-    without_prefill = 'prompt_format="chat_whole"'
+    kind = Templates
+    file: Templates
+    version = 2
 
-    def __init__(self, file: Templates, source: Source) -> None:
-        self.file: Templates = file
+    def set_up(self, file: Templates, source: Source) -> None:
+        self.file = file
         self.groups = declared_groups(
             file.groups,
             contrasts=file.contrasts,
@@ -43,7 +44,6 @@ class TemplatesFromFile(FromFile):
             refuse=source.refuse,
         )
         self.contrasts = self.groups.contrasts
-        self.meanings = group_meanings(self.contrasts)
         source.refuse_twice((t.id or str(n) for n, t in enumerate(file.templates, 1)), "templates", "id", "Change one")
         asked = ((template.question, template.start) for template in file.templates)
         source.refuse_twice(asked, "templates", "question", "Remove one of the two")
@@ -66,8 +66,11 @@ class TemplatesFromFile(FromFile):
         if self._stereotyped and file.stratum is not None:
             problem = "the fillers' stereotypes are the strata, each with the same weight"
             raise source.refuse(("stratum",), file.stratum, problem, "Name it in `by`, for a figure of each level")
-        self.strata = file.levels_with_figures or (("template", STEREOTYPE) if self._stereotyped else ("template",))
         self.specs = self.design.with_primary([*self._figures()])
+        strata = file.levels_with_figures or (("template", STEREOTYPE) if self._stereotyped else ("template",))
+        shares = Chart("dots", "Each group's share of the probability", self.groups.probabilities)
+        charts, meanings = [*primary_charts(self.specs), shares], group_meanings(self.contrasts)
+        Suite.__init__(self, **self.data_of(strata, self._of_expressions(), charts=charts, meanings=meanings))
 
     # -- questions ---------------------------------------------------------------------------------
 
@@ -167,15 +170,11 @@ class TemplatesFromFile(FromFile):
                 spec = MeasureSpec(name, name, where, kind="probability", is_subgroup=True, clusters=clusters, **mass)
                 yield replace(spec, family=f"by {file.slot}")
 
-    def charts(self) -> Sequence[Chart]:
-        return [*super().charts(), Chart("dots", "Each group's share of the probability", self.groups.probabilities)]
-
-    def cautions(self) -> Sequence[str]:
-        sizes = {len(words) for of_filler in self._words.values() for words in of_filler.values()}
-        said = ["Groups have different numbers of expressions, which affects their shares."] if len(sizes) > 1 else []
+    def _of_expressions(self) -> Iterator[str]:
+        if len({len(words) for of_filler in self._words.values() for words in of_filler.values()}) > 1:
+            yield "Groups have different numbers of expressions, which affects their shares."
         if len(self._stereotyped) == 1:
-            said.append(
+            yield (
                 f"All fillers with a stereotype have the same, {self._stereotyped[0]}: stereotype_gap is then also a "
                 "model's preference for that group whatever the filler. Add fillers of other stereotypes."
             )
-        return [*said, *super().cautions()]

@@ -22,14 +22,13 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 import backends.base as base
 from backends.errors import ConfigError
 from backends.reading.words import finder_of
-from suites.base import Factor, Item, MeasureSpec, Row, flag
+from suites.base import Factor, Item, MeasureSpec, Row, Suite, flag
 from suites.common.groups.declared import is_name
 from suites.common.groups.weights import (
     Weights,
@@ -53,9 +52,8 @@ from suites.common.raters import (
 from suites.common.text_scorer import TextScorer, model_rater, raters_of, text_scorer
 from suites.custom.figures import Design, FromFile
 from suites.custom.labelled import labelled_texts
-from suites.custom.schema import TAKEN_BY_TEXTS, PromptRow, RaterOptions, Texts
+from suites.custom.schema import TAKEN_BY_TEXTS, RaterOptions, Texts
 from suites.custom.source import Source
-from suites.presentation import TableLayout
 
 _POPULATION = "new prompts of these kinds"
 
@@ -63,22 +61,17 @@ _POPULATION = "new prompts of these kinds"
 class TextsFromFile(FromFile):
     """Prompts about groups, continued by the model and read by expressions or classifiers (from a file)."""
 
-    version: ClassVar[int] = 5
+    kind = Texts
+    file: Texts
+    version = 5
     path_options: ClassVar[Mapping[str, Collection[str]]] = {
         "folder": (),
         "toxicity": ("profanity", "paper"),
         "regard": ("vader", "paper"),
     }
 
-    def declare(self, prompts: Sequence[Mapping[str, Any]], **options: Any) -> None:
-        """Set up a published benchmark by its rows and the fields of `suites.custom.schema.Texts`."""
-        rows = tuple(PromptRow.model_validate(row) for row in prompts)
-        file = Texts(kind="texts", prompts=rows, repeated=True, **options)
-        TextsFromFile.__init__(self, file, Source(Path(self.name), "prompts", {}))
-
-    def __init__(self, file: Texts, source: Source) -> None:
-        self.file: Texts = file
-        self._source = source
+    def set_up(self, file: Texts, source: Source) -> None:
+        self.file, self._source = file, source
         self.groups = tuple(dict.fromkeys(row.group for row in file.prompts))
         self.text_scorers = {name: self._text_scorer(name, choice) for name, choice in file.scorers.items()}
         self.raters: Mapping[str, Rater] = raters_of(self.text_scorers)
@@ -88,30 +81,32 @@ class TextsFromFile(FromFile):
         }
         self.sampling = file.sampling
         self._asked = [*self._questions()]
-        # An empty cell or null among stored texts is a question that got no answer: a missing one.
-        self.recorded = [(row.prompt, row.completion or "") for row in file.prompts] if file.is_stored else []
         self.design = Design(file, source, [one.factors for one in self._asked], file.sampled or ("prompt",))
         self.design.check_levels("group", "it is the group")
         self.contrasts = self._contrasts_of()
         scored = [quantity for scorer in self.text_scorers.values() for quantity in scorer.labels]
         said = {**dict.fromkeys(scored, score_meaning), **dict.fromkeys(self._finders, reading_meaning)}
-        self.meanings = {
+        meanings = {
             f"{quantity}_{contrast}": meaning(quantity, weights)
             for quantity, meaning in said.items()
             for contrast, weights in self.contrasts.items()
         }
-        self.strata = tuple(dict.fromkeys(("group", *file.levels_with_figures)))
         self.specs = self.design.with_primary([*self._figures()])
+        # An empty cell or null among stored texts is a question that got no answer: a missing one.
+        recorded = [(row.prompt, row.completion or "") for row in file.prompts] if file.is_stored else []
+        cautions = [*rater_cautions(self.raters.values(), self.groups)]
+        if empty := sum(not text.strip() for _, text in recorded):
+            cautions.insert(0, f"{empty} of {len(recorded)} stored completions are empty: these answers are missing.")
+        tables = [rater_table(self.raters.values())] if self.raters else []
+        strata = dict.fromkeys(("group", *file.levels_with_figures))
+        Suite.__init__(
+            self,
+            scorers={name: scorer.backend for name, scorer in self.text_scorers.items()},
+            recorded=recorded,
+            **self.data_of([*strata], cautions, meanings=meanings, tables=tables),
+        )
 
     # -- questions ---------------------------------------------------------------------------------
-
-    @property
-    def scorers(self) -> Mapping[str, base.Backend]:
-        return {name: scorer.backend for name, scorer in self.text_scorers.items()}
-
-    @cached_property
-    def needs(self) -> frozenset[base.Capability]:
-        return super().needs | {"recorded"} if self.recorded else super().needs
 
     def signature(self) -> Mapping[str, Any]:
         scorers = {name: scorer.signature() for name, scorer in self.text_scorers.items()}
@@ -148,10 +143,6 @@ class TextsFromFile(FromFile):
     def follow_ups(self, item: Item, response: base.Response) -> Iterable[Item]:
         if isinstance(response, base.GenerateResponse) and response.text.strip():
             yield from self._scored(item, response.text)
-
-    def most_follow_ups(self, item: Item) -> Iterable[Item]:
-        if isinstance(item.request, base.GenerateRequest):
-            yield from self._scored(item, "word " * item.request.sampling.max_tokens)
 
     def _scored(self, item: Item, text: str) -> Iterator[Item]:
         for name in self.text_scorers:
@@ -243,15 +234,6 @@ class TextsFromFile(FromFile):
         for group in self.groups:
             having = [one.factors["group"] == group for one in self._asked]
             yield from self.design.figures(replace(spec, where={**spec.where, "group": group}), having)
-
-    def tables(self) -> Sequence[TableLayout]:
-        return [rater_table(self.raters.values())] if self.raters else []
-
-    def cautions(self) -> Sequence[str]:
-        said = [*super().cautions()]
-        if empty := sum(not text.strip() for _, text in self.recorded):
-            said.append(f"Of {len(self.recorded)} stored completions {empty} are empty: they count as missing answers.")
-        return [*said, *rater_cautions(self.raters.values(), self.groups)]
 
     # -- what the file declares --------------------------------------------------------------------
 

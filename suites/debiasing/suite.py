@@ -46,7 +46,7 @@ from suites.debiasing.positions import (
     released_expressions,
 )
 from suites.occugender import OwnTemplates
-from suites.presentation import Chart, Meaning, PublishedFigure, TableLayout
+from suites.presentation import Shown
 
 #: A level of the factor ``debiasing``, its text, and the further factors that identify its rows.
 _Condition = tuple[int | str | None, str | None, dict[str, Factor]]
@@ -89,13 +89,8 @@ class DebiasingPositions(Suite):
         For an option that cannot be used; the error names it.
     """
 
-    name: str = "DebiasingPositions"
-    without_prefill = 'prompt_format="chat_whole"'
-    strata: tuple[str, ...] = ("template", "dominated_by")
-    failures_factor: str | None = "dominated_by"
-    sampled_together: tuple[str, ...] = ("template", "occupation")
-    meanings: Mapping[str, Meaning] = STEREOTYPE_GAP
-    level_labels: Mapping[str, Mapping[str, str]] = BIAS_LABELS
+    strata = ("dominated_by", "template")
+    sampled_together = ("template", "occupation")
 
     @checked_options
     def __init__(
@@ -136,12 +131,13 @@ class DebiasingPositions(Suite):
         # The papers' tasks are their authors' own groups of wordings.
         own = {} if templates is None else {task.id: task.template.raw() for task in self.tasks.values()}
         of_templates = {"template": wordings(own)} if own else {}
-        self.families = {"occupation": sectors(one.name for one in self.occupations), **of_templates}
+        families = {"occupation": sectors(one.name for one in self.occupations), **of_templates}
         dominated = sorted({o.dominated_by for o in self.occupations})
         biases = tuple(dict.fromkeys(task.bias for task in self.tasks.values()))
         self._measures = Measures(
             tuple(p.name for p in self.positions), self.prompts, tuple(dominated), self.groups, biases
         )
+        super().__init__(families=families, shown=self._shown())
 
     def _choose_tasks(self, own: OwnTemplates | None) -> None:
         """Set the tasks, what is scored after each of them, and how the probabilities of tokens are combined."""
@@ -158,8 +154,6 @@ class DebiasingPositions(Suite):
         words = {name: {} if is_own else task.expressions for name, task in self.tasks.items()}
         self.token_aggregation: TokenAggregation | None = None if is_own else "product"
         self._asked = asked_expressions(self.groups, self.occupations, prompts, words, self.prompt_format)
-        if is_own:
-            self.meanings = group_meanings(self.groups.contrasts)
 
     def signature(self) -> Mapping[str, Any]:
         probes = TaskPrompt("{question}", "{start}"), TaskPrompt("{question}", "")
@@ -244,7 +238,7 @@ class DebiasingPositions(Suite):
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
         yield from self._measures.specs()
 
-    def texts(self) -> Mapping[str, str]:
+    def _texts(self) -> Mapping[str, str]:
         """Each debiasing prompt and its placebo: they have the same number of words, not always of tokens."""
         texts: dict[str, str] = {}
         for p in self.prompts:
@@ -253,7 +247,7 @@ class DebiasingPositions(Suite):
                 texts[f"placebo {p.id}"] = p.placebo
         return texts
 
-    def cautions(self) -> Sequence[str]:
+    def _cautions(self) -> Sequence[str]:
         cautions = unstereotyped(self.occupations)
         if {"system", "with_dialogue"} <= {p.name for p in self.positions}:
             cautions.append(
@@ -277,14 +271,17 @@ class DebiasingPositions(Suite):
             "dialogue": "released" if self.dialogue == named_dialogue("released") else "own",
         }
 
-    def published(self) -> Sequence[PublishedFigure]:
-        return list(presentation.published_figures(self.published_design, self._measures))
-
-    def tables(self) -> Sequence[TableLayout]:
-        return [*presentation.table_layouts(self._measures, with_published=bool(self.published()))]
-
-    def charts(self) -> Sequence[Chart]:
-        return list(presentation.charts(self._measures))
+    def _shown(self) -> Shown:
+        published = [*presentation.published_figures(self.published_design, self._measures)]
+        return Shown(
+            group_meanings(self.groups.contrasts) if self._groups_given.is_own else STEREOTYPE_GAP,
+            BIAS_LABELS,
+            self._texts(),
+            self._cautions(),
+            published,
+            tables=[*presentation.table_layouts(self._measures, with_published=bool(published))],
+            charts=[*presentation.charts(self._measures)],
+        )
 
 
 def _read_reference(item: Item, response: Response) -> Row:

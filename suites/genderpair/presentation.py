@@ -12,7 +12,7 @@ from suites.common.raters import rater_table
 from suites.common.text_scorer import REGARD_OF_THE_PAPER, TOXICITY_OF_THE_PAPER
 from suites.genderpair.design import DEFAULT_FORM, Design, deviation_kind
 from suites.genderpair.pairs import GROUPS
-from suites.presentation import Chart, Drafts, PublishedFigure, TableColumn, TableLayout
+from suites.presentation import Beside, Chart, Drafts, Meaning, PublishedFigure, Shown, TableColumn, TableLayout
 
 #: Figures in the table on how picks were made, with the kind of their rows.
 _PICKS = (
@@ -24,6 +24,12 @@ _PICKS = (
     ("refusal_share", "answer"),
 )
 _DRAFTS = Drafts(load("genderpair_report").content)
+_MEANING = Meaning(
+    "it picks the biased descriptor {points} times in 100, where 50 is even",
+    finding="pick{s} the biased descriptor",
+    opposite="pick{s} the unbiased descriptor",
+    beside=(Beside("fallback_share", "{points} in 100 picks are by likelihood, not by the text", {"kind": "answer"}),),
+)
 _RELEASED_RULE = (
     "The published bias-pair ratios (Table 4) are read by the authors' rule, which looks for substrings: "
     "bias_pair_ratio_released is the comparable figure."
@@ -48,7 +54,18 @@ _REFUSED_TEXTS = (
 _SLURS = "The published pairs contain slurs, which this report shows."
 
 
-def cautions(design: Design) -> Sequence[str]:
+def shown(design: Design, sampling: Sampling) -> Shown:
+    """How a report shows the suite."""
+    return Shown(
+        {"bias_pair_ratio": _MEANING},
+        cautions=_cautions(design),
+        published=[*_published(design, sampling)],
+        tables=[*_tables(design)],
+        charts=[*_charts(design)],
+    )
+
+
+def _cautions(design: Design) -> Sequence[str]:
     """How the published figures and pairs differ from their description in the paper."""
     refused = [_REFUSED_TEXTS] if design.text_scorers else []
     if design.pairs.is_own:
@@ -64,7 +81,7 @@ def cautions(design: Design) -> Sequence[str]:
     ]
 
 
-def published(design: Design, sampling: Sampling) -> Iterator[PublishedFigure]:
+def _published(design: Design, sampling: Sampling) -> Iterator[PublishedFigure]:
     """Table 4, as far as its design is the same: pairs, wording, reading, classifiers, and length of the texts."""
     pairs = "published" if design.pairs.is_published else "other"
     aspects = {"pairs": pairs, "tokens": str(sampling.max_tokens)}
@@ -89,7 +106,7 @@ def published(design: Design, sampling: Sampling) -> Iterator[PublishedFigure]:
                 yield PublishedFigure(entry["model"], name, {"kind": deviation_kind(measure)}, entry[name], **more)
 
 
-def tables(design: Design) -> Iterator[TableLayout]:
+def _tables(design: Design) -> Iterator[TableLayout]:
     """The paper's Table 4, how the picks were made, and how the scorers read labelled texts."""
     figures = _columns(design, "bias_pair_ratio", "selection", "Bias-pair ratio")
     figures += _columns(design, "fallback_share", "answer", "Of it, picks by likelihood")
@@ -114,7 +131,7 @@ def _title(measure: str) -> str:
     return measure.replace("_", " ").capitalize()
 
 
-def charts(design: Design) -> Iterator[Chart]:
+def _charts(design: Design) -> Iterator[Chart]:
     """Picks by group, the effect of the order, and how often each group's pairs are picked."""
     yield _DRAFTS.chart("bias_pair_ratio")
     yield _DRAFTS.chart("fallback_share")

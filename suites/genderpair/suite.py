@@ -46,7 +46,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Unpack
 
@@ -79,7 +78,6 @@ from suites.genderpair.reading import (
 )
 from suites.genderpair.rows import derived_rows
 from suites.options import sampling_option
-from suites.presentation import Beside, Chart, Meaning, PublishedFigure, TableLayout
 
 #: Greedy, and long enough for a short text.
 DEFAULT_SAMPLING = base.Sampling(max_tokens=128)
@@ -138,28 +136,14 @@ class GenderPair(Suite):
         For an option that cannot be used; the error names it.
     """
 
-    name: str = "GenderPair"
-    without_prefill = 'fallback="none"'
     path_options: ClassVar[Mapping[str, Collection[str]]] = {
         "pairs": ("built-in", "published"),
         "toxicity": ("profanity", "paper"),
         "regard": ("vader", "paper"),
     }
-    version: ClassVar[int] = 8  # 8: only a marked pick counts; texts are not swapped
-    strata: tuple[str, ...] = ("group", "aspect", "configuration")
-    sampled_together: tuple[str, ...] = ("group", "target", "pair", "form")
-    meanings: Mapping[str, Meaning] = {
-        "bias_pair_ratio": Meaning(
-            "it picks the biased descriptor {points} times in 100, where 50 is even",
-            finding="pick{s} the biased descriptor",
-            opposite="pick{s} the unbiased descriptor",
-            beside=(
-                Beside(
-                    "fallback_share", "{points} in 100 picks are by likelihood, not by the text", {"kind": "answer"}
-                ),
-            ),
-        )
-    }
+    version = 8  # 8: only a marked pick counts; texts are not swapped
+    strata = ("group", "aspect", "configuration")
+    sampled_together = ("group", "target", "pair", "form")
 
     @checked_options
     def __init__(
@@ -200,23 +184,14 @@ class GenderPair(Suite):
             separator=asked.separator,
         )
         self.prompt_format, self.seed = prompt_format, seed
-        # The two orders of a prompt are sampled together, but not all its repeats: they would fill a small sample.
-        self.sampled_together += ("repeat",) * (repeats > 1)
+        super().__init__(
+            # The two orders of a prompt are sampled together, but not all its repeats: they would fill a small sample.
+            sampled_together=type(self).sampled_together + ("repeat",) * (repeats > 1),
+            scorers={name: scorer.backend for name, scorer in self.design.text_scorers.items()},
+            shown=presentation.shown(self.design, self.sampling),
+        )
 
     # -- questions ---------------------------------------------------------------------------------
-
-    @cached_property
-    def needs(self) -> frozenset[base.Capability]:
-        needed: set[base.Capability] = {"generate"}
-        if self.design.asks_bare_words:
-            needed.add("score")
-        if self.prompt_format == "chat":
-            needed.add("chat")
-        return frozenset(needed)
-
-    @property
-    def scorers(self) -> Mapping[str, base.Backend]:
-        return {name: scorer.backend for name, scorer in self.design.text_scorers.items()}
 
     def signature(self) -> Mapping[str, Any]:
         design = self.design
@@ -283,17 +258,6 @@ class GenderPair(Suite):
         for name in self.design.text_scorers:
             yield Item(f"{item.id}#{name}", base.ClassifyRequest(text), {**factors, "kind": name}, name)
 
-    def most_follow_ups(self, item: Item) -> Iterable[Item]:
-        if not isinstance(item.request, base.GenerateRequest):
-            return
-        if self.design.asks_preference:
-            yield Item(f"{item.id}#preference", self._preference(item), item.factors)
-        if self.design.asks_bare_words:
-            yield Item(f"{item.id}#bare", _bare_words(item), item.factors)
-        text = base.ClassifyRequest("word " * item.request.sampling.max_tokens)
-        for name in self.design.text_scorers:
-            yield Item(f"{item.id}#{name}", text, item.factors, name)
-
     def _preference(self, item: Item) -> base.ScoreRequest:
         """log P of each descriptor with its closing mark, right after the opening mark of an answer."""
         assert isinstance(item.request, base.GenerateRequest)
@@ -342,18 +306,6 @@ class GenderPair(Suite):
 
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
         return measure_specs(self.design, rows)
-
-    def cautions(self) -> Sequence[str]:
-        return presentation.cautions(self.design)
-
-    def published(self) -> Sequence[PublishedFigure]:
-        return [*presentation.published(self.design, self.sampling)]
-
-    def tables(self) -> Sequence[TableLayout]:
-        return [*presentation.tables(self.design)]
-
-    def charts(self) -> Sequence[Chart]:
-        return [*presentation.charts(self.design)]
 
 
 def _bare_words(item: Item) -> base.ScoreRequest:

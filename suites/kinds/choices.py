@@ -20,16 +20,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import product
-from typing import Annotated, Any, ClassVar, Literal, TypedDict, Unpack
+from typing import Annotated, Any, ClassVar, Literal, TypedDict
 
 from pydantic import Field
 
 import backends.base as base
-from backends.options import checked_options, some_of
+from backends.options import some_of
 from backends.reading.answers import stated_answer
 from suites.base import Factor, IdentifiedInterval, Item, Row, Suite
 from suites.common.contrasts import contrast
-from suites.common.data_files import Folder, load
+from suites.common.data_files import load
 from suites.common.planted import chance, planted_scores
 from suites.common.probabilities import total_probability
 from suites.common.task_prompt import CONDITIONS, PromptFormat, begin_with
@@ -54,7 +54,21 @@ class Question:
 
 
 class AskingOptions(TypedDict, total=False):
-    """The options of `MultipleChoice` that say how its questions are asked."""
+    """How a published benchmark's questions are asked.
+
+    Parameters
+    ----------
+    conditions : sequence of str
+        Some of the six of Kaneko et al. 2024: zero-shot or few-shot, with a debiasing sentence (dp) or chain of
+        thought (cot).
+    mode : {"likelihood", "generation"}
+    answers : {"letter", "text"}
+    prompt_format : {"raw", "chat", "chat_whole"}
+        ``chat`` begins the model's answer ("Answer:"); ``chat_whole`` asks it to begin so, for models that do not
+        continue a start.
+    step_tokens : int
+        Maximum tokens of the generated steps.
+    """
 
     conditions: Annotated[tuple[str, ...], some_of(CONDITIONS)]
     mode: Mode
@@ -77,24 +91,29 @@ class Asking:
 class AnsweredQuestions(Suite):
     """Questions with listed answers. A subclass supplies them, and the quantities of each answer.
 
-    Attributes
+    Parameters
     ----------
-    questions : sequence of Question
+    questions : iterable of Question
     asking : Asking
     data_sha256 : str
         Hash of the data that the questions come from.
+    data
+        Fields of `suites.base.Suite`.
+
+    Attributes
+    ----------
     examples : str
         Key of the few-shot examples in ``benchmarks_wording.json``.
     compared : sequence of str
         Quantities whose change from one condition to another is reported.
     """
 
-    questions: Sequence[Question]
-    asking: Asking
-    data_sha256: str
     examples: ClassVar[str]
     compared: ClassVar[tuple[str, ...]] = ()
-    without_prefill = 'prompt_format="chat_whole"'
+
+    def __init__(self, questions: Iterable[Question], asking: Asking, data_sha256: str = "", **data: Any) -> None:
+        self.questions, self.asking, self.data_sha256 = [*questions], asking, data_sha256
+        super().__init__(**data)
 
     @abstractmethod
     def values_of(self, question: Question, role: str) -> Mapping[str, IdentifiedInterval]:
@@ -125,10 +144,6 @@ class AnsweredQuestions(Suite):
         if item.factors["kind"] == "steps" and isinstance(response, base.GenerateResponse):
             text = response.text
             yield self._after(item, text.lstrip().removeprefix(_trigger()) if self._is_whole else text)
-
-    def most_follow_ups(self, item: Item) -> Iterable[Item]:
-        if item.factors["kind"] == "steps":
-            yield self._after(item, " word" * self.asking.step_tokens)
 
     def _after(self, item: Item, steps: str) -> Item:
         request = self._request(self._question(item), str(item.factors["condition"]), steps.rstrip() + "\n")
@@ -261,35 +276,6 @@ class AnsweredQuestions(Suite):
     @cached_property
     def _by_id(self) -> Mapping[str, Question]:
         return {question.id: question for question in self.questions}
-
-
-class MultipleChoice(AnsweredQuestions):
-    """A published benchmark of questions with listed answers. A subclass reads its file.
-
-    Parameters
-    ----------
-    folder : path, optional
-        Folder of the published file; None fetches it once.
-    conditions : sequence of str
-        Some of the six of Kaneko et al. 2024: zero-shot or few-shot, with a debiasing sentence (dp) or chain of
-        thought (cot).
-    mode : {"likelihood", "generation"}
-    answers : {"letter", "text"}
-    prompt_format : {"raw", "chat", "chat_whole"}
-        ``chat`` begins the model's answer ("Answer:"); ``chat_whole`` asks it to begin so, for models that do not
-        continue a start.
-    step_tokens : int
-        Maximum tokens of the generated steps.
-    """
-
-    @checked_options
-    def __init__(self, *, folder: Folder = None, **asking: Unpack[AskingOptions]) -> None:
-        self.asking = Asking(**asking)
-        self.questions, self.data_sha256 = self.read_questions(folder)
-
-    @abstractmethod
-    def read_questions(self, folder: Folder) -> tuple[Sequence[Question], str]:
-        """The questions in the published file, and the hash of the data. Raises `ConfigError` for any other file."""
 
 
 def letters(answers: Sequence[str]) -> list[str]:

@@ -29,6 +29,7 @@ import backends.base as base
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite
 from suites.common.planted import chance, planted_scores
 from suites.common.probabilities import is_likelier, is_tie, per_token
+from suites.presentation import Shown
 
 #: What figures over sentences generalise to.
 POPULATION = "new sentences of these kinds"
@@ -53,13 +54,18 @@ class SentenceSet:
 class LikelierSentence(Suite):
     """A benchmark of sentence sets. A subclass reads them, and defines its figures.
 
-    Attributes
+    Parameters
     ----------
-    sets : sequence of SentenceSet
-    start : str or None
+    sets : iterable of SentenceSet
+    start : str, optional
         The text before every sentence; None: the model's own start.
     data_sha256 : str
         Hash of the published file.
+    data
+        Fields of `suites.base.Suite`.
+
+    Attributes
+    ----------
     mean_per_token : bool
         Whether log-probabilities are divided by the number of scored tokens.
     tie : IdentifiedInterval or None
@@ -68,12 +74,16 @@ class LikelierSentence(Suite):
         Whether sentences are compared that differ in a first token that is given, as where a paper leaves it out too.
     """
 
-    sets: Sequence[SentenceSet]
-    start: str | None
-    data_sha256: str
     mean_per_token: bool = False
     tie: ClassVar[IdentifiedInterval | None] = None
     start_may_differ: ClassVar[bool] = False
+
+    def __init__(
+        self, sets: Iterable[SentenceSet], start: str | None = None, data_sha256: str = "", **data: Any
+    ) -> None:
+        self.sets, self.start, self.data_sha256 = [*sets], start, data_sha256
+        shown: Shown = data.pop("shown", type(self).shown)
+        super().__init__(shown=replace(shown, cautions=[*self._of_the_start(), *shown.cautions]), **data)
 
     def signature(self) -> Mapping[str, Any]:
         of_data = {"version": self.version, "data_sha256": self.data_sha256, "sets": len(self.sets)}
@@ -123,7 +133,7 @@ class LikelierSentence(Suite):
     def _by_id(self) -> Mapping[str, SentenceSet]:
         return {one.id: one for one in self.sets}
 
-    def cautions(self) -> Sequence[str]:
+    def _of_the_start(self) -> Sequence[str]:
         if self.start is not None:
             return ()
         differing = "are compared all the same" if self.start_may_differ else "count as missing"

@@ -10,8 +10,14 @@ from suites.mgbr.bolukbasi import FILES
 from suites.mgbr.design import Design
 from suites.mgbr.measures import CLASSIFICATION
 from suites.mgbr.word_lists import WordLists
-from suites.presentation import Chart, Drafts, Factor, PublishedFigure, TableColumn, TableLayout
+from suites.presentation import Chart, Drafts, Factor, Meaning, PublishedFigure, Shown, TableColumn, TableLayout
 
+_MEANING = Meaning(
+    "occupations in the list cost it {points} right answers in 100",
+    "occupations in the list bring it {points} right answers in 100",
+    "count{s} fewer lists right where they name stereotyped occupations",
+    "count{s} more lists right where they name stereotyped occupations",
+)
 _DRAFTS = Drafts(load("mgbr_report").content)
 
 
@@ -31,7 +37,17 @@ def _name_of(words: WordLists) -> str:
     return "bolukbasi" if {*words.sources.values()} >= {file.sha256 for file in FILES.values()} else "own"
 
 
-def published(design: Design) -> Sequence[PublishedFigure]:
+def shown(design: Design) -> Shown:
+    """How a report shows the suite."""
+    return Shown(
+        {"bias_score": _MEANING},
+        published=_published(design),
+        tables=[*_tables(design)],
+        charts=[*_charts(design)],
+    )
+
+
+def _published(design: Design) -> Sequence[PublishedFigure]:
     """Table 1: bias scores of 23 models, if this design is the same."""
     source = published_source("mgbr", published_design(design))
     return [
@@ -54,7 +70,7 @@ def published(design: Design) -> Sequence[PublishedFigure]:
 # -- tables ----------------------------------------------------------------------------------------
 
 
-def tables(design: Design) -> Iterator[TableLayout]:
+def _tables(design: Design) -> Iterator[TableLayout]:
     """Bias scores, accuracy and its changes; in generation mode how words are classified; the correlation, if any."""
     test_sets, score_name = _rows("test_set", design.test_sets), design.words.score_name
     yield _DRAFTS.table("bias_scores", _by_condition(design, "bias_score", "pair"))
@@ -129,7 +145,7 @@ def _direction(design: Design) -> str:
 # -- charts ----------------------------------------------------------------------------------------
 
 
-def charts(design: Design) -> Iterator[Chart]:
+def _charts(design: Design) -> Iterator[Chart]:
     """Bias scores, accuracy by number of occupations, and single occupations under the first condition."""
     first, score_name = design.conditions[0], design.words.score_name
     yield _DRAFTS.chart("bias_score")

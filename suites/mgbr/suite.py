@@ -82,7 +82,6 @@ from suites.mgbr.rows import derived_rows, log_probabilities, read_scores, read_
 from suites.mgbr.word_lists import WordLists
 from suites.mgbr.wording import GENDERS, Gender, Wording
 from suites.options import sampling_option
-from suites.presentation import Chart, Meaning, PublishedFigure, TableLayout
 
 #: Default sampling: long enough for one step per word.
 DEFAULT_SAMPLING = base.Sampling(max_tokens=512)
@@ -137,19 +136,10 @@ class MGBR(Suite):
         With the option, its value and a hint.
     """
 
-    name = "MGBR"
     path_options: ClassVar[Mapping[str, Collection[str]]] = {"bolukbasi": ()}
     version = 2  # 2: recall is of all words of the list, not of those with a verdict
     strata = ("gender",)
     sampled_together = ("instance",)
-    meanings: Mapping[str, Meaning] = {
-        "bias_score": Meaning(
-            "occupations in the list cost it {points} right answers in 100",
-            "occupations in the list bring it {points} right answers in 100",
-            "count{s} fewer lists right where they name stereotyped occupations",
-            "count{s} more lists right where they name stereotyped occupations",
-        )
-    }
 
     @checked_options
     def __init__(
@@ -185,7 +175,7 @@ class MGBR(Suite):
             raise ConfigError("repeats", repeats, "greedy texts are all the same", "Give a temperature, or 1 repeat")
         self.design.check()
         words_added = (name for group in self.design.groups for name in self.design.occupations(group))
-        self.families = {"occupation": sectors(words_added)}
+        super().__init__(families={"occupation": sectors(words_added)}, shown=presentation.shown(self.design))
 
     # -- questions ---------------------------------------------------------------------------------
 
@@ -293,15 +283,6 @@ class MGBR(Suite):
 
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
         return measure_specs(self.design, rows)
-
-    def published(self) -> Sequence[PublishedFigure]:
-        return presentation.published(self.design)
-
-    def tables(self) -> Sequence[TableLayout]:
-        return [*presentation.tables(self.design)]
-
-    def charts(self) -> Sequence[Chart]:
-        return [*presentation.charts(self.design)]
 
 
 def _wording(given: Wording | str | Mapping[str, Any] | None) -> Wording:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, ClassVar, Unpack
+from typing import Any, Unpack
 
 from backends.base import Capability, Prompt, Response, ScoreRequest
 from backends.errors import ConfigError
@@ -41,7 +41,7 @@ from suites.common.published import PublishedDesign, Variant, refuse_own
 from suites.common.task_prompt import PromptFormat, TaskPrompt, filled
 from suites.occugender import material, presentation
 from suites.occugender.measures import Measures, plus_minus_rows
-from suites.presentation import Chart, Meaning, PublishedFigure, TableLayout
+from suites.presentation import Shown
 
 
 class OccuGender(Suite):
@@ -86,14 +86,9 @@ class OccuGender(Suite):
         For an option that cannot be used; the error names it.
     """
 
-    name: str = "OccuGender"
-    without_prefill = 'prompt_format="chat_whole"'
-    version: ClassVar[int] = 2  # 2: instructions stand before "Q:", as in the paper, not after it
-    strata: tuple[str, ...] = ("template", "dominated_by")
-    failures_factor: str | None = "dominated_by"
-    sampled_together: tuple[str, ...] = ("template", "occupation")
-    meanings: Mapping[str, Meaning] = STEREOTYPE_GAP
-    level_labels: Mapping[str, Mapping[str, str]] = BIAS_LABELS
+    version = 2  # 2: instructions stand before "Q:", as in the paper, not after it
+    strata = ("dominated_by", "template")
+    sampled_together = ("template", "occupation")
 
     @checked_options
     def __init__(
@@ -125,10 +120,6 @@ class OccuGender(Suite):
         formed = self._groups_given.formed([template.text for template in asked], prompt_format)
         self.templates = tuple(replace(one, text=text) for one, text in zip(asked, formed, strict=True))
         self.occupations = asked_occupations(occupations, self.groups)
-        self.families = {
-            "template": wordings({template.id: template.text.raw() for template in self.templates}),
-            "occupation": sectors(one.name for one in self.occupations),
-        }
         self.token_aggregation: dict[str, TokenAggregation | None] = dict.fromkeys(material.BIASES, "product")
         degrees = {i: degree for i, (_, degree) in self.instructions.items()}
         self._measures = Measures(self.biases, degrees, self.templates, self.occupations, self.groups)
@@ -136,6 +127,11 @@ class OccuGender(Suite):
         form = self.templates[0].text
         own = self._asked.values() if self._groups_given.is_own else ()
         self.baseline = Baseline(self.groups, form.form, form.separator, prompt_format, [*own], prior_corrected)
+        families = {
+            "template": wordings({template.id: template.text.raw() for template in self.templates}),
+            "occupation": sectors(one.name for one in self.occupations),
+        }
+        super().__init__(families=families, shown=self._shown())
 
     def _choose_expressions(self, given: Mapping[Any, OwnExpressions] | None) -> None:
         """Set what is scored after each prompt, and how the probabilities of tokens are combined."""
@@ -145,7 +141,6 @@ class OccuGender(Suite):
             self.token_aggregation = dict.fromkeys(material.BIASES)
             self.expressions: dict[str, Expressions] = {}
             self._asked = asked({bias: (given or {}).get(bias, {}) for bias in self.biases})
-            self.meanings = group_meanings(self.groups.contrasts)
             return
         spelled = material.occugender_expressions()
         if given is not None:
@@ -260,12 +255,6 @@ class OccuGender(Suite):
     def _specs(self) -> Sequence[MeasureSpec]:
         return list(self._measures.specs())
 
-    def cautions(self) -> Sequence[str]:
-        return unstereotyped(self.occupations)
-
-    def texts(self) -> Mapping[str, str]:
-        return {f"instruction {i}": text for i, (text, _) in self.instructions.items()}
-
     @property
     def published_design(self) -> PublishedDesign:
         """Every aspect of what is asked and counted → its level."""
@@ -282,12 +271,15 @@ class OccuGender(Suite):
             }
         return aspects
 
-    def published(self) -> Sequence[PublishedFigure]:
-        return list(presentation.published_figures(self.published_design, self.biases, tuple(self.instructions)))
-
-    def tables(self) -> Sequence[TableLayout]:
-        return [*presentation.table_layouts(self.published_design, self._measures)]
-
-    def charts(self) -> Sequence[Chart]:
+    def _shown(self) -> Shown:
+        design, is_own = self.published_design, self._groups_given.is_own
         shares = {o.name: o.female_share for o in self.occupations if o.female_share is not None}
-        return [*presentation.charts(self.groups, shares, with_effects=bool(self.instructions))]
+        return Shown(
+            group_meanings(self.groups.contrasts) if is_own else STEREOTYPE_GAP,
+            BIAS_LABELS,
+            texts={f"instruction {i}": text for i, (text, _) in self.instructions.items()},
+            cautions=unstereotyped(self.occupations),
+            published=[*presentation.published_figures(design, self.biases, tuple(self.instructions))],
+            tables=[*presentation.table_layouts(design, self._measures)],
+            charts=[*presentation.charts(self.groups, shares, with_effects=bool(self.instructions))],
+        )

@@ -15,7 +15,6 @@ class TwoQuestions(Suite):
     """A tiny suite."""
 
     name = "two"
-    needs = frozenset({"score"})
 
     def __init__(self, n=2):
         self.n = n

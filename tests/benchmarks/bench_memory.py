@@ -27,7 +27,6 @@ class Prompts(Suite):
 
     name = "prompts"
     strata = ("level",)
-    needs = frozenset({"score"})
 
     def __init__(self, n: int) -> None:
         self._n = n

@@ -81,7 +81,7 @@ async def rows_of(suite: Suite) -> list[Any]:
 async def test_a_config_of_the_page_fills_its_table(config: str, table: str) -> None:
     suite = suite_of(config)
     rows = await rows_of(suite)
-    layouts = {layout.name: layout for layout in suite.tables()}
+    layouts = {layout.name: layout for layout in suite.shown.tables}
     if table == "figures" and not layouts:  # its tables hold all figures, see `audit.report.tables`
         specs = list(suite.measures(rows))
         measures = measure_table(Table.of(rows), specs, model="m", suite="s", signature={})

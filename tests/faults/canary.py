@@ -15,7 +15,7 @@ from typing import Any
 
 from audit import Audit
 from backends import OpenAIBackend
-from backends.base import Capability, GenerateRequest, GenerateResponse, Response
+from backends.base import GenerateRequest, GenerateResponse, Response
 from suites.base import IdentifiedInterval, Item, MeasureSpec, Row, Suite
 from tests.backends.openai.raw_server import RawServer, Reply
 
@@ -107,10 +107,6 @@ class Questions(Suite):
 
     def __init__(self, count: int = 2, *, broken: bool = False) -> None:
         self._count, self._broken = count, broken
-
-    @property
-    def needs(self) -> frozenset[Capability]:
-        return frozenset({"generate"})
 
     def items(self) -> Iterator[Item]:
         for number in range(self._count):

@@ -129,8 +129,8 @@ def test_a_suite_keeps_what_every_suite_does(case: tuple[Suite, str, str]) -> No
     for spec in specs:
         behind = [row for row in rows if spec.where.items() <= row.factors.items()]
         assert behind or "people" in spec.where, spec  # nobody has a name in the made-up rows of BBQ
-    assert {key(figure.measure, figure.where) for figure in suite.published()} <= known
-    for table in suite.tables():
+    assert {key(figure.measure, figure.where) for figure in suite.shown.published} <= known
+    for table in suite.shown.tables:
         cells = {
             key(c.measure, {**where, **c.where})
             for c in table.columns

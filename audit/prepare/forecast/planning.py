@@ -164,7 +164,7 @@ def _planned(
         finds = math.inf
     plan = FigurePlan(
         suite=one.suite,
-        figure=str(FigureName(one.suite, one.spec.measure, one.spec.where, labels=one.of.level_labels)),
+        figure=str(FigureName(one.suite, one.spec.measure, one.spec.where, labels=one.of.shown.level_labels)),
         basis=basis,
         alpha=one.alpha,
         levels=levels,

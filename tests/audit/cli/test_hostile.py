@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -17,7 +17,7 @@ from backends import FakeBackend
 from backends.base import GenerateRequest, Sampling, ScoreRequest
 from backends.errors import ConfigError
 from suites.base import Item, MeasureSpec, Row, Suite, flag
-from suites.presentation import Chart, Meaning
+from suites.presentation import Chart, Meaning, Shown
 
 ACTS = "x[/red]\x1b[31m\u202ebidi\nnew\x9bC1</script><!--<img src=x onerror=alert(1)>{{7*7}}`$(id)`\u2028|"
 HALF = "\ud800"
@@ -29,10 +29,7 @@ class Hostile(Suite):
 
     name = "hostile"
     title = f"Title {ACTS}"
-    needs = frozenset({"score", "generate"})
-    version = 1
-    strata = ()
-    meanings: ClassVar = {f"m{ACTS}": Meaning("gets {points} " + ACTS, "")}
+    shown = Shown({f"m{ACTS}": Meaning("gets {points} " + ACTS, "")}, charts=[Chart("dots", ACTS, (f"m{ACTS}",))])
 
     def signature(self) -> dict[str, Any]:
         return {"version": 1, ACTS: ACTS}
@@ -54,9 +51,6 @@ class Hostile(Suite):
         common: dict[str, Any] = {"unit": "share", "kind": "share", "neutral": 0.5, "clusters": (f"of{ACTS}",)}
         yield MeasureSpec(f"m{ACTS}", f"m{ACTS}", {}, primary=True, population=ACTS, **common)
         yield MeasureSpec(f"m{ACTS}", f"m{ACTS}", {"half": "0"}, family=ACTS, **common)
-
-    def charts(self) -> list[Chart]:
-        return [Chart("dots", ACTS, (f"m{ACTS}",))]
 
     def cautions(self) -> list[str]:
         return [ACTS]

@@ -25,7 +25,7 @@ def _result() -> AuditResult:
     suite = OccuGender(debiasing=True)
     infos = [
         mu.suite_info(
-            suite.name, "OccuGender", tables=suite.tables(), charts=suite.charts(), published=suite.published()
+            suite.name, "OccuGender", tables=suite.shown.tables, charts=suite.charts(), published=suite.shown.published
         ),
         mu.toy_suite(),
     ]

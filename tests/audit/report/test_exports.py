@@ -123,7 +123,7 @@ def test_a_papers_table_keeps_published_rows_apart() -> None:
 
 def test_occugender_fills_every_cell_of_its_papers_tables() -> None:
     suite = OccuGender(debiasing=True, variant="as_released")
-    info = mu.suite_info(suite.name, "OccuGender", tables=suite.tables(), published=suite.published())
+    info = mu.suite_info(suite.name, "OccuGender", tables=suite.shown.tables, published=suite.shown.published)
     tables = paper_tables(Figures(mu.result(["m"], [info], mu.measured(suite, ["m"]), comparisons=[])), suite.name)
     assert [len(t.blocks) for t in tables] == [2, 2, 2, 2, 1, 1, 11]
     for table in tables:
@@ -138,8 +138,8 @@ def test_occugender_fills_every_cell_of_its_papers_tables() -> None:
 
 def test_a_papers_own_model_is_set_against_its_printed_figures() -> None:
     suite = OccuGender(["implicit"], variant="as_released")
-    info = mu.suite_info(suite.name, "OccuGender", tables=suite.tables(), published=suite.published())
-    printed = next(f for f in suite.published() if f.model == "Llama-2-7B")
+    info = mu.suite_info(suite.name, "OccuGender", tables=suite.shown.tables, published=suite.shown.published)
+    printed = next(f for f in suite.shown.published if f.model == "Llama-2-7B")
     near = Reproduction(
         suite=suite.name,
         measure=printed.measure,

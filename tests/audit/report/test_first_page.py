@@ -112,7 +112,7 @@ def test_a_gap_stands_beside_its_parts() -> None:
     """+0.37 for one group of occupations and −0.11 for the other are 0.13 on average: a lean, not a stereotype."""
     suite = OccuGender()
     explicit = {"bias": "explicit", "debiasing": None}
-    meanings = {name: dataclasses.asdict(meaning) for name, meaning in suite.meanings.items()}
+    meanings = {name: dataclasses.asdict(meaning) for name, meaning in suite.shown.meanings.items()}
     parts = [
         mu.measure("a", "p_female", {**explicit, "dominated_by": of}, value)
         for of, value in (("female", 0.685), ("male", 0.555))

@@ -120,7 +120,6 @@ class Levels(Suite):
     """Scored prompts under a factor whose levels are equal in Python, but are not the same level."""
 
     name = "levels"
-    needs = frozenset({"score"})
     levels = (True, 1, False, 0, None)
 
     def items(self):

@@ -40,7 +40,7 @@ def test_a_start_is_before_each_sentence_and_in_the_signature() -> None:
     assert {item.request.prompt for item in suite.items()} == {"<s>"}
     assert not any(item.request.first_given for item in suite.items())
     assert suite.signature() != CrowSPairs().signature()
-    assert len(CrowSPairs().cautions()) == len(suite.cautions()) + 1
+    assert len(CrowSPairs().shown.cautions) == len(suite.shown.cautions) + 1
 
 
 def answered(suite: CrowSPairs, scores: tuple[ContinuationScore, ...]):

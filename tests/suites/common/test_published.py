@@ -37,9 +37,9 @@ EXPLICIT, RELEASED_IMPLICIT = ("explicit", True), ("implicit", False)
 )
 def test_occugender_shows_what_its_design_is_of(options, shown):
     suite = OccuGender(**options)
-    assert {(f.where["bias"], bool(f.source.difference)) for f in suite.published()} == shown
+    assert {(f.where["bias"], bool(f.source.difference)) for f in suite.shown.published} == shown
     instructed = OccuGender(**options, debiasing=[3])
-    asked = {f.where["debiasing"] for f in instructed.published() if f.source.table == "Appendix E"}
+    asked = {f.where["debiasing"] for f in instructed.shown.published if f.source.table == "Appendix E"}
     assert asked == ({None, 3} if shown else set())
 
 
@@ -70,7 +70,7 @@ RELEASED = {
 )
 def test_debiasing_shows_what_its_design_is_of(options, shown):
     suite = DebiasingPositions(**options)
-    assert {(f.where["bias"], f.where["position"], bool(f.source.difference)) for f in suite.published()} == shown
+    assert {(f.where["bias"], f.where["position"], bool(f.source.difference)) for f in suite.shown.published} == shown
 
 
 @pytest.mark.parametrize(
@@ -91,12 +91,12 @@ def test_genderpair_shows_what_its_design_is_of(options, shown, monkeypatch):
     pairs = PairSet("published", SMALL.groups, SMALL.sha256)
     monkeypatch.setattr("suites.genderpair.pairs.PUBLISHED_CONTENT", pairs.content_sha256)
     suite = GenderPair(pairs=pairs, **options)
-    assert {f.measure.removesuffix("_sd") for f in suite.published()} == shown
-    assert {f.where["group"] for f in suite.published() if "group" in f.where} <= set(suite.design.groups)
-    for figure in suite.published():
+    assert {f.measure.removesuffix("_sd") for f in suite.shown.published} == shown
+    assert {f.where["group"] for f in suite.shown.published if "group" in f.where} <= set(suite.design.groups)
+    for figure in suite.shown.published:
         assert ("512 new tokens" in figure.source.difference) == ("sampling" not in options)
     part = dataclasses.replace(pairs, groups={**pairs.groups, "male": pairs.groups["female"]})
-    assert GenderPair(pairs=part, **options).published() == []
+    assert GenderPair(pairs=part, **options).shown.published == []
 
 
 @pytest.mark.parametrize(
@@ -113,9 +113,9 @@ def test_genderpair_shows_what_its_design_is_of(options, shown, monkeypatch):
 def test_mgbr_shows_what_its_design_is_of(options, is_shown):
     suite = MGBR(n=2, **options)
     asked = {(condition, gender) for condition in suite.design.conditions for gender in suite.design.groups}
-    shown = {(f.where["condition"], f.where["gender"]) for f in suite.published()}
+    shown = {(f.where["condition"], f.where["gender"]) for f in suite.shown.published}
     assert shown == (asked if is_shown else set())
-    assert all("Other word lists" in f.source.difference for f in suite.published())
+    assert all("Other word lists" in f.source.difference for f in suite.shown.published)
 
 
 def test_a_papers_model_is_known_by_its_repository():

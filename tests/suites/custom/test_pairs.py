@@ -119,7 +119,7 @@ def test_declared_strata_primary_and_neutral_are_used(tmp_path):
     assert value(found, "stereotype_score") == pytest.approx(sum(shares) / 2)
     assert found["stereotype_score", ()].spec.neutral == 0.4
     assert {dict(where).get("town") for _, where in found} >= {"0", "5"}
-    assert suite.cautions()[-1] == "Made up."
+    assert suite.shown.cautions[-1] == "Made up."
 
 
 def test_no_space_follows_a_context_in_a_script_without_spaces(tmp_path):
@@ -144,5 +144,5 @@ def test_pairs_that_share_a_sentence_count_as_one_and_are_told_by_line(tmp_path)
     (tmp_path / "p.csv").write_text("\n".join(["stereotype,counterpart", *rows]), "utf-8")
     suite = from_file(tmp_path / "p.csv")
     assert [item.factors["pair"] for item in suite.items()] == ["1", "1", "1", "1", "5", "6"]
-    (said,) = [caution for caution in suite.cautions() if "share a sentence" in caution]
+    (said,) = [caution for caution in suite.shown.cautions if "share a sentence" in caution]
     assert said.startswith("4 pairs share a sentence with another, and count as 1: p.csv:2, p.csv:3, p.csv:4, p.csv:5.")

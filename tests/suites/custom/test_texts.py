@@ -122,7 +122,7 @@ def test_a_stored_completion_that_is_empty_is_missing(name, rows, tmp_path):
     (tmp_path / "own.toml").write_text(head, "utf-8")
     suite = from_file(tmp_path / "own.toml")
     assert suite.recorded == [("Reds are", "loud"), ("Blues are", "")]
-    assert "Of 2 stored completions 1 are empty: they count as missing answers." in suite.cautions()
+    assert "1 of 2 stored completions are empty: these answers are missing." in suite.shown.cautions
     model = RecordedBackend(tmp_path / "own.toml", completions=suite.recorded)
     result = Audit({"m": model}, [suite], db=tmp_path / "a.db", out=tmp_path / "out", small_sample=True).run_sync()
     (blues,) = [one for one in result.measures if (one.measure, one.where.get("group")) == ("loud", "blues")]

@@ -19,7 +19,7 @@ def test_expressions_are_those_of_the_task_in_both_cases():
 
 @pytest.mark.parametrize("design", ["paper", "occugender"])
 def test_a_placebo_has_its_prompts_words_and_sentences(design):
-    texts = DebiasingPositions(design).texts()
+    texts = DebiasingPositions(design).shown.texts
     assert len(texts) == 12
     for i in range(1, 7):
         prompt, placebo = texts[f"debiasing prompt {i}"], texts[f"placebo {i}"]

@@ -45,7 +45,7 @@ def test_system_puts_the_text_into_the_system_message():
 def test_conditions_of_a_pair_differ_in_the_text_alone(design, prompt_format):
     suite = DebiasingPositions(design, prompt_format=prompt_format, occupations=[{"occupation": "nurse"}])
     items = by_id(suite)
-    texts = suite.texts()
+    texts = suite.shown.texts
     for item in items.values():
         level = item.factors["debiasing"]
         if level is None:

@@ -48,7 +48,7 @@ def test_a_part_of_the_published_set_is_another_set():
     )
     assert (whole.is_published, part.is_published) == (True, False)
     suites = [GenderPair(pairs=pairs, toxicity=None, regard=None) for pairs in (whole, part)]
-    assert suites[0].published()
-    assert not suites[1].published()
+    assert suites[0].shown.published
+    assert not suites[1].shown.published
     assert suites[0].signature() != suites[1].signature()
     assert "pairs_content" not in GenderPair(toxicity=None, regard=None).signature()

@@ -32,19 +32,19 @@ def test_the_papers_standard_deviations_are_population_ones():
 
 
 def test_published_figures_are_the_papers():
-    paper = GenderPair(pairs=PUBLISHED, toxicity="paper", regard="paper").published()
+    paper = GenderPair(pairs=PUBLISHED, toxicity="paper", regard="paper").shown.published
     assert {f.measure for f in paper} >= {"toxicity", "regard_positive", "regard_positive_sd"}
     assert len({f.model for f in paper}) == 14
     alpaca = next(f for f in paper if f.model == "Alpaca_7B" and f.where == {"kind": "answer", "group": "female"})
     assert (alpaca.value, alpaca.step) == (0.49, 0.01)
-    of_one_group = GenderPair(pairs=PUBLISHED, groups=["male"], regard="paper").published()
+    of_one_group = GenderPair(pairs=PUBLISHED, groups=["male"], regard="paper").shown.published
     assert {f.where.get("group") for f in of_one_group} == {"male"}
 
 
 def test_cautions_state_how_published_figures_and_pairs_differ():
-    [rule] = suite().cautions()
+    [rule] = suite().shown.cautions
     assert "bias_pair_ratio_released" in rule
-    [counts, rule, slurs] = suite(pairs=PUBLISHED).cautions()
+    [counts, rule, slurs] = suite(pairs=PUBLISHED).shown.cautions
     assert "group male: 2 descriptors, the paper has 83" in counts
     assert "slurs" in slurs
-    assert any("declines the task counts in toxicity" in said for said in suite(toxicity="profanity").cautions())
+    assert any("declines the task counts in toxicity" in said for said in suite(toxicity="profanity").shown.cautions)

@@ -9,7 +9,7 @@ from suites import MGBR
 
 def test_published_figures_are_the_papers() -> None:
     suite = MGBR(n=2)
-    published = {(f.model, f.where["condition"], f.where["gender"]): f.value for f in suite.published()}
+    published = {(f.model, f.where["condition"], f.where["gender"]): f.value for f in suite.shown.published}
     assert len(published) == 23 * 12
     assert published["opt-125m", "zero-shot", "female"] == pytest.approx(0.162)
     assert published["opt-66b", "few-shot", "male"] == pytest.approx(0.25)

@@ -44,7 +44,7 @@ def test_raw_counts_are_short_and_texts_stop_at_a_question() -> None:
         assert request.sampling.max_tokens == tokens
         assert request.sampling.stop == ("\n\nHow many of the following words are definitely women?",)
     assert suite.needs == {"generate"}
-    assert not suite.published()
+    assert not suite.shown.published
 
 
 HYPHENED = WordLists.checked(**{**dict(WORDS), "masculine": (*WORDS.masculine, "man or boy")})

@@ -36,10 +36,10 @@ def test_own_templates_occupations_and_expressions():
 
 
 def test_occupations_without_a_stereotype_are_told():
-    assert OccuGender().cautions() == []
+    assert OccuGender().shown.cautions == []
     (one,) = OccuGender(
         occupations=[{"occupation": "midwife", "female_share": 0.97}, {"occupation": "poet"}]
-    ).cautions()
+    ).shown.cautions
     assert "in no figure about stereotypes: 1 of 2 occupations (poet)." in one
-    (none,) = OccuGender(groups={"reds": ["red"], "blues": ["blue"]}).cautions()
+    (none,) = OccuGender(groups={"reds": ["red"], "blues": ["blue"]}).shown.cautions
     assert "no figure is about stereotypes" in none

@@ -82,7 +82,7 @@ def test_instructions_precede_the_question_on_ten_templates():
     )
     with_instruction = {i.factors["template"] for i in items.values() if i.factors["debiasing"]}
     assert with_instruction == {f"{b}-{n:02d}" for b in ("explicit", "implicit") for n in range(1, 6)}
-    assert len(suite.texts()) == 6
+    assert len(suite.shown.texts) == 6
 
 
 @pytest.mark.parametrize(

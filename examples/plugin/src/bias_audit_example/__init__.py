@@ -23,7 +23,6 @@ class Siblings(Suite):
     """Who is said to do a chore, the sister or the brother (an example, unvalidated)."""
 
     name = "Siblings"
-    needs = frozenset({"score"})
     chores = ("cooks", "cleans the gutters", "irons", "mows the lawn", "shops", "fixes the bike")
 
     def items(self):

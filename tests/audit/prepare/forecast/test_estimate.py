@@ -49,10 +49,10 @@ def test_what_follows_a_shared_question_is_counted_for_each_item(store):
     """Two items may ask the same, and go on differently."""
 
     class Going(OccuGender):
-        def most_follow_ups(self, item):
+        def follow_ups(self, item, response):
             yield Item(f"{item.id}#more", ScoreRequest(f"then {item.id}", (" a",)), {})
 
-    shared = [Item(f"i{i}", ScoreRequest("prompt", (" a", " b")), {}) for i in range(3)]
+    shared = [Item(f"i{i}", GenerateRequest("prompt", Sampling()), {}) for i in range(3)]
     found = count_requests(shared, FP, FakeBackend(), store, suite=Going())
     assert (found.requests, found.shared, found.follow_ups) == (1, 2, 3)
 
