@@ -37,7 +37,7 @@ from backends.openai.look import MOST_DRAWN, MOST_REQUESTS, Look, RunChecks, loo
 from backends.openai.look.thorough import Experiment
 from backends.openai.options import OpenAIOptions
 from backends.openai.protocol.api import ServerApi
-from backends.openai.scoring import ONE_AT_A_TIME, RemoteTokenizer, score
+from backends.openai.scoring import RemoteTokenizer, score
 from backends.openai.trackers import ModelChangedError
 from backends.telling import tell
 
@@ -273,8 +273,9 @@ class OpenAIBackend(HttpBackend):
         return isinstance(request, ScoreRequest) and self.api.found.route_of(request.prompt) not in (None, "sampled")
 
     def scores_separately(self, request: Request) -> bool:
-        """Whether each continuation is read as the end of a prompt, by a request of its own."""
-        return isinstance(request, ScoreRequest) and self.api.found.route_of(request.prompt) in ONE_AT_A_TIME
+        """Whether continuations are scored by requests of their own, not all by one list."""
+        route = self.api.found.route_of(request.prompt)
+        return route == "echo" or (self._tokenizer is not None and route not in ("chat_first", "chat_prefill"))
 
     def checking_cost(self, questions: int, scored: int) -> RequestCost:
         """As in `SupportsCheckingRequests`: the draws on some questions; before a look, that too."""

@@ -3,9 +3,8 @@
 Takes a request and the proven capabilities; gives a score or an upper bound per continuation.
 """
 
-from backends.openai.scoring.given_tokens import ONE_AT_A_TIME
 from backends.openai.scoring.routes import score
 from backends.openai.scoring.sampled import tokens_drawn
 from backends.openai.scoring.tokenizer import RemoteTokenizer
 
-__all__ = ["ONE_AT_A_TIME", "RemoteTokenizer", "score", "tokens_drawn"]
+__all__ = ["RemoteTokenizer", "score", "tokens_drawn"]
