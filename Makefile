@@ -48,7 +48,8 @@ test: $(VENV)/.dev lint
 	@status=0; \
 	$(BIN)/python -m pytest --numprocesses $(FAST) --dist worksteal -m "not models and not ($(SLOW))" || status=1; \
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "models and not ($(SLOW))" || status=1; \
-	if [ $$status -ne 0 ]; then echo "Tests failed; run one alone: $(BIN)/python -m pytest FILE::TEST"; fi; exit $$status
+	if [ $$status -ne 0 ]; then echo "Failed; to run one alone: $(BIN)/python -m pytest FILE::TEST"; \
+	$(BIN)/python -m pytest --last-failed --collect-only -m "not ($(SLOW))"; fi; exit $$status
 
 battery: $(VENV)/.dev
 	$(BIN)/python -m pytest -m "battery or servers or simulation or faults"
