@@ -67,6 +67,7 @@ LEADING = {
     **dict.fromkeys(("MGBR", "BBQ"), "bias_score"),
     "GenderPair": "bias_pair_ratio",
     "EEC": "female_likelier",
+    "religion.csv": "stereotype_score",
     "BOLD": "toxicity_gap",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -46,6 +47,15 @@ def test_a_missing_answer_enters_as_its_range() -> None:
     assert (found.n_items, found.missing) == (199, 1)
     whole = measured(table_of(Y))
     assert whole.complete_case_low is None
+
+
+def test_a_missing_answer_of_a_group_without_weight_opens_nothing() -> None:
+    spec = replace(GAP, stratum="group", weights={"f": 0.5, "m": 0.5})
+    values = {"gap": IdentifiedInterval.exact(0.3)}
+    rows = [Row(f"{g}{n}", {"occupation": n, "template": n, "group": g}, values) for g in "fm" for n in range(6)]
+    other = Row("n", {"occupation": 9, "template": 9, "group": "n"}, {}, "refusal")
+    found = measured(Table.of([*rows, other]), spec)
+    assert (found.bound_low, found.bound_high) == pytest.approx((0.3, 0.3))
 
 
 def test_a_difference_holds_for_every_answer_that_could_have_come() -> None:

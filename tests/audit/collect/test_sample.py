@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.collect import Sample
+from audit.collect.sample import plan_looks
 from backends.base import GenerateRequest
 from backends.errors import ConfigError
 from suites import MGBR, DebiasingPositions, GenderPair, OccuGender
@@ -95,3 +96,9 @@ def test_larger_samples_of_a_suite_hold_smaller_ones(suite):
     sample = Sample(items, suite.strata, 1, suite.sampled_together, ("occupation", "template"))
     nested = [{item.id for item in sample.take(limit)} for limit in (120, 333, 700)]
     assert nested[0] < nested[1] < nested[2]
+
+
+def test_the_looks_of_a_run_share_its_error_and_the_last_has_most():
+    errors = [look.error for look in plan_looks([1000, 300])]
+    assert sum(errors) == pytest.approx(1)
+    assert errors[-1] == max(errors) > errors[0]

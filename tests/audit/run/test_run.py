@@ -110,7 +110,7 @@ def test_questions_without_answer_are_missing_and_never_zero(tmp_path):
     result = audit_of(tmp_path, backend, limit=500).run_sync()
     (entry,) = result.data_quality
     assert not result.complete
-    assert entry.failures["context_length"] == 500 - entry.answered > 20
+    assert entry.failures["context_length"] == sum(entry.failures_by.values()) == 500 - entry.answered > 20
     found = figures(result, bias="explicit", dominated_by="female")["p_diverse"]
     assert found.missing > 0
     assert found.value == pytest.approx(0.2, abs=1e-12)

@@ -62,6 +62,13 @@ def test_groups_of_texts_are_chosen_by_attributes(tmp_path):
         suite_of(tmp_path, HEAD + "[groups]\nred = {}\n")
 
 
+def test_planted_bias_raises_a_reading_for_one_side_of_the_first_contrast(tmp_path):
+    suite, shares = suite_of(tmp_path), {}
+    for item in suite.items():
+        shares[item.factors["group"]] = sum("loud" in suite.planted(item, 0.8, draw).text for draw in range(60)) / 60
+    assert shares["reds"] > 0.5 > 0.45 > shares["greens"] > 0.15 > 0.1 > shares["blues"]
+
+
 def test_an_empty_text_is_missing_not_no(tmp_path):
     found = figures(suite_of(tmp_path), lambda prompt, text: 0.0, lambda prompt: "loud" if "mill" in prompt else " ")
     figure = found["loud", (("group", "reds"), ("kind", "text"))]

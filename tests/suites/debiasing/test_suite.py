@@ -1,4 +1,5 @@
 from collections import Counter
+from statistics import fmean
 
 import pytest
 
@@ -16,6 +17,19 @@ def test_the_papers_design_is_complete():
         "with_dialogue": 1120,
         "repeated": 1120,
     }
+
+
+def test_a_degrees_published_figure_is_the_mean_of_its_instructions():
+    suite = DebiasingPositions()
+    found = {(f.model, f.measure, *sorted(f.where.items(), key=str)): f.value for f in suite.published()}
+    where = {"bias": "implicit", "position": "without_dialogue", "dominated_by": "female"}
+    model = next(f.model for f in suite.published())
+
+    def value(**level):
+        return found[(model, "p_female", *sorted((where | level).items(), key=str))]
+
+    of_degree = [prompt.id for prompt in suite.prompts if prompt.abstraction == "high"]
+    assert value(abstraction="high") == pytest.approx(fmean(value(debiasing=of) for of in of_degree))
 
 
 @pytest.mark.parametrize(
