@@ -91,7 +91,7 @@ def _first_failure(tree: Path, files: list[str]) -> str:
         "pytest",
         "-xq",
         "--tb=no",
-        "--timeout=60",
+        "--timeout=100",
         "-p",
         "no:cacheprovider",
         "-m",

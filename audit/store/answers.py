@@ -264,7 +264,7 @@ def _find(question: Keyed, under: Sequence[AnswerRow], damaged: list[AnswerRow])
     scores: dict[str, ContinuationScore] = {}
     tokens, at, run = 0, 0.0, ""
     request = question.request
-    for row in sorted(under, key=lambda row: row.part != question.part) if len(under) > 1 else under:
+    for row in sorted(under, key=lambda row: row.part != question.part):
         if not row.is_sound:
             if row not in damaged:
                 damaged.append(row)

@@ -99,7 +99,7 @@ def run_tests(folder, *options, cached=False):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=1000,
     )
     lines = [line.split(" - ")[0].split() for line in done.stdout.splitlines() if "::" in line]
     return done.stdout, {name.split("::")[1]: outcome for outcome, name in lines}

@@ -54,7 +54,7 @@ def test_a_list_of_another_prompt_is_in_doubt_for_both() -> None:
     "listed",
     [
         {" Yes": -1e-5, " No": -12.0},  # near certainty few digits are left
-        {" Yes": -0.5, " No": -1.0625, " Other": -3.25},  # logits of 16 bits
+        {" Yes": -0.5625, " No": -1.0625, " Other": -3.1875, " A": -4.3125, " B": -5.0625},  # logits of 16 bits
         {" Yes": -0.69},
     ],
 )

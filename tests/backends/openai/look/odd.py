@@ -86,10 +86,10 @@ class _Refusing(WordServer):
 
     def __init__(self, style: Style, seed: int, refuses: Callable[[dict[str, Any]], str], lie: Lie = HONEST) -> None:
         super().__init__(style, seed, lie)
-        self._refuses = refuses
+        self.refuses = refuses
 
     def reply(self, path: str, sent: dict[str, Any]) -> Reply:
-        if path.endswith("completions") and (message := self._refuses(sent)):
+        if path.endswith("completions") and (message := self.refuses(sent)):
             return refusal(400, message)
         return super().reply(path, sent)
 

@@ -53,6 +53,14 @@ async def test_a_look_is_short_and_finds_the_route(style, tmp_path):
     assert look.prompts > 1 or style == "drawn"
 
 
+async def test_lists_are_as_long_as_a_refusal_says(tmp_path):
+    server = ODD["five listed"]("chat", 0)
+    server.refuses = lambda sent: "top_logprobs must be at most 7" * (sent.get("top_logprobs", 0) > 7)
+    async with server.running():
+        look, _ = await looked(server, tmp_path)
+    assert look.capabilities.largest_chat_k == 7
+
+
 async def test_another_model_a_day_later_has_another_identity(tmp_path):
     found = []
     for seed in (0, 0, 2):
