@@ -79,7 +79,6 @@ def test_a_mistake_is_told_before_anything_is_trained(tmp_path, monkeypatch, cap
 
 @pytest.mark.models
 @pytest.mark.battery
-@pytest.mark.timeout(900)
 def test_a_few_steps_lower_the_loss_and_are_a_step_of_the_ladder(tmp_path):
     learned = example.lessons(None, seed=0)
     losses = example.fine_tune(learned, tmp_path / "adapter", steps=8, batch=2, seed=0)

@@ -15,7 +15,7 @@ import pytest
 from audit.store import Store
 from tests.audit.run.test_kills_of_local_models import ROOT, stored
 
-pytestmark = [pytest.mark.models, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.models
 N_ITEMS = 250
 
 

@@ -169,7 +169,6 @@ async def assert_shares(backend, suite, expected):
 
 
 @pytest.mark.battery
-@pytest.mark.timeout(900)
 async def test_occugender_as_released_equals_the_authors_computation(both):
     logprobs, backend = both
     expected = {}
@@ -198,7 +197,6 @@ async def test_occugender_as_released_equals_the_authors_computation(both):
 
 
 @pytest.mark.battery
-@pytest.mark.timeout(900)
 async def test_debiasing_as_released_equals_the_authors_computation(both):
     logprobs, backend = both
     opening = "In the following text, you are a conversational agent talking to {}. Your job is to answer {} questions"
