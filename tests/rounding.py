@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 EPSILON = 2.0**-23
 
 
-def float32_close(expected: float | Sequence[float], units: int = 64) -> Any:
+def float32_close(expected: float | Sequence[float] | Mapping[str, float], units: int = 64) -> Any:
     """Values that are ``expected`` but for ``units`` in the last place of float32, taken of 1 and of the value itself.
 
     A log-probability is a difference of logits that may be larger than itself, so a value near 0 is as uncertain as

@@ -190,9 +190,3 @@ def test_importing_loads_no_engine(statement):
     code = f"import sys; {statement}; print([m for m in {HEAVY!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_an_import_by_name_is_seen(tmp_path):
-    (tmp_path / "one.py").write_text('import importlib\nload = importlib.import_module("two").load\n')
-    (tmp_path / "two.py").write_text("import one\n")
-    assert circles(import_graph({name: tmp_path / f"{name}.py" for name in ("one", "two")})) == [["one", "two"]]

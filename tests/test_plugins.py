@@ -124,35 +124,3 @@ def test_a_plugins_suite_may_be_a_function_that_returns_one(tmp_path, monkeypatc
         main(["ls", "suites", "--json"])
     listed = json.loads(capsys.readouterr().out)
     assert next(row for row in listed if row["suite"] == "Cards")["about"] == "Which of two lies is likelier."
-
-
-@pytest.mark.parametrize(("kind", "name"), [("scorers", "profanity"), ("backends", "fake"), ("suites", "OccuGender")])
-def test_two_plugins_of_a_shipped_name_are_listed_unused(kind, name, tmp_path, monkeypatch, capsys):
-    from audit.cli import main
-
-    for package in ("one-package", "other-package"):
-        install(tmp_path, package, {f"bias_audit.{kind}": {name: "backends.stand_ins.fake:FakeBackend"}})
-    monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(SystemExit):
-        main(["ls", kind, "--json"])
-    listed = json.loads(capsys.readouterr().out)
-    of_name = {row["package"]: row["about"] for row in listed if name in row.values()}
-    assert set(of_name) == {"bias-audit", "one-package, other-package"}
-    assert of_name["one-package, other-package"].startswith("not used")
-
-
-def test_a_plugin_of_a_shipped_suites_name_is_listed_beside_it(tmp_path, monkeypatch, capsys):
-    from audit.cli import main
-
-    install(
-        tmp_path,
-        "odd-one",
-        {"bias_audit.suites": {"OccuGender": "backends.stand_ins.fake:FakeBackend"}},
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(SystemExit):
-        main(["ls", "suites", "--json"])
-    listed = json.loads(capsys.readouterr().out)
-    of_name = {row["package"]: row["about"] for row in listed if row["suite"] == "OccuGender"}
-    assert of_name["odd-one"].startswith("not used")
-    assert "gender" in of_name["bias-audit"]

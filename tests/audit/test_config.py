@@ -33,39 +33,6 @@ class TwoQuestions(Suite):
         return iter(())
 
 
-def refused(**changes):
-    fields = {"models": {"m": FakeBackend()}, "suites": [TwoQuestions()]} | changes
-    with pytest.raises(ConfigError) as caught:
-        Audit(**fields).check()
-    return caught.value
-
-
-@pytest.mark.parametrize(
-    ("changes", "field"),
-    [
-        ({"models": {"": FakeBackend()}}, "models"),
-        ({"models": {"m": FakeBackend(latency=-1)}}, "models.m.latency"),
-        ({"suites": {"../x": TwoQuestions()}}, "suites"),
-        ({"suites": {"empty": TwoQuestions(n=0)}}, "suites.empty"),
-        ({"margins": -0.1}, "margins"),
-        ({"margins": {"p_female": float("nan")}}, "margins.p_female"),
-        ({"limit": 2.5}, "limit"),
-        ({"title": 5}, "title"),
-        ({"seed": "x"}, "seed"),
-        ({"limits": {"p_diverse": (0.1,)}}, "limits.p_diverse"),
-        ({"limits": {"p_diverse": ("low", "high")}}, "limits.p_diverse"),
-        ({"limits": {"p_diverse": (None, None)}}, "limits.p_diverse"),
-    ],
-)
-def test_bad_input_names_its_field(changes, field):
-    assert refused(**changes).field == field
-
-
-def test_two_suites_of_one_kind_are_told_apart_by_a_mapping():
-    audit = Audit({"m": FakeBackend()}, {"a": TwoQuestions(), "b": TwoQuestions(3)})
-    assert list(audit.suites) == ["a", "b"]
-
-
 def test_narrowing_to_an_unknown_model_suggests_the_nearest():
     audit = Audit({"smollm2": FakeBackend()}, [TwoQuestions()])
     assert list(audit.only(models=["smollm2"]).models) == ["smollm2"]

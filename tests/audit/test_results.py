@@ -9,7 +9,6 @@ import numpy as np
 from audit.analysis.measures import measure_table
 from audit.analysis.table import Table
 from audit.results import AuditResult, FigureName, SuiteInfo
-from audit.results.figures import encode_parts, read_signature, write_signature
 from suites.base import IdentifiedInterval, MeasureSpec, Row
 
 WHERE: dict[str, Any] = {"bias": "explicit", "versus": None}
@@ -50,19 +49,3 @@ def test_figure_name_has_one_print_and_one_key() -> None:
     assert name.key == FigureName("s", "p", {"b": None, "a": 1}, "m").key
     others = [FigureName("s", "p", {"a": True, "b": None}, "m"), FigureName("s", "p", {"a": 1, "b": "None"}, "m")]
     assert len({other.key for other in [name, *others, FigureName("s", "p", name.where)]}) == 4
-
-
-def test_figure_id_is_stable_and_tells_figures_apart() -> None:
-    name = FigureName("s", "p", {"a": 1, "b": None}, "m")
-    assert name.id == FigureName("s", "p", {"b": None, "a": 1}, "m").id == "876c699139c9"
-    others = (("s", {"a": 1}, "m"), ("s", {"a": 1}, "n"), ("s", {}, "m"), ("t", {}, "m"))
-    assert len({name.id, *(FigureName(suite, "p", where, model).id for suite, where, model in others)}) == 5
-
-
-def test_signature_hashes_long_parts_but_not_its_own() -> None:
-    spec = MeasureSpec("p", "p", {"occupation": "o" * 300})
-    parts = [encode_parts({"templates": templates}) for templates in (["t" * 300], ["t" * 301])]
-    written = [write_signature(encoded, spec) for encoded in parts]
-    assert written[0] != written[1]
-    assert all(len(read_signature(w)["templates"]) < 40 for w in written)
-    assert read_signature(written[0])["where"] == {"occupation": "o" * 300}

@@ -16,6 +16,7 @@ from backends.classifiers import (
 )
 from backends.errors import BackendError, ConfigError
 from tests.backends.tiny_classifier import save_classifier
+from tests.rounding import float32_close
 
 torch = pytest.importorskip("torch")
 TEXTS = ["the man is rude", "the woman is kind and old and kind", "rude", "", "the unknownword is " + "old " * 100]
@@ -39,7 +40,7 @@ async def test_batch_gives_what_the_pipeline_gives_alone(folder):
     answers = await ask(classifier, TEXTS)
     for text, answer in zip(TEXTS, answers, strict=True):
         theirs = {found["label"]: found["score"] for found in alone([text])[0]}
-        assert dict(answer.labels) == pytest.approx(theirs, abs=1e-5)
+        assert dict(answer.labels) == float32_close(theirs)
         assert sum(answer.labels.values()) == pytest.approx(1)
     await classifier.close()
 
@@ -122,7 +123,7 @@ async def test_every_text_has_the_labels_it_has_alone(kind, options, tmp_path):
         assert isinstance(answer, ClassifyResponse), answer
         assert sum(answer.labels.values()) == pytest.approx(1)
         (alone,) = await ask(SequenceClassifier(str(tmp_path)), [text])
-        assert answer.labels == pytest.approx(alone.labels, abs=1e-5)
+        assert answer.labels == float32_close(alone.labels)
     await classifier.close()
 
 

@@ -6,7 +6,6 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -77,14 +76,6 @@ NAMES = {
     "org/name@v2": "no such file or folder",
     "a--b/..c": "cannot be loaded",
 }
-#: Options as they are often written → a part of what is told.
-WRITTEN: dict[str, tuple[dict[str, Any], str]] = {
-    "no name": ({"model": ""}, "model = '': empty. Give a folder or a hub id."),
-    "no adapter": ({"adapter": ""}, "adapter = '': empty"),
-    "8 bits as a table": ({"quantization": {"load_in_8bit": True}}, "load_in_8bit is bitsandbytes-int8"),
-    "8 bits as transformers had it": ({"load_in_8bit": True}, "Did you mean 'quantization'?"),
-    "torch_dtype": ({"torch_dtype": "float16"}, "Did you mean 'dtype'?"),
-}
 
 
 @pytest.fixture(scope="module")
@@ -137,14 +128,6 @@ def test_a_damaged_adapter_is_told_with_its_cause(done: str, whole: Path, tmp_pa
 def test_a_name_that_leads_nowhere_is_told(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     is_clear(said(lambda: HFBackend(name, threads=1)), NAMES[name])
-
-
-@pytest.mark.parametrize("done", WRITTEN)
-def test_an_option_written_as_elsewhere_is_told(done: str, whole: Path) -> None:
-    options, says = WRITTEN[done]
-    with pytest.raises(ConfigError) as caught:
-        HFBackend(**{"model": whole, "threads": 1, **options}).check()
-    is_clear(str(caught.value), says)
 
 
 @pytest.mark.parametrize(

@@ -70,17 +70,6 @@ def test_a_slurm_array_gives_the_report_of_the_whole(cluster, tmp_path):
 
 
 @pytest.mark.battery
-def test_a_join_that_fails_keeps_the_store_that_was_there(cluster, tmp_path):
-    (tmp_path / "stores").mkdir()
-    (tmp_path / "stores" / "whole.db").write_text("before")
-    srun = tmp_path / "bin" / "srun"
-    srun.write_text('#!/bin/bash\ncase "$*" in *--shard*) exec "$@" ;; esac\nexit 1\n')
-    assert cluster(1).returncode == 1
-    assert (tmp_path / "stores" / "whole.db").read_text() == "before"
-    assert not (tmp_path / "stores" / "whole.db.before").exists()
-
-
-@pytest.mark.battery
 def test_no_report_is_written_where_a_part_failed(cluster, tmp_path):
     failing = CONFIG.replace('"m")}', '"m", faults=Faults(1.0, permanent=True))}')
     (tmp_path / "big.py").write_text(f"from backends.stand_ins.fake import Faults\n{failing}")
@@ -95,15 +84,3 @@ def test_parts_are_not_joined_while_one_is_missing(tmp_path):
     assert joined.returncode == 1
     assert "Of 2 parts there are only: stores/1-of-2.db" in joined.stderr
     assert not (tmp_path / "audit-out" / "report.json").exists()
-
-
-@pytest.mark.battery
-def test_a_part_that_cannot_fetch_its_answers_keeps_them(cluster, tmp_path):
-    assert cluster(1).returncode == 0
-    kept = tmp_path / "stores" / "1-of-1.db"
-    before = kept.read_bytes()
-    (tmp_path / "big.py").write_text(CONFIG.replace("limit=40", "limit=20"))
-    (tmp_path / "bin" / "cp").write_text("#!/bin/bash\nexit 1\n")  # the node's disk is full
-    (tmp_path / "bin" / "cp").chmod(0o755)
-    assert cluster(1).returncode == 1
-    assert kept.read_bytes() == before

@@ -71,8 +71,7 @@ _ONCE = (
 class KeyServer(RawServer):
     """Answers whatever it is asked, until a question of the audit comes: then as `REPLIES` say.
 
-    ``struck`` holds the models that were answered so, and were asked with the key. The model
-    ``refused-from-the-start`` never gets an answer, ``answers-all`` always does.
+    ``struck`` holds the models that were answered so, and were asked with the key. ``answers-all`` is always answered.
     """
 
     def __init__(self) -> None:
@@ -84,8 +83,6 @@ class KeyServer(RawServer):
         model = str(sent.get("model"))
         if path != "/v1/completions":
             return Reply({"error": {"message": "no such route"}}, 404)
-        if model == "refused-from-the-start":
-            return self._struck(model, _refused("401 No"))
         self.pause = 0.02 if model == "answers-all" else 0.0
         question = f"{model} {sent['prompt']}"
         self._times[question] += 1
@@ -101,12 +98,12 @@ class KeyServer(RawServer):
 
 
 class Questions(Suite):
-    """A few questions; ``broken`` raises at a server's answer, as a suite with a bug that no rehearsal meets."""
+    """A few questions."""
 
     name = "questions"
 
-    def __init__(self, count: int = 2, *, broken: bool = False) -> None:
-        self._count, self._broken = count, broken
+    def __init__(self, count: int = 2) -> None:
+        self._count = count
 
     def items(self) -> Iterator[Item]:
         for number in range(self._count):
@@ -117,8 +114,6 @@ class Questions(Suite):
 
     def read(self, item: Item, response: Response) -> Row:
         assert isinstance(response, GenerateResponse)
-        if self._broken and "made-up" not in response.text:
-            raise RuntimeError(f"a bug in a suite, met at {response.text!r}")
         return Row(item.id, item.factors, {"length": IdentifiedInterval.exact(float(len(response.text)))})
 
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:

@@ -14,7 +14,7 @@ from scipy import stats
 from audit.analysis.measures import measure_table
 from audit.analysis.table import Table
 from audit.results import Measure
-from audit.results.figures import encode_parts, read_signature, write_signature
+from audit.results.figures import read_signature
 from suites.base import Factor, IdentifiedInterval, MeasureSpec, Row
 
 
@@ -197,25 +197,6 @@ def test_the_signature_tells_all_but_the_model() -> None:
     parts = read_signature(first)
     assert parts["data"] == "abc"
     assert (parts["clusters"], parts["seed"], parts["confidence"]) == (["occupation"], 3, 0.95)
-
-
-@given(
-    st.dictionaries(
-        st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1),
-        st.recursive(
-            st.none() | st.booleans() | st.integers() | st.text(alphabet=st.characters(exclude_categories=["Cs"])),
-            lambda inner: st.lists(inner) | st.dictionaries(st.text(alphabet="ab|%"), inner),
-            max_leaves=2,
-        ).filter(lambda value: len(str(value)) < 60),
-        max_size=5,
-    )
-)
-def test_a_signature_is_read_back_as_written(parts: dict[str, object]) -> None:
-    spec = MeasureSpec("p|%7C", "q:r", {"a|b": "c"}, clusters=("x|y",))
-    read = read_signature(write_signature(encode_parts(parts), spec))
-    own = {"measure", "quantity", "where", "estimator", "clusters", "covariate", "coverage"}
-    assert {k: v for k, v in read.items() if k not in own} == {k: v for k, v in parts.items() if k not in own}
-    assert (read["measure"], read["quantity"], read["where"]) == ("p|%7C", "q:r", {"a|b": "c"})
 
 
 GAP = MeasureSpec("gap", "p", clusters=("occupation",), neutral=0.0,

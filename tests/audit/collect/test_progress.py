@@ -67,17 +67,6 @@ def test_a_closed_stderr_does_not_fail_the_run(as_json, clock, monkeypatch):
         closed.close()
 
 
-def test_a_terminal_that_went_away_does_not_fail_the_run(monkeypatch):
-    terminal, controlled = os.openpty()
-    screen = os.fdopen(controlled, "w")
-    monkeypatch.setattr(sys, "stderr", screen)
-    display = progress.Display()
-    os.close(terminal)
-    with display:
-        display(Progress("m", 1, 5, 0, 0, 0))
-        display(Progress("m", 5, 5, 0, 0, 0))
-
-
 def test_a_wait_is_said(clock, capsys):
     progress.Display()(Progress("m", 1, 100, 0, 0, 0, waited=34.2))
     assert lines(capsys) == ["m: 1/100, 0 cached, 0 retried, 0 failed, waiting for 34 s"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from backends.local import fingerprint
-from backends.local.fingerprint import file_sha256, files_sha256, folder_weights
+from backends.local.fingerprint import file_sha256
 
 
 @pytest.fixture(autouse=True)
@@ -34,21 +34,3 @@ def test_a_file_written_over_with_its_old_time_is_hashed_again(tmp_path: Path) -
     file.write_bytes(b"WEIGHTS")
     os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))
     assert file_sha256(file) == hashlib.sha256(b"WEIGHTS").hexdigest() != before
-
-
-def test_files_hash_depends_on_names_not_order(tmp_path: Path) -> None:
-    a, b = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
-    a.write_bytes(b"1")
-    b.write_bytes(b"2")
-    assert files_sha256([a, b]) == files_sha256([b, a])
-    first = files_sha256([a, b])
-    a.write_bytes(b"2")
-    b.write_bytes(b"1")
-    assert files_sha256([a, b]) != first
-
-
-def test_safetensors_are_the_weights_where_there_are_any(tmp_path: Path) -> None:
-    (tmp_path / "pytorch_model.bin").write_bytes(b"")
-    assert [f.name for f in folder_weights(tmp_path)] == ["pytorch_model.bin"]
-    (tmp_path / "model.safetensors").write_bytes(b"")
-    assert [f.name for f in folder_weights(tmp_path)] == ["model.safetensors"]

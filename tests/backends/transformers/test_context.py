@@ -98,7 +98,7 @@ def test_places_that_a_model_counts_itself_are_the_text_s(
         for continuation in request.continuations:
             tokens = tokenizer(request.prompt + continuation)["input_ids"]
             expected.append(sum(log_probabilities(model, tokens)[start - 1 :]))
-    assert scores(backend, requests) == pytest.approx(expected, abs=1e-4)
+    assert scores(backend, requests) == float32_close(expected)
     assert backend.load().route.startswith("tree")
     for asked in (ScoreRequest(LONG, ("z",)), GenerateRequest(LONG[:13], Sampling(max_tokens=9))):
         (far,) = backend.run_blocking([asked])

@@ -10,6 +10,7 @@ from backends import HFBackend
 from backends.base import ScoreResponse
 from backends.embedded import gemma3_path, smollm2_path
 from suites import DebiasingPositions, OccuGender, from_file
+from tests.rounding import float32_close
 
 EXAMPLES = Path(__file__).parent.parent.parent.parent / "examples" / "suites"
 pytestmark = pytest.mark.models
@@ -165,7 +166,7 @@ async def assert_shares(backend, suite, expected):
     for item, row in found:
         masses = expected[item.id]
         shares = [masses[group] / sum(masses.values()) for group in GROUPS]
-        assert [row.values[f"p_{group}"].value for group in GROUPS] == pytest.approx(shares, abs=1e-5), item.id
+        assert [row.values[f"p_{group}"].value for group in GROUPS] == float32_close(shares, 256), item.id
 
 
 @pytest.mark.battery
