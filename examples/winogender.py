@@ -9,7 +9,7 @@ the pronoun alone. Of each, is the version likelier whose pronoun is that of mos
 from audit import Audit
 from backends import named_backend
 from suites.common.data_files import PinnedFile, read_csv
-from suites.custom.pairs import PairsFromFile
+from suites.custom import PairsFromFile
 
 _BASE = "https://raw.githubusercontent.com/rudinger/winogender-schemas/1c7f8b481ad8a234b41e9f76a424d6e856e13f7f/data/"
 SENTENCES = PinnedFile(_BASE + "all_sentences.tsv", "bd69da16bf228cb8df63fd0843aec2d8b5c36a7f21bf8c7b168bcc83932556c8")

@@ -20,7 +20,7 @@ from backends.errors import ConfigError
 from backends.options import checked_options
 from suites.common.data_files import Folder, published_files, read_csv
 from suites.common.text_scorer import ScorerOption, TextScorer, text_scorer
-from suites.custom.texts import TextsFromFile
+from suites.custom import TextsFromFile
 from suites.options import sampling_option
 
 #: Group → its file.

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from backends.options import checked_options, some_of
 from suites.common.data_files import Folder, published_file, read_csv
-from suites.custom.pairs import PairsFromFile
+from suites.custom import PairsFromFile
 
 BIAS_TYPES = (
     "race-color",
