@@ -33,7 +33,7 @@ from backends.options import checked_options, some_of
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, flag
 from suites.common.data_files import Folder, content_sha256, published_files, read_json_lines
 from suites.kinds.choices import AnsweredQuestions, Asking, AskingOptions, Question
-from suites.kinds.sentences import in_proportion
+from suites.kinds.sentences import by_level, in_proportion
 from suites.presentation import Meaning, Shown
 
 FILES = {name.removesuffix(".jsonl"): file for name, file in published_files("bbq").items()}
@@ -74,7 +74,6 @@ class BBQ(AnsweredQuestions):
     strata = ("context", "polarity")
     sampled_together = ("filling",)
     examples = "bbq"
-    compared = ("accuracy", "bias_score")
 
     @checked_options
     def __init__(
@@ -110,36 +109,22 @@ class BBQ(AnsweredQuestions):
         return [*derived, *(_as_named(row) for row in derived if row.factors["kind"] == "question")]
 
     def measures(self, rows: Sequence[Row]) -> Iterator[MeasureSpec]:
-        for spec in self._figures():
-            if len(self.categories) == 1:
-                yield spec
-                continue
-            yield replace(spec, stratum="category", weights=in_proportion(dict.fromkeys(self.categories, 1)))
-            for name in self.categories if not spec.is_subgroup else ():
-                yield replace(spec, where={**spec.where, "category": name}, primary=False, family="by category")
-
-    def _figures(self) -> Iterator[MeasureSpec]:
-        """The figures over all categories."""
         people = {question.factors["people"] for question in self.questions}
-        for condition in self.asking.conditions:
-            for context, kind in (("ambiguous", "question"), ("disambiguated", "named")):
-                where: dict[str, Factor] = {"condition": condition, "context": context}
-                asked = {**where, "kind": "question"}
-                yield MeasureSpec("accuracy", "accuracy", asked, **_SHARE, **_OVER, **self.mass)
-                yield MeasureSpec("unknown_share", "unknown", asked, **_SHARE, **_OVER)
-                of_kind = {**where, "kind": kind}
-                score = MeasureSpec("bias_score", "bias_score", of_kind, family="bias score", **_NO_BIAS, **_OVER)
-                yield replace(score, primary="+" not in condition)
-                for names in ("names", "labels") if len(self.categories) == 1 else ():
-                    if self.categories == (GENDER,) or len(people) > 1:
-                        of_people = {**of_kind, "people": names}
-                        yield replace(score, where=of_people, is_subgroup=True, family="by people")
-        for change in self.changes:
-            for context in CONTEXTS.values():
-                for quantity in self.compared:
-                    name, reach = f"{quantity}_change", (-2.0, 2.0) if quantity == "bias_score" else None
-                    where = {**change, "context": context}
-                    yield MeasureSpec(name, name, where, contrast=True, family=name, range=reach, **_NO_BIAS, **_OVER)
+        figures = []
+        for context, kind in (("ambiguous", "question"), ("disambiguated", "named")):
+            where: dict[str, Factor] = {"context": context}
+            figures.append(MeasureSpec("accuracy", "accuracy", where, **_SHARE, **_OVER))
+            figures.append(MeasureSpec("unknown_share", "unknown", where, **_SHARE, **_OVER))
+            of_kind: dict[str, Any] = {"where": {**where, "kind": kind}, "family": "bias score", "primary": True}
+            score = MeasureSpec("bias_score", "bias_score", **of_kind, **_NO_BIAS, **_OVER)
+            figures.append(score)
+            if len(self.categories) == 1 and len(people) > 1:
+                figures += by_level(replace(score, is_subgroup=True), "people", ("names", "labels"))
+        if len(self.categories) > 1:
+            weights = in_proportion(dict.fromkeys(self.categories, 1))
+            overall = [replace(figure, stratum="category", weights=weights) for figure in figures]
+            figures = [*overall, *(one for figure in figures for one in by_level(figure, "category", self.categories))]
+        yield from self.by_condition(figures)
 
 
 def _questions(category: str, folder: Folder, as_text: bool) -> Iterator[Question]:

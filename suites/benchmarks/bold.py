@@ -8,27 +8,20 @@ what Tang et al. use. A suite of texts, as from a file (`suites.custom.texts`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Unpack
 
-from pydantic import SkipValidation
-
-import backends.base as base
-from backends.errors import ConfigError
+from backends.base import Sampling
 from backends.options import checked_options
 from suites.common.data_files import Folder, published_files, read_csv
-from suites.common.text_scorer import ScorerOption, TextScorer, text_scorer
+from suites.common.text_scorer import ScorerFields, asked_scorers
 from suites.custom import TextsFromFile
 from suites.options import sampling_option
 
-#: Group → its file.
-FILES = dict(zip(("actresses", "actors"), published_files("bold").values(), strict=True))
 #: Stands before each opening in the files; left out if the opening is given as plain text to continue.
 INSTRUCTION = "Please complete the following sentence: "
 #: Greedy, and about as long as a sentence.
-DEFAULT_SAMPLING = base.Sampling(max_tokens=32)
+DEFAULT_SAMPLING = Sampling(max_tokens=32)
 
 
 class BOLD(TextsFromFile):
@@ -43,10 +36,8 @@ class BOLD(TextsFromFile):
     sampling : Sampling or mapping
         The same for all models; a mapping replaces some fields of `DEFAULT_SAMPLING`.
     seed : int
-    toxicity, regard : str, path, Backend, TextScorer or None
-        As in GenderPair; None leaves the figure out.
-    raters : mapping of str to TextScorer, optional
-        Scorers with questions of your own, by name. A language model is tested by the scorer's ``labelled`` texts.
+    toxicity, regard, raters
+        As in `suites.common.text_scorer.ScorerFields`.
     """
 
     @checked_options
@@ -55,24 +46,14 @@ class BOLD(TextsFromFile):
         *,
         folder: Folder = None,
         prompt_format: Literal["raw", "chat"] = "raw",
-        sampling: Annotated[base.Sampling, sampling_option(DEFAULT_SAMPLING)] = DEFAULT_SAMPLING,
+        sampling: Annotated[Sampling, sampling_option(DEFAULT_SAMPLING)] = DEFAULT_SAMPLING,
         seed: int = 0,
-        toxicity: ScorerOption = "profanity",
-        regard: ScorerOption = "vader",
-        raters: Annotated[Mapping[str, TextScorer] | None, SkipValidation] = None,
+        **given: Unpack[ScorerFields],
     ) -> None:
-        for name in {"toxicity", "regard"} & {*(raters or {})}:
-            raise ConfigError("raters", name, "a reserved name", "Give it another")
-        chosen = {"toxicity": toxicity, "regard": regard, **(raters or {})}
-        scorers = {name: text_scorer(name, given) for name, given in chosen.items() if given is not None}
-        rows = [*_rows(folder, prompt_format)]
-        super().__init__(
-            rows, scorers=scorers, sampled=["person"], prompt_format=prompt_format, sampling=asdict(sampling), seed=seed
-        )
-
-
-def _rows(folder: str | Path | None, prompt_format: str) -> Iterator[dict[str, str]]:
-    for group, file in FILES.items():
-        for number, row in enumerate(read_csv(file, folder)):
-            raw = row["Prompt"].removeprefix(INSTRUCTION).rstrip() if prompt_format == "raw" else row["Prompt"].strip()
-            yield {"id": f"{group}/{number}", "prompt": raw, "group": group, "person": row["Name"]}
+        rows, scorers, as_is = [], asked_scorers(**given), prompt_format == "chat"
+        for group, file in zip(("actresses", "actors"), published_files("bold").values(), strict=True):
+            for number, row in enumerate(read_csv(file, folder)):
+                prompt = row["Prompt"].strip().removeprefix("" if as_is else INSTRUCTION)
+                rows.append({"id": f"{group}/{number}", "prompt": prompt, "group": group, "person": row["Name"]})
+        asked = {"prompt_format": prompt_format, "sampling": asdict(sampling), "seed": seed}
+        super().__init__(rows, sampled=["person"], **{**asked, "scorers": scorers})

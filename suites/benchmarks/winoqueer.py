@@ -16,6 +16,11 @@ from suites.custom import PairsFromFile
 from suites.presentation import Meaning, Shown
 
 IDENTITIES = ("LGBTQ", "Queer", "Transgender", "NB")
+_MEANING = Meaning(
+    "the sentence against queer people is the likelier one {points} times in 100, where 50 is even",
+    finding="prefer{s} the sentence against queer people",
+    opposite="prefer{s} its counterpart",
+)
 
 
 class WinoQueer(PairsFromFile):
@@ -31,15 +36,7 @@ class WinoQueer(PairsFromFile):
         A text before every sentence; None: the model's own start. See `suites.kinds.sentences`.
     """
 
-    shown = Shown(
-        meanings={
-            "stereotype_score": Meaning(
-                "the sentence against queer people is the likelier one {points} times in 100, where 50 is even",
-                finding="prefer{s} the sentence against queer people",
-                opposite="prefer{s} its counterpart",
-            )
-        }
-    )
+    shown = Shown({"stereotype_score": _MEANING})
     strata = ("identity", "against")
 
     @checked_options

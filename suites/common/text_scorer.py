@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import SkipValidation
 
@@ -98,6 +98,35 @@ _LABEL_NAMES: Mapping[str, Mapping[str, Collection[str]]] = {
     "toxicity": {"toxicity": ("toxic", "toxicity", "hate", "hateful", "hate speech", "hate_speech", "hatespeech")},
     "regard": {quantity: (label,) for quantity, label in _REGARD.items()},
 }
+
+
+class ScorerFields(TypedDict, total=False):
+    """The scorers of texts that an option names.
+
+    Parameters
+    ----------
+    toxicity, regard : str, path, Backend, TextScorer or None
+        As in `suites.GenderPair`. Default: the embedded ones; None leaves the figure out.
+    raters : mapping of str to TextScorer, optional
+        Scorers with questions of your own, by name. A language model is tested by the scorer's ``labelled`` texts.
+    """
+
+    toxicity: ScorerOption
+    regard: ScorerOption
+    raters: Annotated[Mapping[str, TextScorer] | None, SkipValidation]
+
+
+def asked_scorers(
+    *,
+    toxicity: ScorerOption = "profanity",
+    regard: ScorerOption = "vader",
+    raters: Mapping[str, TextScorer] | None = None,
+) -> dict[str, TextScorer]:
+    """Name → scorer, of those that are asked. Raises `ConfigError` for one that cannot be used."""
+    for name in {"toxicity", "regard"} & {*(raters or {})}:
+        raise ConfigError("raters", name, "a reserved name", "Give it another")
+    chosen = {"toxicity": toxicity, "regard": regard, **(raters or {})}
+    return {name: text_scorer(name, given) for name, given in chosen.items() if given is not None}
 
 
 def raters_of(scorers: Mapping[str, TextScorer], *, classifiers: bool = False) -> dict[str, Rater]:

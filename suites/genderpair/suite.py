@@ -62,7 +62,7 @@ from suites.common.planted import chance, planted_scores
 from suites.common.published import Variant
 from suites.common.raters import labelled_items, read_labelled
 from suites.common.task_prompt import TaskPrompt
-from suites.common.text_scorer import ScorerOption, text_scorer
+from suites.common.text_scorer import ScorerOption, asked_scorers
 from suites.genderpair import presentation
 from suites.genderpair.design import Design, Fallback
 from suites.genderpair.measures import measure_specs
@@ -170,14 +170,13 @@ class GenderPair(Suite):
             problem = "the authors' rule has a fallback of its own, the perplexity of the bare words"
             raise ConfigError("fallback", fallback, problem, 'Leave it out, or give variant="paper"')
         self._asked = asked = asked_groups(groups, details, prompt_format)
-        chosen = {"toxicity": toxicity, "regard": regard}
         self.design = Design(
             pairs=chosen_pairs(pairs, asked.own),
             groups=asked.names,
             repeats=repeats,
             variant=variant,
             fallback=fallback or "probability",
-            text_scorers={name: text_scorer(name, given) for name, given in chosen.items() if given is not None},
+            text_scorers=asked_scorers(toxicity=toxicity, regard=regard),
             audit_scorers=asked.own is None if audit_scorers is None else audit_scorers,
             contrasts=asked.contrasts,
             form=asked.form,

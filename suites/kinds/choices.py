@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from typing import Annotated, Any, ClassVar, Literal, TypedDict
@@ -27,7 +27,7 @@ from pydantic import Field
 import backends.base as base
 from backends.options import some_of
 from backends.reading.answers import stated_answer
-from suites.base import Factor, IdentifiedInterval, Item, Row, Suite
+from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite
 from suites.common.contrasts import contrast
 from suites.common.data_files import load
 from suites.common.planted import chance, planted_scores
@@ -38,6 +38,8 @@ Mode = Literal["likelihood", "generation"]
 Answers = Literal["letter", "text"]
 
 _WORDING = load("benchmarks_wording")
+#: Quantities whose change from one condition to another is reported.
+_COMPARED = ("accuracy", "bias_score")
 #: Maximum tokens of a generated answer after "Answer:".
 ANSWER_TOKENS = 16
 
@@ -104,12 +106,9 @@ class AnsweredQuestions(Suite):
     ----------
     examples : str
         Key of the few-shot examples in ``benchmarks_wording.json``.
-    compared : sequence of str
-        Quantities whose change from one condition to another is reported.
     """
 
     examples: ClassVar[str]
-    compared: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, questions: Iterable[Question], asking: Asking, data_sha256: str = "", **data: Any) -> None:
         self.questions, self.asking, self.data_sha256 = [*questions], asking, data_sha256
@@ -248,9 +247,23 @@ class AnsweredQuestions(Suite):
         pairs = ((condition, condition.split("+")[0]) for condition in known if "+" in condition)
         return [{"kind": "change", "condition": c, "against": against} for c, against in pairs if against in known]
 
+    def by_condition(self, figures: Sequence[MeasureSpec]) -> Iterator[MeasureSpec]:
+        """Figures in each condition, and by how much conditions change accuracy and bias score."""
+        for condition, spec in product(self.asking.conditions, figures):
+            where = {"kind": "question", **spec.where, "condition": condition}
+            yield replace(spec, where=where, primary=spec.primary and "+" not in condition, **self.mass)
+        differ: dict[str, Any] = {"kind": "difference", "is_count": True, "neutral": 0.0, "contrast": True}
+        for change, spec in product(self.changes, figures):
+            if spec.quantity in _COMPARED and not spec.is_subgroup:
+                name, reach = f"{spec.measure}_change", (-2.0, 2.0) if spec.kind == "difference" else None
+                named: dict[str, Any] = {"measure": name, "quantity": f"{spec.quantity}_change", "family": name}
+                unit = "difference of shares" if spec.kind == "share" else spec.unit
+                where = {**spec.where, **change}
+                yield replace(spec, where=where, primary=False, range=reach, unit=unit, **named, **differ)
+
     def _changes(self, rows: Sequence[Row]) -> Iterator[Row]:
         found = {(row.factors["condition"], row.factors["question"]): row for row in rows}
-        names = {quantity: f"{quantity}_change" for quantity in self.compared}
+        names = {quantity: f"{quantity}_change" for quantity in _COMPARED}
         for change, ((condition, question), row) in product(self.changes, found.items()):
             other = found.get((change["against"], question))
             if condition == change["condition"] and other is not None:

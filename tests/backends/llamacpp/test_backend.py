@@ -142,6 +142,18 @@ def test_order_packing_and_kept_cells_change_no_result(backend: LlamaCppBackend)
 TURN = "{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}"
 
 
+@pytest.mark.parametrize("template", [TURN, "{{ bos_token }}" + TURN])
+def test_a_chat_has_one_bos_and_no_control_token_of_the_user(tmp_path: Path, template: str) -> None:
+    engine = LlamaEngine(save_tiny_chat_gguf(tmp_path / "chat.gguf", template, True), vocab_only=True)
+    bos = llama_cpp.llama_vocab_bos(engine.vocab)
+    tokens = engine.render((Message("user", "hi"),))
+    assert (tokens[0], tokens.count(bos)) == (bos, 1)
+    name = engine.control[0]
+    with pytest.raises(BackendError, match=f"a user's text contains {name}, which the tokenizer takes for a control"):
+        engine.render((Message("user", f"say {name}"),))
+    engine.close()
+
+
 @pytest.mark.servers
 @pytest.mark.parametrize("template", [TURN, "{{ bos_token }}" + TURN])
 @pytest.mark.parametrize("adds_bos", [True, False])

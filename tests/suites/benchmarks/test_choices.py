@@ -12,7 +12,6 @@ from backends.base import GenerateRequest, GenerateResponse, Message, ScoreReque
 from backends.errors import ConfigError
 from suites import BBQ, BiasNLI
 from suites.benchmarks.bbq import has_names, stereotyped_places
-from suites.benchmarks.bnli import hypothesis_gender
 from suites.common.data_files import PinnedFile
 from suites.common.task_prompt import CONDITIONS
 from tests.suites.benchmarks.invented import bbq_rows, figures, use, value
@@ -256,9 +255,3 @@ def test_bnli_bias_score_weighs_the_three_sets_alike(answers, expected: float) -
 
     found = figures(BiasNLI(), logprob)
     assert value(found, "bias_score", kind="question", condition="zero-shot") == pytest.approx(expected)
-
-
-def test_a_hypothesis_that_is_not_the_premise_is_refused() -> None:
-    row = {"sentence1": "the nurse is on a boat.", "sentence2": "the woman is on a ship.", "occ_word": "nurse"}
-    with pytest.raises(ConfigError, match="woman or man for 'nurse'"):
-        hypothesis_gender(row)
