@@ -9,7 +9,7 @@ what Tang et al. use. A suite of texts, as from a file (`suites.custom.texts`).
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Literal, Unpack
+from typing import Annotated, Any, Literal, Unpack
 
 from backends.base import Sampling
 from backends.options import checked_options
@@ -55,5 +55,5 @@ class BOLD(TextsFromFile):
             for number, row in enumerate(read_csv(file, folder)):
                 prompt = row["Prompt"].strip().removeprefix("" if as_is else INSTRUCTION)
                 rows.append({"id": f"{group}/{number}", "prompt": prompt, "group": group, "person": row["Name"]})
-        asked = {"prompt_format": prompt_format, "sampling": asdict(sampling), "seed": seed}
-        super().__init__(rows, sampled=["person"], **{**asked, "scorers": scorers})
+        asked: dict[str, Any] = {"prompt_format": prompt_format, "sampling": asdict(sampling), "seed": seed}
+        super().__init__(rows, scorers=scorers, sampled=["person"], **asked)
