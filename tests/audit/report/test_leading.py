@@ -72,6 +72,15 @@ def test_every_sheet_shows_the_biased_figure(tmp_path: Path, case: str) -> None:
     assert {row["v"] for panel in drawn.panels for row in panel.rows} & {0.97, 0.95}
 
 
+def test_a_value_without_an_interval_comes_before_none() -> None:
+    found = result("ABCDEFGHIJ", "J")
+    unknown = dict.fromkeys(("value", "low", "high", "bound_low", "bound_high"))
+    known = {"low": None, "high": None}
+    made = [m.model_copy(update=known if m.where["group"] == "J" else unknown) for m in found.measures]
+    shown, _ = Figures(found.model_copy(update={"measures": made})).chosen("one", 3)
+    assert "J" in [one.where["group"] for one in shown]
+
+
 def test_rows_left_out_are_counted() -> None:
     (shown,) = first_rows(Figures(result("ABCDEFGHIJ", "J")))
     assert len(shown.rows) == 8

@@ -12,7 +12,7 @@ import transformers
 from backends import BackendError, HFBackend
 from backends.base import GenerateRequest, Sampling, ScoreRequest, ScoreResponse
 from backends.transformers.backend import PACK_TOKENS
-from backends.transformers.context import context_length
+from backends.transformers.context import alike_places, context_length
 from tests.backends.local.tiny_models import (
     BASE,
     GROUPED,
@@ -69,6 +69,11 @@ def test_rope_of_each_kind_of_layer_counts() -> None:
         "full_attention": dict(LONGROPE),
     }
     assert context_length(config)[0] == 24
+
+
+def test_places_that_no_scaling_counts_have_no_limit() -> None:
+    assert alike_places(llama4(99)) == 19
+    assert alike_places(transformers.Llama4TextConfig(attn_temperature_tuning=False)) is None
 
 
 def llama4(vocabulary: int) -> transformers.Llama4TextConfig:

@@ -48,6 +48,11 @@ def test_model_of_another_kind_is_refused_without_weights(tmp_path: Path) -> Non
     assert "trust_remote_code" not in error.value.hint
 
 
+def test_a_folder_is_looked_up_on_no_hub(folders: dict[str, Path]) -> None:
+    source = HFBackend(folders["llama"]).source
+    assert (source.snapshot(), source.commit()) == (None, None)
+
+
 def test_one_part_of_a_gguf_file_is_refused(tmp_path: Path) -> None:
     save_tiny_llama_gguf(tmp_path / "whole.gguf")
     HFBackend(tmp_path / "whole.gguf").check()

@@ -13,6 +13,7 @@ from tests.suites.mgbr.planted import (
     WOMEN,
     figure,
     mean,
+    measured,
     steps,
     written_rows,
 )
@@ -63,6 +64,8 @@ def test_precision_recall_and_f_by_hand() -> None:
     assert mean(rows, "precision", kind="precision", test_set="D_gf") == 1.0
     assert mean(rows, "f1", kind="f1", test_set="D_gf") == pytest.approx(2 * (women - 1) / (2 * women - 1))
     assert sorted(figure(rows, "called_stereotype", kind="verdict")) == [0.0] * (jobs - 1) + [1.0]
+    overall = measured(suite, rows, "called_stereotype")
+    assert (overall.value, overall.spec.clusters) == (pytest.approx(1 / jobs), ("instance", "occupation"))
     assert men
 
 

@@ -180,6 +180,9 @@ def test_fixed_groups_have_their_weights() -> None:
 
     figure = figure_of(Run(BASE, spec, rows=rows(0.3, 0.1)), Run(BASE, spec, rows=rows(0.2, 0.3)))
     assert figure.change == pytest.approx(0.9 * 0.1 - 0.1 * 0.2)
+    silent = [replace(r, values={}, missing="refusal") if r.factors["group"] == "a" else r for r in rows(0.3, 0.1)]
+    drawn = figure_of(Run(BASE, spec, rows=silent, draws=True), Run(BASE, spec, rows=rows(0.2, 0.3), draws=True))
+    assert drawn.verdict == "inconclusive", "one group did not answer"
 
 
 def test_a_correlation_is_compared_on_the_same_questions() -> None:

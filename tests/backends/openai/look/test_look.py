@@ -12,7 +12,7 @@ from backends.errors import BackendError
 from backends.openai import OpenAIBackend
 from backends.openai.look import MOST_REQUESTS
 from suites import OccuGender
-from tests.backends.openai.lies.server import MODEL, STYLES, WordServer
+from tests.backends.openai.lies.server import MODEL, STYLES, Lie, WordServer
 from tests.backends.openai.lies.trial import ask_directly, run_trial, trial
 from tests.backends.openai.look.odd import ODD, TEXTS_ALONE, LlamaCppPython
 
@@ -86,6 +86,16 @@ async def test_an_honest_odd_server_is_read_and_read_right(odd, style):
         assert outcome.look_requests <= MOST_REQUESTS
         assert outcome.errors
         assert outcome.is_true or outcome.size <= outcome.noise, outcome.size
+
+
+async def test_draws_that_contradict_their_lists_are_noticed():
+    def says(reply, asked):
+        for choice in reply.body["choices"] if asked.probed and asked.sent.get("temperature") == 1 else ():
+            for token in choice["logprobs"]["content"]:
+                token["logprob"] -= 1.0
+
+    outcome = await trial(WordServer("chat", 0, Lie(says=says)), n=24)
+    assert "drawn answers cannot be true" in outcome.ended
 
 
 async def test_a_server_without_lists_says_what_still_works(tmp_path):

@@ -109,6 +109,11 @@ def test_bytes_that_no_text_shows_are_believed() -> None:
     assert [t.data for t in top.tokens] == [b" he", b"", None]
 
 
+def test_a_list_beside_which_no_drawn_token_stands_is_whole() -> None:
+    top = read_top_logprobs({"choices": [{"text": " a", "logprobs": {"top_logprobs": [{" a": -0.5, " b": -3.0}]}}]}, 2)
+    assert (len(top.tokens), top.complete) == (2, True)
+
+
 def test_a_drawn_token_that_stands_first_is_put_at_its_rank() -> None:
     top = read_top_logprobs(legacy({" far": -8.0, " a": -0.5, " b": -3.0}, " far"), 2)
     assert [t.text for t in top.tokens] == [" a", " b", " far"]
