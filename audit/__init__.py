@@ -10,18 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from audit.api.audits import Audit, load_audit, load_result
-    from audit.api.stored_result import StoredResult
+    from audit.api.audits import Audit, StoredResult, load_audit, load_result
     from audit.collect.executors.ray import RayExecutor
 
 __all__ = ["Audit", "RayExecutor", "StoredResult", "load_audit", "load_result"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "StoredResult":
-        from audit.api.stored_result import StoredResult
-
-        return StoredResult
     if name == "RayExecutor":
         from audit.collect.executors.ray import RayExecutor
 

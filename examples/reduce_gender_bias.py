@@ -21,8 +21,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from audit import Audit
-from audit.api.stored_result import StoredResult
+from audit import Audit, StoredResult
 from backends import HFBackend
 from backends.embedded import smollm2_path
 from backends.errors import ConfigError

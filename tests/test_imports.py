@@ -40,8 +40,7 @@ LAYERS = {
     "prepare.rehearsal": ("analysis", "collect", "config", "prepare.boundaries", "results"),
     "prepare.forecast": ("analysis", "collect", "config", "prepare.resolve", "results", "store"),
     "api": (),
-    "api.stored_result": ("report", "results", "store"),
-    "api.audits": ("api.stored_result", "collect", "config", "run", "store"),
+    "api.audits": ("collect", "config", "report", "results", "run", "store"),
     "api.adhoc": ("api.audits", "config"),
     "pytest_plugin": ("analysis", "api.adhoc", "api.audits", "config", "report", "results", "store"),
     "run": (

@@ -2,7 +2,7 @@
 
 A row that is known only by bounds leaves its figure without a value: the figure is computed once with all rows at their
 lower bounds and once at their upper, and its interval reaches from the lower end of the one to the upper end of the
-other. A row without an answer is bounded by what the quantity can be (`audit.analysis.missing`); the value is that of
+other. A row without an answer is bounded by what the quantity can be (`audit.analysis.figures`); the value is that of
 the rows with an answer, whose own interval stands beside.
 """
 
@@ -16,8 +16,7 @@ import numpy as np
 
 from audit.analysis.decisions import corrected
 from audit.analysis.estimators.estimate import Estimate, finite
-from audit.analysis.figures import Figure, estimator_of, figure_of, undefined_strata
-from audit.analysis.missing import completed
+from audit.analysis.figures import Figure, completed, estimator_of, figure_of, undefined_strata
 from audit.analysis.table import Bools, Table
 from audit.results import FigureName, Measure
 from audit.results.figures import encode_parts, write_signature

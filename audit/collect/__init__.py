@@ -6,7 +6,6 @@ writes every answer before it counts.
 
 from __future__ import annotations
 
-from audit.collect.jobs import Ask, Job, OnEvent, Outcome
+from audit.collect.job_run import Ask, Job, OnEvent, Outcome
 from audit.collect.sample import SAMPLE_VERSION, Sample
-from audit.collect.scheduler import run_jobs
-from audit.collect.shutdown import ShutdownRequest, stop_on_signals
+from audit.collect.scheduler import ShutdownRequest, run_jobs, stop_on_signals

@@ -12,7 +12,7 @@ import time
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TimeRemainingColumn
 
-from audit.collect.jobs import Progress as JobProgress
+from audit.collect.job_run import Progress as JobProgress
 
 _LINE_SECONDS = 10.0  # between two lines; the first ones come sooner
 _LONG_WAIT = 2.0  # for an answer, from which on it is said

@@ -4,19 +4,22 @@ Servers are asked concurrently, each endpoint through one `Limiter`. Models that
 completion and is closed before the next one starts. A request is leased in the store, asked, and retried while that may
 help; its answer is on the disk before the next request takes its slot. So at any moment at most as many answers are
 complete but not yet stored as requests may be in flight (for a local model, one batch more).
+
+The first signal lets requests in flight finish, the second exits immediately: an answer counts once it is on the disk.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 
 from audit.collect.executors import Executor
-from audit.collect.job_run import JobRun, set_ambiguous_aside
-from audit.collect.jobs import Job, OnEvent, Outcome
+from audit.collect.job_run import Job, JobRun, OnEvent, Outcome, set_ambiguous_aside
 from audit.collect.limiter import Limiter
-from audit.collect.shutdown import ShutdownRequest
 from audit.store import Store, StoreError
 
 RENEW_SECONDS = 10.0
@@ -101,3 +104,70 @@ async def _watch(stop: ShutdownRequest, runs: Sequence[JobRun]) -> None:
     await stop.wait()
     for run in runs:
         run.halt("interrupted")
+
+
+INTERRUPTED = 130  # exit code
+
+
+class ShutdownRequest(asyncio.Event):
+    """A request to stop, which can be made once and awaited.
+
+    ``grace``: seconds that requests in flight are given to finish; ``reason``: who asked first.
+    """
+
+    def __init__(self, grace: float = 30.0) -> None:
+        super().__init__()
+        self.grace = grace
+        self.reason: str | None = None
+
+    @property
+    def requested(self) -> bool:
+        """Whether a stop was requested."""
+        return self.is_set()
+
+    def request(self, reason: str) -> None:
+        """Request a stop. Call it on the event loop's thread."""
+        self.reason = self.reason or reason
+        self.set()
+
+
+@contextlib.contextmanager
+def stop_on_signals(stop: ShutdownRequest, resume_hint: str) -> Iterator[None]:
+    """Within this block SIGINT, SIGTERM and SIGHUP request ``stop``; a second signal exits immediately with 130.
+
+    A closing terminal may send SIGHUP twice, from the kernel and from the shell, so SIGHUP never counts as the second
+    signal; under ``nohup`` it stays ignored.
+
+    ``resume_hint`` is printed on stderr after the second signal and says how to resume later; after the first, the
+    run's end says so. Use it in the main thread, inside a running loop.
+    """
+    loop = asyncio.get_running_loop()
+    received = 0
+
+    def handle(number: int, _frame: object) -> None:
+        nonlocal received
+        received += 1
+        name = signal.Signals(number).name
+        if received > 1:
+            if name == "SIGHUP":
+                return
+            _write_to_stderr(f"\n{name} again: exiting. {resume_hint}\n")
+            os._exit(INTERRUPTED)
+        _write_to_stderr(f"\nStopping after what is being asked ({name}). Press Ctrl-C again to exit immediately.\n")
+        loop.call_soon_threadsafe(stop.request, name)
+
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, handle) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _write_to_stderr(text: str) -> None:
+    """Write with `os.write`: the signal may have interrupted a print in this thread. A closed terminal is ignored."""
+    with contextlib.suppress(OSError):
+        os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, text.encode())

@@ -5,9 +5,11 @@ Plain data with a JSON form. Reports and gates read it and recompute nothing.
 
 from __future__ import annotations
 
-from audit.results.answers import (
+from audit.results.audit_result import (
     LITTLE_COVERAGE,
     NOT_ASKED,
+    AuditResult,
+    AuditSource,
     DataQuality,
     Example,
     IdentityProblem,
@@ -15,12 +17,13 @@ from audit.results.answers import (
     PromptCoverage,
     SelfCheck,
     SuiteInfo,
+    UntilDecided,
 )
-from audit.results.audit_result import AuditResult, AuditSource, UntilDecided
 from audit.results.comparisons import (
     HIDDEN,
     OPEN_VERDICTS,
     VERDICT_WORDS,
+    AttributionStep,
     Comparison,
     Decided,
     LimitCheck,
@@ -28,18 +31,21 @@ from audit.results.comparisons import (
     OpenBecause,
     Rank,
     Ranking,
+    Rung,
     Verdict,
 )
 from audit.results.figures import (
     REPORT_KEYS,
+    Agreement,
     FigureKey,
     FigureName,
+    Measure,
     OfItems,
     Reported,
+    Reproduction,
+    VarianceComponents,
     Where,
     level_key,
     where_key,
     writable,
 )
-from audit.results.measures import Agreement, Measure, Reproduction, VarianceComponents
-from audit.results.steps import AttributionStep, Rung

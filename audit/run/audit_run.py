@@ -21,11 +21,9 @@ from audit.analysis.components import suite_components
 from audit.analysis.evaluate import SuiteResult, evaluate_suite
 from audit.analysis.gate.rules import GateRules, check_rules
 from audit.analysis.gate.stored import check_run, find_baseline, stored_tables
-from audit.analysis.self_check import EXACT_WITHIN, within_noise
 from audit.collect import Job, OnEvent, Outcome, ShutdownRequest, run_jobs, stop_on_signals
 from audit.collect.executors import Executor
-from audit.collect.job_run import outcome_of
-from audit.collect.jobs import Progress
+from audit.collect.job_run import Progress, outcome_of
 from audit.config import AuditConfig
 from audit.logs import run_log
 from audit.prepare.rehearsal import refuse_mistakes
@@ -39,7 +37,7 @@ from audit.results import (
     UntilDecided,
     VarianceComponents,
 )
-from audit.run.checks import check_answers, verify_identities
+from audit.run.checks import EXACT_WITHIN, check_answers, verify_identities, within_noise
 from audit.run.facts import audit_source, config_json, model_info, read_examples, suite_info, suite_signature, versions
 from audit.run.stopping_rule import (
     StoppingQuestion,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from audit.analysis.answers import Answered, SuiteAnswers, of_runs, read_answers
-from audit.collect.jobs import Ask, Job, RepeatedQuestions
+from audit.collect.job_run import Ask, Job, RepeatedQuestions
 from audit.prepare.resolve import DescribedBackend, ResolvedAudit
 from audit.results import NOT_ASKED
 from audit.store import Keyed, Partly, Store, Stored, keyed, of_run

@@ -17,7 +17,7 @@ from audit import Audit, load_audit
 from audit.analysis.gate.results import GateReport
 from audit.analysis.gate.stored import find_baseline, gate_run
 from audit.analysis.history import History, absences, gate_checks, history, stored_results
-from audit.collect.shutdown import INTERRUPTED
+from audit.collect.scheduler import INTERRUPTED
 from audit.report import write_report, write_trend
 from audit.report.exports.gate import gate_json
 from audit.run import run_audit

@@ -7,9 +7,9 @@ says what is unanswered, and lets several audits share the file without asking a
 from __future__ import annotations
 
 from audit.store.answers import Answered, Partly, Stored, answer_json
-from audit.store.codecs import matches_request
 from audit.store.database import StoreError
 from audit.store.keys import Keyed, canonical_json, keyed, of_run, to_bytes
+from audit.store.rows import matches_request
 from audit.store.runs import Night, StoredRow, StoredTable
 from audit.store.second_answers import COMPARED_WITHIN, AnswerPair
 from audit.store.store import Store

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from audit.store.codecs import decode, encode
 from audit.store.database import Database
 from audit.store.keys import request_of, to_bytes
+from audit.store.rows import decode, encode
 from backends.base import Request, Response
 
 #: In nats: continuations less likely by more than this than a question's likeliest one are not compared.

@@ -17,6 +17,7 @@ a store, or is damaged, is rejected and left untouched.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sqlite3
 import time
@@ -50,7 +51,6 @@ class Store:
     n_shards : int
         Files of answers and leases; 1 if all is one file.
     runs : Runs
-    second_answers : SecondAnswers
     nights : Nights
     """
 
@@ -62,7 +62,6 @@ class Store:
         client = new_client()
         self.answers, self.leases = Answers(self.files, client), Leases(self.files, client)
         self.runs, self.nights = Runs(database), Nights(database)
-        self.second_answers = SecondAnswers(database)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, read_only: bool = False, shards: int | None = None) -> Store:
@@ -95,6 +94,11 @@ class Store:
             fix = "Create the folder" if isinstance(error, FileNotFoundError) else "Give it write permission"
             hint = f"{fix}, or give another --db"
             raise ConfigError("db", str(path), f"cannot be opened: {error.strerror}", hint) from None
+
+    @functools.cached_property
+    def second_answers(self) -> SecondAnswers:
+        """Both answers to questions that were asked twice."""
+        return SecondAnswers(self._database)
 
     def __enter__(self) -> Store:
         return self

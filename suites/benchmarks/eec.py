@@ -26,8 +26,8 @@ import backends.base as base
 from backends.errors import ConfigError
 from backends.options import checked_options
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row
-from suites.common.contrasts import contrast
 from suites.common.data_files import Folder, PinnedFile, load, read_csv
+from suites.common.gender_figures import contrast
 from suites.common.probabilities import per_token
 from suites.kinds.sentences import LikelierSentence, SentenceSet, by_level, share
 

@@ -26,8 +26,8 @@ from typing import Annotated, Any, NamedTuple
 from backends.errors import ConfigError
 from backends.options import checked_options, some_of
 from suites.base import MeasureSpec, Row
-from suites.common.contrasts import contrast
 from suites.common.data_files import Folder, content_sha256, load, published_files
+from suites.common.gender_figures import contrast
 from suites.kinds.sentences import LikelierSentence, SentenceSet, by_level, share
 from suites.presentation import Meaning, Shown
 

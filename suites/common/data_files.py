@@ -1,7 +1,9 @@
 """Data files: the suites' own material, which ships here, and published files that are fetched once.
 
 A published file is used only if it has the pinned sha256, so that a figure never depends on data that
-changed under the same name.
+changed under the same name. A printed figure belongs to a design: a variant, templates, expressions, a prompt format.
+It is shown beside a measure when the two designs agree in every aspect, or differ only where the source states the
+difference.
 """
 
 from __future__ import annotations
@@ -14,13 +16,14 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import platformdirs
 
 from backends.errors import ConfigError
 from backends.options import OnError
+from suites.presentation import PublishedSource
 
 #: The folder of the published file; None fetches it once.
 Folder = Annotated[
@@ -143,3 +146,39 @@ def read_csv(file: PinnedFile, folder: str | Path | None, delimiter: str = ",") 
 def read_json_lines(file: PinnedFile, folder: str | Path | None) -> list[dict[str, Any]]:
     """The objects of a published JSON-lines file."""
     return [json.loads(line) for line in file.path(folder).read_text("utf-8").splitlines()]
+
+
+#: What is asked and scored: what the paper says, or what the authors' released code does where the two differ.
+Variant = Literal["paper", "as_released"]
+#: An aspect of a design → its level, e.g. ``templates.implicit`` → ``paper``.
+PublishedDesign = Mapping[str, str]
+#: One unit of the last digit of a printed percentage with one decimal, as a share.
+TENTH_OF_A_PERCENT = 0.001
+
+
+def published_source(figures: str, design: PublishedDesign) -> PublishedSource | None:
+    """The source of printed figures for a measured design; None where they may not be shown beside it.
+
+    ``figures``: key of ``published_sources.json``, e.g. ``occugender/implicit``. ``design``: every aspect of the
+    measured design that may change the quantity.
+    """
+    entry = load("published_sources").content["figures"][figures]
+    for fitting in entry["designs"]:
+        if all(design.get(aspect) == level for aspect, level in fitting["design"].items()):
+            return PublishedSource(
+                entry["paper"], entry["table"], entry["made_by"], entry.get("plus_minus", ""), fitting["difference"]
+            )
+    return None
+
+
+def model_ids(published_model: str) -> tuple[str, ...]:
+    """The repositories of a model named in a paper's table; none where the model is not available."""
+    return tuple(load("published_sources").content["model_ids"].get(published_model, ()))
+
+
+def refuse_own(**given: object) -> None:
+    """Refuse options that ``variant="as_released"`` fixes. A value of None or False means that none was given."""
+    for name, value in given.items():
+        if value is not None and value is not False:
+            hint = 'Leave it out, or use variant="paper"'
+            raise ConfigError(name, value, 'fixed by variant="as_released"', hint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from suites.base import Factor, Row
-from suites.common.contrasts import DIFFERENCE, contrast, effect_row, effects_of
+from suites.common.gender_figures import DIFFERENCE, contrast, effect_row, effects_of
 from suites.common.groups.design import GroupDesign
 from suites.debiasing.material import REFERENCE
 from suites.debiasing.positions import WITHOUT_DIALOGUE

@@ -11,9 +11,8 @@ from pydantic import BeforeValidator, Field
 from backends.base import Message, Prompt
 from backends.errors import ConfigError
 from backends.options import AS_TUPLE, OnError, Table, some_of
-from suites.common.data_files import load
+from suites.common.data_files import Variant, load
 from suites.common.expressions import GROUPS, Expressions
-from suites.common.published import Variant
 from suites.common.task_prompt import PromptFormat, TaskPrompt, joined
 from suites.options import Text
 

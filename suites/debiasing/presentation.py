@@ -8,10 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from suites.base import Factor
-from suites.common.data_files import load
+from suites.common.data_files import PublishedDesign, load, published_source
 from suites.common.gender_figures import group_columns, published_probabilities
 from suites.common.groups.design import PAPERS_GROUPS
-from suites.common.published import PublishedDesign, published_source
 from suites.debiasing.measures import Measures
 from suites.occugender import BIASES
 from suites.presentation import Chart, Drafts, PublishedFigure, TableLayout

@@ -17,7 +17,7 @@ from typing import Any, Unpack
 from backends.base import Response, ScoreRequest, ScoreResponse, prompt_to_json
 from backends.options import checked_options
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite
-from suites.common.data_files import load
+from suites.common.data_files import PublishedDesign, Variant, load, refuse_own
 from suites.common.expressions import continuations
 from suites.common.gender_figures import BIAS_LABELS, STEREOTYPE_GAP
 from suites.common.groups.options import (
@@ -30,7 +30,6 @@ from suites.common.groups.weights import group_meanings
 from suites.common.occupations import Occupations, papers_occupations, sectors, unstereotyped, wordings
 from suites.common.planted import planted_about, planted_scores
 from suites.common.probabilities import TokenAggregation
-from suites.common.published import PublishedDesign, Variant, refuse_own
 from suites.common.task_prompt import PromptFormat, TaskPrompt, filled
 from suites.debiasing import material, presentation
 from suites.debiasing.effects import derived_rows

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from suites.common.data_files import Variant
 from suites.common.groups.weights import Weights
-from suites.common.published import Variant
 from suites.common.raters import Rater
 from suites.common.text_scorer import TextScorer, raters_of
 from suites.genderpair.pairs import PairSet

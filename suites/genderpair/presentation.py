@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from backends.base import Sampling
-from suites.common.data_files import load
-from suites.common.published import published_source
+from suites.common.data_files import load, published_source
 from suites.common.raters import rater_table
 from suites.common.text_scorer import REGARD_OF_THE_PAPER, TOXICITY_OF_THE_PAPER
 from suites.genderpair.design import DEFAULT_FORM, Design, deviation_kind

@@ -11,8 +11,8 @@ from typing import Literal
 from backends.base import ContinuationScore
 from backends.reading.words import as_read, finder_of
 from suites.base import UNKNOWN_SHARE, Factor, IdentifiedInterval, flag
+from suites.common.data_files import Variant
 from suites.common.probabilities import per_token
-from suites.common.published import Variant
 from suites.genderpair.design import Fallback
 from suites.genderpair.pairs import SPELLINGS, Pair
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from suites.base import Factor, IdentifiedInterval, Row
-from suites.common.contrasts import contrast
+from suites.common.gender_figures import contrast
 from suites.common.groups.weights import signed
 from suites.common.raters import Trust, tested
 from suites.genderpair.design import Design, contrast_kind, deviation_kind, figure_of

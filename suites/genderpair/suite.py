@@ -55,11 +55,10 @@ import backends.base as base
 from backends.errors import ConfigError
 from backends.options import OnError, checked_options, some_of
 from suites.base import Factor, Item, MeasureSpec, Row, Suite
-from suites.common.data_files import load
+from suites.common.data_files import Variant, load
 from suites.common.groups.declared import Groups
 from suites.common.groups.options import FormFields
 from suites.common.planted import chance, planted_scores
-from suites.common.published import Variant
 from suites.common.raters import labelled_items, read_labelled
 from suites.common.task_prompt import TaskPrompt
 from suites.common.text_scorer import ScorerOption, asked_scorers

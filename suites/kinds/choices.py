@@ -28,8 +28,8 @@ import backends.base as base
 from backends.options import some_of
 from backends.reading.answers import stated_answer
 from suites.base import Factor, IdentifiedInterval, Item, MeasureSpec, Row, Suite
-from suites.common.contrasts import contrast
 from suites.common.data_files import load
+from suites.common.gender_figures import contrast
 from suites.common.planted import chance, planted_scores
 from suites.common.probabilities import total_probability
 from suites.common.task_prompt import CONDITIONS, PromptFormat, begin_with

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from suites.common.data_files import load
-from suites.common.published import TENTH_OF_A_PERCENT, PublishedDesign, model_ids, published_source
+from suites.common.data_files import TENTH_OF_A_PERCENT, PublishedDesign, load, model_ids, published_source
 from suites.mgbr.bolukbasi import FILES
 from suites.mgbr.design import Design
 from suites.mgbr.measures import CLASSIFICATION

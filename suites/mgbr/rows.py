@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from backends.base import ContinuationScore, GenerateResponse, ScoreRequest, ScoreResponse
 from suites.base import UNKNOWN_SHARE, Factor, IdentifiedInterval, Item, Row, flag
-from suites.common.contrasts import contrast
+from suites.common.gender_figures import contrast
 from suites.common.probabilities import exclusive, total_probability
 from suites.mgbr.design import Design, row_id
 from suites.mgbr.parsing import read_written

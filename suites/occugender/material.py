@@ -57,6 +57,7 @@ Templates = Annotated[
 ]
 
 
+@cache
 def occugender_expressions() -> dict[str, Expressions]:
     """The paper's expressions: all for explicit prompts (Appendix A), pronouns for implicit (Table 2)."""
     return {

@@ -21,10 +21,9 @@ from backends.base import Capability, Prompt, Response, ScoreRequest
 from backends.errors import ConfigError
 from backends.options import checked_options
 from suites.base import Item, MeasureSpec, Row, Suite
-from suites.common.contrasts import effect_row, effects_of
-from suites.common.data_files import load
+from suites.common.data_files import PublishedDesign, Variant, load, refuse_own
 from suites.common.expressions import Expressions, continuations, spellings
-from suites.common.gender_figures import BIAS_LABELS, STEREOTYPE_GAP
+from suites.common.gender_figures import BIAS_LABELS, STEREOTYPE_GAP, effect_row, effects_of
 from suites.common.groups.baseline import BASELINE, Baseline, is_baseline
 from suites.common.groups.declared import OwnExpressions
 from suites.common.groups.options import (
@@ -37,9 +36,8 @@ from suites.common.groups.weights import group_meanings
 from suites.common.occupations import Occupations, papers_occupations, sectors, unstereotyped, wordings
 from suites.common.planted import planted_about
 from suites.common.probabilities import TokenAggregation
-from suites.common.published import PublishedDesign, Variant, refuse_own
 from suites.common.task_prompt import PromptFormat, TaskPrompt, filled
-from suites.occugender import material, presentation
+from suites.occugender import material, measures
 from suites.occugender.measures import Measures, plus_minus_rows
 from suites.presentation import Shown
 
@@ -279,7 +277,7 @@ class OccuGender(Suite):
             BIAS_LABELS,
             texts={f"instruction {i}": text for i, (text, _) in self.instructions.items()},
             cautions=unstereotyped(self.occupations),
-            published=[*presentation.published_figures(design, self.biases, tuple(self.instructions))],
-            tables=[*presentation.table_layouts(design, self._measures)],
-            charts=[*presentation.charts(self.groups, shares, with_effects=bool(self.instructions))],
+            published=[*measures.published_figures(design, self.biases, tuple(self.instructions))],
+            tables=[*measures.table_layouts(design, self._measures)],
+            charts=[*measures.charts(self.groups, shares, with_effects=bool(self.instructions))],
         )

@@ -14,8 +14,8 @@ from typing import Any
 
 from audit.collect import Job, ShutdownRequest, job_run, run_jobs, stop_on_signals
 from audit.collect.executors import Executor
-from audit.collect.shutdown import INTERRUPTED
-from audit.store import Keyed, Store, StoreError, database
+from audit.collect.scheduler import INTERRUPTED
+from audit.store import Keyed, Store, StoreError, database, merging
 from audit.store.answers import Answers
 from backends import OpenAIBackend
 from backends.base import GenerateRequest
@@ -41,6 +41,7 @@ class Spec:
     kill_at: str | None = None
     kill_after: int = 1  # passings of that point
     file_limit: int | None = None  # bytes that a file may have
+    into: Path | None = None  # merge the store into this one, and ask nothing
 
     @property
     def requests(self) -> tuple[GenerateRequest, ...]:
@@ -105,10 +106,17 @@ def live(spec: Spec) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     _plant(_Killer(spec.kill_at, spec.kill_after), os.open(spec.acks, os.O_CREAT | os.O_WRONLY | os.O_APPEND))
     try:
-        code = asyncio.run(_audit(spec))
+        code = asyncio.run(_audit(spec)) if spec.into is None else _merge(spec.db, spec.into)
     except (StoreError, ConfigError):
         code = 1
     os._exit(code)
+
+
+def _merge(source: Path, target: Path) -> int:
+    merging._TOGETHER = 5  # rows per transaction
+    with Store.open(target) as into, Store.open(source, read_only=True) as store:
+        into.merge(store)
+    return 0
 
 
 async def _audit(spec: Spec) -> int:

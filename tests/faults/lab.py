@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
@@ -46,6 +46,9 @@ class Verdict:
     unresolved: int = 0
     failed: int = 0
     answered: int = 0
+
+    def __add__(self, other: Verdict) -> Verdict:
+        return Verdict(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
 
 class Lab:

@@ -1,14 +1,19 @@
-"""The fault laboratory: whatever fails, no answer is lost, wrong, left open, or paid for without need."""
+"""The fault laboratory: whatever fails, no answer is lost, wrong, left open, or paid for without need.
+
+`python -m tests.faults.test_faults` kills audits and merges 60 times at each step (a quarter of an hour).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
 import signal
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -62,6 +67,23 @@ def killed_at(point: str) -> Callable[[Lab, str], Verdict]:
         spec = lab.spec("none", f"{point}-{name}")
         assert lab.run(replace(spec, kill_at=point, kill_after=after)) == -signal.SIGKILL
         return _after_death(lab, spec)
+
+    return trial
+
+
+def killed_merging_at(point: str) -> Callable[[Lab, str], Verdict]:
+    """kill -9 while a store is merged into a new one, some passings in; then the same merge again."""
+
+    def trial(lab: Lab, name: str) -> Verdict:
+        spec, after = lab.spec("none", f"merge-{point}-{name}"), random.Random(f"{point} {name}").randint(2, 9)
+        assert lab.run(spec) == 0
+        merge = replace(spec, into=spec.db.with_name("whole.db"))
+        assert lab.run(replace(merge, kill_at=point, kill_after=after)) == -signal.SIGKILL
+        assert lab.check(replace(spec, db=merge.into)).wrong == 0
+        assert lab.run(merge) == 0
+        verdict = lab.check(replace(spec, db=merge.into))
+        assert (verdict.answered, verdict.paid_twice) == (40, 0), verdict
+        return verdict
 
     return trial
 
@@ -137,6 +159,7 @@ def audits_at_once(lab: Lab, name: str) -> Verdict:
 TRIALS: Mapping[str, Callable[[Lab, str], Verdict]] = {
     **{fault: server_fault(fault) for fault in SERVER_FAULTS if fault != "none"},
     **{f"kill -9: {point}": killed_at(point) for point in KILL_POINTS},
+    **{f"kill -9: merge, {point}": killed_merging_at(point) for point in ("begun", "committing", "committed")},
     "kill -9: again and again": killed_again_and_again,
     "SIGINT": _signalled((signal.SIGINT,)),
     "SIGINT twice": _signalled((signal.SIGINT, signal.SIGINT)),
@@ -190,3 +213,15 @@ def test_a_server_that_refuses_for_good_is_left_soon(lab, tmp_path, fault, monke
     outcome = ask(lab, tmp_path, prompts, max_in_flight=64, timeout=100)
     assert lab.asked(prompts) <= 20
     assert REFUSED_FOR_GOOD[fault][1] in outcome.stopped
+
+
+KILLS = 60
+STEPS = {"ask": ("sending", "answered"), "batch": ("acknowledged",), "store": ("begun", "committing", "committed")}
+STEPS["merge"] = tuple(f"merge, {point}" for point in STEPS["store"])
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder, Lab(Path(folder)) as opened:
+        for step, points in STEPS.items():
+            kills = [TRIALS[f"kill -9: {points[n % len(points)]}"](opened, str(n)) for n in range(KILLS)]
+            worst = max(verdict.paid_twice for verdict in kills)
+            print(step, len(kills), "kills", sum(kills, start=Verdict()), "most paid twice after one kill", worst)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from backends.errors import ConfigError
 from suites.base import IdentifiedInterval, MeasureSpec, Row
-from suites.common.contrasts import contrast
+from suites.common.gender_figures import contrast
 
 NUMBERS = st.floats(-1e3, 1e3)
 WEIGHTS = st.floats(0, 1)

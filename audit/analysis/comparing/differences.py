@@ -17,11 +17,11 @@ from audit.analysis.estimators.estimate import ROUNDING, Estimate
 from audit.analysis.figures import (
     NO_FIGURE,
     Figure,
+    completed,
     design_of,
     estimator_of,
     undefined_strata,
 )
-from audit.analysis.missing import completed
 from audit.analysis.table import Bools, Floats, Table
 from suites.base import MeasureSpec
 

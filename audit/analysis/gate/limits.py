@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 
 from audit.analysis.estimators.estimate import finite
-from audit.analysis.figures import figure_of, meant, usable
+from audit.analysis.figures import Completed, bounded, figure_of, meant, usable
 from audit.analysis.gate.same_items import TableOf, hash_of
 from audit.analysis.gate.sequence import share_of_look
 from audit.analysis.measures import ends_of
-from audit.analysis.missing import Completed, bounded
 from audit.analysis.table import Quantity, Table
 from audit.results import AuditResult, LimitCheck, LimitVerdict, Measure, OpenBecause, where_key
 from audit.store import Night

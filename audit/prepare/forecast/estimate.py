@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 from pydantic import BaseModel
 
-from audit.collect.jobs import part_to_repeat
+from audit.collect.job_run import part_to_repeat
 from audit.config import AuditConfig
 from audit.prepare.forecast.request_timing import KINDS, estimate_seconds, measure_pace
 from audit.prepare.resolve import DescribedBackend, ResolvedAudit, resolve_audit

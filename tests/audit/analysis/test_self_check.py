@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from audit.analysis.self_check import FOREIGN, mean_move, move, self_check, within_noise
+from audit.run.checks import FOREIGN, mean_move, move, self_check, within_noise
 from audit.store import AnswerPair
 from backends.base import ChecksMade, ContinuationScore, ScoreRequest, ScoreResponse, TokenLogprob
 from backends.errors import BackendError

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from audit.collect import progress
-from audit.collect.jobs import Progress
+from audit.collect.job_run import Progress
 
 
 @pytest.fixture

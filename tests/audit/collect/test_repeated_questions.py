@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from audit.collect import Ask
-from audit.collect.jobs import RepeatedQuestions
+from audit.collect.job_run import RepeatedQuestions
 from audit.store import keyed
 from backends.base import ContinuationScore, ScoreRequest, ScoreResponse, TokenLogprob
 from backends.checking import drawn_early, drawn_late, most_checks, number_to_repeat

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 
 AUDIT = """
     import asyncio, sys
-    from audit.collect.shutdown import ShutdownRequest, stop_on_signals
+    from audit.collect.scheduler import ShutdownRequest, stop_on_signals
 
     async def main():
         stop = ShutdownRequest(grace=float(sys.argv[2]))

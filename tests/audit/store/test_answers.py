@@ -10,7 +10,7 @@ import time
 import pytest
 
 from audit.store import Partly, Store, Stored, keyed
-from audit.store.codecs import decode, encode
+from audit.store.rows import decode, encode
 from backends.base import (
     ClassifyRequest,
     ClassifyResponse,

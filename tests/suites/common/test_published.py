@@ -8,8 +8,7 @@ import pytest
 
 from backends import FakeBackend
 from suites import MGBR, DebiasingPositions, GenderPair, OccuGender
-from suites.common.data_files import load
-from suites.common.published import model_ids
+from suites.common.data_files import load, model_ids
 from suites.genderpair.pairs import PairSet
 from tests.suites.genderpair.planted import SMALL
 

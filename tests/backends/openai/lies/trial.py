@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from audit.analysis.self_check import EXACT_WITHIN, FOREIGN, mean_move, move
+from audit.run.checks import EXACT_WITHIN, FOREIGN, mean_move, move
 from backends.base import Answer, Message, Prompt, ScoreRequest, ScoreResponse
 from backends.checking import number_to_repeat
 from backends.errors import BackendError
