@@ -14,6 +14,7 @@ import suites
 from backends.errors import ConfigError
 from suites import from_file
 from suites.common.data_files import PinnedFile
+from suites.custom import PairsFromFile
 from tests.suites.benchmarks.invented import figures, value
 
 KINDS = ("religion", "nationality", "age", "disability", "race-color")
@@ -137,6 +138,11 @@ def test_a_pair_that_differs_in_no_word_is_refused(counterpart, tmp_path):
     (tmp_path / "p.csv").write_text(f'stereotype,counterpart\nThe nurse was late.,"{counterpart}"\n', "utf-8")
     with pytest.raises(ConfigError, match=r"p\.csv:2: counterpart.*the same as the stereotype in every word"):
         from_file(tmp_path / "p.csv")
+
+
+def test_a_published_pair_that_differs_in_no_word_is_asked_as_it_is():
+    (item,) = PairsFromFile([{"stereotype": "He left.", "counterpart": "he left"}]).items()
+    assert item.request.continuations == ("He left.", "he left")
 
 
 def test_pairs_that_share_a_sentence_count_as_one_and_are_told_by_line(tmp_path):
