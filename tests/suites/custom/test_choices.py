@@ -97,3 +97,10 @@ def test_unanswered_questions_without_a_stereotype_open_nothing(tmp_path):
     assert score.low > 0
     right = found["accuracy", (("has_right", True),)]
     assert (right.value, right.missing) == (None, 40)
+
+
+def test_the_measures_that_a_file_calls_primary_are_its_leading_ones(tmp_path):
+    specs = list(suite_of(tmp_path, ROWS, 'by = "faith"\nprimary = "unknown_share"\n').measures(()))
+    assert {(s.measure, s.primary) for s in specs if not s.is_subgroup and "faith" not in s.where} == {
+        ("accuracy", False), ("bias_score", False), ("unknown_share", True),
+    }  # fmt: skip
