@@ -359,7 +359,7 @@ class _Empty(dict[str, Any]):
 _NONE, _SHOWN = _Empty(), Shown()
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Suite(ABC):
     """A benchmark: data, and three functions: which questions (`items`), how an answer becomes numbers (`read`), which
     figures (`measures`). All else has a default, here.

@@ -142,6 +142,14 @@ def test_shares_have_an_axis_from_0_to_1() -> None:
     assert [scale["domain"] for scale in scales if scale] == [[0.0, 1.0]]
 
 
+@pytest.mark.parametrize(("unit", "has_diagonal"), [("probability", True), ("difference", False)])
+def test_probabilities_beside_shares_have_a_diagonal(unit: str, has_diagonal: bool) -> None:
+    made = [mu.measure("a", "p_female", {"occupation": word}, 0.2, unit=unit) for word in mu.WORDS]
+    suite = mu.suite_info("toy", "Toy", charts=[chart for chart in mu.TOY_CHARTS if chart.kind == "scatter"])
+    (plot,) = suite_plots(Figures(mu.result(["a"], [suite], made)), FigureTable(), "toy", suite.charts)
+    assert ("diagonal" in plot.marks) is has_diagonal
+
+
 @pytest.mark.parametrize(("neutrals", "rules", "ticks"), [((0.5, 0.5), 1, 0), ((0.5, 0.0), 0, 2)])
 def test_measures_with_different_neutral_values_share_no_line(
     neutrals: tuple[float, float], rules: int, ticks: int

@@ -115,7 +115,8 @@ def test_a_list_without_answer_makes_its_pair_missing() -> None:
 
 
 def test_mcnemars_p_is_that_of_statsmodels_on_the_same_table() -> None:
-    rows = rows_of(MGBR(n=40), noisy(3))
+    suite = MGBR(n=40)
+    rows = rows_of(suite, noisy(3))
     seen = set()
     for condition, against in CHANGES:
         for test_set in ("D_gf", "D_ff", "D_gm", "D_mm"):
@@ -139,6 +140,7 @@ def test_mcnemars_p_is_that_of_statsmodels_on_the_same_table() -> None:
             seen.add(round(expected, 6))
     assert len(seen) > 5
     assert min(seen) < 0.05 < max(seen)
+    assert sum(spec.measure == "mcnemar_p" for spec in suite.measures(rows)) == 4 * len(CHANGES)
 
 
 def test_a_bias_change_is_the_difference_of_the_two_bias_scores() -> None:
