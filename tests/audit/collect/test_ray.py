@@ -26,7 +26,7 @@ from tests.audit.run.test_shards import said
 
 ROOT = Path(__file__).parents[3]
 N = 48
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray]
 pytestmark += [pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")]
 
 
