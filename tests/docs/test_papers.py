@@ -126,15 +126,3 @@ def test_the_page_names_every_table_of_the_papers() -> None:
         starts = [line[2:] for line in section.splitlines() if line.startswith("| ")]
         for entry in entries:
             assert any(start.startswith(entry) for start in starts), (paper, entry)
-
-
-def test_a_row_without_config_says_why() -> None:
-    for cells in ROWS:
-        if len(cells) == 4 and not cells[1] and not set(cells[0]) <= {"-"}:
-            assert cells[3], cells
-
-
-def test_every_printed_table_of_a_suite_is_on_the_page() -> None:
-    named = {table for _, table in MADE}
-    assert {"explicit_bias", "implicit_bias", "debiasing", "bias_scores", "table4"} <= named
-    assert {"explicit_bias_by_position", "implicit_bias_by_position", "classification", "correlation"} <= named

@@ -54,18 +54,6 @@ def test_columns() -> None:
     np.testing.assert_array_equal(belongs, [[0, 0], [1, 1], [0, 1]])
 
 
-def test_readers_frame() -> None:
-    frame = Table.of(ROWS).frame()
-    assert frame.columns == [
-        "item", "missing", "template", "is", "text", "p", "p.low", "p.high", "q", "q.draw_variance", "sources",
-        "membership.occupation",
-    ]  # fmt: skip
-    assert frame["p"].to_list() == [0.25, None, None, None]
-    assert frame["is"].to_list() == ["True", "1", None, None]
-    assert frame["text"].to_list() == ["none", None, None, None]
-    assert frame["missing"].to_list() == [None, "refusal", None, None]
-
-
 def test_an_item_has_one_row() -> None:
     with pytest.raises(ValueError, match="'a' has more than one row"):
         Table.of([ROWS[0], dataclasses.replace(ROWS[1], item_id="a")])

@@ -161,17 +161,6 @@ def test_a_bounded_figure_is_written_as_bounds_not_as_a_value() -> None:
     assert figure(mu.measure("m", "p_female", {}, None, None)) == "–"
 
 
-def test_labels_are_readable() -> None:
-    assert measure_label("p_female") == "P̃(female)"
-    assert measure_label("stereotype_gap") == "stereotype gap"
-    assert where_label({"bias": "explicit", "debiasing": None}) == "bias explicit · without debiasing"
-    labels = {"bias": {"explicit": "asked directly"}}
-    assert where_label({"bias": "explicit", "debiasing": 3}, labels) == "asked directly · debiasing 3"
-    assert where_label({}) == "overall"
-    assert p_value(0.00001) == "p < 0.001"
-    assert p_value(0.0123) == "p = 0.012"
-
-
 @pytest.mark.parametrize(
     ("p", "text"),
     [

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from audit.report.figures import Figures
-from audit.report.phrases.comparisons import comparison_rows, describe
+from audit.report.phrases.comparisons import comparison_rows
 from audit.report.phrases.summary import scope, summary
 from audit.report.phrases.verdict import verdict
 from audit.results import AuditResult, SuiteInfo
@@ -147,20 +146,3 @@ def test_untreated_figures_are_the_headline_of_treatments() -> None:
     assert figures.headline("toy") == [
         ("gap", {"position": position, "debiasing": None}) for position in ("without dialogue", "with dialogue")
     ]
-
-
-def test_conditions_that_read_alike_get_distinct_labels() -> None:
-    conditions = [{"told": "a_b"}, {"told": "a b"}, {"told": "c"}]
-    measures = [mu.measure("a", "gap", where, 0.2) for where in conditions]
-    figures = Figures(mu.result(["a"], [mu.suite_info("toy", "Toy")], measures))
-    assert figures.distinguishing_labels("toy", "gap", conditions) == ["'a_b'", "'a b'", "c"]
-
-
-def test_sentences_about_a_comparison_stand_apart() -> None:
-    a, b = (mu.measure(model, "gap", {"told": None}, value) for model, value in (("a", 0.1), ("b", 0.2)))
-    beside = {"n_missing": 20, "n_unpaired": 3, "engine_noise": 0.05, "levels": {"template": 3}}
-    for n in range(len(beside) + 1):
-        for kind in ("larger", "equivalent", "inconclusive"):
-            said = describe(mu.comparison(a, b, verdict=kind, **dict(list(beside.items())[n:])))
-            assert not re.search(r"[a-z)]\.[A-Z\d]|  | \.", said), said
-            assert said.endswith(".")
