@@ -12,7 +12,7 @@ import pytest
 import suites
 from audit.analysis.measures import measure_table
 from audit.analysis.table import Table
-from backends.base import ClassifyResponse, Response
+from backends.base import ANSWER_MASS, ClassifyResponse, Response
 from suites.base import Item, MeasureSpec, Row, Suite, needed_for
 from tests.suites.benchmarks.invented import use
 from tests.suites.genderpair.planted import SMALL
@@ -100,6 +100,8 @@ def rows_of(suite: Suite, bias: float) -> list[Row]:
         may_lack = {"score_alone"} if number >= first else set()
         assert item.scorer is not None or needed_for(item.request) - may_lack <= suite.needs
         response = answer(suite, item, bias)
+        if isinstance(response, ClassifyResponse):
+            assert math.fsum(share for name, share in response.labels.items() if name != ANSWER_MASS) <= 1 + 1e-9
         rows.append(suite.read(item, response))
         waiting += suite.follow_ups(item, response)
     return [*suite.derive(rows)]
