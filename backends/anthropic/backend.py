@@ -19,13 +19,8 @@ from backends.reading.reasoning import HIDDEN
 #: Parameters that the API lacks. A request with one of them is refused here, before it costs anything.
 _UNSUPPORTED = ("logprobs", "top_logprobs", "n", "seed", "logit_bias")
 _RENAMED = {"stop": "stop_sequences", "max_completion_tokens": "max_tokens"}
-_FINISH_REASONS = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "refusal": "content_filter",
-}
+#: Those that `backends.openai.quirks` does not name.
+_FINISH_REASONS = {"model_context_window_exceeded": "length", "refusal": "content_filter"}
 
 
 class AnthropicOptions(OpenAIOptions):

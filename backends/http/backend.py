@@ -67,8 +67,7 @@ class HttpBackend(Backend):
 
         ``body`` and the reply's ``usage`` are counted in OpenAI's terms (`Usage`).
         """
-        reply, _ = await self.usage.paid(body, lambda: self.client.post(path, body))
-        return reply
+        return await self.usage.paid(body, lambda: self.client.post(path, body))
 
     async def close(self) -> None:
         """Close the connections."""

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import itertools
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import httpx
@@ -50,7 +50,7 @@ class HttpClient:
 
     def __init__(self, urls: Sequence[str], options: HttpOptions) -> None:
         self.urls, self.base_url = urls, urls[0]
-        self._turns = itertools.cycle(urls)
+        self._turns: Iterator[str] = itertools.cycle(urls)
         self._options, self._key = options, options.key
         self.requests = 0
         self._client: httpx.AsyncClient | None = None
@@ -78,15 +78,14 @@ class HttpClient:
         except UnicodeDecodeError:
             raise BackendError("malformed", f"{len(body)} bytes that are no text", retryable=True) from None
 
-    @contextlib.asynccontextmanager
-    async def only(self, url: str) -> AsyncIterator[HttpClient]:
-        """A client of one of the servers."""
-        client = self if len(self.urls) == 1 else type(self)([url], self._options)
+    @contextlib.contextmanager
+    def only(self, url: str) -> Iterator[None]:
+        """Let one of the servers answer what is sent meanwhile."""
+        self._turns = itertools.repeat(url)
         try:
-            yield client
+            yield
         finally:
-            if client is not self:
-                await client.close()
+            self._turns = itertools.cycle(self.urls)
 
     async def close(self) -> None:
         """Close the connections. A later request opens new ones."""

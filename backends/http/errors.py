@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -10,7 +12,6 @@ from typing import Any
 import httpx
 
 from backends.errors import BackendError, ErrorKind
-from backends.http.retries import seconds_to_wait
 from backends.reading.reasoning import UnfinishedThoughtError
 
 #: For each exception of httpx the kind; the first class that fits applies. All of these may be over in a moment.
@@ -98,9 +99,7 @@ def from_exception(error: Exception, url: str = "") -> BackendError:
 def from_status(status: int, headers: Mapping[str, str], text: str) -> BackendError:
     """The error for an HTTP response other than 200. ``text`` is its body, as `message_of` returns it."""
     message = f"HTTP {status}" + (f": {text[:MAX_MESSAGE_CHARS]}" if text else "")
-    wait = seconds_to_wait(headers)
-    if wait is None and (retry_in := _RETRY_IN.search(text)):
-        wait = float(retry_in[1])
+    wait = seconds_to_wait(headers, text)
     if status == 400 and _UNFINISHED.search(text):
         return UnfinishedThoughtError(message)
     if status == 429:
@@ -113,6 +112,16 @@ def from_status(status: int, headers: Mapping[str, str], text: str) -> BackendEr
         if status in statuses and re.search(says, text, re.I | re.S):
             return BackendError(kind, message, retryable=kind in ("timeout", "server"), retry_after=wait, hint=hint)
     return BackendError("malformed", message)
+
+
+def seconds_to_wait(headers: Mapping[str, str], text: str) -> float | None:
+    """Seconds that a response asks to wait, by a number in ``Retry-After`` or in Google's words; None if by neither."""
+    said = _RETRY_IN.search(text)
+    for given in (headers.get("retry-after"), said and said[1]):
+        with contextlib.suppress(TypeError, ValueError):
+            if 0 <= (seconds := float(given)) < math.inf:  # type: ignore[arg-type]
+                return seconds
+    return None
 
 
 def from_error_body(body: Mapping[str, Any], headers: Mapping[str, str]) -> BackendError | None:

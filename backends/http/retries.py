@@ -1,13 +1,10 @@
-"""Retries where no scheduler makes them, how long a server asks to wait, and requests side by side."""
+"""Retries where no scheduler makes them, and requests side by side."""
 
 from __future__ import annotations
 
 import asyncio
-import email.utils
 import logging
-import math
-import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from typing import ParamSpec, TypeVar
 
 import tenacity
@@ -37,47 +34,29 @@ async def with_retries(ask: Callable[P, Awaitable[T]], *args: P.args, **options:
         before_sleep=tenacity.before_sleep_log(log, logging.INFO),
         reraise=True,
     )
-
-    async def asked() -> T:
-        return await ask(*args, **options)
-
-    return await retrying(asked)
+    return await retrying(ask, *args, **options)
 
 
 def _is_transient(error: BaseException) -> bool:
     if not isinstance(error, BackendError) or not error.retryable or error.kind not in _TRANSIENT:
         return False
-    return error.retry_after is None or error.retry_after <= LONGEST_ASKED_PAUSE
+    return (error.retry_after or 0.0) <= LONGEST_ASKED_PAUSE
 
 
 def _is_given_up(state: tenacity.RetryCallState) -> bool:
-    busy = getattr(_error_of(state), "kind", "") == "rate_limited"
-    return state.attempt_number >= (_RATE_LIMITED_ATTEMPTS if busy else _ATTEMPTS)
+    is_busy = _error_of(state).kind == "rate_limited"
+    return state.attempt_number >= (_RATE_LIMITED_ATTEMPTS if is_busy else _ATTEMPTS)
 
 
 def _pause(state: tenacity.RetryCallState) -> float:
-    requested: float | None = getattr(_error_of(state), "retry_after", None)
-    return requested if requested is not None else _BACKOFF(state)
+    asked = _error_of(state).retry_after
+    return _BACKOFF(state) if asked is None else asked
 
 
-def _error_of(state: tenacity.RetryCallState) -> BaseException | None:
-    return state.outcome.exception() if state.outcome else None
-
-
-def seconds_to_wait(headers: Mapping[str, str], *, now: Callable[[], float] = time.time) -> float | None:
-    """Seconds that a response asks to wait by ``Retry-After``, as a number or an HTTP date (RFC 9110, 10.2.3).
-
-    A date in the past is 0. None without it, and where it is negative, not finite, or neither.
-    """
-    value = headers.get("retry-after", "")
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            seconds = max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - now())
-        except (ValueError, TypeError, IndexError, OverflowError):
-            return None
-    return seconds if math.isfinite(seconds) and seconds >= 0 else None
+def _error_of(state: tenacity.RetryCallState) -> BackendError:
+    error = state.outcome.exception() if state.outcome else None
+    assert isinstance(error, BackendError)
+    return error
 
 
 async def together(requests: Iterable[Awaitable[T]]) -> list[T]:

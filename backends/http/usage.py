@@ -63,8 +63,8 @@ class Usage:
 
     async def paid(
         self, payload: Mapping[str, Any], ask: Callable[[], Awaitable[dict[str, Any]]], factor: float = 1.0
-    ) -> tuple[dict[str, Any], int | None]:
-        """The response of ``ask``, within the limit, and the tokens of its prompt; None if they are not reported.
+    ) -> dict[str, Any]:
+        """The response of ``ask``, within the limit.
 
         ``payload`` is what is asked, in OpenAI's terms, at ``factor`` times the prices. Raises `BackendError`:
         ``quota`` if the most that it can cost, beside what is under way, could exceed the limit.
@@ -87,42 +87,30 @@ class Usage:
             raise
         finally:
             self._reserved -= highest
-        return response, self._count(response, highest, factor)
-
-    def _count(self, response: Mapping[str, Any], highest: float, factor: float) -> int | None:
-        usage = None if _counts_nothing(response) else response.get("usage")
-        prompt, completion = reported_tokens(usage, "prompt_tokens"), generated_tokens(usage)
+        prompt, completion = counted_prompt(response), generated_tokens(response.get("usage"))
         if prompt is None or completion is None:
             self._spent += highest
-            return prompt
-        cached = min(reported_tokens((usage or {}).get("prompt_tokens_details"), "cached_tokens") or 0, prompt)
+            return response
+        details = response["usage"].get("prompt_tokens_details")
+        cached = min(reported_tokens(details, "cached_tokens") or 0, prompt)
         self.prompt_tokens += prompt
         self.completion_tokens += completion
         self.cached_tokens += cached
         if self._prices is not None:
             self._spent += factor * self._prices.cost(prompt, completion, cached)
-        return prompt
+        return response
 
     def _highest_cost(self, payload: Mapping[str, Any]) -> float:
         """The most that a request can cost: a token has at least one byte, and a chat turn adds a few tokens."""
         if self._prices is None:
             return 0.0
         prompt = payload.get("prompt")
-        prompts = 1
-        if isinstance(prompt, str):
-            tokens = _max_tokens(prompt)
-        elif prompt is None:
+        if prompt is None:
             tokens = sum(len(str(turn["content"]).encode()) + 16 for turn in payload["messages"]) + 64
-        elif isinstance(prompt[0], str):
-            tokens, prompts = sum(map(_max_tokens, prompt)), len(prompt)
         else:
-            tokens = len(prompt)
+            tokens = len(prompt.encode()) + 2 if isinstance(prompt, str) else len(prompt)
         drawn = int(payload.get("max_tokens", payload.get("max_completion_tokens", 1)))
-        return self._prices.cost(tokens, drawn * prompts * int(payload.get("n", 1)))
-
-
-def _max_tokens(text: str) -> int:
-    return len(text.encode()) + 2
+        return self._prices.cost(tokens, drawn * int(payload.get("n", 1)))
 
 
 def _may_be_charged(error: BaseException) -> bool:
@@ -132,14 +120,12 @@ def _may_be_charged(error: BaseException) -> bool:
     return error.kind in _MAY_BE_CHARGED and not isinstance(error, UnsentError)
 
 
-def _counts_nothing(response: Mapping[str, Any]) -> bool:
-    """Whether a response counts 0 tokens of its prompt, or of a text that it holds: its server does not count."""
-    usage = response.get("usage")
-    if reported_tokens(usage, "prompt_tokens") == 0:
-        return True
-    choices = response.get("choices")
+def counted_prompt(response: Mapping[str, Any]) -> int | None:
+    """Tokens of a response's prompt; None if its server does not count: it says 0, or 0 for a text that it gave."""
+    usage, choices = response.get("usage"), response.get("choices")
     texts = map(text_of, choices) if isinstance(choices, list) and all(isinstance(c, Mapping) for c in choices) else ()
-    return generated_tokens(usage) == 0 and any(texts)
+    counts_nothing = generated_tokens(usage) == 0 and any(texts)
+    return None if counts_nothing else reported_tokens(usage, "prompt_tokens") or None
 
 
 def reported_tokens(usage: Any, name: str) -> int | None:

@@ -30,15 +30,14 @@ from backends.base import (
 )
 from backends.errors import BackendError, ConfigError
 from backends.http.backend import HttpBackend
+from backends.openai.api import ModelChangedError, ServerApi
 from backends.openai.batches import MOST_LINES, PRICE, BatchedClient
 from backends.openai.costs import ASSUMED, cost_of, highest_cost_of, tokens_of
 from backends.openai.generation import generate
-from backends.openai.look import MOST_DRAWN, MOST_REQUESTS, Look, RunChecks, look_at, same_model, stored_look, thorough
+from backends.openai.look import MOST_DRAWN, MOST_REQUESTS, Look, RunChecks, look_at, same_model, thorough
 from backends.openai.look.thorough import Experiment
 from backends.openai.options import OpenAIOptions
-from backends.openai.protocol.api import ServerApi
 from backends.openai.scoring import RemoteTokenizer, score
-from backends.openai.trackers import ModelChangedError
 from backends.telling import tell
 
 _MAX_UNFINISHED_REQUESTS = 256
@@ -109,7 +108,7 @@ class OpenAIBackend(HttpBackend):
 
     def describe_unasked(self) -> Description:
         """As in `SupportsUnasked`: by the stored look, or by the options alone."""
-        found = stored_look(self._look_file)
+        found = Look.stored(self._look_file)
         if found is not None:
             self._use(found)
             return self._described(found)
@@ -158,16 +157,21 @@ class OpenAIBackend(HttpBackend):
     async def probe(self, say: Callable[[str], None] = tell) -> Look:
         """What the server can do: a look of at most 20 requests, or a stored one of the last day.
 
-        Raises `BackendError` if the server cannot be reached or refuses the key.
+        Raises `BackendError` if the server cannot be reached or refuses the key, or one of several servers serves
+        another model than the first.
         """
         async with self._looking:
             if self._look is None:
-                async with self.client.only(self.base_url) as client:
-                    first = dataclasses.replace(self.api, client=client)
-                    self._use(await look_at(first, self._look_file, samples=self.samples, say=say))
+                with self.client.only(self.base_url):
+                    self._use(await look_at(self.api, self._look_file, samples=self.samples, say=say))
             assert self._look is not None
             if not self._looked_at:
-                await self._verify_others(self._look)
+                for url in self.client.urls[1:]:
+                    with self.client.only(url):
+                        is_same = await same_model(self.api, self._look)
+                    if not is_same:
+                        problem = f"{url} does not serve the model of {self.base_url}"
+                        raise BackendError("inconsistent", problem, hint="Leave it out of urls, or audit it by itself")
                 self._looked_at = time.time()
             return self._look
 
@@ -177,14 +181,6 @@ class OpenAIBackend(HttpBackend):
         Raises `BackendError` if the server cannot be reached or refuses the key.
         """
         return await thorough(self.api, await self.probe(say), say)
-
-    async def _verify_others(self, look: Look) -> None:
-        """Raise `BackendError` if one of the servers serves another model than the first, or cannot be asked."""
-        for url in self.client.urls[1:]:
-            async with self.client.only(url) as client:
-                if not await same_model(dataclasses.replace(self.api, client=client), look):
-                    problem = f"{url} does not serve the model of {self.base_url}"
-                    raise BackendError("inconsistent", problem, hint="Leave it out of urls, or audit it by itself")
 
     def _use(self, look: Look) -> None:
         self._look, found = look, look.capabilities

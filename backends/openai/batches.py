@@ -14,9 +14,9 @@ import contextlib
 import hashlib
 import json
 import logging
-import time
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from backends.http.client import HttpClient
 from backends.http.errors import UnsentError, from_error_body, from_status, message_of
 from backends.http.retries import with_retries
 
-MOST_LINES, MOST_BYTES = 50_000, 190 * 2**20
+MOST_LINES = 50_000
 #: Seconds without a new request after which a batch is sent; and between polls, at first and at most.
 QUIET, FIRST_POLL, LONGEST_POLL = 0.3, 0.5, 60.0
 #: Statuses as OpenAI's documents spell them; some gateways use capitals, and one l in "cancelled".
@@ -36,8 +36,6 @@ _ENDED = ("completed", "failed", "expired", "cancelled", "canceled")
 _UNDER_WAY = ("validating", "in_progress", "finalizing", "cancelling", "canceling", "created", "queued", "pending")
 #: Fraction of the usual price, the same at every provider known.
 PRICE = 0.5
-#: Days after which a provider has deleted a batch's files (OpenAI: 30).
-_KEPT_DAYS = 30
 
 log = logging.getLogger(__name__)
 
@@ -54,15 +52,12 @@ class Job(BaseModel):
     ----------
     ids : tuple of str
         Ids of the lines whose answers are not stored yet.
-    at : float
-        When it began, in seconds since the epoch.
     batch_id : str
         The provider's; empty until known.
     """
 
     name: str
     ids: tuple[str, ...]
-    at: float
     batch_id: str = ""
 
 
@@ -71,12 +66,11 @@ class BatchedClient:
 
     def __init__(self, client: HttpClient, folder: Path) -> None:
         self._client, self._folder = client, folder
-        self._waiting: dict[str, tuple[str, dict[str, Any]]] = {}  # lines that no batch holds yet
+        self._waiting: dict[str, dict[str, Line]] = defaultdict(dict)  # by endpoint, lines that no batch holds yet
         self._answers: dict[str, asyncio.Future[Answered]] = {}  # by line: waiting, under way, answered
         self._delivered: set[str] = set()
         self._jobs: dict[str, Job] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._sender: asyncio.Task[None] | None = None
         self._resumed = False
 
     async def check(self) -> None:
@@ -96,9 +90,9 @@ class BatchedClient:
             self._forget({line})
         if line not in self._answers:
             self._answers[line] = asyncio.get_running_loop().create_future()
-            self._waiting[line] = path, payload
-            if self._sender is None or self._sender.done():
-                self._sender = asyncio.create_task(self._send_when_quiet())
+            if not self._waiting:
+                self._start(self._send_when_quiet())
+            self._waiting[path][line] = {"custom_id": line, "method": "POST", "url": f"/v1/{path}", "body": payload}
         answer = await asyncio.shield(self._answers[line])
         if isinstance(answer, BackendError):
             raise answer
@@ -116,10 +110,9 @@ class BatchedClient:
 
     async def close(self) -> None:
         """Stop polling. The batches continue, and are found again by a later run."""
-        tasks = [*self._tasks, *([self._sender] if self._sender else [])]
-        for task in tasks:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         self.__init__(self._client, self._folder)  # type: ignore[misc]
 
     def _forget(self, lines: Collection[str]) -> None:
@@ -150,27 +143,28 @@ class BatchedClient:
         for file in sorted(self._folder.glob("*.json")):
             with contextlib.suppress(OSError, ValueError):
                 job = Job.model_validate_json(file.read_text("utf-8"))
-                if time.time() - job.at > _KEPT_DAYS * 86400:
-                    file.unlink()
-                elif job.name not in self._jobs:
+                if job.name not in self._jobs:
                     self._jobs[job.name] = job
                     for line in job.ids:
                         self._answers.setdefault(line, asyncio.get_running_loop().create_future())
                     self._start(self._work(job, {}))
 
-    def _start(self, work: Any) -> None:
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _send_when_quiet(self) -> None:
-        before = -1
-        while len(self._waiting) != before and len(self._waiting) < MOST_LINES:
-            before = len(self._waiting)
+        before, now = -1, 0
+        while now != before and now < MOST_LINES:
             await asyncio.sleep(QUIET)
-        waiting, self._waiting = self._waiting, {}
-        for lines in split_into_batches(waiting):
-            self._start(self._work(_job_of(lines), lines))
+            before, now = now, sum(map(len, self._waiting.values()))
+        waiting, self._waiting = self._waiting, defaultdict(dict)
+        for lines in waiting.values():
+            ids = [*lines]
+            for part in (ids[at : at + MOST_LINES] for at in range(0, len(ids), MOST_LINES)):
+                job = Job(name=f"bias-audit-{uuid.uuid4().hex}", ids=tuple(part))
+                self._start(self._work(job, {line: lines[line] for line in part}))
 
     async def _work(self, job: Job, lines: dict[str, Line]) -> None:
         """One job, from its upload to its answers. ``lines`` is empty where an earlier process has sent them."""
@@ -203,20 +197,16 @@ class BatchedClient:
             self._keep(job, job.ids)
             log.info("batch %s: %d requests", job.batch_id, len(job.ids))
         state = await self._ended(job)
-        answered: dict[str, Answered] = {}
-        failed: dict[str, Answered] = {}
+        answered, failed = dict[str, Answered](), dict[str, Answered]()
         for kind in ("output_file_id", "error_file_id"):
             if isinstance(file := state.get(kind), str) and file:
                 content = await with_retries(self._client.download, f"files/{file}/content")
                 for line, answer in result_lines(content):
                     # A line that comes twice is one answer: the first that succeeded, which is the one that is paid.
                     (failed if isinstance(answer, BackendError) else answered).setdefault(line, answer)
-        left = [line for line in job.ids if line not in answered]
         rest = _why_unanswered(state)
-        return (
-            {line: answered[line] for line in job.ids if line in answered},
-            {line: failed.get(line, rest) for line in left},
-        )
+        left = {line: failed.get(line, rest) for line in job.ids if line not in answered}
+        return {line: answered[line] for line in job.ids if line in answered}, left
 
     async def _started(self, job: Job, lines: dict[str, Line]) -> str:
         """The id of the job's batch, which is started, unless an earlier process has done so."""
@@ -244,35 +234,28 @@ class BatchedClient:
         while True:
             page = await with_retries(self._client.get, f"batches?limit=100{after}")
             listed = [batch for batch in page.get("data") or () if isinstance(batch, Mapping)]
-            for batch in listed:
-                if (batch.get("metadata") or {}).get("job") == job.name:
-                    return _identity(batch)
+            if found := [batch for batch in listed if (batch.get("metadata") or {}).get("job") == job.name]:
+                return _identity(found[0])
             if not page.get("has_more") or not listed:
                 return ""
             after = f"&after={_identity(listed[-1])}"
 
     async def _ended(self, job: Job) -> dict[str, Any]:
         """Poll until the batch has ended, and return its final state. A failed poll is repeated."""
-        pause, told = FIRST_POLL, ""
+        pause = FIRST_POLL
         while True:
             try:
                 state = await self._client.get(f"batches/{job.batch_id}")
-                status = _status(state)
-                if status in _ENDED:
+                if (status := _status(state)) in _ENDED:
                     return state
-                if status not in (*_UNDER_WAY, told):
+                if status not in _UNDER_WAY:
                     log.warning("batch %s has the status %r, which is not known: waiting on", job.batch_id, status)
-                    told = status
             except BackendError as error:
                 if not error.retryable:
                     raise
                 log.warning("batch %s: %s", job.batch_id, error)
             await asyncio.sleep(pause)
             pause = min(1.5 * pause, LONGEST_POLL)
-
-
-def _job_of(lines: Iterable[str]) -> Job:
-    return Job(name=f"bias-audit-{uuid.uuid4().hex}", ids=tuple(lines), at=time.time())
 
 
 def _status(state: Mapping[str, Any]) -> str:
@@ -298,22 +281,6 @@ def line_id(path: str, payload: Mapping[str, Any], draw: Sequence[Any]) -> str:
     """What identifies one line: the request, and which draw of it."""
     text = json.dumps([path, payload, list(draw)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:40]
-
-
-def split_into_batches(waiting: Mapping[str, tuple[str, dict[str, Any]]]) -> Iterator[dict[str, Line]]:
-    """Split requests into batches within the provider's limits, each for one endpoint: lines by id."""
-    batches: dict[str, dict[str, Line]] = {}
-    sizes: dict[str, int] = {}
-    for line, (path, payload) in waiting.items():
-        whole = {"custom_id": line, "method": "POST", "url": f"/v1/{path}", "body": payload}
-        size = len(json.dumps(whole)) + 1
-        if path in batches and (len(batches[path]) == MOST_LINES or sizes[path] + size > MOST_BYTES):
-            yield batches.pop(path)
-        if path not in batches:
-            batches[path], sizes[path] = {}, 0
-        batches[path][line] = whole
-        sizes[path] += size
-    yield from batches.values()
 
 
 def result_lines(content: str) -> Iterator[tuple[str, Answered]]:

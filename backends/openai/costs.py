@@ -10,10 +10,9 @@ from typing import Any
 from backends.base import Prompt, Request, RequestCost, ScoreRequest
 from backends.http.usage import generated_tokens
 from backends.openai.capabilities import PIECE, ServerCapabilities
-from backends.openai.generation import choices_of_a_request
 from backends.openai.options import OpenAIOptions
 from backends.openai.scoring import tokens_drawn
-from backends.openai.scoring.teacher_forcing import FIRST_K
+from backends.openai.scoring.lists import FIRST_K
 
 #: What is assumed before anything was asked.
 _CHARACTERS_PER_TOKEN, _TEMPLATE_TOKENS, _CHARACTERS_PER_PIECE = 2.0, 64, 2
@@ -35,7 +34,7 @@ def cost_of(request: Request, found: ServerCapabilities, options: OpenAIOptions,
     route, continuations = found.route_of(request.prompt), request.continuations
     whole = sum(map(len, continuations))
     if route == "sampled":
-        drawn = _of_draws(continuations, options.samples or 1, choices_of_a_request(found), max(extra, least - 1))
+        drawn = _of_draws(continuations, options.samples or 1, found.choices, max(extra, least - 1))
         expected = round((options.samples or 1) * (found.answer_tokens or drawn.generated_tokens))
         return drawn._replace(generated_tokens=min(drawn.generated_tokens, expected))
     if route in ("echo", "prompt_logprobs"):

@@ -10,24 +10,22 @@ import functools
 import math
 import random
 from collections import deque
-from collections.abc import Mapping
 from typing import Any
 
 from backends.base import ChecksMade, GenerateRequest, Prompt, Sampling, ScoreRequest, ScoreResponse
 from backends.checking import MOST_LATE, drawn_early, drawn_late
 from backends.errors import BackendError, ConfigError
+from backends.http.usage import reported_tokens
+from backends.openai.api import ModelChangedError, ServerApi, turns_of
+from backends.openai.generation import sampling_options
 from backends.openai.look.draw_test import LEVEL, Place, surprise
-from backends.openai.look.first import Look
-from backends.openai.protocol.api import ServerApi
-from backends.openai.protocol.parameters import sampling_options
+from backends.openai.look.session import Look
 from backends.openai.quirks import DIALECTS
-from backends.openai.scoring.next_tokens import ask
-from backends.openai.scoring.top_logprobs import TopLogprobs, read_top_logprobs
-from backends.openai.trackers import ModelChangedError
+from backends.openai.scoring.lists import ask
+from backends.openai.scoring.top_logprobs import TopLogprobs, read_all_lists
 
-#: Answers drawn after a question, their words where a request gives several and where it gives one, and entries of the
-#: list at each word.
-_DRAWS, _TOKENS, _MOST_TOKENS, _LISTED = 20, 4, 32, 100
+#: Answers drawn after a question, and their words where a request gives several and where it gives one.
+_DRAWS, _TOKENS, _MOST_TOKENS = 20, 4, 32
 MOST_DRAWN = _DRAWS * _TOKENS
 #: Nats by which a score and the list after the question differ by noise at most, below what they are not compared, and
 #: how many words must differ.
@@ -107,21 +105,24 @@ class RunChecks:
         self._test()
 
     async def _draw(self, request: ScoreRequest, response: ScoreResponse) -> None:
-        if self._failed > _MOST_FAILED or not self._look.lists:
+        found, prompt = self._look.capabilities, request.prompt
+        is_chat = not isinstance(prompt, str) and found.chat_route != "rendered"
+        k = found.compared(texts=not is_chat)
+        is_continued = is_chat and prompt[-1].role == "assistant"  # type: ignore[union-attr]  # servers differ in how
+        if self._failed > _MOST_FAILED or not self._look.lists or not k or is_continued:
             return
         try:
-            answer = await self._ask(request.prompt)
+            text = prompt if is_chat or isinstance(prompt, str) else await self._api.rendered_chat(prompt)
+            answer = await ask(self._api, text, k, **self._options())
         except BackendError as error:
             if error.kind in ("bad_request", "unsupported") and self._choices > 1:
                 self._choices = 1  # it gives no lists beside several answers
             self._failed += 1
             return
-        if answer is None:
-            return
         if self._counts is not None:
-            self._counts.add(request.prompt, answer.get("usage"))
+            self._counts.add(prompt, answer.get("usage"))
         try:
-            tops = _lists(answer, self._k(request.prompt))
+            tops = read_all_lists(answer, k)
         except BackendError as error:
             self._contradicted += [error.message] * (error.kind == "inconsistent")
             return
@@ -130,25 +131,12 @@ class RunChecks:
             self._places += [Place.of(top, [top.sampled]) for top in tops]
             self._moves += _moves(response, tops[0])
 
-    async def _ask(self, prompt: Prompt) -> dict[str, Any] | None:
-        """Draws with their list after a prompt; None where servers differ in how they continue it."""
-        found, api = self._look.capabilities, self._api
-        one = GenerateRequest("", Sampling(temperature=1.0, max_tokens=self.drawn_tokens // self._choices))
-        options = sampling_options(one, found.family) | ({"n": self._choices} if self._choices > 1 else {})
-        if found.seed_works:
-            options["seed"] = random.getrandbits(31)
-        if not isinstance(prompt, str) and found.chat_route == "rendered":
-            prompt = await api.rendered_chat(prompt)
-        k = self._k(prompt)
-        if not k or (not isinstance(prompt, str) and prompt[-1].role == "assistant"):
-            return None
-        return await ask(api, prompt, k, **options)
-
-    def _k(self, prompt: Prompt) -> int:
-        """How many entries of a list are asked for."""
-        found = self._look.capabilities
-        is_text = isinstance(prompt, str) or found.chat_route == "rendered"
-        return min(found.largest_k if is_text else found.largest_chat_k, _LISTED)
+    def _options(self) -> dict[str, Any]:
+        """Of a request for draws with their lists."""
+        found, n = self._look.capabilities, self._choices
+        one = GenerateRequest("", Sampling(temperature=1.0, max_tokens=self.drawn_tokens // n))
+        options = sampling_options(one, found.family) | ({"n": n} if n > 1 else {})
+        return options | ({"seed": random.getrandbits(31)} if found.seed_works else {})
 
     def _test(self) -> None:
         """Raise `ModelChangedError` for what cannot be true."""
@@ -170,26 +158,9 @@ class RunChecks:
             raise ModelChangedError(f"{seen} {_TOO_LIKELY if too_likely else _TOO_UNLIKELY}")
 
 
-def _lists(answer: Mapping[str, Any], k: int) -> list[TopLogprobs]:
-    """The list of each drawn word; empty if there are none. Raises `BackendError`."""
-    try:
-        places = [place for choice in answer["choices"] for place in _places_of(choice["logprobs"])]
-        return [read_top_logprobs({"choices": [{"logprobs": place}]}, k) for place in places]
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return []
-
-
-def _places_of(logprobs: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The log-probabilities of each word that was drawn."""
-    if logprobs.get("content"):
-        return [{"content": [one]} for one in logprobs["content"]]
-    names = ("tokens", "token_logprobs", "top_logprobs")
-    return [{n: [v] for n, v in zip(names, one, strict=True)} for one in zip(*map(logprobs.get, names), strict=True)]
-
-
 def _moves(response: ScoreResponse, top: TopLogprobs) -> list[float]:
     """By how many nats the scores' likely first tokens differ from the list."""
-    listed = {token.text: token.logprob for token in top.tokens if top.identifies(token)}
+    listed = top.identified()
     firsts = [score.tokens[0] for score in response.scores if score.boundary == "clean" and score.tokens]
     return [
         abs(first.logprob - listed[first.text])
@@ -212,12 +183,10 @@ class PromptCounts:
 
     def add(self, prompt: Prompt, usage: Any) -> None:
         """Compare the count of a prompt that was answered; one that the server does not count is left out."""
-        counted = usage.get("prompt_tokens") if isinstance(usage, Mapping) else None
-        if not isinstance(counted, int):
+        if (counted := reported_tokens(usage, "prompt_tokens")) is None:
             return
-        own = self._count(prompt)
         self._compared += 1
-        if abs(counted - own) > _MOST_TOKENS_OFF:
+        if abs(counted - (own := self._count(prompt))) > _MOST_TOKENS_OFF:
             self._off.append((counted, own))
 
     def problem(self) -> str:
@@ -232,19 +201,17 @@ class PromptCounts:
         )
 
     def _count(self, prompt: Prompt) -> int:
-        tokenizer = _loaded(self._name)
         if isinstance(prompt, str):
-            return len(tokenizer(prompt)["input_ids"])
-        turns = [{"role": turn.role, "content": turn.content} for turn in prompt]
-        text = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
-        return len(tokenizer(text, add_special_tokens=False)["input_ids"])
+            return len(self._tokenizer(prompt)["input_ids"])
+        text = self._tokenizer.apply_chat_template(turns_of(prompt), tokenize=False, add_generation_prompt=True)
+        return len(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
+    @functools.cached_property
+    def _tokenizer(self) -> Any:
+        from transformers import AutoTokenizer
 
-@functools.cache
-def _loaded(name: str) -> Any:
-    from transformers import AutoTokenizer
-
-    try:
-        return AutoTokenizer.from_pretrained(name)
-    except (OSError, ValueError) as error:
-        raise ConfigError("tokenizer", name, str(error).split("\n")[0], "Name the model's folder or hub id") from None
+        try:
+            return AutoTokenizer.from_pretrained(self._name)
+        except (OSError, ValueError) as error:
+            problem = str(error).split("\n")[0]
+            raise ConfigError("tokenizer", self._name, problem, "Name the model's folder or hub id") from None

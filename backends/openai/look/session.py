@@ -1,4 +1,4 @@
-"""A look in progress: how its requests are sent and counted, and what two lists have in common."""
+"""A look: what it found, how its requests are sent and counted, and what two lists have in common."""
 
 from __future__ import annotations
 
@@ -8,22 +8,28 @@ import re
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, ParamSpec, TypeVar
+from pathlib import Path
+from typing import Any, Literal, ParamSpec, TypeVar
+
+from pydantic import BaseModel, ConfigDict
 
 from backends.base import Prompt
 from backends.errors import BackendError
 from backends.http.retries import with_retries
+from backends.openai.api import OtherProviderError, ServerApi
 from backends.openai.capabilities import ZERO_TEMPERATURE, ServerCapabilities
-from backends.openai.look.forms import Kind
-from backends.openai.protocol.api import ServerApi
-from backends.openai.scoring.next_tokens import Sent, next_tokens
+from backends.openai.scoring.lists import Sent, next_tokens
 from backends.openai.scoring.tokenizer import RemoteTokenizer
 from backends.openai.scoring.top_logprobs import ListedToken, TopLogprobs
-from backends.openai.trackers import OtherProviderError
 
+Kind = Literal["text", "chat"]
 P = ParamSpec("P")
 T = TypeVar("T")
 
+#: Seconds for which a look holds.
+DAY = 86_400.0
+#: How many words of a list must be listed again, and below how many nats they do not count.
+_FEWEST, _LIKELY = 3, -6.0
 #: Failures that say nothing of what the server accepts.
 _FATAL = ("rate_limited", "timeout", "connection", "quota")
 #: Seconds after which the line is said again.
@@ -32,8 +38,6 @@ _TELL_EVERY = 1.8
 SAME = 0.01
 #: Nats. Lists that move more are of no use.
 MAX_NOISE = 1.0
-#: Entries of lists that are compared.
-COMPARED = 100
 #: Nats below a list's likeliest tokens where noise is large, and of no weight.
 _NEGLIGIBLE = -8.0
 #: Nats by which entries of one list may differ, and share of them that two equal lists have in common.
@@ -48,6 +52,55 @@ _LEAST = re.compile(r"max_(?:completion_|output_)?tokens\D{0,80}?(\d+)|at least 
 _LARGEST_LEAST = 64
 #: How a refusal says that a temperature of 1 is taken.
 _ONE_ALONE = re.compile(r"default|only|must be|does not support 0")
+
+
+class Look(BaseModel):
+    """What a look found."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    capabilities: ServerCapabilities
+    #: Three sentences for the terminal.
+    lines: tuple[str, ...]
+    #: Why no answer can be scored; empty if some can.
+    refusal: str = ""
+    #: What a reader of figures must know: what is not used, and why.
+    statements: tuple[str, ...] = ()
+    #: How many it took.
+    requests: int = 0
+    #: Stays the same as long as the server lists the same next words: part of the model's fingerprint.
+    identity: str = ""
+    #: Of each kind of prompt the next words of one prompt, with their log-probabilities (nats).
+    lists: dict[Kind, dict[str, float]] = {}
+    #: Different prompts that got different lists.
+    prompts: int = 0
+    #: When, in seconds since the epoch.
+    at: float = 0.0
+
+    @property
+    def is_distrusted(self) -> bool:
+        """Whether the server gives log-probabilities, and none of them is used."""
+        return bool(self.lists) and not any(self.capabilities.routes)
+
+    @classmethod
+    def stored(cls, file: Path, age: float = DAY) -> Look | None:
+        """The last look, if it is at most so many seconds old and can be read. Sends nothing."""
+        try:
+            last = cls.model_validate_json(file.read_text("utf-8"))
+        except (OSError, ValueError):
+            return None
+        return last if 0 <= time.time() - last.at <= age else None
+
+    def moved(self, now: Mapping[str, Mapping[str, float]]) -> float:
+        """The largest move of a likely word in nats; inf where lists of one kind have too few words in common."""
+        moves = [0.0]
+        for kind, values in self.lists.items():
+            other = now.get(kind, {})
+            common = values.keys() & other.keys()
+            if len(common) < min(_FEWEST, len(values)):
+                return float("inf")
+            moves += [abs(values[w] - other[w]) for w in common if max(values[w], other[w]) > _LIKELY]
+        return max(moves)
 
 
 class Looking:
@@ -117,13 +170,9 @@ class Looking:
                 raise
             return await with_retries(ask, *args, **options)
 
-    def longest(self, kind: Kind) -> int:
-        """How many entries of the longest list are compared."""
-        return min(self.found.largest_k if kind == "text" else self.found.largest_chat_k, COMPARED)
-
     async def listed(self, kind: Kind, prompt: Sent) -> TopLogprobs | BackendError:
         """The list after a prompt, as long as lists are compared."""
-        return await self.ask(next_tokens, self.api, prompt, self.longest(kind))
+        return await self.ask(next_tokens, self.api, prompt, self.found.compared(texts=kind == "text"))
 
     async def lists_after(self, kind: Kind, prompts: Mapping[str, Prompt]) -> dict[str, TopLogprobs]:
         """By name the lists after these prompts, as far as there is room; those that are refused are left out."""
@@ -184,12 +233,6 @@ def holds_all(top: TopLogprobs) -> bool:
     """Whether a short list leaves next to nothing for all other words: it is filtered, or made to add up to 1."""
     least = min(math.exp(token.logprob) for token in top.tokens)
     return len(top.tokens) < _SHORT and least > _NOTHING and abs(1 - top.mass) < _LEFT * least
-
-
-FILTERED = (
-    "its lists leave no probability for other words: they are filtered by top-k or top-p. Let it list the model's own "
-    "(vLLM: --logprobs-mode raw_logprobs --generation-config vllm)"
-)
 
 
 def _values(tokens: Sequence[ListedToken]) -> dict[object, float]:

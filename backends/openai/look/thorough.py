@@ -11,12 +11,11 @@ from typing import NamedTuple, get_args
 
 from backends.base import GenerateRequest, Message, Prompt, Sampling
 from backends.errors import BackendError
+from backends.openai.api import ServerApi
 from backends.openai.generation import draws
 from backends.openai.look.draw_test import LEVEL, Place, surprise
-from backends.openai.look.first import Look
-from backends.openai.look.forms import BASE, Kind
-from backends.openai.look.session import Looking, alike
-from backends.openai.protocol.api import ServerApi
+from backends.openai.look.first import BASE
+from backends.openai.look.session import Kind, Look, Looking, alike
 from backends.openai.scoring.top_logprobs import TopLogprobs
 
 _MOST = 1000

@@ -3,8 +3,7 @@
 Takes a request and the proven capabilities; gives a score or an upper bound per continuation.
 """
 
-from backends.openai.scoring.routes import score
-from backends.openai.scoring.sampled import tokens_drawn
+from backends.openai.scoring.routes import score, tokens_drawn
 from backends.openai.scoring.tokenizer import RemoteTokenizer
 
 __all__ = ["RemoteTokenizer", "score", "tokens_drawn"]

@@ -6,7 +6,6 @@ are parsed strictly: inconsistent responses are refused.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,9 +13,9 @@ from backends.base import ContinuationScore, TokenLogprob
 from backends.errors import BackendError
 from backends.http.errors import inconsistent
 from backends.http.retries import together
-from backends.openai.protocol.api import ServerApi, single_choice
+from backends.openai.api import ServerApi, single_choice
 from backends.openai.scoring.tokenizer import Joined, RemoteTokenizer
-from backends.openai.scoring.top_logprobs import bounded, checked_logprob, count_placeholders
+from backends.openai.scoring.top_logprobs import checked_logprob, count_placeholders, scored
 
 #: Routes that score each continuation by requests of its own.
 ONE_AT_A_TIME = ("echo", "prompt_logprobs")
@@ -53,18 +52,17 @@ def _aligned(text: str, tokens: Sequence[str], values: Sequence[Any]) -> tuple[E
     skip = 0 if text.startswith(tokens[0]) and tokens[0] else 1
     aligned: list[EchoedToken] = []
     position = 0
-    for at in range(skip, len(tokens)):
+    for at, token in enumerate(tokens[skip:], skip):
         if position == len(text):
             break  # the one generated token
-        if not text.startswith(tokens[at], position) or not tokens[at]:
+        if not text.startswith(token, position) or not token:
             raise inconsistent(f"the echoed tokens do not match the prompt at character {position}")
-        end = position + len(tokens[at])
         value = None if at == 0 and values[0] is None else checked_logprob(values[at])
-        aligned.append(EchoedToken(tokens[at], position, end, value))
-        position = end
+        aligned.append(EchoedToken(token, position, position + len(token), value))
+        position += len(token)
     if position != len(text):
         raise inconsistent("the echoed tokens end before the prompt does")
-    _check_rows([token.logprob for token in aligned])
+    _check_rows(token.logprob for token in aligned)
     return tuple(aligned)
 
 
@@ -76,36 +74,27 @@ def _check_rows(values: Iterable[float | None]) -> None:
 
 async def score_by_echo(api: ServerApi, prompt: str, continuations: Sequence[str]) -> tuple[ContinuationScore, ...]:
     """One request per continuation, side by side; the prompt's tokens are recognised by their characters."""
-    known = api.echoed_prompts
+    known, before = api.echoed_prompts, len(prompt)
     if prompt not in known:
         known[prompt] = hash(tuple(token.text for token in await echoed(api, prompt))) if prompt else hash(())
 
     async def score(continuation: str) -> ContinuationScore:
         tokens = await echoed(api, prompt + continuation)
-        own = [
-            TokenLogprob(t.text, t.start - len(prompt), t.end - len(prompt), _scored(t.logprob))
-            for t in tokens
-            if t.end > len(prompt)
-        ]
-        if own[0].start < 0:
-            return _straddled(own, "echo")
-        before = hash(tuple(t.text for t in tokens[: len(tokens) - len(own)]))
-        return ContinuationScore.exact(own, boundary="clean" if before == known[prompt] else "merged", route="echo")
+        inside = [token for token in tokens if token.start >= before]
+        own = [TokenLogprob(t.text, t.start - before, t.end - before, _known(t.logprob)) for t in inside]
+        start = tokens[: len(tokens) - len(own)]
+        if start and start[-1].end > before:
+            return scored(own, "straddled", "echo")
+        is_clean = hash(tuple(token.text for token in start)) == known[prompt]
+        return scored(own, "clean" if is_clean else "merged", "echo")
 
     return tuple(await together(map(score, continuations)))
 
 
-def _scored(value: float | None) -> float:
+def _known(value: float | None) -> float:
     if value is None:
         raise BackendError("unsupported", "the first token of a text without BOS token has no probability")
     return value
-
-
-def _straddled(tokens: Sequence[TokenLogprob], route: str) -> ContinuationScore:
-    """A bound: the first token also covers the prompt's end, and its probability given that end is unknown."""
-    later = tuple(tokens[1:])
-    high = math.fsum(t.logprob for t in later)
-    return bounded(later, high, repeat_noise=0.0, boundary="straddled", route=route)
 
 
 async def prompt_logprobs(api: ServerApi, ids: Sequence[int]) -> tuple[float | None, ...]:
@@ -118,13 +107,10 @@ async def prompt_logprobs(api: ServerApi, ids: Sequence[int]) -> tuple[float | N
         raise inconsistent(f"{len(rows)} rows of prompt_logprobs for {len(ids)} tokens")
     values: list[float | None] = []
     for at, (token_id, row) in enumerate(zip(ids, rows, strict=True)):
-        if row is None and at == 0:
-            values.append(None)
-            continue
         entry = row.get(str(token_id)) if isinstance(row, Mapping) else None
-        if not isinstance(entry, Mapping):
+        if not isinstance(entry, Mapping) and (row is not None or at > 0):
             raise inconsistent(f"prompt_logprobs does not name the token at position {at}")
-        values.append(checked_logprob(entry.get("logprob")))
+        values.append(None if entry is None else checked_logprob(entry.get("logprob")))
     _check_rows(values)
     return tuple(values)
 
@@ -137,12 +123,10 @@ async def score_by_prompt_logprobs(
     async def score(joined: Joined) -> ContinuationScore:
         values = await prompt_logprobs(api, joined.ids)
         tokens = [
-            TokenLogprob(text, start, end, _scored(value), piece.token_id)
-            for (piece, text, start, end), value in zip(joined.spans(), values[joined.first :], strict=True)
+            TokenLogprob(text, start, end, _known(value), piece.token_id)
+            for (piece, text, start, end), value in zip(joined.spans(), values[joined.first_scored :], strict=True)
         ]
-        if joined.boundary == "straddled":
-            return _straddled(tokens, "prompt_logprobs")
-        return ContinuationScore.exact(tokens, boundary=joined.boundary, route="prompt_logprobs")
+        return scored(tokens, joined.boundary, "prompt_logprobs")
 
     paths = [await tokenizer.joined(prompt, continuation) for continuation in continuations]
     return tuple(await together(map(score, paths)))

@@ -1,30 +1,30 @@
-"""Scores a request by the route that the look found."""
+"""Scores a request by the route that the look found; without log-probabilities, answers are drawn and counted."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
+import math
+from collections.abc import Awaitable, Callable, Sequence
 
 from backends.base import (
     ContinuationScore,
     GenerateRequest,
     GenerateResponse,
-    Message,
     Prompt,
     Sampling,
     ScoreRequest,
     ScoreResponse,
 )
 from backends.errors import BackendError
+from backends.openai.api import ServerApi
 from backends.openai.generation import CONTINUE_ASSISTANT, draws
-from backends.openai.protocol.api import ServerApi
 from backends.openai.scoring.given_tokens import score_by_echo, score_by_prompt_logprobs
-from backends.openai.scoring.next_tokens import next_tokens
-from backends.openai.scoring.sampled import score_by_sampling
-from backends.openai.scoring.teacher_forcing import Reach, TeacherForcing, score_by_first_token
+from backends.openai.scoring.lists import next_tokens, score_by_first_token, score_by_lists
 from backends.openai.scoring.tokenizer import RemoteTokenizer
+from backends.reading.reasoning import UnfinishedThoughtError
+from backends.reading.words import begins_with_words, comparable
 
-Scores = tuple[ContinuationScore, ...]
+Draw = Callable[[int, int], Awaitable[Sequence[GenerateResponse | None]]]
+_CONFIDENCE = 0.95
 
 
 async def score(api: ServerApi, request: ScoreRequest, tokenizer: RemoteTokenizer | None = None) -> ScoreResponse:
@@ -32,54 +32,94 @@ async def score(api: ServerApi, request: ScoreRequest, tokenizer: RemoteTokenize
     if request.first_given:
         problem = "this server has no proven route for a text with nothing before it"
         raise BackendError("unsupported", problem, hint="give the text a start")
-    prompt, continuations = request.prompt, request.continuations
-    if isinstance(prompt, str):
-        return ScoreResponse(await _of_text(api, prompt, continuations, tokenizer))
-    return ScoreResponse(await _of_chat(api, prompt, continuations, tokenizer))
-
-
-async def _of_text(
-    api: ServerApi, prompt: str, continuations: Sequence[str], tokenizer: RemoteTokenizer | None
-) -> Scores:
-    found, route = api.found, api.found.text_route
-    if route == "prompt_logprobs" and tokenizer:
-        return await score_by_prompt_logprobs(api, prompt, continuations, tokenizer)
-    if route == "echo":
-        return await score_by_echo(api, prompt, continuations)
-    if route in ("top_k_ids", "top_k"):
-        reach = Reach(found.largest_k, found.repeat_noise, route)
-        if tokenizer is None:
-            top = await next_tokens(api, prompt, found.largest_k)
-            return score_by_first_token(top, reach, prompt, continuations)
-        forcing = TeacherForcing(tokenizer, functools.partial(next_tokens, api), reach, by_ids=route == "top_k_ids")
-        return await forcing.score(prompt, continuations)
-    if route == "sampled":
-        return await _by_draws(api, prompt, continuations)
-    hint = 'Ask in chat form (prompt_format="chat")' if found.chat_route else ""
-    raise BackendError("unsupported", "no proven way to score a continuation of a text", hint=hint)
-
-
-async def _of_chat(
-    api: ServerApi, messages: tuple[Message, ...], continuations: Sequence[str], tokenizer: RemoteTokenizer | None
-) -> Scores:
-    found, route = api.found, api.found.chat_route
-    if route == "rendered":
-        return await _of_text(api, await api.rendered_chat(messages), continuations, tokenizer)
-    if route == "sampled":
-        return await _by_draws(api, messages, continuations)
+    found, continuations = api.found, request.continuations
+    prompt: Prompt = request.prompt
+    if not isinstance(prompt, str) and found.chat_route == "rendered":
+        prompt = await api.rendered_chat(prompt)
+    route = found.route_of(prompt)
     if route is None:
-        raise BackendError("unsupported", "no proven way to score an answer in a chat")
-    start = messages[-1].content if messages[-1].role == "assistant" else ""
-    if start and route == "chat_first":
-        problem, hint = "the server does not continue an assistant prefill", "Ask without an assistant turn"
-        raise BackendError("unsupported", problem, hint=f"Only an answer's first token can be scored here. {hint}")
-    flags = CONTINUE_ASSISTANT if start and found.prefill == "flags" else {}
-    top = await next_tokens(api, messages, found.largest_chat_k, **flags)
-    return score_by_first_token(top, Reach(found.largest_chat_k, found.repeat_noise, route), start, continuations)
+        kind, other = ("text", "chat") if isinstance(prompt, str) else ("chat", "raw")
+        hint = f'Set prompt_format="{other}"' if any(found.routes) else ""
+        raise BackendError("unsupported", f"no proven way to score the continuation of a {kind}", hint=hint)
+    if route == "sampled":
+
+        async def draw(count: int, tokens: int) -> Sequence[GenerateResponse | None]:
+            return await draws(api, GenerateRequest(prompt, Sampling(temperature=1.0, max_tokens=tokens)), count)
+
+        return ScoreResponse(await score_by_sampling(draw, continuations, api.options.samples or 0))
+    if isinstance(prompt, str):
+        if route == "echo":
+            return ScoreResponse(await score_by_echo(api, prompt, continuations))
+        if tokenizer is not None:
+            by_tokens = score_by_prompt_logprobs if route == "prompt_logprobs" else score_by_lists
+            return ScoreResponse(await by_tokens(api, prompt, continuations, tokenizer))
+        start, top = prompt, await next_tokens(api, prompt, found.largest_k)
+    else:
+        start = prompt[-1].content if prompt[-1].role == "assistant" else ""
+        if start and route == "chat_first":
+            problem, hint = "the server does not continue an assistant prefill", "Ask without an assistant turn"
+            raise BackendError("unsupported", problem, hint=f"Only an answer's first token can be scored here. {hint}")
+        flags = CONTINUE_ASSISTANT if start and found.prefill == "flags" else {}
+        top = await next_tokens(api, prompt, found.largest_chat_k, **flags)
+    return ScoreResponse(score_by_first_token(top, start, continuations, route, found.repeat_noise))
 
 
-async def _by_draws(api: ServerApi, prompt: Prompt, continuations: Sequence[str]) -> Scores:
-    async def draw(count: int, tokens: int) -> Sequence[GenerateResponse | None]:
-        return await draws(api, GenerateRequest(prompt, Sampling(temperature=1.0, max_tokens=tokens)), count)
+async def score_by_sampling(draw: Draw, continuations: Sequence[str], samples: int) -> tuple[ContinuationScore, ...]:
+    """The share of ``samples`` drawn answers that begin with each continuation, as a whole word.
 
-    return await score_by_sampling(draw, continuations, api.options.samples or 0)
+    Parameters
+    ----------
+    draw : callable
+        ``(draws, tokens) → that many answers``, at temperature 1; None for one that did not finish.
+    samples : int
+        Number of draws; one set of draws serves all continuations.
+
+    Returns
+    -------
+    tuple of ContinuationScore
+        ``sampled``; ``low`` and ``high`` are `share_interval`, in nats.
+        A continuation that is never drawn has no value: ``logprob`` and ``low`` are None. If some answers did not
+        finish, or were cut off within any continuation, scores are ``bounded``: these answers might have been
+        anything.
+    """
+    drawn = await draw(samples, tokens_drawn(continuations))
+    answers = [answer for answer in drawn if answer is not None]
+    if not answers:
+        raise UnfinishedThoughtError
+    whole = [answer.text for answer in answers if not any(_is_open(answer, one) for one in continuations)]
+    lost = samples - len(whole)
+    return tuple(_counted(sum(begins_with_words(text, one) for text in whole), lost, samples) for one in continuations)
+
+
+def _counted(count: int, lost: int, samples: int) -> ContinuationScore:
+    if lost:
+        low, high = (math.log(n / samples) if n else None for n in (count, count + lost))
+        return ContinuationScore(None, low, high or 0.0, "bounded", "clean", (), "sampled", samples)
+    value = math.log(count / samples) if count else None
+    least, most = share_interval(count, samples)
+    low = math.log(least) if count else None
+    return ContinuationScore(value, low, math.log(most), "sampled", "clean", (), "sampled", samples)
+
+
+def _is_open(answer: GenerateResponse, continuation: str) -> bool:
+    """Whether an answer was cut off before it could show that it is not this continuation."""
+    said, whole = comparable(answer.text), comparable(continuation)
+    return answer.finish_reason == "length" and len(said) < len(whole) and whole.startswith(said)
+
+
+def share_interval(count: int, samples: int) -> tuple[float, float]:
+    """Jeffreys' 95 % interval of a share of which ``count`` of ``samples`` were drawn; from 0 if none, to 1 if all.
+
+    At few draws of a rare answer it is shorter than Wilson's and holds the truth at least as often: L. Brown, T. Cai,
+    A. DasGupta, "Interval estimation for a binomial proportion", Statistical Science 16 (2001), which recommends it.
+    """
+    from scipy.stats import beta
+
+    tail, drawn, others = (1 - _CONFIDENCE) / 2, count + 0.5, samples - count + 0.5
+    least = float(beta.ppf(tail, drawn, others)) if count else 0.0
+    return least, float(beta.ppf(1 - tail, drawn, others)) if count < samples else 1.0
+
+
+def tokens_drawn(continuations: Sequence[str]) -> int:
+    """Tokens per drawn answer: enough to see whether it begins with one of these."""
+    return min(32, max(len(c.encode("utf-8", "surrogatepass")) for c in continuations) + 1)

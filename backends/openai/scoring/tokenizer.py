@@ -26,15 +26,14 @@ class Piece:
 class Joined:
     """Prompt and continuation, tokenised together.
 
-    ``ids[:first]`` is the prompt side; ``pieces[first:]`` are the continuation's tokens.
-    ``straddle`` is the number of the prompt's bytes that ``pieces[first]`` begins with, 0 unless
-    the boundary is straddled.
+    ``pieces[first_scored:]`` are tokens of the continuation alone. One that straddles the boundary stands before them,
+    and ``skipped`` is its part of the continuation.
     """
 
     pieces: tuple[Piece, ...]
-    first: int
+    first_scored: int
     boundary: Boundary
-    straddle: int = 0
+    skipped: str = ""
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -42,9 +41,9 @@ class Joined:
         return tuple(p.token_id for p in self.pieces)
 
     def spans(self) -> Iterator[tuple[Piece, str, int, int]]:
-        """The continuation's tokens: piece, text, and first and last character (exclusive), 0 = the continuation's."""
-        position = -len(self.pieces[self.first].data[: self.straddle].decode("utf-8", "replace"))
-        for piece in self.pieces[self.first :]:
+        """The continuation's own tokens: piece, text, and first and last character (exclusive) in the continuation."""
+        position = len(self.skipped)
+        for piece in self.pieces[self.first_scored :]:
             text = piece.data.decode("utf-8", "replace")
             yield piece, text, position, position + len(text)
             position += len(text)
@@ -82,20 +81,27 @@ class RemoteTokenizer:
                 clean = tuple(p.token_id for p in together[:first]) == alone
                 return Joined(together, first, "clean" if clean else "merged")
             if position < boundary < position + len(piece.data):
-                return Joined(together, first, "straddled", boundary - position)
+                skipped = piece.data[boundary - position :].decode("utf-8", "replace")
+                return Joined(together, first + 1, "straddled", skipped)
             position += len(piece.data)
         raise BackendError("unsupported", "the server's tokens do not reach the continuation")
 
     async def _ask(self, text: str) -> list[Piece]:
         tokens = await self._tokens(text)
-        if not DIALECTS[self.dialect].detokenize:
-            return [Piece(t["id"], _piece_bytes(t["piece"])) for t in tokens]
-        return [Piece(i, await self._decoded(i)) for i in tokens]
+        if DIALECTS[self.dialect].detokenize:
+            return [Piece(i, await self._decoded(i)) for i in tokens]
+        pieces = ((token["id"], token["piece"]) for token in tokens)
+        return [Piece(i, piece.encode() if isinstance(piece, str) else bytes(piece)) for i, piece in pieces]
 
     async def _tokens(self, text: str) -> list[Any]:
         quirks = DIALECTS[self.dialect]
         body = {"model": self._model, quirks.text_field: text, **quirks.tokenize_options}
-        return _tokens(await self._client.post(quirks.tokenize, body))
+        tokens = (await self._client.post(quirks.tokenize, body)).get("tokens")
+        if not isinstance(tokens, list) or not tokens:
+            raise BackendError("unsupported", "the server's tokenise endpoint gives no tokens")
+        if not all(isinstance(token.get("id") if isinstance(token, dict) else token, int) for token in tokens):
+            raise BackendError("malformed", "the server's tokenise endpoint gives no token ids")
+        return tokens
 
     async def _decoded(self, token_id: int) -> bytes:
         if token_id not in self._data:
@@ -108,30 +114,12 @@ class RemoteTokenizer:
         return self._data[token_id]
 
 
-def _tokens(answer: dict[str, Any]) -> list[Any]:
-    tokens = answer.get("tokens")
-    if not isinstance(tokens, list) or not tokens:
-        raise BackendError("unsupported", "the server's tokenise endpoint gives no tokens")
-    plain = all(isinstance(t, int) or (isinstance(t, dict) and isinstance(t.get("id"), int)) for t in tokens)
-    if not plain:
-        raise BackendError("malformed", "the server's tokenise endpoint gives no token ids")
-    return tokens
-
-
-def _piece_bytes(piece: Any) -> bytes:
-    return piece.encode() if isinstance(piece, str) else bytes(piece)
-
-
 def _without_specials(pieces: Sequence[Piece], text: bytes) -> tuple[Piece, ...]:
     """The tokens, with no bytes for a leading BOS or for a space that the tokenizer adds."""
-    whole = b"".join(p.data for p in pieces)
-    if whole == text:
-        return tuple(pieces)
-    if pieces and whole[len(pieces[0].data) :] == text:
-        return (Piece(pieces[0].token_id, b""), *pieces[1:])
-    for at in (0, 1):
-        if len(pieces) > at and pieces[at].data.startswith(b" "):
-            rest = (Piece(pieces[at].token_id, pieces[at].data[1:]), *pieces[at + 1 :])
-            if b"".join(p.data for p in rest) == text:
-                return (*(Piece(p.token_id, b"") for p in pieces[:at]), *rest)
+    bare = [Piece(piece.token_id, b"") for piece in pieces[:1]]
+    spaces = (at for at in (0, 1) if len(pieces) > at and pieces[at].data.startswith(b" "))
+    trimmed = ((*bare[:at], Piece(pieces[at].token_id, pieces[at].data[1:]), *pieces[at + 1 :]) for at in spaces)
+    for spelled in (tuple(pieces), (*bare, *pieces[1:]), *trimmed):
+        if b"".join(piece.data for piece in spelled) == text:
+            return spelled
     raise BackendError("unsupported", "the server's tokens do not spell the text")

@@ -1,9 +1,4 @@
-"""A server's list of next tokens: parsed, checked for impossible values, and what it says of tokens outside it.
-
-Two formats are in use. ``/completions`` of OpenAI, vLLM and llama-cpp-python gives
-``top_logprobs: [{text: logprob}]``; chat, and llama.cpp everywhere, gives
-``content: [{token, bytes?, id?, logprob, top_logprobs: [...]}]``.
-"""
+"""A server's list of next tokens: parsed, checked for impossible values, and what it says of tokens outside it."""
 
 from __future__ import annotations
 
@@ -18,7 +13,7 @@ from typing import Any, Literal
 from backends.base import Boundary, ContinuationScore, TokenLogprob
 from backends.errors import BackendError
 from backends.http.errors import inconsistent
-from backends.openai.protocol.api import check_finished, single_choice
+from backends.openai.api import check_finished, positions, single_choice
 from backends.openai.quirks import PLACEHOLDER, SPACE_MARKS
 from backends.reading.reasoning import begins_with_reasoning, has_reasoned, text_of
 
@@ -86,12 +81,6 @@ class TopLogprobs:
         """Σ exp(logprob) over the list."""
         return math.fsum(math.exp(t.logprob) for t in self.tokens)
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether the list is the vocabulary: no probability is left for other tokens."""
-        missing = max(1e-3, len(self.tokens) * 2.0**-24)
-        return len(self.tokens) < self.requested_k and self.mass > 1 - missing and len(self.tokens) > 1000
-
     @functools.cached_property
     def _ids(self) -> dict[int, ListedToken]:
         return {t.token_id: t for t in self.tokens if t.token_id is not None}
@@ -120,6 +109,10 @@ class TopLogprobs:
 
         return tuple(filter(may_start, self.tokens))
 
+    def identified(self, most: int | None = None) -> dict[str, float]:
+        """The text of each of the first entries that stands for a single token → its log-probability."""
+        return {token.text: token.logprob for token in self.tokens[:most] if self.identifies(token)}
+
     def identifies(self, token: ListedToken) -> bool:
         """Whether this entry of `tokens` certainly stands for a single token.
 
@@ -144,16 +137,29 @@ def read_top_logprobs(response: Mapping[str, Any], requested_k: int) -> TopLogpr
     """
     choice = single_choice(response)
     check_finished(choice.get("finish_reason"))
-    message = choice.get("message")
+    message, logprobs, text = choice.get("message"), choice.get("logprobs"), text_of(choice)
     if isinstance(message, Mapping) and message.get("refusal"):
         raise BackendError("bad_request", "the server declines to answer")
-    top = _checked(_first_position(choice, requested_k))
-    if has_reasoned(choice) or begins_with_reasoning(top.tokens[0].text) or begins_with_reasoning(top.sampled):
-        hint = "Switch its reasoning off on the server, or use a suite that reads texts"
-        raise BackendError(
-            "unsupported", "the model reasons before it answers: its first token is not an answer", hint=hint
-        )
-    return top
+    if choice.get("finish_reason") == "stop" and isinstance(logprobs, Mapping) and not any(logprobs.values()):
+        raise NothingDrawnError
+    if logprobs is None and text is not None and text.endswith(_PART):
+        raise NothingDrawnError  # llama.cpp's server keeps both back until the character is whole
+    if not isinstance(logprobs, Mapping):
+        raise BackendError("unsupported", "the answer has no log-probabilities, although they were requested")
+    try:
+        entries, own = next(positions(logprobs))
+    except (AttributeError, LookupError, StopIteration, TypeError):
+        raise BackendError("unsupported", "the answer lists no likeliest tokens") from None
+    return _checked(_read(entries, own, requested_k), reasoned=has_reasoned(choice))
+
+
+def read_all_lists(response: Mapping[str, Any], requested_k: int) -> list[TopLogprobs]:
+    """The list beside each drawn token of each choice; empty if there are none. Raises as `read_top_logprobs` does."""
+    try:
+        found = [one for choice in response["choices"] for one in positions(choice["logprobs"])]
+    except (AttributeError, LookupError, TypeError):
+        return []
+    return [_checked(_read(entries, own, requested_k)) for entries, own in found]
 
 
 def checked_logprob(value: Any) -> float:
@@ -165,18 +171,8 @@ def checked_logprob(value: Any) -> float:
     return min(float(value), 0.0)
 
 
-def _first_position(choice: Mapping[str, Any], requested_k: int) -> TopLogprobs:
-    logprobs = choice.get("logprobs")
-    if choice.get("finish_reason") == "stop" and isinstance(logprobs, Mapping) and not any(logprobs.values()):
-        raise NothingDrawnError
-    text = text_of(choice)
-    if logprobs is None and text is not None and text.endswith(_PART):
-        raise NothingDrawnError  # llama.cpp's server keeps both back until the character is whole
-    if not isinstance(logprobs, Mapping):
-        raise BackendError("unsupported", "the answer has no log-probabilities, although they were requested")
-    entries, own = _entries(logprobs)
-    listed = tuple(map(_token, entries))
-    value = own.get("logprob")
+def _read(entries: Sequence[Any], own: Mapping[str, Any], requested_k: int) -> TopLogprobs:
+    listed, value = tuple(map(_token, entries or ())), own.get("logprob")
     is_unknown = value is None or (isinstance(value, float) and -math.inf < value <= PLACEHOLDER)
     drawn = None if is_unknown else _token(own)  # OpenAI gives -9999 for one that is not among the 20 likeliest
     sampled = str(own.get("token") or "") if drawn is None else drawn.text
@@ -187,22 +183,6 @@ def _first_position(choice: Mapping[str, Any], requested_k: int) -> TopLogprobs:
         identity = "bytes"
     listed, sampled = _with_spaces(_in_order(listed, sampled), sampled)
     return _with_drawn(TopLogprobs(listed, requested_k, sampled, identity), drawn)
-
-
-def _entries(logprobs: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    """The entries of the first token's list and the drawn token's own, both as chats have them."""
-    first = _first(logprobs.get("content"))
-    if isinstance(first, Mapping) and isinstance(first.get("top_logprobs"), Sequence):
-        return first["top_logprobs"], first
-    top = _first(logprobs.get("top_logprobs"))
-    if first is not None or not isinstance(top, Mapping):
-        raise BackendError("unsupported", "the answer lists no likeliest tokens")
-    own = {"token": _first(logprobs.get("tokens")), "logprob": _first(logprobs.get("token_logprobs"))}
-    return [{"token": text, "logprob": value} for text, value in top.items()], own
-
-
-def _first(values: Any) -> Any:
-    return values[0] if isinstance(values, Sequence) and values else None
 
 
 def _with_drawn(top: TopLogprobs, drawn: ListedToken | None) -> TopLogprobs:
@@ -289,7 +269,7 @@ def _own_bytes(text: str, data: bytes) -> bytes | None:
     return data
 
 
-def _checked(top: TopLogprobs) -> TopLogprobs:
+def _checked(top: TopLogprobs, *, reasoned: bool = False) -> TopLogprobs:
     if not top.tokens:
         raise BackendError("unsupported", "the list of likeliest tokens is empty")
     if top.mass > 1 + MASS_SLACK:
@@ -298,6 +278,10 @@ def _checked(top: TopLogprobs) -> TopLogprobs:
         raise inconsistent(f"the last {placeholders} tokens of a list share one placeholder value")
     if top.identity == "ids" and len(top._ids) != len(top.tokens):
         raise inconsistent("one token is listed twice", retryable=True)
+    if reasoned or begins_with_reasoning(top.tokens[0].text) or begins_with_reasoning(top.sampled):
+        problem = "the model reasons before it answers: its first token is not an answer"
+        hint = "Switch its reasoning off on the server, or use a suite that reads texts"
+        raise BackendError("unsupported", problem, hint=hint)
     return top
 
 
@@ -337,12 +321,15 @@ def upper_bound(top: TopLogprobs) -> float:
     return min(ranked[-1].logprob if ranked else 0.0, leftover)
 
 
-def bounded(
-    tokens: tuple[TokenLogprob, ...], high: float, *, repeat_noise: float, boundary: Boundary, route: str
+def scored(
+    tokens: Sequence[TokenLogprob], boundary: Boundary, route: str, noise: float = 0.0, *, is_exact: bool = True
 ) -> ContinuationScore:
-    """A score that is only known to be at most ``high`` nats.
+    """The sum over these tokens; a bound if not all are exact, or where one before them straddles the prompt's end.
 
-    ``repeat_noise`` (nats) widens the bound: the listed values behind it move by as much.
+    That one's probability given the prompt is unknown, and at most 1. ``noise`` (nats) widens a bound: the listed
+    values behind it move by as much.
     """
-    high = min(high + repeat_noise, 0.0)
-    return ContinuationScore(None, None, high, "bounded", boundary, tokens, route)
+    if is_exact and boundary != "straddled":
+        return ContinuationScore.exact(tokens, boundary=boundary, route=route)
+    high = min(math.fsum(token.logprob for token in tokens) + noise, 0.0)
+    return ContinuationScore(None, None, high, "bounded", boundary, tuple(tokens), route)

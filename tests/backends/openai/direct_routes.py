@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from backends.base import ContinuationScore, ScoreRequest
 from backends.http.client import HttpClient
 from backends.http.usage import Usage
+from backends.openai.api import ServerApi
 from backends.openai.capabilities import ServerCapabilities
 from backends.openai.options import OpenAIOptions
-from backends.openai.protocol.api import ServerApi
 from backends.openai.scoring import RemoteTokenizer, score
 
 Score = Callable[[ScoreRequest], Awaitable[tuple[ContinuationScore, ...]]]

@@ -9,8 +9,7 @@ import pytest
 from backends.base import GenerateRequest, GenerateResponse, Message, Sampling
 from backends.errors import BackendError
 from backends.openai.capabilities import ServerCapabilities
-from backends.openai.generation import generate, seed_of
-from backends.openai.protocol.parameters import sampling_options
+from backends.openai.generation import generate, sampling_options, seed_of
 from backends.reading.reasoning import UnfinishedThoughtError
 
 
@@ -69,7 +68,7 @@ async def asked(server: OneAnswer, prefill: str | None = None) -> GenerateRespon
     return await generate(server.found_to_be(prefill=prefill), GenerateRequest(turns))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("prefill", [None, "repeated"])
+@pytest.mark.parametrize("prefill", [None, "continued"])
 async def test_a_refusal_is_an_answer_with_the_refusal_as_its_text(prefill: str | None) -> None:
     server = OneAnswer("stop", content=None, refusal="I'm sorry, I can't help with that.")
     assert (await asked(server, prefill)).text == "I'm sorry, I can't help with that."

@@ -11,7 +11,7 @@ import pytest
 
 from backends.base import GenerateRequest, GenerateResponse, Message, Sampling, ScoreRequest, ScoreResponse
 from backends.errors import BackendError
-from backends.openai.protocol.parameters import without_system
+from backends.openai.api import without_system
 from tests.backends.openai.raw_server import Reply, backend_of
 from tests.backends.openai.strict_server import (
     DEPRECATED,

@@ -11,8 +11,8 @@ import pytest
 
 from backends.base import ScoreRequest
 from backends.errors import BackendError
+from backends.openai.api import ResponseTracker
 from backends.openai.capabilities import ServerCapabilities
-from backends.openai.trackers import ResponseTracker
 from tests.backends.openai.direct_routes import api_of
 
 LIST = {" Male": -1.03125417, " Female": -1.28374651, " Other": -2.91827364}

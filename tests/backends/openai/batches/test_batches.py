@@ -14,7 +14,7 @@ from backends.base import Answer, GenerateRequest, GenerateResponse, Message, Sa
 from backends.errors import BackendError
 from backends.openai import OpenAIBackend, PriceTable
 from backends.openai import batches as batched
-from backends.openai.batches import result_lines, split_into_batches
+from backends.openai.batches import result_lines
 from tests.backends.openai.batches.server import BatchServer
 from tests.backends.openai.raw_server import Reply
 from tests.backends.openai.strict_server import DEPRECATED, MODEL, StrictServer, refusal, varied
@@ -168,16 +168,15 @@ async def test_another_audits_batch_is_left_for_that_audit(tmp_path: Path) -> No
     assert not left, "nothing is kept once all is stored"
 
 
-def test_batches_stay_within_the_providers_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_batches_stay_within_the_providers_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batched, "MOST_LINES", 3)
-    monkeypatch.setattr(batched, "MOST_BYTES", 1000)
-    waiting = {str(i): ("chat/completions", {"x": "a" * (400 if i in (7, 8) else 10)}) for i in range(9)}
-    waiting["t"] = ("completions", {"x": ""})
-    found = [list(lines) for lines in split_into_batches(waiting)]
-    assert sorted(line for lines in found for line in lines) == sorted(waiting)
-    assert all(len(lines) <= 3 for lines in found)
-    assert ["t"] in found
-    assert len(found) == 5
+    async with BatchServer(varied).running() as server:
+        backend = backend_of(server, tmp_path)
+        await backend.describe()
+        answers = await backend.run(requests(7))
+        await backend.close()
+    assert all(isinstance(answer, GenerateResponse) for answer in answers), answers
+    assert sorted(len(server._lines(batch)) for batch in server.batches.values()) == [1, 3, 3]
 
 
 def test_a_line_that_cannot_be_read_is_no_answer() -> None:

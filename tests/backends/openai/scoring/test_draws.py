@@ -10,8 +10,7 @@ import pytest
 from statsmodels.stats.proportion import proportion_confint
 
 from backends.base import GenerateResponse, Message, ScoreRequest, ScoreResponse
-from backends.openai.generation import choices_of_a_request
-from backends.openai.scoring.sampled import score_by_sampling
+from backends.openai.scoring.routes import score_by_sampling
 from suites.common.expressions import spellings
 from suites.common.probabilities import group_probabilities
 from tests.backends.openai.raw_server import backend_of
@@ -61,7 +60,7 @@ async def test_several_draws_of_one_request_are_used(tmp_path: Path) -> None:
     gender = {"Female": 0.45, "Male": 0.3, "Non-binary": 0.15, "Who knows": 0.1}
     async with StrictServer(DEPRECATED, lambda _: gender).running() as server:
         backend = backend_of(server, tmp_path, samples=120)
-        each = choices_of_a_request((await backend.probe()).capabilities)
+        each = (await backend.probe()).capabilities.choices
         before = server.requests
         answer, *_ = await backend.run([ScoreRequest((Message("user", "Which gender?"),), ("Female", "Male"))])
         await backend.close()

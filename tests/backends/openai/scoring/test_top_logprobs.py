@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.errors import BackendError
-from backends.openai.scoring.teacher_forcing import Reach, score_by_first_token, starts_a_token
+from backends.openai.scoring.lists import score_by_first_token, starts_a_token
 from backends.openai.scoring.top_logprobs import (
     MASS_SLACK,
     ListedToken,
@@ -57,10 +57,10 @@ def test_a_whole_vocabulary_adds_up_to_about_1() -> None:
         content = [{"token": "x", "logprob": entries[0]["logprob"], "top_logprobs": entries}]
         return {"choices": [{"index": 0, "text": "x", "logprobs": {"content": content}}]}
 
-    assert all(read_top_logprobs(answer(total), 10**6).is_whole for total in (0.995, 1.01))
+    for total in (0.97, 0.995, 1.01):
+        assert read_top_logprobs(answer(total), 10**6).mass == pytest.approx(total)
     with pytest.raises(BackendError, match=r"add up to 1\.02"):
         read_top_logprobs(answer(1.02), 10**6)
-    assert not read_top_logprobs(answer(0.97), 10**6).is_whole
 
 
 def test_a_string_out_of_order_identifies_no_token() -> None:
@@ -189,7 +189,7 @@ def test_no_order_of_a_list_makes_a_false_bound(order: list[int]) -> None:
     values = {f" w{at}": -1.7 - 0.1 * at for at in range(5)}
     listed = {f" w{at}": values[f" w{at}"] for at in order}
     top = read_top_logprobs(legacy(listed, f" w{order[0]}"), 5)
-    scores = score_by_first_token(top, Reach(5, 0.0, "top_k"), "The", tuple(values))
+    scores = score_by_first_token(top, "The", tuple(values), "top_k", 0.0)
     for score, true in zip(scores, values.values(), strict=True):
         assert score.high >= true - 1e-9
         assert score.logprob is None or score.logprob == pytest.approx(true)
