@@ -50,21 +50,15 @@ class ResponseTracker:
 
     A model may give two prompts the same likeliest tokens, but never the same numbers to the last digit: a list that
     comes a second time for another prompt is wrong for one of the two (a cache, or an answer that was swapped).
-
-    Attributes
-    ----------
-    model, provider : str or None
-        Their names in the responses (a gateway names the provider). Once set, another name is refused.
-    unique : bool
-        Whether the server gives each response its own id: the same id with the same content is then a repetition.
-    ambiguous : list of Request
-        Requests that received a list which another prompt received too.
     """
 
     def __init__(self) -> None:
+        #: Their names in the responses (a gateway names the provider). Once set, another name is refused.
         self.model: str | None = None
         self.provider: str | None = None
+        #: Whether the server gives each response its own id: the same id with the same content is then a repetition.
         self.unique = False
+        #: Requests that received a list which another prompt received too.
         self.ambiguous: list[Request] = []
         self._ids: dict[tuple[str, int], None] = {}  # with their content, since Ollama has only 999 ids
         self._lists: dict[int, tuple[int, Request]] = {}  # list → prompt, and who received it

@@ -46,18 +46,13 @@ Answered = dict[str, Any] | BackendError
 
 
 class Job(BaseModel):
-    """One batch. ``name`` is chosen here, and sent to the provider in the batch's metadata.
+    """One batch."""
 
-    Attributes
-    ----------
-    ids : tuple of str
-        Ids of the lines whose answers are not stored yet.
-    batch_id : str
-        The provider's; empty until known.
-    """
-
+    #: Chosen here, and sent to the provider in the batch's metadata.
     name: str
+    #: Of the lines whose answers are not stored yet.
     ids: tuple[str, ...]
+    #: The provider's; empty until known.
     batch_id: str = ""
 
 

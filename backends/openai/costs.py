@@ -77,14 +77,9 @@ def tokens_of(prompts: Sequence[Prompt], found: ServerCapabilities | None) -> li
 
 
 def token_rates(counted: Sequence[tuple[Mapping[str, Any], Any]]) -> dict[str, float]:
-    """How a server counted prompts and answers, as fields of `ServerCapabilities`; empty if it did not.
+    """How a server counted prompts and answers (`ServerApi.counted`), as fields of `ServerCapabilities`; empty if not.
 
     Medians, as some prompts of a look are odd on purpose (Theil and Sen's slope for chats, whose template counts).
-
-    Parameters
-    ----------
-    counted : sequence of tuple
-        The bodies of requests, and the ``usage`` of their responses.
     """
     texts, chats, answers = list[tuple[int, int]](), list[tuple[int, int]](), list[float]()
     for body, usage in counted:

@@ -47,12 +47,7 @@ _TOO_UNLIKELY = (
 
 
 class RunChecks:
-    """The checks of one run. ``named``: the hub's name of the model's own tokenizer, if the user gave one.
-
-    Attributes
-    ----------
-    made : ChecksMade
-    """
+    """The checks of one run. ``named``: the hub's name of the model's own tokenizer, if the user gave one."""
 
     def __init__(self, api: ServerApi, look: Look, named: str | None = None) -> None:
         self._api, self._look = api, look

@@ -23,6 +23,7 @@ from backends.openai.scoring.tokenizer import RemoteTokenizer
 from backends.reading.reasoning import UnfinishedThoughtError
 from backends.reading.words import begins_with_words, comparable
 
+#: ``(draws, tokens) → that many answers``, at temperature 1; None for one that did not finish.
 Draw = Callable[[int, int], Awaitable[Sequence[GenerateResponse | None]]]
 _CONFIDENCE = 0.95
 
@@ -65,22 +66,10 @@ async def score(api: ServerApi, request: ScoreRequest, tokenizer: RemoteTokenize
 
 
 async def score_by_sampling(draw: Draw, continuations: Sequence[str], samples: int) -> tuple[ContinuationScore, ...]:
-    """The share of ``samples`` drawn answers that begin with each continuation, as a whole word.
+    """The share of ``samples`` drawn answers that begin with each continuation, as a whole word; its `share_interval`.
 
-    Parameters
-    ----------
-    draw : callable
-        ``(draws, tokens) → that many answers``, at temperature 1; None for one that did not finish.
-    samples : int
-        Number of draws; one set of draws serves all continuations.
-
-    Returns
-    -------
-    tuple of ContinuationScore
-        ``sampled``; ``low`` and ``high`` are `share_interval`, in nats.
-        A continuation that is never drawn has no value: ``logprob`` and ``low`` are None. If some answers did not
-        finish, or were cut off within any continuation, scores are ``bounded``: these answers might have been
-        anything.
+    A continuation that is never drawn has no value: ``logprob`` and ``low`` are None. If some answers did not finish,
+    or were cut off within any continuation, scores are ``bounded``: these answers might have been anything.
     """
     drawn = await draw(samples, tokens_drawn(continuations))
     answers = [answer for answer in drawn if answer is not None]

@@ -56,24 +56,15 @@ class ListedToken:
 
 @dataclass(frozen=True)
 class TopLogprobs:
-    """The likeliest next tokens, likeliest first as the server gave them.
-
-    Attributes
-    ----------
-    tokens : tuple of ListedToken
-    requested_k : int
-    sampled : str
-        Text of the token that the server drew; it may be listed although it is not among the k.
-    identity : {"ids", "bytes", "text"}
-        What identifies a token.
-    complete : bool
-        Whether the k likeliest are known: not if the drawn token is left out, and no value is given for it.
-    """
+    """The likeliest next tokens, likeliest first as the server gave them."""
 
     tokens: tuple[ListedToken, ...]
     requested_k: int
+    #: Text of the token that the server drew; it may be listed although it is not among the k.
     sampled: str
+    #: What identifies a token.
     identity: Identity
+    #: Whether the k likeliest are known: not if the drawn token is left out, and no value is given for it.
     complete: bool = True
 
     @functools.cached_property
@@ -172,17 +163,17 @@ def checked_logprob(value: Any) -> float:
 
 
 def _read(entries: Sequence[Any], own: Mapping[str, Any], requested_k: int) -> TopLogprobs:
-    listed, value = tuple(map(_token, entries or ())), own.get("logprob")
+    mark, value = _mark_of(entries or ()), own.get("logprob")
+    listed = tuple(_token(entry, mark) for entry in entries or ())
     is_unknown = value is None or (isinstance(value, float) and -math.inf < value <= PLACEHOLDER)
-    drawn = None if is_unknown else _token(own)  # OpenAI gives -9999 for one that is not among the 20 likeliest
-    sampled = str(own.get("token") or "") if drawn is None else drawn.text
+    drawn = None if is_unknown else _token(own, mark)  # OpenAI gives -9999 for one that is not among the 20 likeliest
+    sampled = str(own.get("token") or "").replace(mark, " ") if drawn is None else drawn.text
     identity: Identity = "text"
     if listed and all(token.token_id is not None for token in listed):
         identity = "ids"
     elif any(t.data for t in listed) and all(t.data is not None or _PART in t.text for t in listed):
         identity = "bytes"
-    listed, sampled = _with_spaces(_in_order(listed, sampled), sampled)
-    return _with_drawn(TopLogprobs(listed, requested_k, sampled, identity), drawn)
+    return _with_drawn(TopLogprobs(_in_order(listed, sampled), requested_k, sampled, identity), drawn)
 
 
 def _with_drawn(top: TopLogprobs, drawn: ListedToken | None) -> TopLogprobs:
@@ -203,23 +194,15 @@ def _with_drawn(top: TopLogprobs, drawn: ListedToken | None) -> TopLogprobs:
         return top
     if drawn is None or (top.identity == "ids" and drawn.token_id is None):
         return dataclasses.replace(top, complete=False)
-    added = dataclasses.replace(drawn, text=top.sampled)
-    at = sum(1 for token in top.tokens if token.logprob >= added.logprob)
-    return dataclasses.replace(top, tokens=(*top.tokens[:at], added, *top.tokens[at:]))
+    at = sum(1 for token in top.tokens if token.logprob >= drawn.logprob)
+    return dataclasses.replace(top, tokens=(*top.tokens[:at], drawn, *top.tokens[at:]))
 
 
-def _with_spaces(listed: tuple[ListedToken, ...], sampled: str) -> tuple[tuple[ListedToken, ...], str]:
-    """Tokens as text, where a server shows the vocabulary's own mark for a space and no token begins with one."""
-    for mark in SPACE_MARKS:
-        texts = [token.text for token in listed]
-        if any(text.startswith(mark) for text in texts) and not any(text.startswith(" ") for text in texts):
-            return tuple(_marked(token, mark) for token in listed), sampled.replace(mark, " ")
-    return listed, sampled
-
-
-def _marked(token: ListedToken, mark: str) -> ListedToken:
-    text = token.text.replace(mark, " ")
-    return token if text == token.text else dataclasses.replace(token, text=text, data=token.data and text.encode())
+def _mark_of(entries: Sequence[Any]) -> str:
+    """The vocabulary's own mark for a space, where a server shows that and no token begins with a space."""
+    texts = [str(entry.get("token")) for entry in entries if isinstance(entry, Mapping)]
+    shown = (mark for mark in SPACE_MARKS if any(text.startswith(mark) for text in texts))
+    return " " if any(text.startswith(" ") for text in texts) else next(shown, " ")
 
 
 def _in_order(listed: tuple[ListedToken, ...], sampled: str) -> tuple[ListedToken, ...]:
@@ -236,7 +219,7 @@ def _in_order(listed: tuple[ListedToken, ...], sampled: str) -> tuple[ListedToke
     return listed
 
 
-def _token(entry: Any) -> ListedToken:
+def _token(entry: Any, mark: str) -> ListedToken:
     if not isinstance(entry, Mapping):
         raise BackendError("malformed", "a listed token that is not an object", retryable=True)
     text, values, token_id = entry.get("token"), entry.get("bytes"), entry.get("id")
@@ -248,25 +231,24 @@ def _token(entry: Any) -> ListedToken:
         raise BackendError("malformed", "a listed token without text and bytes", retryable=True)
     if data and not text:
         text = data.decode("utf-8", "replace")  # some servers give bytes alone
-    elif data is not None:
-        data = _own_bytes(str(text), data)
+    text = (
+        _PART if str(text).startswith("bytes:\\x") else str(text).replace(mark, " ")
+    )  # as OpenAI's completions have it
     known_id = token_id if isinstance(token_id, int) and not isinstance(token_id, bool) else None
-    text = _PART if str(text).startswith("bytes:\\x") else str(text)  # as OpenAI's completions have it
-    return ListedToken(text, checked_logprob(entry.get("logprob")), known_id, data)
+    return ListedToken(text, checked_logprob(entry.get("logprob")), known_id, _own_bytes(text, data, mark))
 
 
-def _own_bytes(text: str, data: bytes) -> bytes | None:
+def _own_bytes(text: str, data: bytes | None, mark: str) -> bytes | None:
     """``data`` if it is a token's with this text; None if it is the text's alone, as vLLM gives it."""
     try:
-        written = data.decode()
+        written = None if data is None else data.decode().replace(mark, " ")
     except UnicodeDecodeError:
         return data  # parts of characters have no text
-    if _PART in text:
+    if written is None or _PART in text:
         return None
-    as_text = next((text.replace(mark, " ") for mark in SPACE_MARKS if mark in text), text)
-    if written not in (text, as_text) and (written or text.strip()[:1] not in _SPECIAL_STARTS):
+    if written != text and (written or text.strip()[:1] not in _SPECIAL_STARTS):
         raise inconsistent(f"the listed token {text!r:.40} has the bytes of {written!r:.40}")
-    return data
+    return written.encode()
 
 
 def _checked(top: TopLogprobs, *, reasoned: bool = False) -> TopLogprobs:
