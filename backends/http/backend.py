@@ -38,7 +38,7 @@ class HttpBackend(Backend):
         self.model, self.base_url = options.model, options.servers[0]
         self.max_in_flight = options.max_in_flight * len(options.servers)
         self.usage = Usage(options.prices, options.max_cost)
-        self.client = self.client_type(options.servers, options)
+        self.client = self.client_type(options)
 
     @property
     def endpoint(self) -> str:  # type: ignore[override]

@@ -1,4 +1,4 @@
-"""The HTTP client: one per model, with limits on time and concurrency.
+"""The HTTP client: one per model, with limits on time and concurrency; and retries where no scheduler makes them.
 
 Redirects are not followed, a proxy is used only if the options say so, TLS is verified, and a key is sent only to
 the host that it was given for.
@@ -10,18 +10,28 @@ import asyncio
 import contextlib
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 import httpx
+import tenacity
 
-from backends.errors import BackendError
+from backends.errors import LONGEST_ASKED_PAUSE, BackendError
 from backends.http import errors as http_errors
 from backends.http.keys import NO_KEY_SENT_HINT
 from backends.http.options import HttpOptions
 
+_TRANSIENT = ("rate_limited", "timeout", "connection", "server", "malformed")
+#: A busy server refuses some requests of each question: those say nothing against it.
+_ATTEMPTS, _RATE_LIMITED_ATTEMPTS = 4, 12
+_BACKOFF = tenacity.wait_exponential(0.4, max=10.0)
 #: Seconds to connect. A server of plain http may wait for ever for the rest of what begins as TLS.
 _CONNECTED_WITHIN = 15.0
+
+P = ParamSpec("P")
+T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 
 class HttpClient:
@@ -29,17 +39,8 @@ class HttpClient:
 
     A request that fails is not passed on, since it may have been charged: whoever retries it gets the next server.
 
-    Parameters
-    ----------
-    urls : sequence of str
-        They end in ``/v1`` or similar. Paths that start with ``/`` are relative to the URL without ``/v1``.
-    options : HttpOptions
-        Its ``max_in_flight`` for each server, and one more, for a check of the answers beside them, are sent at a time.
-
-    Attributes
-    ----------
-    requests : int
-        How many were sent, including failed ones and those to the tokenizer.
+    URLs end in ``/v1`` or similar; paths that start with ``/`` are relative to the URL without it. ``max_in_flight``
+    requests for each server, and one more, for a check of the answers beside them, are sent at a time.
     """
 
     headers: ClassVar[Mapping[str, str]] = {
@@ -48,10 +49,11 @@ class HttpClient:
         "User-Agent": "bias-audit",
     }
 
-    def __init__(self, urls: Sequence[str], options: HttpOptions) -> None:
-        self.urls, self.base_url = urls, urls[0]
-        self._turns: Iterator[str] = itertools.cycle(urls)
+    def __init__(self, options: HttpOptions) -> None:
+        self.urls, self.base_url = options.servers, options.servers[0]
+        self._turns: Iterator[str] = itertools.cycle(self.urls)
         self._options, self._key = options, options.key
+        #: How many were sent, including failed ones and those to the tokenizer.
         self.requests = 0
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -163,3 +165,49 @@ class HttpClient:
                 follow_redirects=False,
             )
         return self._client
+
+
+async def with_retries(ask: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> T:
+    """Await ``ask(*args, **options)``; on a transient failure retry, up to four attempts, or twelve if it is busy.
+
+    The pause is what the server asks for, or short. Raises the last `BackendError`.
+    """
+    retrying = tenacity.AsyncRetrying(
+        retry=tenacity.retry_if_exception(_is_transient),
+        stop=_is_given_up,
+        wait=_pause,
+        before_sleep=tenacity.before_sleep_log(log, logging.INFO),
+        reraise=True,
+    )
+    return await retrying(ask, *args, **options)
+
+
+def _is_transient(error: BaseException) -> bool:
+    if not isinstance(error, BackendError) or not error.retryable or error.kind not in _TRANSIENT:
+        return False
+    return (error.retry_after or 0.0) <= LONGEST_ASKED_PAUSE
+
+
+def _is_given_up(state: tenacity.RetryCallState) -> bool:
+    is_busy = _error_of(state).kind == "rate_limited"
+    return state.attempt_number >= (_RATE_LIMITED_ATTEMPTS if is_busy else _ATTEMPTS)
+
+
+def _pause(state: tenacity.RetryCallState) -> float:
+    asked = _error_of(state).retry_after
+    return _BACKOFF(state) if asked is None else asked
+
+
+def _error_of(state: tenacity.RetryCallState) -> BackendError:
+    error = state.outcome.exception() if state.outcome else None
+    assert isinstance(error, BackendError)
+    return error
+
+
+async def together(requests: Iterable[Awaitable[T]]) -> list[T]:
+    """All answers, in order. Raises the first failure once all have ended: what was paid for is kept by its caller."""
+    answers = await asyncio.gather(*requests, return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return answers  # type: ignore[return-value]

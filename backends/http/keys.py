@@ -69,15 +69,6 @@ class Credential:
         """The value that must never be shown or stored; empty if there is none."""
         return self._last if self.ends else os.environ.get(self._variable or "", "").strip()
 
-    def check(self, *, needed: bool) -> None:
-        """Raise `ConfigError` if it cannot be used, or is needed and missing."""
-        if re.search(r"[^\x21-\x7e]", self.secret()):
-            problem = "the key holds spaces or non-ASCII characters"
-            raise ConfigError("api_key_env", self._variable, problem, "Fix it")
-        if self._variable and needed and not self.ends and not self.secret():
-            problem = "it is empty or not set, and the server is not local"
-            raise ConfigError("api_key_env", self._variable, problem, f"Set it, or {NO_KEY_HINT}")
-
     def identity(self) -> str:
         """Distinguishes keys without revealing them; ``none`` for no key."""
         if self.ends:
@@ -107,11 +98,15 @@ def is_this_machine(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def check_key_for(urls: Sequence[str], key: Credential) -> None:
+def check_key_for(urls: Sequence[str], key: Credential, variable: str | None) -> None:
     """Raise `ConfigError` for a key that cannot be used, or is missing, or would reach a server unencrypted."""
-    key.check(needed=not all(is_this_machine(httpx.URL(url).host) for url in urls))
-    for url in map(httpx.URL, urls):
-        if url.scheme == "http" and not is_this_machine(url.host) and (key.ends or key.secret()):
+    secret = key.secret()
+    if re.search(r"[^\x21-\x7e]", secret):
+        raise ConfigError("api_key_env", variable, "the key holds spaces or non-ASCII characters", "Fix it")
+    for url in (url for url in map(httpx.URL, urls) if not is_this_machine(url.host)):
+        if variable and not key.ends and not secret:
+            problem = "it is empty or not set, and the server is not local"
+            raise ConfigError("api_key_env", variable, problem, f"Set it, or {NO_KEY_HINT}")
+        if url.scheme == "http" and (key.ends or secret):
             field = "base_url" if len(urls) == 1 else "urls"
-            hint = f"Use https, or {NO_KEY_HINT}"
-            raise ConfigError(field, str(url), "the key would be sent unencrypted", hint)
+            raise ConfigError(field, str(url), "the key would be sent unencrypted", f"Use https, or {NO_KEY_HINT}")

@@ -143,4 +143,4 @@ class HttpOptions(Options):
         """Raise `ConfigError` for a key or limit that cannot work."""
         if self.max_cost is not None and self.prices is None:
             raise ConfigError("max_cost", self.max_cost, "no prices are given", "Give prices too, per million tokens")
-        check_key_for(self.servers, self.key)
+        check_key_for(self.servers, self.key, self.api_key_env)

@@ -24,9 +24,8 @@ from pydantic import BaseModel
 
 from backends.errors import BackendError
 from backends.files import atomic_write
-from backends.http.client import HttpClient
+from backends.http.client import HttpClient, with_retries
 from backends.http.errors import UnsentError, from_error_body, from_status, message_of
-from backends.http.retries import with_retries
 
 MOST_LINES = 50_000
 #: Seconds without a new request after which a batch is sent; and between polls, at first and at most.

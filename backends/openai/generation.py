@@ -10,7 +10,7 @@ from typing import Any
 
 from backends.base import GenerateRequest, GenerateResponse, Message
 from backends.errors import BackendError
-from backends.http.retries import together
+from backends.http.client import together
 from backends.http.usage import generated_tokens, reasoning_tokens, reported_tokens
 from backends.openai.api import FilteredAnswerError, ServerApi, check_finished, meaning_of, single_choice
 from backends.openai.capabilities import ServerCapabilities

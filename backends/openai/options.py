@@ -79,17 +79,13 @@ class OpenAIOptions(HttpOptions):
 
     def identity(self, *, reasons: bool = False) -> dict[str, Scalar]:
         """What may change an answer, as flat fields; for a model that reasons also the tokens that it gets for it."""
-        headers = {name.lower(): value for name, value in self.headers.items()}
+        headers = {name.lower(): hashlib.sha256(value.encode()).hexdigest() for name, value in self.headers.items()}
         fields: dict[str, Scalar] = {
             # A value may be secret: only its hash is kept.
-            "headers": " ".join(f"{name}:{_hash(value)}" for name, value in sorted(headers.items())),
+            "headers": " ".join(f"{name}:{hashed[:8]}" for name, hashed in sorted(headers.items())),
             "query": "&".join(f"{name}={value}" for name, value in sorted(self.query.items())),
             "extra_body": json.dumps(self.extra_body, sort_keys=True) if self.extra_body else "",
             "reasoning_effort": self.reasoning_effort or "",
             "reasoning_tokens": self.extra_tokens if reasons else "",
         }
         return {name: value for name, value in fields.items() if value != ""}
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(b"bias-audit header\0" + text.encode()).hexdigest()[:8]

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from backends.base import Message, Prompt
 from backends.errors import BackendError
 from backends.files import atomic_write
-from backends.http.retries import with_retries
+from backends.http.client import with_retries
 from backends.http.usage import reasoning_tokens
 from backends.openai.api import ServerApi, single_choice
 from backends.openai.capabilities import ZERO_TEMPERATURE, Prefill
@@ -136,17 +136,6 @@ _REWRITTEN = (
     *("&quot;", "&amp;", "&lt;", "&#", "Ã", "\\u00", '\\"', "%C3", "%26", "%22", "Søren\\", "Søren\r"),
     *("Muller", "u\N{COMBINING DIAERESIS}", "M?ller", "Wei?", "S?ren", 'weiß"', "søren", "Søren Müller"),
 )
-
-
-def rewritten(choice: Mapping[str, Any]) -> str:
-    """How the answer to a copied line shows that prompts are rewritten; empty if it does not."""
-    found = [written for written in _REWRITTEN if written in (text_of(choice) or "")]
-    if not found:
-        return ""
-    return (
-        f"the model reads {found[0]!r} where no such characters were sent: prompts are rewritten on their way. Let "
-        "nothing between here and the model change their text"
-    )
 
 
 async def look_at(api: ServerApi, file: Path, *, samples: int | None, say: Callable[[str], None]) -> Look:
@@ -306,8 +295,9 @@ def _read(look: Looking, form: Form, answer: Mapping[str, Any]) -> None:
     except BackendError as error:
         look.refusal = look.refusal or error
         return
-    if problem := rewritten(choice):
-        look.distrust(form.kind, problem)
+    if found := [written for written in _REWRITTEN if written in (text_of(choice) or "")]:
+        seen = f"the model reads {found[0]!r} where no such characters were sent: prompts are rewritten on their way"
+        look.distrust(form.kind, f"{seen}. Let nothing between here and the model change their text")
     if form is TEXT:
         look.update(completions=True)
         return

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from backends.base import Prompt
 from backends.errors import BackendError
-from backends.http.retries import with_retries
+from backends.http.client import with_retries
 from backends.openai.api import OtherProviderError, ServerApi
 from backends.openai.capabilities import ZERO_TEMPERATURE, ServerCapabilities
 from backends.openai.scoring.lists import Sent, next_tokens

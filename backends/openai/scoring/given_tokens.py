@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from backends.base import ContinuationScore, TokenLogprob
 from backends.errors import BackendError
+from backends.http.client import together
 from backends.http.errors import inconsistent
-from backends.http.retries import together
 from backends.openai.api import ServerApi, single_choice
 from backends.openai.scoring.tokenizer import Joined, RemoteTokenizer
 from backends.openai.scoring.top_logprobs import checked_logprob, count_placeholders, scored

@@ -9,7 +9,7 @@ from typing import Any
 
 from backends.base import ContinuationScore, Message, TokenLogprob
 from backends.errors import BackendError
-from backends.http.retries import together
+from backends.http.client import together
 from backends.openai.api import ServerApi
 from backends.openai.scoring.tokenizer import Joined, Piece, RemoteTokenizer
 from backends.openai.scoring.top_logprobs import (

@@ -231,9 +231,8 @@ def _token(entry: Any, mark: str) -> ListedToken:
         raise BackendError("malformed", "a listed token without text and bytes", retryable=True)
     if data and not text:
         text = data.decode("utf-8", "replace")  # some servers give bytes alone
-    text = (
-        _PART if str(text).startswith("bytes:\\x") else str(text).replace(mark, " ")
-    )  # as OpenAI's completions have it
+    is_part = str(text).startswith("bytes:\\x")  # as OpenAI's completions have it
+    text = _PART if is_part else str(text).replace(mark, " ")
     known_id = token_id if isinstance(token_id, int) and not isinstance(token_id, bool) else None
     return ListedToken(text, checked_logprob(entry.get("logprob")), known_id, _own_bytes(text, data, mark))
 

@@ -61,7 +61,7 @@ async def scripted() -> AsyncIterator[Scripted]:
 
 def connected(url: str, **options: Any) -> HttpClient:
     known = HttpOptions.checked(**{"base_url": url, "model": "m", "timeout": 100.0, **options})
-    return HttpClient([url], known)
+    return HttpClient(known)
 
 
 def client_of(script: Scripted, *, timeout: float = 100.0, env: str | None = None) -> HttpClient:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from backends.errors import LONGEST_ASKED_PAUSE, BackendError, ErrorKind
+from backends.http.client import with_retries
 from backends.http.errors import seconds_to_wait
-from backends.http.retries import with_retries
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def api_of(
 ) -> ServerApi:
     """An API that sends requests as ``found`` says."""
     options = OpenAIOptions.checked(base_url=base_url, model=model, api_key_env=None, max_in_flight=connections - 1)
-    api = ServerApi(HttpClient([base_url], options), options, usage or Usage())
+    api = ServerApi(HttpClient(options), options, usage or Usage())
     api.configure(found)
     return api
 
