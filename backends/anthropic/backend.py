@@ -64,9 +64,6 @@ class AnthropicBackend(OpenAIBackend):
     def __init__(self, model: str, **options: Any) -> None:
         super().__init__(model=model, **options)
 
-    def __repr__(self) -> str:
-        return f"AnthropicBackend({self.model!r})"
-
 
 def message_request(payload: Mapping[str, Any]) -> dict[str, Any]:
     """An OpenAI chat request as a Messages request. Raises `BackendError` for parameters that the API lacks."""

@@ -39,26 +39,21 @@ class PriceTable(Table):
 
 
 class Usage:
-    """Counters of one backend, and its cost limit.
-
-    Attributes
-    ----------
-    requests, prompt_tokens, completion_tokens, cached_tokens : int
-        As the server counted them.
-    cost : float or None
-        In the currency of the prices; None without prices. Requests that failed, or whose response
-        has no token count, are charged at their highest possible price.
-    """
+    """Counters of one backend, and its cost limit."""
 
     def __init__(self, prices: PriceTable | None = None, max_cost: float | None = None) -> None:
         self._prices, self._max_cost = prices, max_cost
+        #: As the server counted them.
         self.requests = self.prompt_tokens = self.completion_tokens = self.cached_tokens = 0
         self._spent = 0.0
         self._reserved = 0.0
 
     @property
     def cost(self) -> float | None:
-        """The cost so far."""
+        """The cost so far in the currency of the prices; None without prices.
+
+        Requests that failed, or whose response has no token count, are charged at their highest possible price.
+        """
         return None if self._prices is None else self._spent
 
     async def paid(

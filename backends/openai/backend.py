@@ -30,6 +30,7 @@ from backends.base import (
 )
 from backends.errors import BackendError, ConfigError
 from backends.http.backend import HttpBackend
+from backends.http.client import HttpClient
 from backends.openai.api import ModelChangedError, ServerApi
 from backends.openai.batches import MOST_LINES, PRICE, BatchedClient
 from backends.openai.costs import ASSUMED, cost_of, highest_cost_of, tokens_of
@@ -78,8 +79,9 @@ class OpenAIBackend(HttpBackend):
         given = options if base_url is None else {"base_url": base_url, **options}
         self.options: OpenAIOptions = self.options_type.checked(**given)
         super().__init__(self.options)
-        if self.options.batch and self.options.urls:
-            raise ConfigError("batch", True, "a batch is one server's", "Give base_url in place of urls, or no batch")
+        if self.options.batch and (self.options.urls or self.client_type is not HttpClient):
+            problem = "batches are sent to one server, in the form of OpenAI's chats and completions"
+            raise ConfigError("batch", True, problem, "Leave it out, or give base_url in place of urls")
         self.samples = self.options.samples
         self.unverified_since: float | None = None
         self.unverified_reason = _ANOTHER_MODEL
@@ -97,7 +99,7 @@ class OpenAIBackend(HttpBackend):
         self._unfinished: dict[Request, dict[str, dict[str, Any]]] = {}
 
     def __repr__(self) -> str:
-        return f"OpenAIBackend({self.base_url!r}, model={self.model!r})"
+        return f"{type(self).__name__}({self.base_url!r}, model={self.model!r})"
 
     async def describe(self) -> Description:
         """Identity and capabilities, from a new look or from one of the last day."""
@@ -112,25 +114,22 @@ class OpenAIBackend(HttpBackend):
         if found is not None:
             self._use(found)
             return self._described(found)
-        basis = "nothing was asked: that it scores, generates and chats is assumed"
-        return Description(
-            {**self._named, "unasked": True}, frozenset(("score", "generate", "chat")), {"access": basis}
-        )
+        notes = {"access": "nothing was asked: that it scores, generates and chats is assumed"}
+        return Description({**self._named, "unasked": True}, frozenset(("score", "generate", "chat")), notes)
 
     @property
     def _named(self) -> dict[str, Scalar]:
         return {"backend": self.engine, "base_url": self.base_url, "model": self.model}
 
     def _described(self, look: Look) -> Description:
-        found = look.capabilities
-        capabilities: set[Capability] = {"score"} if any(found.routes) else set()
-        if found.completions or found.chat:
-            capabilities.add("generate")
-        if found.chat:
-            capabilities.add("chat")
-        absent = found.absent_forms
-        if look.refusal and "score" not in capabilities:
+        found, absent = look.capabilities, look.capabilities.absent_forms
+        if look.refusal:
             absent["score"] = look.refusal
+        can: dict[Capability, bool] = {
+            "score": any(found.routes),
+            "generate": found.completions or found.chat,
+            "chat": found.chat,
+        }
         fingerprint = {
             **self._named,
             "numbers": look.identity,
@@ -144,12 +143,11 @@ class OpenAIBackend(HttpBackend):
             "access": found.access(self.samples),
             "text generation": "as a user's turn of a chat" if found.chat and not found.completions else "as text",
         }
-        statements = (*look.statements, *found.notes_on_draws(self.samples))
         return Description(
             fingerprint,
-            frozenset(capabilities),
+            frozenset(name for name, is_there in can.items() if is_there),
             notes,
-            statements=statements,
+            statements=(*look.statements, *found.notes_on_draws(self.samples)),
             requests=look.requests,
             absent=absent,
         )

@@ -29,8 +29,7 @@ def cost_of(request: Request, found: ServerCapabilities, options: OpenAIOptions,
     extra = options.extra_tokens if found.reasons else 0
     least = found.min_tokens
     if not isinstance(request, ScoreRequest):
-        own = RequestCost.in_one_call(request)
-        return RequestCost(1, 0, max(own.generated_tokens + extra, least))
+        return RequestCost(1, 0, max(RequestCost.in_one_call(request).generated_tokens + extra, least))
     route, continuations = found.route_of(request.prompt), request.continuations
     whole = sum(map(len, continuations))
     if route == "sampled":

@@ -7,24 +7,16 @@ It has no ``n``, ``seed`` or ``stop``, takes limits of 16 tokens or more, and sa
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from backends.errors import BackendError
 from backends.http.client import HttpClient
 from backends.openai.backend import OpenAIBackend
-from backends.openai.options import OpenAIOptions
-from backends.options import OnError
 
 #: Parameters that the API lacks. A request with one of them is refused here, before it costs anything.
 _UNSUPPORTED = ("n", "seed", "stop", "logit_bias", "continue_final_message", "add_generation_prompt")
 _RENAMED = {"messages": "input", "max_tokens": "max_output_tokens", "max_completion_tokens": "max_output_tokens"}
 _FINISH_REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
-
-
-class ResponsesOptions(OpenAIOptions):
-    """`OpenAIOptions` without batches."""
-
-    batch: Annotated[Literal[False], OnError("batches of responses are not sent", "Leave it out")] = False
 
 
 class ResponsesClient(HttpClient):
@@ -40,7 +32,6 @@ class ResponsesBackend(OpenAIBackend):
     """A model behind ``/v1/responses``, such as OpenAI's codex and pro models. Options are `OpenAIBackend`'s."""
 
     engine: ClassVar[str] = "responses"
-    options_type: ClassVar[type[OpenAIOptions]] = ResponsesOptions
     client_type: ClassVar[type[HttpClient]] = ResponsesClient
 
 

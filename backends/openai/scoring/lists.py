@@ -123,17 +123,13 @@ def _collided(top: TopLogprobs, entries: Sequence[ListedToken]) -> float:
 
 
 def score_by_first_token(
-    top: TopLogprobs, start: str, continuations: Sequence[str], route: str, noise: float
-) -> tuple[ContinuationScore, ...]:
-    """Scores for a server that neither shows its tokens nor accepts them: by the bytes of the first listed tokens.
+    top: TopLogprobs, start: str, continuation: str, route: str, noise: float
+) -> ContinuationScore:
+    """A score for a server that neither shows its tokens nor accepts them: by the bytes of the first listed tokens.
 
     A continuation that is a single listed token is scored. One that is split is at most as likely as the likeliest
     token that it may start with. ``start``: the text (or the assistant prefill) that it is appended to.
     """
-    return tuple(_by_first_token(top, start, continuation, route, noise) for continuation in continuations)
-
-
-def _by_first_token(top: TopLogprobs, start: str, continuation: str, route: str, noise: float) -> ContinuationScore:
     data = continuation.encode()
     if not starts_a_token(start, continuation):
         raise BackendError(

@@ -62,7 +62,8 @@ async def score(api: ServerApi, request: ScoreRequest, tokenizer: RemoteTokenize
             raise BackendError("unsupported", problem, hint=f"Only an answer's first token can be scored here. {hint}")
         flags = CONTINUE_ASSISTANT if start and found.prefill == "flags" else {}
         top = await next_tokens(api, prompt, found.largest_chat_k, **flags)
-    return ScoreResponse(score_by_first_token(top, start, continuations, route, found.repeat_noise))
+    noise = found.repeat_noise
+    return ScoreResponse(tuple(score_by_first_token(top, start, one, route, noise) for one in continuations))
 
 
 async def score_by_sampling(draw: Draw, continuations: Sequence[str], samples: int) -> tuple[ContinuationScore, ...]:
