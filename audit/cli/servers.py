@@ -98,7 +98,8 @@ async def _looks(backends: Mapping[str, OpenAIBackend], thorough: bool) -> dict[
             found[name] = [str(error)], {"error": error.to_json()}, True
         else:
             as_json = {**look.model_dump(mode="json"), "experiments": [one._asdict() for one in made]}
-            is_bad = look.is_distrusted or any(one.passed is False for one in made)
+            is_distrusted = bool(look.lists) and not any(look.capabilities.routes)
+            is_bad = is_distrusted or any(one.passed is False for one in made)
             found[name] = [*look.lines, *map(str, made)], as_json, is_bad
         finally:
             await backend.close()

@@ -162,7 +162,6 @@ class HttpClient:
                 headers=self.headers,
                 trust_env=options.proxy,
                 verify=httpx.create_ssl_context(),
-                follow_redirects=False,
             )
         return self._client
 

@@ -130,24 +130,30 @@ class OpenAIBackend(HttpBackend):
             "generate": found.completions or found.chat,
             "chat": found.chat,
         }
+        n, routes, statements = self.samples, found.named_routes, look.statements
+        access = f"log-probabilities of {', '.join(routes)}" if routes else "texts alone"
+        if is_drawn := "sampled" in found.routes:
+            access = f"{n} drawn answers a question, counted"
+            drawn = f"its probabilities are shares of {n} drawn answers a question: intervals hold that error too"
+            statements = (*statements, drawn)
         fingerprint = {
             **self._named,
             "numbers": look.identity,
             **found.fingerprint(),
-            "samples": self.samples if "sampled" in found.routes else None,
+            "samples": n if is_drawn else None,
             **self.options.identity(reasons=found.reasons),
         }
         notes = {
             "server": found.family or "unknown",
             "list": f"{found.largest_k} next tokens",
-            "access": found.access(self.samples),
+            "access": access,
             "text generation": "as a user's turn of a chat" if found.chat and not found.completions else "as text",
         }
         return Description(
             fingerprint,
             frozenset(name for name, is_there in can.items() if is_there),
             notes,
-            statements=(*look.statements, *found.notes_on_draws(self.samples)),
+            statements=statements,
             requests=look.requests,
             absent=absent,
         )

@@ -113,18 +113,6 @@ class ServerCapabilities(BaseModel):
             absent["score_prefill"] = f"it does not continue an assistant prefill, and scores come from {scores}"
         return absent
 
-    def access(self, samples: int | None) -> str:
-        """How its probabilities were obtained, for a reader who compares models."""
-        if "sampled" in self.routes:
-            return f"{samples} drawn answers a question, counted"
-        return f"log-probabilities of {', '.join(self.named_routes)}" if self.named_routes else "texts alone"
-
-    def notes_on_draws(self, samples: int | None) -> tuple[str, ...]:
-        """What a reader must know about figures that come from draws."""
-        if "sampled" not in self.routes:
-            return ()
-        return (f"its probabilities are shares of {samples} drawn answers a question: intervals hold that error too",)
-
     def fingerprint(self) -> dict[str, str | int | float | bool | None]:
         """The fields that may change an answer."""
         found = {name: getattr(self, name) for name in _ANSWER_FIELDS}

@@ -135,14 +135,9 @@ def read_answer(
     if answer is None or cut_short:
         raise UnfinishedThoughtError()
     answer, finish = stopped(answer, request.sampling.stop, ended)  # some servers leave the stop string there
-    return GenerateResponse(
-        answer,
-        "stop" if finish == "stop" else "length",
-        reported_tokens(usage, "prompt_tokens") or 0,
-        generated_tokens(usage) or 0,
-        thought or inline,
-        reasoning_tokens(usage),
-    )
+    counts = reported_tokens(usage, "prompt_tokens") or 0, generated_tokens(usage) or 0
+    ended = "stop" if finish == "stop" else "length"
+    return GenerateResponse(answer, ended, *counts, thought or inline, reasoning_tokens(usage))
 
 
 def sampling_options(request: GenerateRequest, family: Dialect | None) -> dict[str, Any]:
@@ -151,11 +146,7 @@ def sampling_options(request: GenerateRequest, family: Dialect | None) -> dict[s
     The order of the filters matters: penalty, temperature, top_k, top_p.
     """
     sampling = request.sampling
-    options: dict[str, Any] = {
-        "max_tokens": sampling.max_tokens,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-    }
+    options: dict[str, Any] = {name: getattr(sampling, name) for name in ("max_tokens", "temperature", "top_p")}
     if sampling.stop:
         options["stop"] = list(sampling.stop)
     penalty = sampling.repetition_penalty
@@ -164,9 +155,8 @@ def sampling_options(request: GenerateRequest, family: Dialect | None) -> dict[s
             raise BackendError("unsupported", "this server is not known to support top_k or repetition_penalty")
         return options
     if family == "llama-cpp-python" and 0 < sampling.temperature != 1 and sampling.top_p < 1:
-        raise BackendError(
-            "unsupported", "llama-cpp-python filters by top_p before the temperature", hint="Use top_p=1 here"
-        )
+        problem = "llama-cpp-python filters by top_p before the temperature"
+        raise BackendError("unsupported", problem, hint="Use top_p=1 here")
     options |= {"top_k": sampling.top_k, "min_p": 0.0, DIALECTS[family].penalty: penalty}
     if family == "llama.cpp" and penalty != 1:
         # It allocates 4 bytes for each token of prompt and answer before it draws: an upper bound on these.

@@ -27,7 +27,7 @@ from backends.openai.costs import token_rates
 from backends.openai.generation import CONTINUE_ASSISTANT
 from backends.openai.look.session import MAX_NOISE, OPTIONAL, SAME, Kind, Look, Looking, alike, apart, holds_all
 from backends.openai.quirks import DIALECTS
-from backends.openai.scoring.given_tokens import ONE_AT_A_TIME, echoed, prompt_logprobs
+from backends.openai.scoring.given_tokens import echoed, prompt_logprobs
 from backends.openai.scoring.lists import ask, next_tokens
 from backends.openai.scoring.tokenizer import RemoteTokenizer
 from backends.openai.scoring.top_logprobs import NothingDrawnError, TopLogprobs
@@ -370,15 +370,18 @@ async def route_of_texts(look: Looking) -> None:
         )
     if look.found.largest_k == TEXT.most and look.found.family in ("llama.cpp", "llama-cpp-python"):
         look.update(largest_k=WHOLE)
-    by_ids = look.tokenizer is not None and await _takes_ids(look, look.tokenizer)
-    route = await _rows(look, look.tokenizer if by_ids else None)
+    by_ids = await _takes_ids(look)
+    route = await _rows(look, by_ids)
     if "text" not in look.distrusted:
         look.update(text_route=route or ("top_k_ids" if by_ids else "top_k"))
 
 
-async def _takes_ids(look: Looking, tokenizer: RemoteTokenizer) -> bool:
+async def _takes_ids(look: Looking) -> bool:
     """Whether a prompt may be given as token ids, BOS included."""
-    if look.found.family == "llama-cpp-python" or not look.has_room(2):  # it refuses them, with 500
+    tokenizer = look.tokenizer
+    if (
+        tokenizer is None or tokenizer.dialect == "llama-cpp-python" or not look.has_room(2)
+    ):  # it refuses them, with 500
         return False
     ids = await look.ask(tokenizer.ids, BASE)
     by_ids = ids if isinstance(ids, BackendError) else await look.listed("text", ids)
@@ -391,14 +394,14 @@ async def _takes_ids(look: Looking, tokenizer: RemoteTokenizer) -> bool:
     return True
 
 
-async def _rows(look: Looking, tokenizer: RemoteTokenizer | None) -> Any:
+async def _rows(look: Looking, by_ids: bool) -> Any:
     """The first route over whole texts that agrees with the list after the same text; or None."""
     top = look.lists["text"]
     word = next((t for t in top.tokens if t.text.strip().isalpha() and t.text[:1] == " " and top.identifies(t)), None)
     if word is None or look.found.family in ("llama.cpp", "llama-cpp-python"):
         return None
-    for route in reversed(ONE_AT_A_TIME):
-        value = await look.ask(_last_row, look, route, tokenizer, word.text) if look.has_room(2) else None
+    for route in ("prompt_logprobs", "echo") if by_ids else ("echo",):
+        value = await look.ask(_last_row, look, route, word.text) if look.has_room(2) else None
         if value is None or isinstance(value, BackendError):
             continue
         if abs(value - word.logprob) <= max(_OFF, 2 * look.noise):
@@ -407,13 +410,11 @@ async def _rows(look: Looking, tokenizer: RemoteTokenizer | None) -> Any:
     return None
 
 
-async def _last_row(look: Looking, route: str, tokenizer: RemoteTokenizer | None, word: str) -> float | None:
-    if route == "echo":
+async def _last_row(look: Looking, route: str, word: str) -> float | None:
+    if route == "echo" or look.tokenizer is None:
         last = (await echoed(look.api, BASE + word))[-1]
         return last.logprob if last.text == word else None
-    if tokenizer is None:
-        return None
-    return (await prompt_logprobs(look.api, await tokenizer.ids(BASE + word)))[-1]
+    return (await prompt_logprobs(look.api, await look.tokenizer.ids(BASE + word)))[-1]
 
 
 async def find_prefill(look: Looking) -> None:

@@ -77,11 +77,6 @@ class Look(BaseModel):
     #: When, in seconds since the epoch.
     at: float = 0.0
 
-    @property
-    def is_distrusted(self) -> bool:
-        """Whether the server gives log-probabilities, and none of them is used."""
-        return bool(self.lists) and not any(self.capabilities.routes)
-
     @classmethod
     def stored(cls, file: Path, age: float = DAY) -> Look | None:
         """The last look, if it is at most so many seconds old and can be read. Sends nothing."""

@@ -17,9 +17,6 @@ from backends.openai.api import ServerApi, single_choice
 from backends.openai.scoring.tokenizer import Joined, RemoteTokenizer
 from backends.openai.scoring.top_logprobs import checked_logprob, count_placeholders, scored
 
-#: Routes that score each continuation by requests of its own.
-ONE_AT_A_TIME = ("echo", "prompt_logprobs")
-
 
 class EchoedToken(NamedTuple):
     """A token of the prompt. ``logprob`` is None for the first token of a text without BOS."""
