@@ -240,8 +240,8 @@ class BatchedClient:
         while True:
             try:
                 state = await self._client.get(f"batches/{job.batch_id}")
-                if (status := _status(state)) in _ENDED:
-                    return state
+                if (status := str(state.get("status")).lower()) in _ENDED:
+                    return {**state, "status": status}
                 if status not in _UNDER_WAY:
                     log.warning("batch %s has the status %r, which is not known: waiting on", job.batch_id, status)
             except BackendError as error:
@@ -252,20 +252,16 @@ class BatchedClient:
             pause = min(1.5 * pause, LONGEST_POLL)
 
 
-def _status(state: Mapping[str, Any]) -> str:
-    return str(state.get("status")).lower()
-
-
 def _why_unanswered(state: Mapping[str, Any]) -> BackendError:
     """The error of a line that a batch left unanswered."""
-    if _status(state) == "failed":
+    if state["status"] == "failed":
         errors = state.get("errors")
         listed = errors.get("data") if isinstance(errors, Mapping) else None
         reason = message_of({"error": listed[0]}) if isinstance(listed, Sequence) and listed else "no reason given"
         # Accounts have a limit on the tokens of all batches under way (openai/openai-python #2084).
         hint = "Where it is too large, ask in parts (--shard I/N), or leave batch out"
         return BackendError("bad_request", f"the batch was refused: {reason}", hint=hint)
-    if _status(state) in ("cancelled", "canceled"):
+    if state["status"] in ("cancelled", "canceled"):
         hint = "Run again to ask the rest in another batch; without batch=True they are asked at full price"
         return BackendError("bad_request", "the batch was cancelled at the provider", hint=hint)
     return BackendError("server", "the batch left this request unanswered", retryable=True)

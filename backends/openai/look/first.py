@@ -353,10 +353,9 @@ async def find_tokenizer(look: Looking) -> RemoteTokenizer | None:
     for dialect in ("llama.cpp", "vllm", "llama-cpp-python"):
         tokenizer = RemoteTokenizer(client, model, dialect)
         ids: Any = await look.ask(tokenizer.pieces if dialect == "llama.cpp" else tokenizer.ids, BASE)
-        if isinstance(ids, BackendError):
-            continue
-        look.update(family=dialect)
-        return tokenizer
+        if not isinstance(ids, BackendError):
+            look.update(family=dialect)
+            return tokenizer
     return None
 
 
@@ -365,9 +364,8 @@ async def route_of_texts(look: Looking) -> None:
     if "text" not in look.lists:
         return
     if 0 < token_rates(look.api.counted).get("tokens_per_piece", 0.0) < _LEAST_COUNTED:
-        look.distrust(
-            "text", f"a text of {len(BASE.split())} words is counted as fewer tokens: it was cut. {TEXT.advice}"
-        )
+        seen = f"a text of {len(BASE.split())} words is counted as fewer tokens"
+        look.distrust("text", f"{seen}: it was cut. {TEXT.advice}")
     if look.found.largest_k == TEXT.most and look.found.family in ("llama.cpp", "llama-cpp-python"):
         look.update(largest_k=WHOLE)
     by_ids = await _takes_ids(look)
@@ -379,9 +377,8 @@ async def route_of_texts(look: Looking) -> None:
 async def _takes_ids(look: Looking) -> bool:
     """Whether a prompt may be given as token ids, BOS included."""
     tokenizer = look.tokenizer
-    if (
-        tokenizer is None or tokenizer.dialect == "llama-cpp-python" or not look.has_room(2)
-    ):  # it refuses them, with 500
+    refuses = look.found.family == "llama-cpp-python"  # with 500
+    if tokenizer is None or refuses or not look.has_room(2):
         return False
     ids = await look.ask(tokenizer.ids, BASE)
     by_ids = ids if isinstance(ids, BackendError) else await look.listed("text", ids)

@@ -118,7 +118,7 @@ async def score_by_prompt_logprobs(
     """One request per continuation, by token ids, side by side."""
 
     async def score(joined: Joined) -> ContinuationScore:
-        values = await prompt_logprobs(api, joined.ids)
+        values = await prompt_logprobs(api, [piece.token_id for piece in joined.pieces])
         tokens = [
             TokenLogprob(text, start, end, _known(value), piece.token_id)
             for (piece, text, start, end), value in zip(joined.spans(), values[joined.first_scored :], strict=True)

@@ -132,11 +132,9 @@ def score_by_first_token(
     """
     data = continuation.encode()
     if not starts_a_token(start, continuation):
-        raise BackendError(
-            "unsupported",
-            f"without a tokenizer it is unknown which token of {continuation[:40]!r} follows {start[-20:]!r}",
-            hint="Put the space at the start of the continuation, not at the end of the prompt",
-        )
+        problem = f"without a tokenizer it is unknown which token of {continuation[:40]!r} follows {start[-20:]!r}"
+        hint = "Put the space at the start of the continuation, not at the end of the prompt"
+        raise BackendError("unsupported", problem, hint=hint)
     value, is_exact = _value_of(top, data)
     if is_exact:
         (entry,) = top.entries(data)

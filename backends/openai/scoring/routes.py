@@ -25,7 +25,6 @@ from backends.reading.words import begins_with_words, comparable
 
 #: ``(draws, tokens) → that many answers``, at temperature 1; None for one that did not finish.
 Draw = Callable[[int, int], Awaitable[Sequence[GenerateResponse | None]]]
-_CONFIDENCE = 0.95
 
 
 async def score(api: ServerApi, request: ScoreRequest, tokenizer: RemoteTokenizer | None = None) -> ScoreResponse:
@@ -103,11 +102,11 @@ def share_interval(count: int, samples: int) -> tuple[float, float]:
     At few draws of a rare answer it is shorter than Wilson's and holds the truth at least as often: L. Brown, T. Cai,
     A. DasGupta, "Interval estimation for a binomial proportion", Statistical Science 16 (2001), which recommends it.
     """
-    from scipy.stats import beta
+    from scipy.special import betaincinv
 
-    tail, drawn, others = (1 - _CONFIDENCE) / 2, count + 0.5, samples - count + 0.5
-    least = float(beta.ppf(tail, drawn, others)) if count else 0.0
-    return least, float(beta.ppf(1 - tail, drawn, others)) if count < samples else 1.0
+    drawn, others = count + 0.5, samples - count + 0.5
+    least = float(betaincinv(drawn, others, 0.025)) if count else 0.0
+    return least, float(betaincinv(drawn, others, 0.975)) if count < samples else 1.0
 
 
 def tokens_drawn(continuations: Sequence[str]) -> int:

@@ -35,11 +35,6 @@ class Joined:
     boundary: Boundary
     skipped: str = ""
 
-    @property
-    def ids(self) -> tuple[int, ...]:
-        """Token ids of prompt and continuation."""
-        return tuple(p.token_id for p in self.pieces)
-
     def spans(self) -> Iterator[tuple[Piece, str, int, int]]:
         """The continuation's own tokens: piece, text, and first and last character (exclusive) in the continuation."""
         position = len(self.skipped)
