@@ -12,7 +12,7 @@ import random
 from collections import deque
 from typing import Any
 
-from backends.base import ChecksMade, GenerateRequest, Prompt, Sampling, ScoreRequest, ScoreResponse
+from backends.base import ChecksMade, GenerateRequest, Message, Prompt, Sampling, ScoreRequest, ScoreResponse
 from backends.checking import MOST_LATE, drawn_early, drawn_late
 from backends.errors import BackendError, ConfigError
 from backends.http.usage import reported_tokens
@@ -101,14 +101,14 @@ class RunChecks:
 
     async def _draw(self, request: ScoreRequest, response: ScoreResponse) -> None:
         found, prompt = self._look.capabilities, request.prompt
-        is_chat = not isinstance(prompt, str) and found.chat_route != "rendered"
-        k = found.compared(texts=not is_chat)
-        is_continued = is_chat and prompt[-1].role == "assistant"  # type: ignore[union-attr]  # servers differ in how
-        if self._failed > _MOST_FAILED or not self._look.lists or not k or is_continued:
+        is_text = isinstance(prompt, str) or found.chat_route == "rendered"
+        if self._failed > _MOST_FAILED or not (k := found.compared(texts=is_text)):
             return
+        if not is_text and isinstance(prompt[-1], Message) and prompt[-1].role == "assistant":
+            return  # servers differ in how they continue it
         try:
-            text = prompt if is_chat or isinstance(prompt, str) else await self._api.rendered_chat(prompt)
-            answer = await ask(self._api, text, k, **self._options())
+            sent = await self._api.rendered_chat(prompt) if is_text and not isinstance(prompt, str) else prompt
+            answer = await ask(self._api, sent, k, **self._options())
         except BackendError as error:
             if error.kind in ("bad_request", "unsupported") and self._choices > 1:
                 self._choices = 1  # it gives no lists beside several answers
