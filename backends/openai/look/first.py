@@ -490,7 +490,7 @@ def _texts(answer: Mapping[str, Any]) -> list[str]:
     return [text_of(choice) or "" for choice in choices]
 
 
-def _identity(lists: Mapping[str, Mapping[str, float]], noise: float, last: Look | None) -> str:
+def _identity(lists: Mapping[Kind, Mapping[str, float]], noise: float, last: Look | None) -> str:
     """That of the last look, if the lists are the same; else the likeliest words, and a mark if these are the same."""
     if last is not None and last.moved(lists) <= min(max(_MOVED, 4 * noise), ANOTHER):
         return last.identity
@@ -503,7 +503,7 @@ def _identity(lists: Mapping[str, Mapping[str, float]], noise: float, last: Look
 
 async def same_model(api: ServerApi, look: Look) -> bool:
     """Whether the server lists what the look saw, but for noise: one request for each kind of prompt."""
-    now = dict[str, dict[str, float]]()
+    now = dict[Kind, dict[str, float]]()
     for kind in look.lists:
         form = TEXT if kind == "text" else CHAT
         try:

@@ -86,7 +86,7 @@ class Look(BaseModel):
             return None
         return last if 0 <= time.time() - last.at <= age else None
 
-    def moved(self, now: Mapping[str, Mapping[str, float]]) -> float:
+    def moved(self, now: Mapping[Kind, Mapping[str, float]]) -> float:
         """The largest move of a likely word in nats; inf where lists of one kind have too few words in common."""
         moves = [0.0]
         for kind, values in self.lists.items():
