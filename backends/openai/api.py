@@ -24,9 +24,9 @@ from backends.openai.quirks import DIALECTS, FINISH_REASONS, NEW_LIMIT, ONLY_RES
 #: A list longer than this is too large to keep (megabytes).
 _LONGEST_CACHED_LIST = 2000
 _MOST_COUNTED, _TRACKED = 200, 50_000
-#: Entries of a list that are compared, and values with which two lists do not agree by chance: neither near certainty,
-#: where few digits are left, nor on a grid of sixteenths (16-bit logits).
-_COMPARED_ENTRIES, _FEWEST_TELLING = 32, 3
+#: Entries of a list that are compared, and decimal digits beyond which two lists do not agree by chance: of values
+#: neither near certainty, where few are left, nor on a grid of sixteenths (16-bit logits).
+_COMPARED_ENTRIES, _MIN_DIGITS = 32, 12
 
 
 class ModelChangedError(BackendError):
@@ -89,8 +89,8 @@ class ResponseTracker:
     def check_list(self, payload: Mapping[str, Any], response: Mapping[str, Any], request: Request) -> None:
         """Raise ``inconsistent`` for a list that another prompt received; both requests are then in doubt."""
         values = None if "echo" in payload or "prompt_logprobs" in payload else _listed(response)
-        telling = [value for _, value in values or () if value < -1e-4 and not (16 * value).is_integer()]
-        if values is None or len(telling) < _FEWEST_TELLING:
+        telling = [repr(value) for _, value in values or () if value < -1e-4 and not (16 * value).is_integer()]
+        if values is None or sum(min(len(value.partition(".")[2]) - 1, 6) for value in telling) < _MIN_DIGITS:
             return
         prompt = _identity(payload)
         owner, first = self._lists.get(hash(values), (prompt, request))
