@@ -274,8 +274,8 @@ class OpenAIBackend(HttpBackend):
 
     def scores_separately(self, request: Request) -> bool:
         """Whether continuations are scored by requests of their own, not all by one list."""
-        route = self.api.found.route_of(request.prompt)
-        return route == "echo" or (self._tokenizer is not None and route not in ("chat_first", "chat_prefill"))
+        route = self.api.found.route_of(request.prompt) if isinstance(request, ScoreRequest) else None
+        return route == "echo" or (self._tokenizer is not None and route not in (None, "chat_first", "chat_prefill"))
 
     def checking_cost(self, questions: int, scored: int) -> RequestCost:
         """As in `SupportsCheckingRequests`: the draws on some questions; before a look, that too."""
