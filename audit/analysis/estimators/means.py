@@ -8,7 +8,7 @@ With ``V_k`` the variance of the mean clustered by factor k alone, and ``V_c`` t
 (Cameron, Gelbach & Miller 2011, J. Bus. Econ. Stat. 29(2), eq. 2.11), with V_c from the residuals of an additive fit:
 in a balanced design the unbiased ANOVA estimate of the crossed random-effects model (Searle, Casella & McCulloch 1992,
 Variance Components, ch. 4). Student's t has Satterthwaite's (1946, Biometrics Bull. 2(6)) degrees of freedom for that
-sum; two to four levels have those of the levels alone. V is never below the largest V_k.
+sum; two to four levels have those of the levels alone, runs for their part. V is never below the largest V_k.
 
 Strata (groups of occupations) are fixed: residuals are taken from the stratum's mean. A factor nested in them adds each
 stratum's own V, with Welch's degrees of freedom (1947, Biometrika 34); or the V of one variance common to all, where
@@ -25,8 +25,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from audit.analysis.estimators.design import Cells, Design, LevelWeights, combined
-from audit.analysis.estimators.estimate import Estimate, Floats, Student, Wider, unknown
+from audit.analysis.estimators.design import FEW_LEVELS, Cells, Design, LevelWeights, combined
+from audit.analysis.estimators.estimate import Estimate, Floats, Student, Wider, t_quantile, unknown
 
 #: With fewer degrees of freedom V_c is not subtracted: t of so few is wider than a V that is too large.
 _FEWEST_OF_CELLS = 4
@@ -77,7 +77,14 @@ class Sources:
         uncertain += shared**2 / self.cells.df if shared else 0.0
         variance = max(variance, *variances)
         # Never fewer than the factor with fewest has by itself, as what is subtracted would make of it.
-        return variance, max(variance**2 / uncertain, min(dfs))
+        df = max(variance**2 / uncertain, min(dfs))
+        few = [(part, own) for part, own in parts if own < min(df, FEW_LEVELS - 1.5)]
+        if not few:
+            return variance, df
+        # Two to four levels may be alike by chance: their part keeps its own t (Banerjee 1960, Sankhyā 22).
+        square = t_quantile(df, 0.975) ** 2
+        square += sum(part / variance * (t_quantile(own, 0.975) ** 2 - square) for part, own in few)
+        return variance, float(special.stdtridf(0.975, math.sqrt(square)))
 
 
 def clustered_mean(values: Floats, design: Design) -> Estimate:

@@ -6,10 +6,17 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
 
 from audit.analysis.estimators.design import Design
-from audit.analysis.estimators.estimate import Estimate, Floats, Student, Wider, p_of_interval
+from audit.analysis.estimators.estimate import (
+    Estimate,
+    Floats,
+    Student,
+    Wider,
+    p_of_interval,
+    t_quantile,
+    t_share_below,
+)
 from audit.analysis.estimators.means import clustered_mean
 
 
@@ -17,25 +24,26 @@ from audit.analysis.estimators.means import clustered_mean
 class Share(Estimate):
     """A share of yes among as many independent answers as the clustered ones are worth (``n``, not whole).
 
-    Its interval is Clopper and Pearson's for that number: Korn & Graubard 1998, Surv. Methodol. 24(2).
+    Its interval is Wilson's for that number, with Student's t of ``df`` degrees of freedom (Dean & Pagano 2015, J.
+    Surv. Stat. Methodol. 3(4)).
     """
 
     value: float
     n: float
+    df: float
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """The two-sided confidence interval."""
-        tail, yes = (1 - confidence) / 2, self.value * self.n
-        low = float(special.betaincinv(yes, self.n - yes + 1, tail)) if yes > 0 else 0.0
-        high = float(special.betaincinv(yes + 1, self.n - yes, 1 - tail)) if self.value < 1 else 1.0
-        return low, high
+        p, square = self.value, t_quantile(self.df, (1 + confidence) / 2) ** 2 / self.n
+        half = math.sqrt(square * (p * (1 - p) + square / 4))
+        return max((p + square / 2 - half) / (1 + square), 0.0), min((p + square / 2 + half) / (1 + square), 1.0)
 
     def p_beyond(self, null: float, side: int) -> float:
         """One-sided p-value of the hypothesis that it is not above ``null``, or not below it."""
-        yes = self.value * self.n
-        if side > 0:
-            return float(special.betainc(yes, self.n - yes + 1, null)) if yes > 0 else 1.0
-        return float(1 - special.betainc(yes + 1, self.n - yes, null)) if self.value < 1 else 1.0
+        distance, variance = side * (self.value - null), null * (1 - null) / self.n
+        if variance <= 0:
+            return float(distance <= 0)
+        return t_share_below(self.df, -distance / math.sqrt(variance))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +54,8 @@ class ShareDifference(Estimate):
     Stat. Med. 17, method 10; Zou & Donner 2008, Stat. Med. 27).
     """
 
-    only_a: Share
-    only_b: Share
+    only_a: Estimate
+    only_b: Estimate
     most: float = 1.0
 
     @property
@@ -70,7 +78,7 @@ class ShareDifference(Estimate):
 def mean_share(values: Floats, design: Design) -> Estimate:
     """The share of yes in values (n,) of [0, 1] that are counted: 0 or 1, or shares of drawn answers."""
     plain = clustered_mean(values, design)
-    return plain if math.isnan(plain.interval(0.95)[0]) else _share(plain, design)
+    return plain if math.isnan(plain.interval(0.95)[0]) else _share(plain, design.n)
 
 
 def share_difference(values: Floats, design: Design, most: float = 1.0) -> Estimate:
@@ -82,18 +90,16 @@ def share_difference(values: Floats, design: Design, most: float = 1.0) -> Estim
     if math.isnan(plain.interval(0.95)[0]):
         return plain
     parts = (np.maximum(sign * values / most, 0.0) for sign in (-1.0, 1.0))
-    only_a, only_b = (_share(clustered_mean(part, design), design) for part in parts)
+    only_a, only_b = (_share(clustered_mean(part, design), design.n) for part in parts)
     return Wider(plain, ShareDifference(only_a, only_b, most))
 
 
-def _share(plain: Estimate, design: Design) -> Share:
-    """The share with as many independent answers as have the clustered mean's error: n = p(1 - p)/V."""
-    p, low = min(max(plain.value, 0.0), 1.0), plain.one if isinstance(plain, Wider) else plain
-    other = plain.other if isinstance(plain, Wider) else plain
-    n = float(design.n)
-    for of in (low, other):
-        if isinstance(of, Student) and of.se > 0 and 0 < p < 1:
-            # As much wider as t of its degrees of freedom is than that of all items.
-            ratio = special.stdtrit(design.n - 1, 0.975) / special.stdtrit(of.df, 0.975)
-            n = min(n, p * (1 - p) / of.se**2 * float(ratio) ** 2)
-    return Share(p, max(n, 1e-6))
+def _share(plain: Estimate, most: int) -> Estimate:
+    """The share of as many independent answers as have the clustered mean's error: p(1 - p)/V, or all if V is 0."""
+    if isinstance(plain, Wider):
+        return Wider(_share(plain.one, most), _share(plain.other, most))
+    assert isinstance(plain, Student)
+    p = min(max(plain.value, 0.0), 1.0)
+    if plain.se == 0 or p in (0.0, 1.0):
+        return Share(p, most, most - 1.0)
+    return Share(p, min(p * (1 - p) / plain.se**2, most), plain.df)

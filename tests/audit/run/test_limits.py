@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from scipy.stats import beta
+from scipy.stats import t
 
 from audit import Audit
 from backends import FakeBackend
@@ -19,13 +19,13 @@ from suites import from_file
     ],
 )
 def test_nine_of_ten_break_a_limit_outside_their_interval(bound, tonight, verdict, tmp_path):
-    """Of one answer for each pair the mean has the variance pq / 9: the interval is Clopper and Pearson's of nine."""
+    """Of one answer for each pair the mean has the variance pq / 9: the interval is Wilson's of nine."""
     rows = "".join(f"Say yes {n}.,Say no {n}.\n" for n in range(9))
     (tmp_path / "pairs.csv").write_text(f"stereotype,counterpart\n{rows}Say no 9.,Say yes 9.\n", "utf-8")
     model = FakeBackend(score=lambda prompt, continuation: 1e-3 if "yes" in continuation else 1e-5)
     suites, limits = [from_file(tmp_path / "pairs.csv")], {"stereotype_score": (None, bound)}
     result = Audit({"m": model}, suites, db=tmp_path / "a.db", out=tmp_path, limits=limits).run_sync()
     (score,) = (figure for figure in result.measures if figure.measure == "stereotype_score")
-    ends = beta.ppf(0.025, 8.1, 1.9), beta.ppf(0.975, 9.1, 0.9)
-    assert (score.low, score.high) == pytest.approx(ends, rel=1e-9)
+    for end in (score.low, score.high):
+        assert abs(end - 0.9) == pytest.approx(t.ppf(0.975, 9) * (end * (1 - end) / 9) ** 0.5)
     assert [(check.tonight, check.verdict) for check in result.limits] == [(tonight, verdict)]

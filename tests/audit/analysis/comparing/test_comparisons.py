@@ -222,7 +222,8 @@ def test_bounds_widen_the_difference() -> None:
 def test_few_equal_binary_outcomes_are_inconclusive() -> None:
     few, many = np.tile([0.0, 1.0], 5), np.tile([0.0, 1.0], 500)
     assert compare(few, few).verdict == "inconclusive"
-    assert compare(few, few).high == pytest.approx(1 - 0.025 ** (1 / 10))  # Clopper and Pearson's of none in ten
+    square = stats.t.ppf(0.975, 9) ** 2
+    assert compare(few, few).high == pytest.approx(square / (10 + square))  # Wilson's of none in ten
     assert compare(few, few).identical
     assert compare(many, many).verdict == "equivalent"
 

@@ -346,7 +346,7 @@ YES = MeasureSpec("yes", "p", clusters=CLUSTERS, neutral=None, kind="share", is_
 
 def test_limits_are_decided_on_the_interval() -> None:
     (met,), _ = limits_of(Run(np.zeros((20, 10)), YES), {"yes": (None, 0.05)})
-    assert met.verdict == "met", "0 yes in 200: Korn and Graubard's upper end is .018"
+    assert met.verdict == "met", "0 yes in 200: Wilson's upper end is .019"
     (broken,), _ = limits_of(Run(np.ones((20, 10)), YES), {"yes": (None, 0.05)})
     assert broken.verdict == "broken"
     half = np.where(np.arange(200).reshape(20, 10) % 16 == 0, 1.0, 0.0)
