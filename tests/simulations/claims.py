@@ -1,6 +1,6 @@
 """How often claims are made: false ones under dependence, equivalence, limits, and what is found.
 
-    python -m tests.simulations.claims --samples 2000
+    python -m tests.simulations.claims --samples 2000 [--only "run shifts"]
 
 Each line names what is simulated and the share of the samples in which the claim is made, by the functions that every
 comparison and limit comes from.
@@ -9,20 +9,27 @@ comparison and limit comes from.
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
+from audit.analysis.comparing.comparisons import compare_models
 from audit.analysis.estimators.design import Design
 from audit.analysis.estimators.means import clustered_mean
 from audit.analysis.estimators.probabilities import mean_probability
 from audit.analysis.estimators.shares import mean_share
-from suites.base import RUN
+from audit.analysis.table import Table
+from suites import OccuGender
+from suites.base import RUN, Item, Row
+from suites.common.planted import planted_scores
 from tests.simulations import textbook
 from tests.simulations.coverage import crossed, of_gaps
-from tests.simulations.processes import GapProcess, Process
+from tests.simulations.processes import SPREADS, GapProcess, Process, middle_of
 
 Floats = NDArray[np.float64]
 Rng = np.random.Generator
@@ -88,10 +95,42 @@ def no_yes_meets(rng: Rng, *, share: float) -> bool:
     return mean_share(values, crossed(20, 10)).interval(1 - ALPHA)[1] <= 0.05
 
 
-def rare_meets(rng: Rng, *, mean: float) -> bool:
-    """A mean probability of 40 x 7 under the limit .03."""
+def rare_meets(rng: Rng, *, mean: float, is_spread_known: bool = False) -> bool:
+    """A mean probability of 40 x 7 under the limit .03. ``is_spread_known``: z, of the middle log-odds alone."""
     values, _ = Process("laplace", mean).draw(rng, 1, 40, 7)
+    if is_spread_known:
+        error = math.sqrt(sum(spread**2 / n for spread, n in zip(SPREADS, (40, 7, 280), strict=True)))
+        return bool(special.logit(values).mean() + 1.96 * error <= middle_of(Process("laplace", 0.03), True))
     return mean_probability(values.ravel(), crossed(40, 7)).interval(1 - ALPHA)[1] <= 0.03
+
+
+def whole_report(rng: Rng) -> bool:
+    """Two models on 800 questions of OccuGender, their effects drawn alike: one is higher in a primary figure."""
+    suite, items = _questions()
+    tables = {}
+    for model in "ab":
+        odds = np.zeros(len(items))
+        for spread, factor in zip(SPREADS, ("occupation", "template", "id"), strict=True):
+            level = np.unique([str({**item.factors, "id": item.id}[factor]) for item in items], return_inverse=True)[1]
+            odds += spread * rng.laplace(0, 0.5**0.5, len(items))[level]
+        rows = [_answer(suite, *of) for of in zip(items, special.expit(odds).tolist(), strict=True)]
+        rows = list(suite.derive(rows))
+        tables[model] = Table.of(rows, suite.families)
+    specs = [spec for spec in suite.measures(rows) if not spec.is_subgroup]
+    found = compare_models(tables, specs, suite=suite.name)
+    return any(of.primary and of.verdict in ("larger", "smaller") for of in found)
+
+
+@lru_cache(maxsize=1)
+def _questions() -> tuple[OccuGender, list[Item]]:
+    suite = OccuGender()
+    return suite, [item for item in suite.items() if int(str(item.factors["template"])[-2:]) <= 10]
+
+
+def _answer(suite: OccuGender, item: Item, female: float) -> Row:
+    shares = {"female": 0.9 * female, "male": 0.9 * (1 - female), "diverse": 0.1}
+    words = suite.expressions[str(item.factors["bias"])]
+    return suite.read(item, planted_scores({f" {w}": shares[of] / len(ws) for of, ws in words.items() for w in ws}))
 
 
 def claims() -> Iterator[Claim]:
@@ -105,10 +144,12 @@ def claims() -> Iterator[Claim]:
     yield Claim("false: run shifts, runs=3", lambda rng: run_shifts(rng, runs=3), at_most=0.06)
     yield Claim("equal models are equivalent", lambda rng: equivalent(rng, difference=0.0), at_least=0.95)
     yield Claim("equivalent at the margin's edge", lambda rng: equivalent(rng, difference=MARGIN), at_most=0.055)
+    yield Claim("a whole report of two alike models", whole_report, at_most=0.05)
     yield Claim("200x4, +.30 is found", four_templates, at_least=0.999)
     yield Claim("no yes in 200 meets .05", lambda rng: no_yes_meets(rng, share=0.0), at_least=0.6)
     yield Claim("a share of .05 meets .05", lambda rng: no_yes_meets(rng, share=0.05), at_most=0.05)
     yield Claim("a mean of .019 meets .03", lambda rng: rare_meets(rng, mean=0.019), at_least=0.6)
+    yield Claim("the same if spreads were known", lambda rng: rare_meets(rng, mean=0.019, is_spread_known=True))
     yield Claim("a mean of .03 meets .03", lambda rng: rare_meets(rng, mean=0.03), at_most=0.05)
 
 
@@ -122,11 +163,8 @@ def power(samples: int) -> Iterator[tuple[str, float, float]]:
     for groups, templates in (((20, 20), 5), ((5, 35), 10)):
         (first, second), truth = GapProcess("laplace").draw(np.random.default_rng(44), samples, groups, templates)
         gaps = first.mean(axis=(1, 2)) - second.mean(axis=(1, 2))
-        moved = [first - truth + 3 * gaps.std(), second]
-        yield (
-            f"gap {groups[0]}+{groups[1]}x{templates}",
-            *(float(np.mean(method(moved, 1 - ALPHA)[0] > 0)) for method in (of_gaps, textbook.common_variance)),
-        )
+        found = _intervals([first - truth + 3 * gaps.std(), second])
+        yield f"gap {groups[0]}+{groups[1]}x{templates}", *(float(np.mean(low > 0)) for low, _ in found)
     values, _ = Process("probit", 0.5, True).draw(np.random.default_rng(44), samples, 40, 7)
     shift = 3 * values.mean(axis=(1, 2)).std()
     values, _ = Process("probit", 0.5 + shift, True).draw(np.random.default_rng(45), samples, 40, 7)
@@ -134,17 +172,35 @@ def power(samples: int) -> Iterator[tuple[str, float, float]]:
     yield "share .5, 40x7", float(own), float(np.mean(textbook.mixed_model(values, 1 - ALPHA)[0] > 0.5))
 
 
+def unequal_gaps(samples: int) -> list[float]:
+    """False claims of both for 5 + 35 x 10 without a gap, if the five occupations vary twice as much as the others."""
+    (first, second), truth = GapProcess("laplace").draw(np.random.default_rng(44), samples, (5, 35), 10)
+    more = math.sqrt(3) * second.mean(axis=2).std(axis=1).mean()
+    first = first - truth + more * np.random.default_rng(45).laplace(0, 0.5**0.5, (samples, 5, 1))
+    return [float(np.mean((low > 0) | (high < 0))) for low, high in _intervals([first, second])]
+
+
+def _intervals(groups: list[Floats]) -> list[tuple[Floats, Floats]]:
+    return [method(groups, 1 - ALPHA) for method in (of_gaps, textbook.common_variance)]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=2000)
+    parser.add_argument("--only", default="", help="a part of a claim's name")
     options = parser.parse_args()
-    for claim in claims():
+    for claim in (claim for claim in claims() if options.only in claim.name):
         found = share_of(claim, options.samples)
         verdict = "" if claim.at_least <= found <= claim.at_most else "  MISSED"
-        print(f"{claim.name:36} {found:6.1%}{verdict}", flush=True)
+        error = math.sqrt(found * (1 - found) / options.samples)
+        print(f"{claim.name:36} {found:6.1%} ± {error:.1%}{verdict}", flush=True)
+    if options.only:
+        return
     for name, own, mixed in power(options.samples):
         verdict = "" if own >= mixed - 0.05 else "  MISSED"
         print(f"power at 3 SE: {name:20} {own:6.1%}, mixed model {mixed:6.1%}{verdict}", flush=True)
+    own, mixed = unequal_gaps(options.samples)
+    print(f"false: gap 5+35x10, unequal spreads {own:6.1%}, mixed model {mixed:6.1%}")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, special, stats
+from scipy import optimize, special
 
 Floats = NDArray[np.float64]
 Rng = np.random.Generator
@@ -59,7 +59,7 @@ class Process:
         between, spread, rest = SPREADS
         odds = between * self._effect(rng, (samples, occupations, 1)) + spread * of_template
         odds = odds + rest * self._effect(rng, (samples, occupations, templates))
-        chance = self._chance(odds + _middle(self, templates > 1))
+        chance = self._chance(odds + middle_of(self, templates > 1))
         if self.effects == "always yes":
             share, rate = _rare(self.mean)
             chance = np.where(rng.random((samples, occupations, 1)) < share, rate, chance)
@@ -84,7 +84,7 @@ def _rare(mean: float) -> tuple[float, float]:
 
 
 @lru_cache(maxsize=256)
-def _middle(process: Process, with_templates: bool) -> float:
+def middle_of(process: Process, with_templates: bool) -> float:
     """The middle of the log-odds at which the population has its mean."""
     rng = np.random.default_rng(20)
     between, spread, rest = SPREADS
@@ -127,8 +127,3 @@ def _gap(process: GapProcess) -> float:
     effect, (between, spread, rest) = EFFECTS[process.effects], SPREADS
     odds = sum(s * effect(rng, (_MANY,)) for s in (between, spread, rest, 0.2))
     return float((special.expit(odds + process.lean / 2) - special.expit(odds - process.lean / 2)).mean())
-
-
-def unit_variance(name: str) -> float:
-    """The variance of 200,000 draws of an effect, which should be 1."""
-    return float(stats.tvar(EFFECTS[name](np.random.default_rng(3), (200_000,))))

@@ -8,7 +8,6 @@ from scipy import stats
 from tests.simulations.claims import Claim, claims, share_of
 from tests.simulations.coverage import HONEST, INTERVALS, cells, line_of
 from tests.simulations.nights import SCENARIOS, Scenario, outcome
-from tests.simulations.processes import EFFECTS, unit_variance
 
 SAMPLES, SEQUENCES = 120, 8
 CELLS = [cell for cell in cells() if not cell.is_strained and ("20x5" in cell.name or "gap" in cell.name)]
@@ -21,7 +20,9 @@ def test_intervals_hold_the_truth_and_are_no_wider_than_the_textbooks(cell) -> N
     assert line.beside <= 1.4, "of so few samples the best honest method is a matter of luck"
 
 
-@pytest.mark.parametrize("claim", [*claims()], ids=lambda claim: claim.name)
+@pytest.mark.parametrize(
+    "claim", [claim for claim in claims() if "report" not in claim.name], ids=lambda claim: claim.name
+)
 def test_claims_are_made_as_often_as_promised(claim: Claim) -> None:
     found = share_of(claim, SAMPLES) * SAMPLES
     assert found <= stats.binom.ppf(0.999, SAMPLES, min(claim.at_most + 0.01, 1))
@@ -36,8 +37,3 @@ def test_nights_alarm_by_a_change_alone(scenario: Scenario) -> None:
     if scenario.change > 0.02:
         assert found.found >= 6 / SEQUENCES
         assert found.median <= 2
-
-
-@pytest.mark.parametrize("name", EFFECTS)
-def test_effects_have_unit_variance(name: str) -> None:
-    assert unit_variance(name) == pytest.approx(1, abs=0.03)
