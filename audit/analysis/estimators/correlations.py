@@ -100,8 +100,7 @@ def _jackknifed(value: float, pseudo: Floats, of: Correlated, design: Design) ->
         return unknown(value)
     variance, df = found.total()
     se, third = math.sqrt(variance), sum(source.third for source in found.factors.values())
-    most = min(design.most_df, len(of.means) - 2.0)
-    return Student(value, se, min(df, most), third / se**3 if se > 0 else 0.0)
+    return Student(value, se, min(df, design.most_df, len(of.means) - 2.0), third / se**3 if se > 0 else 0.0)
 
 
 # -- bounds ------------------------------------------------------------------------------------

@@ -95,7 +95,7 @@ class Design:
         if not self.crossed:
             return {"item": LevelWeights(self.item_weights, self.strata)}
         return {
-            name: LevelWeights(_sums(codes, self.item_weights), self.strata_of[name])
+            name: LevelWeights(level_sums(codes, self.item_weights), self.strata_of[name])
             for name, codes in self.crossed.items()
         }
 
@@ -135,7 +135,7 @@ class Design:
         codes = combined([self.strata, *factors])
         first = np.zeros(int(codes.max()) + 1, dtype=np.intp)
         first[codes[::-1]] = np.arange(self.n)[::-1]
-        weights = _sums(codes, self.item_weights)
+        weights = level_sums(codes, self.item_weights)
         return Cells(codes, self.strata[first], [of[first] for of in factors], weights, first)
 
 
@@ -203,17 +203,10 @@ class Cells:
     def in_strata(self) -> Sequence[tuple[Codes, Floats]]:
         """For each factor, the combination (C,) of its level with the stratum, and the items of each combination."""
         codes = [combined([self.strata, of]) for of in self.levels]
-        return [(of, _sums(of, self.counts)) for of in codes]
-
-    @cached_property
-    def is_balanced(self) -> bool:
-        """Whether an additive fit takes one sweep: a single factor, or all combinations with equally many items."""
-        sizes = np.prod([int(of.max()) + 1 for of in self.levels])
-        one_stratum = not self.strata.any()
-        return len(self.levels) == 1 or bool(one_stratum and self.number == sizes and np.ptp(self.counts) == 0)
+        return [(of, level_sums(of, self.counts)) for of in codes]
 
 
-def _sums(codes: Codes, of: Floats) -> Floats:
+def level_sums(codes: Codes, of: Floats) -> Floats:
     """The sum (G,) of values (n,) in each level."""
     return np.asarray(np.bincount(codes, of), dtype=np.float64)
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from audit.analysis.estimators.design import FEW_LEVELS, Cells, Design, LevelWeights, combined
+from audit.analysis.estimators.design import FEW_LEVELS, Cells, Design, LevelWeights, combined, level_sums
 from audit.analysis.estimators.estimate import Estimate, Floats, Student, Wider, t_quantile, unknown
 
 #: With fewer degrees of freedom V_c is not subtracted: t of so few is wider than a V that is too large.
@@ -78,13 +78,11 @@ class Sources:
         variance = max(variance, *variances)
         # Never fewer than the factor with fewest has by itself, as what is subtracted would make of it.
         df = max(variance**2 / uncertain, min(dfs))
-        few = [(part, own) for part, own in parts if own < min(df, FEW_LEVELS - 1.5)]
-        if not few:
-            return variance, df
         # Two to four levels may be alike by chance: their part keeps its own t (Banerjee 1960, Sankhyā 22).
+        few = [(part, own) for part, own in parts if own < min(df, FEW_LEVELS - 1.5)]
         square = t_quantile(df, 0.975) ** 2
         square += sum(part / variance * (t_quantile(own, 0.975) ** 2 - square) for part, own in few)
-        return variance, float(special.stdtridf(0.975, math.sqrt(square)))
+        return variance, float(special.stdtridf(0.975, math.sqrt(square))) if few else df
 
 
 def clustered_mean(values: Floats, design: Design) -> Estimate:
@@ -138,8 +136,7 @@ def sources(values: Floats, design: Design) -> Sources | None:
     weighted, mean = residual * design.item_weights, float(design.weights @ means)
     if not design.crossed:
         return Sources(mean, {"item": _of_levels(weighted, weights["item"])}, _NOTHING)
-    sums = {name: np.asarray(np.bincount(codes, weighted), dtype=np.float64) for name, codes in design.crossed.items()}
-    found = {name: _of_levels(added, weights[name]) for name, added in sums.items()}
+    found = {of: _of_levels(level_sums(codes, weighted), weights[of]) for of, codes in design.crossed.items()}
     return Sources(mean, found, _of_cells(residual, design.cells))
 
 
@@ -173,7 +170,7 @@ def _of_cells(residual: Floats, cells: Cells) -> Source:
             effect = np.bincount(of, left * counts) / items
             left = left - effect[of]
             moved = max(moved, float(np.abs(effect).max()))
-        if cells.is_balanced or moved <= 1e-9 * most:
+        if moved <= 1e-9 * most:
             break
     squares = np.bincount(cells.strata, (cells.weights * left) ** 2)
     own = np.where(free > 0, np.bincount(cells.strata) / np.maximum(free, 1) * squares, 0.0)

@@ -24,8 +24,7 @@ from audit.analysis.estimators.means import clustered_mean
 class Share(Estimate):
     """A share of yes among as many independent answers as the clustered ones are worth (``n``, not whole).
 
-    Its interval is Wilson's for that number, with Student's t of ``df`` degrees of freedom (Dean & Pagano 2015, J.
-    Surv. Stat. Methodol. 3(4)).
+    Wilson's interval with Student's t of ``df``: Dean & Pagano 2015, J. Surv. Stat. Methodol. 3(4).
     """
 
     value: float
@@ -34,16 +33,14 @@ class Share(Estimate):
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """The two-sided confidence interval."""
-        p, square = self.value, t_quantile(self.df, (1 + confidence) / 2) ** 2 / self.n
-        half = math.sqrt(square * (p * (1 - p) + square / 4))
-        return max((p + square / 2 - half) / (1 + square), 0.0), min((p + square / 2 + half) / (1 + square), 1.0)
+        square = t_quantile(self.df, (1 + confidence) / 2) ** 2 / self.n
+        middle, half = self.value + square / 2, math.sqrt(square * (self.value * (1 - self.value) + square / 4))
+        return max((middle - half) / (1 + square), 0.0), min((middle + half) / (1 + square), 1.0)
 
     def p_beyond(self, null: float, side: int) -> float:
         """One-sided p-value of the hypothesis that it is not above ``null``, or not below it."""
-        distance, variance = side * (self.value - null), null * (1 - null) / self.n
-        if variance <= 0:
-            return float(distance <= 0)
-        return t_share_below(self.df, -distance / math.sqrt(variance))
+        error = math.sqrt(max(null * (1 - null), 1e-300) / self.n)
+        return t_share_below(self.df, side * (null - self.value) / error)
 
 
 @dataclass(frozen=True, slots=True)

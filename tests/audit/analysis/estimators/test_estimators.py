@@ -21,6 +21,7 @@ from audit.analysis.estimators.estimate import Between, Estimate, Student, Wider
 from audit.analysis.estimators.means import clustered_mean, sources
 from audit.analysis.estimators.probabilities import mean_probability
 from audit.analysis.estimators.shares import ShareDifference, mean_share, share_difference
+from suites.base import RUN
 from tests.simulations import textbook
 
 RNG = np.random.default_rng
@@ -124,7 +125,7 @@ def test_shares_are_the_textbooks_wilson() -> None:
     nothing = mean_share(np.zeros(200), crossed(20, 10))
     assert nothing.interval(0.95)[0] == 0.0
     assert nothing.p_beyond(0.05, -1) < 0.01
-    assert nothing.p_beyond(0.0, 1) == 1.0
+    assert nothing.p_two_sided(0.0) == 1.0
 
 
 def test_a_difference_of_shares_without_discordant_items_is_as_open_as_a_share() -> None:
@@ -189,6 +190,15 @@ def test_equivalence_is_two_one_sided_tests() -> None:
     bounds = Between(Student(-0.01, 0.001, 30.0), Student(0.015, 0.001, 30.0))
     assert bounds.p_outside(0.02) == pytest.approx(stats.t.sf(5, 30))
     assert math.isnan(bounds.value)
+
+
+def test_three_runs_keep_their_own_t_in_their_part() -> None:
+    rng, (run, occupation) = RNG(13), np.indices((3, 40)).reshape(2, -1)
+    y = rng.normal(0, 0.1, 3)[run] + rng.normal(0, 1, 40)[occupation] + rng.normal(0, 0.1, 120)
+    design = Design(120, {RUN: run, "occupation": occupation})
+    of_run, found = sources(y, design).factors[RUN], student(clustered_mean(y, design))  # type: ignore[union-attr]
+    least = stats.t.ppf(0.975, 2) ** 2 * of_run.variance + stats.t.ppf(0.975, 39) ** 2 * (found.se**2 - of_run.variance)
+    assert 1 <= (stats.t.ppf(0.975, found.df) * found.se) ** 2 / least < 1.1
 
 
 @pytest.mark.parametrize("levels", [2, 3, 4])
